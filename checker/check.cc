@@ -1,0 +1,317 @@
+// The walk over a program in order. A rule is applied to each instruction and its findings are placed; what
+// the rules cannot see (claims, aliases, meshes, missing types) is settled here, before the look-up.
+#include "checker/check.h"
+
+#include "checker/walk.h"
+
+#include "rules/loss.h"
+#include "rules/registry.h"
+#include "rules/remesh.h"
+
+namespace spmd::checker {
+
+using ir::AxisId;
+using ir::AxisSet;
+using ir::InstId;
+using ir::Kind;
+using ir::Type;
+using ir::ValueId;
+
+bool CheckResult::clean() const {
+  for (const Finding &finding : findings)
+    if (finding.info().severity == rules::Severity::Error)
+      return false;
+  return true;
+}
+
+CheckResult check(ir::Program &program, const CheckOptions &options) {
+  CheckResult result;
+  Walk(program, options, result).run();
+  apply_suppressions(program, options, result);
+  return result;
+}
+
+AxisSet conflicts(const Type &found, const Type &claimed) {
+  AxisSet bad;
+  AxisSet comparable = claimed.claimed() - claimed.unknown - found.unknown;
+  bool same_gradient = found.gradient_free();
+  for (const ir::KindInfo &row : ir::kKinds) {
+    AxisSet fits = found.of(row.kind);
+    if (row.kind == Kind::Replicate)
+      fits |= found.of(Kind::Reduced);
+    if (same_gradient && row.kind != Kind::Varying && row.kind != Kind::Partial)
+      fits |= found.replicated() | found.of(Kind::Invariant);
+    bad |= claimed.of(row.kind) - fits;
+  }
+  // `R|I` claims either of the two.
+  AxisSet either = claimed.either();
+  bad -= either & (found.replicated() | found.of(Kind::Invariant));
+  return bad & comparable;
+}
+
+Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &result)
+    : program_(program), options_(options), result_(result), rules_(program, options.memoise), storage_(program) {
+  result.types.resize(program.values.size());
+  result.shapes.resize(program.values.size());
+}
+
+void Walk::run() {
+  for (uint32_t i = 0; i < program_.params.size(); ++i)
+    declare(i);
+  instructions(program_.main);
+  for (uint32_t i = 0; i < program_.outputs.size(); ++i)
+    output(i);
+  result_.stats.applications = rules_.distinct();
+}
+
+void Walk::report(Place place, rules::Violation violation, uint32_t application) {
+  result_.findings.push_back({std::move(violation), place, application, false, {}});
+}
+
+// This version judges every axis locally: partition specs are claims about assembly that kinds do not need.
+Type Walk::erased(ir::TypeId declared) const { return program_.types[declared].erased(); }
+
+bool Walk::gradient_free(const ir::Value &value, bool by_rule) const {
+  if (value.shape.valid()) {
+    ir::DType dtype = program_.shapes[value.shape].dtype;
+    if (dtype != ir::DType::Unknown && !ir::differentiable(dtype))
+      return true;
+  }
+  return value.requires_grad == ir::Tristate::Unstated ? by_rule : value.requires_grad == ir::Tristate::False;
+}
+
+void Walk::declare(uint32_t index) {
+  const ir::Param &param = program_.params[index];
+  const ir::Value &value = program_.values[param.value];
+  Type type;
+  type.set_mesh(value.mesh.valid() ? value.mesh : program_.contexts[ir::ContextId{0}].mesh);
+  if (value.declared.valid())
+    type = erased(value.declared);
+  bool carries = param.role == ir::Role::Input || param.role == ir::Role::Param;
+  type.set_gradient_free(gradient_free(value, !carries));
+  AxisSet axes = program_.meshes[type.mesh()].typed_axes();
+  if (options_.permissive)
+    type.unknown |= axes - type.claimed();
+  undecided(index, type);
+  result_.types[param.value.index] = intern(type);
+  result_.shapes[param.value.index] = value.shape;
+  storage_.define(param.value);
+  if (param.role == ir::Role::Param || param.role == ir::Role::Buffer || param.role == ir::Role::OptState)
+    state_.insert(param.value.index);
+}
+
+// `R|I` is decided by the gradient contract, or does not matter where no gradient flows.
+void Walk::undecided(uint32_t index, Type &type) {
+  AxisSet open = type.either() - type.zero();
+  if (open.empty() || type.gradient_free())
+    return;
+  const ir::Param &param = program_.params[index];
+  if (param.grad.grad.valid()) {
+    ir::TypeId stated = program_.claims[param.grad.grad].type;
+    if (stated.valid()) {
+      const Type &grad = program_.types[stated];
+      AxisSet partial = open & grad.of(Kind::Partial), invariant = open & grad.of(Kind::Invariant);
+      type.set_kind(partial, Kind::Replicate);
+      type.set_kind(invariant, Kind::Invariant);
+      open -= partial | invariant;
+    }
+  }
+  if (open.empty())
+    return;
+  report({Place::Form::Param, index}, rules::UndecidedKind{param.value, open});
+  type.set_unknown(open);
+}
+
+void Walk::instructions(const ir::Body &body) {
+  for (uint32_t i = body.first.index; i < body.last.index; ++i)
+    instruction(InstId{i});
+}
+
+void Walk::instruction(InstId id) {
+  ir::Inst inst = program_.insts[id];
+  const ir::Context &context = program_.contexts[inst.context];
+  ++result_.stats.ops;
+  operands_.read(program_, inst.operands);
+  args_.clear();
+  for (ValueId value : operands_.values)
+    args_.push_back({result_.types[value.index], result_.shapes[value.index]});
+  const rules::ResolvedOp &op = rules_.resolve(inst.op);
+  if (edit_ && edit_->inst == id) {
+    if (edit_->drop)
+      return dropped(inst);
+    if (edit_->operand)
+      args_[*edit_->operand] = edit_->arg;
+    if (edit_->attrs.valid())
+      inst.attrs = edit_->attrs;
+  } else if (!edit_ && !program_.lacks(ir::Missing::Mutation)) {
+    aliases(id);
+  }
+  if (!options_.permissive)
+    missing(id, context);
+  bool lifted = op.boundary == "reinterpret_mesh" || lift(id, inst);
+  claims_.clear();
+  for (uint32_t i = 0; i < inst.result_count; ++i) {
+    const ir::Value &value = program_.values[inst.result(i)];
+    claims_.push_back({value.shape, value.declared});
+  }
+  if (op.form == rules::OpForm::Unknown)
+    ++result_.stats.unknown_ops;
+  if (op.assumed && assumed_.insert(inst.op.index).second)
+    report(Place::inst(id), rules::AssumedRule{rule_text(op)});
+  if (op.form == rules::OpForm::Call) {
+    rules::Outcome outcome;
+    call(id, inst, op, outcome);
+    results(id, inst, outcome);
+    return;
+  }
+  const rules::Outcome &outcome =
+      rules_.apply({program_, op, inst.attrs, inst.context, operands_.slots, args_, claims_});
+  uint32_t application = rules_.last_index();
+  if (lifted)
+    for (const rules::Violation &violation : outcome.violations)
+      report(Place::inst(id), violation, application);
+  for (const rules::InferredWord &word : outcome.inferred)
+    result_.inferred.push_back({id, word});
+  results(id, inst, outcome);
+}
+
+std::string Walk::rule_text(const rules::ResolvedOp &op) const {
+  std::string_view text = op.row ? op.row->equation.equation.text : op.transition;
+  return std::string(text);
+}
+
+// A value without a claim on an axis is reported at its first use and silent from then on.
+void Walk::missing(InstId id, const ir::Context &) {
+  for (size_t i = 0; i < args_.size(); ++i) {
+    Type type = program_.types[args_[i].type];
+    AxisSet absent = program_.meshes[type.mesh()].typed_axes() - type.claimed();
+    if (absent.empty())
+      continue;
+    report(Place::inst(id), rules::MissingClaim{{static_cast<uint16_t>(i)}, absent});
+    type.unknown |= absent;
+    args_[i].type = intern(type);
+    result_.types[operands_.values[i].index] = args_[i].type;
+  }
+}
+
+void Walk::aliases(InstId id) {
+  llvm::StringRef name = program_.op_name(program_.insts[id].op);
+  for (size_t i = 0; i < operands_.values.size(); ++i) {
+    InstId writer = storage_.overtaken_by(operands_.values[i]);
+    // `alias new_base, old_alias` re-derives a view: its second operand is stale by nature.
+    if (!writer.valid() || (i == 1 && name == "alias"))
+      continue;
+    std::string text = ir::print(program_.values[program_.insts[writer].first_result].name, program_.strings);
+    report(Place::inst(id), rules::StaleAlias{{static_cast<uint16_t>(i)},
+                                              "`" + program_.op_name(program_.insts[writer].op).str() + "`, which made " +
+                                                  text});
+  }
+}
+
+// Operands on another mesh over the same ranks are seen on the mesh of the instruction.
+bool Walk::lift(InstId id, const ir::Inst &inst) {
+  ir::MeshId mesh = program_.contexts[inst.context].mesh;
+  bool fine = true;
+  for (size_t i = 0; i < args_.size(); ++i) {
+    const Type type = program_.types[args_[i].type];
+    if (type.mesh() == mesh)
+      continue;
+    rules::Remeshed seen = rules::remesh(program_, type, mesh, {static_cast<uint16_t>(i)});
+    if (seen.violation) {
+      report(Place::inst(id), *seen.violation);
+      fine = false;
+    }
+    args_[i].type = intern(seen.type);
+  }
+  return fine;
+}
+
+void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcome) {
+  if (inst.result_count)
+    mutation(id, inst, program_.types[outcome.types[0]]);
+  bool checked = program_.contexts[inst.context].check;
+  for (uint32_t i = 0; i < inst.result_count; ++i) {
+    ValueId result = inst.result(i);
+    const ir::Value &value = program_.values[result];
+    ir::ShapeId shape = value.shape.valid() ? value.shape : outcome.shapes[i];
+    Type type = program_.types[outcome.types[i]];
+    ir::Value shaped = value;
+    shaped.shape = shape;
+    type.set_gradient_free(gradient_free(shaped, type.gradient_free()));
+    if (value.declared.valid() && checked)
+      claim(id, result, type, value.declared);
+    else if (value.declared.valid()) {
+      bool free = type.gradient_free();
+      type = erased(value.declared);
+      type.set_gradient_free(free);
+      report(Place::inst(id), rules::UncheckedClaim{result, value.declared});
+    }
+    result_.stats.silent += static_cast<uint64_t>(type.unknown.size());
+    result_.types[result.index] = intern(type);
+    result_.shapes[result.index] = shape;
+    if (!edit_)
+      storage_.define(result);
+  }
+}
+
+// The claim on a result decides what is undecided, and is reported where it contradicts.
+void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared) {
+  Type claimed = erased(declared);
+  if (claimed.mesh() != type.mesh())
+    return;
+  AxisSet bad = conflicts(type, claimed);
+  if (bad)
+    report(Place::inst(id), rules::ClaimMismatch{value, intern(type), declared, bad});
+  AxisSet open = type.either() & (claimed.replicated() | claimed.of(Kind::Invariant) | claimed.of(Kind::Partial));
+  for (AxisId axis : open - bad - claimed.either())
+    if (std::optional<Kind> kind = claimed.kind(axis))
+      type.set_kind(axis, *kind);
+  type.set_unknown(bad);
+}
+
+// An in-place op must leave its storage with a type that the other names of it can rely on.
+void Walk::mutation(InstId id, const ir::Inst &inst, const Type &made) {
+  for (size_t i = 0, at = 0; i < program_.blocks[inst.operands].size(); ++i) {
+    const ir::Operand &operand = program_.blocks[inst.operands][i];
+    if (operand.form != ir::Operand::Form::Value)
+      continue;
+    while (at < operands_.values.size() && operands_.values[at] != operand.as_value())
+      ++at;
+    if (operand.mut)
+      written(id, operand.as_value(), static_cast<uint16_t>(at), made);
+  }
+}
+
+void Walk::written(InstId id, ValueId target, uint16_t position, const Type &made) {
+  const Type before = program_.types[result_.types[target.index]];
+  bool state = state_.count(storage_.root(target).index);
+  if ((state || storage_.shared_after(target, id)) && before.mesh() == made.mesh()) {
+    AxisSet bad = conflicts(made, before) - before.either();
+    if (before.gradient_free())
+      bad -= before.of(Kind::Varying);
+    AxisSet partial = state ? bad & made.of(Kind::Partial) : AxisSet();
+    if (partial)
+      report(Place::inst(id), rules::PartialState{storage_.root(target), partial});
+    if (bad - partial)
+      report(Place::inst(id),
+             rules::MutationChangesType{{position}, intern(before), intern(made), bad - partial});
+  }
+  if (!edit_)
+    storage_.write(target, id);
+}
+
+void Walk::output(uint32_t index) {
+  const ir::Output &out = program_.outputs[index];
+  const Type type = program_.types[result_.types[out.value.index]];
+  Place place{Place::Form::Output, index};
+  if (out.declared.valid()) {
+    Type claimed = erased(out.declared);
+    if (AxisSet bad = claimed.mesh() == type.mesh() ? conflicts(type, claimed) : AxisSet())
+      report(place, rules::ClaimMismatch{out.value, result_.types[out.value.index], out.declared, bad});
+  }
+  if (out.role == ir::OutputRole::Loss)
+    for (rules::Violation &violation : rules::loss_violations(program_, out.value, type))
+      report(place, std::move(violation));
+}
+
+} // namespace spmd::checker

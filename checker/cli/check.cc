@@ -1,0 +1,243 @@
+// `spmdlint check`: reads every input, checks it, renders the reports, and settles the exit code.
+// Findings go to stdout or to files, words about the run to stderr.
+#include "checker/cli/input.h"
+#include "checker/cli/output.h"
+
+#include "ir/text.h"
+
+#include "llvm/ADT/ScopeExit.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <deque>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+namespace spmd::checker {
+namespace {
+
+// One input with its result; addresses stay, since reports point into it.
+struct Checked {
+  Input input;
+  CheckResult result;
+};
+
+struct Run {
+  const Options &options;
+  std::deque<Checked> inputs = {};
+  std::vector<Report> reports = {};
+  ExitCode code = ExitCode::Clean;
+  double read_ms = 0, check_ms = 0, report_ms = 0, render_ms = 0;
+
+  void happened(ExitCode what) { code = worse(code, what); }
+};
+
+// Adds the time until its end to a sum of milliseconds.
+auto timed(double &sum) {
+  auto start = std::chrono::steady_clock::now();
+  return llvm::make_scope_exit([&sum, start] {
+    sum += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  });
+}
+
+void tell(const Run &run, const std::string &text) {
+  if (!run.options.quiet)
+    say(text);
+}
+
+std::vector<std::string> find_inputs(Run &run) {
+  std::vector<std::string> paths;
+  for (const std::string &argument : run.options.arguments) {
+    if (argument == "-" || !is_folder(argument)) {
+      paths.push_back(argument);
+      continue;
+    }
+    std::string problem;
+    std::vector<std::string> below = programs_below(argument, problem);
+    if (problem.empty() && below.empty())
+      problem = "no program is below it";
+    if (!problem.empty()) {
+      run.happened(ExitCode::Input);
+      say(fmt::format("{}: {}", argument, problem));
+    }
+    paths.insert(paths.end(), below.begin(), below.end());
+  }
+  return paths;
+}
+
+void check_input(Run &run, SourceCache &sources, const std::string &path) {
+  Checked &checked = run.inputs.emplace_back();
+  Input &input = checked.input;
+  {
+    auto timer = timed(run.read_ms);
+    input = load(path, run.options.read);
+  }
+  if (!input.readable()) {
+    run.happened(ExitCode::Input);
+    run.reports.push_back(make_unread_report(input.name, input.bytes(), input.read.errors));
+    return;
+  }
+  {
+    auto timer = timed(run.check_ms);
+    checked.result = check(input.read.program, run.options.check);
+  }
+  auto timer = timed(run.report_ms);
+  Report report = make_report(input.name, input.bytes(), input.read.program, checked.result, run.options.check,
+                              run.options.report);
+  report.input_warnings = input.read.warnings;
+  add_changed_sources(report, sources);
+  run.reports.push_back(std::move(report));
+}
+
+bool use_colour(When when) {
+  if (when != When::Auto)
+    return when == When::Always;
+  const char *forced = std::getenv("FORCE_COLOR"), *refused = std::getenv("NO_COLOR"), *term = std::getenv("TERM");
+  if (refused && *refused)
+    return false;
+  if (forced && *forced)
+    return llvm::StringRef(forced) != "0";
+  return ::isatty(STDOUT_FILENO) && !(term && llvm::StringRef(term) == "dumb");
+}
+
+unsigned terminal_width() {
+  winsize size{};
+  bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : RenderOptions{}.width;
+}
+
+// Formats for stdout share it in the order of the command line.
+void render(Run &run, SourceCache &sources) {
+  auto timer = timed(run.render_ms);
+  const Options &options = run.options;
+  std::vector<FormatRequest> formats = options.formats;
+  if (formats.empty())
+    formats.push_back({::isatty(STDOUT_FILENO) ? "full" : "concise", ""});
+  for (const FormatRequest &request : formats) {
+    bool to_stdout = request.file.empty();
+    RenderOptions render_options{.colour = to_stdout && use_colour(options.colour),
+                                 .width = options.width.value_or(to_stdout ? terminal_width() : RenderOptions{}.width),
+                                 .quiet = options.quiet};
+    std::string bytes;
+    llvm::raw_string_ostream out(bytes);
+    find_renderer(request.name)->fn(run.reports, sources, render_options, out);
+    std::string problem = to_stdout ? write_stdout(out.str()) : write_file(request.file, out.str());
+    if (problem.empty())
+      continue;
+    run.happened(ExitCode::Call);
+    say(problem);
+  }
+}
+
+// `model.py:41:13: %r = all_reduce %h { axis = tp }: src = P, dst = R on tp`
+void print_inferred(const Run &run) {
+  std::string text;
+  for (const Report &report : run.reports) {
+    if (!report.program)
+      continue;
+    const ir::Program &program = *report.program;
+    for (const InferredAt &found : report.result->inferred) {
+      ir::MeshId mesh = program.contexts[program.insts[found.inst].context].mesh;
+      text += printable(fmt::format("{}: {}: src = {}, dst = {} on {}", print(locate(report, Place::inst(found.inst))),
+                                    ir::print_inst(program, found.inst), ir::print(found.word.src),
+                                    ir::print(found.word.dst), ir::print_axes(program, mesh, found.word.axes)));
+      text += '\n';
+    }
+  }
+  (void)write_stdout(text);
+}
+
+bool fails(const Report &report, rules::Severity lowest) {
+  return report.errors > 0 || (lowest >= rules::Severity::Warning && report.warnings > 0) ||
+         (lowest >= rules::Severity::Info && report.infos > 0);
+}
+
+// `--exit-zero` forgives findings and coverage, nothing else.
+void judge(Run &run) {
+  const Options &options = run.options;
+  if (options.exit_zero)
+    return;
+  for (const Report &report : run.reports) {
+    if (!report.program)
+      continue;
+    if (fails(report, options.fail_on))
+      run.happened(ExitCode::Findings);
+    if (totals_of(report).coverage() < options.min_coverage)
+      run.happened(ExitCode::Coverage);
+  }
+}
+
+bool prints_counts(const Options &options) {
+  if (options.formats.empty())
+    return ::isatty(STDOUT_FILENO);
+  for (const FormatRequest &request : options.formats)
+    if (request.name == "full" && request.file.empty())
+      return true;
+  return false;
+}
+
+void print_words(const Run &run) {
+  const Options &options = run.options;
+  for (const Checked &checked : run.inputs)
+    if (std::string errors = print_input_errors(checked.input);
+        !errors.empty() && !(options.quiet && checked.input.readable()))
+      print_stderr(errors);
+  if (!prints_counts(options))
+    tell(run, counts_line(totals_of(run.reports)));
+  for (const Report &report : run.reports) {
+    if (!options.stats || !report.program)
+      continue;
+    const CheckStats &stats = report.result->stats;
+    say(fmt::format("{}: {} ops, {} without a rule, {} distinct applications, {} (value, axis) pairs silent, "
+                    "{} global axes judged locally",
+                    report.input, stats.ops, stats.unknown_ops, stats.applications, stats.silent,
+                    stats.global_axes_erased));
+  }
+  if (options.timing)
+    say(fmt::format("read {:.2f} ms, check {:.2f} ms, report {:.2f} ms, render {:.2f} ms", run.read_ms, run.check_ms,
+                    run.report_ms, run.render_ms));
+}
+
+// Dates of suppressions are compared with the day of the run, in UTC.
+std::string date_of_today() {
+  std::time_t now = std::time(nullptr);
+  std::tm day{};
+  ::gmtime_r(&now, &day);
+  return fmt::format("{:04}-{:02}-{:02}", day.tm_year + 1900, day.tm_mon + 1, day.tm_mday);
+}
+
+// What `--extend-select` adds comes on top of the standard group.
+ReportOptions report_options(const Options &options) {
+  ReportOptions report = options.report;
+  if (!options.extend_select.empty() && report.select.empty())
+    report.select.push_back("default");
+  report.select.insert(report.select.end(), options.extend_select.begin(), options.extend_select.end());
+  return report;
+}
+
+} // namespace
+
+ExitCode run_check(const Options &given) {
+  if (given.arguments.empty()) {
+    say("no input is named; `spmdlint check -` reads standard input");
+    return ExitCode::Call;
+  }
+  Options options = given;
+  options.report = report_options(given);
+  options.check.today = date_of_today();
+  Run run{.options = options};
+  SourceCache sources(options.sources);
+  for (const std::string &path : find_inputs(run))
+    check_input(run, sources, path);
+  render(run, sources);
+  if (options.annotate)
+    print_inferred(run);
+  judge(run);
+  print_words(run);
+  return run.code;
+}
+
+} // namespace spmd::checker

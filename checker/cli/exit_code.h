@@ -1,0 +1,34 @@
+// The exit codes of the tools, and which of several wins when more than one occurred in a run.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace spmd::checker {
+
+enum class ExitCode : uint8_t { Clean = 0, Findings = 1, Call = 2, Input = 3, Coverage = 4, Bug = 70, Skipped = 77, Interrupted = 130 };
+
+struct ExitCodeInfo {
+  ExitCode code;
+  std::string_view meaning, reaction;
+};
+// The first of these that occurred is the result of a run.
+inline constexpr ExitCodeInfo kExitCodes[] = {
+    {ExitCode::Interrupted, "interrupted", "run it again"},
+    {ExitCode::Bug, "internal error; stderr names the place in our sources", "report a bug"},
+    {ExitCode::Call, "wrong option or command, or an output file that cannot be written", "fix the call"},
+    {ExitCode::Input, "input unreadable: missing, malformed, truncated, of a newer major version", "fix the exporter"},
+    {ExitCode::Findings, "findings at or above --fail-on", "fix the program"},
+    {ExitCode::Coverage, "checked, but fewer ops typed than --min-coverage asks for", "teach the op, or lower the bar"},
+    {ExitCode::Skipped, "only spmdrun --skip-unavailable: a backend or device is absent", "a skipped test"},
+    {ExitCode::Clean, "no finding at or above --fail-on", "none"},
+};
+
+constexpr ExitCode worse(ExitCode a, ExitCode b) {
+  for (const ExitCodeInfo &row : kExitCodes)
+    if (row.code == a || row.code == b)
+      return row.code;
+  return a;
+}
+
+} // namespace spmd::checker

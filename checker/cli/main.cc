@@ -1,0 +1,93 @@
+// The `spmdlint` binary: finds the command that is named, reads its options, runs it.
+// Relies on nothing being set up before main: start-up is a few table look-ups.
+#include "checker/cli/options.h"
+#include "checker/cli/output.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FileSystem.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+
+namespace spmd::checker {
+namespace {
+
+constexpr CommandRow kCommands[] = {
+    {"check", "[FILE|DIR|-]...", "types programs and reports what does not follow", kCheck, run_check},
+    {"explain", "[NAME]", "manual of a finding, op, kind, transition or exit code", kExplain, run_explain},
+    {"dump", "FILE", "canonical text of a program, as read or with inferred types", kDump, run_dump},
+    {"ops", "[NAME]", "the op table: equations and spellings", kOps, run_ops},
+    {"fmt", "FILE...", "writes programs in canonical form, or converts them", kFmt, run_fmt},
+    {"version", "", "prints the version", 0, run_version},
+    {"help", "[COMMAND]", "prints this text, or the options of a command", 0, run_help},
+};
+
+const CommandRow *find_command(llvm::StringRef name) {
+  const auto *row = llvm::find_if(kCommands, [&](const CommandRow &command) {
+    return name == llvm::StringRef(command.name.data(), command.name.size());
+  });
+  return row == std::end(kCommands) ? nullptr : row;
+}
+
+std::string unknown_command(llvm::StringRef name) {
+  llvm::SmallVector<llvm::StringRef, 8> known;
+  for (const CommandRow &row : kCommands)
+    known.push_back(row.name);
+  return fmt::format("unknown command `{}`{}", name.str(), nearest_hint(name, known));
+}
+
+// A bare word that names no file was meant to be a command.
+bool looks_like_command(llvm::StringRef word) {
+  return !word.startswith("-") && word.find_first_of("./") == llvm::StringRef::npos && !llvm::sys::fs::exists(word);
+}
+
+ExitCode wrong_call(llvm::StringRef problem) {
+  say(problem);
+  return ExitCode::Call;
+}
+
+ExitCode print_to_stdout(llvm::StringRef text) {
+  std::string problem = write_stdout(text);
+  return problem.empty() ? ExitCode::Clean : wrong_call(problem);
+}
+
+ExitCode run(llvm::ArrayRef<llvm::StringRef> words) {
+  const CommandRow *command = words.empty() ? find_command("help") : find_command(words.front());
+  if (command && !words.empty())
+    words = words.drop_front();
+  if (!command && (words.front() == "--help" || words.front() == "-h"))
+    return print_to_stdout(help_text());
+  if (!command && words.front() == "--version")
+    return run_version({});
+  if (!command && looks_like_command(words.front()))
+    return wrong_call(unknown_command(words.front()));
+  if (!command)
+    command = find_command("check");
+  Options options;
+  if (std::string problem = parse_options(words, *command, options); !problem.empty())
+    return wrong_call(problem);
+  return options.help ? print_to_stdout(help_text(*command)) : command->fn(options);
+}
+
+} // namespace
+
+llvm::ArrayRef<CommandRow> command_rows() { return kCommands; }
+
+ExitCode run_version(const Options &) { return print_to_stdout(fmt::format("spmdlint {}\n", kVersion)); }
+
+ExitCode run_help(const Options &options) {
+  if (options.arguments.empty())
+    return print_to_stdout(help_text());
+  const CommandRow *command = find_command(options.arguments.front());
+  return command ? print_to_stdout(help_text(*command)) : wrong_call(unknown_command(options.arguments.front()));
+}
+
+} // namespace spmd::checker
+
+int main(int argc, char **argv) {
+  // A reader that goes away shows as an error of write().
+  std::signal(SIGPIPE, SIG_IGN);
+  llvm::SmallVector<llvm::StringRef, 16> words(argv + 1, argv + argc);
+  return static_cast<int>(spmd::checker::run(words));
+}

@@ -1,0 +1,266 @@
+// The rows of the option table, and the parser and the help that are derived from them.
+#include "checker/cli/options.h"
+
+#include "rules/registry.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+namespace spmd::checker {
+namespace {
+
+using llvm::StringRef;
+
+std::string_view view(StringRef text) { return {text.data(), text.size()}; }
+
+// The position of a word in a list, or what is wrong with it.
+template <class List> std::string choose(StringRef value, const List &words, unsigned &chosen) {
+  std::string known;
+  for (chosen = 0; chosen < std::size(words); ++chosen) {
+    if (value == StringRef(words[chosen].data(), words[chosen].size()))
+      return "";
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", words[chosen]);
+  }
+  return fmt::format("`{}` is none of {}", view(value), known);
+}
+
+template <class T> std::string to_number(StringRef value, T &number) {
+  T parsed{};
+  if (value.getAsInteger(10, parsed))
+    return fmt::format("`{}` is no number that fits", view(value));
+  number = parsed;
+  return "";
+}
+
+std::string set_format(Options &options, StringRef value) {
+  auto [name, file] = value.split(':');
+  llvm::SmallVector<StringRef, 4> known;
+  for (const Renderer &row : renderers())
+    known.push_back(row.name);
+  if (!find_renderer(view(name)))
+    return fmt::format("no output format `{}`{}", view(name), nearest_hint(name, known));
+  if (value.contains(':') && file.empty())
+    return "the file name is missing";
+  options.formats.push_back({name.str(), file.str()});
+  return "";
+}
+
+std::string set_fail_on(Options &options, StringRef value) {
+  unsigned chosen = 0;
+  std::string problem = choose(value, rules::kSeverityWords, chosen);
+  if (problem.empty())
+    options.fail_on = static_cast<rules::Severity>(chosen);
+  return problem;
+}
+
+// A finding, a group, or several with commas between them.
+std::string add_findings(std::vector<std::string> &list, StringRef value) {
+  llvm::SmallVector<StringRef, 4> entries, known;
+  for (const rules::DiagnosticInfo *row : rules::all_violations())
+    known.push_back(row->name);
+  for (const FindingGroup &group : finding_groups())
+    known.push_back(group.name);
+  value.split(entries, ',', -1, /*KeepEmpty=*/false);
+  for (StringRef entry : entries) {
+    if (!llvm::is_contained(known, entry))
+      return fmt::format("no finding or group `{}`{}", view(entry), nearest_hint(entry, known));
+    list.push_back(entry.str());
+  }
+  return entries.empty() ? "a name is missing" : "";
+}
+
+std::string set_mode(Options &options, StringRef value) {
+  unsigned chosen = 0;
+  std::string problem = choose(value, ir::kModeWords, chosen);
+  if (problem.empty())
+    options.check.mode = static_cast<ir::Mode>(chosen);
+  return problem;
+}
+
+std::string set_min_coverage(Options &options, StringRef value) {
+  double percent = 0;
+  if (value.getAsDouble(percent) || !(percent >= 0 && percent <= 100))
+    return fmt::format("`{}` is no percentage", view(value));
+  options.min_coverage = percent;
+  return "";
+}
+
+std::string add_path_map(Options &options, StringRef value) {
+  auto [from, to] = value.split('=');
+  if (from.empty() || !value.contains('='))
+    return fmt::format("`{}` has not the form A=B", view(value));
+  options.sources.path_map.push_back({from.str(), to.str()});
+  return "";
+}
+
+std::string set_colour(Options &options, StringRef value) {
+  constexpr std::string_view kWords[] = {"auto", "always", "never"};
+  unsigned chosen = 0;
+  std::string problem = choose(value, kWords, chosen);
+  if (problem.empty())
+    options.colour = static_cast<When>(chosen);
+  return problem;
+}
+
+std::string set_width(Options &options, StringRef value) {
+  unsigned width = 0;
+  std::string problem = to_number(value, width);
+  options.width = width;
+  return problem;
+}
+
+std::string set_word(std::string &target, StringRef value, llvm::ArrayRef<std::string_view> words) {
+  unsigned chosen = 0;
+  std::string problem = choose(value, words, chosen);
+  if (problem.empty())
+    target = words[chosen];
+  return problem;
+}
+
+constexpr std::string_view kStages[] = {"ir", "types"};
+constexpr std::string_view kTables[] = {"text", "md", "json"};
+constexpr std::string_view kEncodings[] = {"text", "json"};
+
+template <bool Options::*Switch> std::string turn_on(Options &options, StringRef) {
+  options.*Switch = true;
+  return "";
+}
+
+constexpr OptionRow kOptions[] = {
+    {"--format", "NAME[:FILE]", "full on a terminal, else concise", "output format, to stdout or FILE; repeatable",
+     kCheck, set_format},
+    {"--fail-on", "error|warning|info", "error", "lowest severity that gives exit code 1", kCheck, set_fail_on},
+    {"--exit-zero", "", "", "exit code 0 instead of 1 and 4", kCheck, turn_on<&Options::exit_zero>},
+    {"--select", "NAME|GROUP", "default", "findings to report; commas or repeat", kCheck,
+     [](Options &o, StringRef v) { return add_findings(o.report.select, v); }},
+    {"--extend-select", "NAME|GROUP", "", "findings to report as well", kCheck,
+     [](Options &o, StringRef v) { return add_findings(o.extend_select, v); }},
+    {"--ignore", "NAME|GROUP", "", "findings to leave out", kCheck,
+     [](Options &o, StringRef v) { return add_findings(o.report.ignore, v); }},
+    {"--mode", "local|global", "as the program says", "how axes are judged", kCheck | kDump, set_mode},
+    {"--strict", "", "on", "a missing claim is reported", kCheck | kDump,
+     [](Options &o, StringRef) { return o.check.permissive = false, std::string(); }},
+    {"--permissive", "", "", "a missing claim is skipped", kCheck | kDump,
+     [](Options &o, StringRef) { return o.check.permissive = true, std::string(); }},
+    {"--infer-partial", "", "", "a result that becomes partial need not say so", kCheck | kDump,
+     [](Options &o, StringRef) { return o.check.infer_partial = true, std::string(); }},
+    {"--min-coverage", "PCT", "0", "typed ops among all; fewer give exit code 4", kCheck, set_min_coverage},
+    {"--annotate", "", "", "print the inferred src and dst of collectives", kCheck, turn_on<&Options::annotate>},
+    {"--no-fold", "", "", "one report per place", kCheck,
+     [](Options &o, StringRef) { return o.report.fold = false, std::string(); }},
+    {"--max-findings", "N", "200", "more are counted, not shown", kCheck,
+     [](Options &o, StringRef v) { return to_number(v, o.report.max_findings); }},
+    {"--no-fixes", "", "", "look for no repairs", kCheck,
+     [](Options &o, StringRef) { return o.report.fixes = false, std::string(); }},
+    {"--source-root", "DIR", ".", "where source files are looked up", kCheck,
+     [](Options &o, StringRef v) { return o.sources.root = v.str(), std::string(); }},
+    {"--path-map", "A=B", "", "paths that begin with A are looked up at B; repeatable", kCheck, add_path_map},
+    {"--strict-schema", "", "", "warn of unknown keys", kCheck | kDump | kFmt,
+     [](Options &o, StringRef) { return o.read.strict_schema = true, std::string(); }},
+    {"--color", "auto|always|never", "auto", "NO_COLOR, FORCE_COLOR and TERM=dumb are honoured", kCheck, set_colour},
+    {"--width", "N", "that of the terminal, else 100", "longer source lines are cut; 0: none is", kCheck, set_width},
+    {"--quiet", "", "", "no counts, no words about the run", kCheck, turn_on<&Options::quiet>},
+    {"--stats", "", "", "counts of the check, to stderr", kCheck, turn_on<&Options::stats>},
+    {"--timing", "", "", "time of each step, to stderr", kCheck, turn_on<&Options::timing>},
+    {"--stage", "ir|types", "ir", "the program as read, or with inferred types", kDump,
+     [](Options &o, StringRef v) { return set_word(o.stage, v, kStages); }},
+    {"--format", "text|md|json", "text", "how the table is printed", kOps,
+     [](Options &o, StringRef v) { return set_word(o.table, v, kTables); }},
+    {"--to", "text|json", "as it is", "encoding to write", kFmt,
+     [](Options &o, StringRef v) { return set_word(o.to, v, kEncodings); }},
+    {"-o", "OUT", "in place", "file to write, - for stdout", kFmt,
+     [](Options &o, StringRef v) { return o.output_file = v.str(), std::string(); }},
+    {"--check", "", "", "write nothing; exit code 1 if a file is not canonical", kFmt, turn_on<&Options::compare_only>},
+    {"--help", "", "", "print this text", kCheck | kExplain | kDump | kOps | kFmt, turn_on<&Options::help>},
+};
+
+const OptionRow *find_option(StringRef name, uint8_t command) {
+  for (const OptionRow &row : kOptions)
+    if (row.commands & command && name == StringRef(row.name.data(), row.name.size()))
+      return &row;
+  return nullptr;
+}
+
+std::string unknown_option(StringRef name, const CommandRow &command) {
+  llvm::SmallVector<StringRef, 32> known;
+  for (const OptionRow &row : kOptions)
+    if (row.commands & command.bit)
+      known.push_back(row.name);
+  return fmt::format("unknown option `{}` of `{}`{}", view(name), command.name, nearest_hint(name, known));
+}
+
+// Takes one option, and the word after it if that is its value.
+std::string take_option(llvm::ArrayRef<StringRef> &words, const CommandRow &command, Options &options) {
+  auto [name, value] = words.front().split('=');
+  bool has_value = words.front().contains('=');
+  words = words.drop_front();
+  const OptionRow *row = find_option(name == "-h" ? "--help" : name, command.bit);
+  if (!row)
+    return unknown_option(name, command);
+  if (row->argument.empty() && has_value)
+    return fmt::format("option `{}` takes no value", row->name);
+  if (!row->argument.empty() && !has_value) {
+    if (words.empty())
+      return fmt::format("option `{}` needs a value: {}", row->name, row->argument);
+    value = words.front();
+    words = words.drop_front();
+  }
+  std::string problem = row->set(options, value);
+  return problem.empty() ? "" : fmt::format("option `{}`: {}", row->name, problem);
+}
+
+} // namespace
+
+llvm::ArrayRef<OptionRow> option_rows() { return kOptions; }
+
+std::string nearest_hint(StringRef name, llvm::ArrayRef<StringRef> candidates) {
+  StringRef nearest = rules::nearest_name(name, candidates);
+  return nearest.empty() ? "" : fmt::format("; nearest is `{}`", view(nearest));
+}
+
+std::string parse_options(llvm::ArrayRef<StringRef> words, const CommandRow &command, Options &options) {
+  while (!words.empty()) {
+    if (words.front() == "--") {
+      for (StringRef word : words.drop_front())
+        options.arguments.push_back(word.str());
+      return "";
+    }
+    if (!words.front().startswith("-") || words.front() == "-") {
+      options.arguments.push_back(words.front().str());
+      words = words.drop_front();
+      continue;
+    }
+    if (std::string problem = take_option(words, command, options); !problem.empty())
+      return problem;
+  }
+  return "";
+}
+
+std::string help_text() {
+  std::string text = "spmdlint reads SPMD tensor programs, types them, and reports what does not follow\n\n"
+                     "usage: spmdlint [COMMAND] [OPTION]... [ARGUMENT]...\n\ncommands (check if none is named)\n";
+  for (const CommandRow &row : command_rows())
+    text += fmt::format("  {:<34} {}\n", fmt::format("{} {}", row.name, row.usage), row.help);
+  text += "\nexit codes\n";
+  for (const ExitCodeInfo &row : llvm::reverse(kExitCodes))
+    text += fmt::format("  {:<4} {}\n", static_cast<unsigned>(row.code), row.meaning);
+  return text + "\n`spmdlint help COMMAND` prints the options of a command\n";
+}
+
+std::string help_text(const CommandRow &command) {
+  std::string text = fmt::format("{}\n\nusage: spmdlint {} {}\n", command.help, command.name, command.usage);
+  bool first = true;
+  for (const OptionRow &row : kOptions) {
+    if (!(row.commands & command.bit))
+      continue;
+    text += std::exchange(first, false) ? "\noptions\n" : "";
+    std::string name = row.argument.empty() ? std::string(row.name)
+                                            : fmt::format("{}{}{}", row.name, row.name.size() > 2 ? "=" : " ", row.argument);
+    std::string standard = row.standard.empty() ? "" : fmt::format(" ({})", row.standard);
+    text += fmt::format("  {:<32} {}{}\n", name, row.help, standard);
+  }
+  return text;
+}
+
+} // namespace spmd::checker

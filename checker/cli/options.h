@@ -1,0 +1,81 @@
+// The command line: one table of options shared by all commands, and one table of commands. Help, errors and
+// parsing are derived from the tables.
+#pragma once
+
+#include "checker/cli/exit_code.h"
+#include "checker/render/render.h"
+
+#include "ir/input.h"
+
+#include <optional>
+
+namespace spmd::checker {
+
+enum class When : uint8_t { Auto, Always, Never };
+
+// Where one rendering goes.
+struct FormatRequest {
+  std::string name;
+  std::string file; // empty: stdout
+};
+
+struct Options {
+  std::vector<std::string> arguments; // what is no option
+  CheckOptions check;
+  ReportOptions report;
+  ir::ReadOptions read;
+  SourceOptions sources;
+  std::vector<FormatRequest> formats;
+  std::vector<std::string> extend_select;
+  rules::Severity fail_on = rules::Severity::Error;
+  bool exit_zero = false;
+  double min_coverage = 0;
+  When colour = When::Auto;
+  std::optional<unsigned> width;
+  bool quiet = false, stats = false, timing = false, annotate = false;
+  std::string stage = "ir";     // dump
+  std::string table = "text";   // ops: text, md, json
+  std::string to, output_file;  // fmt
+  bool compare_only = false;    // fmt
+  bool help = false;
+};
+
+// Bits of OptionRow::commands.
+enum CommandBit : uint8_t { kCheck = 1, kExplain = 2, kDump = 4, kOps = 8, kFmt = 16 };
+
+struct OptionRow {
+  std::string_view name;     // with its dashes
+  std::string_view argument; // `NAME[:FILE]`; empty: a switch
+  std::string_view standard; // what holds without it, as help prints it; empty: off
+  std::string_view help;
+  uint8_t commands;
+  // Empty, or what is wrong with the value.
+  std::string (*set)(Options &options, llvm::StringRef value);
+};
+llvm::ArrayRef<OptionRow> option_rows();
+
+using CommandFunction = ExitCode (*)(const Options &options);
+struct CommandRow {
+  std::string_view name, usage, help;
+  uint8_t bit; // of its options; 0: it has none
+  CommandFunction fn;
+};
+llvm::ArrayRef<CommandRow> command_rows();
+
+ExitCode run_check(const Options &options);
+ExitCode run_explain(const Options &options);
+ExitCode run_dump(const Options &options);
+ExitCode run_ops(const Options &options);
+ExitCode run_fmt(const Options &options);
+ExitCode run_version(const Options &options);
+ExitCode run_help(const Options &options);
+
+// Fills `options` from the words after the command. Empty, or what is wrong with the call.
+std::string parse_options(llvm::ArrayRef<llvm::StringRef> words, const CommandRow &command, Options &options);
+// `; nearest is `check``, or empty.
+std::string nearest_hint(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> candidates);
+// All commands, or one with its options.
+std::string help_text();
+std::string help_text(const CommandRow &command);
+
+} // namespace spmd::checker

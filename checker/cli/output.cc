@@ -1,0 +1,139 @@
+// Reads and writes whole files. Relies on rename() being atomic within one folder.
+#include "checker/cli/output.h"
+
+#include "ir/input.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <unistd.h>
+
+namespace spmd::checker {
+namespace {
+
+namespace fs = llvm::sys::fs;
+
+std::string sentence(std::error_code error) {
+  std::string text = error.message();
+  if (!text.empty() && text[0] >= 'A' && text[0] <= 'Z' && !(text.size() > 1 && text[1] >= 'A' && text[1] <= 'Z'))
+    text[0] = static_cast<char>(text[0] - 'A' + 'a');
+  return text;
+}
+
+std::error_code write_all(int file, llvm::StringRef bytes) {
+  while (!bytes.empty()) {
+    ssize_t written = ::write(file, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written < 0)
+      return {errno, std::generic_category()};
+    bytes = bytes.drop_front(static_cast<size_t>(written));
+  }
+  return {};
+}
+
+// Devices and pipes cannot be replaced.
+std::string write_through(llvm::StringRef path, llvm::StringRef bytes) {
+  int file = -1;
+  std::error_code error = fs::openFileForWrite(path, file, fs::CD_OpenExisting);
+  if (!error) {
+    error = write_all(file, bytes);
+    ::close(file);
+  }
+  return error ? sentence(error) : "";
+}
+
+std::string replace_file(llvm::StringRef path, llvm::StringRef bytes, fs::perms permissions) {
+  llvm::SmallString<256> beside;
+  int file = -1;
+  if (std::error_code error = fs::createUniqueFile(path + ".%%%%%%.part", file, beside))
+    return sentence(error);
+  std::error_code error = write_all(file, bytes);
+  if (!error && permissions != fs::perms_not_known)
+    error = fs::setPermissions(file, permissions);
+  if (::close(file) != 0 && !error)
+    error = {errno, std::generic_category()};
+  if (!error)
+    error = fs::rename(beside, path);
+  if (error)
+    fs::remove(beside);
+  return error ? sentence(error) : "";
+}
+
+bool is_program(llvm::StringRef path) {
+  return llvm::any_of(ir::formats(), [&](const ir::Format &format) {
+    return path.endswith(llvm::StringRef(format.extension.data(), format.extension.size()));
+  });
+}
+
+} // namespace
+
+bool is_folder(const std::string &path) { return fs::is_directory(path); }
+
+std::unique_ptr<llvm::MemoryBuffer> read_input(const std::string &path, std::string &problem) {
+  auto bytes = path == "-" ? llvm::MemoryBuffer::getSTDIN()
+                           : llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (!bytes) {
+    problem = sentence(bytes.getError());
+    return nullptr;
+  }
+  return std::move(*bytes);
+}
+
+std::vector<std::string> programs_below(const std::string &folder, std::string &problem) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder, error, /*follow_symlinks=*/false), end; at != end && !error;
+       at.increment(error)) {
+    bool hidden = llvm::sys::path::filename(at->path()).startswith(".");
+    if (at->type() == fs::file_type::directory_file && hidden)
+      at.no_push();
+    else if (at->type() == fs::file_type::regular_file && !hidden && is_program(at->path()))
+      found.push_back(at->path());
+  }
+  if (error)
+    problem = sentence(error);
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::string write_stdout(llvm::StringRef bytes) {
+  std::error_code error = write_all(STDOUT_FILENO, bytes);
+  if (!error || error == std::errc::broken_pipe)
+    return "";
+  return "stdout: " + sentence(error);
+}
+
+std::string write_file(const std::string &path, llvm::StringRef bytes) {
+  fs::file_status status;
+  llvm::SmallString<256> real(path);
+  fs::perms permissions = fs::perms_not_known;
+  if (!fs::status(path, status)) {
+    if (fs::is_directory(status))
+      return fmt::format("{}: is a directory", path);
+    // A link keeps its place: what it leads to is replaced.
+    if (std::error_code error = fs::real_path(path, real))
+      return fmt::format("{}: {}", path, sentence(error));
+    permissions = status.permissions();
+  }
+  bool special = fs::exists(status) && !fs::is_regular_file(status);
+  std::string problem = special ? write_through(path, bytes) : replace_file(real, bytes, permissions);
+  return problem.empty() ? "" : fmt::format("{}: {}", path, problem);
+}
+
+void print_stderr(llvm::StringRef text) {
+  // There is nobody left to tell if stderr is gone.
+  (void)write_all(STDERR_FILENO, text);
+}
+
+void say(llvm::StringRef text) {
+  print_stderr(fmt::format("spmdlint: {}\n", std::string_view(text.data(), text.size())));
+}
+
+} // namespace spmd::checker

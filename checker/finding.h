@@ -1,0 +1,32 @@
+// One violation at one place of a program.
+#pragma once
+
+#include "ir/ids.h"
+#include "rules/violation.h"
+
+#include <string>
+
+namespace spmd::checker {
+
+// Where a finding stands: an instruction, or a row of a table of the program.
+struct Place {
+  enum class Form : uint8_t { Inst, Param, Output, Rule, Suppression, File };
+  Form form = Form::Inst;
+  uint32_t index = 0; // InstId, or index into params, outputs, rules, suppressions, files
+
+  static Place inst(ir::InstId id) { return {Form::Inst, id.index}; }
+  ir::InstId as_inst() const { return ir::InstId{index}; }
+  friend bool operator==(const Place &, const Place &) = default;
+};
+
+struct Finding {
+  rules::Violation violation;
+  Place place;
+  uint32_t application = ~0u; // equal for equal applications of a rule; ~0 where no rule was applied
+  bool suppressed = false;
+  std::string reason; // of the suppression
+
+  const rules::DiagnosticInfo &info() const { return rules::info(violation); }
+};
+
+} // namespace spmd::checker

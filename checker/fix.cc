@@ -1,0 +1,357 @@
+// Candidates come from the transition table and from the finding's own arguments; what survives a re-check of
+// everything that depends on the edit is offered. Prices: ring algorithms (lint.md, section 4).
+#include "checker/fix.h"
+
+#include "checker/provenance.h"
+#include "checker/walk.h"
+
+#include "ir/text.h"
+#include "rules/transition.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+namespace spmd::checker {
+
+using ir::AxisId;
+using ir::AxisSet;
+using ir::Kind;
+using ir::KindWord;
+using ir::ValueId;
+using rules::Transition;
+using rules::Wire;
+
+namespace {
+
+std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
+
+// Bytes that one rank sends around a ring of n, for b bytes of the larger side.
+int64_t price(Wire wire, int64_t bytes, int64_t ranks) {
+  switch (wire) {
+  case Wire::None:
+    return 0;
+  case Wire::AllReduce:
+    return 2 * bytes / ranks * (ranks - 1);
+  case Wire::AllGather:
+  case Wire::ReduceScatter:
+  case Wire::AllToAll:
+  case Wire::Broadcast:
+  case Wire::Permute:
+    return bytes / ranks * (ranks - 1);
+  }
+  return 0;
+}
+
+bool keeps_value(const Transition &row) {
+  bool same_ends = row.dst != Kind::Varying && row.dst != Kind::Partial && row.src != Kind::Varying;
+  return row.name != "reinterpret" || same_ends;
+}
+
+// Rows that a person would write to repair an operand: no detours, nothing that needs an expert.
+bool is_candidate(const Transition &row, Kind src) {
+  static constexpr std::string_view kNames[] = {"all_reduce", "all_gather", "reduce_scatter", "convert", "reinterpret"};
+  if (row.src != src || row.expert || row.composed || row.dst == Kind::Reduced)
+    return false;
+  bool twin = row.name == "reinterpret" && keeps_value(row); // convert(I, R) says the same
+  return llvm::is_contained(kNames, row.name) && !twin;
+}
+
+} // namespace
+
+struct FixFinder::State {
+  ir::Program &program;
+  CheckResult scratch;
+  Walk walk;
+  const CheckResult &original;
+  bool tried = false;
+
+  State(ir::Program &program, const CheckResult &result, const CheckOptions &options)
+      : program(program), scratch(result), walk(program, options, scratch), original(result) {
+    scratch.types = result.types;
+    scratch.shapes = result.shapes;
+  }
+
+  ir::OpNameId op(std::string_view name) {
+    return ir::OpNameId{program.strings.add(llvm::StringRef(name.data(), name.size())).index};
+  }
+  ir::StringId string(llvm::StringRef text) { return program.strings.add(text); }
+
+  ir::AttrValue axes_value(const ir::Mesh &mesh, AxisSet axes) {
+    ir::AxisRefs refs;
+    for (AxisId axis : axes)
+      refs.refs.push_back({{}, mesh[axis].name});
+    return ir::AttrValue::axes(program.axis_refs.add(std::move(refs)));
+  }
+  ir::AttrsId with(ir::AttrsId attrs, llvm::StringRef key, std::optional<ir::AttrValue> value) {
+    ir::AttrDict dict = attrs.valid() ? program.attrs[attrs] : ir::AttrDict();
+    ir::StringId id = string(key);
+    llvm::erase_if(dict.attrs, [&](const ir::Attr &attr) { return attr.key == id; });
+    if (value)
+      dict.attrs.push_back({id, *value});
+    ir::sort_canonically(dict, program.strings);
+    return program.attrs.add(std::move(dict));
+  }
+};
+
+namespace {
+
+// The search for one finding.
+class Search {
+public:
+  Search(ir::Program &program, const CheckResult &original, Walk &walk, const Finding &finding)
+      : program_(program), original_(original), walk_(walk), finding_(finding), id_(finding.place.as_inst()),
+        inst_(program.insts[id_]), axes_(rules::axes_of(finding.violation)) {}
+
+  // True if the edit removes the finding and no new one appears at or after it.
+  bool repairs(const Edit &edit) const {
+    for (const Finding &found : walk_.retype(edit)) {
+      bool target = found.place == finding_.place && found.violation.index() == finding_.violation.index() &&
+                    (axes_.empty() || (rules::axes_of(found.violation) & axes_));
+      if (target || !known(found))
+        return false;
+    }
+    return true;
+  }
+
+  llvm::SmallVector<uint16_t, 4> operands() const {
+    llvm::SmallVector<uint16_t, 4> named;
+    rules::for_each_field(finding_.violation, [&](std::string_view, const rules::Field &field) {
+      if (const auto *operand = std::get_if<rules::OperandIndex>(&field))
+        named.push_back(operand->index);
+      else if (const auto *addend = std::get_if<rules::Addend>(&field);
+               addend && addend->form == rules::Addend::Form::Operand)
+        named.push_back(addend->operand.index);
+    });
+    if (named.empty() || std::holds_alternative<rules::MutationChangesType>(finding_.violation))
+      for (uint16_t i = 0; i < tensors_.size(); ++i)
+        if (!llvm::is_contained(named, i))
+          named.push_back(i);
+    return named;
+  }
+
+  ir::Program &program_;
+  const CheckResult &original_;
+  Walk &walk_;
+  const Finding &finding_;
+  ir::InstId id_;
+  ir::Inst inst_;
+  AxisSet axes_;
+  llvm::SmallVector<ValueId, 4> tensors_ = tensors_of(program_, id_);
+
+private:
+  bool known(const Finding &found) const {
+    if (found.info().severity == rules::Severity::Info)
+      return true;
+    return llvm::any_of(original_.findings, [&](const Finding &old) {
+      return old.place == found.place && old.violation.index() == found.violation.index() &&
+             rules::axes_of(old.violation).contains(rules::axes_of(found.violation));
+    });
+  }
+};
+
+std::string axes_text(const ir::Program &program, ir::MeshId mesh, AxisSet axes) {
+  std::string names = ir::print_axes(program, mesh, axes);
+  return axes.size() > 1 ? "(" + names + ")" : names;
+}
+
+int64_t rank_count(const ir::Mesh &mesh, AxisSet axes) {
+  int64_t count = 1;
+  for (AxisId axis : axes)
+    count *= mesh[axis].size();
+  return count;
+}
+
+} // namespace
+
+FixFinder::FixFinder(ir::Program &program, const CheckResult &result, const CheckOptions &options)
+    : state_(std::make_unique<State>(program, result, options)) {}
+FixFinder::~FixFinder() = default;
+
+namespace {
+
+// Tries every repair of one finding and keeps what holds.
+template <class State> class Candidates {
+public:
+  Candidates(State &state, Search &search) : state_(state), program_(state.program), search_(search) {}
+
+  llvm::SmallVector<Fix, kMaxFixes> run() {
+    for (uint16_t operand : search_.operands())
+      if (operand < search_.tensors_.size())
+        on_operand(operand);
+    attributes();
+    llvm::stable_sort(found_, [](const Fix &a, const Fix &b) {
+      auto key = [](const Fix &fix) {
+        return std::tuple(fix.changes_value, fix.form != Fix::Form::Transition ? 0 : 1,
+                          fix.forward_bytes.value_or(0) + fix.backward_bytes.value_or(0));
+      };
+      return key(a) < key(b);
+    });
+    if (found_.size() > kMaxFixes)
+      found_.resize(kMaxFixes);
+    return std::move(found_);
+  }
+
+private:
+  const ir::Mesh &mesh() const { return program_.meshes[mesh_id()]; }
+  ir::MeshId mesh_id() const { return program_.contexts[search_.inst_.context].mesh; }
+
+  void on_operand(uint16_t operand) {
+    ValueId value = search_.tensors_[operand];
+    const ir::Type type = program_.types[search_.original_.types[value.index]];
+    if (type.mesh() != mesh_id() || search_.axes_.empty())
+      return;
+    std::optional<Kind> kind = type.kind(search_.axes_.first());
+    if (!kind || !type.of(*kind).contains(search_.axes_))
+      return;
+    for (const Transition &row : rules::transitions())
+      if (is_candidate(row, *kind))
+        with_layouts(row, operand, value);
+  }
+
+  // V stands for a stack or for shards along a dimension; the first form that repairs is enough.
+  void with_layouts(const Transition &row, uint16_t operand, ValueId value) {
+    KindWord src{.kind = row.src}, dst{.kind = row.dst};
+    if (row.layouts == rules::Layouts::Plain)
+      return void(try_row(row, operand, value, src, dst));
+    ir::ShapeId shape_id = search_.original_.shapes[value.index];
+    unsigned rank = shape_id.valid() ? static_cast<unsigned>(program_.shapes[shape_id].dims.size()) : 0;
+    for (unsigned dim = 0; dim < rank; ++dim) {
+      KindWord shard{.form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(dim)};
+      KindWord &end = row.src == Kind::Varying ? src : dst;
+      if (!declared_here(row, value, dim))
+        continue;
+      end = shard;
+      if (try_row(row, operand, value, src, dst))
+        return;
+    }
+  }
+
+  // Gathering is offered along the dimension that the program says is sharded, never along a guess.
+  bool declared_here(const Transition &row, ValueId value, unsigned dim) const {
+    if (row.src != Kind::Varying)
+      return true;
+    ir::TypeId declared = program_.values[value].declared;
+    if (!declared.valid())
+      return false;
+    return program_.types[declared].dim(search_.axes_.first()) == std::optional<unsigned>(dim);
+  }
+
+  bool try_row(const Transition &row, uint16_t operand, ValueId value, KindWord src, KindWord dst) {
+    ir::AttrsId attrs = state_.with({}, "axis", state_.axes_value(mesh(), search_.axes_));
+    attrs = state_.with(attrs, "src", ir::AttrValue::kind(src));
+    attrs = state_.with(attrs, "dst", ir::AttrValue::kind(dst));
+    rules::Arg before{search_.original_.types[value.index], search_.original_.shapes[value.index]};
+    std::optional<rules::Arg> after =
+        search_.walk_.transition(state_.op(row.name), attrs, search_.inst_.context, before);
+    if (!after)
+      return false;
+    state_.tried = true;
+    Edit edit{search_.id_, operand, *after, {}, false};
+    if (!search_.repairs(edit))
+      return false;
+    Fix fix;
+    fix.inst = search_.id_;
+    fix.operand = operand;
+    fix.changes_value = !keeps_value(row);
+    std::string name = ir::print_value(program_, value), axes = axes_text(program_, mesh_id(), search_.axes_);
+    fix.text = fmt::format("{}({}, {}, src={}, dst={})", row.name, name, axes, ir::print(src), ir::print(dst));
+    fix.replacement = fmt::format("{0}.fixed = {1} {0} {{ axis = {2}, src = {3}, dst = {4} }}", name, row.name, axes,
+                                  ir::print(src), ir::print(dst));
+    set_price(fix, row, before, *after);
+    found_.push_back(std::move(fix));
+    return true;
+  }
+
+  void set_price(Fix &fix, const Transition &row, const rules::Arg &before, const rules::Arg &after) const {
+    if (!before.shape.valid() || !after.shape.valid())
+      return;
+    std::optional<int64_t> a = ir::byte_count(program_.shapes[before.shape]);
+    std::optional<int64_t> b = ir::byte_count(program_.shapes[after.shape]);
+    if (!a || !b)
+      return;
+    int64_t bytes = std::max(*a, *b), ranks = rank_count(mesh(), search_.axes_);
+    fix.forward_bytes = price(row.wire, bytes, ranks);
+    const Transition *dual = rules::find_transition(row.dual.name, row.dual.src, row.dual.dst);
+    bool gradient = !program_.types[before.type].gradient_free();
+    fix.backward_bytes = dual && gradient ? price(dual->wire, bytes, ranks) : 0;
+  }
+
+  void try_attrs(ir::AttrsId attrs, std::string text, bool changes_value) {
+    state_.tried = true;
+    if (!search_.repairs({search_.id_, std::nullopt, {}, attrs, false}))
+      return;
+    Fix fix;
+    fix.form = Fix::Form::Attribute;
+    fix.inst = search_.id_;
+    fix.text = std::move(text);
+    fix.changes_value = changes_value;
+    found_.push_back(std::move(fix));
+  }
+
+  void attributes() {
+    ir::AttrsId attrs = search_.inst_.attrs;
+    const rules::Violation &violation = search_.finding_.violation;
+    if (const auto *wrong = std::get_if<rules::WrongSource>(&violation))
+      if (wrong->found.form == KindWord::Form::Plain)
+        try_attrs(state_.with(attrs, "src", ir::AttrValue::kind(wrong->found)),
+                  fmt::format("src = {}", ir::print(wrong->found)), true);
+    if (std::get_if<rules::NeedlessPartial>(&violation))
+      drop_partial(attrs);
+    if (const auto *wrong = std::get_if<rules::WrongAxis>(&violation))
+      try_attrs(state_.with(attrs, "axis", state_.axes_value(mesh(), wrong->actual)),
+                fmt::format("axis = {}", axes_text(program_, mesh_id(), wrong->actual)), true);
+    if (std::get_if<rules::ExpertTransition>(&violation))
+      try_attrs(state_.with(attrs, "expert", ir::AttrValue::boolean(true)), "expert = true, if it is meant", false);
+    if (std::get_if<rules::ReduceOfReplicated>(&violation))
+      drop_inst();
+  }
+
+  void drop_partial(ir::AttrsId attrs) {
+    AxisSet stated;
+    if (const ir::AttrValue *partial = program_.find(attrs, "partial"); partial && partial->form == ir::AttrForm::Axes)
+      for (const ir::AxisRef &ref : program_.axis_refs[partial->as<ir::AxisRefsId>()].refs)
+        if (std::optional<AxisId> axis = mesh().find(ref.axis))
+          stated |= *axis;
+    stated -= search_.axes_;
+    std::optional<ir::AttrValue> rest;
+    if (stated)
+      rest = state_.axes_value(mesh(), stated);
+    try_attrs(state_.with(attrs, "partial", rest),
+              stated ? fmt::format("partial = {}", axes_text(program_, mesh_id(), stated)) : "drop `partial`", false);
+  }
+
+  void drop_inst() {
+    state_.tried = true;
+    if (!search_.repairs({search_.id_, std::nullopt, {}, {}, true}))
+      return;
+    Fix fix;
+    fix.form = Fix::Form::Drop;
+    fix.inst = search_.id_;
+    fix.changes_value = true;
+    fix.forward_bytes = fix.backward_bytes = 0;
+    fix.text = fmt::format("drop `{}`", view(program_.op_name(search_.inst_.op)));
+    found_.push_back(std::move(fix));
+  }
+
+  State &state_;
+  ir::Program &program_;
+  Search &search_;
+  llvm::SmallVector<Fix, kMaxFixes> found_;
+};
+
+} // namespace
+
+bool FixFinder::tried() const { return state_->tried; }
+
+llvm::SmallVector<Fix, kMaxFixes> FixFinder::find(const Finding &finding) {
+  state_->tried = false;
+  const ir::Body &main = state_->program.main;
+  if (finding.place.form != Place::Form::Inst || finding.place.index < main.first.index ||
+      finding.place.index >= main.last.index)
+    return {};
+  Search search(state_->program, state_->original, state_->walk, finding);
+  return Candidates<State>(*state_, search).run();
+}
+
+} // namespace spmd::checker

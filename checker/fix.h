@@ -1,0 +1,41 @@
+// What would make it right: candidate edits, each applied in memory and re-checked before it is offered.
+#pragma once
+
+#include "checker/check.h"
+
+#include "llvm/ADT/SmallVector.h"
+
+#include <memory>
+
+namespace spmd::checker {
+
+struct Fix {
+  // A transition on one operand, a change of the instruction's own attributes, or the instruction dropped.
+  enum class Form : uint8_t { Transition, Attribute, Drop };
+  Form form = Form::Transition;
+  std::string text;           // `all_reduce(%h, tp, src=P, dst=R)`
+  bool changes_value = false; // the denotation of the operand changes
+  std::optional<int64_t> forward_bytes, backward_bytes; // what one rank sends; none where shapes are unknown
+  ir::InstId inst;
+  uint16_t operand = 0;    // Transition: position among the tensors of the instruction
+  std::string replacement; // canonical text of the line to insert before the instruction, or to put in its place
+};
+inline constexpr unsigned kMaxFixes = 3;
+
+// Finds fixes for the findings of one completed check. Keeps what is costly between findings.
+class FixFinder {
+public:
+  FixFinder(ir::Program &program, const CheckResult &result, const CheckOptions &options);
+  ~FixFinder();
+
+  // Cheapest first: value-preserving before value-changing, then bytes. Each removes the finding and adds none.
+  llvm::SmallVector<Fix, kMaxFixes> find(const Finding &finding);
+  // Whether the last find() had any candidate to try; if so and it found nothing, none holds.
+  bool tried() const;
+
+private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+} // namespace spmd::checker

@@ -1,0 +1,212 @@
+// Walks definitions back from an operand to where its kind arose. A step that only passes the kind on is
+// counted, not shown.
+#include "checker/provenance.h"
+
+#include "checker/report.h"
+#include "checker/walk.h"
+
+#include "ir/text.h"
+#include "rules/registry.h"
+#include "rules/transition.h"
+
+#include <fmt/format.h>
+
+namespace spmd::checker {
+
+using ir::AxisId;
+using ir::AxisSet;
+using ir::InstId;
+using ir::Kind;
+using ir::ValueId;
+
+namespace {
+
+std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
+
+InstId defining_in(const ir::Program &program, const ir::Body &body, ValueId value) {
+  uint32_t low = body.first.index, high = body.last.index;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    const ir::Inst &inst = program.insts[InstId{middle}];
+    if (value.index < inst.first_result.index)
+      high = middle;
+    else if (value.index >= inst.first_result.index + inst.result_count)
+      low = middle + 1;
+    else
+      return InstId{middle};
+  }
+  return {};
+}
+
+InstId defining_inst(const ir::Program &program, ValueId value) {
+  InstId found = defining_in(program, program.main, value);
+  for (const ir::Function &function : program.functions) {
+    if (found.valid())
+      break;
+    if (!function.opaque)
+      found = defining_in(program, function.body, value);
+  }
+  return found;
+}
+
+// Where the kind of one value on one axis comes from.
+class Origin {
+public:
+  Origin(const ir::Program &program, const CheckResult &result, AxisId axis, Kind kind)
+      : program_(program), result_(result), axis_(axis), kind_(kind) {}
+
+  Note find(ValueId value) {
+    unsigned passed = 0;
+    for (;;) {
+      InstId inst = defining_inst(program_, value);
+      if (!inst.valid())
+        return declared(value, passed);
+      ValueId source = passes(inst);
+      if (!source.valid())
+        return made(inst, value, passed);
+      value = source;
+      ++passed;
+    }
+  }
+
+private:
+  std::string axis_name(ValueId value) const {
+    return ir::print_axes(program_, type(value).mesh(), AxisSet(axis_));
+  }
+  const ir::Type &type(ValueId value) const { return program_.types[result_.types[value.index]]; }
+
+  // The operand whose kind the instruction merely passes on; none if the kind arises here.
+  ValueId passes(InstId id) const {
+    const ir::Inst &inst = program_.insts[id];
+    if (rules::is_transition(view(plain_name(inst))) && changes_axis(inst))
+      return {};
+    if (partial_stated(inst) && kind_ == Kind::Partial)
+      return {};
+    for (ValueId operand : tensors_of(program_, id))
+      if (result_.types[operand.index].valid() && type(operand).mesh() == type(inst.first_result).mesh() &&
+          type(operand).of(kind_).contains(axis_) && !type(operand).either().contains(axis_))
+        return operand;
+    return {};
+  }
+
+  llvm::StringRef plain_name(const ir::Inst &inst) const {
+    llvm::StringRef name = program_.op_name(inst.op);
+    name.consume_back("_");
+    return name;
+  }
+  bool names_axis(const ir::AttrValue *attr) const {
+    if (!attr || attr->form != ir::AttrForm::Axes)
+      return false;
+    for (const ir::AxisRef &ref : program_.axis_refs[attr->as<ir::AxisRefsId>()].refs)
+      for (const ir::Mesh &mesh : program_.meshes.all())
+        if (axis_.index < mesh.axes.size() && mesh.axes[axis_.index].name == ref.axis)
+          return true;
+    return false;
+  }
+  bool changes_axis(const ir::Inst &inst) const {
+    const ir::AttrValue *axis = program_.find(inst.attrs, "axis");
+    return !axis || names_axis(axis);
+  }
+  bool partial_stated(const ir::Inst &inst) const { return names_axis(program_.find(inst.attrs, "partial")); }
+
+  std::string through(unsigned passed) const {
+    return passed ? fmt::format(", through {} op{}", passed, passed == 1 ? "" : "s") : "";
+  }
+
+  Note declared(ValueId value, unsigned passed) const {
+    Note note;
+    note.has_place = false;
+    for (uint32_t i = 0; i < program_.params.size(); ++i)
+      if (program_.params[i].value == value) {
+        note.place = {Place::Form::Param, i};
+        note.has_place = true;
+      }
+    note.text = fmt::format("{} is declared {} on {}{}", ir::print_value(program_, value), ir::info(kind_).name,
+                            axis_name(value), through(passed));
+    return note;
+  }
+
+  Note made(InstId id, ValueId value, unsigned passed) const {
+    const ir::Inst &inst = program_.insts[id];
+    std::string_view name = view(program_.op_name(inst.op)), kind = ir::info(kind_).name;
+    std::string axis = axis_name(value);
+    Note note;
+    note.place = Place::inst(id);
+    if (partial_stated(inst))
+      note.text = fmt::format("`{}` summed over a dimension that differs along {}, stated partial{}", name, axis,
+                              through(passed));
+    else if (program_.values[value].declared.valid())
+      note.text = fmt::format("the result of `{}` is claimed {} on {}{}", name, kind, axis, through(passed));
+    else
+      note.text = fmt::format("`{}` made it {} on {}{}", name, kind, axis, through(passed));
+    return note;
+  }
+
+  const ir::Program &program_;
+  const CheckResult &result_;
+  AxisId axis_;
+  Kind kind_;
+};
+
+// The operands that a finding names, in the order of its fields.
+llvm::SmallVector<uint16_t, 2> operands_named(const rules::Violation &violation) {
+  llvm::SmallVector<uint16_t, 2> named;
+  rules::for_each_field(violation, [&](std::string_view name, const rules::Field &field) {
+    uint16_t index = 0;
+    if (const auto *operand = std::get_if<rules::OperandIndex>(&field))
+      index = operand->index;
+    else if (const auto *addend = std::get_if<rules::Addend>(&field);
+             addend && addend->form == rules::Addend::Form::Operand)
+      index = addend->operand.index;
+    else
+      return;
+    if (name == "operand")
+      named.insert(named.begin(), index);
+    else
+      named.push_back(index);
+  });
+  return named;
+}
+
+void collect(const ir::Program &program, ir::BlockId block, llvm::SmallVectorImpl<ValueId> &out) {
+  for (const ir::Operand &operand : program.blocks[block]) {
+    if (operand.is_value())
+      out.push_back(operand.as_value());
+    else if (operand.form == ir::Operand::Form::List)
+      collect(program, operand.as_list(), out);
+  }
+}
+
+} // namespace
+
+llvm::SmallVector<ValueId, 4> tensors_of(const ir::Program &program, InstId inst) {
+  llvm::SmallVector<ValueId, 4> tensors;
+  collect(program, program.insts[inst].operands, tensors);
+  return tensors;
+}
+
+llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const CheckResult &result,
+                                           const Finding &finding) {
+  llvm::SmallVector<Note, 2> notes;
+  AxisSet axes = rules::axes_of(finding.violation);
+  if (finding.place.form != Place::Form::Inst || axes.empty())
+    return notes;
+  llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, finding.place.as_inst());
+  for (uint16_t operand : operands_named(finding.violation)) {
+    if (operand >= tensors.size() || notes.size() == kMaxNotes)
+      continue;
+    const ir::Type &type = program.types[result.types[tensors[operand].index]];
+    for (AxisId axis : axes) {
+      std::optional<Kind> kind = type.kind(axis);
+      if (!kind)
+        continue;
+      Note note = Origin(program, result, axis, *kind).find(tensors[operand]);
+      note.form = notes.empty() ? Note::Form::Since : Note::Form::Because;
+      notes.push_back(std::move(note));
+      break;
+    }
+  }
+  return notes;
+}
+
+} // namespace spmd::checker

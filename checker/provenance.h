@@ -1,0 +1,29 @@
+// Why an operand is of its kind on an axis: walks definitions back to where the kind arose. On demand, for
+// findings that are shown.
+#pragma once
+
+#include "checker/check.h"
+
+#include "llvm/ADT/SmallVector.h"
+
+namespace spmd::checker {
+
+// One sentence about one place: "`linear` summed over a dimension sharded on tp".
+struct Note {
+  enum class Form : uint8_t { Since, Because, Boundary, Gradient, Assumed };
+  Form form = Form::Since;
+  Place place;
+  bool has_place = true;
+  std::string text;
+};
+inline constexpr std::string_view kNoteWords[] = {"since", "because", "boundary", "gradient", "assumed"};
+inline constexpr unsigned kMaxNotes = 6;
+
+// At most kMaxNotes, the origin always kept, runs of equal steps merged.
+llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const CheckResult &result,
+                                           const Finding &finding);
+
+// The operands of an instruction as rules count them: tensors in order, lists flattened.
+llvm::SmallVector<ir::ValueId, 4> tensors_of(const ir::Program &program, ir::InstId inst);
+
+} // namespace spmd::checker

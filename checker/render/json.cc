@@ -1,0 +1,205 @@
+// The format for programs: every argument by its type, all places, notes, fixes with bytes, suppressions.
+// checker/output.schema.json describes it; keys stand in a fixed order.
+#include "checker/render/render.h"
+
+#include "ir/text.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace spmd::checker {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kOutputVersion = "1.0";
+constexpr std::string_view kFixWords[] = {"transition", "attribute", "drop"};
+
+Json text_or_null(std::string text) { return text.empty() ? Json(nullptr) : Json(std::move(text)); }
+
+Json place_json(const Report &report, const Place &place) {
+  SourcePlace found = locate(report, place);
+  Json out = {{"path", found.path}};
+  auto add = [&](const char *key, uint32_t number) {
+    if (number)
+      out[key] = number;
+  };
+  add("line", found.line), add("col", found.col);
+  add("end_line", found.end_line), add("end_col", found.end_col);
+  out["in_input"] = found.in_input;
+  if (!found.scope.empty())
+    out["scope"] = found.scope;
+  if (place.form == Place::Form::Inst)
+    out["op_index"] = place.index;
+  return out;
+}
+
+struct FieldPrinter {
+  const Report &report;
+  const Finding &finding;
+
+  const ir::Program &program() const { return *report.program; }
+  Json value(ir::ValueId id) const { return id.valid() ? Json(ir::print_value(program(), id)) : Json(nullptr); }
+
+  Json operator()(rules::OperandIndex operand) const {
+    Json out = {{"operand", operand.index}};
+    if (finding.place.form == Place::Form::Inst) {
+      auto tensors = tensors_of(program(), finding.place.as_inst());
+      out["value"] = operand.index < tensors.size() ? value(tensors[operand.index]) : Json(nullptr);
+    }
+    return out;
+  }
+  Json operator()(rules::ResultIndex result) const {
+    Json out = {{"result", result.index}};
+    if (finding.place.form == Place::Form::Inst)
+      out["value"] = value(program().insts[finding.place.as_inst()].result(result.index));
+    return out;
+  }
+  Json operator()(rules::Addend addend) const {
+    return addend.form == rules::Addend::Form::Number ? Json{{"number", true}} : (*this)(addend.operand);
+  }
+  Json operator()(ir::AxisSet axes) const {
+    Json out = Json::array();
+    llvm::SmallVector<llvm::StringRef, 4> names;
+    std::string text = field_text(program(), finding, rules::Field(axes));
+    llvm::StringRef(text).split(names, ", ", -1, /*KeepEmpty=*/false);
+    for (llvm::StringRef name : names)
+      out.push_back(name.str());
+    return out;
+  }
+  Json operator()(ir::Kind kind) const { return ir::info(kind).word; }
+  Json operator()(ir::KindWord word) const { return ir::print(word); }
+  Json operator()(ir::Combiner combiner) const { return ir::word(combiner); }
+  Json operator()(int64_t number) const { return number; }
+  Json operator()(ir::TypeId type) const {
+    return type.valid() ? Json(ir::print_kinds(program(), program().types[type])) : Json(nullptr);
+  }
+  Json operator()(ir::ShapeId shape) const {
+    return shape.valid() ? Json(ir::print_shape(program(), shape)) : Json(nullptr);
+  }
+  Json operator()(ir::ValueId id) const { return value(id); }
+  Json operator()(const std::string &text) const { return text; }
+};
+
+Json arguments_json(const Report &report, const Finding &finding) {
+  Json out = Json::object();
+  if (finding.place.form == Place::Form::Inst)
+    out["op"] = report.program->op_name(report.program->insts[finding.place.as_inst()].op).str();
+  rules::for_each_field(finding.violation, [&](std::string_view name, const rules::Field &field) {
+    out[std::string(name)] = std::visit(FieldPrinter{report, finding}, field);
+  });
+  return out;
+}
+
+Json operands_json(const Report &report, const Finding &finding) {
+  Json out = Json::array();
+  if (finding.place.form != Place::Form::Inst)
+    return out;
+  const ir::Program &program = *report.program;
+  for (ir::ValueId value : tensors_of(program, finding.place.as_inst())) {
+    ir::TypeId type = report.result->types[value.index];
+    std::string text;
+    if (type.valid())
+      text = ir::print_type(program, program.types[type], report.result->shapes[value.index], program.values[value].global_shape);
+    out.push_back({{"value", ir::print_value(program, value)}, {"type", text_or_null(text)}});
+  }
+  return out;
+}
+
+Json note_json(const Report &report, const Note &note) {
+  Json out = {{"form", kNoteWords[static_cast<unsigned>(note.form)]}, {"text", note.text}};
+  out["place"] = note.has_place ? place_json(report, note.place) : Json(nullptr);
+  return out;
+}
+
+Json bytes_json(std::optional<int64_t> bytes) { return bytes ? Json(*bytes) : Json(nullptr); }
+
+Json fix_json(const ir::Program &program, const Fix &fix) {
+  Json out = {{"form", kFixWords[static_cast<unsigned>(fix.form)]},
+              {"text", fix.text},
+              {"replacement", fix.replacement},
+              {"changes_value", fix.changes_value},
+              {"forward_bytes", bytes_json(fix.forward_bytes)},
+              {"backward_bytes", bytes_json(fix.backward_bytes)}};
+  if (fix.inst.valid() && fix.inst.index < program.insts.size())
+    out["op_index"] = fix.inst.index;
+  if (fix.form == Fix::Form::Transition)
+    out["operand"] = fix.operand;
+  return out;
+}
+
+Json finding_json(const Report &report, size_t input, const Diagnostic &diagnostic) {
+  const Finding &finding = *diagnostic.first;
+  Json places = Json::array(), notes = Json::array(), fixes = Json::array();
+  for (const Place &place : diagnostic.places)
+    places.push_back(place_json(report, place));
+  for (const Note &note : diagnostic.notes)
+    notes.push_back(note_json(report, note));
+  for (const Fix &fix : diagnostic.fixes)
+    fixes.push_back(fix_json(*report.program, fix));
+  return {{"name", finding.info().name},
+          {"severity", rules::kSeverityWords[static_cast<unsigned>(finding.info().severity)]},
+          {"message", message_of(*report.program, finding)},
+          {"arguments", arguments_json(report, finding)},
+          {"operands", operands_json(report, finding)},
+          {"input", input},
+          {"places", std::move(places)},
+          {"scope", text_or_null(diagnostic.folded_scope)},
+          {"notes", std::move(notes)},
+          {"fixes", std::move(fixes)},
+          {"fixes_sought", diagnostic.fixes_sought},
+          {"suppression", finding.suppressed ? Json{{"reason", text_or_null(finding.reason)}} : Json(nullptr)},
+          {"fold_key", diagnostic.fold_key}};
+}
+
+Json input_error_json(const Report &report, const ir::InputError &error) {
+  auto [line, col] = std::pair(error.line, error.col);
+  if (line == 0)
+    std::tie(line, col) = ir::line_and_column(report.bytes, error.offset);
+  return {{"name", error.name},     {"message", error.message}, {"offset", error.offset},
+          {"line", line}, {"col", col}, {"key", text_or_null(error.path)}};
+}
+
+Json input_json(const Report &report) {
+  Json errors = Json::array(), warnings = Json::array();
+  for (const ir::InputError &error : report.input_errors)
+    errors.push_back(input_error_json(report, error));
+  for (const ir::InputError &warning : report.input_warnings)
+    warnings.push_back(input_error_json(report, warning));
+  Json out = {{"path", report.input}, {"read", report.program != nullptr}, {"errors", errors}, {"warnings", warnings}};
+  if (report.program) {
+    out["ops"] = report.result->stats.ops;
+    out["unknown_ops"] = report.result->stats.unknown_ops;
+  }
+  return out;
+}
+
+Json summary_json(const Totals &totals) {
+  return {{"errors", totals.errors},
+          {"warnings", totals.warnings},
+          {"infos", totals.infos},
+          {"suppressed", totals.suppressed},
+          {"not_shown", totals.cut},
+          {"ops", totals.ops},
+          {"unknown_ops", totals.unknown_ops},
+          {"axes_judged_locally", totals.global_axes_erased}};
+}
+
+} // namespace
+
+void render_json(llvm::ArrayRef<Report> reports, SourceCache &, const RenderOptions &, llvm::raw_ostream &out) {
+  Json inputs = Json::array(), findings = Json::array();
+  for (size_t input = 0; input < reports.size(); ++input) {
+    inputs.push_back(input_json(reports[input]));
+    for (const Diagnostic &diagnostic : reports[input].diagnostics)
+      findings.push_back(finding_json(reports[input], input, diagnostic));
+  }
+  Json document = {{"version", kOutputVersion},
+                   {"tool", {{"name", "spmdlint"}, {"version", kVersion}}},
+                   {"inputs", std::move(inputs)},
+                   {"findings", std::move(findings)},
+                   {"summary", summary_json(totals_of(reports))}};
+  out << document.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
+}
+
+} // namespace spmd::checker

@@ -1,0 +1,58 @@
+// The table of output formats, and what they share: options of presentation, counts, prices, painted text.
+// A format is one file and one row; it gets the reports of a run and writes bytes that depend on nothing else.
+#pragma once
+
+#include "checker/render/source.h"
+#include "checker/report.h"
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace spmd::checker {
+
+inline constexpr std::string_view kVersion = "0.1.0";
+
+struct RenderOptions {
+  bool colour = false;
+  unsigned width = 100; // of quoted lines; 0: they are not cut
+  bool quiet = false;   // no line with counts
+};
+
+using RenderFunction = void (*)(llvm::ArrayRef<Report> reports, SourceCache &sources, const RenderOptions &options,
+                                llvm::raw_ostream &out);
+
+struct Renderer {
+  std::string_view name, help;
+  RenderFunction fn;
+};
+llvm::ArrayRef<Renderer> renderers();
+// Null if no format has that name.
+const Renderer *find_renderer(std::string_view name);
+
+void render_full(llvm::ArrayRef<Report>, SourceCache &, const RenderOptions &, llvm::raw_ostream &);
+void render_concise(llvm::ArrayRef<Report>, SourceCache &, const RenderOptions &, llvm::raw_ostream &);
+void render_json(llvm::ArrayRef<Report>, SourceCache &, const RenderOptions &, llvm::raw_ostream &);
+
+// Counts over all inputs of a run.
+struct Totals {
+  uint64_t inputs = 0, unread = 0, ops = 0, unknown_ops = 0, global_axes_erased = 0;
+  uint64_t errors = 0, warnings = 0, infos = 0, suppressed = 0, cut = 0;
+  // Typed ops among all, in percent.
+  double coverage() const { return ops == 0 ? 100 : 100.0 * double(ops - unknown_ops) / double(ops); }
+};
+Totals totals_of(llvm::ArrayRef<Report> reports);
+// `3 errors, 1 warning in 1496 ops (2 suppressed)`
+std::string counts_line(const Totals &totals);
+
+// `12.0 MiB`
+std::string print_bytes(int64_t bytes);
+// `3.0 MiB per rank`; empty where it is not known.
+std::string print_price(const Fix &fix);
+// Control characters would act on a terminal: each becomes `?`.
+std::string printable(std::string_view text);
+
+enum class Style : uint8_t { Error, Warning, Info, Bold, Gutter, Good };
+inline Style style_of(rules::Severity severity) { return static_cast<Style>(severity); }
+std::string painted(const RenderOptions &options, Style style, std::string_view text);
+
+} // namespace spmd::checker

@@ -1,0 +1,191 @@
+// Reads source files below the source root and prepares their lines for a terminal of some width.
+// Relies on real paths: a link that leads out of the root is not followed.
+#include "checker/render/source.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/SHA256.h"
+#include "llvm/Support/Unicode.h"
+
+namespace spmd::checker {
+namespace {
+
+constexpr uint64_t kMaxSourceBytes = uint64_t(64) << 20;
+constexpr unsigned kTabWidth = 4;
+constexpr llvm::StringRef kCut = "...";
+
+bool is_below(llvm::StringRef path, llvm::StringRef root) {
+  if (!path.consume_front(root))
+    return false;
+  return root.endswith("/") || path.startswith("/");
+}
+
+std::string sha256_of(llvm::StringRef bytes) {
+  llvm::SHA256 hash;
+  hash.update(bytes);
+  return llvm::toHex(hash.final(), /*LowerCase=*/true);
+}
+
+std::vector<size_t> index_lines(llvm::StringRef bytes) {
+  std::vector<size_t> starts{0};
+  for (size_t at = bytes.find('\n'); at != llvm::StringRef::npos; at = bytes.find('\n', at + 1))
+    starts.push_back(at + 1);
+  return starts;
+}
+
+// One code point as it is shown.
+struct Cell {
+  std::string text;
+  unsigned width;
+};
+
+size_t code_point_length(llvm::StringRef rest) {
+  size_t length = 1;
+  while (length < rest.size() && length < 4 && (static_cast<unsigned char>(rest[length]) & 0xC0) == 0x80)
+    ++length;
+  return length;
+}
+
+// Tabs widen to blanks; what a terminal would not show as one column or two becomes `?`.
+std::vector<Cell> cells_of(llvm::StringRef line) {
+  std::vector<Cell> cells;
+  for (; !line.empty(); line = line.drop_front(code_point_length(line))) {
+    llvm::StringRef point = line.take_front(code_point_length(line));
+    int width = llvm::sys::unicode::columnWidthUTF8(point);
+    if (point == "\t")
+      cells.push_back({std::string(kTabWidth, ' '), kTabWidth});
+    else if (width < 0)
+      cells.push_back({"?", 1});
+    else
+      cells.push_back({point.str(), static_cast<unsigned>(width)});
+  }
+  return cells;
+}
+
+unsigned width_of(llvm::ArrayRef<Cell> cells) {
+  unsigned width = 0;
+  for (const Cell &cell : cells)
+    width += cell.width;
+  return width;
+}
+
+// The first and the last cell to show, so that the marks are seen and the line fits.
+std::pair<size_t, size_t> window(llvm::ArrayRef<Cell> cells, size_t marked, unsigned width) {
+  size_t room = std::max<size_t>(width, 20);
+  if (width == 0 || width_of(cells) <= room)
+    return {0, cells.size()};
+  room -= 2 * kCut.size();
+  size_t first = 0;
+  // A third of the room stays in front of the marks.
+  while (first < marked && width_of(cells.slice(first, marked - first)) > room / 3)
+    ++first;
+  if (width_of(cells.take_front(std::min(marked + 1, cells.size()))) <= room * 2 / 3)
+    first = 0;
+  size_t last = first, used = 0;
+  while (last < cells.size() && used + cells[last].width <= room)
+    used += cells[last++].width;
+  return {first, last};
+}
+
+} // namespace
+
+std::optional<std::string> SourceCache::resolve(llvm::StringRef path) const {
+  std::string mapped = path.str();
+  for (const auto &[from, to] : options_.path_map)
+    if (path.startswith(from)) {
+      mapped = to + path.drop_front(from.size()).str();
+      break;
+    }
+  llvm::SmallString<256> root, joined, real;
+  if (llvm::sys::fs::real_path(options_.root, root))
+    return std::nullopt;
+  joined = llvm::sys::path::is_absolute(mapped) ? llvm::StringRef() : root.str();
+  llvm::sys::path::append(joined, mapped);
+  if (llvm::sys::fs::real_path(joined, real) || !is_below(real, root))
+    return std::nullopt;
+  return std::string(real.str());
+}
+
+SourceCache::File &SourceCache::open(const std::string &path) {
+  auto [entry, fresh] = files_.try_emplace(path);
+  File &file = entry->second;
+  std::optional<std::string> real = fresh ? resolve(path) : std::nullopt;
+  if (!real)
+    return file;
+  llvm::sys::fs::file_status status;
+  if (llvm::sys::fs::status(*real, status) || !llvm::sys::fs::is_regular_file(status) ||
+      status.getSize() > kMaxSourceBytes)
+    return file;
+  auto bytes = llvm::MemoryBuffer::getFile(*real, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (!bytes)
+    return file;
+  file.bytes = std::move(*bytes);
+  file.line_starts = index_lines(file.bytes->getBuffer());
+  return file;
+}
+
+bool SourceCache::changed(const ir::Program &program, ir::FileId id) {
+  const ir::SourceFile &stated = program.files[id];
+  if (!stated.sha256.valid())
+    return false;
+  File &file = open(program.strings[stated.path].str());
+  if (!file.bytes)
+    return false;
+  if (file.sha256.empty())
+    file.sha256 = sha256_of(file.bytes->getBuffer());
+  return !program.strings[stated.sha256].equals_insensitive(file.sha256);
+}
+
+std::optional<llvm::StringRef> SourceCache::line(const ir::Program &program, const SourcePlace &place) {
+  if (!place.file.valid() || place.line == 0 || changed(program, place.file))
+    return std::nullopt;
+  File &file = open(place.path);
+  if (!file.bytes || place.line > file.line_starts.size())
+    return std::nullopt;
+  llvm::StringRef rest = file.bytes->getBuffer().drop_front(file.line_starts[place.line - 1]);
+  return rest.take_until([](char byte) { return byte == '\n'; }).rtrim('\r');
+}
+
+void add_changed_sources(Report &report, SourceCache &sources) {
+  if (!report.program)
+    return;
+  std::vector<ir::FileId> seen;
+  for (const Diagnostic &diagnostic : report.diagnostics) {
+    ir::FileId file = locate(report, diagnostic.first->place).file;
+    if (file.valid() && !llvm::is_contained(seen, file))
+      seen.push_back(file);
+  }
+  for (ir::FileId file : seen)
+    if (sources.changed(*report.program, file))
+      add_finding(report, {.violation = rules::SourceChanged{report.program->strings[report.program->files[file].path].str()},
+                           .place = {Place::Form::File, file.index},
+                           .reason = {}});
+}
+
+Excerpt excerpt(llvm::StringRef line, unsigned col, unsigned end_col, unsigned width) {
+  std::vector<Cell> cells = cells_of(line.rtrim());
+  size_t marked = std::min<size_t>(col ? col - 1 : 0, cells.size());
+  size_t marks_end = std::max<size_t>(end_col > col ? end_col - 1 : marked + 1, marked + 1);
+  auto [first, last] = window(cells, marked, width);
+  Excerpt shown;
+  if (first > 0)
+    shown.line = shown.marks = kCut.str();
+  shown.marks = std::string(shown.line.size(), ' ');
+  for (size_t at = first; at < last; ++at) {
+    shown.line += cells[at].text;
+    shown.marks += std::string(cells[at].width, at >= marked && at < marks_end ? '^' : ' ');
+  }
+  if (last < cells.size())
+    shown.line += kCut;
+  if (marked >= last)
+    shown.marks += '^';
+  if (col == 0)
+    shown.marks.clear();
+  shown.marks.erase(shown.marks.find_last_not_of(' ') + 1);
+  return shown;
+}
+
+} // namespace spmd::checker

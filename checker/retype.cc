@@ -1,0 +1,81 @@
+// What an edit would change: only instructions that depend on it are typed again, and everything is put back.
+#include "checker/walk.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::checker {
+
+using ir::InstId;
+using ir::ValueId;
+
+bool Walk::touched(const ir::Inst &inst, const llvm::DenseSet<uint32_t> &changed) const {
+  llvm::SmallVector<ir::BlockId, 4> open{inst.operands};
+  while (!open.empty())
+    for (const ir::Operand &operand : program_.blocks[open.pop_back_val()]) {
+      if (operand.is_value() && changed.count(operand.index))
+        return true;
+      if (operand.form == ir::Operand::Form::List)
+        open.push_back(operand.as_list());
+    }
+  return false;
+}
+
+// The instruction is gone: whoever used its result uses its operand.
+void Walk::dropped(const ir::Inst &inst) {
+  if (inst.result_count != 1 || args_.empty())
+    return;
+  result_.types[inst.first_result.index] = args_[0].type;
+  result_.shapes[inst.first_result.index] = args_[0].shape;
+}
+
+std::vector<Finding> Walk::retype(const Edit &edit) {
+  struct Before {
+    ValueId value;
+    ir::TypeId type;
+    ir::ShapeId shape;
+  };
+  std::vector<Before> log;
+  llvm::DenseSet<uint32_t> changed;
+  std::vector<Finding> kept;
+  kept.swap(result_.findings);
+  edit_ = &edit;
+  for (uint32_t i = edit.inst.index; i < program_.main.last.index; ++i) {
+    const ir::Inst inst = program_.insts[InstId{i}];
+    if (i != edit.inst.index && !touched(inst, changed))
+      continue;
+    size_t first = log.size();
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      log.push_back({inst.result(r), result_.types[inst.result(r).index], result_.shapes[inst.result(r).index]});
+    instruction(InstId{i});
+    for (size_t at = first; at < log.size(); ++at)
+      if (log[at].type != result_.types[log[at].value.index] || log[at].shape != result_.shapes[log[at].value.index])
+        changed.insert(log[at].value.index);
+  }
+  for (uint32_t i = 0; i < program_.outputs.size(); ++i)
+    if (changed.count(program_.outputs[i].value.index))
+      output(i);
+  edit_ = nullptr;
+  for (const Before &entry : llvm::reverse(log)) {
+    result_.types[entry.value.index] = entry.type;
+    result_.shapes[entry.value.index] = entry.shape;
+  }
+  kept.swap(result_.findings);
+  return kept;
+}
+
+std::optional<rules::Arg> Walk::transition(ir::OpNameId op, ir::AttrsId attrs, ir::ContextId context,
+                                           rules::Arg operand) {
+  const rules::ResolvedOp &resolved = rules_.resolve(op);
+  if (resolved.form != rules::OpForm::Transition)
+    return std::nullopt;
+  rules::Slot slot;
+  slot.form = rules::Slot::Form::Tensor;
+  slot.count = 1;
+  rules::ResultClaim claim;
+  const rules::Outcome &outcome = rules_.apply({program_, resolved, attrs, context, slot, operand, claim});
+  if (!outcome.violations.empty())
+    return std::nullopt;
+  return rules::Arg{outcome.types[0], outcome.shapes[0]};
+}
+
+} // namespace spmd::checker

@@ -1,0 +1,126 @@
+// The state of one check: what is known of each value so far. Internal to the checker.
+#pragma once
+
+#include "checker/check.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SmallVector.h"
+
+namespace spmd::checker {
+
+// Follows storage: which values share it, and whether one was overtaken by a write (trace-format.md, 8).
+class Storage {
+public:
+  explicit Storage(const ir::Program &program);
+
+  void define(ir::ValueId value);              // after the value's alias_of is defined
+  void write(ir::ValueId target, ir::InstId by); // before the results of the write are defined
+  // The instruction that wrote the storage after `value` was made; none if it is current.
+  ir::InstId overtaken_by(ir::ValueId value) const;
+  ir::ValueId root(ir::ValueId value) const { return roots_[value.index]; }
+  // True if another name of the same storage, made before `id`, is used after it.
+  bool shared_after(ir::ValueId value, ir::InstId id) const;
+
+private:
+  void use(ir::BlockId block, ir::InstId by);
+  const ir::Program &program_;
+  std::vector<ir::ValueId> roots_;
+  std::vector<uint32_t> made_;                                          // version of the root at definition
+  llvm::DenseMap<uint32_t, std::pair<uint32_t, ir::InstId>> versions_; // root -> writes so far, last writer
+  llvm::DenseMap<uint32_t, llvm::SmallVector<ir::ValueId, 2>> names_;   // root -> its other names
+  std::vector<ir::InstId> last_use_;                                    // none: never used
+};
+
+// Slots and args of one instruction, as rules take them. Reused from instruction to instruction.
+struct OperandList {
+  llvm::SmallVector<rules::Slot, 8> slots;
+  llvm::SmallVector<ir::ValueId, 8> values; // per arg
+
+  void read(const ir::Program &program, ir::BlockId block);
+
+private:
+  void add(const ir::Program &program, const ir::Operand &operand, ir::StringId name);
+};
+
+// An edit that is tried in memory: one operand, the attributes, or the whole instruction.
+struct Edit {
+  ir::InstId inst;
+  std::optional<uint16_t> operand; // seen as `arg`
+  rules::Arg arg;
+  ir::AttrsId attrs; // none: as they are
+  bool drop = false; // the result is the operand
+};
+
+class Walk {
+public:
+  Walk(ir::Program &program, const CheckOptions &options, CheckResult &result);
+  void run();
+
+  // Types again what an edit of the main body changes, from the edited instruction on. Findings are those of the
+  // instructions that were typed again; types and shapes are as before when it returns. `result` must be a
+  // completed check.
+  std::vector<Finding> retype(const Edit &edit);
+  // One transition applied to one operand; none if it is refused.
+  std::optional<rules::Arg> transition(ir::OpNameId op, ir::AttrsId attrs, ir::ContextId context, rules::Arg operand);
+
+private:
+  void declare(uint32_t param);
+  bool touched(const ir::Inst &inst, const llvm::DenseSet<uint32_t> &changed) const;
+  void dropped(const ir::Inst &inst);
+  void undecided(uint32_t param, ir::Type &type);
+  void instructions(const ir::Body &body);
+  void instruction(ir::InstId id);
+  bool lift(ir::InstId id, const ir::Inst &inst);
+  std::string rule_text(const rules::ResolvedOp &op) const;
+  void missing(ir::InstId id, const ir::Context &context);
+  void aliases(ir::InstId id);
+  void results(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome);
+  void claim(ir::InstId id, ir::ValueId value, ir::Type &type, ir::TypeId declared);
+  void mutation(ir::InstId id, const ir::Inst &inst, const ir::Type &made);
+  void written(ir::InstId id, ir::ValueId target, uint16_t position, const ir::Type &made);
+  void call(ir::InstId id, const ir::Inst &inst, const rules::ResolvedOp &op, rules::Outcome &outcome);
+  void enter(ir::InstId id, const ir::Inst &inst, const ir::Function &callee);
+  void cross(ir::InstId id, size_t operand, ir::TypeId declared, const ir::Function &callee);
+  void opaque(const ir::Function &function, rules::Outcome &outcome);
+  struct Instance;
+  void body(ir::FunctionId id, rules::Outcome &outcome);
+  void type_body(ir::FunctionId id, Instance &instance);
+  void state_results(ir::InstId id, const ir::Inst &inst, rules::Outcome &outcome);
+  void output(uint32_t index);
+  void report(Place place, rules::Violation violation, uint32_t application = ~0u);
+  ir::Type erased(ir::TypeId declared) const;
+  ir::TypeId intern(const ir::Type &type) { return program_.types.add(type); }
+  bool gradient_free(const ir::Value &value, bool by_rule) const;
+
+  ir::Program &program_;
+  const CheckOptions &options_;
+  CheckResult &result_;
+  rules::Rules rules_;
+  Storage storage_;
+  llvm::DenseSet<uint32_t> assumed_; // spellings whose rule was reported as assumed
+  llvm::DenseSet<uint32_t> state_;   // values of parameters, buffers and optimizer state
+  OperandList operands_;
+  llvm::SmallVector<rules::Arg, 8> args_;
+  llvm::SmallVector<rules::ResultClaim, 4> claims_;
+  // A body typed for one tuple of operand types and shapes.
+  struct Instance {
+    std::vector<uint32_t> key;
+    llvm::SmallVector<ir::TypeId, 2> types;
+    llvm::SmallVector<ir::ShapeId, 2> shapes;
+  };
+  std::vector<Instance> instances_;
+  ir::IndexTable instance_table_;
+  std::vector<ir::FunctionId> active_; // functions whose bodies are being typed
+  const Edit *edit_ = nullptr;         // while retyping
+};
+
+// Marks findings that the program accepts, and reports suppressions that match nothing or have lapsed.
+void apply_suppressions(const ir::Program &program, const CheckOptions &options, CheckResult &result);
+// `layers.*.mlp` against `layers.7.mlp`; `*` matches any run of characters.
+bool glob_match(llvm::StringRef pattern, llvm::StringRef text);
+
+// Axes where `found` does not uphold `claimed`; unknown, undecided and unclaimed axes never count.
+ir::AxisSet conflicts(const ir::Type &found, const ir::Type &claimed);
+
+} // namespace spmd::checker

@@ -1,0 +1,149 @@
+"""Collectives as torch.distributed issues them: process groups, in-place and output arguments.
+
+They carry no kinds, so the trace leaves `src` and `dst` open unless the enclosing framework code
+determines them. Waiting for an asynchronous call is not an operation: the result is ready at once.
+"""
+
+import torch
+import torch.distributed as dist
+
+from .document import Op
+
+_REDUCTIONS = {"SUM": "sum", "AVG": "avg", "MAX": "max", "MIN": "min", "PRODUCT": "prod"}
+_REDUCTIONS |= {"BAND": "and", "BOR": "or", "BXOR": "xor"}
+
+
+def group_key(recorder, group: dist.ProcessGroup) -> str:
+    """Files the group in the table of groups under its description, and returns that key."""
+    program = recorder.program
+    ranks = dist.get_process_group_ranks(group)
+    axes = program.mesh.axes_of_group(ranks, program.rank)
+    entry = {"mesh": program.mesh.name, "axes": axes} if axes else {"ranks": list(ranks)}
+    key = group.group_desc if group.group_desc not in ("", "undefined") else group.group_name
+    if program.groups.setdefault(key, entry) != entry:
+        key = f"{key}.{group.group_name}"
+        program.groups[key] = entry
+    return key
+
+
+def record(recorder, func, args, kwargs):
+    """Records one `c10d` call and runs it."""
+    given = {a.name: v for a, v in zip(func._schema.arguments, args)} | kwargs
+    name = func._schema.name.removeprefix("c10d::")
+    if name in ("barrier", "monitored_barrier_"):
+        return func(*args, **kwargs)
+    group = dist.ProcessGroup.unbox(given["process_group"])
+    attrs: dict = {}
+    if group.size() > 1:
+        attrs["group"] = group_key(recorder, group)
+    if "reduce_op" in given:
+        reduction = str(dist.ReduceOp.unbox(given["reduce_op"]).op)
+        attrs["op"] = _REDUCTIONS[reduction.rsplit(".")[-1]]
+    if name not in _HANDLERS:
+        raise NotImplementedError(f"the recorder does not know the collective {func}")
+    if group.size() == 1:
+        return func(*args, **kwargs)
+    with recorder.hidden():
+        result = func(*args, **kwargs)
+    _HANDLERS[name](recorder, given, attrs)
+    return result
+
+
+def _in_place(recorder, name: str, tensors: list[torch.Tensor], attrs: dict) -> None:
+    parts = [part for tensor in tensors for part in recorder.pieces(tensor) or [tensor]]
+    operand = parts if len(parts) > 1 else parts[0]
+    attrs |= recorder.words_for(name)
+    recorder.emit(name + "_", [operand], parts, attrs, mut=[0])
+
+
+def _into(recorder, name: str, source, target: torch.Tensor, attrs: dict) -> None:
+    """A collective that overwrites an output buffer."""
+    attrs |= {"dim": 0} | recorder.words_for(name)
+    _write(recorder, name, source, target, attrs)
+
+
+def _write(recorder, name: str, source, target: torch.Tensor, attrs: dict) -> None:
+    buffer = recorder.current(target)
+    op = Op(name, recorder.resolve([source]), [], attrs, {"out": buffer})
+    op.outs = [recorder.values.define(target, buffer, written=True)]
+    recorder.add(op)
+
+
+def _all_reduce(recorder, given, attrs):
+    _in_place(recorder, "all_reduce", given["tensors"], attrs)
+
+
+def _broadcast(recorder, given, attrs):
+    attrs["root"] = given["root_rank"]
+    _in_place(recorder, "broadcast", given["tensors"], attrs)
+
+
+def _all_gather(recorder, given, attrs):
+    _into(recorder, "all_gather", given["input_tensor"], given["output_tensor"], attrs)
+
+
+def _reduce_scatter(recorder, given, attrs):
+    _into(recorder, "reduce_scatter", given["input_tensor"], given["output_tensor"], attrs)
+
+
+def _reduce(recorder, given, attrs):
+    attrs["root"] = given["root_rank"]
+    _in_place(recorder, "reduce", given["tensors"], attrs)
+
+
+def _all_to_all(recorder, given, attrs):
+    for word, name in (("in_splits", "input_split_sizes"), ("out_splits", "output_split_sizes")):
+        if given[name]:
+            attrs[word] = list(given[name])
+    attrs |= {"split_dim": 0, "concat_dim": 0} | recorder.words_for("all_to_all")
+    _write(recorder, "all_to_all", given["input"], given["output"], attrs)
+
+
+def _each(handler):
+    def coalesced(recorder, given, attrs):
+        for source, target in zip(given["inputs"], given["outputs"]):
+            one = {"input_tensor": source, "output_tensor": target}
+            handler(recorder, one, dict(attrs))
+
+    return coalesced
+
+
+_HANDLERS = {
+    "allreduce_": _all_reduce,
+    "allreduce_coalesced_": _all_reduce,
+    "broadcast_": _broadcast,
+    "reduce_": _reduce,
+    "alltoall_base_": _all_to_all,
+    "_allgather_base_": _all_gather,
+    "_reduce_scatter_base_": _reduce_scatter,
+    "allgather_into_tensor_coalesced_": _each(_all_gather),
+    "reduce_scatter_tensor_coalesced_": _each(_reduce_scatter),
+}
+
+
+# The functional forms return their result; waiting for it gives the same value.
+_FUNCTIONAL = {
+    "all_reduce": ("all_reduce", {}),
+    "all_gather_into_tensor": ("all_gather", {"dim": 0}),
+    "reduce_scatter_tensor": ("reduce_scatter", {"dim": 0}),
+    "all_to_all_single": ("all_to_all", {"split_dim": 0, "concat_dim": 0}),
+}
+
+
+def record_functional(recorder, func, args, kwargs):
+    """Records one `_c10d_functional` call and runs it."""
+    given = {a.name: v for a, v in zip(func._schema.arguments, args)} | kwargs
+    name = func._schema.name.split("::")[1]
+    with recorder.hidden():
+        result = func(*args, **kwargs)
+    if name in ("wait_tensor", "_wrap_tensor_autograd"):
+        return result
+    if name not in _FUNCTIONAL:
+        raise NotImplementedError(f"the recorder does not know the collective {func}")
+    word, attrs = _FUNCTIONAL[name]
+    group = dist.distributed_c10d._resolve_process_group(given["group_name"])
+    attrs = {"group": group_key(recorder, group)} | attrs | recorder.words_for(word)
+    if "reduce_op" in given:
+        attrs["op"] = given["reduce_op"].lower().replace("product", "prod")
+    recorder.emit(word, [given["input"]], [result], attrs)
+    return result

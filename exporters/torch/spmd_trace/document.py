@@ -1,0 +1,206 @@
+"""The recorded program in memory, and its JSON text.
+
+Values are numbered when the text is written: parameters first, then results in program order.
+Keys stand in the order of the format's tables and each operation is one line, so that two
+recordings can be compared with ordinary tools.
+"""
+
+import dataclasses
+import json
+
+from .mesh import Mesh
+from .places import Places
+from .values import Value
+
+
+@dataclasses.dataclass(eq=False)
+class Op:
+    """One operation; operands are values, numbers, None, or lists of these."""
+
+    name: str
+    ins: list
+    outs: list[Value]
+    attrs: dict = dataclasses.field(default_factory=dict)
+    kw: dict = dataclasses.field(default_factory=dict)
+    mut: list[int] = dataclasses.field(default_factory=list)
+    phase: str = "fwd"
+    grad: bool = True
+    loc: int | None = None
+    scope: int | None = None
+    bwd_of: "Op | None" = None
+    rank_only: bool = False
+
+
+@dataclasses.dataclass(eq=False)
+class Program:
+    """Everything that a trace document is made from."""
+
+    mesh: Mesh
+    rank: int
+    framework: str
+    places: Places = dataclasses.field(default_factory=Places)
+    groups: dict[str, dict] = dataclasses.field(default_factory=dict)
+    params: list[Value] = dataclasses.field(default_factory=list)
+    outputs: list[dict] = dataclasses.field(default_factory=list)
+    ops: list[Op] = dataclasses.field(default_factory=list)
+    extra: dict = dataclasses.field(default_factory=dict)
+
+
+class _Numbering:
+    def __init__(self, program: Program):
+        self.ids: dict[int, str] = {}
+        for value in program.params:
+            self._add(value)
+        for op in program.ops:
+            for value in op.outs:
+                self._add(value)
+
+    def _add(self, value: Value) -> None:
+        self.ids[id(value)] = f"%{len(self.ids)}"
+
+    def __call__(self, value: Value) -> str:
+        return self.ids[id(value)]
+
+    def operand(self, item):
+        if isinstance(item, Value):
+            return self(item)
+        if isinstance(item, list):
+            return [self.operand(one) for one in item]
+        return {"str": item} if isinstance(item, str) else item
+
+
+def _value(value: Value, ids: _Numbering, default_grad: bool) -> dict:
+    entry = {"id": ids(value), "dtype": value.dtype, "shape": value.shape}
+    claims = dict(value.claims)
+    for key in ("gshape", "type", "spec", "scale"):
+        if key in claims:
+            entry[key] = claims.pop(key)
+    if value.requires_grad is not None and value.requires_grad != default_grad:
+        entry["requires_grad"] = value.requires_grad
+    if value.grad_of is not None:
+        entry["grad_of"] = ids(value.grad_of)
+    if value.alias_of is not None:
+        entry["alias_of"] = ids(value.alias_of)
+    return entry | claims
+
+
+class _GradRule:
+    """The format's rule for whether a value requires a gradient when nothing is said."""
+
+    def __init__(self, program: Program):
+        self.needs: dict[int, bool] = {}
+        for value in program.params:
+            by_role = value.claims["role"] in ("input", "param") and value.floating
+            said = value.requires_grad
+            self.needs[id(value)] = by_role if said is None else said
+
+    def result(self, op: Op) -> bool:
+        """The default for the results of `op`; notes what was said instead."""
+        operands = _values_in([*op.ins, *op.kw.values()])
+        default = op.grad and any(self.needs[id(value)] for value in operands)
+        for value in op.outs:
+            said = value.requires_grad
+            self.needs[id(value)] = default if said is None else said
+        return default
+
+
+def _values_in(items) -> list[Value]:
+    found = []
+    for item in items:
+        if isinstance(item, Value):
+            found.append(item)
+        elif isinstance(item, list):
+            found += _values_in(item)
+    return found
+
+
+def _op(op: Op, ids: _Numbering, default_grad: bool) -> dict:
+    entry: dict = {"op": op.name}
+    if op.ins:
+        entry["in"] = [ids.operand(item) for item in op.ins]
+    if op.kw:
+        entry["kw"] = {name: ids.operand(item) for name, item in op.kw.items()}
+    if op.attrs:
+        entry["attrs"] = op.attrs
+    if op.outs:
+        entry["out"] = [_value(value, ids, default_grad) for value in op.outs]
+    if op.mut:
+        entry["mut"] = op.mut
+    if op.phase != "fwd":
+        entry["phase"] = op.phase
+    if op.bwd_of is not None:
+        entry["bwd_of"] = ids(op.bwd_of.outs[0])
+    if not op.grad:
+        entry["ctx"] = 1
+    if op.loc is not None:
+        entry["loc"] = op.loc
+    if op.scope is not None:
+        entry["scope"] = op.scope
+    if op.rank_only:
+        entry["x_rank_only"] = True
+    return entry
+
+
+def document(program: Program) -> dict:
+    """The trace as plain data."""
+    from . import __version__
+
+    ids, rule = _Numbering(program), _GradRule(program)
+    local = [axis.name for axis in program.mesh.axes]
+    contexts = [{"mesh": program.mesh.name, "local": local}]
+    contexts.append({"mesh": program.mesh.name, "local": local, "grad": False})
+    producer = {"name": "spmd-trace-torch", "version": __version__}
+    producer |= {"framework": program.framework, "frontend": "dispatch"}
+    params = []
+    for value in program.params:
+        by_role = value.claims["role"] in ("input", "param") and value.floating
+        params.append(_value(value, ids, by_role))
+    outputs = []
+    for output in program.outputs:
+        named = {k: ids(v) if isinstance(v, Value) else v for k, v in output.items()}
+        outputs.append(named)
+    return {
+        "format": "spmd-trace",
+        "version": "1.0",
+        "producer": producer,
+        "mode": "local",
+        "phase": _phase(program),
+        "world": program.mesh.world,
+        "rank": program.rank,
+        "op_count": len(program.ops),
+        "meshes": [program.mesh.json()],
+        "groups": program.groups,
+        "files": program.places.files_json(),
+        "locs": program.places.locs,
+        "scopes": program.places.scopes,
+        "contexts": contexts,
+        "params": params,
+        "outputs": outputs,
+        **program.extra,
+        "ops": [_op(op, ids, rule.result(op)) for op in program.ops],
+    }
+
+
+def _phase(program: Program) -> str:
+    """How much of a training step the operations cover."""
+    phases = {op.phase for op in program.ops}
+    return "step" if "opt" in phases else "joint" if "bwd" in phases else "forward"
+
+
+_ONE_PER_LINE = {"groups", "files", "locs", "scopes", "contexts", "params", "outputs", "ops"}
+
+
+def dumps(program: Program) -> str:
+    """The trace as text, the same for the same program."""
+    lines = []
+    for key, value in document(program).items():
+        if key in _ONE_PER_LINE and isinstance(value, list) and value:
+            rows = ",\n    ".join(_compact(row) for row in value)
+            lines.append(f'  "{key}": [\n    {rows}\n  ]')
+        else:
+            lines.append(f'  "{key}": {_compact(value)}')
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _compact(value) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

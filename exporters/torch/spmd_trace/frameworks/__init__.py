@@ -1,0 +1,1 @@
+"""What the recorder needs to know about particular frameworks."""

@@ -1,0 +1,65 @@
+"""Meshes as size:stride layouts, and the axes that a process group runs along.
+
+A group is known by its ranks alone: names differ between frameworks, layouts do not.
+"""
+
+import dataclasses
+import itertools
+import math
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """A named direction of the rank grid: `size` ranks, `stride` apart."""
+
+    name: str
+    size: int
+    stride: int
+    role: str | None = None
+
+    def json(self) -> dict:
+        entry = {"name": self.name, "size": self.size, "stride": self.stride}
+        return entry | ({"role": self.role} if self.role else {})
+
+
+class Mesh:
+    """Axes, outermost first, that together number the ranks of a program."""
+
+    def __init__(self, name: str, axes: list[Axis]):
+        self.name = name
+        self.axes = tuple(axes)
+        self.world = math.prod(axis.size for axis in axes)
+        pieces = sorted((axis.stride, axis.size) for axis in axes if axis.size > 1)
+        reach = 0
+        for stride, size in pieces:
+            if stride <= reach:
+                raise ValueError(f"mesh {name}: axes overlap at stride {stride}")
+            reach += stride * (size - 1)
+
+    def axis(self, name: str) -> Axis:
+        for axis in self.axes:
+            if axis.name == name:
+                return axis
+        raise KeyError(f"mesh {self.name} has no axis {name}")
+
+    def coordinate(self, name: str, rank: int) -> int:
+        axis = self.axis(name)
+        return rank // axis.stride % axis.size
+
+    def ranks_along(self, axes: tuple[Axis, ...], rank: int) -> list[int]:
+        """The ranks that `rank` reaches by moving along `axes`, the last axis fastest."""
+        base = rank - sum(self.coordinate(axis.name, rank) * axis.stride for axis in axes)
+        steps = itertools.product(*(range(axis.size) for axis in axes))
+        return [base + sum(i * a.stride for i, a in zip(step, axes)) for step in steps]
+
+    def axes_of_group(self, ranks: list[int], rank: int) -> list[str] | None:
+        """The axes that a group runs along, outermost first; None for an irregular group."""
+        real = [axis for axis in self.axes if axis.size > 1]
+        for count in range(1, len(real) + 1):
+            for chosen in itertools.combinations(real, count):
+                if self.ranks_along(chosen, rank) == list(ranks):
+                    return [axis.name for axis in chosen]
+        return None
+
+    def json(self) -> dict:
+        return {"id": self.name, "axes": [axis.json() for axis in self.axes]}

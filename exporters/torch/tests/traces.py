@@ -1,0 +1,38 @@
+"""Helpers that read a trace the way a checker would."""
+
+import json
+import pathlib
+
+SCHEMA = pathlib.Path(__file__).parents[3] / "ir" / "trace.schema.json"
+BUNDLED = pathlib.Path(__file__).parents[3] / "examples" / "megatron_gpt"
+
+
+def schema() -> dict:
+    return json.loads(SCHEMA.read_text())
+
+
+def leaves(items) -> list:
+    """The operands inside nested lists."""
+    found = []
+    for item in items:
+        found += leaves(item) if isinstance(item, list) else [item]
+    return found
+
+
+def operands(op: dict) -> list[str]:
+    """The values that an operation uses."""
+    items = leaves([*op.get("in", []), *op.get("kw", {}).values()])
+    return [item for item in items if isinstance(item, str)]
+
+
+def stale_uses(trace: dict) -> list[str]:
+    """Uses of a value after it was overwritten; only `alias` may name one."""
+    overwritten: set[str] = set()
+    problems = []
+    for index, op in enumerate(trace["ops"]):
+        if op["op"] != "alias":
+            problems += [f"op {index} uses {v}" for v in operands(op) if v in overwritten]
+        overwritten.update(leaves([op["in"][i] for i in op.get("mut", [])]))
+        if "out" in op.get("kw", {}):
+            overwritten.add(op["kw"]["out"])
+    return problems

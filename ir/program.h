@@ -1,0 +1,311 @@
+// What a program is: instructions in single-assignment form over interned tables, as read and not yet typed.
+// Every reader builds one through Builder; every printer and every checker reads it. Nothing is ambient:
+// mesh, local axes and gradient mode of an instruction are in its context.
+#pragma once
+
+#include "ir/attrs.h"
+#include "ir/ids.h"
+#include "ir/location.h"
+#include "ir/mesh.h"
+#include "ir/scale.h"
+#include "ir/shape.h"
+#include "ir/store.h"
+#include "ir/type.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace spmd::ir {
+
+enum class Tristate : uint8_t { Unstated, False, True };
+enum class Role : uint8_t { Input, Param, Buffer, Const, OptState, Token };
+enum class OutputRole : uint8_t { Output, Loss, Grad, State };
+enum class Phase : uint8_t { Unstated, Forward, Backward, Remat, Optimizer };
+enum class Mode : uint8_t { Global, Local };
+enum class ProgramPhase : uint8_t { Forward, Backward, Joint, Step };
+
+inline constexpr std::array<std::string_view, 6> kRoleWords = {"input", "param",     "buffer",
+                                                               "const", "opt_state", "token"};
+inline constexpr std::array<std::string_view, 4> kOutputRoleWords = {"output", "loss", "grad", "state"};
+inline constexpr std::array<std::string_view, 5> kPhaseWords = {"", "fwd", "bwd", "remat", "opt"};
+inline constexpr std::array<std::string_view, 2> kModeWords = {"global", "local"};
+inline constexpr std::array<std::string_view, 4> kProgramPhaseWords = {"forward", "backward", "joint",
+                                                                       "step"};
+
+// The name of a value without its `%`: a number (the fast form, no leading zeros) or text.
+struct ValueName {
+  static constexpr uint32_t kNumber = 0x8000'0000;
+  uint32_t bits = ~0u;
+  static ValueName number(uint32_t n) { return {n | kNumber}; } // n < 2^31 - 2
+  static ValueName text(StringId id) { return {id.index}; }
+  bool is_number() const { return bits & kNumber; }
+  friend bool operator==(ValueName, ValueName) = default;
+};
+
+struct Value {
+  ValueName name;
+  TypeId declared;      // what the program claims; none: nothing
+  ShapeId shape;        // local, with dtype; none if not known
+  ShapeId global_shape; // none if not stated
+  ValueId alias_of;
+  ValueId grad_of;
+  MeshId mesh; // stated for this value; none: that of its context
+  Tristate requires_grad = Tristate::Unstated;
+};
+static_assert(sizeof(Value) == 28);
+
+// One operand. A named operand is a Name entry followed by the operand itself; a list is a block of its own.
+struct Operand {
+  enum class Form : uint8_t { Value, Literal, List, Name };
+  uint32_t index = 0; // ValueId, index into literals, BlockId, StringId
+  Form form = Form::Value;
+  bool mut = false; // written in place
+  uint16_t zero = 0;
+
+  static Operand value(ValueId id, bool mut = false) { return {id.index, Form::Value, mut}; }
+  static Operand literal(uint32_t id) { return {id, Form::Literal}; }
+  static Operand list(BlockId id, bool mut = false) { return {id.index, Form::List, mut}; }
+  static Operand name(StringId id) { return {id.index, Form::Name}; }
+  bool is_value() const { return form == Form::Value; }
+  ValueId as_value() const { return ValueId{index}; }
+  BlockId as_list() const { return BlockId{index}; }
+  StringId as_name() const { return StringId{index}; }
+  friend bool operator==(const Operand &, const Operand &) = default;
+};
+static_assert(sizeof(Operand) == 8);
+
+// An instruction holds the spelling it was read with; `rules` resolves each spelling once per program.
+struct Inst {
+  OpNameId op;
+  AttrsId attrs;
+  BlockId operands;
+  ValueId first_result;
+  LocId loc;       // none if not stated
+  ValueId bwd_of;  // a result of the forward op that this one belongs to; none if not stated
+  uint32_t result_count = 0;
+  ContextId context;
+  Phase phase = Phase::Unstated;
+  uint8_t zero = 0;
+
+  ValueId result(uint32_t i) const { return ValueId{first_result.index + i}; }
+};
+static_assert(sizeof(Inst) == 32);
+
+// Mesh, local axes and modes of an instruction.
+struct Context {
+  MeshId mesh;
+  AxisSet local;        // axes that a region made local; Mode::Local makes all of them so
+  bool grad = true;     // false: inside no_grad
+  bool check = true;    // false: results are taken as stated
+  bool implicit = false; // redistribution is implicit
+  uint8_t zero = 0;
+  friend bool operator==(const Context &, const Context &) = default;
+};
+inline uint64_t hash_of(const Context &c) {
+  return mix(mix(c.mesh.index, c.local.bits()), c.grad | c.check << 1 | c.implicit << 2);
+}
+
+// Instructions [first, last) of a body, contiguous in Program::insts.
+struct Body {
+  InstId first, last;
+  uint32_t size() const { return last.index - first.index; }
+};
+
+struct FunctionParam {
+  ValueId value;
+  ClaimId grad; // what its backward returns; none: the dual
+};
+
+struct Function {
+  StringId name; // with its `@`
+  bool opaque = false;
+  ContextId context; // none if not stated
+  std::vector<FunctionParam> params;
+  Body body;                 // unless opaque
+  BlockId results;           // unless opaque
+  std::vector<ClaimId> outs; // opaque: the types of the results
+};
+
+struct Sync {
+  AxisRefsId axes;
+  Combiner op = Combiner::Sum; // Sum or Avg
+};
+
+// The gradient contract of a parameter (type-system.md, 6).
+struct GradContract {
+  ClaimId grad; // as backward leaves it; none: the dual
+  ClaimId step; // what the optimizer needs; none: the parameter's own
+  std::vector<Sync> sync;
+  bool stated = false; // a `grad` object stood in the program, perhaps an empty one
+};
+
+struct Param {
+  ValueId value;
+  Role role = Role::Input;
+  StringId name; // the framework's path; none if not stated
+  GradContract grad;
+  LocId loc;
+};
+
+struct Output {
+  ValueId value;
+  OutputRole role = OutputRole::Output;
+  ValueId of;    // grad, state: of which parameter
+  StringId name; // none if not stated
+  TypeId declared;
+  uint64_t origin = 0;
+};
+
+struct SymbolInfo {
+  StringId name;
+  std::optional<int64_t> min, max, multiple_of, hint;
+};
+
+// A typing rule for an op that is not ours: an equation, or the op that it behaves like.
+struct UserRule {
+  StringId op;
+  StringId equation; // none if `like`
+  StringId like;     // none if `equation`
+  uint64_t origin = 0;
+};
+
+struct Suppression {
+  StringId finding;
+  StringId scope; // glob; none if not stated
+  FrameId loc;    // none if not stated
+  StringId reason;
+  StringId until; // YYYY-MM-DD; none if not stated
+  uint64_t origin = 0;
+};
+
+// A test assertion of the program: a finding on the axes, or the type of a value.
+struct Expectation {
+  InstId inst;
+  StringId finding; // none: a type is expected
+  bool warning = false;
+  std::vector<StringId> axes;
+  ValueId value;
+  TypeId type;
+};
+
+struct Producer {
+  StringId name, version, framework, frontend; // none if not stated
+  bool stated = false;
+};
+
+enum class Missing : uint8_t { Types, Grads, Locs, Groups, Regions, Shapes, Mutation };
+inline constexpr std::array<std::string_view, 7> kMissingWords = {
+    "types", "grads", "locs", "groups", "regions", "shapes", "mutation"};
+
+struct Program {
+  StringTable strings;
+  ExprTable exprs;
+  Interner<TypeId> types;
+  Interner<ScaleId> scales;
+  Interner<ShapeId> shapes;
+  Interner<AttrsId> attrs;
+  Interner<AttrListId> lists;
+  Interner<AxisRefsId> axis_refs;
+  Interner<ClaimId> claims;
+  ListInterner<BlockId, Operand> blocks;
+  std::vector<AttrValue> literals; // operands that are not values
+  Store<MeshId> meshes;
+  std::vector<Group> groups;
+  Store<FileId> files;
+  Interner<FrameId> frames;
+  Interner<LocId> locs;
+  Interner<ContextId> contexts; // 0: the default of the program
+  Store<FunctionId> functions;
+  Store<ValueId> values;
+  Store<InstId> insts;
+  std::vector<uint64_t> origins; // per instruction: byte offset in the input
+  std::vector<uint64_t> param_origins;
+
+  // Spellings of ops: OpNameId is the string's id.
+  llvm::StringRef op_name(OpNameId id) const { return strings[StringId{id.index}]; }
+
+  Producer producer;
+  StringId dialect; // none: spmd
+  Mode mode = Mode::Global;
+  ProgramPhase phase = ProgramPhase::Forward;
+  uint32_t minor_version = 0;
+  std::vector<StringId> requires_features;
+  uint32_t missing = 0; // bit per Missing
+  std::optional<int64_t> world, rank, op_count;
+  std::vector<SymbolInfo> symbols;
+  std::vector<UserRule> rules;
+  std::vector<Param> params;
+  Body main;
+  std::vector<Output> outputs;
+  std::vector<Suppression> suppressions;
+  std::vector<std::pair<InstId, StringId>> ignores;  // finding names accepted at one op, in order
+  std::vector<Expectation> expectations;             // in order of the instructions
+  std::vector<std::pair<StringId, StringId>> extras; // x_* keys of the document with their JSON text
+
+  Program();
+  Program(Program &&) = default;
+  Program &operator=(Program &&) = default;
+
+  bool lacks(Missing what) const { return missing >> unsigned(what) & 1; }
+  const AttrValue *find(AttrsId attrs, llvm::StringRef key) const; // null if absent
+  ScaleId one() const { return ScaleId{0}; }
+  AttrsId no_attrs() const { return AttrsId{0}; }
+  BlockId no_operands() const { return BlockId{0}; }
+};
+
+// `%` and the name.
+std::string print(ValueName name, const StringTable &names);
+// Number if all digits without leading zeros and small enough, else interned text.
+ValueName make_name(llvm::StringRef text, StringTable &names);
+
+// Assembles a program. Bodies nest: instructions of a function are kept apart until it is closed, so that
+// each body is contiguous. Names are resolved here: one scope per body.
+class Builder {
+public:
+  explicit Builder(Program &program) : program(program) { open_body(); }
+  Program &program;
+
+  void open_body();              // a new scope of names and a new list of instructions
+  Body close_body();             // appends it to the program and drops the scope
+  void finish() { program.main = close_body(); }
+
+  // None if the name is taken in the innermost scope.
+  std::optional<ValueId> define(Value value);
+  std::optional<ValueId> lookup(ValueName name) const; // innermost scope only
+  // Functions are shared by the whole program; a name may be used before its body is known.
+  FunctionId function(llvm::StringRef name); // with `@`; made empty if new
+  bool is_defined(FunctionId id) const;
+  void mark_defined(FunctionId id);
+
+  // Results must have been defined just before, in order. Returns its index in the open body.
+  uint32_t add(Inst inst, uint64_t origin);
+  Inst &inst(uint32_t index) { return bodies_.back().insts[index]; }
+  uint32_t body_size() const { return static_cast<uint32_t>(bodies_.back().insts.size()); }
+  unsigned depth() const { return static_cast<unsigned>(bodies_.size()); }
+  // Facts about an instruction of the open body; they are renumbered when it is closed.
+  void ignore(uint32_t index, StringId finding);
+  void expect(uint32_t index, Expectation expectation);
+
+  StringId string(llvm::StringRef text) { return program.strings.add(text); }
+  AttrsId attrs(AttrDict dict); // sorts canonically
+  uint32_t literal(AttrValue value);
+  LocId location(FrameId frame, StringId scope);
+
+private:
+  struct OpenBody {
+    std::vector<Inst> insts;
+    std::vector<uint64_t> origins;
+    std::vector<ValueId> by_number;           // names that are small numbers: the fast form
+    llvm::DenseMap<uint32_t, ValueId> by_name; // all others, keyed by ValueName::bits
+    std::vector<std::pair<uint32_t, StringId>> ignores;
+    std::vector<std::pair<uint32_t, Expectation>> expectations;
+  };
+  std::vector<OpenBody> bodies_;
+  llvm::DenseMap<uint32_t, FunctionId> functions_;
+  std::vector<bool> defined_;
+};
+
+} // namespace spmd::ir

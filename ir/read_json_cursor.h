@@ -1,0 +1,230 @@
+// Walks the tokens of one JSON text. simdjson finds them (its first stage, which also proves UTF-8 and the ends
+// of strings); the cursor checks the grammar between them on the way, and can be set back to any token.
+// The bytes stay the caller's, and nothing behind them is read.
+// Every reading call consumes exactly one value, or marks the text as failed, after which nothing is left to read.
+#pragma once
+
+#include "ir/input.h"
+
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Allocator.h"
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace spmd::ir {
+
+class JsonCursor {
+public:
+  using Token = uint32_t;
+  static constexpr Token kAbsent = ~0u;
+
+  // The values of the known keys of an object, and where the object begins.
+  template <size_t N> struct Fields {
+    std::array<Token, N> at, end;
+    Token object = 0;
+    bool has(size_t key) const { return at[key] != kAbsent; }
+  };
+
+  explicit JsonCursor(llvm::StringRef bytes);
+  ~JsonCursor();
+
+  // First byte of the token at hand: `{ [ " t f n - 0..9`; 0 at the end and after a failure.
+  char peek() const { return byte(at_); }
+  Token at() const { return at_; }
+  void seek(Token token) { at_ = failed_ ? count_ : token; }
+  bool at_end() const { return at_ >= count_; }
+  uint64_t offset(Token token) const { return index_[token]; }
+  // The text of the value at hand, which is skipped, its grammar unchecked; of the tokens from one to another.
+  llvm::StringRef raw();
+  llvm::StringRef raw(Token begin, Token end) const {
+    return llvm::StringRef(text_ + index_[begin], index_[end] - index_[begin]).rtrim(" \n\r\t");
+  }
+  // `ops[17].out[0].spec`, of the value or the key at a token.
+  std::string path_of(Token token) const;
+
+  // Errors name a token; the text fails after kMaxInputErrors of them.
+  void error(Token token, std::string_view name, std::string message, std::string_view key = {});
+  // A fault after which nothing can be read.
+  void fail(uint64_t offset, std::string_view name, std::string message, std::string path = {});
+  bool failed() const { return failed_; }
+  const std::vector<InputError> &errors() const { return errors_; }
+
+  // Calls element(index) for each element; it must consume one value. False if the value is no array.
+  template <class F> bool array(F &&element);
+  // Calls member(key) for each member; it must consume one value. Repeated keys are errors.
+  template <class F> bool object(F &&member);
+  // Finds the known keys of an object and passes over it; unknown(key) must consume one value.
+  template <size_t N, class F>
+  bool fields(const std::array<std::string_view, N> &keys, Fields<N> &out, F &&unknown);
+
+  // Absent, and `trace-key` reported, if the value has another form.
+  std::optional<llvm::StringRef> string() {
+    llvm::StringRef body;
+    if (peek() != '"' || !plain_text(at_, body))
+      return slow_string();
+    ++at_;
+    return body;
+  }
+  std::optional<bool> boolean();
+  std::optional<int64_t> integer(int64_t least, int64_t most = kMaxInteger, std::string_view name = "trace-key");
+  struct Number {
+    bool whole = false;
+    int64_t integer = 0;
+    double real = 0;
+  };
+  std::optional<Number> number();
+  bool null(); // true, and consumed, if it is one
+  // Checks the grammar of one value of any form and passes over it.
+  void skip();
+  // `trace-key`: another form than the one named; passes over the value.
+  void mismatch(std::string_view wanted);
+
+private:
+  char byte(Token token) const { return token < count_ ? text_[index_[token]] : '\0'; }
+  llvm::StringRef string_body(Token token) const {
+    const char *begin = text_ + index_[token] + 1;
+    // Nothing but blanks stands between the closing quote and the next token.
+    const char *end = text_ + index_[token + 1] - 1;
+    while (*end != '"')
+      --end;
+    return llvm::StringRef(begin, static_cast<size_t>(end - begin));
+  }
+  // The body, if it is short and without escapes; otherwise the slow way is needed.
+  bool plain_text(Token token, llvm::StringRef &body) const {
+    body = string_body(token);
+    if (body.size() > 32)
+      return false;
+    bool escapes = false;
+    for (char c : body)
+      escapes |= c == '\\';
+    return !escapes;
+  }
+  std::optional<llvm::StringRef> unescape(Token token, llvm::StringRef body);
+  std::optional<llvm::StringRef> text_of(Token token);
+  std::optional<llvm::StringRef> key() {
+    llvm::StringRef body;
+    if (peek() != '"' || byte(at_ + 1) != ':' || !plain_text(at_, body))
+      return slow_key();
+    at_ += 2;
+    return body;
+  }
+  std::optional<llvm::StringRef> slow_key();
+  std::optional<llvm::StringRef> slow_string();
+  void pass() {
+    char c = peek();
+    bool scalar = c == '"' || (c >= '-' && c <= '9' && c != '.' && c != '/') || c == 't' || c == 'f' || c == 'n';
+    scalar ? void(++at_) : pass_nested();
+  }
+  void pass_nested();
+  bool enter(char open, std::string_view form) {
+    if (peek() != open || depth_ >= kMaxNesting)
+      return refuse(open, form);
+    ++depth_;
+    ++at_;
+    return true;
+  }
+  bool refuse(char open, std::string_view form);
+  bool next(char close) {
+    char c = peek();
+    if (c != ',' && c != close)
+      return syntax(close == ']' ? "`,` or `]`" : "`,` or `}`"), false;
+    ++at_;
+    depth_ -= c == close;
+    return c == ',';
+  }
+  void syntax(std::string_view expected);
+  bool literal(llvm::StringRef word);
+  bool ends_scalar(const char *end) const;
+  void load();
+  void diagnose();
+  void repeated(Token token, llvm::StringRef key);
+
+  struct Tokens;
+  std::unique_ptr<Tokens> tokens_;
+  const char *text_;
+  const char *end_;
+  const uint32_t *index_;
+  Token count_ = 0;
+  Token at_ = 0;
+  unsigned depth_ = 0;
+  bool failed_ = false;
+  std::vector<InputError> errors_;
+  llvm::BumpPtrAllocator arena_; // of strings that held escapes
+};
+
+template <class F> bool JsonCursor::array(F &&element) {
+  if (!enter('[', "a list"))
+    return false;
+  if (peek() == ']') {
+    ++at_, --depth_;
+    return true;
+  }
+  uint32_t i = 0;
+  do
+    element(i++);
+  while (next(']'));
+  return true;
+}
+
+template <class F> bool JsonCursor::object(F &&member) {
+  if (!enter('{', "an object"))
+    return false;
+  if (peek() == '}') {
+    ++at_, --depth_;
+    return true;
+  }
+  llvm::SmallDenseSet<llvm::StringRef, 8> seen;
+  do {
+    Token token = at_;
+    std::optional<llvm::StringRef> name = key();
+    if (!name)
+      return true;
+    if (!seen.insert(*name).second)
+      repeated(token, *name);
+    member(*name);
+  } while (next('}'));
+  return true;
+}
+
+template <size_t N, class F>
+bool JsonCursor::fields(const std::array<std::string_view, N> &keys, Fields<N> &out, F &&unknown) {
+  out.at.fill(kAbsent);
+  out.object = at_;
+  if (!enter('{', "an object"))
+    return false;
+  if (peek() == '}') {
+    ++at_, --depth_;
+    return true;
+  }
+  std::optional<llvm::SmallDenseSet<llvm::StringRef, 4>> others;
+  do {
+    Token token = at_;
+    std::optional<llvm::StringRef> name = key();
+    if (!name)
+      return true;
+    size_t i = 0;
+    while (i < N && !(keys[i].size() == name->size() && keys[i][0] == name->front() && *name == llvm::StringRef(keys[i])))
+      ++i;
+    if (i < N) {
+      if (out.has(i))
+        repeated(token, *name);
+      out.at[i] = at_;
+      pass();
+      out.end[i] = at_;
+      continue;
+    }
+    if (!others)
+      others.emplace();
+    if (!others->insert(*name).second)
+      repeated(token, *name);
+    unknown(*name);
+  } while (next('}'));
+  return true;
+}
+
+} // namespace spmd::ir

@@ -1,0 +1,69 @@
+// Operands of the JSON format: a string is a value, everything else a literal or a list.
+#include "ir/read_json.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace spmd::ir {
+
+void JsonReader::operands(llvm::SmallVectorImpl<Operand> &out) {
+  json_.array([&](uint32_t) { out.push_back(operand()); });
+}
+
+Operand JsonReader::operand() {
+  if (json_.peek() == '"')
+    return Operand::value(value_ref());
+  if (json_.peek() == '[') {
+    llvm::SmallVector<Operand, 8> list;
+    operands(list);
+    return Operand::list(program_.blocks.add(list));
+  }
+  Token token = json_.at();
+  RawCache::Key key{json_.raw()};
+  if (std::optional<uint32_t> found = literal_cache_.find(key))
+    return Operand::literal(*found);
+  json_.seek(token);
+  size_t before = json_.errors().size();
+  Operand made = Operand::literal(builder_.literal(literal()));
+  if (json_.errors().size() == before)
+    literal_cache_.add(key, made.index);
+  return made;
+}
+
+AttrValue JsonReader::literal() {
+  if (json_.peek() != '{')
+    return plain_value();
+  if (std::optional<AttrValue> value = wrapped(true))
+    return *value;
+  json_.mismatch("a value, a number, `{\"str\": ..}`, `{\"sym\": ..}` or `{\"num\": ..}`");
+  return AttrValue::null();
+}
+
+// Pairs of a name and an operand.
+void JsonReader::named_operands(llvm::SmallVectorImpl<Operand> &out) {
+  json_.object([&](llvm::StringRef name) {
+    Operand key = Operand::name(builder_.string(name));
+    out.append({key, operand()});
+  });
+}
+
+// Positions count the operands by position, then those by name.
+void JsonReader::mark_mutated(llvm::MutableArrayRef<Operand> operands) {
+  llvm::SmallVector<Operand *, 8> places;
+  for (Operand &operand : operands)
+    if (operand.form != Operand::Form::Name)
+      places.push_back(&operand);
+  json_.array([&](uint32_t) {
+    Token token = json_.at();
+    std::optional<int64_t> at = json_.integer(0);
+    if (!at)
+      return;
+    if (static_cast<uint64_t>(*at) >= places.size())
+      json_.error(token, "trace-reference", fmt::format("operand {} of {} does not exist", *at, places.size()));
+    else if (std::exchange(places[*at]->mut, true))
+      json_.error(token, "trace-key", fmt::format("operand {} is repeated", *at));
+  });
+}
+
+} // namespace spmd::ir

@@ -1,0 +1,397 @@
+// What stands outside of bodies: the trace header, files, symbols, rules, suppressions, declarations, outputs.
+// Meshes and groups have a file of their own, read_text_meshes.cc.
+#include "ir/read_text.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+#include <fmt/core.h>
+
+namespace spmd::ir {
+
+static std::string_view view(llvm::StringRef text) { return text; }
+
+bool TextReader::read_trace() {
+  return dict([&](const Token &token, Key key) { return read_trace_key(token, key); });
+}
+
+bool TextReader::read_trace_key(const Token &token, Key key) {
+  static constexpr std::string_view kKeys[] = {"version", "producer", "dialect", "mode", "phase",   "requires",
+                                               "missing", "world",    "rank",    "op_count"};
+  if (key == "version")
+    return read_version();
+  if (key == "producer")
+    return read_producer();
+  if (key == "dialect") {
+    std::optional<std::string> word = word_or_string("a dialect");
+    program_.dialect = word ? builder_.string(*word) : StringId{};
+    return word.has_value();
+  }
+  if (key == "mode")
+    return enumerator(kModeWords, "mode", program_.mode);
+  if (key == "phase")
+    return enumerator(kProgramPhaseWords, "phase", program_.phase);
+  if (key == "requires")
+    return read_requires();
+  if (key == "missing")
+    return read_missing();
+  if (key == "world")
+    return read_count(program_.world, "`world`", 1, "trace-mesh");
+  if (key == "rank")
+    return read_count(program_.rank, "`rank`", 0, "trace-mesh");
+  if (key == "op_count")
+    return read_count(program_.op_count, "`op_count`", 0, "trace-key");
+  if (key.startswith("x_")) {
+    std::optional<std::string> json = string("a string of JSON");
+    if (json)
+      program_.extras.push_back({builder_.string(key), builder_.string(*json)});
+    return json.has_value();
+  }
+  unknown_key(token, "the trace", kKeys);
+  return skip_attr();
+}
+
+bool TextReader::read_count(std::optional<int64_t> &out, std::string_view what, int64_t least,
+                            std::string_view error_name) {
+  out = integer(what, least, error_name);
+  return out.has_value();
+}
+
+bool TextReader::read_version() {
+  Token token = peek();
+  std::optional<std::string> version = string("a version in quotes");
+  if (!version)
+    return false;
+  auto [major, minor] = llvm::StringRef(*version).split('.');
+  uint32_t number = 0;
+  if (minor.getAsInteger(10, number))
+    return error(token, "trace-key", fmt::format("`{}` is no version of the form 1.0", *version));
+  if (major != "1")
+    return error(token, "trace-version", fmt::format("version {} is read by nothing here, only 1.x is", *version));
+  program_.minor_version = number;
+  if (number <= kMinorVersion)
+    return true;
+  auto [line, col] = line_and_column(bytes_, token.offset);
+  result_.warnings.push_back({"trace-newer", fmt::format("version {} is newer than 1.{}", *version, kMinorVersion),
+                              token.offset, line, col, ""});
+  return true;
+}
+
+bool TextReader::read_producer() {
+  Producer &producer = program_.producer;
+  producer.stated = true;
+  return dict([&](const Token &token, Key key) {
+    static constexpr std::string_view kKeys[] = {"name", "version", "framework", "frontend"};
+    StringId *fields[] = {&producer.name, &producer.version, &producer.framework, &producer.frontend};
+    const auto *row = llvm::find(kKeys, view(key));
+    if (row == std::end(kKeys)) {
+      unknown_key(token, "a producer", kKeys);
+      return skip_attr();
+    }
+    std::optional<std::string> text = word_or_string("a string");
+    if (text)
+      *fields[row - kKeys] = builder_.string(*text);
+    return text.has_value();
+  });
+}
+
+bool TextReader::read_requires() {
+  return list('[', ']', [&] {
+    Token token = peek();
+    std::optional<std::string> feature = word_or_string("a feature");
+    if (feature)
+      error(token, "trace-feature", fmt::format("feature `{}` is required and not known here", *feature));
+    return feature.has_value();
+  });
+}
+
+bool TextReader::read_missing() {
+  return list('[', ']', [&] {
+    auto what = Missing::Types;
+    size_t before = result_.errors.size();
+    if (!enumerator(kMissingWords, "part of a trace", what))
+      return false;
+    if (result_.errors.size() == before)
+      program_.missing |= 1u << static_cast<unsigned>(what);
+    return true;
+  });
+}
+
+FileId TextReader::file_named(llvm::StringRef path) {
+  auto [at, inserted] = files_.try_emplace(builder_.string(path).index);
+  if (inserted)
+    at->second = program_.files.add({builder_.string(path), {}});
+  return at->second;
+}
+
+bool TextReader::read_file() {
+  std::optional<std::string> path = string("a path in quotes");
+  if (!path)
+    return false;
+  FileId file = file_named(*path);
+  if (!peek().is('{'))
+    return true;
+  return dict([&](const Token &token, Key key) {
+    static constexpr std::string_view kKeys[] = {"sha256"};
+    if (view(key) != kKeys[0]) {
+      unknown_key(token, "a file", kKeys);
+      return skip_attr();
+    }
+    Token at = peek();
+    std::optional<std::string> digest = string("64 hexadecimal digits in quotes");
+    if (!digest)
+      return false;
+    if (digest->size() != 64 || !llvm::all_of(*digest, llvm::isHexDigit))
+      error(at, "trace-key", "`sha256` has other than 64 hexadecimal digits");
+    program_.files[file].sha256 = builder_.string(*digest);
+    return true;
+  });
+}
+
+bool TextReader::read_symbol() {
+  Token token = peek();
+  std::optional<std::string> word = word_or_string("a symbol");
+  if (!word)
+    return false;
+  std::optional<StringId> symbol = builder_.string(*word);
+  if (is_symbol(program_.strings[*symbol]))
+    error(token, "trace-duplicate", fmt::format("symbol `{}` is declared twice", view(token.text)));
+  SymbolInfo info{.name = *symbol, .min = {}, .max = {}, .multiple_of = {}, .hint = {}};
+  bool ok = !peek().is('{') || dict([&](const Token &at, Key key) {
+    static constexpr std::string_view kKeys[] = {"min", "max", "multiple_of", "hint"};
+    std::optional<int64_t> *fields[] = {&info.min, &info.max, &info.multiple_of, &info.hint};
+    const auto *row = llvm::find(kKeys, view(key));
+    if (row == std::end(kKeys)) {
+      unknown_key(at, "a symbol", kKeys);
+      return skip_attr();
+    }
+    int64_t least = key == "multiple_of" ? 1 : -kMaxInteger;
+    return read_count(*fields[row - kKeys], *row, least, "trace-shape");
+  });
+  if (info.min && info.max && *info.min > *info.max)
+    error(token, "trace-shape", fmt::format("symbol `{}` has min {} above max {}", view(token.text), *info.min,
+                                            *info.max));
+  program_.symbols.push_back(info);
+  return ok;
+}
+
+bool TextReader::read_rule() {
+  Token token = peek();
+  std::optional<StringId> op = op_name();
+  if (!op)
+    return false;
+  if (llvm::any_of(program_.rules, [&](const UserRule &row) { return row.op == *op; }))
+    error(token, "trace-key", fmt::format("a second rule stands for `{}`", view(program_.strings[*op])));
+  UserRule rule{.op = *op, .equation = {}, .like = {}, .origin = token.offset};
+  if (take_word("like")) {
+    std::optional<StringId> like = op_name();
+    if (!like)
+      return false;
+    rule.like = *like;
+  } else {
+    if (!expect('='))
+      return false;
+    Token at = peek();
+    std::optional<std::string> equation = string("an equation in quotes");
+    if (!equation)
+      return false;
+    if (!llvm::StringRef(*equation).contains("->"))
+      error(at, "trace-rule", "the equation has no `->`");
+    rule.equation = builder_.string(*equation);
+  }
+  program_.rules.push_back(rule);
+  return true;
+}
+
+// Names joined by `-`, or a string.
+std::optional<std::string> TextReader::finding() {
+  if (peek().kind == TokenKind::String)
+    return string("a finding");
+  std::optional<Token> part = any_name("a finding");
+  std::string text;
+  for (; part; part = any_name("the rest of a finding")) {
+    text += part->text;
+    if (!peek().is('-'))
+      return text;
+    take();
+    text += '-';
+  }
+  return std::nullopt;
+}
+
+bool TextReader::read_suppress() {
+  Token token = peek();
+  std::optional<std::string> name = finding();
+  if (!name)
+    return false;
+  Suppression row;
+  row.finding = builder_.string(*name);
+  row.origin = token.offset;
+  if (peek().is('{') && !dict([&](const Token &at, Key key) { return read_suppress_key(row, at, key); }))
+    return false;
+  LocId loc;
+  if (!read_where(loc))
+    return false;
+  if (loc.valid())
+    row.loc = program_.locs[loc].frame;
+  if (!row.reason.valid())
+    error(token, "trace-key", fmt::format("the suppression of `{}` states no `reason`", *name));
+  program_.suppressions.push_back(row);
+  return true;
+}
+
+bool TextReader::read_suppress_key(Suppression &row, const Token &token, Key key) {
+  static constexpr std::string_view kKeys[] = {"scope", "reason", "until"};
+  StringId *fields[] = {&row.scope, &row.reason, &row.until};
+  const auto *at = llvm::find(kKeys, view(key));
+  if (at == std::end(kKeys)) {
+    unknown_key(token, "a suppression", kKeys);
+    return skip_attr();
+  }
+  Token stated = peek();
+  std::optional<std::string> text = string("a string");
+  if (!text)
+    return false;
+  if (key == "reason" && text->empty())
+    error(stated, "trace-key", "`reason` is empty");
+  if (key == "until" && !is_date(*text))
+    error(stated, "trace-key", fmt::format("`{}` is no date of the form 2030-01-31", *text));
+  *fields[at - kKeys] = builder_.string(*text);
+  return true;
+}
+
+bool TextReader::is_date(llvm::StringRef text) {
+  if (text.size() != 10 || text[4] != '-' || text[7] != '-')
+    return false;
+  unsigned year = 0, month = 0, day = 0;
+  bool digits = !text.substr(0, 4).getAsInteger(10, year) && !text.substr(5, 2).getAsInteger(10, month) &&
+                !text.substr(8, 2).getAsInteger(10, day);
+  return digits && month >= 1 && month <= 12 && day >= 1 && day <= 31;
+}
+
+bool TextReader::read_output() {
+  begin_body();
+  Output output;
+  output.origin = last_end_ - std::string_view("output").size();
+  for (size_t i = 0; i < kOutputRoleWords.size(); ++i)
+    if (take_word(kOutputRoleWords[i])) {
+      output.role = static_cast<OutputRole>(i);
+      break;
+    }
+  std::optional<ValueId> value = value_use();
+  if (!value)
+    return false;
+  output.value = *value;
+  if (take_word("of")) {
+    std::optional<ValueId> of = value_use();
+    if (!of)
+      return false;
+    output.of = *of;
+  }
+  if (take_if(':')) {
+    std::optional<WrittenType> written =
+        type(mesh_of(program_, *value, mesh()), rank_of(program_.values[*value].shape));
+    if (!written)
+      return false;
+    output.declared = written->type;
+  }
+  if (peek().kind == TokenKind::String) {
+    std::optional<std::string> name = string("a name");
+    if (!name)
+      return false;
+    output.name = builder_.string(*name);
+  }
+  program_.outputs.push_back(output);
+  return true;
+}
+
+bool TextReader::read_declaration(WrittenValue written, Role role, uint64_t origin) {
+  std::optional<WrittenType> stated = type(mesh());
+  if (!stated)
+    return false;
+  written.type = *stated;
+  Param param;
+  param.role = role;
+  if (peek().kind == TokenKind::String) {
+    std::optional<std::string> name = string("a name");
+    if (!name)
+      return false;
+    param.name = builder_.string(*name);
+  }
+  param.value = define(written);
+  if (written.late_grad_of)
+    late_gradients_.push_back({param.value, *written.late_grad_of});
+  if (peek().is('{') && !dict([&](const Token &at, Key key) { return read_declaration_key(param, at, key); }))
+    return false;
+  if (!read_where(param.loc))
+    return false;
+  program_.params.push_back(std::move(param));
+  program_.param_origins.push_back(origin);
+  return true;
+}
+
+bool TextReader::read_declaration_key(Param &param, const Token &token, Key key) {
+  static constexpr std::string_view kKeys[] = {"grad", "sync", "step", "requires_grad"};
+  if (key == "requires_grad") {
+    std::optional<bool> requires_grad = boolean();
+    if (requires_grad)
+      program_.values[param.value].requires_grad = *requires_grad ? Tristate::True : Tristate::False;
+    return requires_grad.has_value();
+  }
+  bool contract = llvm::is_contained(llvm::ArrayRef(kKeys).take_front(3), view(key));
+  if (!contract) {
+    unknown_key(token, "a declaration", kKeys);
+    return skip_attr();
+  }
+  param.grad.stated = true;
+  if (key == "sync")
+    return read_sync(param.grad);
+  const Value &value = program_.values[param.value];
+  std::optional<ClaimId> stated = claim(mesh_of(program_, param.value, mesh()), rank_of(value.shape));
+  if (!stated)
+    return false;
+  (key == "grad" ? param.grad.grad : param.grad.step) = *stated;
+  return true;
+}
+
+// `dp`, `(dp, cp)` or `{ dp = avg, (cp, tp) = sum }`.
+bool TextReader::read_sync(GradContract &grad) {
+  if (!peek().is('{'))
+    return read_sync_axes(grad);
+  return list('{', '}', [&] {
+    if (!read_sync_axes(grad) || !expect('='))
+      return false;
+    Token token = peek();
+    Combiner op = Combiner::Sum;
+    if (!enumerator(kCombinerWords, "combiner", op))
+      return false;
+    if (op != Combiner::Sum && op != Combiner::Avg)
+      error(token, "trace-key", fmt::format("a gradient is synchronised by {}, and only sum and avg do that", word(op)));
+    grad.sync.back().op = op;
+    return true;
+  });
+}
+
+bool TextReader::read_sync_axes(GradContract &grad) {
+  Token token = peek();
+  std::optional<AxisRefs> refs = axes();
+  if (!refs)
+    return false;
+  check_axes(token, mesh(), *refs);
+  grad.sync.push_back({program_.axis_refs.add(std::move(*refs)), Combiner::Sum});
+  return true;
+}
+
+void TextReader::check_symbols_and_world() {
+  if (!program_.world)
+    return;
+  for (const Mesh &mesh : program_.meshes)
+    if (mesh.rank_count() > *program_.world)
+      error(bytes_.size(), "trace-mesh", fmt::format("mesh `{}` has {} ranks, and `world` is {}",
+                                                     view(program_.strings[mesh.name]), mesh.rank_count(),
+                                                     *program_.world));
+  if (program_.rank && *program_.rank >= *program_.world)
+    error(bytes_.size(), "trace-mesh",
+          fmt::format("`rank` is {}, and `world` is {}", *program_.rank, *program_.world));
+}
+
+} // namespace spmd::ir

@@ -1,0 +1,388 @@
+// Types, kinds, axes and expressions in the text form. ClaimBuilder says what a claim means; this file knows
+// only how it is spelled and where it stands.
+#include "ir/read_text.h"
+
+#include <fmt/core.h>
+
+namespace spmd::ir {
+
+static std::string_view view(llvm::StringRef text) { return text; }
+
+bool TextReader::at_shape() {
+  Token token = peek();
+  return (token.kind == TokenKind::Name || token.is('?')) && peek_second().is('[');
+}
+
+bool TextReader::at_kind() {
+  Token token = peek();
+  return token.is('?') || (token.kind == TokenKind::Name && is_reserved(token.text));
+}
+
+std::optional<TextReader::WrittenType> TextReader::type(MeshId mesh, std::optional<unsigned> rank) {
+  if (!at_type())
+    return expected("a type"), std::nullopt;
+  WrittenType type;
+  WrittenClaims claims{.first = peek(), .list = {}, .scale = {}};
+  if (at_shape() && !read_shape(type, claims))
+    return std::nullopt;
+  while (at_kind())
+    if (!read_claim(claims))
+      return std::nullopt;
+  if (!read_scale_and_mesh(type, claims))
+    return std::nullopt;
+  if (std::optional<unsigned> own = rank_of(type.shape.valid() ? type.shape : type.global_shape))
+    rank = own;
+  type.type = finish_claims(claims, type.on.valid() ? type.on : mesh, rank);
+  return type;
+}
+
+std::optional<ClaimId> TextReader::claim(MeshId mesh, std::optional<unsigned> rank) {
+  if (take_word("null"))
+    return program_.claims.add({});
+  std::optional<WrittenType> written = type(mesh, rank);
+  if (!written)
+    return std::nullopt;
+  return program_.claims.add({written->type, written->shape, written->global_shape});
+}
+
+std::optional<unsigned> TextReader::rank_of(ShapeId shape) const {
+  if (!shape.valid() || !program_.shapes[shape].ranked)
+    return std::nullopt;
+  return static_cast<unsigned>(program_.shapes[shape].dims.size());
+}
+
+bool TextReader::read_shape(WrittenType &type, WrittenClaims &claims) {
+  Shape shape;
+  if (!read_dtype(shape) || !open('['))
+    return false;
+  if (peek().kind == TokenKind::Ellipsis) {
+    shape.ranked = false;
+    take();
+  } else if (!peek().is(']') && !read_dims(shape, claims))
+    return false;
+  if (!close(']'))
+    return false;
+  if (shape.ranked || shape.dtype != DType::Unknown)
+    type.shape = program_.shapes.add(shape);
+  return !take_word("of") || read_global_shape(type, shape);
+}
+
+bool TextReader::read_dtype(Shape &shape) {
+  Token token = take();
+  shape.dtype = parse_dtype(view(token.text));
+  if (shape.dtype != DType::Unknown || token.is('?'))
+    return true;
+  llvm::SmallVector<llvm::StringRef, 20> known;
+  for (const DTypeInfo &row : kDTypes)
+    known.push_back(row.word);
+  error(token, "trace-shape", fmt::format("`{}` is no dtype{}", view(token.text), nearest(token.text, known)));
+  return true;
+}
+
+bool TextReader::read_dims(Shape &shape, WrittenClaims &claims) {
+  do {
+    Token token = peek();
+    std::optional<Extent> size = extent();
+    if (!size)
+      return false;
+    if (shape.dims.size() == kMaxDims)
+      return error(token, "trace-limit", fmt::format("a shape has more than {} dimensions", kMaxDims));
+    auto dim = static_cast<unsigned>(shape.dims.size());
+    shape.dims.push_back(*size);
+    Token at = peek();
+    if (!at.is('@') && at.kind != TokenKind::Function)
+      continue;
+    std::optional<AxisRefs> axes = axes_after_at();
+    if (!axes)
+      return false;
+    claims.list.push_back({at, std::nullopt, dim, std::move(*axes)});
+  } while (take_if(','));
+  return true;
+}
+
+bool TextReader::read_global_shape(WrittenType &type, const Shape &local) {
+  Token token = peek();
+  Shape shape;
+  shape.dtype = local.dtype;
+  bool ok = list('[', ']', [&] {
+    std::optional<Extent> size = extent();
+    if (size)
+      shape.dims.push_back(*size);
+    return size.has_value();
+  });
+  if (!ok)
+    return false;
+  if (shape.dims.size() > kMaxDims)
+    return error(token, "trace-limit", fmt::format("a shape has more than {} dimensions", kMaxDims));
+  if (local.ranked && local.dims.size() != shape.dims.size())
+    error(token, "trace-shape", fmt::format("the global shape has {} dimensions, the local one {}",
+                                            shape.dims.size(), local.dims.size()));
+  type.global_shape = program_.shapes.add(shape);
+  return true;
+}
+
+bool TextReader::read_claim(WrittenClaims &claims) {
+  Token token = peek();
+  std::optional<KindWord> word = kind();
+  if (!word)
+    return false;
+  AxisRefs axes;
+  if (peek().is('@') || peek().kind == TokenKind::Function) {
+    std::optional<AxisRefs> stated = axes_after_at();
+    if (!stated)
+      return false;
+    axes = std::move(*stated);
+  }
+  claims.list.push_back({token, *word, 0, std::move(axes)});
+  return true;
+}
+
+bool TextReader::read_scale_and_mesh(WrittenType &type, WrittenClaims &claims) {
+  if (take_word("scale")) {
+    claims.scale = scale();
+    if (!claims.scale)
+      return false;
+  }
+  if (take_word("on")) {
+    std::optional<MeshId> on = mesh_name();
+    if (!on)
+      return false;
+    type.on = *on;
+  }
+  return true;
+}
+
+TypeId TextReader::finish_claims(const WrittenClaims &claims, MeshId mesh, std::optional<unsigned> rank) {
+  ClaimBuilder builder(program_, mesh);
+  builder.in_order();
+  Token at = claims.first;
+  bool ok = true;
+  for (const WrittenClaims::One &one : claims.list) {
+    ok = one.kind ? builder.claim(*one.kind, one.axes.refs) : builder.shard(one.dim, one.axes.refs);
+    at = one.at;
+    if (!ok)
+      break;
+  }
+  if (ok && claims.scale)
+    builder.scale(*claims.scale);
+  ClaimBuilder::Result result = builder.finish(rank);
+  if (!result.error.empty())
+    error(ok ? claims.first : at, "trace-type", std::move(result.error));
+  return result.type;
+}
+
+std::optional<KindWord> TextReader::kind() {
+  Token token = peek();
+  if (!at_kind())
+    return expected("a kind"), std::nullopt;
+  take();
+  if (token.is_name("R") && take_if('|')) {
+    if (!take_word("I"))
+      return expected("`I`"), std::nullopt;
+    return parse_kind("R|I");
+  }
+  bool has_argument = token.is_name("S") || (token.is_name("P") && peek().is('('));
+  if (!has_argument)
+    return parse_kind(token.text);
+  KindWord word;
+  if (!open('(') || !read_kind_argument(word) || !close(')'))
+    return std::nullopt;
+  return word;
+}
+
+// The dimension of S, or the combiner of P.
+bool TextReader::read_kind_argument(KindWord &word) {
+  Token token = peek();
+  if (token.kind == TokenKind::Name) {
+    word = {.form = KindWord::Form::Plain, .kind = Kind::Partial};
+    return enumerator(kCombinerWords, "combiner", word.combiner);
+  }
+  std::optional<int64_t> dim = integer("a dimension", -kMaxInteger, "trace-type");
+  if (!dim)
+    return false;
+  if (*dim < -int64_t(kMaxDims) || *dim >= int64_t(kMaxDims)) {
+    error(token, "trace-type", fmt::format("dimension {} is beyond the limit of {}", *dim, kMaxDims));
+    dim = 0;
+  }
+  word = {.form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
+  return true;
+}
+
+std::optional<AxisRef> TextReader::axis_ref() {
+  std::optional<StringId> first = name("an axis");
+  if (!first)
+    return std::nullopt;
+  if (!take_if('.'))
+    return AxisRef{{}, *first};
+  std::optional<StringId> second = name("an axis");
+  if (!second)
+    return std::nullopt;
+  return AxisRef{*first, *second};
+}
+
+std::optional<AxisRefs> TextReader::axes() {
+  AxisRefs refs;
+  auto one = [&] {
+    std::optional<AxisRef> ref = axis_ref();
+    if (ref)
+      refs.refs.push_back(*ref);
+    return ref.has_value();
+  };
+  if (!peek().is('('))
+    return one() ? std::optional(refs) : std::nullopt;
+  if (!list('(', ')', one))
+    return std::nullopt;
+  if (refs.refs.empty())
+    return error(last_end_ - 1, "trace-syntax", "a list of axes is empty"), std::nullopt;
+  return refs;
+}
+
+// `@tp` comes as one token, `@(` as two.
+std::optional<AxisRefs> TextReader::axes_after_at() {
+  Token token = peek();
+  if (token.kind != TokenKind::Function || token.quoted) {
+    if (!expect('@'))
+      return std::nullopt;
+    return axes();
+  }
+  next_.reset();
+  last_end_ = token.offset + 1;
+  lexer_.seek(last_end_);
+  return axes();
+}
+
+std::optional<MeshId> TextReader::mesh_name() {
+  std::optional<Token> token = any_name("a mesh");
+  if (!token)
+    return std::nullopt;
+  MeshId found = find_mesh(program_, token->text);
+  if (found.valid())
+    return found;
+  llvm::SmallVector<llvm::StringRef, 8> known;
+  for (const Mesh &mesh : program_.meshes)
+    known.push_back(program_.strings[mesh.name]);
+  error(*token, "trace-reference",
+        fmt::format("no mesh is named `{}`{}", view(token->text), nearest(token->text, known)));
+  return context_.mesh;
+}
+
+bool TextReader::check_axes(const Token &at, MeshId mesh, const AxisRefs &refs) {
+  for (AxisRef ref : refs.refs) {
+    std::string wrong;
+    if (!find_axis(program_, mesh, ref, wrong))
+      return error(at, "trace-type", std::move(wrong));
+  }
+  return true;
+}
+
+// Axes of one mesh, flattened ones as their pieces.
+std::optional<AxisSet> TextReader::axis_set(MeshId mesh) {
+  Token token = peek();
+  std::optional<AxisRefs> refs = axes();
+  if (!refs)
+    return std::nullopt;
+  AxisSet set;
+  for (AxisRef ref : refs->refs) {
+    std::string wrong;
+    std::optional<FoundAxis> found = find_axis(program_, mesh, ref, wrong);
+    if (found && found->mesh != mesh)
+      wrong = fmt::format("axis `{}` is of another mesh than the current one",
+                          view(program_.strings[ref.axis]));
+    if (!wrong.empty()) {
+      error(token, "trace-type", std::move(wrong));
+      continue;
+    }
+    const Axis &axis = program_.meshes[mesh][found->axis];
+    if (!axis.flattened)
+      set |= found->axis;
+    for (AxisId piece : axis.pieces)
+      set |= piece;
+  }
+  return set;
+}
+
+bool TextReader::is_symbol(llvm::StringRef name) const {
+  return llvm::any_of(program_.symbols, [&](const SymbolInfo &row) {
+    return program_.strings[row.name] == name;
+  });
+}
+
+// After an operand, `%4` is a remainder and no value.
+bool TextReader::at_operator() {
+  Token token = peek();
+  if (token.kind == TokenKind::Value && !token.quoted) {
+    lexer_.seek(token.offset + 1);
+    token = {.kind = TokenKind::Punctuation, .offset = token.offset, .end = token.offset + 1,
+             .text = bytes_.substr(token.offset, 1)};
+    next_ = token;
+  }
+  return token.kind == TokenKind::Punctuation && llvm::StringRef("+-*/%").contains(token.text.front());
+}
+
+bool TextReader::expression(std::string &text, bool symbols) {
+  if (!expression_operand(text, symbols))
+    return false;
+  while (at_operator()) {
+    text += take().text;
+    if (!expression_operand(text, symbols))
+      return false;
+  }
+  return true;
+}
+
+bool TextReader::expression_operand(std::string &text, bool symbols) {
+  Token token = peek();
+  if (token.is('(')) {
+    text += '(';
+    if (!open('(') || !expression(text, symbols) || !close(')'))
+      return false;
+    text += ')';
+    return true;
+  }
+  if (token.kind != TokenKind::Integer && token.kind != TokenKind::Name)
+    return expected(symbols ? "a count, a symbol or `(`" : "a number, a name or `(`");
+  take();
+  text += token.text;
+  int64_t value = 0;
+  if (token.kind == TokenKind::Integer && (token.text.getAsInteger(10, value) || value > kMaxInteger))
+    return error(token, "trace-limit", "an integer is beyond 2^53");
+  if (token.kind != TokenKind::Name || !symbols || is_symbol(token.text))
+    return true;
+  llvm::SmallVector<llvm::StringRef, 8> known;
+  for (const SymbolInfo &row : program_.symbols)
+    known.push_back(program_.strings[row.name]);
+  error(token, "trace-shape",
+        fmt::format("no symbol is named `{}`{}", view(token.text), nearest(token.text, known)));
+  return true;
+}
+
+std::optional<Extent> TextReader::extent() {
+  Token token = peek();
+  std::string text;
+  if (!expression(text, true))
+    return std::nullopt;
+  std::optional<Extent> found = parse_extent(text, program_.exprs, program_.strings);
+  if (found)
+    return found;
+  error(token, "trace-shape",
+        fmt::format("`{}` divides by zero, is negative, or is too large", view(llvm::StringRef(text).take_front(60))));
+  return Extent(1);
+}
+
+std::optional<ScaleId> TextReader::scale() {
+  Token token = peek();
+  std::string text;
+  if (!expression(text, false))
+    return std::nullopt;
+  std::optional<Scale> found = parse_scale(text, program_.strings);
+  if (program_.scales.size() >= ScaleId::kNone - 2u)
+    return fail("there are too many scales"), std::nullopt;
+  if (found)
+    return program_.scales.add(*found);
+  error(token, "trace-type",
+        fmt::format("`{}` is no product or quotient of axis sizes, symbols and numbers",
+                    view(llvm::StringRef(text).take_front(60))));
+  return program_.one();
+}
+
+} // namespace spmd::ir

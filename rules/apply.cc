@@ -1,0 +1,374 @@
+// Typing one application: equations here, transitions and boundary ops in files of their own; and the memo
+// that makes equal applications cost one look-up.
+#include "rules/apply.h"
+
+#include "rules/local.h"
+#include "rules/registry.h"
+#include "rules/shape_rule.h"
+#include "rules/user_rules.h"
+
+#include <deque>
+
+namespace spmd::rules {
+
+using ir::AxisId;
+using ir::AxisSet;
+using ir::Kind;
+
+const Slot *Application::named(llvm::StringRef name) const {
+  for (const Slot &slot : slots)
+    if (slot.name.valid() && program.strings[slot.name] == name)
+      return &slot;
+  return nullptr;
+}
+
+namespace {
+
+OperandGroup group_of(const Application &app, const Slot *slot, bool adopts) {
+  OperandGroup group;
+  if (!slot)
+    return group;
+  if (slot->form == Slot::Form::Literal)
+    group.push_back(OperandKinds::number(is_zero(*slot)));
+  for (unsigned i = 0; i < slot->count; ++i) {
+    uint16_t index = static_cast<uint16_t>(slot->first + i);
+    group.push_back(OperandKinds::tensor(app.type(app.args[index]), index, adopts));
+  }
+  return group;
+}
+
+bool is_condition(const Equation &equation, unsigned operand) {
+  for (unsigned r = 0; r < equation.ref_count; ++r)
+    if (equation.refs[r].operand == operand && equation.refs[r].role == RefRole::Condition)
+      return true;
+  return false;
+}
+
+// True if no operand that enters a term can receive a gradient.
+bool operands_gradient_free(const LocalInput &input, const Application &app, const Sum &sum) {
+  const Equation &equation = input.equation;
+  for (unsigned t = 0; t < sum.term_count; ++t) {
+    const Term &term = equation.terms[sum.first_term + t];
+    for (unsigned a = 0; a < term.atom_count; ++a) {
+      const Atom &atom = equation.atoms[term.first_atom + a];
+      for (unsigned r = 0; atom.form != Atom::Form::Integer && r < atom.count; ++r) {
+        const Ref &ref = equation.refs[atom.first + r];
+        if (ref.role != RefRole::Value || ref.operand == kGenerator)
+          continue;
+        for (const OperandKinds &operand : input.operands[ref.operand])
+          if (operand.form == OperandKinds::Form::Tensor && !app.type(app.args[operand.index]).gradient_free())
+            return false;
+      }
+    }
+  }
+  return true;
+}
+
+// Applies one equation row to one application (one member of zipped lists).
+class EquationTyper {
+public:
+  EquationTyper(const Application &app, const OpDef &row, const Binding &binding, Outcome &out)
+      : app_(app), row_(row), equation_(row.equation.equation), out_(out), axes_(app.mesh().typed_axes()) {
+    bool no_gradients = !app.where().grad;
+    for (unsigned i = 0; i < equation_.operand_count; ++i)
+      operands_.push_back(group_of(app, binding[i], no_gradients || is_condition(equation_, i)));
+    if (binding.generator && binding.generator->count)
+      generator_ = {true, group_of(app, binding.generator, true).front()};
+  }
+
+  // `first_result`: place of the row's first result among the results of the instruction.
+  void run(AxisSet stated, unsigned first_result, unsigned result_count) {
+    for (unsigned s = 0; s < equation_.sum_count; ++s) {
+      const Sum &sum = equation_.sums[s];
+      unsigned last = s + 1 == equation_.sum_count ? result_count : sum.first_result + sum.result_count;
+      for (unsigned r = sum.first_result; r < last; ++r)
+        type_result(sum, first_result + r, stated, r == sum.first_result);
+    }
+  }
+
+private:
+  // Of several results only those claimed P are meant by `partial` (type-system.md, 3, rule 4).
+  AxisSet stated_for(AxisSet stated, unsigned result) const {
+    if (app_.results.size() <= 1 || stated.empty())
+      return stated;
+    ir::TypeId declared = app_.results[result].declared;
+    return declared.valid() ? stated & app_.program.types[declared].of(Kind::Partial) : AxisSet();
+  }
+
+  void type_result(const Sum &sum, unsigned result, AxisSet stated, bool first) {
+    LocalInput input{equation_, operands_, generator_, axes_, stated_for(stated, result), row_.zero_drops_term};
+    LocalResult kinds = row_.constant == OpDef::Constant::No ? evaluate_local(input, sum) : constant();
+    if (first)
+      report(input, sum, kinds);
+    ir::Type type;
+    type.set_mesh(app_.where().mesh);
+    type.of(Kind::Replicate) = kinds.r | kinds.either | kinds.zero;
+    type.of(Kind::Reduced) = kinds.reduced;
+    type.of(Kind::Invariant) = kinds.i | kinds.either | kinds.zero;
+    type.of(Kind::Varying) = kinds.v;
+    type.of(Kind::Partial) = kinds.p | kinds.zero;
+    type.unknown = kinds.unknown;
+    type.set_gradient_free(!row_.gradient || !app_.where().grad || operands_gradient_free(input, app_, sum));
+    out_.types[result] = app_.program.types.add(type);
+  }
+
+  LocalResult constant() const {
+    LocalResult kinds;
+    (row_.constant == OpDef::Constant::Zero ? kinds.zero : kinds.either) = axes_;
+    return kinds;
+  }
+
+  void report(const LocalInput &input, const Sum &sum, const LocalResult &kinds) {
+    if (kinds.bad)
+      explain_local(input, sum, kinds.bad, out_.violations);
+    if (AxisSet needless = kinds.needless; needless && app_.results.size() <= 1)
+      report_needless(kinds, needless);
+    if (kinds.random_diverges)
+      report_by_kind(kinds.random_diverges, [&](Kind kind, AxisSet axes) {
+        out_.violations.push_back(RandomDiverges{first_operand(), kind, axes});
+      });
+    if (kinds.random_repeats)
+      out_.violations.push_back(ShardedRandomRepeats{first_operand(), kinds.random_repeats});
+  }
+  void report_needless(const LocalResult &kinds, AxisSet needless) {
+    const std::pair<Kind, AxisSet> sets[] = {{Kind::Replicate, kinds.r | kinds.either | kinds.zero},
+                                             {Kind::Reduced, kinds.reduced},
+                                             {Kind::Invariant, kinds.i},
+                                             {Kind::Partial, kinds.p}};
+    for (auto [kind, set] : sets)
+      if (needless & set)
+        out_.violations.push_back(NeedlessPartial{kind, needless & set});
+  }
+  OperandIndex first_operand() const {
+    for (const OperandGroup &group : operands_)
+      for (const OperandKinds &operand : group)
+        if (operand.form == OperandKinds::Form::Tensor)
+          return {operand.index};
+    return {};
+  }
+  template <class Visit> void report_by_kind(AxisSet axes, Visit visit) {
+    const ir::Type &type = app_.type(app_.args[first_operand().index]);
+    for (const ir::KindInfo &row : ir::kKinds) {
+      AxisSet set = axes & type.of(row.kind);
+      axes -= set;
+      if (set)
+        visit(row.kind, set);
+    }
+  }
+
+  const Application &app_;
+  const OpDef &row_;
+  const Equation &equation_;
+  Outcome &out_;
+  AxisSet axes_;
+  llvm::SmallVector<OperandGroup, 6> operands_;
+  GeneratorKinds generator_;
+};
+
+// The axes of attribute `partial`; names that are no axis were reported.
+AxisSet stated_axes(const Application &app, Outcome &out) {
+  const ir::AttrValue *attr = app.attr("partial");
+  AxisSet axes;
+  if (!attr || attr->form != ir::AttrForm::Axes)
+    return axes;
+  const ir::Mesh &mesh = app.mesh();
+  for (const ir::AxisRef &ref : app.program.axis_refs[attr->as<ir::AxisRefsId>()].refs) {
+    std::optional<AxisId> axis = mesh.find(ref.axis);
+    if (!axis || ref.mesh.valid()) {
+      llvm::SmallVector<llvm::StringRef, 8> names;
+      for (const ir::Axis &known : mesh.axes)
+        names.push_back(app.program.strings[known.name]);
+      llvm::StringRef name = app.program.strings[ref.axis];
+      out.violations.push_back(
+          UnknownAxis{name.str(), app.program.strings[mesh.name].str(), nearest_name(name, names).str()});
+      continue;
+    }
+    if (mesh[*axis].flattened)
+      for (AxisId piece : mesh[*axis].pieces)
+        axes |= piece;
+    else
+      axes |= *axis;
+  }
+  return axes & mesh.typed_axes();
+}
+
+// The members that the lists of a zipped application have; 1 where there is no list.
+unsigned member_count(const Application &app) {
+  for (const Slot &slot : app.slots)
+    if (slot.form == Slot::Form::List)
+      return slot.count;
+  return 1;
+}
+
+Slot member(const Slot &slot, unsigned i) {
+  if (slot.form != Slot::Form::List || i >= slot.count)
+    return slot;
+  Slot one = slot;
+  one.form = Slot::Form::Tensor;
+  one.first = static_cast<uint16_t>(slot.first + i);
+  one.count = 1;
+  return one;
+}
+
+void forget_results(const Application &app, Outcome &out) {
+  ir::Type unknown;
+  unknown.set_mesh(app.where().mesh);
+  unknown.unknown = app.mesh().typed_axes();
+  out.types.assign(app.results.size(), app.program.types.add(unknown));
+  out.shapes.assign(app.results.size(), {});
+}
+
+const OpDef &chosen_row(const Application &app) {
+  const OpDef &row = *app.op.row;
+  ChooseRule choose = app.op.alias && app.op.alias->choose ? app.op.alias->choose : row.choose;
+  if (!choose)
+    return row;
+  std::string_view name = choose(app);
+  const OpDef *other = name.empty() ? nullptr : find_op(llvm::StringRef(name.data(), name.size()));
+  return other ? *other : row;
+}
+
+// One row on one application whose lists, if zipped, were taken apart.
+void apply_row(const Application &app, const OpDef &row, AxisSet stated, unsigned first_result, unsigned result_count,
+               Outcome &out) {
+  OperandMismatch problem;
+  std::optional<Binding> binding = bind_operands(app, row.equation.equation, problem);
+  if (!binding) {
+    out.violations.push_back(std::move(problem));
+    return;
+  }
+  EquationTyper(app, row, *binding, out).run(stated, first_result, result_count);
+  if (first_result == 0 && result_count == app.results.size())
+    apply_shapes(app, row.equation.equation, *binding, out);
+}
+
+} // namespace
+
+void apply_equation(const Application &app, Outcome &out) {
+  forget_results(app, out);
+  const OpDef &row = chosen_row(app);
+  AxisSet stated = stated_axes(app, out);
+  unsigned count = static_cast<unsigned>(app.results.size());
+  if (!row.each && !app.op.each)
+    return apply_row(app, row, stated, 0, count, out);
+  unsigned members = member_count(app);
+  // Results of zipped rows come member by member where the row has one result, else list after list.
+  unsigned per_member = members ? count / members : 0;
+  for (unsigned i = 0; i < members && per_member; ++i) {
+    llvm::SmallVector<Slot, 6> slots;
+    for (const Slot &slot : app.slots)
+      slots.push_back(member(slot, i));
+    Application one{app.program, app.op, app.attrs, app.context, slots, app.args, app.results};
+    Outcome part;
+    part.types.assign(count, out.types[0]);
+    part.shapes.assign(count, {});
+    apply_row(one, row, stated, 0, per_member, part);
+    for (unsigned r = 0; r < per_member; ++r)
+      out.types[r * members + i] = part.types[r];
+    out.violations.append(part.violations.begin(), part.violations.end());
+  }
+}
+
+struct Rules::State {
+  ir::Program &program;
+  bool memoise;
+  llvm::SmallVector<std::unique_ptr<ResolvedOp>, 0> resolved; // by spelling id
+  std::vector<std::unique_ptr<OpDef>> user_rows;
+  std::deque<Outcome> outcomes;
+  std::vector<uint32_t> keys; // of all distinct applications, back to back
+  std::vector<size_t> ends;
+  ir::IndexTable table;
+  std::vector<uint32_t> key;
+
+  llvm::ArrayRef<uint32_t> stored(uint32_t i) const {
+    size_t first = i == 0 ? 0 : ends[i - 1];
+    return llvm::ArrayRef<uint32_t>(keys.data() + first, ends[i] - first);
+  }
+
+  void make_key(const Application &app, uint32_t spelling) {
+    key.assign({spelling, app.attrs.index, app.context.index, static_cast<uint32_t>(app.slots.size()),
+                static_cast<uint32_t>(app.results.size())});
+    for (const Slot &slot : app.slots) {
+      key.push_back(static_cast<uint32_t>(slot.form) << 16 | slot.count);
+      if (slot.name.valid())
+        key.push_back(slot.name.index | 0x8000'0000u);
+      if (slot.form == Slot::Form::Literal)
+        for (uint64_t word : {uint64_t(slot.literal.form), slot.literal.bits})
+          key.push_back(static_cast<uint32_t>(word)), key.push_back(static_cast<uint32_t>(word >> 32));
+    }
+    for (const Arg &arg : app.args)
+      key.push_back(arg.type.index), key.push_back(arg.shape.index);
+    for (const ResultClaim &result : app.results)
+      key.push_back(result.shape.index), key.push_back(result.declared.index);
+  }
+};
+
+Rules::Rules(ir::Program &program, bool memoise) : state_(new State{program, memoise, {}, {}, {}, {}, {}, {}, {}}) {}
+Rules::~Rules() = default;
+
+size_t Rules::distinct() const { return state_->outcomes.size(); }
+
+const ResolvedOp &Rules::resolve(ir::OpNameId spelling) {
+  State &state = *state_;
+  if (spelling.index >= state.resolved.size())
+    state.resolved.resize(std::max<size_t>(spelling.index + 1, state.program.strings.size()));
+  std::unique_ptr<ResolvedOp> &slot = state.resolved[spelling.index];
+  if (!slot) {
+    llvm::StringRef dialect =
+        state.program.dialect.valid() ? state.program.strings[state.program.dialect] : llvm::StringRef("spmd");
+    slot = std::make_unique<ResolvedOp>(resolve_spelling(state.program.op_name(spelling), dialect));
+    if (slot->form == OpForm::Unknown)
+      if (std::optional<ResolvedOp> taught =
+              resolve_user_rule(state.program, spelling, state.user_rows.emplace_back()))
+        *slot = std::move(*taught);
+    slot->spelling = spelling;
+  }
+  return *slot;
+}
+
+static void apply_fresh(const Application &app, Outcome &out) {
+  switch (app.op.form) {
+  case OpForm::Equation:
+    apply_equation(app, out);
+    break;
+  case OpForm::Transition:
+    apply_transition(app, out);
+    break;
+  case OpForm::Boundary:
+    apply_boundary(app, out);
+    break;
+  case OpForm::Call:
+  case OpForm::Unknown:
+    forget_results(app, out);
+    out.violations.push_back(UnknownOp{app.op.nearest});
+    break;
+  }
+  SPMD_CHECK(out.types.size() == app.results.size(), "a rule typed another number of results");
+  out.shapes.resize(app.results.size());
+}
+
+const Outcome &Rules::apply(const Application &app) {
+  State &state = *state_;
+  if (!state.memoise) {
+    last_ = static_cast<uint32_t>(state.outcomes.size());
+    apply_fresh(app, state.outcomes.emplace_back());
+    return state.outcomes.back();
+  }
+  state.make_key(app, app.op.spelling.index);
+  uint64_t hash = ir::hash_bytes(state.key.data(), state.key.size() * sizeof(uint32_t));
+  uint32_t &slot = state.table.find(
+      hash, [&](uint32_t i) { return state.stored(i) == llvm::ArrayRef<uint32_t>(state.key); });
+  if (slot == ir::IndexTable::kEmpty) {
+    slot = static_cast<uint32_t>(state.outcomes.size());
+    last_ = slot;
+    state.table.inserted();
+    state.keys.insert(state.keys.end(), state.key.begin(), state.key.end());
+    state.ends.push_back(state.keys.size());
+    apply_fresh(app, state.outcomes.emplace_back());
+    return state.outcomes.back();
+  }
+  last_ = slot;
+  return state.outcomes[slot];
+}
+
+} // namespace spmd::rules

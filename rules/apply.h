@@ -1,0 +1,117 @@
+// Applying one op to typed operands. Pure: a rule sees types, shapes, attributes and the context of an
+// instruction, never a place in a program, so equal applications are typed once.
+#pragma once
+
+#include "rules/op.h"
+#include "rules/violation.h"
+
+#include "ir/program.h"
+
+#include "llvm/ADT/SmallVector.h"
+
+#include <memory>
+#include <string>
+
+namespace spmd::rules {
+
+struct Transition;
+
+// One tensor operand: what is claimed of it, what one rank holds.
+struct Arg {
+  ir::TypeId type;
+  ir::ShapeId shape; // none if not known
+  friend bool operator==(const Arg &, const Arg &) = default;
+};
+
+// One operand position: a tensor, a list of tensors, a plain number or word, or nothing (`null`).
+struct Slot {
+  enum class Form : uint8_t { Missing, Tensor, List, Literal };
+  Form form = Form::Missing;
+  uint16_t first = 0, count = 0; // into Application::args
+  ir::AttrValue literal; // Literal; of a List an integer whose bit i says that member i is a tensor
+  ir::StringId name;             // named operands
+};
+
+// What the program states of a result.
+struct ResultClaim {
+  ir::ShapeId shape;  // none if not stated
+  ir::TypeId declared; // none if not stated
+};
+
+struct ResolvedOp;
+
+struct Application {
+  ir::Program &program; // for its interners and tables of names; instructions are not looked at
+  const ResolvedOp &op;
+  ir::AttrsId attrs;
+  ir::ContextId context;
+  llvm::ArrayRef<Slot> slots;
+  llvm::ArrayRef<Arg> args;
+  llvm::ArrayRef<ResultClaim> results;
+
+  const ir::Context &where() const { return program.contexts[context]; }
+  const ir::Mesh &mesh() const { return program.meshes[where().mesh]; }
+  const ir::Type &type(const Arg &arg) const { return program.types[arg.type]; }
+  // Null if not known.
+  const ir::Shape *shape(const Arg &arg) const { return arg.shape.valid() ? &program.shapes[arg.shape] : nullptr; }
+  // The slot of a named operand (`kw`), else null.
+  const Slot *named(llvm::StringRef name) const;
+  // The value of an attribute, else null.
+  const ir::AttrValue *attr(llvm::StringRef key) const { return program.find(attrs, key); }
+};
+
+// A word of an erased collective that was read off its operand or left to its uses.
+struct InferredWord {
+  ir::AxisSet axes;
+  ir::KindWord src, dst; // dst R|I: undecided, the uses decide
+};
+
+struct Outcome {
+  llvm::SmallVector<ir::TypeId, 1> types;
+  llvm::SmallVector<ir::ShapeId, 1> shapes; // local; none where it cannot be told
+  llvm::SmallVector<Violation, 0> violations;
+  llvm::SmallVector<InferredWord, 0> inferred;
+};
+
+enum class OpForm : uint8_t { Unknown, Equation, Transition, Boundary, Call };
+
+// What a spelling means; made once per spelling and program.
+struct ResolvedOp {
+  ir::OpNameId spelling;
+  OpForm form = OpForm::Unknown;
+  const OpDef *row = nullptr; // Equation
+  const Alias *alias = nullptr; // null if the spelling is the row's own name
+  std::string_view transition;  // Transition: the common name of its rows
+  std::string_view boundary;    // Boundary: the name in its table
+  llvm::SmallVector<uint8_t, 6> order; // operand of the row per position; 0xFF ignored. Empty: as the row
+  bool in_place = false; // a trailing `_`
+  bool each = false;
+  bool assumed = false; // from `rules` of the trace or the configuration
+  std::string nearest;  // Unknown: the most similar name
+};
+
+// A rule for the results of one application. Types carry gradient-freeness; axes that drew a violation are
+// unknown on the results.
+void apply_equation(const Application &app, Outcome &out);
+void apply_transition(const Application &app, Outcome &out);
+void apply_boundary(const Application &app, Outcome &out);
+
+class Rules {
+public:
+  explicit Rules(ir::Program &program, bool memoise = true);
+  ~Rules();
+
+  const ResolvedOp &resolve(ir::OpNameId spelling);
+  // The same reference for equal applications; it stays valid as long as the rules.
+  const Outcome &apply(const Application &app);
+  // Index of the distinct application that apply() answered last: equal applications have equal indices.
+  uint32_t last_index() const { return last_; }
+  size_t distinct() const;
+
+private:
+  struct State;
+  std::unique_ptr<State> state_;
+  uint32_t last_ = 0;
+};
+
+} // namespace spmd::rules

@@ -1,0 +1,221 @@
+// Positions and names of operands against the operands of a row. A spelling's order comes first,
+// then names; what is left over is a random state, a number that says nothing about kinds, or a
+// mismatch.
+#include "rules/bind.h"
+
+#include "rules/shape_rule.h"
+
+#include "llvm/ADT/SmallVector.h"
+
+namespace spmd::rules {
+
+namespace {
+
+using Form = Slot::Form;
+
+constexpr uint8_t kIgnored = 0xFF;
+
+// What frameworks call an operand, and the names that our rows give it, the likeliest first.
+struct OperandWord {
+  llvm::StringRef word;
+  llvm::StringRef ours;
+};
+const OperandWord kOperandWords[] = {
+    {"weight", "w t"},     {"bias", "b k c"},    {"mask", "m"},        {"attn_mask", "m"},
+    {"index", "i"},        {"indices", "i"},     {"target", "t b"},    {"query", "q"},
+    {"key", "k"},          {"value", "v s"},     {"exponent", "b"},    {"other", "b y"},
+    {"running_mean", "u"}, {"running_var", "v"}, {"grad_output", "g"}, {"condition", "c"},
+    {"src", "s"},          {"source", "s"},      {"offs", "o"},        {"end", "b"},
+    {"mat2", "b"},         {"vec", "b"},         {"min", "lo"},        {"max", "hi"},
+};
+
+Slot literal(ir::AttrValue value) {
+  Slot slot;
+  slot.form = Form::Literal;
+  slot.literal = value;
+  return slot;
+}
+
+class Binder {
+public:
+  Binder(const Application &app, const Equation &equation, OperandMismatch &problem)
+      : app_(app), equation_(equation), row_(row_of(app, equation)), problem_(problem) {
+    read_order();
+  }
+
+  std::optional<Binding> run() {
+    unsigned position = 0;
+    for (const Slot &slot : app_.slots)
+      if (!slot.name.valid() && !put_positional(slot, position++))
+        return std::nullopt;
+    for (const Slot &slot : app_.slots)
+      if (slot.name.valid())
+        put_named(slot);
+    put_attribute();
+    if (!complete())
+      return std::nullopt;
+    return binding_;
+  }
+
+private:
+  // The order of the spelling is written for its own row; for a row chosen instead it is read by
+  // name.
+  void read_order() {
+    if (!app_.op.row || &app_.op.row->equation.equation == &equation_) {
+      order_.assign(app_.op.order.begin(), app_.op.order.end());
+      return;
+    }
+    if (!app_.op.alias)
+      return;
+    std::string_view order = app_.op.alias->order;
+    llvm::SmallVector<llvm::StringRef, 8> words;
+    llvm::StringRef(order.data(), order.size()).split(words, ' ', -1, false);
+    for (llvm::StringRef word : words) {
+      unsigned operand = equation_.find_operand({word.data(), word.size()});
+      order_.push_back(operand < equation_.operand_count ? static_cast<uint8_t>(operand)
+                                                         : kIgnored);
+    }
+  }
+
+  bool put_positional(const Slot &slot, unsigned position) {
+    if (slot.form == Form::Missing)
+      return true;
+    if (!order_.empty() && position < order_.size())
+      return order_[position] == kIgnored || put(slot, order_[position]);
+    if (order_.empty() && position < equation_.operand_count)
+      return put(slot, position);
+    return put_extra(slot);
+  }
+  bool put(const Slot &slot, unsigned operand) {
+    const OperandDecl &decl = equation_.operands[operand];
+    if (slot.form == Form::List && decl.list == ListForm::Single && slot.count != 1)
+      return mismatch("one tensor as operand " + std::string(decl.name), "a list is given");
+    binding_.slots[operand] = &slot;
+    return true;
+  }
+  // No operand of the row is left for it.
+  bool put_extra(const Slot &slot) {
+    bool of_framework = app_.op.alias || (app_.op.row && row_ != app_.op.row);
+    bool is_tensor = slot.form == Form::Tensor || (slot.form == Form::List && slot.count);
+    if (!is_tensor && (of_framework || slot.form == Form::List))
+      return true;
+    if (slot.form == Form::Tensor && equation_.has_generator && !binding_.generator) {
+      binding_.generator = &slot;
+      return true;
+    }
+    return mismatch(expected(), std::to_string(given()) + " are given");
+  }
+
+  void put_named(const Slot &slot) {
+    llvm::StringRef name = app_.program.strings[slot.name];
+    if (slot.form == Form::Missing)
+      return;
+    if (equation_.has_generator && (name == "rng" || name == "generator" || name == "state")) {
+      binding_.generator = &slot;
+      return;
+    }
+    if (name == "input" || name == "self") {
+      put_if_free(slot, 0);
+      return;
+    }
+    if (put_if_free(slot, equation_.find_operand({name.data(), name.size()})))
+      return;
+    for (const OperandWord &row : kOperandWords)
+      if (row.word == name)
+        put_first_free(slot, row.ours);
+  }
+  void put_first_free(const Slot &slot, llvm::StringRef names) {
+    llvm::SmallVector<llvm::StringRef, 3> words;
+    names.split(words, ' ');
+    for (llvm::StringRef word : words)
+      if (put_if_free(slot, equation_.find_operand({word.data(), word.size()})))
+        return;
+  }
+  bool put_if_free(const Slot &slot, unsigned operand) {
+    if (operand >= equation_.operand_count || binding_.slots[operand])
+      return false;
+    binding_.slots[operand] = &slot;
+    return true;
+  }
+
+  // A number that the framework passes as an attribute. Only whether it is 0 matters to kinds.
+  void put_attribute() {
+    static const Slot zero = literal(ir::AttrValue::integer(0));
+    static const Slot other = literal(ir::AttrValue::integer(1));
+    if (!row_ || row_->from_attr.empty())
+      return;
+    auto [name, key] = llvm::StringRef(row_->from_attr.data(), row_->from_attr.size()).split(' ');
+    unsigned operand = equation_.find_operand({name.data(), name.size()});
+    if (binding_.slots[operand])
+      return;
+    const ir::AttrValue *value = app_.attr(key);
+    binding_.slots[operand] = !value || is_zero(literal(*value)) ? &zero : &other;
+  }
+
+  bool complete() {
+    for (unsigned i = 0; i < equation_.operand_count; ++i) {
+      const OperandDecl &decl = equation_.operands[i];
+      const Slot *slot = binding_.slots[i];
+      if (slot && slot->form == Form::List && slot->count == 0 && !decl.optional)
+        return mismatch("at least one tensor as operand " + std::string(decl.name),
+                        "the list is empty");
+      if (!slot && !decl.optional)
+        return mismatch(expected(), "operand " + std::string(decl.name) + " is missing");
+    }
+    return true;
+  }
+
+  std::string expected() const {
+    if (equation_.operand_count == 0)
+      return "no operands";
+    std::string text;
+    for (unsigned i = 0; i < equation_.operand_count; ++i) {
+      const OperandDecl &decl = equation_.operands[i];
+      text += (i ? ", " : "") + std::string(decl.name) + (decl.optional ? "?" : "") +
+              (decl.list == ListForm::Single ? "" : "*");
+    }
+    return (equation_.operand_count == 1 ? "operand " : "operands ") + text;
+  }
+  unsigned given() const {
+    unsigned count = 0;
+    for (const Slot &slot : app_.slots)
+      count += !slot.name.valid() && slot.form != Form::Missing;
+    return count;
+  }
+  bool mismatch(std::string expected, std::string found) {
+    problem_ = {std::move(expected), std::move(found)};
+    return false;
+  }
+
+  const Application &app_;
+  const Equation &equation_;
+  const OpDef *row_;
+  OperandMismatch &problem_;
+  Binding binding_;
+  llvm::SmallVector<uint8_t, 6> order_;
+};
+
+} // namespace
+
+std::optional<Binding> bind_operands(const Application &app, const Equation &equation,
+                                     OperandMismatch &problem) {
+  return Binder(app, equation, problem).run();
+}
+
+bool is_zero(const Slot &slot) {
+  if (slot.form != Form::Literal)
+    return false;
+  const ir::AttrValue &value = slot.literal;
+  switch (value.form) {
+  case ir::AttrForm::Integer:
+    return value.as_integer() == 0;
+  case ir::AttrForm::Float:
+    return value.as_number() == 0;
+  case ir::AttrForm::Bool:
+    return !value.as_bool();
+  default:
+    return false;
+  }
+}
+
+} // namespace spmd::rules

@@ -1,0 +1,36 @@
+// Which operand of an instruction stands for which operand of a row.
+#pragma once
+
+#include "rules/apply.h"
+
+#include <array>
+#include <optional>
+
+namespace spmd::rules {
+
+// Per operand of the equation: the slot of the application, or null if it is missing.
+struct Binding {
+  std::array<const Slot *, 12> slots{};
+  const Slot *generator = nullptr; // a random state given as an operand
+
+  const Slot *operator[](unsigned operand) const { return slots[operand]; }
+  // Neither a tensor nor a list nor a number stands there.
+  bool missing(unsigned operand) const {
+    return !slots[operand] || slots[operand]->form == Slot::Form::Missing;
+  }
+  // A plain number (or another literal) stands there.
+  bool is_number(unsigned operand) const {
+    return slots[operand] && slots[operand]->form == Slot::Form::Literal;
+  }
+};
+
+// Positional operands in the order of the spelling, then named ones by the row's names (or the framework's
+// `input`, `other`, `weight`, ... where the alias table says so). None if the operands do not fit the row; then
+// `problem` says how.
+std::optional<Binding> bind_operands(const Application &app, const Equation &equation,
+                                     OperandMismatch &problem);
+
+// True if the slot holds the number 0.
+bool is_zero(const Slot &slot);
+
+} // namespace spmd::rules

@@ -1,0 +1,398 @@
+// The table of boundary ops and their rules. Each rule is one function of types and attributes.
+#include "rules/boundary.h"
+
+#include "rules/axes.h"
+#include "rules/loss.h"
+#include "rules/remesh.h"
+
+#include "ir/text.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::rules {
+namespace {
+
+using ir::AxisId;
+using ir::AxisSet;
+using ir::Kind;
+using ir::Type;
+
+Type operand(const Application &app, unsigned i) {
+  Type type = app.type(app.args[i]).erased();
+  if (!app.where().grad)
+    type.set_gradient_free(true);
+  return type;
+}
+
+void give(const Application &app, Outcome &out, const Type &type, ir::ShapeId shape) {
+  if (app.results.empty())
+    return;
+  out.types[0] = app.program.types.add(type);
+  out.shapes[0] = shape;
+}
+
+void pass(const Application &app, Outcome &out) {
+  give(app, out, operand(app, 0), app.args[0].shape);
+}
+
+bool complain(Outcome &out, std::string attribute, std::string expected) {
+  out.violations.push_back(AttributeMismatch{std::move(attribute), std::move(expected)});
+  return false;
+}
+
+// A claim about a value on the current mesh, and the shape that was stated with it.
+struct StatedClaim {
+  Type before, after; // what the operand must be; what the result then is
+  ir::ShapeId shape;
+};
+
+Type on_mesh(const Application &app, const Type &type, Outcome &out) {
+  if (type.mesh() == app.where().mesh)
+    return type.erased();
+  Remeshed moved = remesh(app.program, type, app.where().mesh, {0});
+  if (moved.violation)
+    out.violations.push_back(std::move(*moved.violation));
+  return moved.type.erased();
+}
+
+bool set_word(Type &type, AxisSet axes, const ir::AttrValue *attr) {
+  if (!attr || attr->form != ir::AttrForm::Kind)
+    return false;
+  ir::KindWord word = attr->as_kind();
+  if (word.form == ir::KindWord::Form::Either) {
+    type.set_either(axes);
+  } else if (word.form == ir::KindWord::Form::Unknown) {
+    type.set_unknown(axes);
+  } else {
+    type.set_kind(axes, word.kind);
+    for (AxisId axis : axes &type.of(Kind::Partial))
+      type.set_combiner(axis, word.combiner);
+  }
+  return true;
+}
+
+// `type`, or `axis` with `src`, `dst` or both; false, with a violation, if neither is stated.
+bool read_claim(const Application &app, StatedClaim &claim, Outcome &out) {
+  claim.before.set_mesh(app.where().mesh);
+  claim.after = claim.before;
+  const ir::AttrValue *type = app.attr("type");
+  if (type && type->form == ir::AttrForm::Claim) {
+    ir::Claim stated = app.program.claims[type->as<ir::ClaimId>()];
+    claim.shape = stated.shape;
+    if (stated.type.valid())
+      claim.before = claim.after = on_mesh(app, app.program.types[stated.type], out);
+    return true;
+  }
+  const ir::AttrValue *src = app.attr("src"), *dst = app.attr("dst");
+  if (!src && !dst)
+    return complain(out, "type", "a type");
+  std::optional<CallAxes> axes = resolve_axes(app, {}, out);
+  if (!axes)
+    return false;
+  bool read = set_word(claim.before, axes->all(), src ? src : dst) &&
+              set_word(claim.after, axes->all(), dst ? dst : src);
+  return read || complain(out, src ? "src" : "dst", "a kind");
+}
+
+void check_shape(const Application &app, ir::ShapeId found, ir::ShapeId stated, std::string what,
+                 Outcome &out) {
+  if (!found.valid() || !stated.valid())
+    return;
+  const ir::Shape &a = app.program.shapes[found], &b = app.program.shapes[stated];
+  if (!a.ranked || !b.ranked)
+    return;
+  bool differs = a.dims.size() != b.dims.size();
+  for (size_t i = 0; i < a.dims.size() && !differs; ++i)
+    differs = a.dims[i].is_number() && b.dims[i].is_number() && a.dims[i] != b.dims[i];
+  if (differs)
+    out.violations.push_back(ShapeMismatch{std::move(what), ir::print_shape(app.program, stated),
+                                           ir::print_shape(app.program, found)});
+}
+
+ir::TypeId restricted_id(const Application &app, const Type &type, AxisSet axes) {
+  return app.program.types.add(restricted(type, axes));
+}
+
+// Checks the first operand and returns what is known of it then.
+Type check_first(const Application &app, const Type &claim, Outcome &out) {
+  Type found = operand(app, 0);
+  ClaimCheck check = check_claim(found, claim, found.gradient_free());
+  if (check.mismatched)
+    out.violations.push_back(ClaimMismatch{{},
+                                           restricted_id(app, found, check.mismatched),
+                                           restricted_id(app, claim, check.mismatched),
+                                           check.mismatched});
+  if (check.unowned)
+    out.violations.push_back(ReducedWithoutOwner{{0}, check.unowned});
+  return check.type;
+}
+
+void assert_type(const Application &app, Outcome &out) {
+  StatedClaim claim;
+  if (!read_claim(app, claim, out))
+    return;
+  check_shape(app, app.args[0].shape, claim.shape, "the operand and its claim", out);
+  Type type = check_first(app, claim.before, out);
+  if (app.attr("dst"))
+    type = check_claim(type, claim.after, type.gradient_free()).type;
+  give(app, out, type, app.args[0].shape.valid() ? app.args[0].shape : claim.shape);
+}
+
+void mutate_type(const Application &app, Outcome &out) {
+  StatedClaim claim;
+  if (!read_claim(app, claim, out))
+    return;
+  bool checked = app.attr("src");
+  Type type = checked ? check_first(app, claim.before, out) : operand(app, 0);
+  AxisSet taken = claim.after.claimed() - (checked ? type.unknown : AxisSet());
+  for (const ir::KindInfo &row : ir::kKinds)
+    type.of(row.kind) = (type.of(row.kind) - taken) | (claim.after.of(row.kind) & taken);
+  type.unknown = (type.unknown - taken) | (claim.after.unknown & taken);
+  for (AxisId axis : taken)
+    type.set_combiner(axis, claim.after.combiner(axis));
+  if (taken)
+    out.violations.push_back(UncheckedClaim{{}, restricted_id(app, claim.after, taken)});
+  give(app, out, type, app.args[0].shape);
+}
+
+// A random state: what is claimed of it, and no gradient.
+void rng(const Application &app, Outcome &out) {
+  StatedClaim claim;
+  if (!read_claim(app, claim, out))
+    return;
+  claim.after.set_gradient_free(true);
+  give(app, out, claim.after, claim.shape);
+}
+
+void fork(const Application &app, Outcome &out) {
+  std::optional<CallAxes> axes = resolve_axes(app, {}, out);
+  if (!axes)
+    return;
+  Type type = operand(app, 0);
+  type.set_kind(axes->all() - type.unknown, Kind::Varying);
+  type.set_gradient_free(true);
+  give(app, out, type, app.args[0].shape);
+}
+
+void axis_index(const Application &app, Outcome &out) {
+  std::optional<CallAxes> axes = resolve_axes(app, {}, out);
+  if (!axes)
+    return;
+  Type type;
+  type.set_mesh(app.where().mesh);
+  type.set_kind(app.mesh().typed_axes(), Kind::Replicate);
+  type.set_kind(axes->all(), Kind::Varying);
+  type.set_gradient_free(true);
+  ir::Shape scalar;
+  scalar.dtype = ir::DType::I64;
+  ir::ShapeId declared = app.results.empty() ? ir::ShapeId{} : app.results[0].shape;
+  give(app, out, type, declared.valid() ? declared : app.program.shapes.add(std::move(scalar)));
+}
+
+// The view of new storage that an older view was of the old one.
+void alias(const Application &app, Outcome &out) {
+  give(app, out, operand(app, 0), app.args[1].shape);
+}
+
+std::optional<ir::MeshId> target_mesh(const Application &app) {
+  const ir::AttrValue *attr = app.attr("mesh");
+  if (!attr || attr->form != ir::AttrForm::String)
+    return std::nullopt;
+  llvm::ArrayRef<ir::Mesh> meshes = app.program.meshes.all();
+  const auto *found =
+      llvm::find_if(meshes, [&](const ir::Mesh &m) { return m.name == attr->as<ir::StringId>(); });
+  if (found == meshes.end())
+    return std::nullopt;
+  return ir::MeshId{static_cast<uint16_t>(found - meshes.begin())};
+}
+
+void reinterpret_mesh(const Application &app, Outcome &out) {
+  std::optional<ir::MeshId> mesh = target_mesh(app);
+  if (!mesh) {
+    complain(out, "mesh", "a mesh of the program");
+    return;
+  }
+  Remeshed moved = remesh(app.program, operand(app, 0), *mesh, {0});
+  if (moved.violation)
+    out.violations.push_back(std::move(*moved.violation));
+  Type type = moved.type;
+  const ir::AttrValue *attr = app.attr("type");
+  ir::TypeId stated;
+  if (attr && attr->form == ir::AttrForm::Claim)
+    stated = app.program.claims[attr->as<ir::ClaimId>()].type;
+  if (stated.valid() && app.program.types[stated].mesh() == *mesh) {
+    Type claim = app.program.types[stated].erased();
+    ClaimCheck check = check_claim(type, claim, type.gradient_free());
+    if (AxisSet wrong = check.mismatched | check.unowned)
+      out.violations.push_back(ClaimMismatch{
+          {}, restricted_id(app, type, wrong), restricted_id(app, claim, wrong), wrong});
+    type = check.type;
+  }
+  give(app, out, type, app.args[0].shape);
+}
+
+void backward(const Application &app, Outcome &out) {
+  for (Violation &violation : loss_violations(app.program, {}, operand(app, 0)))
+    out.violations.push_back(std::move(violation));
+  pass(app, out);
+}
+
+// The gradient of the first operand: the dual, where the operand tells which one that is.
+void grad(const Application &app, Outcome &out) {
+  Type type = operand(app, 0);
+  AxisSet undecided = (type.either() - type.zero()) | type.combining() | type.unknown;
+  Type dual = type.dual();
+  dual.set_unknown(undecided);
+  dual.set_gradient_free(true);
+  give(app, out, dual, app.args[0].shape);
+}
+
+void report(const Application &app, Outcome &out) {
+  Type type = operand(app, 0);
+  AxisSet one_number = type.replicated() | type.of(Kind::Invariant);
+  AxisSet wrong = type.claimed() - one_number - type.unknown;
+  if (!wrong)
+    return pass(app, out);
+  Type needed;
+  needed.set_mesh(type.mesh());
+  needed.set_either(wrong);
+  out.violations.push_back(
+      ClaimMismatch{{}, restricted_id(app, type, wrong), restricted_id(app, needed, wrong), wrong});
+}
+
+// New content of a buffer: its type stays.
+void store(const Application &app, Outcome &out) {
+  Type before = operand(app, 0), after = operand(app, 1);
+  check_shape(app, app.args[1].shape, app.args[0].shape, "the content and what it replaces", out);
+  bool gradient_free = before.gradient_free() || after.gradient_free();
+  ClaimCheck check = check_claim(after, before, gradient_free);
+  AxisSet changed = check.mismatched | check.unowned;
+  AxisSet partial = changed & (after.of(Kind::Partial) - after.zero());
+  if (partial)
+    out.violations.push_back(PartialState{{}, partial});
+  if (AxisSet other = changed - partial)
+    out.violations.push_back(MutationChangesType{
+        {0}, restricted_id(app, before, other), restricted_id(app, after, other), other});
+  pass(app, out);
+}
+
+// What another stage sent is what the program says that it is.
+void recv(const Application &app, Outcome &out) {
+  if (app.results.empty() || !app.results[0].declared.valid())
+    return;
+  Type type = on_mesh(app, app.program.types[app.results[0].declared], out);
+  ir::ShapeId shape = app.results[0].shape;
+  bool differentiable = !shape.valid() || ir::differentiable(app.program.shapes[shape].dtype);
+  type.set_gradient_free(!app.where().grad || !differentiable);
+  give(app, out, type, shape);
+}
+
+void token(const Application &app, Outcome &out) {
+  Type type;
+  type.set_mesh(app.where().mesh);
+  type.set_either(app.mesh().typed_axes());
+  type.set_gradient_free(true);
+  give(app, out, type, {});
+}
+
+constexpr BoundaryOp kBoundaryOps[] = {
+    {"assert_type", 1, assert_type, "checks a claim and passes the value on"},
+    {"mutate_type", 1, mutate_type, "takes a claim without proof"},
+    {"to_local", 1, pass, "forgets how the pieces join; kinds stay"},
+    {"from_local", 1, assert_type, "states how the pieces join; kinds stay"},
+    {"rng", 0, rng, "a random state, equal or different along each axis"},
+    {"fork", 1, fork, "a random state that differs along the axis"},
+    {"axis_index", 0, axis_index, "the coordinate of this rank on the axis"},
+    {"scale", 1, pass, "multiplies the data by sizes and keeps the meaning"},
+    {"alias", 2, alias, "an older view, of the new content of its base"},
+    {"reinterpret_mesh", 1, reinterpret_mesh, "the same data seen on another mesh"},
+    {"backward", 1, backward, "differentiates everything before it from this loss"},
+    {"grad", 1, grad, "the gradient of the latest loss: the dual type"},
+    {"report", 1, report, "publishes one number: replicate or invariant on every axis"},
+    {"store", 2, store, "new content of a buffer, of the buffer's type"},
+    {"send", 1, pass, "passes a value to a peer, or on along an axis"},
+    {"recv", 0, recv, "a value of another stage, of the stated type"},
+    {"wait", 1, pass, "the value of an asynchronous op"},
+    {"token", 0, token, "orders effects; carries no data"},
+};
+
+constexpr llvm::StringRef kCallNames[] = {"call", "checkpoint", "local_map",
+                                          "scan", "cond",       "while"};
+
+bool agrees(const Type &found, const Type &claim, AxisId axis, bool gradient_free) {
+  AxisSet replicated = found.replicated(), invariant = found.of(Kind::Invariant);
+  if (claim.either().contains(axis))
+    return (replicated | invariant).contains(axis);
+  Kind kind = claim.kind(axis).value_or(Kind::Replicate);
+  switch (kind) {
+  case Kind::Replicate:
+  case Kind::Reduced:
+    return (gradient_free ? replicated | invariant : replicated).contains(axis);
+  case Kind::Invariant:
+    return (gradient_free ? replicated | invariant : invariant).contains(axis);
+  case Kind::Varying:
+    return found.of(Kind::Varying).contains(axis);
+  case Kind::Partial:
+    return found.zero().contains(axis) ||
+           (found.of(Kind::Partial).contains(axis) && found.combiner(axis) == claim.combiner(axis));
+  }
+  return false;
+}
+
+} // namespace
+
+ClaimCheck check_claim(const Type &found, const Type &claim, bool gradient_free) {
+  ClaimCheck check;
+  check.type = found;
+  for (AxisId axis : claim.claimed() - claim.unknown) {
+    bool known = (found.claimed() - found.unknown).contains(axis);
+    if (known && !agrees(found, claim, axis, gradient_free)) {
+      check.mismatched |= axis;
+    } else if (std::optional<Kind> kind = claim.kind(axis)) {
+      bool owned = *kind != Kind::Reduced || gradient_free || !known ||
+                   found.of(Kind::Reduced).contains(axis) || found.either().contains(axis);
+      if (!owned)
+        check.unowned |= axis;
+      check.type.set_kind(axis, *kind);
+      if (*kind == Kind::Partial)
+        check.type.set_combiner(axis, claim.combiner(axis));
+    } else if (!known) {
+      check.type.set_either(axis);
+    }
+  }
+  check.type.set_unknown(check.mismatched | check.unowned);
+  return check;
+}
+
+Type restricted(Type type, AxisSet axes) {
+  type.clear(~axes);
+  type.scale = {};
+  return type;
+}
+
+llvm::ArrayRef<BoundaryOp> boundary_ops() { return kBoundaryOps; }
+
+llvm::ArrayRef<llvm::StringRef> boundary_names() {
+  static constexpr auto kNames = [] {
+    std::array<llvm::StringRef, std::size(kBoundaryOps)> names;
+    for (size_t i = 0; i < names.size(); ++i)
+      names[i] = {kBoundaryOps[i].name.data(), kBoundaryOps[i].name.size()};
+    return names;
+  }();
+  return kNames;
+}
+
+llvm::ArrayRef<llvm::StringRef> call_names() { return kCallNames; }
+
+void apply_boundary(const Application &app, Outcome &out) {
+  forget_results(app, out);
+  const BoundaryOp *op = llvm::find_if(
+      kBoundaryOps, [&](const BoundaryOp &row) { return row.name == app.op.boundary; });
+  SPMD_CHECK(op != std::end(kBoundaryOps), "no boundary op of that name");
+  if (app.args.size() >= op->operands)
+    return op->apply(app, out);
+  out.violations.push_back(OperandMismatch{std::to_string(op->operands) + " values",
+                                           std::to_string(app.args.size()) + " given"});
+}
+
+} // namespace spmd::rules

@@ -1,0 +1,39 @@
+// Ops at the edges of the typed world, one row each: claims, random states, gradients, effects,
+// meshes, other stages (trace-format.md, 5 to 8). Calls and loops are listed here and typed by the
+// checker, which owns bodies.
+#pragma once
+
+#include "rules/apply.h"
+
+namespace spmd::rules {
+
+struct BoundaryOp {
+  std::string_view name;
+  uint8_t operands; // tensors that it needs at least
+  // Results are unknown on entry.
+  void (*apply)(const Application &app, Outcome &out);
+  std::string_view manual; // one line for `spmdlint ops`
+};
+
+llvm::ArrayRef<BoundaryOp> boundary_ops();
+// Names of boundary_ops(), in the same order.
+llvm::ArrayRef<llvm::StringRef> boundary_names();
+// `call`, `checkpoint`, `local_map`, `scan`, `cond`, `while`
+llvm::ArrayRef<llvm::StringRef> call_names();
+
+// In violations of these rules an invalid ValueId stands for the first operand of the instruction:
+// rules do not know the names of values.
+
+// Where an operand of type `found` does not uphold `claim`, both on one mesh. Without a gradient R,
+// Reduced and I agree; unknown agrees with everything, and so does an axis that is not claimed.
+struct ClaimCheck {
+  ir::AxisSet mismatched;
+  ir::AxisSet unowned; // R that is claimed Reduced
+  ir::Type type;       // what is known afterwards: unknown where the claim fails
+};
+ClaimCheck check_claim(const ir::Type &found, const ir::Type &claim, bool gradient_free);
+
+// The type on these axes alone, for a sentence.
+ir::Type restricted(ir::Type type, ir::AxisSet axes);
+
+} // namespace spmd::rules

@@ -1,0 +1,127 @@
+// Writing a map of factors, and the maps of ops whose results are sized by an attribute or by one
+// of their operands.
+#include "rules/factors.h"
+
+#include "rules/shape_attrs.h"
+#include "rules/shape_rule.h"
+
+#include "fmt/format.h"
+
+#include <bit>
+
+namespace spmd::rules {
+
+using ir::Extent;
+
+unsigned FactorSink::count(unsigned operand) const {
+  return binding_[operand] ? binding_[operand]->count : 0;
+}
+
+unsigned FactorSink::position(unsigned operand, unsigned member) const {
+  const Slot &slot = *binding_[operand];
+  if (slot.form != Slot::Form::List || slot.literal.form != ir::AttrForm::Integer)
+    return member;
+  uint64_t places = slot.literal.bits;
+  for (; member; --member)
+    places &= places - 1;
+  return static_cast<unsigned>(std::countr_zero(places));
+}
+
+const ir::Shape *FactorSink::shape(unsigned operand, unsigned member) const {
+  if (member >= count(operand))
+    return nullptr;
+  const ir::Shape *shape = app_.shape(app_.args[arg(operand, member)]);
+  return shape && shape->ranked ? shape : nullptr;
+}
+
+TensorFactors FactorSink::fresh(unsigned operand, unsigned member) {
+  TensorFactors factors;
+  for (Extent extent : shape(operand, member)->dims)
+    factors.push_back({map_.add(extent)});
+  set(operand, member, factors);
+  return factors;
+}
+
+void FactorSink::set(unsigned operand, unsigned member, TensorFactors factors) {
+  map_.args[arg(operand, member)] = std::move(factors);
+}
+
+bool FactorSink::unify(uint8_t factor, Extent extent, unsigned operand, unsigned member,
+                       unsigned dim) {
+  std::optional<Extent> &known = map_.factors[factor].extent;
+  if (!known || *known == Extent(1))
+    known = extent;
+  if (*known == extent || extent == Extent(1))
+    return true;
+  if (known->is_number() && extent.is_number())
+    return mismatch(fmt::format("dimension {} of operand {} and what the other operands have there",
+                                dim, arg(operand, member)),
+                    std::to_string(known->number()), std::to_string(extent.number()));
+  known = std::nullopt;
+  return true;
+}
+
+bool FactorSink::mismatch(std::string what, std::string expected, std::string found) {
+  out_.violations.push_back(ShapeMismatch{std::move(what), std::move(expected), std::move(found)});
+  return false;
+}
+
+bool unknown_factors(const Application &, FactorSink &) { return false; }
+
+bool sized_factors(const Application &app, FactorSink &sink) {
+  std::optional<WantedExtents> size =
+      extents_attr(app, {"size", "shape", "sizes", "input_size", "input_sizes"});
+  if (!size)
+    return false;
+  TensorFactors factors;
+  for (const WantedExtent &wanted : *size)
+    factors.push_back({sink.factor(wanted.extent)});
+  sink.result(std::move(factors));
+  return true;
+}
+
+bool number_factors(const Application &, FactorSink &sink) {
+  sink.result({});
+  return true;
+}
+
+bool arange_factors(const Application &app, FactorSink &sink) {
+  std::optional<int64_t> end = number_attr(app, {"end"});
+  int64_t start = any_attr(app, {"start"}) ? number_attr(app, {"start"}).value_or(INT64_MIN) : 0;
+  int64_t step = any_attr(app, {"step"}) ? number_attr(app, {"step"}).value_or(0) : 1;
+  if (!end || start == INT64_MIN || step <= 0 || *end < start)
+    return false;
+  sink.result({{sink.factor(Extent((*end - start + step - 1) / step))}});
+  return true;
+}
+
+static bool like(FactorSink &sink, unsigned operand) {
+  if (!sink.shape(operand))
+    return false;
+  sink.result(sink.fresh(operand));
+  return true;
+}
+
+bool like_first_factors(const Application &, FactorSink &sink) { return like(sink, 0); }
+bool loss_backward_factors(const Application &, FactorSink &sink) { return like(sink, 1); }
+bool like_donor_factors(const Application &, FactorSink &sink) {
+  return like(sink, sink.operand("z"));
+}
+bool index_put_factors(const Application &, FactorSink &sink) { return like(sink, 0); }
+bool take_factors(const Application &, FactorSink &sink) { return like(sink, 1); }
+
+// The gradients of x, w and the bias, whichever are asked for.
+bool like_operands_factors(const Application &app, FactorSink &sink) {
+  const ir::Shape *g = sink.shape(sink.operand("g"));
+  if (!g || g->dims.size() < 2 || !sink.shape(sink.operand("x")) || !sink.shape(sink.operand("w")))
+    return false;
+  TensorFactors result = sink.fresh(sink.operand("g"));
+  const TensorFactors gradients[] = {
+      sink.fresh(sink.operand("x")), sink.fresh(sink.operand("w")), {result[1]}};
+  for (unsigned k = 0; k < sink.result_count(); ++k)
+    if (unsigned index = row_result(app, k); index < 3)
+      sink.result(gradients[index]);
+  return true;
+}
+
+} // namespace spmd::rules

@@ -1,0 +1,164 @@
+// How the dimensions of one application's tensors are made of factors, and the functions that say
+// so where a row's dimensions depend on attributes: the columns `factors` and `extents` of the op
+// table.
+#pragma once
+
+#include "rules/bind.h"
+
+#include "ir/shape.h"
+
+#include "llvm/ADT/SmallVector.h"
+
+#include <optional>
+
+namespace spmd::rules {
+
+// One dimension of a tensor: its factors, outermost first; none: extent 1.
+using DimFactors = llvm::SmallVector<uint8_t, 2>;
+using TensorFactors = llvm::SmallVector<DimFactors, 5>;
+
+struct FactorInfo {
+  std::optional<ir::Extent> extent; // none: not known
+  bool whole = false;               // must be whole on every rank
+};
+
+// The equation of one application, dimension by dimension. Tensors whose dimensions cannot be told
+// have none.
+struct FactorMap {
+  llvm::SmallVector<FactorInfo, 8> factors;
+  llvm::SmallVector<std::optional<TensorFactors>, 4> args; // per tensor of the application
+  llvm::SmallVector<std::optional<TensorFactors>, 2> results;
+
+  uint8_t add(std::optional<ir::Extent> extent = std::nullopt, bool whole = false);
+};
+
+// Where a column `factors` writes its map.
+class FactorSink {
+public:
+  FactorSink(const Application &app, const Equation &equation, const Binding &binding,
+             FactorMap &map, Outcome &out)
+      : app_(app), equation_(equation), binding_(binding), map_(map), out_(out) {}
+
+  // Place of an operand in the row, to be asked for only where the row has it.
+  unsigned operand(std::string_view name) const { return equation_.find_operand(name); }
+  // The place of a tensor in its list, which may have gaps; 0 if it is no list.
+  unsigned position(unsigned operand, unsigned member) const;
+
+  // Number of tensors that stand for an operand of the row.
+  unsigned count(unsigned operand) const;
+  // Null if there is no such tensor, or its shape is not known.
+  const ir::Shape *shape(unsigned operand, unsigned member = 0) const;
+  // Gives every dimension of a tensor a factor of its own. The shape must be known.
+  TensorFactors fresh(unsigned operand, unsigned member = 0);
+  void set(unsigned operand, TensorFactors factors) { set(operand, 0, std::move(factors)); }
+  void set(unsigned operand, unsigned member, TensorFactors factors);
+  void result(TensorFactors factors) { map_.results.push_back(std::move(factors)); }
+  unsigned result_count() const { return static_cast<unsigned>(app_.results.size()); }
+
+  uint8_t factor(std::optional<ir::Extent> extent, bool whole = false) {
+    return map_.add(extent, whole);
+  }
+  void whole(uint8_t factor) { map_.factors[factor].whole = true; }
+  void whole(const DimFactors &dim) {
+    for (uint8_t factor : dim)
+      whole(factor);
+  }
+  std::optional<ir::Extent> extent(uint8_t factor) const { return map_.factors[factor].extent; }
+  // Another dimension of the same factor: extents unify, 1 broadcasts. False, and reported, if they
+  // differ.
+  bool unify(uint8_t factor, ir::Extent extent, unsigned operand, unsigned member, unsigned dim);
+  // Two things that should be equal are not. Always false.
+  bool mismatch(std::string what, std::string expected, std::string found);
+
+private:
+  uint16_t arg(unsigned operand, unsigned member) const {
+    return static_cast<uint16_t>(binding_[operand]->first + member);
+  }
+  const Application &app_;
+  const Equation &equation_;
+  const Binding &binding_;
+  FactorMap &map_;
+  Outcome &out_;
+};
+
+// Where a column `extents` writes the extents of factors that no operand has.
+class ExtentSink {
+public:
+  ExtentSink(const Equation &equation, FactorMap &map,
+             llvm::ArrayRef<llvm::SmallVector<uint8_t, 4>> made)
+      : equation_(equation), map_(map), made_(made) {}
+
+  // The extent of a factor of the row, if it is one number.
+  std::optional<int64_t> number(std::string_view name) const;
+  // Nothing happens if the extent is known already.
+  void set(std::string_view name, int64_t number);
+
+private:
+  const uint8_t *find(std::string_view name) const;
+  const Equation &equation_;
+  FactorMap &map_;
+  llvm::ArrayRef<llvm::SmallVector<uint8_t, 4>> made_; // factors of the map per factor of the row
+};
+
+// Column `factors`. False: the attributes do not say. True without a result: the equation stands as
+// written.
+bool unknown_factors(const Application &app, FactorSink &sink); // shapes are left to the program
+bool reshape_factors(const Application &app, FactorSink &sink);
+bool view_as_factors(const Application &app, FactorSink &sink);
+bool flatten_factors(const Application &app, FactorSink &sink);
+bool unflatten_factors(const Application &app, FactorSink &sink);
+bool squeeze_factors(const Application &app, FactorSink &sink);
+bool unsqueeze_factors(const Application &app, FactorSink &sink);
+bool permute_factors(const Application &app, FactorSink &sink);   // `dims`
+bool transpose_factors(const Application &app, FactorSink &sink); // `dim0`, `dim1`
+bool reverse_factors(const Application &app, FactorSink &sink);
+bool swap_last_factors(const Application &app, FactorSink &sink);
+bool movedim_factors(const Application &app, FactorSink &sink); // `source`, `destination`
+bool expand_factors(const Application &app, FactorSink &sink);
+bool expand_as_factors(const Application &app, FactorSink &sink);
+bool repeat_factors(const Application &app, FactorSink &sink);
+bool cat_factors(const Application &app, FactorSink &sink);
+bool stack_factors(const Application &app, FactorSink &sink);
+bool split_factors(const Application &app, FactorSink &sink);
+bool chunk_factors(const Application &app, FactorSink &sink);
+bool unbind_factors(const Application &app, FactorSink &sink);
+bool slice_factors(const Application &app, FactorSink &sink);
+bool select_factors(const Application &app, FactorSink &sink);
+bool slice_backward_factors(const Application &app, FactorSink &sink);
+bool select_backward_factors(const Application &app, FactorSink &sink);
+bool slice_scatter_factors(const Application &app, FactorSink &sink);
+bool select_scatter_factors(const Application &app, FactorSink &sink);
+bool pad_factors(const Application &app, FactorSink &sink);
+bool index_factors(const Application &app, FactorSink &sink);
+bool index_put_factors(const Application &app, FactorSink &sink);
+bool take_factors(const Application &app, FactorSink &sink);
+bool matmul_factors(const Application &app, FactorSink &sink); // 1-d operands lack m or n
+bool inner_factors(const Application &app, FactorSink &sink);
+bool einsum_factors(const Application &app, FactorSink &sink);
+bool tensordot_factors(const Application &app, FactorSink &sink);
+bool convolution_factors(const Application &app, FactorSink &sink); // any number of dimensions
+bool pool_factors(const Application &app, FactorSink &sink);
+bool sized_factors(const Application &app, FactorSink &sink);  // the result as `size` says
+bool number_factors(const Application &app, FactorSink &sink); // a result without dimensions
+bool arange_factors(const Application &app, FactorSink &sink);
+bool like_first_factors(const Application &app, FactorSink &sink);    // the result as operand 0
+bool like_donor_factors(const Application &app, FactorSink &sink);    // the result as operand z
+bool like_operands_factors(const Application &app, FactorSink &sink); // result k as its operand
+bool loss_backward_factors(const Application &app,
+                           FactorSink &sink); // the gradient may be one number
+
+// Column `extents`.
+void histogram_extents(const Application &app, ExtentSink &sink);
+void half_extents(const Application &app, ExtentSink &sink);
+void difference_extents(const Application &app, ExtentSink &sink);
+void repeat_interleave_extents(const Application &app, ExtentSink &sink);
+void unfold_extents(const Application &app, ExtentSink &sink);
+void pixel_extents(const Application &app, ExtentSink &sink);
+void group_extents(const Application &app, ExtentSink &sink);
+void pair_extents(const Application &app, ExtentSink &sink);
+void weight_count_extents(const Application &app, ExtentSink &sink);
+void class_count_extents(const Application &app, ExtentSink &sink);
+void topk_extents(const Application &app, ExtentSink &sink);
+void sample_count_extents(const Application &app, ExtentSink &sink);
+
+} // namespace spmd::rules

@@ -1,0 +1,430 @@
+// Maps of views: which factors of the old dimensions make up the new ones. A reshape is the common
+// refinement of both sides, row-major, so that a shard of a leading part can be followed through
+// it.
+#include "rules/factors.h"
+#include "rules/shape_attrs.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::rules {
+
+using ir::Extent;
+
+namespace {
+
+// Refines old and new extents into common factors.
+class Refinement {
+public:
+  Refinement(FactorSink &sink, const ir::Shape &from, const WantedExtents &to) : sink_(sink) {
+    for (Extent extent : from.dims)
+      old_.push_back(extent);
+    for (const WantedExtent &wanted : to)
+      new_.push_back(wanted.extent);
+    from_.resize(old_.size());
+    to_.resize(new_.size());
+  }
+
+  // Both sides have the same number of elements, as far as they are known.
+  void run() {
+    size_t i = 0, j = 0;
+    while (i < old_.size() || j < new_.size()) {
+      if (i < old_.size() && old_[i] == Extent(1)) {
+        ++i;
+      } else if (j < new_.size() && new_[j] == Extent(1)) {
+        ++j;
+      } else if (i == old_.size() || j == new_.size() || !step(i, j)) {
+        finish(i, j);
+        return;
+      }
+    }
+  }
+  TensorFactors from() { return std::move(from_); }
+  TensorFactors to() { return std::move(to_); }
+
+private:
+  void share(std::optional<Extent> extent, size_t i, size_t j) {
+    uint8_t factor = sink_.factor(extent);
+    from_[i].push_back(factor);
+    to_[j].push_back(factor);
+  }
+  // Takes the leading common part of old dimension i and new dimension j.
+  bool step(size_t &i, size_t &j) {
+    std::optional<Extent> a = left_old_ ? Extent(left_old_) : old_[i];
+    std::optional<Extent> b = left_new_ ? std::optional(Extent(left_new_)) : new_[j];
+    if (!b)
+      return false;
+    if (*a == *b) {
+      share(a, i++, j++);
+      left_old_ = left_new_ = 0;
+      return true;
+    }
+    if (!a->is_number() || !b->is_number())
+      return false;
+    int64_t x = a->number(), y = b->number();
+    if (x > y && x % y == 0) {
+      share(b, i, j++);
+      left_old_ = x / y, left_new_ = 0;
+      return true;
+    }
+    if (x < y && y % x == 0) {
+      share(a, i++, j);
+      left_new_ = y / x, left_old_ = 0;
+      return true;
+    }
+    return false;
+  }
+
+  // What has no common part from here on: equal dimensions at the end still correspond.
+  void finish(size_t i, size_t j) {
+    size_t old_end = old_.size(), new_end = new_.size();
+    size_t first_old = i + (left_old_ != 0), first_new = j + (left_new_ != 0);
+    while (old_end > first_old && new_end > first_new && old_[old_end - 1] == new_[new_end - 1]) {
+      --old_end, --new_end;
+      share(old_[old_end], old_end, new_end);
+    }
+    if (left_old_ || left_new_)
+      return opaque(i, old_end, j, new_end);
+    if (new_end == j + 1)
+      return merge(from_, old_, i, old_end, to_[j]);
+    if (old_end == i + 1)
+      return merge(to_, new_, j, new_end, from_[i]);
+    opaque(i, old_end, j, new_end);
+  }
+  template <class Extents>
+  void merge(TensorFactors &parts, const Extents &extents, size_t first, size_t last,
+             DimFactors &whole) {
+    for (size_t d = first; d < last; ++d) {
+      if (extents[d] == Extent(1))
+        continue;
+      uint8_t factor = sink_.factor(extents[d]);
+      parts[d].push_back(factor);
+      whole.push_back(factor);
+    }
+  }
+  void opaque(size_t i, size_t old_end, size_t j, size_t new_end) {
+    for (; i < old_end; ++i)
+      from_[i] = {sink_.factor(old_[i], true)};
+    for (; j < new_end; ++j)
+      to_[j] = {sink_.factor(new_[j], true)};
+  }
+
+  FactorSink &sink_;
+  llvm::SmallVector<std::optional<Extent>, 5> old_, new_;
+  TensorFactors from_, to_;
+  int64_t left_old_ = 0, left_new_ = 0; // what is left of the dimensions at hand; 0: all of them
+};
+
+// The product of numbers, and the symbols left over.
+struct Elements {
+  int64_t number = 1;
+  llvm::SmallVector<Extent, 4> symbols;
+  void add(Extent extent) {
+    if (extent.is_number())
+      number *= extent.number();
+    else
+      symbols.push_back(extent);
+  }
+};
+
+// Extents of the new side that are not stated follow from the number of elements. False: it cannot
+// be.
+bool infer(const Application &app, FactorSink &sink, const ir::Shape &from, WantedExtents &to) {
+  Elements old_count, new_count;
+  for (Extent extent : from.dims)
+    old_count.add(extent);
+  WantedExtent *open = nullptr;
+  for (WantedExtent &wanted : to) {
+    if (wanted.extent)
+      new_count.add(*wanted.extent);
+    else if (!wanted.inferred || open)
+      return true;
+    else
+      open = &wanted;
+  }
+  for (Extent symbol : new_count.symbols) {
+    auto *same = llvm::find(old_count.symbols, symbol);
+    if (same == old_count.symbols.end())
+      return true;
+    old_count.symbols.erase(same);
+  }
+  bool divides = new_count.number && old_count.number % new_count.number == 0;
+  bool equal = open ? divides || !old_count.symbols.empty() : old_count.number == new_count.number;
+  if (!equal && old_count.symbols.empty())
+    return sink.mismatch("the number of elements of the operand and of the result",
+                         std::to_string(old_count.number), std::to_string(new_count.number));
+  if (!open || !divides)
+    return true;
+  std::optional<Extent> extent(Extent(old_count.number / new_count.number));
+  for (Extent symbol : old_count.symbols)
+    if (extent)
+      extent = *extent == Extent(1)
+                   ? symbol
+                   : combine(app.program.exprs, ir::Expr::Form::Multiply, symbol, *extent);
+  open->extent = extent;
+  return true;
+}
+
+bool is_empty(const ir::Shape &shape) { return llvm::is_contained(shape.dims, Extent(0)); }
+
+bool reshape(const Application &app, FactorSink &sink, WantedExtents to, bool has_donor = false) {
+  const ir::Shape *from = sink.shape(0);
+  if (!from || is_empty(*from) || !infer(app, sink, *from, to))
+    return false;
+  Refinement refinement(sink, *from, to);
+  refinement.run();
+  sink.set(0, refinement.from());
+  TensorFactors result = refinement.to();
+  if (has_donor)
+    sink.set(1, result);
+  sink.result(std::move(result));
+  return true;
+}
+
+WantedExtents extents_of(const ir::Shape &shape) {
+  WantedExtents extents;
+  for (Extent extent : shape.dims)
+    extents.push_back({extent});
+  return extents;
+}
+
+bool permute(FactorSink &sink, llvm::ArrayRef<unsigned> order) {
+  const TensorFactors from = sink.fresh(0);
+  TensorFactors to;
+  for (unsigned place : order)
+    to.push_back(from[place]);
+  sink.result(std::move(to));
+  return true;
+}
+
+llvm::SmallVector<unsigned, 5> identity_order(size_t rank) {
+  llvm::SmallVector<unsigned, 5> order;
+  for (unsigned i = 0; i < rank; ++i)
+    order.push_back(i);
+  return order;
+}
+
+bool swap(FactorSink &sink, int64_t a, int64_t b) {
+  size_t rank = sink.shape(0)->dims.size();
+  std::optional<unsigned> x = place_of(a, rank), y = place_of(b, rank);
+  if (!x || !y)
+    return false;
+  llvm::SmallVector<unsigned, 5> order = identity_order(rank);
+  std::swap(order[*x], order[*y]);
+  return permute(sink, order);
+}
+
+// One dimension of an expansion.
+DimFactors expanded(FactorSink &sink, const DimFactors &from, Extent have, const WantedExtent &want,
+                    TensorFactors &operand, size_t place) {
+  if (!want.extent || *want.extent == have)
+    return from;
+  if (have == Extent(1))
+    operand[place].clear();
+  return {sink.factor(want.extent)};
+}
+
+} // namespace
+
+bool reshape_factors(const Application &app, FactorSink &sink) {
+  std::optional<WantedExtents> shape =
+      extents_attr(app, {"shape", "size", "sizes", "new_sizes", "newshape"});
+  return shape && reshape(app, sink, std::move(*shape));
+}
+
+bool view_as_factors(const Application &app, FactorSink &sink) {
+  const ir::Shape *other = sink.shape(1);
+  return other && reshape(app, sink, extents_of(*other), true);
+}
+
+bool flatten_factors(const Application &app, FactorSink &sink) {
+  const ir::Shape *shape = sink.shape(0);
+  if (!shape)
+    return false;
+  size_t rank = shape->dims.size();
+  if (rank == 0) {
+    sink.result({{sink.factor(Extent(1))}});
+    return true;
+  }
+  std::optional<unsigned> first = place_of(number_attr(app, {"start_dim"}).value_or(0), rank);
+  std::optional<unsigned> last = place_of(number_attr(app, {"end_dim"}).value_or(-1), rank);
+  if (!first || !last || *first > *last)
+    return false;
+  TensorFactors result;
+  const TensorFactors from = sink.fresh(0);
+  for (unsigned d = 0; d < rank; ++d)
+    if (d > *first && d <= *last)
+      result.back().append(from[d]);
+    else
+      result.push_back(from[d]);
+  sink.result(std::move(result));
+  return true;
+}
+
+bool unflatten_factors(const Application &app, FactorSink &sink) {
+  const ir::Shape *shape = sink.shape(0);
+  std::optional<WantedExtents> sizes = extents_attr(app, {"sizes", "unflattened_size", "shape"});
+  std::optional<int64_t> dim = number_attr(app, {"dim"});
+  std::optional<unsigned> place = shape && dim ? place_of(*dim, shape->dims.size()) : std::nullopt;
+  if (!place || !sizes)
+    return false;
+  WantedExtents to = extents_of(*shape);
+  to.erase(to.begin() + *place);
+  to.insert(to.begin() + *place, sizes->begin(), sizes->end());
+  return reshape(app, sink, std::move(to));
+}
+
+bool squeeze_factors(const Application &app, FactorSink &sink) {
+  const ir::Shape *shape = sink.shape(0);
+  if (!shape)
+    return false;
+  std::optional<Numbers> dims = numbers_attr(app, {"dim", "dims"});
+  if (!dims && any_attr(app, {"dim", "dims"}))
+    return false;
+  WantedExtents to;
+  for (unsigned d = 0; d < shape->dims.size(); ++d) {
+    bool named = !dims || llvm::any_of(*dims, [&](int64_t dim) {
+      return place_of(dim, shape->dims.size()) == d;
+    });
+    if (!named || shape->dims[d] != Extent(1))
+      to.push_back({shape->dims[d]});
+  }
+  return reshape(app, sink, std::move(to));
+}
+
+bool unsqueeze_factors(const Application &app, FactorSink &sink) {
+  const ir::Shape *shape = sink.shape(0);
+  std::optional<int64_t> dim = number_attr(app, {"dim"});
+  std::optional<unsigned> place =
+      shape && dim ? place_of(*dim, shape->dims.size() + 1) : std::nullopt;
+  if (!place)
+    return false;
+  TensorFactors result = sink.fresh(0);
+  result.insert(result.begin() + *place, DimFactors());
+  sink.result(std::move(result));
+  return true;
+}
+
+bool permute_factors(const Application &app, FactorSink &sink) {
+  const ir::Shape *shape = sink.shape(0);
+  std::optional<Numbers> dims = numbers_attr(app, {"dims", "dim", "permutation"});
+  if (!shape || !dims || dims->size() != shape->dims.size())
+    return false;
+  llvm::SmallVector<unsigned, 5> order;
+  for (int64_t dim : *dims) {
+    std::optional<unsigned> place = place_of(dim, shape->dims.size());
+    if (!place || llvm::is_contained(order, *place))
+      return false;
+    order.push_back(*place);
+  }
+  return permute(sink, order);
+}
+
+bool transpose_factors(const Application &app, FactorSink &sink) {
+  if (any_attr(app, {"permutation", "dims"}))
+    return permute_factors(app, sink);
+  std::optional<int64_t> a = number_attr(app, {"dim0", "axis0"}),
+                         b = number_attr(app, {"dim1", "axis1"});
+  return a && b && sink.shape(0) && swap(sink, *a, *b);
+}
+
+bool reverse_factors(const Application &, FactorSink &sink) {
+  const ir::Shape *shape = sink.shape(0);
+  if (!shape)
+    return false;
+  llvm::SmallVector<unsigned, 5> order = identity_order(shape->dims.size());
+  std::reverse(order.begin(), order.end());
+  return permute(sink, order);
+}
+
+bool swap_last_factors(const Application &, FactorSink &sink) {
+  return sink.shape(0) && swap(sink, -2, -1);
+}
+
+bool movedim_factors(const Application &app, FactorSink &sink) {
+  const ir::Shape *shape = sink.shape(0);
+  std::optional<Numbers> from = numbers_attr(app, {"source"}),
+                         to = numbers_attr(app, {"destination"});
+  if (!shape || !from || !to || from->size() != to->size())
+    return false;
+  size_t rank = shape->dims.size();
+  llvm::SmallVector<std::optional<unsigned>, 5> order(rank);
+  llvm::SmallVector<unsigned, 5> others = identity_order(rank);
+  for (auto [source, destination] : llvm::zip(*from, *to)) {
+    std::optional<unsigned> x = place_of(source, rank), y = place_of(destination, rank);
+    if (!x || !y || order[*y])
+      return false;
+    order[*y] = *x;
+    llvm::erase_value(others, *x);
+  }
+  llvm::SmallVector<unsigned, 5> full;
+  size_t next = 0;
+  for (std::optional<unsigned> place : order)
+    full.push_back(place ? *place : others[next++]);
+  return permute(sink, full);
+}
+
+bool expand_factors(const Application &app, FactorSink &sink) {
+  const ir::Shape *shape = sink.shape(0);
+  std::optional<WantedExtents> size = extents_attr(app, {"size", "shape", "sizes"});
+  if (!shape || !size || size->size() < shape->dims.size())
+    return false;
+  size_t added = size->size() - shape->dims.size();
+  TensorFactors operand = sink.fresh(0), result;
+  for (size_t d = 0; d < size->size(); ++d) {
+    const WantedExtent &want = (*size)[d];
+    if (d < added) {
+      result.push_back({sink.factor(want.extent)});
+      continue;
+    }
+    Extent have = shape->dims[d - added];
+    if (want.extent && want.extent->is_number() && have.is_number() && have != Extent(1) &&
+        *want.extent != have)
+      return sink.mismatch("dimension " + std::to_string(d - added) + " of operand 0 and `size`",
+                           std::to_string(have.number()), std::to_string(want.extent->number()));
+    DimFactors from = operand[d - added];
+    result.push_back(expanded(sink, from, have, want, operand, d - added));
+  }
+  sink.set(0, std::move(operand));
+  sink.result(std::move(result));
+  return true;
+}
+
+bool expand_as_factors(const Application &, FactorSink &sink) {
+  const ir::Shape *shape = sink.shape(0), *donor = sink.shape(1);
+  if (!shape || !donor || donor->dims.size() < shape->dims.size())
+    return false;
+  TensorFactors result = sink.fresh(1), operand;
+  size_t added = donor->dims.size() - shape->dims.size();
+  for (size_t d = 0; d < shape->dims.size(); ++d)
+    operand.push_back(shape->dims[d] == Extent(1) ? DimFactors() : result[d + added]);
+  sink.set(0, std::move(operand));
+  sink.result(std::move(result));
+  return true;
+}
+
+bool repeat_factors(const Application &app, FactorSink &sink) {
+  const ir::Shape *shape = sink.shape(0);
+  std::optional<Numbers> counts = numbers_attr(app, {"repeats", "dims", "reps", "sizes"});
+  if (!shape || !counts)
+    return false;
+  while (counts->size() < shape->dims.size())
+    counts->insert(counts->begin(), 1);
+  size_t added = counts->size() - shape->dims.size();
+  const TensorFactors from = sink.fresh(0);
+  TensorFactors result;
+  for (size_t d = 0; d < counts->size(); ++d) {
+    DimFactors dim;
+    if ((*counts)[d] != 1)
+      dim.push_back(sink.factor(Extent((*counts)[d]), true));
+    if (d >= added) {
+      if ((*counts)[d] != 1)
+        sink.whole(from[d - added]);
+      dim.append(from[d - added]);
+    }
+    result.push_back(std::move(dim));
+  }
+  sink.result(std::move(result));
+  return true;
+}
+
+} // namespace spmd::rules

@@ -1,0 +1,256 @@
+// Evaluates an equation over kinds, all axes at once. Source: type-system.md, section 2; Reduced:
+// dialects.md, section 2.2. Relies on the binding of operands being done.
+#include "rules/local.h"
+
+namespace spmd::rules {
+
+using ir::AxisSet;
+using ir::Kind;
+
+OperandKinds OperandKinds::tensor(const ir::Type &type, uint16_t index, bool adopts) {
+  OperandKinds kinds{.form = Form::Tensor, .index = index};
+  bool is_free = adopts || type.gradient_free();
+  AxisSet r = type.replicated(), i = type.of(Kind::Invariant);
+  AxisSet undecided = r & i;
+  kinds.zero = type.zero();
+  kinds.unknown = type.unknown;
+  kinds.v = type.of(Kind::Varying);
+  kinds.p = type.of(Kind::Partial) - kinds.zero;
+  kinds.reduced = type.of(Kind::Reduced);
+  kinds.combining = type.combining();
+  if (kinds.combining)
+    kinds.combiner = type.combiner(kinds.combining.first());
+  (is_free ? kinds.free_r : kinds.strict_r) = r - undecided;
+  (is_free ? kinds.free_i : kinds.strict_i) = i - undecided;
+  kinds.free = kinds.free_r | kinds.free_i | undecided;
+  return kinds;
+}
+
+namespace {
+
+// Unions over what was met so far, in one term or in the whole sum.
+struct Met {
+  AxisSet strict_r, strict_i, free_r, free_i, reduced, unowned, v, p, unknown;
+
+  void add(const Met &other) {
+    strict_r |= other.strict_r;
+    strict_i |= other.strict_i;
+    free_r |= other.free_r;
+    free_i |= other.free_i;
+    reduced |= other.reduced;
+    unowned |= other.unowned;
+    v |= other.v;
+    p |= other.p;
+    unknown |= other.unknown;
+  }
+};
+
+struct TermKinds {
+  Met met;
+  AxisSet bad;
+  AxisSet zero;           // every operand is a zero there
+  bool vanishes = true;   // no operand left: the term is absent
+  bool only_numbers = true;
+};
+
+class Evaluator {
+public:
+  Evaluator(const LocalInput &input, const Sum &sum) : in_(input), eq_(input.equation), sum_(sum) {}
+
+  LocalResult run() {
+    for (unsigned t = 0; t < sum_.term_count; ++t)
+      add_term(term(eq_.terms[sum_.first_term + t]));
+    forbid_partial_beside_others();
+    bad_ |= met_.strict_i & (met_.strict_r | met_.v | met_.p);
+    return finish();
+  }
+
+private:
+  // A list operand under `+` is the sum of its members; it then acts as one operand.
+  void multiply(TermKinds &term, const OperandKinds &operand, bool inside_function) {
+    term.vanishes = false;
+    if (operand.form != OperandKinds::Form::Tensor)
+      return;
+    AxisSet p = operand.p;
+    term.bad |= operand.combining;
+    if (inside_function)
+      term.bad |= p;
+    term.bad |= (term.met.p & (p | operand.v)) | (term.met.v & p);
+    term.zero = term.only_numbers ? operand.zero : term.zero & operand.zero;
+    if (inside_function)
+      term.zero = {};
+    term.only_numbers = false;
+    term.met.add({operand.strict_r, operand.strict_i, operand.free_r, operand.free_i, operand.reduced,
+                  operand.strict_r - operand.reduced, operand.v, p, operand.unknown});
+  }
+
+  void multiply(TermKinds &term, const Ref &ref, bool inside_function) {
+    if (ref.role == RefRole::Donor || ref.operand == kGenerator)
+      return;
+    const OperandGroup &group = in_.operands[ref.operand];
+    bool condition = ref.role == RefRole::Condition;
+    if (eq_.operands[ref.operand].list == ListForm::Summed && group.size() > 1)
+      return multiply(term, sum_of(group, term.bad), inside_function);
+    for (const OperandKinds &member : group) {
+      if (condition)
+        term.bad |= member.p;
+      multiply(term, member, inside_function);
+    }
+  }
+
+  OperandKinds sum_of(const OperandGroup &group, AxisSet &bad) {
+    OperandKinds all = group.front();
+    AxisSet any_p, all_p = in_.axes;
+    all = OperandKinds{.form = OperandKinds::Form::Tensor};
+    all.zero = in_.axes;
+    for (const OperandKinds &member : group) {
+      any_p |= member.p;
+      all_p &= member.p | member.zero | member.unknown;
+      all.strict_r |= member.strict_r;
+      all.strict_i |= member.strict_i;
+      all.free_r |= member.free_r;
+      all.free_i |= member.free_i;
+      all.reduced |= member.reduced;
+      all.v |= member.v;
+      all.zero &= member.zero;
+      all.unknown |= member.unknown;
+      all.combining |= member.combining;
+    }
+    for (const OperandKinds &member : group)
+      all.reduced -= member.strict_r - member.reduced;
+    all.p = any_p;
+    bad |= any_p - all_p;
+    bad |= all.strict_i & (all.strict_r | all.v | all.p);
+    return all;
+  }
+
+  TermKinds term(const Term &row) {
+    TermKinds made;
+    bool missing = false;
+    for (unsigned a = 0; a < row.atom_count; ++a) {
+      const Atom &atom = eq_.atoms[row.first_atom + a];
+      bool inside_function = atom.form == Atom::Form::Function;
+      if (atom.form == Atom::Form::Integer)
+        continue;
+      for (unsigned r = 0; r < atom.count; ++r) {
+        const Ref &ref = eq_.refs[atom.first + r];
+        missing |= drops_term(ref);
+        multiply(made, ref, inside_function);
+      }
+    }
+    made.vanishes |= missing;
+    AxisSet stated = made.met.v & in_.stated;
+    stated_on_ |= stated;
+    made.met.p |= stated;
+    made.met.v -= stated;
+    made.bad |= made.met.strict_i & (made.met.strict_r | made.met.v | made.met.p);
+    return made;
+  }
+
+  // The number 0 in the place of an operand removes its term.
+  bool drops_term(const Ref &ref) const {
+    if (!in_.zero_drops_term || ref.operand == kGenerator || ref.role != RefRole::Value)
+      return false;
+    const OperandGroup &group = in_.operands[ref.operand];
+    return group.size() == 1 && group.front().form == OperandKinds::Form::Zero;
+  }
+
+  void add_term(const TermKinds &term) {
+    bad_ |= term.bad;
+    if (term.vanishes)
+      return;
+    met_.add(term.met);
+    all_zero_ &= term.zero;
+    not_partial_ |= in_.axes - (term.met.p | term.zero | term.met.unknown);
+    has_terms_ = true;
+  }
+
+  void forbid_partial_beside_others() { bad_ |= met_.p & not_partial_; }
+
+  LocalResult finish() {
+    LocalResult result;
+    AxisSet known = in_.axes - met_.unknown;
+    result.bad = bad_ & known;
+    result.needless = ((in_.stated - stated_on_) & known) - result.bad;
+    AxisSet good = known - result.bad;
+    result.unknown = in_.axes - good;
+    result.p = met_.p & good;
+    result.i = met_.strict_i & good;
+    result.v = met_.v & good;
+    AxisSet strict_r = met_.strict_r & (good - result.p - result.v);
+    AxisSet rest = good - result.p - result.i - result.v - strict_r;
+    if (has_terms_)
+      result.zero = rest & all_zero_;
+    rest -= result.zero;
+    AxisSet free_r = rest & met_.free_r;
+    AxisSet free_i = rest & (met_.free_i - met_.free_r);
+    AxisSet same = strict_r | free_r;
+    result.reduced = same & (met_.reduced - met_.unowned);
+    result.r = same - result.reduced;
+    result.i |= free_i;
+    result.either = rest - free_r - free_i;
+    draw(result);
+    return result;
+  }
+
+  bool draws() const {
+    for (unsigned t = 0; t < sum_.term_count; ++t) {
+      const Term &row = eq_.terms[sum_.first_term + t];
+      for (unsigned a = 0; a < row.atom_count; ++a) {
+        const Atom &atom = eq_.atoms[row.first_atom + a];
+        for (unsigned r = 0; atom.form != Atom::Form::Integer && r < atom.count; ++r)
+          if (eq_.refs[atom.first + r].operand == kGenerator)
+            return true;
+      }
+    }
+    for (unsigned e = 0; e < sum_.extra_count; ++e)
+      if (eq_.refs[sum_.first_extra + e].operand == kGenerator)
+        return true;
+    return false;
+  }
+
+  // Random numbers meet data: the state must be V exactly where the data is.
+  void draw(LocalResult &result) const {
+    if (!eq_.has_generator || !draws())
+      return;
+    AxisSet data_v = result.v;
+    bool alone = !has_terms_;
+    AxisSet others = in_.axes - data_v - result.unknown;
+    if (!in_.generator.given) {
+      forget(result, others);
+      return;
+    }
+    const OperandKinds &state = in_.generator.kinds;
+    AxisSet known = in_.axes - state.unknown - result.unknown;
+    if (alone) {
+      forget(result, in_.axes - state.unknown - state.v - state.strict_r - state.strict_i - state.free);
+      take(result, state.v & known, &LocalResult::v);
+      take(result, known - state.v, &LocalResult::r);
+      return;
+    }
+    result.random_diverges = state.v & others & known;
+    result.random_repeats = (state.strict_r | state.strict_i | state.free) & data_v & known;
+    forget(result, result.random_diverges | result.random_repeats | (state.unknown & others));
+  }
+
+  static void take(LocalResult &result, AxisSet axes, AxisSet LocalResult::*kind) {
+    result.r -= axes, result.reduced -= axes, result.i -= axes, result.v -= axes, result.p -= axes;
+    result.either -= axes, result.zero -= axes, result.unknown -= axes;
+    result.*kind |= axes;
+  }
+  static void forget(LocalResult &result, AxisSet axes) { take(result, axes, &LocalResult::unknown); }
+
+  const LocalInput &in_;
+  const Equation &eq_;
+  const Sum &sum_;
+  Met met_;
+  AxisSet bad_, not_partial_, stated_on_;
+  AxisSet all_zero_ = ~AxisSet();
+  bool has_terms_ = false;
+};
+
+} // namespace
+
+LocalResult evaluate_local(const LocalInput &input, const Sum &sum) { return Evaluator(input, sum).run(); }
+
+} // namespace spmd::rules

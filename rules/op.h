@@ -1,0 +1,89 @@
+// One row of the op table, and what its columns may name. A row is data: local typing, shapes, backward,
+// execution and documentation are read from it by generic code.
+#pragma once
+
+#include "rules/equation.h"
+
+#include "ir/shape.h"
+
+#include <string_view>
+
+namespace spmd::rules {
+
+struct Application;
+
+// Where the dimension that an attribute places stands when the attribute is absent.
+enum class DefaultDim : uint8_t { Last, All, First };
+
+// How the element type of the results follows from the operands.
+enum class DTypeRule : uint8_t {
+  Promote, // the widest of the operands that enter the sum
+  Boolean,
+  Index,     // i64
+  Attribute, // attribute `dtype`, else as Promote
+  First,     // that of the first operand
+  Float,      // as Promote, but integers and Booleans give f32
+  Accumulate, // attribute `dtype`, else as Promote, but integers and Booleans give i64
+};
+
+// Assigns extents to factors that no operand has, from shapes and attributes.
+// Extents stay unknown where the function leaves them out; the declared shape is then taken.
+class ExtentSink;
+using ExtentsRule = void (*)(const Application &, ExtentSink &);
+
+// The equation of one application where the row's dimensions depend on attributes (`.factors` of the op table):
+// fills dims of operand refs and results, and extents of new factors. False: the attributes do not say.
+class FactorSink;
+using FactorsRule = bool (*)(const Application &, FactorSink &);
+
+// The row that one spelling means for these operands and attributes (`max` of two tensors is `maximum`).
+// Empty: the row itself.
+using ChooseRule = std::string_view (*)(const Application &);
+
+struct OpDef {
+  std::string_view name;
+  EquationText equation;
+  // `d`, or `d e`: the factors that stand where attribute `dim` says, among `...`.
+  std::string_view placed = {};
+  DefaultDim default_dim = DefaultDim::Last;
+  // The factor that spans the trailing dimensions listed in attribute `normalized_shape`.
+  std::string_view spans = {};
+  DTypeRule dtype = DTypeRule::Promote;
+  ExtentsRule extents = nullptr;
+  FactorsRule factors = nullptr;
+  ChooseRule choose = nullptr;
+  // Of the results after the first.
+  DTypeRule later_dtype = DTypeRule::Promote;
+  // `v value`: where nothing stands for operand v, the number in attribute `value` does (0 if that is absent too).
+  std::string_view from_attr = {};
+  // The operand that alone gives the extents of `...`: others may be longer or shorter there (gather).
+  std::string_view rest_from = {};
+  // Attribute `reduction`: the equation shows the mean; `sum` drops the division, `none` keeps the factors.
+  bool reduces = false;
+  // The operand that the in-place spelling writes.
+  std::string_view mut = {};
+  // False: no derivative, so the result is gradient-free whatever the operands (detach, argmax).
+  bool gradient = true;
+  // A plain number 0 in an operand's place removes its term (ops.md, 1).
+  bool zero_drops_term = false;
+  // A constant: either R or I. A zero: P as well.
+  enum class Constant : uint8_t { No, Either, Zero } constant = Constant::No;
+  // List operands are zipped: the row is applied to the members one by one.
+  bool each = false;
+  std::string_view note = {};
+};
+
+// A spelling of a framework. `order` names, position by position, the operand of the row that it fills
+// (`b a` swaps two, `-` ignores one); empty: the row's own order.
+struct Alias {
+  std::string_view spelling;
+  std::string_view op;
+  std::string_view order = {};
+  ChooseRule choose = nullptr;
+  bool each = false; // list operands are zipped, whatever the row says
+  FactorsRule factors = nullptr; // the map of this spelling, where it is not that of the row
+  ir::DType dtype = ir::DType::Unknown; // the element type that the spelling itself states (`long`)
+  std::string_view reduction = {};      // what `reduction` means if it is absent; `none` under our names
+};
+
+} // namespace spmd::rules

@@ -1,0 +1,37 @@
+// Attention and rotary embeddings. Keys are whole, except in the backward: it is given the log of
+// the sum, and is pointwise in the keys.
+#include "rules/ops/families.h"
+
+namespace spmd::rules {
+
+namespace {
+
+constexpr OpDef kAttention[] = {
+    {.name = "attention",
+     .equation = "f(q[... h s !d], k[... h !t !d], @m?[... h s !t]) * v[... h !t e] -> [... h s "
+                 "e]", .choose = choose_attention},
+    {.name = "attention_causal",
+     .equation = "f(q[... h !s !d], k[... h !t !d]) * v[... h !t e] -> [... h !s e]"},
+    {.name = "attention_grouped",
+     .equation = "f(q[... (j g) s !d], k[... j !t !d], @m?[... (j g) s !t]) * v[... j !t e] -> "
+                 "[... (j g) s e]"},
+    {.name = "attention_fused",
+     .equation = "f(q[b h s !d], k[b h !t !d], @m?[b h s !t]) * v[b h !t e] -> [b h s e]; f(q[b h "
+                 "s !d], k[b h !t !d], @m?[b h s !t]) -> [b h s]"},
+    {.name = "attention_backward",
+     .equation = "g[b h s e] * v[b h t e] * f(q[b h s !d], k[b h t !d], l[b h s]) + g[b h s e] * "
+                 "o[b h s e] * f(q[b h s !d], k[b h t !d], l[b h s]) -> [b h s !d]; g[b h s e] * "
+                 "v[b h t e] * f(q[b h s !d], k[b h t !d], l[b h s]) + g[b h s e] * o[b h s e] * "
+                 "f(q[b h s !d], k[b h t !d], l[b h s]) -> [b h t !d]; g[b h s e] * f(q[b h s "
+                 "!d], k[b h t !d], l[b h s]) -> [b h t e]",
+     .note = "keys may be sharded: the log of the sum is given"},
+    {.name = "rope",
+     .equation = "x[... s h !d] * c[s !d] + x[... s h !d] * n[s !d] -> [... s h !d]",
+     .note = "linear in x and jointly in the tables"},
+};
+
+} // namespace
+
+llvm::ArrayRef<OpDef> attention_ops() { return kAttention; }
+
+} // namespace spmd::rules

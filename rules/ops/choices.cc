@@ -1,0 +1,132 @@
+// Which row a spelling means for these operands and attributes. Only kinds of argument and flags
+// are looked at, never types.
+#include "rules/ops/choices.h"
+
+#include "rules/shape_attrs.h"
+
+namespace spmd::rules {
+
+using ir::AttrForm;
+using ir::DTypeClass;
+
+namespace {
+
+// The positional operand at a place, as the program has it; null if there is none.
+const Slot *slot_at(const Application &app, unsigned place) {
+  for (const Slot &slot : app.slots)
+    if (!slot.name.valid() && place-- == 0)
+      return slot.form == Slot::Form::Missing ? nullptr : &slot;
+  return nullptr;
+}
+
+DTypeClass class_at(const Application &app, unsigned place) {
+  const Slot *slot = slot_at(app, place);
+  if (!slot || slot->form == Slot::Form::Literal || slot->count == 0)
+    return DTypeClass::Unknown;
+  const ir::Shape *shape = app.shape(app.args[slot->first]);
+  return shape ? ir::info(shape->dtype).form : DTypeClass::Unknown;
+}
+
+bool is_number(const ir::AttrValue &value, int64_t number) {
+  return (value.form == AttrForm::Integer && value.as_integer() == number) ||
+         (value.form == AttrForm::Float && value.as_number() == static_cast<double>(number));
+}
+
+bool is_off(const Application &app, llvm::StringRef name) {
+  const ir::AttrValue *value = app.attr(name);
+  return value && value->form == AttrForm::Bool && !value->as_bool();
+}
+
+bool is_rounded(ir::DType dtype) {
+  DTypeClass form = ir::info(dtype).form;
+  return form == DTypeClass::Integer || form == DTypeClass::Boolean;
+}
+
+std::string_view choose_extremum(const Application &app, std::string_view of_two,
+                                 std::string_view of_dim) {
+  if (slot_at(app, 1) || app.named("other"))
+    return of_two;
+  return any_attr(app, {"dim"}) ? of_dim : std::string_view();
+}
+
+} // namespace
+
+std::string_view choose_division(const Application &app) {
+  return any_attr(app, {"rounding_mode"}) ? "floor_divide" : "";
+}
+
+std::string_view choose_power(const Application &app) {
+  const Slot *slot = app.op.order.empty() ? slot_at(app, 1) : nullptr;
+  const ir::AttrValue *exponent =
+      slot && slot->form == Slot::Form::Literal ? &slot->literal : any_attr(app, {"exponent", "y"});
+  if (!exponent)
+    return "";
+  return is_number(*exponent, 1) ? "identity" : is_number(*exponent, 2) ? "square" : "";
+}
+
+std::string_view choose_maximum(const Application &app) {
+  return choose_extremum(app, "maximum", "max.dim");
+}
+std::string_view choose_minimum(const Application &app) {
+  return choose_extremum(app, "minimum", "min.dim");
+}
+
+std::string_view choose_cast(const Application &app) {
+  ir::DType asked = dtype_attr(app);
+  if (asked == ir::DType::Unknown)
+    return is_rounded(asked) || class_at(app, 1) == DTypeClass::Integer ||
+                   class_at(app, 1) == DTypeClass::Boolean
+               ? "cast_round"
+               : "";
+  return is_rounded(asked) ? "cast_round" : "";
+}
+
+std::string_view choose_sum(const Application &app) {
+  DTypeClass form = class_at(app, 0);
+  bool inexact = form == DTypeClass::Float || form == DTypeClass::Complex;
+  return inexact && is_rounded(dtype_attr(app)) ? "sum_rounded" : "";
+}
+
+std::string_view choose_attention(const Application &app) {
+  if (flag_attr(app, "enable_gqa"))
+    return "attention_grouped";
+  return flag_attr(app, "is_causal") ? "attention_causal" : "";
+}
+
+std::string_view choose_scatter_reduce(const Application &app) {
+  return word_attr(app, {"reduce", "reduction"}) == "sum" ? "scatter_add" : "";
+}
+
+std::string_view choose_index(const Application &app) {
+  const Slot *indices = slot_at(app, 1);
+  bool one = indices && indices->count == 1;
+  return one && class_at(app, 1) == DTypeClass::Boolean ? "masked_select" : "";
+}
+
+std::string_view choose_index_put(const Application &app) {
+  return flag_attr(app, "accumulate") ? "index_put_add" : "";
+}
+
+std::string_view choose_batch_norm(const Application &app) {
+  if (is_off(app, "training") || is_off(app, "train"))
+    return "batch_norm_inference";
+  return flag_attr(app, "training") ? "batch_norm" : "";
+}
+
+std::string_view choose_dropout(const Application &app) {
+  const ir::AttrValue *p = app.attr("p");
+  bool never = p && is_number(*p, 0);
+  return never || is_off(app, "training") || is_off(app, "train") ? "identity" : "";
+}
+
+std::string_view choose_repeat_interleave(const Application &app) {
+  const Slot *counts = slot_at(app, 1);
+  return counts && counts->form == Slot::Form::Tensor ? "repeat_interleave_counts" : "";
+}
+
+std::string_view choose_convolution(const Application &app) {
+  std::optional<int64_t> groups = number_attr(app, {"groups"});
+  return groups && *groups > 1 ? "convolution_grouped" : "";
+}
+
+} // namespace spmd::rules

@@ -1,0 +1,42 @@
+// Constants, random numbers, dropout. Constants are either R or I, zeros of every kind.
+#include "rules/ops/families.h"
+
+namespace spmd::rules {
+
+namespace {
+
+constexpr char kLike[] = "#a[...] -> [...]";
+
+constexpr OpDef kCreation[] = {
+    {.name = "constant", .equation = "-> r", .dtype = DTypeRule::Attribute,
+     .factors = sized_factors, .gradient = false, .constant = OpDef::Constant::Either},
+    {.name = "zeros", .equation = "-> r", .dtype = DTypeRule::Attribute, .factors = sized_factors,
+     .gradient = false, .constant = OpDef::Constant::Zero},
+    {.name = "constant_like", .equation = kLike, .dtype = DTypeRule::Attribute, .gradient = false,
+     .constant = OpDef::Constant::Either},
+    {.name = "zeros_like", .equation = kLike, .dtype = DTypeRule::Attribute, .gradient = false,
+     .constant = OpDef::Constant::Zero},
+    {.name = "fill", .equation = "v[], #a[...] -> [...]", .from_attr = "v value", .mut = "a",
+     .note = "the value, in the extents of a"},
+    {.name = "random", .equation = "~ -> r", .dtype = DTypeRule::Attribute,
+     .factors = sized_factors, .gradient = false},
+    {.name = "random_like", .equation = "~, #a[...] -> [...]", .dtype = DTypeRule::Attribute,
+     .mut = "a", .gradient = false},
+    {.name = "bernoulli", .equation = "f(p[...], ~) -> [...]", .mut = "p", .gradient = false},
+    {.name = "poisson", .equation = "f(p[...], ~) -> [...]", .mut = "p", .gradient = false},
+    {.name = "binomial", .equation = "f(p[...], q?[...], ~) -> [...]", .gradient = false},
+    {.name = "normal", .equation = "f(p[...], q?[...], ~) -> [...]", .gradient = false},
+    {.name = "multinomial", .equation = "f(p[... !v], ~) -> [... !k]", .dtype = DTypeRule::Index,
+     .extents = sample_count_extents, .gradient = false},
+    {.name = "dropout", .equation = "x[...] * ~[...] -> [...]; ~ -> [...]",
+     .choose = choose_dropout, .later_dtype = DTypeRule::Boolean, .mut = "x",
+     .note = "the second result of the fused form is the mask"},
+    {.name = "rrelu", .equation = "f(x[...], ~) -> [...]"},
+    {.name = "alpha_dropout", .equation = "f(x[...], ~) -> [...]"},
+};
+
+} // namespace
+
+llvm::ArrayRef<OpDef> creation_ops() { return kCreation; }
+
+} // namespace spmd::rules

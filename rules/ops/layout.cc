@@ -1,0 +1,75 @@
+// Views and layout: each op is one linear map of places; its column `factors` names the map of
+// dimensions.
+#include "rules/ops/families.h"
+
+namespace spmd::rules {
+
+namespace {
+
+constexpr char kMap[] = "a -> r";
+
+constexpr OpDef kLayout[] = {
+    {.name = "reshape", .equation = kMap, .factors = reshape_factors},
+    {.name = "view_as", .equation = "a, #b -> r", .factors = view_as_factors},
+    {.name = "permute_dims", .equation = kMap, .factors = permute_factors},
+    {.name = "expand", .equation = kMap, .factors = expand_factors},
+    {.name = "expand_as", .equation = "a, #b -> r", .factors = expand_as_factors,
+     .note = "shards come from the donor"},
+    {.name = "repeat", .equation = kMap, .factors = repeat_factors},
+    {.name = "repeat_interleave", .equation = "a[... d] -> [... (d r)]", .placed = "d",
+     .default_dim = DefaultDim::All, .extents = repeat_interleave_extents,
+     .choose = choose_repeat_interleave},
+    {.name = "cat", .equation = "+a -> r", .factors = cat_factors,
+     .note = "a direct sum: all members partial, or none"},
+    {.name = "stack", .equation = "+a[...] -> r", .factors = stack_factors},
+    {.name = "block_diag", .equation = "+a[!m !n] -> [!p !q]", .factors = unknown_factors},
+    {.name = "split", .equation = "a -> r*", .factors = split_factors},
+    {.name = "slice", .equation = kMap, .factors = slice_factors},
+    {.name = "slice_backward", .equation = "g -> r", .factors = slice_backward_factors},
+    {.name = "slice_scatter", .equation = "a + s -> r", .factors = slice_scatter_factors,
+     .mut = "a"},
+    {.name = "flip", .equation = "a[... !d] -> [... !d]", .placed = "d",
+     .default_dim = DefaultDim::All},
+    {.name = "roll", .equation = "a[... !d] -> [... !d]", .placed = "d",
+     .default_dim = DefaultDim::All},
+    {.name = "rot90", .equation = "a[... !d] -> [... !d]", .placed = "d",
+     .default_dim = DefaultDim::All},
+    {.name = "constant_pad", .equation = "a + v -> r", .dtype = DTypeRule::First,
+     .factors = pad_factors, .from_attr = "v value", .zero_drops_term = true},
+    {.name = "reflection_pad", .equation = "a[... !d] -> [... !e]", .factors = pad_factors},
+    {.name = "replication_pad", .equation = "a[... !d] -> [... !e]", .factors = pad_factors},
+    {.name = "circular_pad", .equation = "a[... !d] -> [... !e]", .factors = pad_factors},
+    {.name = "tril", .equation = "a[... !m !n] -> [... !m !n]", .mut = "a"},
+    {.name = "triu", .equation = "a[... !m !n] -> [... !m !n]", .mut = "a"},
+    {.name = "diagonal", .equation = "a[... !m !n] -> [... !d]", .factors = unknown_factors},
+    {.name = "diag_embed", .equation = "a[... !d] -> [... !d !d]", .factors = unknown_factors},
+    {.name = "unfold", .equation = "a[... !d] -> [... !p !r]", .placed = "d p",
+     .extents = unfold_extents},
+    {.name = "unfold_backward", .equation = "g[... !p !r] -> [... !d]", .factors = sized_factors},
+    {.name = "as_strided", .equation = "a[!...] -> [!...]", .factors = sized_factors},
+    {.name = "pixel_shuffle", .equation = "a[... (c !r !s) h w] -> [... c (h !r) (w !s)]",
+     .extents = pixel_extents},
+    {.name = "pixel_unshuffle", .equation = "a[... c (h !r) (w !s)] -> [... (c !r !s) h w]",
+     .extents = pixel_extents},
+    {.name = "channel_shuffle", .equation = "a[b (g !c) ...] -> [b (!c !g) ...]",
+     .extents = group_extents},
+    {.name = "view_as_real", .equation = "a[...] -> [... !two]", .extents = pair_extents},
+    {.name = "view_as_complex", .equation = "a[... !two] -> [...]"},
+    {.name = "meshgrid", .equation = "a[m], #b[k] -> [m k]; b[k], #a[m] -> [m k]"},
+    {.name = "fft_fft", .equation = "a[... !d] -> [... !e]", .placed = "d e",
+     .factors = unknown_factors},
+    {.name = "fft_ifft", .equation = "a[... !d] -> [... !e]", .placed = "d e",
+     .factors = unknown_factors},
+    {.name = "fft_rfft", .equation = "a[... !d] -> [... !e]", .placed = "d e",
+     .factors = unknown_factors},
+    {.name = "fft_irfft", .equation = "a[... !d] -> [... !e]", .placed = "d e",
+     .factors = unknown_factors},
+    {.name = "fft_fftn", .equation = "a[... !d] -> [... !e]", .placed = "d e",
+     .factors = unknown_factors},
+};
+
+} // namespace
+
+llvm::ArrayRef<OpDef> layout_ops() { return kLayout; }
+
+} // namespace spmd::rules

@@ -1,0 +1,46 @@
+// Losses: a mean over samples as written; attribute `reduction` drops the division or keeps the
+// samples.
+#include "rules/ops/families.h"
+
+namespace spmd::rules {
+
+namespace {
+
+constexpr char kPointwiseLoss[] = "f(a[...], b[...]) /|...| -> []";
+
+constexpr OpDef kLosses[] = {
+    {.name = "mse_loss", .equation = kPointwiseLoss, .reduces = true},
+    {.name = "l1_loss", .equation = kPointwiseLoss, .reduces = true},
+    {.name = "smooth_l1_loss", .equation = kPointwiseLoss, .reduces = true},
+    {.name = "huber_loss", .equation = kPointwiseLoss, .reduces = true},
+    {.name = "soft_margin_loss", .equation = kPointwiseLoss, .reduces = true},
+    {.name = "binary_cross_entropy_with_logits", .equation = kPointwiseLoss, .reduces = true},
+    {.name = "kl_div", .equation = kPointwiseLoss, .reduces = true},
+    {.name = "poisson_nll_loss", .equation = kPointwiseLoss, .reduces = true},
+    {.name = "binary_cross_entropy", .equation = "f(a[...], b[...], w?[...]) /|...| -> []",
+     .reduces = true},
+    {.name = "mse_loss_backward", .equation = "2 * g[] * a[...] - 2 * g[] * b[...] -> [...]",
+     .factors = loss_backward_factors, .note = "linear in the difference"},
+    {.name = "smooth_l1_loss_backward", .equation = "g[] * f(a[...], b[...]) -> [...]",
+     .factors = loss_backward_factors},
+    {.name = "huber_loss_backward", .equation = "g[] * f(a[...], b[...]) -> [...]",
+     .factors = loss_backward_factors},
+    {.name = "cross_entropy", .equation = "f(z[n !v], @t[n :!v]) /|n| -> []",
+     .dtype = DTypeRule::First, .reduces = true},
+    {.name = "linear_cross_entropy", .equation = "f(x[n !i], w[!v !i], @t[n :!v]) /|n| -> []",
+     .dtype = DTypeRule::First, .reduces = true},
+    {.name = "nll_loss", .equation = "- z[n !v] * @t[n :!v] * w?[!v] /|n| -> []",
+     .dtype = DTypeRule::First, .reduces = true, .note = "linear in the log-probabilities"},
+    {.name = "nll_loss_backward",
+     .equation = "- g[n] * @t[n :!v] * w?[!v] * f(k?[]), #z[n !v] -> [n !v]",
+     .dtype = DTypeRule::First, .factors = like_donor_factors},
+    {.name = "cross_entropy_backward", .equation = "g[] * f(z[n !v], @t[n :!v]) -> [n !v]",
+     .dtype = DTypeRule::First, .factors = loss_backward_factors},
+    {.name = "margin_losses", .equation = "f(a[n !d], b[n !d], y[n]) /|n| -> []", .reduces = true},
+};
+
+} // namespace
+
+llvm::ArrayRef<OpDef> loss_ops() { return kLosses; }
+
+} // namespace spmd::rules

@@ -1,0 +1,68 @@
+// Normalisation: a function along the normalised dimensions, linear in weight and bias.
+#include "rules/ops/families.h"
+
+namespace spmd::rules {
+
+namespace {
+
+constexpr OpDef kNormalisation[] = {
+    {.name = "softmax", .equation = "f(a[... !d]) -> [... !d]", .placed = "d",
+     .dtype = DTypeRule::Attribute},
+    {.name = "log_softmax", .equation = "f(a[... !d]) -> [... !d]", .placed = "d",
+     .dtype = DTypeRule::Attribute},
+    {.name = "softmin", .equation = "f(a[... !d]) -> [... !d]", .placed = "d",
+     .dtype = DTypeRule::Attribute},
+    {.name = "normalize", .equation = "f(a[... !d]) -> [... !d]", .placed = "d"},
+    {.name = "softmax_backward", .equation = "g[... !d] * f(y[... !d]) -> [... !d]", .placed = "d"},
+    {.name = "log_softmax_backward", .equation = "g[... !d] * f(y[... !d]) -> [... !d]",
+     .placed = "d"},
+    {.name = "gumbel_softmax", .equation = "f(a[... !d], ~) -> [... !d]", .placed = "d"},
+    {.name = "layer_norm", .equation = "f(x[... !d]) * w?[!d] + b?[!d] -> [... !d]", .spans = "d",
+     .dtype = DTypeRule::First},
+    {.name = "native_layer_norm",
+     .equation = "f(x[... !d]) * w?[!d] + b?[!d] -> [... !d]; x[... !d] /|d| -> [... 1]; f(x[... "
+                 "!d]) -> [... 1]", .spans = "d", .dtype = DTypeRule::First},
+    {.name = "native_layer_norm_backward",
+     .equation = "g[... !d] * f(x[... !d], u[... 1], s[... 1]) * w?[!d] -> [... !d]; g[... d] * "
+                 "f(x[... d], u[... 1], s[... 1]) -> [d]; g[... d] -> [d]", .spans = "d",
+     .dtype = DTypeRule::First},
+    {.name = "rms_norm", .equation = "f(x[... !d]) * w?[!d] -> [... !d]", .spans = "d",
+     .dtype = DTypeRule::First},
+    {.name = "fused_rms_norm",
+     .equation = "f(x[... !d]) * w?[!d] -> [... !d]; f(x[... !d]) -> [... 1]", .spans = "d",
+     .dtype = DTypeRule::First},
+    {.name = "fused_rms_norm_backward",
+     .equation = "g[... !d] * f(x[... !d], s[... 1]) * w?[!d] -> [... !d]; g[... d] * f(x[... d], "
+                 "s[... 1]) -> [d]", .spans = "d", .dtype = DTypeRule::First},
+    {.name = "group_norm",
+     .equation = "f(x[b (g !c) !...]) * w?[(g !c)] + b?[(g !c)] -> [b (g !c) !...]",
+     .extents = group_extents},
+    {.name = "native_group_norm",
+     .equation = "f(x[b (g !c) !...]) * w?[(g !c)] + b?[(g !c)] -> [b (g !c) !...]; x[b (g !c) "
+                 "!...] /|c| /|...| -> [b g]; f(x[b (g !c) !...]) -> [b g]",
+     .extents = group_extents},
+    {.name = "group_norm_backward",
+     .equation = "g[b (n !c) !...] * f(x[b (n !c) !...], u[b n], s[b n]) * w?[(n !c)] -> [b (n "
+                 "!c) !...]; g[b (n !c) ...] * f(x[b (n !c) ...], u[b n], s[b n]) -> [(n !c)]; "
+                 "g[b (n !c) ...] -> [(n !c)]", .extents = group_extents},
+    {.name = "batch_norm", .equation = "f(x[!b c !...]) * w?[c] + k?[c] -> [!b c !...]",
+     .dtype = DTypeRule::First, .choose = choose_batch_norm},
+    {.name = "instance_norm", .equation = "f(x[b c !...]) * w?[c] + k?[c] -> [b c !...]",
+     .dtype = DTypeRule::First},
+    {.name = "batch_norm_inference",
+     .equation = "x[b c ...] * f(v[c]) * w?[c] - u[c] * f(v[c]) * w?[c] + k?[c] -> [b c ...]",
+     .dtype = DTypeRule::First},
+    {.name = "batch_norm_backward",
+     .equation = "g[!b c !...] * f(x[!b c !...]) * w?[c] -> [!b c !...]; g[!b c !...] * f(x[!b c "
+                 "!...]) -> [c]; g[b c ...] -> [c]", .dtype = DTypeRule::First},
+    {.name = "cosine_similarity", .equation = "f(a[... !d], b[... !d]) -> [...]", .placed = "d"},
+    {.name = "weight_norm", .equation = "f(v[n !...]) * g[n] -> [n !...]",
+     .factors = like_first_factors},
+    {.name = "local_response_norm", .equation = "f(x[b !c ...]) -> [b !c ...]"},
+};
+
+} // namespace
+
+llvm::ArrayRef<OpDef> normalisation_ops() { return kNormalisation; }
+
+} // namespace spmd::rules

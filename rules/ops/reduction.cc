@@ -1,0 +1,93 @@
+// Reductions and scans. Any combiner but sum is a function of the whole dimension.
+#include "rules/ops/families.h"
+
+namespace spmd::rules {
+
+namespace {
+
+constexpr char kWhole[] = "f(a[... !d]) -> [...]";
+
+constexpr OpDef kReduction[] = {
+    {.name = "sum", .equation = "a[... d] -> [...]", .placed = "d", .default_dim = DefaultDim::All,
+     .dtype = DTypeRule::Accumulate, .choose = choose_sum},
+    {.name = "sum_rounded", .equation = "f(a[... d]) -> [...]", .placed = "d",
+     .default_dim = DefaultDim::All, .dtype = DTypeRule::Attribute, .gradient = false,
+     .note = "of floats, to an integer type: each addend is rounded"},
+    {.name = "mean", .equation = "a[... d] /|d| -> [...]", .placed = "d",
+     .default_dim = DefaultDim::All, .dtype = DTypeRule::Attribute},
+    {.name = "trace", .equation = "a[!m !n] -> []", .dtype = DTypeRule::Accumulate},
+    {.name = "sum_squares", .equation = "f(a[... d]) -> [...]", .placed = "d",
+     .default_dim = DefaultDim::All},
+    {.name = "count_nonzero", .equation = "f(a[... d]) -> [...]", .placed = "d",
+     .default_dim = DefaultDim::All, .dtype = DTypeRule::Index, .gradient = false},
+    {.name = "nansum", .equation = "f(a[... d]) -> [...]", .placed = "d",
+     .default_dim = DefaultDim::All, .dtype = DTypeRule::Accumulate},
+    {.name = "nanmean", .equation = "f(a[... !d]) -> [...]", .placed = "d",
+     .default_dim = DefaultDim::All, .dtype = DTypeRule::Attribute},
+    {.name = "amax", .equation = kWhole, .placed = "d", .default_dim = DefaultDim::All},
+    {.name = "amin", .equation = kWhole, .placed = "d", .default_dim = DefaultDim::All},
+    {.name = "prod", .equation = kWhole, .placed = "d", .default_dim = DefaultDim::All,
+     .dtype = DTypeRule::Accumulate},
+    {.name = "argmax", .equation = kWhole, .placed = "d", .default_dim = DefaultDim::All,
+     .dtype = DTypeRule::Index, .gradient = false},
+    {.name = "argmin", .equation = kWhole, .placed = "d", .default_dim = DefaultDim::All,
+     .dtype = DTypeRule::Index, .gradient = false},
+    {.name = "var", .equation = kWhole, .placed = "d", .default_dim = DefaultDim::All,
+     .dtype = DTypeRule::Attribute},
+    {.name = "std", .equation = kWhole, .placed = "d", .default_dim = DefaultDim::All,
+     .dtype = DTypeRule::Attribute},
+    {.name = "norm", .equation = kWhole, .placed = "d", .default_dim = DefaultDim::All,
+     .dtype = DTypeRule::Attribute},
+    {.name = "logsumexp", .equation = kWhole, .placed = "d", .default_dim = DefaultDim::All,
+     .dtype = DTypeRule::Attribute},
+    {.name = "median", .equation = "f(a[... !d]) -> [...], [...]", .placed = "d",
+     .default_dim = DefaultDim::All, .later_dtype = DTypeRule::Index},
+    {.name = "nanmedian", .equation = "f(a[... !d]) -> [...], [...]", .placed = "d",
+     .default_dim = DefaultDim::All, .later_dtype = DTypeRule::Index},
+    {.name = "mode", .equation = "f(a[... !d]) -> [...], [...]", .placed = "d",
+     .later_dtype = DTypeRule::Index},
+    {.name = "all", .equation = kWhole, .placed = "d", .default_dim = DefaultDim::All,
+     .dtype = DTypeRule::Boolean, .gradient = false},
+    {.name = "any", .equation = kWhole, .placed = "d", .default_dim = DefaultDim::All,
+     .dtype = DTypeRule::Boolean, .gradient = false},
+    {.name = "max.dim", .equation = "f(a[... !d]) -> [...], [...]", .placed = "d",
+     .later_dtype = DTypeRule::Index},
+    {.name = "min.dim", .equation = "f(a[... !d]) -> [...], [...]", .placed = "d",
+     .later_dtype = DTypeRule::Index},
+    {.name = "cummax", .equation = "f(a[... !d]) -> [... !d], [... !d]", .placed = "d",
+     .later_dtype = DTypeRule::Index},
+    {.name = "cummin", .equation = "f(a[... !d]) -> [... !d], [... !d]", .placed = "d",
+     .later_dtype = DTypeRule::Index},
+    {.name = "aminmax", .equation = "f(a[... !d]) -> [...], [...]", .placed = "d",
+     .default_dim = DefaultDim::All},
+    {.name = "var_mean", .equation = "f(a[... !d]) -> [...], [...]", .placed = "d",
+     .default_dim = DefaultDim::All},
+    {.name = "std_mean", .equation = "f(a[... !d]) -> [...], [...]", .placed = "d",
+     .default_dim = DefaultDim::All},
+    {.name = "equal", .equation = "f(a[!...], b[!...]) -> []", .dtype = DTypeRule::Boolean,
+     .gradient = false},
+    {.name = "allclose", .equation = "f(a[!...], b[!...]) -> []", .dtype = DTypeRule::Boolean,
+     .gradient = false},
+    {.name = "cumsum", .equation = "a[... !d] -> [... !d]", .placed = "d",
+     .dtype = DTypeRule::Accumulate},
+    {.name = "cumprod", .equation = "f(a[... !d]) -> [... !d]", .placed = "d",
+     .dtype = DTypeRule::Accumulate},
+    {.name = "logcumsumexp", .equation = "f(a[... !d]) -> [... !d]", .placed = "d"},
+    {.name = "diff", .equation = "a[... !d] -> [... !e]", .placed = "d e",
+     .extents = difference_extents},
+    {.name = "cumulative_trapezoid", .equation = "a[... !d] -> [... !e]", .placed = "d e",
+     .extents = difference_extents},
+    {.name = "trapezoid", .equation = "a[... !d] -> [...]", .placed = "d"},
+    {.name = "histc", .equation = "f(a[n]) -> [!v]", .extents = histogram_extents,
+     .gradient = false},
+    {.name = "bincount", .equation = "f(a[n]) -> [!v]", .dtype = DTypeRule::Index,
+     .gradient = false},
+    {.name = "item", .equation = "f(a[]) -> []", .factors = number_factors,
+     .note = "the number has the kind of the value"},
+};
+
+} // namespace
+
+llvm::ArrayRef<OpDef> reduction_ops() { return kReduction; }
+
+} // namespace spmd::rules

@@ -1,0 +1,266 @@
+// Look-up by name. The tables are hashed on first use, not at start-up; what a spelling means is
+// worked out here and nowhere else.
+#include "rules/registry.h"
+
+#include "rules/boundary.h"
+#include "rules/ops/families.h"
+#include "rules/transition.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::rules {
+
+namespace {
+
+llvm::StringRef ref(std::string_view text) { return {text.data(), text.size()}; }
+
+struct Tables {
+  llvm::DenseMap<llvm::StringRef, const OpDef *> rows;
+  llvm::DenseMap<llvm::StringRef, const Alias *> aliases;
+
+  Tables() {
+    rows.reserve(512);
+    for (llvm::ArrayRef<OpDef> family : op_families())
+      for (const OpDef &row : family)
+        rows.try_emplace(ref(row.name), &row);
+    llvm::ArrayRef<Alias> all = rules::aliases();
+    aliases.reserve(all.size());
+    for (const Alias &alias : all)
+      aliases.try_emplace(ref(alias.spelling), &alias);
+  }
+};
+
+const Tables &tables() {
+  static const Tables made;
+  return made;
+}
+
+// What stands in front of the names of frameworks, longest first.
+struct Prefix {
+  llvm::StringRef text;
+  llvm::StringRef instead = {};
+};
+const Prefix kPrefixes[] = {
+    {"torch.nn.functional."},
+    {"torch.ops.aten."},
+    {"torch.ops.prims."},
+    {"torch.Tensor."},
+    {"torch._C._nn."},
+    {"torch.special."},
+    {"torch.fft.", "fft_"},
+    {"torch.linalg.", "linalg_"},
+    {"torch."},
+    {"aten."},
+    {"prims."},
+    {"_operator."},
+    {"operator."},
+    {"jax.lax."},
+    {"jax.nn."},
+    {"jax.numpy."},
+    {"jax."},
+    {"lax."},
+};
+
+class Resolver {
+public:
+  Resolver(llvm::StringRef spelling, llvm::StringRef dialect)
+      : framework_(!dialect.empty() && dialect != "spmd"), is_operator_(dialect == "operator") {
+    name_ = spelling.str();
+    llvm::StringRef own = spelling;
+    if (own.consume_front("spmd.")) {
+      name_ = own.str();
+      framework_ = false;
+    }
+    for (const Prefix &prefix : kPrefixes)
+      if (llvm::StringRef rest = spelling; rest.consume_front(prefix.text)) {
+        is_operator_ = prefix.text.endswith("operator.");
+        framework_ = true;
+        name_ = prefix.instead.str() + rest.str();
+        break;
+      }
+    if (name_ != spelling && !try_exactly(spelling) && !try_exactly(without_overload(spelling)))
+      resolve(name_);
+    else if (name_ == spelling)
+      resolve(name_);
+  }
+
+  ResolvedOp take() { return std::move(out_); }
+  // The name that messages should be near to.
+  llvm::StringRef stem() const {
+    llvm::StringRef name = without_overload(name_);
+    return name.size() > 1 && name.endswith("_") ? name.drop_back() : name;
+  }
+
+private:
+  static llvm::StringRef without_overload(llvm::StringRef name) {
+    return name.substr(0, std::min(name.rfind('.'), name.size()));
+  }
+
+  bool resolve(llvm::StringRef name) {
+    llvm::StringRef base = without_overload(name);
+    return try_exactly(name) || try_exactly(base) || try_in_place(name) || try_in_place(base) ||
+           try_derived(base);
+  }
+
+  // The name as it stands: a spelling, a row, a transition, a boundary op.
+  bool try_exactly(llvm::StringRef name) {
+    if (framework_ && try_alias("aten." + name.str()))
+      return true;
+    if (try_alias(name))
+      return true;
+    if (const OpDef *row = find_op(name))
+      return take_row(*row);
+    return try_transition(name) || try_names(boundary_names(), name, OpForm::Boundary) ||
+           try_names(call_names(), name, OpForm::Call);
+  }
+  bool try_alias(llvm::StringRef name) {
+    const Alias *alias = tables().aliases.lookup(name);
+    if (!alias)
+      return false;
+    out_.alias = alias;
+    out_.each |= alias->each;
+    if (const OpDef *row = find_op(ref(alias->op))) {
+      take_row(*row);
+      read_order(alias->order, row->equation.equation);
+      out_.in_place |= name.endswith("_") && !row->mut.empty();
+      return true;
+    }
+    return try_transition(ref(alias->op)) ||
+           try_names(boundary_names(), ref(alias->op), OpForm::Boundary);
+  }
+  bool take_row(const OpDef &row) {
+    out_.form = OpForm::Equation;
+    out_.row = &row;
+    return true;
+  }
+  void read_order(std::string_view order, const Equation &equation) {
+    llvm::SmallVector<llvm::StringRef, 8> words;
+    ref(order).split(words, ' ', -1, false);
+    for (llvm::StringRef word : words) {
+      unsigned operand = equation.find_operand({word.data(), word.size()});
+      out_.order.push_back(operand < equation.operand_count ? static_cast<uint8_t>(operand) : 0xFF);
+    }
+  }
+  bool try_transition(llvm::StringRef name) {
+    for (const Transition &row : transitions())
+      if (ref(row.name) == name) {
+        out_.form = OpForm::Transition;
+        out_.transition = row.name;
+        return true;
+      }
+    return false;
+  }
+  bool try_names(llvm::ArrayRef<llvm::StringRef> names, llvm::StringRef name, OpForm form) {
+    const llvm::StringRef *found = llvm::find(names, name);
+    if (found == names.end())
+      return false;
+    out_.form = form;
+    out_.boundary = std::string_view(found->data(), found->size());
+    return true;
+  }
+
+  bool try_in_place(llvm::StringRef name) {
+    if (!name.endswith("_") || name.endswith("__") || !try_exactly(name.drop_back()))
+      return false;
+    // `operator.and_` is a word that Python reserves, not a write.
+    out_.in_place |= !is_operator_;
+    return true;
+  }
+
+  // Spellings that follow by rule (ops.md, section 1).
+  bool try_derived(llvm::StringRef name) {
+    llvm::StringRef rest = name;
+    if (rest.consume_front("_foreach_") && resolve_part(rest)) {
+      out_.each = true;
+      return true;
+    }
+    rest = name;
+    if ((rest.consume_back("_copy") || rest.consume_back("_out") ||
+         rest.consume_front("special_")) &&
+        resolve_part(rest))
+      return true;
+    rest = name;
+    if (rest.consume_front("__") && rest.consume_back("__"))
+      return resolve_part(rest) || try_reflected(rest);
+    return is_operator_ && try_reflected(name);
+  }
+  bool resolve_part(llvm::StringRef name) { return !name.empty() && resolve(name); }
+  bool try_reflected(llvm::StringRef name) {
+    llvm::StringRef rest = name;
+    if (rest.consume_front("i") && resolve_part(rest)) {
+      out_.in_place = true;
+      return true;
+    }
+    rest = name;
+    if (!rest.consume_front("r") || !resolve_part(rest))
+      return false;
+    if (out_.order.empty() && out_.row && out_.row->equation.equation.operand_count == 2)
+      out_.order = {1, 0};
+    return true;
+  }
+
+  std::string name_;
+  bool framework_, is_operator_;
+  ResolvedOp out_;
+};
+
+llvm::SmallVector<llvm::StringRef, 0> all_names() {
+  llvm::SmallVector<llvm::StringRef, 0> names;
+  for (llvm::ArrayRef<OpDef> family : op_families())
+    for (const OpDef &row : family)
+      names.push_back(ref(row.name));
+  for (const Transition &row : transitions())
+    names.push_back(ref(row.name));
+  llvm::append_range(names, boundary_names());
+  llvm::append_range(names, call_names());
+  for (const Alias &alias : aliases())
+    names.push_back(ref(alias.spelling));
+  return names;
+}
+
+} // namespace
+
+llvm::ArrayRef<llvm::ArrayRef<OpDef>> op_families() {
+  static const llvm::ArrayRef<OpDef> families[] = {
+      pointwise_ops(), contraction_ops(),   reduction_ops(), layout_ops(),   indexing_ops(),
+      loss_ops(),      normalisation_ops(), attention_ops(), creation_ops(), optimizer_ops()};
+  return families;
+}
+
+const OpDef *find_op(llvm::StringRef name) { return tables().rows.lookup(name); }
+
+bool is_boundary(llvm::StringRef name) { return llvm::is_contained(boundary_names(), name); }
+bool is_call(llvm::StringRef name) { return llvm::is_contained(call_names(), name); }
+
+ResolvedOp resolve_spelling(llvm::StringRef spelling, llvm::StringRef dialect) {
+  Resolver resolver(spelling, dialect);
+  ResolvedOp resolved = resolver.take();
+  if (resolved.form == OpForm::Unknown)
+    resolved.nearest = nearest_name(resolver.stem(), all_names()).str();
+  return resolved;
+}
+
+llvm::SmallVector<llvm::StringRef, 8> spellings_of(llvm::StringRef op) {
+  llvm::SmallVector<llvm::StringRef, 8> spellings;
+  for (const Alias &alias : aliases())
+    if (ref(alias.op) == op && ref(alias.spelling) != op)
+      spellings.push_back(ref(alias.spelling));
+  return spellings;
+}
+
+llvm::StringRef nearest_name(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> candidates) {
+  llvm::StringRef best;
+  // Further away than a third of the name is no misspelling of it.
+  unsigned limit = static_cast<unsigned>(std::max<size_t>(1, name.size() / 3));
+  for (llvm::StringRef candidate : candidates) {
+    unsigned distance = name.edit_distance(candidate, true, limit);
+    if (distance > limit || (!best.empty() && distance == limit))
+      continue;
+    best = candidate;
+    limit = distance;
+  }
+  return best;
+}
+
+} // namespace spmd::rules

@@ -1,0 +1,27 @@
+// Joins the tables: rows by name, spellings of frameworks, transitions and boundary ops.
+#pragma once
+
+#include "rules/apply.h"
+
+#include "llvm/ADT/StringRef.h"
+
+namespace spmd::rules {
+
+// All rows, family by family, in the order of the files.
+llvm::ArrayRef<llvm::ArrayRef<OpDef>> op_families();
+llvm::ArrayRef<Alias> aliases();
+// Null if we have no row of that name.
+const OpDef *find_op(llvm::StringRef name);
+// Names of boundary ops: `assert_type`, `backward`, `axis_index`, ...
+bool is_boundary(llvm::StringRef name);
+bool is_call(llvm::StringRef name);
+
+// Resolution order of trace-format.md, section 10: exact alias; without overload; without a trailing `_`;
+// the same name in ours; spellings that follow by rule (ops.md, 1).
+ResolvedOp resolve_spelling(llvm::StringRef spelling, llvm::StringRef dialect);
+// Every spelling in the alias table that means this row or transition.
+llvm::SmallVector<llvm::StringRef, 8> spellings_of(llvm::StringRef op);
+// The most similar name among `candidates`, or empty if none is near.
+llvm::StringRef nearest_name(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> candidates);
+
+} // namespace spmd::rules

@@ -1,0 +1,41 @@
+// Attributes as shapes need them: numbers, lists of numbers, extents; whatever name a framework
+// uses.
+#pragma once
+
+#include "rules/apply.h"
+
+#include "llvm/ADT/SmallVector.h"
+
+#include <initializer_list>
+#include <optional>
+
+namespace spmd::rules {
+
+using Numbers = llvm::SmallVector<int64_t, 4>;
+
+// The first of the named attributes that is there and not null, else null.
+const ir::AttrValue *any_attr(const Application &app, std::initializer_list<llvm::StringRef> names);
+// None if there is none of them, or it is no whole number.
+std::optional<int64_t> number_attr(const Application &app,
+                                   std::initializer_list<llvm::StringRef> names);
+bool flag_attr(const Application &app, llvm::StringRef name);
+// One number counts as a list of one.
+std::optional<Numbers> numbers_attr(const Application &app,
+                                    std::initializer_list<llvm::StringRef> names);
+// Text of a word; empty if there is none.
+llvm::StringRef word_attr(const Application &app, std::initializer_list<llvm::StringRef> names);
+ir::DType dtype_attr(const Application &app);
+
+// An element of a list of extents: known, to be inferred (-1), or neither.
+struct WantedExtent {
+  std::optional<ir::Extent> extent;
+  bool inferred = false;
+};
+using WantedExtents = llvm::SmallVector<WantedExtent, 5>;
+std::optional<WantedExtents> extents_attr(const Application &app,
+                                          std::initializer_list<llvm::StringRef> names);
+
+// Counts negative places from the end. None if there is no such dimension.
+std::optional<unsigned> place_of(int64_t dim, size_t rank);
+
+} // namespace spmd::rules

@@ -1,0 +1,136 @@
+// Reads the shapes of results off the factors of an application, and holds them against what the
+// program states.
+#include "rules/shape_rule.h"
+
+#include "ir/text.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include "fmt/format.h"
+
+namespace spmd::rules {
+
+namespace {
+
+using ir::Extent;
+using Extents = llvm::SmallVector<std::optional<Extent>, 5>;
+
+class ShapeReader {
+public:
+  ShapeReader(const Application &app, const Equation &equation, const Binding &binding,
+              Outcome &out)
+      : app_(app), equation_(equation), binding_(binding), out_(out) {}
+
+  void run() {
+    size_t found = out_.violations.size();
+    FactorMap map = map_factors(app_, equation_, binding_, out_);
+    bool consistent = out_.violations.size() == found;
+    for (unsigned k = 0; k < app_.results.size(); ++k) {
+      out_.shapes[k] = app_.results[k].shape;
+      if (consistent && k < map.results.size() && map.results[k])
+        settle(k, extents(map, *map.results[k]));
+    }
+  }
+
+private:
+  Extents extents(const FactorMap &map, const TensorFactors &factors) const {
+    Extents out;
+    for (const DimFactors &dim : factors)
+      out.push_back(product(map, dim));
+    return out;
+  }
+  std::optional<Extent> product(const FactorMap &map, const DimFactors &dim) const {
+    if (std::optional<Extent> same = merged_alike(map, dim))
+      return same;
+    std::optional<Extent> total(Extent(1));
+    for (uint8_t factor : dim) {
+      std::optional<Extent> extent = map.factors[factor].extent;
+      if (!extent || !total)
+        return std::nullopt;
+      total = *total == Extent(1)
+                  ? extent
+                  : combine(app_.program.exprs, ir::Expr::Form::Multiply, *total, *extent);
+    }
+    return total;
+  }
+  // The extent of a dimension of an operand that is merged of the same factors.
+  std::optional<Extent> merged_alike(const FactorMap &map, const DimFactors &dim) const {
+    for (size_t arg = 0; dim.size() > 1 && arg < map.args.size(); ++arg)
+      for (size_t d = 0; map.args[arg] && d < map.args[arg]->size(); ++d)
+        if ((*map.args[arg])[d] == dim)
+          return app_.shape(app_.args[arg])->dims[d];
+    return std::nullopt;
+  }
+
+  void settle(unsigned result, const Extents &extents) {
+    ir::ShapeId declared = app_.results[result].shape;
+    if (declared.valid()) {
+      if (app_.program.shapes[declared].ranked && differs(extents, app_.program.shapes[declared]))
+        report(extents, app_.program.shapes[declared]);
+      return;
+    }
+    ir::Shape shape;
+    shape.dtype = result_dtype(app_, row_of(app_, equation_), equation_, binding_, result);
+    for (const std::optional<Extent> &extent : extents) {
+      if (!extent)
+        return;
+      shape.dims.push_back(*extent);
+    }
+    out_.shapes[result] = app_.program.shapes.add(std::move(shape));
+  }
+  static bool differs(const Extents &extents, const ir::Shape &declared) {
+    if (extents.size() != declared.dims.size())
+      return true;
+    for (auto [extent, other] : llvm::zip(extents, declared.dims))
+      if (extent && extent->is_number() && other.is_number() && *extent != other)
+        return true;
+    return false;
+  }
+  void report(const Extents &extents, const ir::Shape &declared) {
+    Extents stated(declared.dims.begin(), declared.dims.end());
+    out_.violations.push_back(
+        ShapeMismatch{"the declared and the actual shape", print(stated), print(extents)});
+  }
+  std::string print(const Extents &extents) const {
+    std::string text = "[";
+    for (const std::optional<Extent> &extent : extents) {
+      text += text.size() > 1 ? ", " : "";
+      text += extent ? ir::print(*extent, app_.program.exprs, app_.program.strings) : "?";
+    }
+    return text + "]";
+  }
+
+  const Application &app_;
+  const Equation &equation_;
+  const Binding &binding_;
+  Outcome &out_;
+};
+
+// Numbers by position are the framework's own attributes, whose meaning is not known here.
+bool has_unread_numbers(const Application &app, const Binding &binding) {
+  for (const Slot &slot : app.slots) {
+    bool read = llvm::is_contained(binding.slots, &slot) || &slot == binding.generator;
+    if (!read && !slot.name.valid() && slot.form == Slot::Form::Literal)
+      return true;
+  }
+  return false;
+}
+
+bool depends_on_attributes(const OpDef *row) {
+  return row && (!row->placed.empty() || row->factors || row->extents || row->reduces);
+}
+
+} // namespace
+
+void apply_shapes(const Application &app, const Equation &equation, const Binding &binding,
+                  Outcome &out) {
+  out.shapes.resize(app.results.size());
+  if (has_unread_numbers(app, binding) && depends_on_attributes(row_of(app, equation))) {
+    for (size_t k = 0; k < app.results.size(); ++k)
+      out.shapes[k] = app.results[k].shape;
+    return;
+  }
+  ShapeReader(app, equation, binding, out).run();
+}
+
+} // namespace spmd::rules

@@ -1,0 +1,111 @@
+// The first operand that has a factor sets its extent; all others are held against it.
+#include "rules/shape_unify.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include "fmt/format.h"
+
+namespace spmd::rules {
+
+using ir::Extent;
+
+ExtentUnifier::ExtentUnifier(const Application &app, const Equation &equation,
+                             const Binding &binding, llvm::ArrayRef<Made> made, FactorSet placed,
+                             FactorMap &map, Outcome &out)
+    : app_(app), equation_(equation), binding_(binding), map_(map), out_(out) {
+  find_strict(made, placed);
+}
+
+// Products of plain operands do not broadcast what they sum over.
+void ExtentUnifier::find_strict(llvm::ArrayRef<Made> made, FactorSet placed) {
+  seen_.resize(map_.factors.size());
+  strict_.resize(map_.factors.size());
+  for (uint8_t f = 0; f < equation_.factor_count; ++f)
+    for (uint8_t factor : made[f])
+      strict_[factor] = !(placed >> f & 1) && is_summed(f);
+}
+
+bool ExtentUnifier::is_summed(uint8_t factor) const {
+  for (unsigned r = 0; r < equation_.result_count; ++r)
+    for (unsigned d = 0; d < equation_.results[r].dim_count; ++d) {
+      const Dim &dim = equation_.dims[equation_.results[r].first_dim + d];
+      if (dim.form == Dim::Form::Factor && dim.first == factor)
+        return false;
+      for (unsigned m = 0; dim.form == Dim::Form::Merged && m < dim.count; ++m)
+        if (equation_.merged[dim.first + m] == factor)
+          return false;
+    }
+  return true;
+}
+
+bool ExtentUnifier::is_multiplied(uint16_t arg) const {
+  for (unsigned a = 0; a < equation_.atom_count; ++a) {
+    const Atom &atom = equation_.atoms[a];
+    if (atom.form != Atom::Form::Ref)
+      continue;
+    const Ref &ref = equation_.refs[atom.first];
+    const Slot *slot = ref.operand == kGenerator ? nullptr : binding_[ref.operand];
+    if (ref.role == RefRole::Value && slot && arg >= slot->first && arg < slot->first + slot->count)
+      return true;
+  }
+  return false;
+}
+
+void ExtentUnifier::single_factors() {
+  for (uint16_t arg = 0; arg < map_.args.size(); ++arg)
+    for (unsigned d = 0; map_.args[arg] && d < map_.args[arg]->size(); ++d)
+      if (const DimFactors &dim = (*map_.args[arg])[d]; dim.size() == 1)
+        unify(dim[0], app_.shape(app_.args[arg])->dims[d], arg, d);
+}
+
+void ExtentUnifier::unify(uint8_t factor, Extent extent, uint16_t arg, unsigned dim) {
+  Seen &seen = seen_[factor];
+  std::optional<Extent> &known = map_.factors[factor].extent;
+  auto broadcasts = [&](Extent one, uint16_t operand) {
+    return one == Extent(1) && !(strict_[factor] && is_multiplied(operand));
+  };
+  if (seen.conflict || (seen.any && (known == extent || broadcasts(extent, arg))))
+    return;
+  if (!seen.any || broadcasts(*known, seen.arg)) {
+    known = extent;
+    seen = {true, false, arg, dim};
+    return;
+  }
+  seen.conflict = true;
+  if (known->is_number() && extent.is_number())
+    report(seen, *known, arg, dim, extent);
+  known = std::nullopt;
+}
+
+void ExtentUnifier::report(const Seen &seen, Extent known, uint16_t arg, unsigned dim,
+                           Extent found) {
+  out_.violations.push_back(
+      ShapeMismatch{fmt::format("dimension {} of operand {} and dimension {} of operand {}",
+                                seen.dim, seen.arg, dim, arg),
+                    std::to_string(known.number()), std::to_string(found.number())});
+}
+
+void ExtentUnifier::merged_factors() {
+  for (uint16_t arg = 0; arg < map_.args.size(); ++arg)
+    for (unsigned d = 0; map_.args[arg] && d < map_.args[arg]->size(); ++d)
+      if (const DimFactors &dim = (*map_.args[arg])[d]; dim.size() > 1)
+        divide(dim, app_.shape(app_.args[arg])->dims[d]);
+}
+
+void ExtentUnifier::divide(const DimFactors &dim, Extent whole) {
+  std::optional<uint8_t> missing;
+  int64_t known = 1;
+  for (uint8_t factor : dim) {
+    const std::optional<Extent> &extent = map_.factors[factor].extent;
+    if (extent && extent->is_number())
+      known *= extent->number();
+    else if (extent || missing)
+      return;
+    else
+      missing = factor;
+  }
+  if (missing && whole.is_number() && known > 0 && whole.number() % known == 0)
+    map_.factors[*missing].extent = Extent(whole.number() / known);
+}
+
+} // namespace spmd::rules

@@ -1,0 +1,86 @@
+// One row per transition: a collective, convert or reinterpret between two kinds on one axis, with
+// what a backend communicates (wire), what a rank does by itself (act), and the backward (dual).
+// Source: type-system.md, section 5; seed 001, "Comms by state transition" and "by
+// forwards-backwards".
+#pragma once
+
+#include "ir/kind.h"
+
+#include "llvm/ADT/ArrayRef.h"
+
+#include <optional>
+#include <string_view>
+
+namespace spmd::rules {
+
+enum class Wire : uint8_t {
+  None,
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll,
+  Broadcast,
+  Permute
+};
+// What a rank does after the wire; before it, and as the whole of it, where the wire is None.
+enum class Act : uint8_t {
+  None,
+  TakeOwnSlice, // keep this rank's block of a dimension (V: unbind, S(i): chunk)
+  KeepOnFirst,  // zero elsewhere
+  KeepOnRoot,   // zero elsewhere
+  PlaceOwn,     // own block in zeros
+};
+// Which forms V takes at each end: no change of shape, or both a stack on a new dimension (V) and a
+// concatenation (S(i)).
+enum class Layouts : uint8_t { Plain, StackOrShard };
+
+struct Transition {
+  std::string_view name;
+  ir::Kind src, dst;
+  Wire wire = Wire::None;
+  Act act = Act::None;
+  Layouts layouts = Layouts::Plain;
+  // The backward, as a row of this table: its name and kinds. Empty where the row is composed.
+  struct Dual {
+    std::string_view name = {};
+    ir::Kind src = {}, dst = {};
+  } dual = {};
+  bool expert = false; // value or gradient changes: needs `{ expert = true }`
+  // A composition in the table of the design: by way of R, to be followed by reinterpret(R, dst).
+  // Its backward is that of its parts, the last one first.
+  bool composed = false;
+};
+
+llvm::ArrayRef<Transition> transitions();
+// Null if the table has no such row. Reduced is matched exactly.
+const Transition *find_transition(std::string_view name, ir::Kind src, ir::Kind dst);
+bool is_transition(std::string_view name);
+// The row of the backward; null where the row is composed.
+const Transition *dual_of(const Transition &row);
+
+struct TransitionParts {
+  const Transition *first, *second;
+};
+// What a composed row stands for, in order.
+TransitionParts parts_of(const Transition &row);
+
+// What a call that states no words means: the kind that its operand should have (none: whatever the
+// operand is), and the kind of its result (R stands for `R|I`; none: it must be stated).
+struct ErasedWords {
+  std::string_view name;
+  std::optional<ir::Kind> src, dst;
+  bool reduces = false;
+};
+const ErasedWords &erased_words(std::string_view name);
+
+// Spellings of frameworks whose name states words. Those that name a whole row count as marked
+// `expert`.
+struct SpelledWords {
+  std::string_view spelling; // without its dialect
+  std::optional<ir::Kind> src, dst;
+  std::optional<ir::Combiner> combiner = std::nullopt;
+};
+// Null if the spelling states nothing. A dialect in front is ignored.
+const SpelledWords *spelled_words(std::string_view spelling);
+
+} // namespace spmd::rules

@@ -1,0 +1,53 @@
+// What one call of a transition states, and what its words come to for one operand: shared by the
+// judgment of kinds and by shapes.
+#pragma once
+
+#include "rules/axes.h"
+#include "rules/transition.h"
+
+namespace spmd::rules {
+
+// The words of a call on one axis as written; none where they are erased.
+struct CallWords {
+  std::optional<ir::KindWord> src, dst;
+};
+
+struct TransitionCall {
+  std::string_view name;
+  const ErasedWords *erased = nullptr; // what absent words mean
+  CallAxes axes;
+  llvm::SmallVector<CallWords, 2> words; // per axis as written
+  std::optional<ir::Combiner> combiner;  // attribute `op`
+  bool marked = false;                   // `expert`, or a spelling that names the row
+
+  // How the addends are joined, where the operand is to be partial; an average is a sum.
+  ir::Combiner asked(const ir::KindWord &src) const {
+    bool pending = src.kind == ir::Kind::Partial;
+    ir::Combiner asked = combiner.value_or(pending ? src.combiner : ir::Combiner::Sum);
+    return asked == ir::Combiner::Avg ? ir::Combiner::Sum : asked;
+  }
+};
+
+// None if the call cannot be understood at all; the violations say why.
+std::optional<TransitionCall> read_call(const Application &app, Outcome &out);
+
+// The positional operands that are tensors: indices into Application::args.
+llvm::SmallVector<uint16_t, 2> operands_of(const Application &app);
+
+// What the call does on one axis as written. Neither a row nor the identity: there is no such
+// transition, or the operand does not tell which one is meant.
+struct AxisEffect {
+  const Transition *row = nullptr;
+  bool identity = false;
+  ir::KindWord src, dst;
+  bool src_stated = false, dst_stated = false;
+  friend bool operator==(const AxisEffect &, const AxisEffect &) = default;
+};
+
+// The local shape of a result, checked against what is declared of it. None where it cannot be
+// told. `effects`: per axis as written.
+ir::ShapeId transition_shape(const Application &app, const TransitionCall &call,
+                             llvm::ArrayRef<AxisEffect> effects, const Arg &arg,
+                             ir::ShapeId declared, Outcome &out);
+
+} // namespace spmd::rules

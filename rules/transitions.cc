@@ -1,0 +1,151 @@
+// The table of transitions, and the words that names and spellings of collectives imply.
+// A row is read by the judgment of kinds, by shapes, by the backward and by every backend.
+#include "rules/transition.h"
+
+#include "ir/check.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::rules {
+namespace {
+
+constexpr ir::Kind R = ir::Kind::Replicate, Reduced = ir::Kind::Reduced, I = ir::Kind::Invariant,
+                   V = ir::Kind::Varying, P = ir::Kind::Partial;
+constexpr Layouts kBoth = Layouts::StackOrShard;
+
+// clang-format off
+constexpr Transition kTransitions[] = {
+    {.name = "all_gather", .src = V, .dst = R, .wire = Wire::AllGather, .layouts = kBoth,
+     .dual = {"reduce_scatter", P, V}},
+    {.name = "all_gather", .src = V, .dst = Reduced, .wire = Wire::AllGather, .layouts = kBoth,
+     .dual = {"reduce_scatter", P, V}},
+    {.name = "all_gather", .src = V, .dst = I, .wire = Wire::AllGather, .layouts = kBoth,
+     .dual = {"convert", I, V}},
+    {.name = "all_gather", .src = V, .dst = V, .wire = Wire::AllGather, .layouts = kBoth,
+     .composed = true},
+
+    {.name = "all_reduce", .src = P, .dst = R, .wire = Wire::AllReduce,
+     .dual = {"all_reduce", P, R}},
+    {.name = "all_reduce", .src = P, .dst = Reduced, .wire = Wire::AllReduce,
+     .dual = {"all_reduce", P, R}},
+    {.name = "all_reduce", .src = P, .dst = I, .wire = Wire::AllReduce,
+     .dual = {"reinterpret", I, R}},
+
+    {.name = "reduce_scatter", .src = P, .dst = V, .wire = Wire::ReduceScatter, .layouts = kBoth,
+     .dual = {"all_gather", V, R}},
+
+    {.name = "all_to_all", .src = V, .dst = V, .wire = Wire::AllToAll, .layouts = kBoth,
+     .dual = {"all_to_all", V, V}},
+
+    {.name = "reinterpret", .src = R, .dst = I, .dual = {"convert", I, P}, .expert = true},
+    {.name = "reinterpret", .src = Reduced, .dst = I, .dual = {"convert", I, P}, .expert = true},
+    {.name = "reinterpret", .src = R, .dst = V, .dual = {"reinterpret", V, P}, .expert = true},
+    {.name = "reinterpret", .src = Reduced, .dst = V,
+     .dual = {"reinterpret", V, P}, .expert = true},
+    {.name = "reinterpret", .src = R, .dst = P, .dual = {"reinterpret", R, P}, .expert = true},
+    {.name = "reinterpret", .src = Reduced, .dst = P,
+     .dual = {"reinterpret", R, P}, .expert = true},
+    {.name = "reinterpret", .src = I, .dst = R, .dual = {"all_reduce", P, I}},
+    {.name = "reinterpret", .src = I, .dst = V, .composed = true},
+    {.name = "reinterpret", .src = I, .dst = P, .expert = true, .composed = true},
+    {.name = "reinterpret", .src = V, .dst = P, .dual = {"reinterpret", R, V}},
+
+    {.name = "convert", .src = R, .dst = I, .dual = {"convert", I, P}, .expert = true},
+    {.name = "convert", .src = Reduced, .dst = I, .dual = {"convert", I, P}, .expert = true},
+    {.name = "convert", .src = R, .dst = V, .act = Act::TakeOwnSlice, .layouts = kBoth,
+     .dual = {"convert", V, P}},
+    {.name = "convert", .src = Reduced, .dst = V, .act = Act::TakeOwnSlice, .layouts = kBoth,
+     .dual = {"convert", V, P}},
+    {.name = "convert", .src = R, .dst = P, .act = Act::KeepOnFirst, .dual = {"convert", R, P}},
+    {.name = "convert", .src = Reduced, .dst = P, .act = Act::KeepOnFirst,
+     .dual = {"convert", R, P}},
+    {.name = "convert", .src = I, .dst = R, .dual = {"all_reduce", P, I}},
+    {.name = "convert", .src = I, .dst = Reduced, .dual = {"all_reduce", P, I}},
+    {.name = "convert", .src = I, .dst = V, .act = Act::TakeOwnSlice, .layouts = kBoth,
+     .dual = {"all_gather", V, I}},
+    {.name = "convert", .src = I, .dst = P, .act = Act::KeepOnFirst,
+     .dual = {"reinterpret", R, I}, .expert = true},
+    {.name = "convert", .src = V, .dst = P, .act = Act::PlaceOwn, .layouts = kBoth,
+     .dual = {"convert", R, V}, .expert = true},
+
+    {.name = "broadcast", .src = V, .dst = R, .wire = Wire::Broadcast, .dual = {"reduce", P, V}},
+    {.name = "broadcast", .src = V, .dst = I, .wire = Wire::Broadcast, .dual = {"reduce", I, V}},
+
+    {.name = "reduce", .src = P, .dst = V, .wire = Wire::AllReduce, .act = Act::KeepOnRoot,
+     .dual = {"broadcast", V, R}},
+    {.name = "reduce", .src = I, .dst = V, .act = Act::KeepOnRoot, .dual = {"broadcast", V, I}},
+
+    {.name = "collective_permute", .src = V, .dst = V, .wire = Wire::Permute,
+     .dual = {"collective_permute", V, V}},
+};
+// clang-format on
+
+constexpr ErasedWords kErasedWords[] = {
+    {.name = "all_gather", .src = V, .dst = R},
+    {.name = "all_reduce", .src = P, .dst = R, .reduces = true},
+    {.name = "reduce_scatter", .src = P, .dst = V, .reduces = true},
+    {.name = "all_to_all", .src = V, .dst = V},
+    {.name = "reinterpret", .src = std::nullopt, .dst = std::nullopt},
+    {.name = "convert", .src = std::nullopt, .dst = std::nullopt},
+    {.name = "broadcast", .src = V, .dst = R},
+    {.name = "reduce", .src = P, .dst = V, .reduces = true},
+    {.name = "collective_permute", .src = V, .dst = V},
+};
+
+constexpr SpelledWords kSpelledWords[] = {
+    {.spelling = "psum_invariant", .src = std::nullopt, .dst = I},
+    {.spelling = "unreduced_psum", .src = P, .dst = I},
+    {.spelling = "pmax", .src = std::nullopt, .dst = std::nullopt, .combiner = ir::Combiner::Max},
+    {.spelling = "pmin", .src = std::nullopt, .dst = std::nullopt, .combiner = ir::Combiner::Min},
+    {.spelling = "all_gather_invariant", .src = V, .dst = I},
+    {.spelling = "all_gather_reduced", .src = V, .dst = Reduced},
+    {.spelling = "unreduced_reduce_scatter", .src = P, .dst = V},
+    {.spelling = "unreduced_psum_scatter", .src = P, .dst = V},
+    {.spelling = "pvary", .src = I, .dst = V},
+    {.spelling = "preduced", .src = I, .dst = Reduced},
+    {.spelling = "vary_unreduced_cast", .src = V, .dst = P},
+    {.spelling = "reduced_vary_cast", .src = R, .dst = V},
+};
+
+} // namespace
+
+llvm::ArrayRef<Transition> transitions() { return kTransitions; }
+
+const Transition *find_transition(std::string_view name, ir::Kind src, ir::Kind dst) {
+  for (const Transition &row : kTransitions)
+    if (row.src == src && row.dst == dst && row.name == name)
+      return &row;
+  return nullptr;
+}
+
+bool is_transition(std::string_view name) {
+  return llvm::any_of(kErasedWords, [&](const ErasedWords &row) { return row.name == name; });
+}
+
+const Transition *dual_of(const Transition &row) {
+  return row.composed ? nullptr : find_transition(row.dual.name, row.dual.src, row.dual.dst);
+}
+
+TransitionParts parts_of(const Transition &row) {
+  SPMD_CHECK(row.composed, "only a composed row has parts");
+  return {find_transition(row.name, row.src, R),
+          find_transition("reinterpret", R, row.dst)};
+}
+
+const ErasedWords &erased_words(std::string_view name) {
+  for (const ErasedWords &row : kErasedWords)
+    if (row.name == name)
+      return row;
+  report_bug(__FILE__, __LINE__, "no transition of that name");
+}
+
+const SpelledWords *spelled_words(std::string_view spelling) {
+  if (size_t dot = spelling.rfind('.'); dot != std::string_view::npos)
+    spelling.remove_prefix(dot + 1);
+  for (const SpelledWords &row : kSpelledWords)
+    if (row.spelling == spelling)
+      return &row;
+  return nullptr;
+}
+
+} // namespace spmd::rules

@@ -1,0 +1,70 @@
+// Reads the `rules` of a trace with the same parser that reads our rows.
+#include "rules/user_rules.h"
+
+#include "rules/registry.h"
+
+#include <fmt/format.h>
+
+namespace spmd::rules {
+
+namespace {
+
+llvm::StringRef dialect_of(const ir::Program &program) {
+  return program.dialect.valid() ? program.strings[program.dialect] : llvm::StringRef("spmd");
+}
+
+std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
+
+} // namespace
+
+std::vector<ir::InputError> verify_rules(const ir::Program &program) {
+  std::vector<ir::InputError> errors;
+  auto fail = [&](const ir::UserRule &rule, std::string message) {
+    errors.push_back({.name = "trace-rule",
+                      .message = std::move(message),
+                      .offset = rule.origin,
+                      .path = fmt::format("rules.{}", view(program.strings[rule.op]))});
+  };
+  for (const ir::UserRule &rule : program.rules) {
+    llvm::StringRef name = program.strings[rule.op];
+    if (resolve_spelling(name, dialect_of(program)).form != OpForm::Unknown)
+      fail(rule, fmt::format("`{}` is an op with a rule of its own, which a trace cannot replace", view(name)));
+    if (rule.like.valid()) {
+      ResolvedOp like = resolve_spelling(program.strings[rule.like], dialect_of(program));
+      if (like.form == OpForm::Unknown)
+        fail(rule, fmt::format("`{}` is said to be like `{}`, which is no op of ours", view(name),
+                               view(program.strings[rule.like])));
+      continue;
+    }
+    Equation equation;
+    EquationError error = parse_equation(view(program.strings[rule.equation]), equation);
+    if (!error.reason.empty())
+      fail(rule, fmt::format("the equation of `{}` cannot be read: {} at character {}", view(name), error.reason,
+                             error.position + 1));
+  }
+  return errors;
+}
+
+std::optional<ResolvedOp> resolve_user_rule(const ir::Program &program, ir::OpNameId spelling,
+                                            std::unique_ptr<OpDef> &row) {
+  for (const ir::UserRule &rule : program.rules) {
+    if (rule.op.index != spelling.index)
+      continue;
+    ResolvedOp made;
+    if (rule.like.valid()) {
+      made = resolve_spelling(program.strings[rule.like], dialect_of(program));
+    } else {
+      Equation equation;
+      if (!parse_equation(view(program.strings[rule.equation]), equation).reason.empty())
+        return std::nullopt;
+      row.reset(new OpDef{.name = view(program.op_name(spelling)), .equation = EquationText(equation)});
+      made.form = OpForm::Equation;
+      made.row = row.get();
+    }
+    made.assumed = true;
+    return made;
+  }
+  return std::nullopt;
+}
+
+} // namespace spmd::rules

@@ -1,0 +1,41 @@
+// Joins the structs of the variant into one table; everything is derived from the variant's list.
+#include "rules/violation.h"
+
+#include <array>
+
+namespace spmd::rules {
+namespace {
+
+template <size_t... I> constexpr auto table_of(std::index_sequence<I...>) {
+  return std::array<const DiagnosticInfo *, sizeof...(I)>{&std::variant_alternative_t<I, Violation>::info...};
+}
+constexpr auto kTable = table_of(std::make_index_sequence<std::variant_size_v<Violation>>());
+
+} // namespace
+
+llvm::ArrayRef<const DiagnosticInfo *> all_violations() { return kTable; }
+
+const DiagnosticInfo &info(const Violation &violation) { return *kTable[violation.index()]; }
+
+const DiagnosticInfo *find_violation(std::string_view name) {
+  for (const DiagnosticInfo *row : kTable)
+    if (row->name == name)
+      return row;
+  return nullptr;
+}
+
+void for_each_field(const Violation &violation, llvm::function_ref<void(std::string_view, const Field &)> visit) {
+  std::visit([&](const auto &found) { found.fields([&](std::string_view name, const auto &value) { visit(name, Field(value)); }); },
+             violation);
+}
+
+ir::AxisSet axes_of(const Violation &violation) {
+  ir::AxisSet axes;
+  for_each_field(violation, [&](std::string_view name, const Field &field) {
+    if (const auto *set = std::get_if<ir::AxisSet>(&field); set && name == "axes")
+      axes = *set;
+  });
+  return axes;
+}
+
+} // namespace spmd::rules

@@ -1,0 +1,48 @@
+// What every way to be wrong consists of: a name, a severity, a sentence, and a manual page.
+#pragma once
+
+#include "ir/attrs.h"
+#include "ir/axis.h"
+#include "ir/ids.h"
+#include "ir/kind.h"
+
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace spmd::rules {
+
+enum class Severity : uint8_t { Error, Warning, Info };
+inline constexpr std::string_view kSeverityWords[] = {"error", "warning", "info"};
+
+struct DiagnosticInfo {
+  std::string_view name = {}; // kebab-case; never reused
+  Severity severity = Severity::Error;
+  // `{op}` is the spelling of the program; every other placeholder is a field of the struct.
+  std::string_view message = {};
+  std::string_view explain = {}; // manual text: what was observed, why it is wrong, what is usually meant
+  std::string_view wrong = {};   // a program that draws this finding
+  std::string_view right = {};   // its repair
+};
+
+// Position of a tensor among those that the instruction takes, lists flattened.
+struct OperandIndex {
+  uint16_t index = 0;
+  friend bool operator==(OperandIndex, OperandIndex) = default;
+};
+struct ResultIndex {
+  uint16_t index = 0;
+  friend bool operator==(ResultIndex, ResultIndex) = default;
+};
+// Several kinds are possible where a plain word would mislead: `replicate`, `a number`.
+struct Addend {
+  enum class Form : uint8_t { Operand, Number } form = Form::Operand;
+  OperandIndex operand;
+  friend bool operator==(Addend, Addend) = default;
+};
+
+// A typed argument of a finding; `--format=json` prints it by this type.
+using Field = std::variant<OperandIndex, ResultIndex, Addend, ir::AxisSet, ir::Kind, ir::KindWord, ir::Combiner,
+                           int64_t, ir::TypeId, ir::ShapeId, ir::ValueId, std::string>;
+
+} // namespace spmd::rules

@@ -1,0 +1,132 @@
+// How long reading takes, beside what it cannot be faster than: simdjson going over every value of the text.
+//   spmd_read_bench FILE [RUNS]
+// Prints the best of RUNS (20) in milliseconds for each step, their ratio, and the memory that the process peaked at.
+#include "ir/input.h"
+
+#include <fmt/core.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include <sys/resource.h>
+#include <time.h>
+
+using namespace spmd;
+
+namespace {
+
+// Milliseconds of this thread: other work on the machine does not count.
+double now() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) * 1e-6;
+}
+
+template <class F> double best_of(unsigned runs, F &&run) {
+  double best = 1e30;
+  for (unsigned i = 0; i < runs; ++i) {
+    double start = now();
+    run();
+    best = std::min(best, now() - start);
+  }
+  return best;
+}
+
+// Visits every value; returns a number that depends on all of them, or -1 where the text is malformed.
+int64_t visit(simdjson::ondemand::value value) {
+  simdjson::ondemand::json_type type;
+  if (value.type().get(type))
+    return -1;
+  int64_t sum = 0;
+  switch (type) {
+  case simdjson::ondemand::json_type::array: {
+    simdjson::ondemand::array array;
+    if (value.get_array().get(array))
+      return -1;
+    for (auto element : array) {
+      simdjson::ondemand::value item;
+      sum += std::move(element).get(item) ? -1 : visit(item);
+    }
+    return sum;
+  }
+  case simdjson::ondemand::json_type::object: {
+    simdjson::ondemand::object object;
+    if (value.get_object().get(object))
+      return -1;
+    for (auto member : object) {
+      std::string_view key;
+      simdjson::ondemand::value item;
+      if (member.unescaped_key().get(key) || member.value().get(item))
+        return -1;
+      sum += static_cast<int64_t>(key.size()) + visit(item);
+    }
+    return sum;
+  }
+  case simdjson::ondemand::json_type::string: {
+    std::string_view text;
+    return value.get_string().get(text) ? -1 : static_cast<int64_t>(text.size());
+  }
+  case simdjson::ondemand::json_type::number: {
+    double number = 0;
+    return value.get_double().get(number) ? -1 : static_cast<int64_t>(number);
+  }
+  default: return 1;
+  }
+}
+
+std::string read_file(const char *path) {
+  std::string bytes;
+  std::FILE *file = std::fopen(path, "rb");
+  if (!file)
+    return bytes;
+  char buffer[1 << 16];
+  while (size_t count = std::fread(buffer, 1, sizeof buffer, file))
+    bytes.append(buffer, count);
+  std::fclose(file);
+  return bytes;
+}
+
+long peak_kilobytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
+} // namespace
+
+int main(int count, char **words) {
+  std::string bytes = count > 1 ? read_file(words[1]) : "";
+  unsigned runs = count > 2 ? static_cast<unsigned>(std::atoi(words[2])) : 20;
+  if (bytes.empty() || runs == 0) {
+    fmt::print(stderr, "usage: spmd_read_bench FILE [RUNS]\n");
+    return 2;
+  }
+  long before = peak_kilobytes();
+  ir::ReadResult result = ir::read_json(bytes);
+  long after = peak_kilobytes();
+  if (!result.errors.empty()) {
+    fmt::print(stderr, "{}: {}: {}\n", words[1], result.errors[0].path, result.errors[0].message);
+    return 3;
+  }
+  double reading = best_of(runs, [&] { ir::read_json(bytes); });
+  simdjson::padded_string padded(bytes);
+  simdjson::ondemand::parser parser;
+  int64_t sum = 0;
+  double parsing = best_of(runs, [&] {
+    simdjson::ondemand::document document;
+    simdjson::ondemand::value root;
+    if (!parser.iterate(padded).get(document) && !document.get_value().get(root))
+      sum += visit(root);
+  });
+  double megabytes = static_cast<double>(bytes.size()) / 1e6;
+  fmt::print("{:.2f} MB, {} ops, {} values ({})\n", megabytes, result.program.insts.size(), result.program.values.size(), sum);
+  fmt::print("simdjson parse-only {:8.2f} ms\n", parsing);
+  fmt::print("read_json           {:8.2f} ms, {:.2f} x parse-only, {:.0f} MB/s\n", reading, reading / parsing,
+             megabytes / reading * 1e3);
+  fmt::print("peak memory         {:8.2f} x the text, the text itself not counted\n",
+             static_cast<double>(after - before) * 1024 / static_cast<double>(bytes.size()));
+  return 0;
+}

@@ -1,0 +1,76 @@
+// Kinds as text, taken apart into one entry per axis.
+#include "tests/file_test/kinds.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringExtras.h"
+
+#include <map>
+
+namespace spmd::tests {
+namespace {
+
+struct Kinds {
+  std::map<std::string, std::string> by_axis; // "" stands for all others
+  std::string scale;
+};
+
+// The next word; spaces within parentheses belong to it.
+llvm::StringRef take_word(llvm::StringRef &text) {
+  int depth = 0;
+  size_t at = 0;
+  for (; at < text.size() && (depth > 0 || text[at] != ' '); ++at)
+    depth += (text[at] == '(') - (text[at] == ')');
+  llvm::StringRef word = text.take_front(at);
+  text = text.drop_front(at).ltrim();
+  return word;
+}
+
+llvm::SmallVector<llvm::StringRef, 4> split_axes(llvm::StringRef axes) {
+  llvm::SmallVector<llvm::StringRef, 4> names;
+  axes.trim("() ").split(names, ',');
+  for (llvm::StringRef &name : names)
+    name = name.trim();
+  return names;
+}
+
+Kinds parse(llvm::StringRef text, bool erased) {
+  Kinds kinds;
+  text = text.trim();
+  while (!text.empty()) {
+    llvm::StringRef word = take_word(text);
+    if (word == "scale") {
+      kinds.scale = erased ? "" : text.str();
+      break;
+    }
+    auto [kind, axes] = word.split('@');
+    if (kind == "P(sum)")
+      kind = "P";
+    if (erased && kind.startswith("S("))
+      kind = "V";
+    for (llvm::StringRef axis : split_axes(axes))
+      kinds.by_axis[axis.str()] = kind.str();
+  }
+  return kinds;
+}
+
+} // namespace
+
+bool equal_kinds(llvm::StringRef asserted, llvm::StringRef found, bool erased) {
+  Kinds wanted = parse(asserted, erased), have = parse(found, erased);
+  if (auto others = wanted.by_axis.find(""); others != wanted.by_axis.end()) {
+    std::string kind = others->second;
+    wanted.by_axis.erase(others);
+    for (const auto &[axis, unused] : have.by_axis)
+      wanted.by_axis.try_emplace(axis, kind);
+  }
+  return wanted.by_axis == have.by_axis && wanted.scale == have.scale;
+}
+
+std::string sorted_axes(llvm::StringRef axes) {
+  llvm::SmallVector<llvm::StringRef, 4> names = split_axes(axes);
+  llvm::sort(names);
+  return llvm::join(names, ", ");
+}
+
+} // namespace spmd::tests

@@ -1,0 +1,75 @@
+// The manual cannot rot: the programs in the text of each violation are run.
+#include "tests/file_test/run_case.h"
+
+#include "checker/report.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+namespace spmd::tests {
+namespace {
+
+// Drawn by what stands around a program, not by the program alone: there is none to show.
+constexpr std::string_view kWithoutProgram[] = {"source-changed"};
+
+// The findings of a program, and whatever else is wrong with it as an example.
+std::vector<std::string> names_drawn(std::string_view text, const std::string &label,
+                                     Problems &problems) {
+  std::vector<std::string> names;
+  std::optional<ir::Program> program;
+  for (const ir::InputError &error : read_and_verify(text, program))
+    problems.push_back(
+        fmt::format("{}: {}:{}: {}: {}", label, error.line, error.col, error.name, error.message));
+  if (!problems.empty())
+    return names;
+  checker::CheckResult result = checker::check(*program);
+  test_properties(label, *program, result, {}, problems);
+  for (const checker::Finding &finding : result.findings)
+    if (!finding.suppressed)
+      names.emplace_back(finding.info().name);
+  return names;
+}
+
+void run_wrong(const rules::DiagnosticInfo &info, Problems &problems) {
+  std::vector<std::string> names =
+      names_drawn(info.wrong, fmt::format("{} (wrong)", info.name), problems);
+  if (problems.empty() && !llvm::is_contained(names, info.name))
+    problems.push_back(fmt::format("{}: its wrong program does not draw it", info.name));
+  for (const std::string &name : names)
+    if (name != info.name)
+      problems.push_back(fmt::format("{}: its wrong program draws [{}] too", info.name, name));
+}
+
+void run_right(const rules::DiagnosticInfo &info, Problems &problems) {
+  for (const std::string &name :
+       names_drawn(info.right, fmt::format("{} (right)", info.name), problems))
+    problems.push_back(fmt::format("{}: its right program draws [{}]", info.name, name));
+}
+
+Problems run_one(const rules::DiagnosticInfo &info) {
+  Problems problems;
+  if (info.explain.empty())
+    problems.push_back(fmt::format("{}: no manual text (explain)", info.name));
+  if (llvm::is_contained(kWithoutProgram, info.name))
+    return problems;
+  if (info.wrong.empty() || info.right.empty()) {
+    problems.push_back(
+        fmt::format("{}: no program that draws it, or no repair (wrong, right)", info.name));
+    return problems;
+  }
+  run_wrong(info, problems);
+  run_right(info, problems);
+  return problems;
+}
+
+} // namespace
+
+std::vector<ManualCase> run_manual() {
+  std::vector<ManualCase> cases;
+  for (const rules::DiagnosticInfo *info : rules::all_violations())
+    cases.push_back({fmt::format("manual of {}", info->name), run_one(*info)});
+  return cases;
+}
+
+} // namespace spmd::tests

@@ -1,0 +1,89 @@
+// What holds for every program: text and JSON carry all of it, and memoisation changes nothing.
+#include "tests/file_test/run_case.h"
+
+#include "ir/text.h"
+
+#include <fmt/format.h>
+
+namespace spmd::tests {
+namespace {
+
+// The verdict as text, so that those of two programs can be compared.
+std::string verdict(const ir::Program &program, const checker::CheckResult &result) {
+  std::string text;
+  for (const checker::Finding &finding : result.findings)
+    text += fmt::format("{} {} {} {} {}\n", finding.info().name, unsigned(finding.place.form),
+                        finding.place.index, axes_text(program, finding), finding.suppressed);
+  for (uint32_t i = 0; i < program.values.size(); ++i) {
+    ir::ShapeId shape = result.shapes[i];
+    text += fmt::format("{}: {} {}\n", ir::print_value(program, ir::ValueId{i}),
+                        kinds_text(program, result, ir::ValueId{i}),
+                        shape.valid() ? ir::print_shape(program, shape) : "");
+  }
+  return text;
+}
+
+// The first line in which two texts differ.
+std::string first_difference(llvm::StringRef a, llvm::StringRef b) {
+  while (!a.empty() || !b.empty()) {
+    auto [left, rest_a] = a.split('\n');
+    auto [right, rest_b] = b.split('\n');
+    if (left != right)
+      return fmt::format("`{}` and `{}`", left.str(), right.str());
+    a = rest_a, b = rest_b;
+  }
+  return "";
+}
+
+using Print = std::string (*)(const ir::Program &);
+using Read = ir::ReadResult (*)(llvm::StringRef, const ir::ReadOptions &);
+
+void test_round_trip(const std::string &name, std::string_view format, Print print, Read read,
+                     const ir::Program &program, const checker::CheckResult &result,
+                     const checker::CheckOptions &options, Problems &problems) {
+  std::string text = print(program);
+  ir::ReadResult again = read(text, {});
+  if (!again.errors.empty()) {
+    const ir::InputError &error = again.errors.front();
+    problems.push_back(fmt::format("{}: printed as {}, it cannot be read: {} at {}:{} (byte {})",
+                                   name, format, error.message, error.line, error.col,
+                                   error.offset));
+    return;
+  }
+  auto same = [&](std::string_view what, const std::string &a, const std::string &b) {
+    if (a != b)
+      problems.push_back(fmt::format("{}: {} differs after a round trip through {}: {}", name, what,
+                                     format, first_difference(a, b)));
+  };
+  same("the print", text, print(again.program));
+  same("the text", ir::print_text(program), ir::print_text(again.program));
+  checker::CheckResult checked = check(again.program, options);
+  same("the verdict", verdict(program, result), verdict(again.program, checked));
+}
+
+bool same_findings(const checker::CheckResult &a, const checker::CheckResult &b) {
+  if (a.findings.size() != b.findings.size())
+    return false;
+  for (size_t i = 0; i < a.findings.size(); ++i)
+    if (!(a.findings[i].violation == b.findings[i].violation &&
+          a.findings[i].place == b.findings[i].place))
+      return false;
+  return true;
+}
+
+} // namespace
+
+void test_properties(const std::string &name, ir::Program &program,
+                     const checker::CheckResult &result, const checker::CheckOptions &options,
+                     Problems &problems) {
+  test_round_trip(name, "text", ir::print_text, ir::read_text, program, result, options, problems);
+  test_round_trip(name, "JSON", ir::print_json, ir::read_json, program, result, options, problems);
+  checker::CheckOptions plain = options;
+  plain.memoise = false;
+  checker::CheckResult unmemoised = check(program, plain);
+  if (result.types != unmemoised.types || result.shapes != unmemoised.shapes ||
+      !same_findings(result, unmemoised))
+    problems.push_back(fmt::format("{}: memoisation changes the result", name));
+}
+
+} // namespace spmd::tests

@@ -1,0 +1,88 @@
+# Gates over the source text: includes go only downwards (ir <- rules <- checker <- runtime), some headers
+# stay out, every file says what it is for. Reads #include lines; needs no compiler.
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# A folder may include itself and what stands before it. The longest folder that a path begins with counts.
+LAYERS = ["ir", "rules", "checker", "checker/render", "checker/cli", "runtime", "runtime/cli"]
+
+# Slow to compile, or a second way to do what fmt and LLVM do here.
+UNWANTED = {"iostream", "ranges", "regex"}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+
+
+def layer_of(path):
+    """Index of the layer that a path of the tree belongs to; None outside of all."""
+    best = None
+    for index, layer in enumerate(LAYERS):
+        if path.startswith(layer + "/"):
+            best = index
+    return best
+
+
+def sources():
+    for layer in ("ir", "rules", "checker", "runtime", "tests"):
+        for path in sorted((ROOT / layer).rglob("*")):
+            if path.suffix in (".h", ".cc") and path.is_file():
+                yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+
+
+def includes(text):
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := INCLUDE.match(line):
+            yield number, match[1] == '"', match[2]
+
+
+def upward_includes():
+    for path, text in sources():
+        own = layer_of(path)
+        for number, quoted, target in includes(text):
+            theirs = layer_of(target)
+            if own is not None and theirs is not None and theirs > own:
+                yield f"{path}:{number}: {LAYERS[own]} must not include {target}"
+            elif own is not None and quoted and target.startswith("tests/"):
+                yield f"{path}:{number}: {LAYERS[own]} must not include tests"
+            elif quoted and not (ROOT / target).is_file() and not target.startswith("llvm/"):
+                yield f"{path}:{number}: no {target} in the tree (paths start at the root)"
+
+
+def unwanted_headers():
+    for path, text in sources():
+        for number, _, target in includes(text):
+            if target in UNWANTED:
+                yield f"{path}:{number}: <{target}> is not used here"
+
+
+def files_without_opening():
+    for path, text in sources():
+        if not text.startswith("// "):
+            yield f"{path}:1: a file opens with a comment: what it is responsible for"
+        elif path.endswith(".h") and "#pragma once" not in text:
+            yield f"{path}:1: no #pragma once"
+
+
+GATES = [
+    ("includes go downwards", upward_includes),
+    ("unwanted headers stay out", unwanted_headers),
+    ("files say what they are for", files_without_opening),
+]
+
+
+def main():
+    failed = 0
+    for name, gate in GATES:
+        problems = list(gate())
+        failed += bool(problems)
+        if problems:
+            print(f"FAIL {name}")
+            print("".join(f"  {problem}\n" for problem in problems), end="")
+    print(f"{len(GATES) - failed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
