@@ -1,6 +1,8 @@
 // Calls: bodies are typed once per distinct operand types, opaque functions by their signature.
 #include "checker/walk.h"
 
+#include "rules/boundary.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 namespace spmd::checker {
@@ -68,18 +70,11 @@ void Walk::cross(InstId id, size_t i, ir::TypeId declared, const ir::Function &c
   Type claimed = erased(declared), found = program_.types[args_[i].type];
   if (claimed.mesh() != found.mesh())
     return;
-  AxisSet bad = conflicts(found, claimed);
-  if (bad)
+  rules::ClaimCheck check = rules::check_claim(found, claimed, found.gradient_free());
+  if (AxisSet wrong = check.mismatched | check.unowned)
     report(Place::inst(id), rules::BoundaryMismatch{{static_cast<uint16_t>(i)},
-                                                    program_.strings[callee.name].str(), args_[i].type, declared, bad});
-  bool free = found.gradient_free();
-  AxisSet silent = (found.unknown & claimed.claimed()) | bad;
-  for (ir::AxisId axis : claimed.claimed() - claimed.unknown - silent)
-    if (std::optional<ir::Kind> kind = claimed.kind(axis))
-      found.set_kind(axis, *kind);
-  found.set_unknown(silent);
-  found.set_gradient_free(free);
-  args_[i].type = intern(found);
+                                                    program_.strings[callee.name].str(), args_[i].type, declared, wrong});
+  args_[i].type = intern(check.type);
 }
 
 void Walk::opaque(const ir::Function &function, rules::Outcome &outcome) {

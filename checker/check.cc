@@ -4,6 +4,7 @@
 
 #include "checker/walk.h"
 
+#include "rules/boundary.h"
 #include "rules/loss.h"
 #include "rules/registry.h"
 #include "rules/remesh.h"
@@ -16,6 +17,14 @@ using ir::InstId;
 using ir::Kind;
 using ir::Type;
 using ir::ValueId;
+
+namespace {
+
+bool is_state(ir::Role role) {
+  return role == ir::Role::Param || role == ir::Role::Buffer || role == ir::Role::OptState;
+}
+
+} // namespace
 
 bool CheckResult::clean() const {
   for (const Finding &finding : findings)
@@ -31,24 +40,6 @@ CheckResult check(ir::Program &program, const CheckOptions &options) {
   return result;
 }
 
-AxisSet conflicts(const Type &found, const Type &claimed) {
-  AxisSet bad;
-  AxisSet comparable = claimed.claimed() - claimed.unknown - found.unknown;
-  bool same_gradient = found.gradient_free();
-  for (const ir::KindInfo &row : ir::kKinds) {
-    AxisSet fits = found.of(row.kind);
-    if (row.kind == Kind::Replicate)
-      fits |= found.of(Kind::Reduced);
-    if (same_gradient && row.kind != Kind::Varying && row.kind != Kind::Partial)
-      fits |= found.replicated() | found.of(Kind::Invariant);
-    bad |= claimed.of(row.kind) - fits;
-  }
-  // `R|I` claims either of the two.
-  AxisSet either = claimed.either();
-  bad -= either & (found.replicated() | found.of(Kind::Invariant));
-  return bad & comparable;
-}
-
 Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &result)
     : program_(program), options_(options), result_(result), rules_(program, options.memoise), storage_(program) {
   result.types.resize(program.values.size());
@@ -62,6 +53,14 @@ void Walk::run() {
   for (uint32_t i = 0; i < program_.outputs.size(); ++i)
     output(i);
   result_.stats.applications = rules_.distinct();
+}
+
+void Walk::resume() {
+  for (const ir::Param &param : program_.params)
+    if (is_state(param.role))
+      state_.insert(param.value.index);
+  for (uint32_t i = 0; i < program_.values.size(); ++i)
+    storage_.define(ValueId{i});
 }
 
 void Walk::report(Place place, rules::Violation violation, uint32_t application) {
@@ -96,7 +95,7 @@ void Walk::declare(uint32_t index) {
   result_.types[param.value.index] = intern(type);
   result_.shapes[param.value.index] = value.shape;
   storage_.define(param.value);
-  if (param.role == ir::Role::Param || param.role == ir::Role::Buffer || param.role == ir::Role::OptState)
+  if (is_state(param.role))
     state_.insert(param.value.index);
 }
 
@@ -169,10 +168,24 @@ void Walk::instruction(InstId id) {
   uint32_t application = rules_.last_index();
   if (lifted)
     for (const rules::Violation &violation : outcome.violations)
-      report(Place::inst(id), violation, application);
+      report(Place::inst(id), named(violation), application);
   for (const rules::InferredWord &word : outcome.inferred)
     result_.inferred.push_back({id, word});
   results(id, inst, outcome);
+}
+
+// Rules do not know the names of values: where they leave one out, the first operand is meant.
+rules::Violation Walk::named(rules::Violation violation) const {
+  if (operands_.values.empty())
+    return violation;
+  std::visit(
+      [&](auto &found) {
+        if constexpr (requires { requires std::is_same_v<decltype(found.value), ValueId>; })
+          if (!found.value.valid())
+            found.value = operands_.values.front();
+      },
+      violation);
+  return violation;
 }
 
 std::string Walk::rule_text(const rules::ResolvedOp &op) const {
@@ -259,14 +272,10 @@ void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared) {
   Type claimed = erased(declared);
   if (claimed.mesh() != type.mesh())
     return;
-  AxisSet bad = conflicts(type, claimed);
-  if (bad)
-    report(Place::inst(id), rules::ClaimMismatch{value, intern(type), declared, bad});
-  AxisSet open = type.either() & (claimed.replicated() | claimed.of(Kind::Invariant) | claimed.of(Kind::Partial));
-  for (AxisId axis : open - bad - claimed.either())
-    if (std::optional<Kind> kind = claimed.kind(axis))
-      type.set_kind(axis, *kind);
-  type.set_unknown(bad);
+  rules::ClaimCheck check = rules::check_claim(type, claimed, type.gradient_free());
+  if (AxisSet wrong = check.mismatched | check.unowned)
+    report(Place::inst(id), rules::ClaimMismatch{value, intern(type), declared, wrong});
+  type = check.type;
 }
 
 // An in-place op must leave its storage with a type that the other names of it can rely on.
@@ -286,7 +295,7 @@ void Walk::written(InstId id, ValueId target, uint16_t position, const Type &mad
   const Type before = program_.types[result_.types[target.index]];
   bool state = state_.count(storage_.root(target).index);
   if ((state || storage_.shared_after(target, id)) && before.mesh() == made.mesh()) {
-    AxisSet bad = conflicts(made, before) - before.either();
+    AxisSet bad = rules::check_claim(made, before, made.gradient_free()).mismatched - before.either();
     if (before.gradient_free())
       bad -= before.of(Kind::Varying);
     AxisSet partial = state ? bad & made.of(Kind::Partial) : AxisSet();
@@ -306,7 +315,10 @@ void Walk::output(uint32_t index) {
   Place place{Place::Form::Output, index};
   if (out.declared.valid()) {
     Type claimed = erased(out.declared);
-    if (AxisSet bad = claimed.mesh() == type.mesh() ? conflicts(type, claimed) : AxisSet())
+    AxisSet bad;
+    if (claimed.mesh() == type.mesh())
+      bad = rules::check_claim(type, claimed, type.gradient_free()).mismatched;
+    if (bad)
       report(place, rules::ClaimMismatch{out.value, result_.types[out.value.index], out.declared, bad});
   }
   if (out.role == ir::OutputRole::Loss)

@@ -68,8 +68,7 @@ struct FixFinder::State {
 
   State(ir::Program &program, const CheckResult &result, const CheckOptions &options)
       : program(program), scratch(result), walk(program, options, scratch), original(result) {
-    scratch.types = result.types;
-    scratch.shapes = result.shapes;
+    walk.resume();
   }
 
   ir::OpNameId op(std::string_view name) {

@@ -1,5 +1,5 @@
-// Sentences of findings: fills the placeholders of DiagnosticInfo::message with the typed fields of the struct.
-// Relies on ir/text.h for whatever has a text form.
+// Sentences of findings: fills the placeholders of DiagnosticInfo::message with the typed fields of
+// the struct. Relies on ir/text.h for whatever has a text form.
 #include "checker/report.h"
 
 #include "ir/text.h"
@@ -9,9 +9,7 @@
 namespace spmd::checker {
 namespace {
 
-template <class... F> struct Overloaded : F... {
-  using F::operator()...;
-};
+template <class... F> struct Overloaded : F... { using F::operator()...; };
 template <class... F> Overloaded(F...) -> Overloaded<F...>;
 
 constexpr std::string_view kPlaceWords[] = {"", "", "output", "rule", "suppress", "file"};
@@ -35,7 +33,8 @@ ir::MeshId mesh_of_value(const ir::Program &program, ir::ValueId id) {
   const ir::Value &value = program.values[id];
   if (value.mesh.valid())
     return value.mesh;
-  return value.declared.valid() ? program.types[value.declared].mesh() : program.contexts[ir::ContextId{0}].mesh;
+  return value.declared.valid() ? program.types[value.declared].mesh()
+                                : program.contexts[ir::ContextId{0}].mesh;
 }
 
 ir::MeshId mesh_of(const ir::Program &program, const Place &place) {
@@ -53,8 +52,10 @@ ir::MeshId mesh_of(const ir::Program &program, const Place &place) {
 
 using Words = llvm::SmallVector<std::string, 4>;
 
-// Names the tensors among some operands by position, `0`, `1[3]`, or by the word they were given with.
-void add_words(const ir::Program &program, ir::BlockId block, llvm::StringRef prefix, Words &words) {
+// Names the tensors among some operands by position, `0`, `1[3]`, or by the word they were given
+// with.
+void add_words(const ir::Program &program, ir::BlockId block, llvm::StringRef prefix,
+               Words &words) {
   unsigned position = 0;
   std::string given;
   for (const ir::Operand &operand : program.blocks[block]) {
@@ -109,9 +110,13 @@ std::string placeholder(const ir::Program &program, const Finding &finding, std:
   if (name == "op")
     return op_of(program, finding.place);
   std::string text;
+  std::optional<rules::OperandIndex> first_operand; // the first one that the finding names
   rules::for_each_field(finding.violation, [&](std::string_view field, const rules::Field &value) {
+    const auto *operand = std::get_if<rules::OperandIndex>(&value);
     if (field == name)
-      text = field_text(program, finding, value);
+      text = operand && first_operand == *operand ? "itself" : field_text(program, finding, value);
+    if (operand && !first_operand)
+      first_operand = *operand;
   });
   return text;
 }
@@ -143,27 +148,44 @@ std::string fill(const ir::Program &program, const Finding &finding, std::string
 
 } // namespace
 
-std::string field_text(const ir::Program &program, const Finding &finding, const rules::Field &field) {
+std::string field_text(const ir::Program &program, const Finding &finding,
+                       const rules::Field &field) {
   return std::visit(
       Overloaded{
-          [&](rules::OperandIndex operand) { return operand_text(program, finding, operand.index); },
+          [&](rules::OperandIndex operand) {
+            return operand_text(program, finding, operand.index);
+          },
           [&](rules::ResultIndex result) { return fmt::format("result {}", result.index); },
           [&](rules::Addend addend) {
             return addend.form == rules::Addend::Form::Number
                        ? std::string("a number")
                        : operand_text(program, finding, addend.operand.index);
           },
-          [&](ir::AxisSet axes) { return ir::print_axes(program, mesh_of(program, finding.place), axes); },
+          [&](ir::AxisSet axes) {
+            return ir::print_axes(program, mesh_of(program, finding.place), axes);
+          },
           [&](ir::Kind kind) { return std::string(ir::info(kind).name); },
           [&](ir::KindWord word) { return kind_text(word); },
           [&](ir::Combiner combiner) { return std::string(ir::word(combiner)); },
           [&](int64_t number) { return std::to_string(number); },
           [&](ir::TypeId type) { return type_text(program, type); },
-          [&](ir::ShapeId shape) { return shape.valid() ? ir::print_shape(program, shape) : "unknown"; },
-          [&](ir::ValueId value) { return ir::print_value(program, value); },
+          [&](ir::ShapeId shape) {
+            return shape.valid() ? ir::print_shape(program, shape) : "unknown";
+          },
+          [&](ir::ValueId value) {
+            ir::ValueId named = value_of(program, finding, value);
+            return named.valid() ? ir::print_value(program, named) : std::string("a value");
+          },
           [&](const std::string &text) { return text; },
       },
       field);
+}
+
+ir::ValueId value_of(const ir::Program &program, const Finding &finding, ir::ValueId named) {
+  if (named.valid() || finding.place.form != Place::Form::Inst)
+    return named;
+  llvm::SmallVector<ir::ValueId, 4> tensors = tensors_of(program, finding.place.as_inst());
+  return tensors.empty() ? named : tensors.front();
 }
 
 std::string message_of(const ir::Program &program, const Finding &finding) {

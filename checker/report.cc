@@ -1,5 +1,5 @@
-// Folds, counts, selects and locates findings; asks for notes and fixes of those that are shown, of no others.
-// Relies on origins (byte offsets) where a program states no source frames.
+// Folds, counts, selects and locates findings; asks for notes and fixes of those that are shown, of
+// no others. Relies on origins (byte offsets) where a program states no source frames.
 #include "checker/report.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -22,13 +22,15 @@ constexpr FindingGroup kGroups[] = {
 
 bool names(llvm::ArrayRef<std::string> list, std::string_view finding) {
   return llvm::any_of(list, [&](const std::string &entry) {
-    const auto *group = llvm::find_if(kGroups, [&](const FindingGroup &row) { return row.name == entry; });
+    const auto *group =
+        llvm::find_if(kGroups, [&](const FindingGroup &row) { return row.name == entry; });
     return entry == finding || (group != std::end(kGroups) && group->contains(finding));
   });
 }
 
 bool selected(const ReportOptions &options, std::string_view finding) {
-  bool wanted = options.select.empty() ? kGroups[0].contains(finding) : names(options.select, finding);
+  bool wanted =
+      options.select.empty() ? kGroups[0].contains(finding) : names(options.select, finding);
   return wanted && !names(options.ignore, finding);
 }
 
@@ -106,8 +108,8 @@ std::string fold_text(const Report &report, const Finding &finding) {
   const ir::Program &program = *report.program;
   const Place &place = finding.place;
   std::string scope = scope_of(program, place);
-  std::string text = fmt::format("{}|{}|{}|{}", finding.info().name, star_digits(scope), finding.reason,
-                                 static_cast<unsigned>(place.form));
+  std::string text = fmt::format("{}|{}|{}|{}", finding.info().name, star_digits(scope),
+                                 finding.reason, static_cast<unsigned>(place.form));
   if (frame_of(program, place).valid())
     text += "|" + print(locate(report, place));
   else if (scope.empty() || place.form != Place::Form::Inst)
@@ -117,11 +119,14 @@ std::string fold_text(const Report &report, const Finding &finding) {
     return text + fmt::format("|#{}", place.index);
   text += "|" + program.op_name(program.insts[place.as_inst()].op).str();
   for (ir::ValueId value : tensors_of(program, place.as_inst()))
-    text += fmt::format("|{}:{}", report.result->types[value.index].index, report.result->shapes[value.index].index);
+    text += fmt::format("|{}:{}", report.result->types[value.index].index,
+                        report.result->shapes[value.index].index);
   return text;
 }
 
-std::string key_of(llvm::StringRef text) { return fmt::format("{:016x}", ir::hash_bytes(text.data(), text.size())); }
+std::string key_of(llvm::StringRef text) {
+  return fmt::format("{:016x}", ir::hash_bytes(text.data(), text.size()));
+}
 
 void count(Report &report, const Finding &finding) {
   if (finding.suppressed)
@@ -136,7 +141,8 @@ void count(Report &report, const Finding &finding) {
 
 void add_place(Report &report, Diagnostic &diagnostic, const Finding &finding) {
   diagnostic.places.push_back(finding.place);
-  diagnostic.folded_scope = merge_scopes(diagnostic.folded_scope, scope_of(*report.program, finding.place));
+  diagnostic.folded_scope =
+      merge_scopes(diagnostic.folded_scope, scope_of(*report.program, finding.place));
 }
 
 void fold(Report &report, const ReportOptions &options) {
@@ -211,21 +217,24 @@ void locate_in_input(const Report &report, uint64_t offset, SourcePlace &place) 
 
 llvm::ArrayRef<FindingGroup> finding_groups() { return kGroups; }
 
-Report make_report(std::string input, llvm::StringRef bytes, ir::Program &program, const CheckResult &result,
-                   const CheckOptions &check_options, const ReportOptions &options) {
+Report make_report(std::string input, llvm::StringRef bytes, ir::Program &program,
+                   const CheckResult &result, const CheckOptions &check_options,
+                   const ReportOptions &options) {
   Report report;
   report.input = std::move(input);
   report.bytes = bytes;
   report.program = &program;
   report.result = &result;
-  report.line_starts = result.findings.empty() && result.inferred.empty() ? std::vector<uint64_t>{0} : index_lines(bytes);
+  report.line_starts = result.findings.empty() && result.inferred.empty() ? std::vector<uint64_t>{0}
+                                                                          : index_lines(bytes);
   fold(report, options);
   cut(report, options.max_findings);
   explain(report, check_options, options.fixes);
   return report;
 }
 
-Report make_unread_report(std::string input, llvm::StringRef bytes, std::vector<ir::InputError> errors) {
+Report make_unread_report(std::string input, llvm::StringRef bytes,
+                          std::vector<ir::InputError> errors) {
   Report report;
   report.input = std::move(input);
   report.bytes = bytes;

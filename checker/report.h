@@ -15,12 +15,13 @@
 
 namespace spmd::checker {
 
-// Findings with equal name, source location, op, operand types and scope (digits as `*`) are one diagnostic.
+// Findings with equal name, source location, op, operand types and scope (digits as `*`) are one
+// diagnostic.
 struct Diagnostic {
   const Finding *first = nullptr;
-  std::vector<Place> places; // all of them, the first included
+  std::vector<Place> places;     // all of them, the first included
   std::string folded_scope = {}; // `layers.*.mlp.act`; empty if there is none
-  std::string fold_key = {};     // equal for findings that are one; 16 hex digits, stable between runs
+  std::string fold_key = {}; // equal for findings that are one; 16 hex digits, stable between runs
   llvm::SmallVector<Note, 2> notes = {};
   llvm::SmallVector<Fix, 3> fixes = {};
   bool fixes_sought = false; // false: they were not asked for, or the finding has none by nature
@@ -30,12 +31,13 @@ struct ReportOptions {
   bool fold = true;
   bool fixes = true;
   unsigned max_findings = 200; // diagnostics; more are counted, not explained
-  std::vector<std::string> select, ignore; // finding names or groups; empty select: the group `default`
+  std::vector<std::string> select,
+      ignore; // finding names or groups; empty select: the group `default`
 };
 
 struct Report {
-  std::string input;      // as named on the command line
-  llvm::StringRef bytes;  // of the input
+  std::string input;              // as named on the command line
+  llvm::StringRef bytes;          // of the input
   ir::Program *program = nullptr; // null: the input could not be read
   const CheckResult *result = nullptr;
   std::vector<ir::InputError> input_errors, input_warnings;
@@ -46,10 +48,12 @@ struct Report {
   std::deque<Finding> made;          // findings that the report adds to those of the check
 };
 
-Report make_report(std::string input, llvm::StringRef bytes, ir::Program &program, const CheckResult &result,
-                   const CheckOptions &check_options, const ReportOptions &options);
+Report make_report(std::string input, llvm::StringRef bytes, ir::Program &program,
+                   const CheckResult &result, const CheckOptions &check_options,
+                   const ReportOptions &options);
 // Of an input that could not be read.
-Report make_unread_report(std::string input, llvm::StringRef bytes, std::vector<ir::InputError> errors);
+Report make_unread_report(std::string input, llvm::StringRef bytes,
+                          std::vector<ir::InputError> errors);
 // Adds a finding that only showing the report brings to light, and counts it.
 void add_finding(Report &report, Finding finding);
 
@@ -64,17 +68,21 @@ llvm::ArrayRef<FindingGroup> finding_groups();
 struct SourcePlace {
   std::string path;
   uint32_t line = 0, col = 0, end_line = 0, end_col = 0; // 0: not known
-  bool in_input = false; // the place is in the program's own text
-  std::string scope;     // empty if not stated
-  ir::FileId file;       // none if in_input
+  bool in_input = false;                                 // the place is in the program's own text
+  std::string scope;                                     // empty if not stated
+  ir::FileId file;                                       // none if in_input
 };
 SourcePlace locate(const Report &report, const Place &place);
 // `model.py:41:13`, as far as it is known.
 std::string print(const SourcePlace &place);
 
+// The value that a finding names. A rule sees no program: where it left the value out, it is the
+// first operand.
+ir::ValueId value_of(const ir::Program &program, const Finding &finding, ir::ValueId named);
 // The sentence of a finding, words in the order of DiagnosticInfo::message.
 std::string message_of(const ir::Program &program, const Finding &finding);
 // One argument as it stands in a sentence.
-std::string field_text(const ir::Program &program, const Finding &finding, const rules::Field &field);
+std::string field_text(const ir::Program &program, const Finding &finding,
+                       const rules::Field &field);
 
 } // namespace spmd::checker

@@ -57,6 +57,8 @@ public:
   Walk(ir::Program &program, const CheckOptions &options, CheckResult &result);
   void run();
 
+  // Takes `result`, a completed check, as the state to retype from.
+  void resume();
   // Types again what an edit of the main body changes, from the edited instruction on. Findings are those of the
   // instructions that were typed again; types and shapes are as before when it returns. `result` must be a
   // completed check.
@@ -72,6 +74,7 @@ private:
   void instructions(const ir::Body &body);
   void instruction(ir::InstId id);
   bool lift(ir::InstId id, const ir::Inst &inst);
+  rules::Violation named(rules::Violation violation) const;
   std::string rule_text(const rules::ResolvedOp &op) const;
   void missing(ir::InstId id, const ir::Context &context);
   void aliases(ir::InstId id);
@@ -119,8 +122,5 @@ private:
 void apply_suppressions(const ir::Program &program, const CheckOptions &options, CheckResult &result);
 // `layers.*.mlp` against `layers.7.mlp`; `*` matches any run of characters.
 bool glob_match(llvm::StringRef pattern, llvm::StringRef text);
-
-// Axes where `found` does not uphold `claimed`; unknown, undecided and unclaimed axes never count.
-ir::AxisSet conflicts(const ir::Type &found, const ir::Type &claimed);
 
 } // namespace spmd::checker

@@ -1,5 +1,5 @@
-// Assembles types from claims. Everything that makes a claim malformed is found here, so that both readers
-// refuse the same programs with the same words.
+// Assembles types from claims. Everything that makes a claim malformed is found here, so that both
+// readers refuse the same programs with the same words.
 #include "ir/claims.h"
 
 #include <fmt/core.h>
@@ -44,7 +44,8 @@ static std::string unknown_mesh(const Program &program, llvm::StringRef name) {
   return fmt::format("no mesh is named `{}`{}", std::string_view(name), nearest(name, known));
 }
 
-std::optional<FoundAxis> find_axis(const Program &program, MeshId mesh, AxisRef ref, std::string &error) {
+std::optional<FoundAxis> find_axis(const Program &program, MeshId mesh, AxisRef ref,
+                                   std::string &error) {
   if (ref.mesh.valid()) {
     mesh = find_mesh(program, program.strings[ref.mesh]);
     if (!mesh.valid()) {
@@ -203,7 +204,8 @@ bool ClaimBuilder::place_rest(Type &type) {
 
 std::optional<unsigned> ClaimBuilder::dimension(int dim, std::optional<unsigned> rank) {
   if (dim < 0 && !rank) {
-    fail(fmt::format("S({}) counts from the end of a value whose number of dimensions is not stated", dim));
+    fail(fmt::format(
+        "S({}) counts from the end of a value whose number of dimensions is not stated", dim));
     return std::nullopt;
   }
   int found = dim < 0 ? dim + static_cast<int>(*rank) : dim;
@@ -241,8 +243,9 @@ bool ClaimBuilder::place_shards(Type &type, std::optional<unsigned> rank) {
       continue;
     const Shards *first = std::exchange(seen[*dim], &shards);
     if (first && (!ordered_ || first->spec || shards.spec))
-      return fail(fmt::format("axes `{}` and `{}` both shard dimension {}, and their order is unknown",
-                              axis_name(first->axes.front()), axis_name(shards.axes.front()), *dim));
+      return fail(
+          fmt::format("axes `{}` and `{}` both shard dimension {}, and their order is unknown",
+                      axis_name(first->axes.front()), axis_name(shards.axes.front()), *dim));
     if (!place_shard(type, shards, *dim))
       return false;
   }

@@ -1,5 +1,6 @@
-// From what a program writes about a value to its type, and back: kind words per axis, partition spec, scale.
-// Both readers and both printers go through here, so that text and JSON mean the same by the same words.
+// From what a program writes about a value to its type, and back: kind words per axis, partition
+// spec, scale. Both readers and both printers go through here, so that text and JSON mean the same
+// by the same words.
 #pragma once
 
 #include "ir/attrs.h"
@@ -10,23 +11,24 @@
 
 namespace spmd::ir {
 
-// Collects the claims about one value on one mesh. A claim on a flattened axis is a claim on its pieces, in
-// order; axes of size 1 are looked up and then left out; `P(avg)` is P with the size of its axis in the scale.
+// Collects the claims about one value on one mesh. A claim on a flattened axis is a claim on its
+// pieces, in order; axes of size 1 are looked up and then left out; `P(avg)` is P with the size of
+// its axis in the scale.
 class ClaimBuilder {
 public:
   ClaimBuilder(Program &program, MeshId mesh) : program_(program), mesh_(mesh) {}
 
-  // The order of the claims means something (text): S(0)@a S(0)@b shards dimension 0 by a, then by b.
-  // Otherwise two axes may not claim the same S(i).
+  // The order of the claims means something (text): S(0)@a S(0)@b shards dimension 0 by a, then by
+  // b. Otherwise two axes may not claim the same S(i).
   void in_order() { ordered_ = true; }
-  // One kind on all these axes, outermost first; no axes: on every axis not otherwise stated (JSON `*`).
-  // Here and below: false if something is wrong; finish() then says what.
+  // One kind on all these axes, outermost first; no axes: on every axis not otherwise stated (JSON
+  // `*`). Here and below: false if something is wrong; finish() then says what.
   bool claim(KindWord word, llvm::ArrayRef<AxisRef> axes = {});
-  // The axes that shard one dimension, outermost first: an entry of a spec, or the `@` on an extent. By
-  // itself it is the claim S(dim); V may be claimed on the same axes too.
+  // The axes that shard one dimension, outermost first: an entry of a spec, or the `@` on an
+  // extent. By itself it is the claim S(dim); V may be claimed on the same axes too.
   bool shard(unsigned dim, llvm::ArrayRef<AxisRef> axes);
-  // The entries are those of a whole spec with one entry per dimension (JSON): the axes in it must be claimed
-  // V, and S(i) may not stand beside it.
+  // The entries are those of a whole spec with one entry per dimension (JSON): the axes in it must
+  // be claimed V, and S(i) may not stand beside it.
   void whole_spec(unsigned length) { spec_length_ = length; }
   bool scale(ScaleId scale);
 
@@ -80,13 +82,15 @@ llvm::SmallVector<AxisId, 2> shards_of(const Type &type, unsigned dim);
 // True where a claim would print as something: a kind on some axis, or a scale.
 bool says_something(const Program &program, const Type &type);
 
-// The axis that a reference names, flattened or not, seen from a mesh; else `error` says what is wrong with
-// it (`trace-type`, or `trace-reference` where the mesh is not known) and names what is nearest.
+// The axis that a reference names, flattened or not, seen from a mesh; else `error` says what is
+// wrong with it (`trace-type`, or `trace-reference` where the mesh is not known) and names what is
+// nearest.
 struct FoundAxis {
   MeshId mesh;
   AxisId axis;
 };
-std::optional<FoundAxis> find_axis(const Program &program, MeshId mesh, AxisRef ref, std::string &error);
+std::optional<FoundAxis> find_axis(const Program &program, MeshId mesh, AxisRef ref,
+                                   std::string &error);
 // The mesh that claims about a value speak of: stated, or that of its type, or the one around it.
 MeshId mesh_of(const Program &program, ValueId value, MeshId around);
 MeshId find_mesh(const Program &program, llvm::StringRef name); // none if there is no such mesh

@@ -20,19 +20,22 @@ bool is_name(llvm::StringRef text) {
 }
 
 bool is_reserved(llvm::StringRef name) {
-  bool kind = llvm::any_of(kKinds, [&](const KindInfo &row) { return name == llvm::StringRef(row.word); });
+  bool kind =
+      llvm::any_of(kKinds, [&](const KindInfo &row) { return name == llvm::StringRef(row.word); });
   return kind || name == "S";
 }
 
 bool is_keyword(llvm::StringRef name) {
   static constexpr llvm::StringLiteral kWords[] = {
-      "trace", "file", "mesh", "group",  "symbol", "rule",  "suppress", "func",      "output",
-      "with",  "local", "return", "yield", "input", "param", "buffer",   "const", "opt_state", "token"};
+      "trace", "file",   "mesh",  "group",     "symbol", "rule",  "suppress",
+      "func",  "output", "with",  "local",     "return", "yield", "input",
+      "param", "buffer", "const", "opt_state", "token"};
   return llvm::is_contained(kWords, name);
 }
 
 bool is_plain_id(llvm::StringRef text) {
-  return !text.empty() && in_name(text.front()) && llvm::all_of(text, in_id) && !text.contains("//");
+  return !text.empty() && in_name(text.front()) && llvm::all_of(text, in_id) &&
+         !text.contains("//");
 }
 
 uint64_t Lexer::run(bool (*member)(char), uint64_t from) const {
@@ -147,7 +150,8 @@ Token Lexer::next(bool skip_newlines) {
 
 std::string bad_token(const Token &token) {
   if (llvm::isDigit(token.text.front()))
-    return fmt::format("`{}` is neither a number nor a name", std::string_view(token.text.take_front(60)));
+    return fmt::format("`{}` is neither a number nor a name",
+                       std::string_view(token.text.take_front(60)));
   if (token.text.contains('"'))
     return "a string is not closed before the end of its line";
   unsigned char first = static_cast<unsigned char>(token.text.front());
@@ -159,13 +163,13 @@ std::string bad_token(const Token &token) {
 std::string describe(const Token &token) {
   static constexpr std::string_view kWords[] = {
       "the end of the file", "the end of the line", "", "", "", "", "", "a string"};
-  if (token.kind == TokenKind::End || token.kind == TokenKind::Newline || token.kind == TokenKind::String)
+  if (token.kind == TokenKind::End || token.kind == TokenKind::Newline ||
+      token.kind == TokenKind::String)
     return std::string(kWords[static_cast<unsigned>(token.kind)]);
   std::string_view sign = token.kind == TokenKind::Value      ? "%"
                           : token.kind == TokenKind::Function ? "@"
                                                               : "";
-  return fmt::format("`{}{}`", sign,
-                     std::string_view(token.text.take_front(60)));
+  return fmt::format("`{}{}`", sign, std::string_view(token.text.take_front(60)));
 }
 
 static void append_utf8(std::string &out, uint32_t code) {
@@ -180,7 +184,8 @@ static std::optional<uint32_t> unicode_escape(llvm::StringRef &text) {
   auto unit = [&]() -> std::optional<uint32_t> {
     uint32_t code = 0;
     llvm::StringRef digits = text.take_front(4);
-    if (digits.size() < 4 || !llvm::all_of(digits, llvm::isHexDigit) || digits.getAsInteger(16, code))
+    if (digits.size() < 4 || !llvm::all_of(digits, llvm::isHexDigit) ||
+        digits.getAsInteger(16, code))
       return std::nullopt;
     text = text.drop_front(4);
     return code;

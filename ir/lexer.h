@@ -54,7 +54,9 @@ private:
   Token number();
   Token value();
   Token function();
-  char peek(uint64_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : 0; }
+  char peek(uint64_t ahead = 0) const {
+    return at_ + ahead < text_.size() ? text_[at_ + ahead] : 0;
+  }
   void skip_blanks(bool skip_newlines);
   uint64_t run(bool (*member)(char), uint64_t from) const;
 

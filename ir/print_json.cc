@@ -1,6 +1,6 @@
-// The canonical JSON document of a program: keys in the order of the format, one entry of a table per line,
-// defaults left out; contexts, locations, scopes and files numbered in the order of their first use.
-// Relies on the reader giving back the same program; what nothing uses is not printed.
+// The canonical JSON document of a program: keys in the order of the format, one entry of a table
+// per line, defaults left out; contexts, locations, scopes and files numbered in the order of their
+// first use. Relies on the reader giving back the same program; what nothing uses is not printed.
 #include "ir/print_json.h"
 
 #include "ir/read_json_cursor.h"
@@ -68,10 +68,30 @@ void JsonPrinter::top(std::string_view name) {
   out_ += ": ";
 }
 
-// Numbers whatever the entries of the tables are referred to by, in the order in which that is printed.
+// As they come; those that have no name of their own (`@local_map_3`) last, by number, since text
+// has their bodies where they are used.
+void JsonPrinter::order_functions() {
+  std::vector<std::pair<uint64_t, FunctionId>> unnamed;
+  for (uint32_t i = 0; i < p_.functions.size(); ++i) {
+    llvm::StringRef name = p_.strings[p_.functions[FunctionId{i}].name];
+    uint64_t number = 0;
+    if (name.consume_front("@local_map_") && !name.getAsInteger(10, number))
+      unnamed.push_back({number, FunctionId{i}});
+    else
+      functions_.push_back(FunctionId{i});
+  }
+  llvm::sort(unnamed);
+  for (auto [number, id] : unnamed)
+    functions_.push_back(id);
+}
+
+// Numbers whatever the entries of the tables are referred to by, in the order in which that is
+// printed.
 void JsonPrinter::number_all() {
   contexts_.add(ContextId{0});
-  for (const Function &function : p_.functions) {
+  order_functions();
+  for (FunctionId id : functions_) {
+    const Function &function = p_.functions[id];
     if (function.context.valid())
       contexts_.add(function.context);
     if (!function.opaque)
@@ -119,20 +139,26 @@ std::string JsonPrinter::print() {
   value_meshes_.resize(p_.values.size());
   out_ = "{";
   facts();
-  table("symbols", p_.symbols, [&](const SymbolInfo &row) { symbol(row); }, '{');
+  table(
+      "symbols", p_.symbols, [&](const SymbolInfo &row) { symbol(row); }, '{');
   table("meshes", p_.meshes, [&](const Mesh &row) { mesh(row); });
-  table("groups", p_.groups, [&](const Group &row) { group(row); }, '{');
+  table(
+      "groups", p_.groups, [&](const Group &row) { group(row); }, '{');
   table("files", files_.ids(), [&](FileId id) { file(id); });
   table("locs", frames_.ids(), [&](FrameId id) { frame(id); });
   table("scopes", scopes_.ids(), [&](StringId id) { text(p_.strings[id]); });
   Context first{.mesh = MeshId{0}, .local = {}};
   bool plain = contexts_.ids().size() == 1 && full(ContextId{0}) == first;
-  table("contexts", plain ? llvm::ArrayRef<ContextId>() : contexts_.ids(), [&](ContextId id) { context(full(id)); });
-  table("rules", p_.rules, [&](const UserRule &row) { rule(row); }, '{');
-  table("functions", p_.functions, [&](const Function &row) { function(row); }, '{');
+  table("contexts", plain ? llvm::ArrayRef<ContextId>() : contexts_.ids(),
+        [&](ContextId id) { context(full(id)); });
+  table(
+      "rules", p_.rules, [&](const UserRule &row) { rule(row); }, '{');
+  table(
+      "functions", functions_, [&](FunctionId id) { function(p_.functions[id]); }, '{');
   table("params", p_.params, [&](const Param &row) { param(row); });
   top("ops");
-  lines(insts_of(p_.main), [&](uint32_t i) { op(InstId{i}, ContextId{0}); }, "    ", '[');
+  lines(
+      insts_of(p_.main), [&](uint32_t i) { op(InstId{i}, ContextId{0}); }, "    ", '[');
   table("outputs", p_.outputs, [&](const Output &row) { output(row); });
   table("suppress", p_.suppressions, [&](const Suppression &row) { suppression(row); });
   for (auto [name, json] : p_.extras)
@@ -212,7 +238,10 @@ void JsonPrinter::symbol(const SymbolInfo &symbol) {
   text(p_.strings[symbol.name]);
   out_ += ": {";
   const std::pair<std::string_view, std::optional<int64_t>> facts[] = {
-      {"min", symbol.min}, {"max", symbol.max}, {"multiple_of", symbol.multiple_of}, {"hint", symbol.hint}};
+      {"min", symbol.min},
+      {"max", symbol.max},
+      {"multiple_of", symbol.multiple_of},
+      {"hint", symbol.hint}};
   for (auto [name, fact] : facts)
     if (fact)
       number(name, *fact);

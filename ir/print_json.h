@@ -1,5 +1,6 @@
-// The printer of JSON documents, shared by the files that implement it: print_json.cc the document and its
-// tables, print_json_ops.cc operations, types and values. It writes straight into one string.
+// The printer of JSON documents, shared by the files that implement it: print_json.cc the document
+// and its tables, _ops operations and what surrounds them, _types values and types. It writes
+// straight into one string.
 #pragma once
 
 #include "ir/claims.h"
@@ -33,6 +34,7 @@ public:
 private:
   // Numbering.
   void number_all();
+  void order_functions();
   void number(LocId loc);
   void number(FrameId frame);
   void number(const Body &body);
@@ -51,13 +53,15 @@ private:
   void value_name(std::string_view name, ValueId id);
   // A key of the document, and a list or map of it with one entry per line.
   void top(std::string_view name);
-  template <class Range, class F> void table(std::string_view name, const Range &range, F &&entry, char open = '[') {
+  template <class Range, class F>
+  void table(std::string_view name, const Range &range, F &&entry, char open = '[') {
     if (range.begin() == range.end())
       return;
     top(name);
     lines(range, entry, "    ", open);
   }
-  template <class Range, class F> void lines(const Range &range, F &&entry, std::string_view indent, char open);
+  template <class Range, class F>
+  void lines(const Range &range, F &&entry, std::string_view indent, char open);
 
   // The document.
   void facts();
@@ -111,8 +115,12 @@ private:
   void axis_names(const Mesh &mesh, llvm::ArrayRef<AxisId> axes);
   std::optional<unsigned> rank_of(ShapeId shape) const;
   std::optional<unsigned> rank_of_operand(const Inst &inst, size_t i) const;
-  MeshId mesh_of(ContextId id) const { return p_.contexts[id].mesh.valid() ? p_.contexts[id].mesh : MeshId{0}; }
-  static llvm::iota_range<uint32_t> insts_of(Body body) { return llvm::seq(body.first.index, body.last.index); }
+  MeshId mesh_of(ContextId id) const {
+    return p_.contexts[id].mesh.valid() ? p_.contexts[id].mesh : MeshId{0};
+  }
+  static llvm::iota_range<uint32_t> insts_of(Body body) {
+    return llvm::seq(body.first.index, body.last.index);
+  }
 
   const Program &p_;
   std::string out_;
@@ -120,7 +128,8 @@ private:
   Numbering<FrameId> frames_;
   Numbering<StringId> scopes_;
   Numbering<FileId> files_;
-  std::vector<MeshId> value_meshes_; // by ValueId
+  std::vector<FunctionId> functions_; // in the order in which they are printed
+  std::vector<MeshId> value_meshes_;  // by ValueId
 };
 
 template <class Range, class F>

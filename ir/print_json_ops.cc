@@ -1,5 +1,4 @@
-// Operations, functions, values and types as JSON. A type is printed with a spec where the number of dimensions
-// is stated beside it, and with S(i) elsewhere.
+// Operations and functions as JSON, parameters with their gradient contracts, and outputs.
 #include "ir/print_json.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -17,23 +16,28 @@ void JsonPrinter::function(const Function &function) {
     number("ctx", contexts_[function.context]);
   ContextId outer = function.context.valid() ? function.context : ContextId{0};
   key("params");
-  lines(function.params, [&](const FunctionParam &param) {
-    const Value &made = p_.values[param.value];
-    out_ += '{';
-    value_name("id", param.value);
-    value(param.value, mesh_of(outer));
-    if (param.grad.valid()) {
-      key("grad");
-      claim(param.grad, value_meshes_[param.value.index], rank_of(made.shape));
-    }
-    out_ += '}';
-  }, "      ", '[');
+  lines(
+      function.params,
+      [&](const FunctionParam &param) {
+        const Value &made = p_.values[param.value];
+        out_ += '{';
+        value_name("id", param.value);
+        value(param.value, mesh_of(outer));
+        if (param.grad.valid()) {
+          key("grad");
+          claim(param.grad, value_meshes_[param.value.index], rank_of(made.shape));
+        }
+        out_ += '}';
+      },
+      "      ", '[');
   if (function.opaque) {
     key("out");
-    lines(function.outs, [&](ClaimId out) { claim(out, mesh_of(outer), {}); }, "      ", '[');
+    lines(
+        function.outs, [&](ClaimId out) { claim(out, mesh_of(outer), {}); }, "      ", '[');
   } else {
     key("ops");
-    lines(insts_of(function.body), [&](uint32_t i) { op(InstId{i}, outer); }, "      ", '[');
+    lines(
+        insts_of(function.body), [&](uint32_t i) { op(InstId{i}, outer); }, "      ", '[');
     key("results");
     operands(function.results);
   }
@@ -197,7 +201,7 @@ void JsonPrinter::mutated(BlockId id) {
   if (places.empty())
     return;
   key("mut");
-  out_ += "[" + places + "]";
+  out_ += fmt::format("[{}]", places);
 }
 
 void JsonPrinter::attrs(const Inst &inst, MeshId mesh) {
@@ -239,7 +243,8 @@ void JsonPrinter::regions(AttrsId id) {
 
 // A type whose mesh is not the one that its place says stands in an object of its own.
 void JsonPrinter::whole_type(const Claim &claim, const Inst &inst, MeshId mesh) {
-  if (const AttrValue *stated = p_.find(inst.attrs, "mesh"); stated && stated->form == AttrForm::String)
+  if (const AttrValue *stated = p_.find(inst.attrs, "mesh");
+      stated && stated->form == AttrForm::String)
     if (MeshId found = find_mesh(p_, p_.strings[stated->as<StringId>()]); found.valid())
       mesh = found;
   bool elsewhere = claim.type.valid() && p_.types[claim.type].mesh() != mesh;
@@ -278,11 +283,19 @@ std::optional<unsigned> JsonPrinter::rank_of_operand(const Inst &inst, size_t i)
 
 void JsonPrinter::attr_value(const AttrValue &value, MeshId mesh, std::optional<unsigned> rank) {
   switch (value.form) {
-  case AttrForm::Null: out_ += "null"; return;
-  case AttrForm::Bool: out_ += value.as_bool() ? "true" : "false"; return;
-  case AttrForm::Integer: out_ += std::to_string(value.as_integer()); return;
-  case AttrForm::Float: return real(value.as_number());
-  case AttrForm::String: return text(p_.strings[value.as<StringId>()]);
+  case AttrForm::Null:
+    out_ += "null";
+    return;
+  case AttrForm::Bool:
+    out_ += value.as_bool() ? "true" : "false";
+    return;
+  case AttrForm::Integer:
+    out_ += std::to_string(value.as_integer());
+    return;
+  case AttrForm::Float:
+    return real(value.as_number());
+  case AttrForm::String:
+    return text(p_.strings[value.as<StringId>()]);
   case AttrForm::Expr:
     out_ += "{\"sym\": ";
     text(ir::print(Extent::symbolic(value.as<ExprId>()), p_.exprs, p_.strings));
@@ -304,18 +317,26 @@ void JsonPrinter::attr_value(const AttrValue &value, MeshId mesh, std::optional<
     }
     out_ += '}';
     return;
-  case AttrForm::Kind: return text(ir::print(value.as_kind()));
-  case AttrForm::Axes: return axes(p_.axis_refs[value.as<AxisRefsId>()].refs);
-  case AttrForm::Scale: return text(ir::print(p_.scales[value.as<ScaleId>()], p_.strings));
-  case AttrForm::Claim: return claim(value.as<ClaimId>(), mesh, rank);
-  case AttrForm::Function: return text(p_.strings[p_.functions[value.as<FunctionId>()].name]);
-  case AttrForm::Value: return value_name(value.as<ValueId>());
+  case AttrForm::Kind:
+    return text(ir::print(value.as_kind()));
+  case AttrForm::Axes:
+    return axes(p_.axis_refs[value.as<AxisRefsId>()].refs);
+  case AttrForm::Scale:
+    return text(ir::print(p_.scales[value.as<ScaleId>()], p_.strings));
+  case AttrForm::Claim:
+    return claim(value.as<ClaimId>(), mesh, rank);
+  case AttrForm::Function:
+    return text(p_.strings[p_.functions[value.as<FunctionId>()].name]);
+  case AttrForm::Value:
+    return value_name(value.as<ValueId>());
   }
 }
 
 void JsonPrinter::real(double value) {
   if (!std::isfinite(value)) {
-    out_ += fmt::format("{{\"num\": \"{}\"}}", std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+    out_ += fmt::format("{{\"num\": \"{}\"}}", std::isnan(value) ? "nan"
+                                               : value > 0       ? "inf"
+                                                                 : "-inf");
     return;
   }
   std::string text = fmt::format("{}", value);
@@ -340,7 +361,8 @@ void JsonPrinter::axes(llvm::ArrayRef<AxisRef> refs) {
 }
 
 void JsonPrinter::assertions(InstId id) {
-  auto ignored = llvm::lower_bound(p_.ignores, id, [](const auto &row, InstId inst) { return row.first < inst; });
+  auto ignored = llvm::lower_bound(p_.ignores, id,
+                                   [](const auto &row, InstId inst) { return row.first < inst; });
   if (ignored != p_.ignores.end() && ignored->first == id) {
     key("ignore");
     out_ += '[';
@@ -350,7 +372,8 @@ void JsonPrinter::assertions(InstId id) {
     }
     out_ += ']';
   }
-  auto expected = llvm::lower_bound(p_.expectations, id, [](const Expectation &row, InstId inst) { return row.inst < inst; });
+  auto expected = llvm::lower_bound(
+      p_.expectations, id, [](const Expectation &row, InstId inst) { return row.inst < inst; });
   if (expected == p_.expectations.end() || expected->inst != id)
     return;
   key("expect");
@@ -382,117 +405,6 @@ void JsonPrinter::expectation(const Expectation &expected) {
     type(expected.type, rank_of(of.shape), of.shape.valid());
   }
   out_ += '}';
-}
-
-// All members but `id`; `mesh` is that of the context.
-void JsonPrinter::value(ValueId id, MeshId mesh) {
-  const Value &value = p_.values[id];
-  value_meshes_[id.index] = value.mesh.valid() ? value.mesh : mesh;
-  shapes(value.shape, value.global_shape);
-  if (value.mesh.valid())
-    text("mesh", p_.meshes[value.mesh].name);
-  type(value.declared, rank_of(value.shape.valid() ? value.shape : value.global_shape), true);
-  if (value.requires_grad != Tristate::Unstated)
-    flag("requires_grad", value.requires_grad == Tristate::True);
-  value_name("grad_of", value.grad_of);
-  value_name("alias_of", value.alias_of);
-}
-
-void JsonPrinter::shapes(ShapeId shape, ShapeId global) {
-  DType dtype = shape.valid() ? p_.shapes[shape].dtype : global.valid() ? p_.shapes[global].dtype : DType::Unknown;
-  if (dtype != DType::Unknown) {
-    key("dtype");
-    text(info(dtype).word);
-  }
-  const std::pair<std::string_view, ShapeId> both[] = {{"shape", shape}, {"gshape", global}};
-  for (auto [name, id] : both) {
-    if (!id.valid() || !p_.shapes[id].ranked)
-      continue;
-    key(name);
-    out_ += '[';
-    for (Extent extent : p_.shapes[id].dims) {
-      separate();
-      if (extent.is_number())
-        out_ += std::to_string(extent.number());
-      else
-        text(ir::print(extent, p_.exprs, p_.strings));
-    }
-    out_ += ']';
-  }
-}
-
-std::optional<unsigned> JsonPrinter::rank_of(ShapeId id) const {
-  if (!id.valid() || !p_.shapes[id].ranked)
-    return std::nullopt;
-  return static_cast<unsigned>(p_.shapes[id].dims.size());
-}
-
-void JsonPrinter::claim(ClaimId id, MeshId mesh, std::optional<unsigned> rank) {
-  const Claim &claim = p_.claims[id];
-  if (claim == Claim())
-    out_ += "null";
-  else
-    out_ += '{', claim_members(claim, mesh, rank), out_ += '}';
-}
-
-// `rank`: the number of dimensions where the claim has no shape of its own.
-void JsonPrinter::claim_members(const Claim &claim, MeshId mesh, std::optional<unsigned> rank) {
-  shapes(claim.shape, claim.global_shape);
-  if (claim.type.valid() && p_.types[claim.type].mesh() != mesh)
-    text("mesh", p_.meshes[p_.types[claim.type].mesh()].name);
-  std::optional<unsigned> own = rank_of(claim.shape.valid() ? claim.shape : claim.global_shape);
-  type(claim.type, own ? own : rank, own.has_value());
-}
-
-void JsonPrinter::type(TypeId id, std::optional<unsigned> rank, bool own_shape) {
-  if (!id.valid())
-    return;
-  const Type &type = p_.types[id];
-  const Mesh &mesh = p_.meshes[type.mesh()];
-  bool spec = own_shape && rank && type.sharded();
-  for (unsigned dim = 0; dim < kMaxDims; ++dim)
-    spec |= shards_of(type, dim).size() > 1;
-  bool open = false;
-  for (AxisId axis : mesh.typed_axes()) {
-    std::optional<KindWord> word = kind_word(type, axis);
-    if (!word)
-      continue;
-    if (!open)
-      key("type"), out_ += '{';
-    open = true;
-    if (std::optional<unsigned> dim = type.dim(axis); dim && !spec)
-      *word = {.form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
-    key(p_.strings[mesh[axis].name]);
-    text(ir::print(*word));
-  }
-  if (open)
-    out_ += '}';
-  if (spec)
-    this->spec(type, rank);
-  if (type.scale.valid() && type.scale != p_.one()) {
-    key("scale");
-    text(ir::print(p_.scales[type.scale], p_.strings));
-  }
-}
-
-void JsonPrinter::spec(const Type &type, std::optional<unsigned> rank) {
-  unsigned length = rank.value_or(0);
-  for (AxisId axis : type.sharded())
-    length = std::max(length, *type.dim(axis) + 1);
-  key("spec");
-  out_ += '[';
-  for (unsigned dim = 0; dim < length; ++dim) {
-    separate();
-    llvm::SmallVector<AxisId, 2> axes = shards_of(type, dim);
-    const Mesh &mesh = p_.meshes[type.mesh()];
-    if (axes.empty())
-      out_ += "null";
-    else if (axes.size() == 1)
-      text(p_.strings[mesh[axes[0]].name]);
-    else
-      axis_names(mesh, axes);
-  }
-  out_ += ']';
 }
 
 } // namespace spmd::ir

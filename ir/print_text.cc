@@ -1,18 +1,21 @@
-// The text form of a program: tables, functions in order of first use, declarations, statements, outputs, each on
-// one line; instructions in another context than the one around them stand in `with` or `local` blocks.
+// The text form of a program: tables, functions in order of first use, declarations, statements,
+// outputs, each on one line; instructions in another context than the one around them stand in
+// `with` or `local` blocks.
 //
 // Beyond trace-format.md, section 11, the text form spells what only JSON had:
-//   `file "path" { sha256 = "..." }`; `mesh m` alone makes a declared mesh the current one again;
-//   `dp = 4 local "role"` in a mesh gives an axis its policy and role; `group "k" = [4:1] offset 2`;
-//   `rule f like g`; `trace { x_key = "JSON" }`; `suppress f { ... } at "f.py":3`;
-//   `with { global = a }` takes axes out of the local ones, `local` adds to those that are local around;
-//   `at "f.py":3:5-3:9 fn "g" from "h.py":7 ...` has ends, functions and callers, innermost first;
-//   `%y grad_of %x requires_grad = op` (or `no_grad`) beside `aliases`; `{ bwd_of = %x }` is an op key;
-//   `f32[...]` is a shape of unknown rank, `?[8]` one of unknown dtype, `?[...]` neither;
-//   `null` is a claim that says nothing; `in_types = [K, null]` and `out_types` are lists of types;
-//   `sync = { (a, b) = avg }` is one reduction over two axes; `func @f(%x) { mesh = m } {` has a context,
-//   `-> ()` no results; `expect error name axes` and `expect %x: T` end a statement;
-//   `"odd name" %x` is an op, `{ "odd key" = 1 }` a key, `%"a//b"` a value whose name needs quotes.
+// - `mesh m` alone makes a declared mesh the current one again; `dp = 4 local "role"` in a mesh
+//   gives an axis its policy and role; `group "k" = [4:1] offset 2`;
+// - `file "path" { sha256 = "..." }`; `rule f like g`; `trace { x_key = "JSON" }`;
+// - `with { global = a }` takes axes out of the local ones, `local` adds to those around;
+// - `at "f.py":3:5-3:9 fn "g" from "h.py":7` has ends, functions and callers, innermost first, and
+//   may follow `suppress` too;
+// - `%y grad_of %x requires_grad = op` (or `no_grad`) beside `aliases`; `{ bwd_of = %x }`;
+// - `f32[...]` is a shape of unknown rank, `?[8]` one of unknown dtype, `?[...]` neither;
+// - `null` is a claim that says nothing; `in_types` and `out_types` are lists of types;
+// - `sync = { (a, b) = avg }` is one reduction over two axes;
+// - `func @f(%x) { mesh = m } {` has a context, `func @f(%x) -> ()` no results;
+// - `expect error name axes`, `expect warning name axes` and `expect %x: T` end a statement;
+// - `"odd name" %x` is an op, `{ "odd key" = 1 }` a key, `%"a//b"` a value whose name needs quotes.
 #include "ir/print_text.h"
 
 #include "ir/input.h"
@@ -91,8 +94,10 @@ void TextPrinter::functions() {
     function(program_.functions[id]);
 }
 
-// Functions that are printed on their own, in order of first use; a stack holds where each walk goes on.
-void TextPrinter::find_functions(Body root, std::vector<bool> &met, std::vector<FunctionId> &order) {
+// Functions that are printed on their own, in order of first use; a stack holds where each walk
+// goes on.
+void TextPrinter::find_functions(Body root, std::vector<bool> &met,
+                                 std::vector<FunctionId> &order) {
   struct Walk {
     uint32_t at, end;
     unsigned inlined; // bodies of local_map around
@@ -126,7 +131,8 @@ void TextPrinter::find_functions(Body root, std::vector<bool> &met, std::vector<
 
 bool TextPrinter::is_inline(const Inst &inst) const {
   const AttrValue *body = attr_of(inst, "body");
-  return body && body->form == AttrForm::Function && !inline_.empty() && inline_[body->as<FunctionId>().index];
+  return body && body->form == AttrForm::Function && !inline_.empty() &&
+         inline_[body->as<FunctionId>().index];
 }
 
 void TextPrinter::function(const Function &function) {
@@ -203,7 +209,8 @@ std::string TextPrinter::context_attrs(const Context &from, const Context &to) c
 }
 
 // What changes from one context to the other; `only_local`: some axes become local and that is all.
-std::string TextPrinter::context_words(const Context &from, const Context &to, bool &only_local) const {
+std::string TextPrinter::context_words(const Context &from, const Context &to,
+                                       bool &only_local) const {
   llvm::SmallVector<std::string, 4> words;
   bool same_mesh = from.mesh == to.mesh;
   if (!same_mesh)
@@ -232,7 +239,8 @@ const Function *TextPrinter::own_body(const Inst &inst) const {
     return nullptr;
   const Function &function = program_.functions[body->as<FunctionId>()];
   llvm::StringRef name = program_.strings[function.name];
-  bool unnamed = name.consume_front("@local_map_") && !name.empty() && llvm::all_of(name, llvm::isDigit);
+  bool unnamed =
+      name.consume_front("@local_map_") && !name.empty() && llvm::all_of(name, llvm::isDigit);
   bool shared = uses_[body->as<FunctionId>().index] != 1;
   return unnamed && !shared && !function.opaque ? &function : nullptr;
 }
@@ -246,14 +254,17 @@ bool TextPrinter::has_inline_form(const Inst &inst) const {
   auto plain = [&](Operand operand) { return operand.is_value() && !operand.mut; };
   auto bare = [&](const FunctionParam &param) {
     const Value &value = program_.values[param.value];
-    bool stated = value.declared.valid() || value.shape.valid() || value.global_shape.valid() || value.mesh.valid();
-    bool tied = value.alias_of.valid() || value.grad_of.valid() || value.requires_grad != Tristate::Unstated;
+    bool stated = value.declared.valid() || value.shape.valid() || value.global_shape.valid() ||
+                  value.mesh.valid();
+    bool tied = value.alias_of.valid() || value.grad_of.valid() ||
+                value.requires_grad != Tristate::Unstated;
     return !stated && !tied && !param.grad.valid();
   };
   std::optional<Context> inner = context_of_body(inst);
-  return !operands.empty() && operands.size() == function->params.size() && llvm::all_of(operands, plain) &&
-         llvm::all_of(function->params, bare) && inner && function->context.valid() &&
-         context(function->context) == *inner && has_inline_attrs(inst);
+  return !operands.empty() && operands.size() == function->params.size() &&
+         llvm::all_of(operands, plain) && llvm::all_of(function->params, bare) && inner &&
+         function->context.valid() && context(function->context) == *inner &&
+         has_inline_attrs(inst);
 }
 
 // What `over` makes of the context of the op; none if it names axes in another way.
@@ -286,7 +297,9 @@ bool TextPrinter::has_inline_attrs(const Inst &inst) const {
       return false;
     llvm::ArrayRef<AttrValue> items = program_.lists[attr.value.as<AttrListId>()].items;
     auto says = [&](AttrValue item) { return claim(item.as<ClaimId>(), mesh) != "null"; };
-    auto whole = [&](AttrValue item) { return item.form == AttrForm::Claim && item.as<ClaimId>().valid(); };
+    auto whole = [&](AttrValue item) {
+      return item.form == AttrForm::Claim && item.as<ClaimId>().valid();
+    };
     size_t count = key == "in_types" ? program_.blocks[inst.operands].size() : inst.result_count;
     if (items.size() != count || !llvm::all_of(items, whole) || llvm::none_of(items, says))
       return false;

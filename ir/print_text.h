@@ -1,5 +1,5 @@
-// The printer of the text form, shared by the files that implement it: print_text.cc prints the program, _inst
-// one instruction, _tables what stands before the bodies.
+// The printer of the text form, shared by the files that implement it: print_text.cc prints the
+// program, _inst one instruction, _tables what stands before the bodies.
 #pragma once
 
 #include "ir/claims.h"
@@ -87,14 +87,17 @@ private:
   // The type of a value with all that it states; empty if it states nothing.
   std::string value_type(ValueId id) const;
   std::string claim(ClaimId id, MeshId around) const; // `null` if it says nothing
-  std::string claim_type(TypeId type, ShapeId shape, ShapeId global_shape, MeshId stated, MeshId around) const;
+  std::string claim_type(TypeId type, ShapeId shape, ShapeId global_shape, MeshId stated,
+                         MeshId around) const;
   void line(std::string_view text);
-  const AttrValue *attr_of(const Inst &inst, llvm::StringRef key) const { return program_.find(inst.attrs, key); }
+  const AttrValue *attr_of(const Inst &inst, llvm::StringRef key) const {
+    return program_.find(inst.attrs, key);
+  }
 
   const Program &program_;
   std::string out_;
   unsigned indent_ = 0;
-  MeshId around_; // the current mesh
+  MeshId around_;              // the current mesh
   std::vector<uint32_t> uses_; // of functions, by instructions
   std::vector<bool> inline_;   // functions that stand where they are used
 };

@@ -34,7 +34,9 @@ std::string print_value(const Program &program, ValueId id) {
   return is_plain_id(name) ? text : "%" + quote(name);
 }
 
-std::string print_inst(const Program &program, InstId id) { return TextPrinter(program).print_bare(id); }
+std::string print_inst(const Program &program, InstId id) {
+  return TextPrinter(program).print_bare(id);
+}
 
 std::string TextPrinter::print_bare(InstId id) {
   around_ = context(program_.insts[id].context).mesh;
@@ -177,13 +179,15 @@ std::string TextPrinter::attrs(InstId id) const {
   llvm::ArrayRef<Operand> list = program_.blocks[inst.operands];
   for (size_t i = 0; i + 1 < list.size(); ++i)
     if (list[i].form == Operand::Form::Name)
-      parts.push_back(fmt::format("{} = {}", key(program_.strings[list[i].as_name()]), operand(list[i + 1])));
+      parts.push_back(
+          fmt::format("{} = {}", key(program_.strings[list[i].as_name()]), operand(list[i + 1])));
   if (inst.bwd_of.valid())
     parts.push_back("bwd_of = " + print_value(program_, inst.bwd_of));
   if (inst.phase != Phase::Unstated)
     parts.push_back(fmt::format("phase = {}", kPhaseWords[static_cast<unsigned>(inst.phase)]));
   llvm::SmallVector<std::string, 2> ignored;
-  auto at = llvm::lower_bound(program_.ignores, id, [](const auto &row, InstId id) { return row.first < id; });
+  auto at = llvm::lower_bound(program_.ignores, id,
+                              [](const auto &row, InstId id) { return row.first < id; });
   for (; at != program_.ignores.end() && at->first == id; ++at)
     ignored.push_back(finding(at->second));
   if (!ignored.empty())
@@ -219,7 +223,8 @@ std::string TextPrinter::value_text(const AttrValue &value, MeshId mesh) const {
   case AttrForm::String:
     return quoted(value.as<StringId>());
   case AttrForm::Expr:
-    return fmt::format("sym({})", print(Extent::symbolic(value.as<ExprId>()), program_.exprs, program_.strings));
+    return fmt::format(
+        "sym({})", print(Extent::symbolic(value.as<ExprId>()), program_.exprs, program_.strings));
   case AttrForm::List:
     return list(program_.lists[value.as<AttrListId>()], mesh);
   case AttrForm::Dict:
@@ -250,7 +255,8 @@ std::string TextPrinter::list(const AttrList &list, MeshId mesh) const {
 std::string TextPrinter::dict(const AttrDict &dict, MeshId mesh) const {
   llvm::SmallVector<std::string, 4> parts;
   for (const Attr &row : dict.attrs)
-    parts.push_back(fmt::format("{} = {}", key(program_.strings[row.key]), value_text(row.value, mesh)));
+    parts.push_back(
+        fmt::format("{} = {}", key(program_.strings[row.key]), value_text(row.value, mesh)));
   return parts.empty() ? "{}" : fmt::format("{{ {} }}", joined(parts));
 }
 
@@ -320,11 +326,11 @@ void TextPrinter::local_map(InstId id) {
     std::string type = "null";
     if (in_types)
       type = value_text(program_.lists[in_types->as<AttrListId>()].items[i], around_);
-    bindings.push_back(fmt::format("{} = {}{}", print_value(program_, function.params[i].value), operand(operands[i]),
-                                   type == "null" ? "" : " " + type));
+    bindings.push_back(fmt::format("{} = {}{}", print_value(program_, function.params[i].value),
+                                   operand(operands[i]), type == "null" ? "" : " " + type));
   }
-  line(fmt::format("{} = local_map over {} ({}) {{", joined(outs), value_text(*attr_of(inst, "axis"), around_),
-                   joined(bindings)));
+  line(fmt::format("{} = local_map over {} ({}) {{", joined(outs),
+                   value_text(*attr_of(inst, "axis"), around_), joined(bindings)));
   ++indent_;
   body(function.body, context(function.context));
   std::string yielded = this->operands(program_.blocks[function.results]);
@@ -338,7 +344,8 @@ std::string TextPrinter::local_map_result(const Inst &inst, unsigned i) const {
   const Value &value = program_.values[id];
   TypeId stated;
   if (const AttrValue *out_types = attr_of(inst, "out_types"))
-    stated = program_.claims[program_.lists[out_types->as<AttrListId>()].items[i].as<ClaimId>()].type;
+    stated =
+        program_.claims[program_.lists[out_types->as<AttrListId>()].items[i].as<ClaimId>()].type;
   return result(id, claim_type(stated, value.shape, value.global_shape, value.mesh, around_), true);
 }
 

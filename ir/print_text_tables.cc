@@ -1,5 +1,5 @@
-// What stands outside of bodies, as text: the trace header, meshes, groups, symbols, rules, suppressions,
-// declarations and outputs.
+// What stands outside of bodies, as text: the trace header, meshes, groups, symbols, rules,
+// suppressions, declarations and outputs.
 #include "ir/print_text.h"
 
 #include "ir/input.h"
@@ -40,7 +40,8 @@ void TextPrinter::trace() {
   if (program_.mode != Mode::Global)
     words.push_back(fmt::format("mode = {}", kModeWords[static_cast<unsigned>(program_.mode)]));
   if (program_.phase != ProgramPhase::Forward)
-    words.push_back(fmt::format("phase = {}", kProgramPhaseWords[static_cast<unsigned>(program_.phase)]));
+    words.push_back(
+        fmt::format("phase = {}", kProgramPhaseWords[static_cast<unsigned>(program_.phase)]));
   if (program_.missing)
     words.push_back("missing = " + missing());
   if (program_.world)
@@ -57,8 +58,10 @@ void TextPrinter::trace() {
 
 std::string TextPrinter::producer() const {
   const Producer &row = program_.producer;
-  const std::pair<std::string_view, StringId> fields[] = {
-      {"name", row.name}, {"version", row.version}, {"framework", row.framework}, {"frontend", row.frontend}};
+  const std::pair<std::string_view, StringId> fields[] = {{"name", row.name},
+                                                          {"version", row.version},
+                                                          {"framework", row.framework},
+                                                          {"frontend", row.frontend}};
   llvm::SmallVector<std::string, 4> words;
   for (auto [word, text] : fields)
     if (text.valid())
@@ -74,20 +77,12 @@ std::string TextPrinter::missing() const {
   return "[" + joined(words) + "]";
 }
 
-// Only those that no location would bring back.
+// Only those of which more is known than the path, which stands in locations.
 void TextPrinter::files() {
-  std::vector<bool> used(program_.files.size());
-  for (uint32_t i = 0; i < program_.frames.size(); ++i)
-    if (FileId file = program_.frames[FrameId{i}].file; file.valid())
-      used[file.index] = true;
   llvm::DenseSet<uint32_t> seen;
-  for (uint32_t i = 0; i < program_.files.size(); ++i) {
-    const SourceFile &file = program_.files[FileId{i}];
-    if ((used[i] && !file.sha256.valid()) || !seen.insert(file.path.index).second)
-      continue;
-    std::string digest = file.sha256.valid() ? fmt::format(" {{ sha256 = {} }}", quoted(file.sha256)) : "";
-    line(fmt::format("file {}{}", quoted(file.path), digest));
-  }
+  for (const SourceFile &file : program_.files)
+    if (file.sha256.valid() && seen.insert(file.path.index).second)
+      line(fmt::format("file {} {{ sha256 = {} }}", quoted(file.path), quoted(file.sha256)));
 }
 
 void TextPrinter::mesh(const Mesh &mesh) {
@@ -97,7 +92,8 @@ void TextPrinter::mesh(const Mesh &mesh) {
     llvm::SmallVector<std::string, 4> at;
     for (auto [axis, coordinate] : mesh.within->at)
       at.push_back(fmt::format("{} = {}", name(parent[axis].name), coordinate));
-    text += fmt::format(" within {} {}", name(parent.name), at.empty() ? "{}" : "{ " + joined(at) + " }");
+    text += fmt::format(" within {} {}", name(parent.name),
+                        at.empty() ? "{}" : "{ " + joined(at) + " }");
   }
   llvm::SmallVector<std::string, 4> parts;
   for (const Axis &row : mesh.axes)
@@ -136,7 +132,8 @@ std::string TextPrinter::axis_size(const Mesh &mesh, const Axis &axis) const {
     return "(" + joined(pieces) + ")";
   }
   Atom atom = axis.layout.empty() ? Atom() : axis.layout.front();
-  return axis.explicit_stride ? fmt::format("{}:{}", atom.size, atom.stride) : std::to_string(atom.size);
+  return axis.explicit_stride ? fmt::format("{}:{}", atom.size, atom.stride)
+                              : std::to_string(atom.size);
 }
 
 std::string TextPrinter::layout(llvm::ArrayRef<Atom> atoms) const {
@@ -169,7 +166,10 @@ void TextPrinter::group(const Group &group) {
 
 void TextPrinter::symbol(const SymbolInfo &symbol) {
   const std::pair<std::string_view, std::optional<int64_t>> facts[] = {
-      {"min", symbol.min}, {"max", symbol.max}, {"multiple_of", symbol.multiple_of}, {"hint", symbol.hint}};
+      {"min", symbol.min},
+      {"max", symbol.max},
+      {"multiple_of", symbol.multiple_of},
+      {"hint", symbol.hint}};
   llvm::SmallVector<std::string, 4> words;
   for (auto [word, number] : facts)
     if (number)
@@ -200,8 +200,9 @@ void TextPrinter::suppression(const Suppression &row) {
 void TextPrinter::param(const Param &param) {
   const Value &value = program_.values[param.value];
   std::string type = value_type(param.value);
-  std::string text = fmt::format("{} = {} {}", result(param.value, "", false), kRoleWords[static_cast<unsigned>(param.role)],
-                                 type.empty() ? "?[...]" : type);
+  std::string text =
+      fmt::format("{} = {} {}", result(param.value, "", false),
+                  kRoleWords[static_cast<unsigned>(param.role)], type.empty() ? "?[...]" : type);
   if (param.name.valid())
     text += " " + quoted(param.name);
   llvm::SmallVector<std::string, 4> words;

@@ -1,4 +1,5 @@
-// Types and shapes as text: what read_text_types.cc reads back, and the listing of kinds that sentences use.
+// Types and shapes as text: what read_text_types.cc reads back, and the listing of kinds that
+// sentences use.
 #include "ir/claims.h"
 #include "ir/text.h"
 
@@ -109,7 +110,8 @@ std::string print_type(const Program &program, const Type &type, ShapeId local, 
 std::string print_axes(const Program &program, MeshId mesh, AxisSet axes) {
   std::string out;
   for (AxisId axis : axes)
-    out += fmt::format("{}{}", out.empty() ? "" : ", ", axis_name(program, program.meshes[mesh], axis));
+    out += fmt::format("{}{}", out.empty() ? "" : ", ",
+                       axis_name(program, program.meshes[mesh], axis));
   return out;
 }
 

@@ -11,13 +11,34 @@ namespace spmd::ir {
 namespace {
 
 constexpr std::array<std::string_view, 24> kTopKeys = {
-    "format", "version",  "producer", "dialect", "mode",   "phase",    "requires", "missing",
-    "world",  "rank",     "op_count", "symbols", "meshes", "groups",   "files",    "locs",
+    "format", "version",  "producer", "dialect",   "mode",   "phase",  "requires", "missing",
+    "world",  "rank",     "op_count", "symbols",   "meshes", "groups", "files",    "locs",
     "scopes", "contexts", "rules",    "functions", "params", "ops",    "outputs",  "suppress"};
 enum TopKey : unsigned {
-  FormatKey, Version, ProducerKey, Dialect, ModeKey, PhaseKey, Requires, MissingKey,
-  World, Rank, OpCount, Symbols, Meshes, Groups, Files, Locs,
-  Scopes, Contexts, Rules, Functions, Params, Ops, Outputs, Suppress,
+  FormatKey,
+  Version,
+  ProducerKey,
+  Dialect,
+  ModeKey,
+  PhaseKey,
+  Requires,
+  MissingKey,
+  World,
+  Rank,
+  OpCount,
+  Symbols,
+  Meshes,
+  Groups,
+  Files,
+  Locs,
+  Scopes,
+  Contexts,
+  Rules,
+  Functions,
+  Params,
+  Ops,
+  Outputs,
+  Suppress,
 };
 
 constexpr std::string_view kFormatName = "spmd-trace";
@@ -80,16 +101,26 @@ void JsonReader::document() {
   if (!top || json_.failed())
     return;
   if (!json_.at_end())
-    return json_.fail(json_.offset(json_.at()), "trace-syntax",
-                      json_.peek() == '{' ? "a second JSON value follows the document: this reader takes one document, "
-                                            "and no stream of one record per line"
-                                          : fmt::format("`{}` follows the document", json_.peek()));
+    return report_rest();
   if (!recognise(top))
     return;
   facts(top);
   tables(top);
   if (!program_.meshes.empty() && !json_.failed())
     body(top);
+}
+
+// Says what follows the document; brackets that do not match may be why something does.
+void JsonReader::report_rest() {
+  Token rest = json_.at();
+  json_.seek(0);
+  json_.skip();
+  json_.seek(rest);
+  std::string found = fmt::format("`{}` follows the document", json_.peek());
+  if (json_.peek() == '{')
+    found = "a second JSON value follows the document: this reader takes one document, and no "
+            "stream of one record per line";
+  json_.fail(json_.offset(rest), "trace-syntax", std::move(found));
 }
 
 // False where the rest would be read by rules that do not hold.
@@ -99,7 +130,9 @@ bool JsonReader::recognise(const JsonMembers &top) {
     Token token = json_.at();
     std::optional<llvm::StringRef> name = json_.string();
     if (name && *name != llvm::StringRef(kFormatName))
-      json_.error(token, "trace-syntax", fmt::format("the format is `{}`, not `{}`", name->take_front(60).str(), kFormatName));
+      json_.error(
+          token, "trace-syntax",
+          fmt::format("the format is `{}`, not `{}`", name->take_front(60).str(), kFormatName));
   }
   require(top, Version, kTopKeys[Version]);
   if (top.at(Version))
@@ -116,18 +149,26 @@ void JsonReader::version() {
     return;
   auto [left, right] = text->split('.');
   unsigned major = 0, minor = 0;
-  auto is_number = [](llvm::StringRef digits) { return llvm::all_of(digits, [](char c) { return llvm::isDigit(c); }) && digits.size() < 10; };
-  if (!is_number(left) || !is_number(right) || left.getAsInteger(10, major) || right.getAsInteger(10, minor))
-    return json_.error(token, "trace-version", fmt::format("`{}` is no version of the form {}.N", text->take_front(60).str(), kMajorVersion));
+  auto is_number = [](llvm::StringRef digits) {
+    return llvm::all_of(digits, [](char c) { return llvm::isDigit(c); }) && digits.size() < 10;
+  };
+  if (!is_number(left) || !is_number(right) || left.getAsInteger(10, major) ||
+      right.getAsInteger(10, minor))
+    return json_.error(token, "trace-version",
+                       fmt::format("`{}` is no version of the form {}.N",
+                                   text->take_front(60).str(), kMajorVersion));
   if (major != kMajorVersion)
-    return json_.error(token, "trace-version", fmt::format("version {} is not read, only {}.N is", text->str(), kMajorVersion));
+    return json_.error(
+        token, "trace-version",
+        fmt::format("version {} is not read, only {}.N is", text->str(), kMajorVersion));
   program_.minor_version = minor;
   if (minor > kMinorVersion)
-    result_.warnings.push_back({.name = "trace-newer",
-                                .message = fmt::format("version {} is newer than {}.{}: what it adds is ignored", text->str(),
-                                                       kMajorVersion, kMinorVersion),
-                                .offset = json_.offset(token),
-                                .path = json_.path_of(token)});
+    result_.warnings.push_back(
+        {.name = "trace-newer",
+         .message = fmt::format("version {} is newer than {}.{}: what it adds is ignored",
+                                text->str(), kMajorVersion, kMinorVersion),
+         .offset = json_.offset(token),
+         .path = json_.path_of(token)});
 }
 
 void JsonReader::features() {
@@ -135,7 +176,8 @@ void JsonReader::features() {
     Token token = json_.at();
     if (StringId feature = text(); feature.valid())
       json_.error(token, "trace-feature",
-                  fmt::format("the feature `{}` is not known", program_.strings[feature].take_front(60).str()));
+                  fmt::format("the feature `{}` is not known",
+                              program_.strings[feature].take_front(60).str()));
   });
 }
 
@@ -157,7 +199,8 @@ void JsonReader::facts(const JsonMembers &top) {
   if (top.at(Rank))
     program_.rank = json_.integer(0, kMaxInteger, "trace-mesh");
   if (program_.world && program_.rank && *program_.rank >= *program_.world)
-    json_.error(top.token(Rank), "trace-mesh", fmt::format("rank {} is outside a world of {}", *program_.rank, *program_.world));
+    json_.error(top.token(Rank), "trace-mesh",
+                fmt::format("rank {} is outside a world of {}", *program_.rank, *program_.world));
   if (top.at(OpCount))
     program_.op_count = json_.integer(0);
   if (top.at(Rules))
@@ -165,7 +208,8 @@ void JsonReader::facts(const JsonMembers &top) {
 }
 
 void JsonReader::producer() {
-  static constexpr std::array<std::string_view, 4> kKeys = {"name", "version", "framework", "frontend"};
+  static constexpr std::array<std::string_view, 4> kKeys = {"name", "version", "framework",
+                                                            "frontend"};
   auto members = object(kKeys);
   require(members, 0, kKeys[0]);
   Producer &by = program_.producer;
@@ -192,14 +236,16 @@ void JsonReader::tables(const JsonMembers &top) {
   size_t before = json_.errors().size();
   if (top.at(Meshes))
     meshes();
-  if (json_.errors().size() != before) {
+  if (json_.errors().size() != before || program_.meshes.empty()) {
     program_.meshes = {};
     return;
   }
   for (const Mesh &mesh : program_.meshes)
     if (program_.world && mesh.rank_count() > *program_.world)
-      json_.error(top.token(World), "trace-mesh", fmt::format("mesh `{}` has {} ranks, and `world` is {}",
-                                                              program_.strings[mesh.name].str(), mesh.rank_count(), *program_.world));
+      json_.error(top.token(World), "trace-mesh",
+                  fmt::format("mesh `{}` has {} ranks, and `world` is {}",
+                              program_.strings[mesh.name].str(), mesh.rank_count(),
+                              *program_.world));
   if (top.at(Groups))
     groups();
   if (top.at(Files))
@@ -235,8 +281,10 @@ void JsonReader::body(const JsonMembers &top) {
 // The count may include the bodies of functions.
 void JsonReader::count_ops(const JsonMembers &top) {
   int64_t main = builder_.body_size(), all = main + static_cast<int64_t>(program_.insts.size());
-  if (program_.op_count && json_.errors().empty() && *program_.op_count != main && *program_.op_count != all)
-    json_.error(top.token(OpCount), "trace-truncated", fmt::format("{} ops are announced, and {} stand here", *program_.op_count, main));
+  if (program_.op_count && json_.errors().empty() && *program_.op_count != main &&
+      *program_.op_count != all)
+    json_.error(top.token(OpCount), "trace-truncated",
+                fmt::format("{} ops are announced, and {} stand here", *program_.op_count, main));
 }
 
 void JsonReader::check_functions() {
@@ -249,7 +297,8 @@ void JsonReader::check_functions() {
       continue;
     llvm::StringRef name = program_.strings[program_.functions[function].name];
     json_.error(token, "trace-reference",
-                fmt::format("no function is named `{}`{}", name.take_front(60).str(), nearest(name, known)));
+                fmt::format("no function is named `{}`{}", name.take_front(60).str(),
+                            nearest(name, known)));
   }
 }
 
@@ -268,10 +317,12 @@ void JsonReader::unknown(llvm::StringRef key) {
   if (options_.strict_schema && !key.startswith("x_")) {
     Token token = json_.at() - 2; // the key, before the colon
     if (result_.warnings.size() < kMaxInputErrors)
-      result_.warnings.push_back({.name = "trace-key",
-                                .message = fmt::format("the key `{}` is not known, and is ignored", key.take_front(60).str()),
-                                .offset = json_.offset(token),
-                                .path = json_.path_of(token)});
+      result_.warnings.push_back(
+          {.name = "trace-key",
+           .message =
+               fmt::format("the key `{}` is not known, and is ignored", key.take_front(60).str()),
+           .offset = json_.offset(token),
+           .path = json_.path_of(token)});
   }
   json_.skip();
 }

@@ -1,6 +1,6 @@
-// The reader of JSON traces: one pass over each table, in the order in which they need one another, whatever
-// their order in the text. Every function reads the one value at hand and reports what is wrong with it; types,
-// shapes and attributes that were read before are found again by their text.
+// The reader of JSON traces: one pass over each table, in the order in which they need one another,
+// whatever their order in the text. Every function reads the one value at hand and reports what is
+// wrong with it; types, shapes and attributes that were read before are found again by their text.
 // Relies on the cursor for grammar and positions, on ClaimBuilder for claims, on Builder for names.
 #pragma once
 
@@ -100,13 +100,25 @@ private:
 
 // The members of a value; a claim has the first of them.
 enum ValueKey : unsigned {
-  DTypeKey, ShapeKey, GlobalShapeKey, MeshKey, TypeKey, SpecKey, ScaleKey, ClaimKeyCount,
-  IdKey = ClaimKeyCount, RequiresGradKey, GradOfKey, AliasOfKey, ValueKeyCount,
+  DTypeKey,
+  ShapeKey,
+  GlobalShapeKey,
+  MeshKey,
+  TypeKey,
+  SpecKey,
+  ScaleKey,
+  ClaimKeyCount,
+  IdKey = ClaimKeyCount,
+  RequiresGradKey,
+  GradOfKey,
+  AliasOfKey,
+  ValueKeyCount,
 };
-inline constexpr std::array<std::string_view, ClaimKeyCount> kClaimKeys = {"dtype", "shape", "gshape", "mesh",
-                                                                          "type",  "spec",  "scale"};
+inline constexpr std::array<std::string_view, ClaimKeyCount> kClaimKeys = {
+    "dtype", "shape", "gshape", "mesh", "type", "spec", "scale"};
 inline constexpr std::array<std::string_view, ValueKeyCount> kValueKeys = {
-    "dtype", "shape", "gshape", "mesh", "type", "spec", "scale", "id", "requires_grad", "grad_of", "alias_of"};
+    "dtype", "shape", "gshape",        "mesh",    "type",    "spec",
+    "scale", "id",    "requires_grad", "grad_of", "alias_of"};
 
 class JsonReader {
 public:
@@ -119,6 +131,7 @@ public:
 private:
   // read_json.cc: the document.
   void document();
+  void report_rest();
   bool recognise(const JsonMembers &top);
   void version();
   void facts(const JsonMembers &top);
@@ -159,8 +172,11 @@ private:
   void suppression();
 
   // read_json_values.cc: names, types and shapes.
-  std::optional<llvm::StringRef> word(llvm::ArrayRef<std::string_view> words, std::string_view what, unsigned &index);
-  template <class E> void enumeration(llvm::ArrayRef<std::string_view> words, std::string_view what, E &out, int first = 0) {
+  std::optional<llvm::StringRef> word(llvm::ArrayRef<std::string_view> words, std::string_view what,
+                                      unsigned &index);
+  template <class E>
+  void enumeration(llvm::ArrayRef<std::string_view> words, std::string_view what, E &out,
+                   int first = 0) {
     unsigned index = 0;
     if (word(words, what, index))
       out = static_cast<E>(index + first);
@@ -190,7 +206,9 @@ private:
   // Defines it under its `id`; none if that fails.
   ValueId define(const JsonMembers &members, MeshId mesh, bool grads_known = true);
   std::optional<unsigned> rank_of(ShapeId shape) const;
-  std::optional<unsigned> rank_of(ValueId value) const { return rank_of(program_.values[value].shape); }
+  std::optional<unsigned> rank_of(ValueId value) const {
+    return rank_of(program_.values[value].shape);
+  }
 
   // read_json_attrs.cc
   // What the meaning of attributes depends on.
@@ -199,7 +217,9 @@ private:
     bool states_type = false;                              // the op takes a whole type
     llvm::SmallVector<std::optional<unsigned>, 4> in, out; // numbers of dimensions, where known
     std::optional<unsigned> rank_in(size_t i) const { return i < in.size() ? in[i] : std::nullopt; }
-    std::optional<unsigned> rank_out(size_t i) const { return i < out.size() ? out[i] : std::nullopt; }
+    std::optional<unsigned> rank_out(size_t i) const {
+      return i < out.size() ? out[i] : std::nullopt;
+    }
   };
   AttrsId attrs(llvm::StringRef raw, const OpShape &op);
   AttrDict read_attrs(const OpShape &op);
@@ -210,7 +230,8 @@ private:
   AttrValue kinds_value();
   AxisRef axis_ref(llvm::StringRef text);
   void axis_refs(llvm::SmallVectorImpl<AxisRef> &refs);
-  AttrValue axes_value(MeshId mesh);
+  AttrValue axes_value();
+  AxisRefsId declared_axes(MeshId mesh);
   AttrValue claim_list(const OpShape &op, bool results);
   AttrValue plain_value();
   AttrValue plain_object();
@@ -222,15 +243,17 @@ private:
   void operands(llvm::SmallVectorImpl<Operand> &out);
   Operand operand();
   AttrValue literal();
-  void named_operands(llvm::SmallVectorImpl<Operand> &out);
+  void named_operands(llvm::SmallVectorImpl<Operand> &out, AttrDict &literals);
+  bool holds_value(Operand operand) const;
+  AttrValue as_attr(Operand operand);
   void mark_mutated(llvm::MutableArrayRef<Operand> operands);
 
   // read_json_ops.cc, read_json_functions.cc
   void ops();
   void op();
   OpNameId op_name(const JsonMembers &members, OpShape &shape);
-  BlockId read_operands(const JsonMembers &members, OpShape &shape);
-  AttrsId all_attrs(const JsonMembers &members, const OpShape &shape);
+  BlockId read_operands(const JsonMembers &members, AttrDict &literals, OpShape &shape);
+  AttrsId all_attrs(const JsonMembers &members, const AttrDict &literals, const OpShape &shape);
   void results(Inst &inst, OpShape &shape);
   void assertions(const JsonMembers &members, uint32_t index);
   void expectation(uint32_t index);
@@ -265,11 +288,12 @@ private:
   Builder builder_;
   std::vector<FrameId> frames_;
   std::vector<StringId> scopes_;
-  std::vector<ContextId> contexts_; // by their index in the trace
-  ContextId context_;               // of ops that name none
+  std::vector<ContextId> contexts_;  // by their index in the trace
+  ContextId context_;                // of ops that name none
   std::vector<MeshId> value_meshes_; // by ValueId
   std::vector<std::pair<FunctionId, Token>> region_uses_;
-  std::vector<std::pair<ValueId, Token>> late_gradients_; // parameters whose `grad_of` waits for the ops
+  std::vector<std::pair<ValueId, Token>>
+      late_gradients_; // parameters whose `grad_of` waits for the ops
   llvm::SmallVector<Operand, 16> operands_;
   RawCache op_cache_, shape_cache_, type_cache_, attrs_cache_, literal_cache_, scale_cache_;
 };

@@ -24,14 +24,16 @@ AttrsId JsonReader::attrs(llvm::StringRef raw, const OpShape &op) {
   size_t before = json_.errors().size();
   AttrDict dict = read_attrs(op);
   // Claims on operands depend on more than the key says.
-  bool lists = llvm::any_of(dict.attrs, [&](const Attr &attr) { return attr.value.form == AttrForm::List; });
+  bool lists =
+      llvm::any_of(dict.attrs, [&](const Attr &attr) { return attr.value.form == AttrForm::List; });
   AttrsId id = builder_.attrs(std::move(dict));
   if (json_.errors().size() == before && !(lists && key.a.contains("_types")))
     attrs_cache_.add(key, id.index);
   return id;
 }
 
-// Some ops state a whole type in their attributes; the members of that claim become the one attribute `type`.
+// Some ops state a whole type in their attributes; the members of that claim become the one
+// attribute `type`.
 AttrDict JsonReader::read_attrs(const OpShape &op) {
   AttrDict dict;
   Token start = json_.at();
@@ -39,7 +41,8 @@ AttrDict JsonReader::read_attrs(const OpShape &op) {
   bool listed = json_.object([&](llvm::StringRef name) {
     bool whole = name == "type" || name == "spec";
     has_type |= whole;
-    if (whole || (op.states_type && llvm::is_contained(kClaimKeys, std::string_view(name)) && name != "mesh"))
+    if (whole || (op.states_type && llvm::is_contained(kClaimKeys, std::string_view(name)) &&
+                  name != "mesh"))
       json_.skip();
     else
       dict.attrs.push_back({builder_.string(name), attr_value(name, op)});
@@ -75,7 +78,8 @@ std::optional<AttrValue> JsonReader::whole_type(MeshId mesh, std::optional<unsig
   return AttrValue::claim(program_.claims.add(claim_of(members, mesh, rank)));
 }
 
-// True for an object with a claim inside, where a type would map axes to kinds: the claim names a mesh.
+// True for an object with a claim inside, where a type would map axes to kinds: the claim names a
+// mesh.
 bool JsonReader::is_nested_claim() {
   bool nested = false;
   if (json_.peek() == '{')
@@ -91,20 +95,25 @@ AttrValue JsonReader::attr_value(llvm::StringRef name, const OpShape &op) {
   if (!known)
     return plain_value();
   switch (kKnownKeys[*known].form) {
-  case KeyForm::Axes: return axes_value(op.mesh);
-  case KeyForm::Kinds: return kinds_value();
-  case KeyForm::ClaimList: return claim_list(op, name == "out_types");
+  case KeyForm::Axes:
+    return axes_value();
+  case KeyForm::Kinds:
+    return kinds_value();
+  case KeyForm::ClaimList:
+    return claim_list(op, name == "out_types");
   case KeyForm::Word: {
     StringId word = text();
     return word.valid() ? AttrValue::string(word) : AttrValue::null();
   }
-  case KeyForm::Claim: return AttrValue::claim(claim(op.mesh, op.rank_in(0)));
+  case KeyForm::Claim:
+    return AttrValue::claim(claim(op.mesh, op.rank_in(0)));
   case KeyForm::Scale: {
     ScaleId id = scale();
     return id.valid() ? AttrValue::scale(id) : AttrValue::null();
   }
   case KeyForm::Type:
-  case KeyForm::Plain: break;
+  case KeyForm::Plain:
+    break;
   }
   return plain_value();
 }
@@ -119,7 +128,8 @@ std::optional<KindWord> JsonReader::kind() {
   llvm::SmallVector<llvm::StringRef, 8> known = {"R|I", "S(0)"};
   for (const KindInfo &row : kKinds)
     known.push_back(row.word);
-  json_.error(token, "trace-type", fmt::format("`{}` is no kind{}", text->take_front(60).str(), nearest(*text, known)));
+  json_.error(token, "trace-type",
+              fmt::format("`{}` is no kind{}", text->take_front(60).str(), nearest(*text, known)));
   return std::nullopt;
 }
 
@@ -157,14 +167,22 @@ void JsonReader::axis_refs(llvm::SmallVectorImpl<AxisRef> &refs) {
     json_.error(token, "trace-type", "a list of axes is empty");
 }
 
-AttrValue JsonReader::axes_value(MeshId mesh) {
+// Whether the mesh has such axes is for the rules to say (`unknown-axis`).
+AttrValue JsonReader::axes_value() {
+  AxisRefs refs;
+  axis_refs(refs.refs);
+  return AttrValue::axes(program_.axis_refs.add(std::move(refs)));
+}
+
+// Axes of a declaration, which must be those of its mesh.
+AxisRefsId JsonReader::declared_axes(MeshId mesh) {
   Token token = json_.at();
   AxisRefs refs;
   axis_refs(refs.refs);
   for (AxisRef ref : refs.refs)
     if (std::string wrong; !find_axis(program_, mesh, ref, wrong))
       json_.error(token, "trace-type", std::move(wrong));
-  return AttrValue::axes(program_.axis_refs.add(std::move(refs)));
+  return program_.axis_refs.add(std::move(refs));
 }
 
 AttrValue JsonReader::claim_list(const OpShape &op, bool results) {
@@ -179,10 +197,13 @@ AttrValue JsonReader::claim_list(const OpShape &op, bool results) {
 
 AttrValue JsonReader::plain_value() {
   switch (json_.peek()) {
-  case '{': return plain_object();
-  case 'n': return json_.null(), AttrValue::null();
+  case '{':
+    return plain_object();
+  case 'n':
+    return json_.null(), AttrValue::null();
   case 't':
-  case 'f': return AttrValue::boolean(json_.boolean().value_or(false));
+  case 'f':
+    return AttrValue::boolean(json_.boolean().value_or(false));
   case '"': {
     StringId string = text();
     return string.valid() ? AttrValue::string(string) : AttrValue::null();
@@ -199,17 +220,20 @@ AttrValue JsonReader::plain_value() {
   }
 }
 
-// A dictionary, except that {"sym": ..} is an expression and {"num": ..} a number that is not finite.
+// A dictionary, except that {"sym": ..} is an expression and {"num": ..} a number that is not
+// finite.
 AttrValue JsonReader::plain_object() {
   if (std::optional<AttrValue> special = wrapped(false))
     return *special;
   AttrDict dict;
-  json_.object([&](llvm::StringRef name) { dict.attrs.push_back({builder_.string(name), plain_value()}); });
+  json_.object([&](llvm::StringRef name) {
+    dict.attrs.push_back({builder_.string(name), plain_value()});
+  });
   return AttrValue::dict(builder_.attrs(std::move(dict)));
 }
 
-// A literal that JSON has no form for, wrapped in an object of one member; none, and the cursor unmoved, if
-// the object is another one. `strings`: whether {"str": ..} is one of them.
+// A literal that JSON has no form for, wrapped in an object of one member; none, and the cursor
+// unmoved, if the object is another one. `strings`: whether {"str": ..} is one of them.
 std::optional<AttrValue> JsonReader::wrapped(bool strings) {
   Token start = json_.at();
   std::optional<AttrValue> value;
@@ -242,7 +266,8 @@ std::optional<AttrValue> JsonReader::wrapped_value(const JsonMembers &members) {
     std::optional<Extent> found = extent("trace-shape");
     if (!found)
       return AttrValue::null();
-    return found->is_number() ? AttrValue::integer(found->number()) : AttrValue::expr(found->expr());
+    return found->is_number() ? AttrValue::integer(found->number())
+                              : AttrValue::expr(found->expr());
   }
   unsigned which = 0;
   if (!members.at(2) || json_.peek() != '"' || !word(kNonFinite, "number", which))
@@ -258,7 +283,8 @@ void JsonReader::regions(AttrDict &dict) {
       return;
     StringId key = builder_.string(role);
     if (!name->startswith("@"))
-      json_.error(token, "trace-key", fmt::format("`{}` is no function: `@` is missing", name->take_front(60).str()));
+      json_.error(token, "trace-key",
+                  fmt::format("`{}` is no function: `@` is missing", name->take_front(60).str()));
     else if (llvm::any_of(dict.attrs, [&](const Attr &attr) { return attr.key == key; }))
       json_.error(token, "trace-key", fmt::format("`{}` is an attribute too", role.str()));
     else {

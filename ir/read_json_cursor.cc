@@ -1,5 +1,5 @@
-// The grammar of JSON over simdjson's tokens. A token is a bracket, comma or colon, or where a scalar begins;
-// after the last one stands a sentinel that points at the end of the text.
+// The grammar of JSON over simdjson's tokens. A token is a bracket, comma or colon, or where a
+// scalar begins; after the last one stands a sentinel that points at the end of the text.
 #include "ir/read_json_cursor.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -29,18 +29,25 @@ constexpr std::array<int8_t, 256> make_nesting() {
 constexpr std::array<int8_t, 256> kNesting = make_nesting();
 
 bool starts_value(char c) {
-  return c == '{' || c == '[' || c == '"' || c == '-' || (c >= '0' && c <= '9') || c == 't' || c == 'f' || c == 'n';
+  return c == '{' || c == '[' || c == '"' || c == '-' || (c >= '0' && c <= '9') || c == 't' ||
+         c == 'f' || c == 'n';
 }
 
 std::string_view form_of(char c) {
   switch (c) {
-  case '{': return "an object";
-  case '[': return "a list";
-  case '"': return "a string";
+  case '{':
+    return "an object";
+  case '[':
+    return "a list";
+  case '"':
+    return "a string";
   case 't':
-  case 'f': return "a boolean";
-  case 'n': return "null";
-  default: return "a number";
+  case 'f':
+    return "a boolean";
+  case 'n':
+    return "null";
+  default:
+    return "a number";
   }
 }
 
@@ -94,19 +101,23 @@ JsonCursor::JsonCursor(llvm::StringRef bytes)
   load();
 }
 
-// The first stage takes whole blocks from the text and the rest from a copy, so that the padding which simdjson
-// otherwise asks for is not needed.
+// The first stage takes whole blocks from the text and the rest from a copy, so that the padding
+// which simdjson otherwise asks for is not needed.
 void JsonCursor::load() {
   constexpr size_t kMaxBytes = simdjson::SIMDJSON_MAXSIZE_BYTES - simdjson::SIMDJSON_PADDING;
   llvm::StringRef bytes(text_, static_cast<size_t>(end_ - text_));
   if (bytes.size() > kMaxBytes)
-    return fail(0, "trace-limit", fmt::format("the text has {} bytes, and a document may have {}", bytes.size(), kMaxBytes));
+    return fail(
+        0, "trace-limit",
+        fmt::format("the text has {} bytes, and a document may have {}", bytes.size(), kMaxBytes));
   if (bytes.startswith("\xEF\xBB\xBF"))
     return fail(0, "trace-encoding", "a byte order mark stands before the text");
   const simdjson::implementation *simd = simdjson::get_active_implementation();
-  if (simd->create_dom_parser_implementation(bytes.size() + simdjson::SIMDJSON_PADDING, 1, tokens_->parser))
+  if (simd->create_dom_parser_implementation(bytes.size() + simdjson::SIMDJSON_PADDING, 1,
+                                             tokens_->parser))
     return fail(0, "trace-limit", "the text is too large for the memory at hand");
-  if (bytes.empty() || tokens_->parser->stage1(bytes.bytes_begin(), bytes.size(), simdjson::stage1_mode::regular))
+  if (bytes.empty() ||
+      tokens_->parser->stage1(bytes.bytes_begin(), bytes.size(), simdjson::stage1_mode::regular))
     return diagnose();
   index_ = tokens_->parser->structural_indexes.get();
   count_ = tokens_->parser->n_structural_indexes;
@@ -117,24 +128,30 @@ JsonCursor::~JsonCursor() = default;
 void JsonCursor::diagnose() {
   llvm::StringRef bytes(text_, static_cast<size_t>(end_ - text_));
   if (size_t bad = first_bad_byte(bytes); bad < bytes.size())
-    return fail(bad, "trace-encoding", fmt::format("byte 0x{:02X} is not UTF-8", static_cast<unsigned char>(bytes[bad])));
+    return fail(bad, "trace-encoding",
+                fmt::format("byte 0x{:02X} is not UTF-8", static_cast<unsigned char>(bytes[bad])));
   StringFault fault = find_string_fault(bytes);
   if (fault.offset == bytes.size())
     return fail(bytes.size(), "trace-syntax", "the text is empty");
   fail(fault.offset, "trace-syntax",
-       fault.unclosed ? "a string is not closed"
-                      : fmt::format("a string holds the control character 0x{:02X}, which must be written `\\u{:04x}`",
-                                    bytes[fault.offset], bytes[fault.offset]));
+       fault.unclosed
+           ? "a string is not closed"
+           : fmt::format(
+                 "a string holds the control character 0x{:02X}, which must be written `\\u{:04x}`",
+                 bytes[fault.offset], bytes[fault.offset]));
 }
 
-void JsonCursor::fail(uint64_t offset, std::string_view name, std::string message, std::string path) {
+void JsonCursor::fail(uint64_t offset, std::string_view name, std::string message,
+                      std::string path) {
   if (!failed_)
-    errors_.push_back({.name = name, .message = std::move(message), .offset = offset, .path = std::move(path)});
+    errors_.push_back(
+        {.name = name, .message = std::move(message), .offset = offset, .path = std::move(path)});
   failed_ = true;
   at_ = count_;
 }
 
-void JsonCursor::error(Token token, std::string_view name, std::string message, std::string_view key) {
+void JsonCursor::error(Token token, std::string_view name, std::string message,
+                       std::string_view key) {
   // What is read twice draws its errors once.
   bool known = llvm::any_of(errors_, [&](const InputError &earlier) {
     return earlier.offset == offset(token) && earlier.message == message;
@@ -144,7 +161,10 @@ void JsonCursor::error(Token token, std::string_view name, std::string message, 
   std::string path = path_of(token);
   if (!key.empty())
     path += fmt::format("{}{}", path.empty() ? "" : ".", key);
-  errors_.push_back({.name = name, .message = std::move(message), .offset = offset(token), .path = std::move(path)});
+  errors_.push_back({.name = name,
+                     .message = std::move(message),
+                     .offset = offset(token),
+                     .path = std::move(path)});
   if (errors_.size() >= kMaxInputErrors) {
     failed_ = true;
     at_ = count_;
@@ -155,7 +175,8 @@ void JsonCursor::syntax(std::string_view expected) {
   if (failed_)
     return;
   std::string found = at_end() ? "the text ends" : fmt::format("`{}` stands", peek());
-  fail(offset(at_), "trace-syntax", fmt::format("{} where {} is needed", found, expected), path_of(at_));
+  fail(offset(at_), "trace-syntax", fmt::format("{} where {} is needed", found, expected),
+       path_of(at_));
 }
 
 void JsonCursor::mismatch(std::string_view wanted) {
@@ -197,7 +218,8 @@ std::string JsonCursor::path_of(Token target) const {
     if (!level.object)
       path += fmt::format("[{}]", level.index);
     else if (level.key != kAbsent)
-      path += fmt::format("{}{}", path.empty() ? "" : ".", string_body(level.key).take_front(60).str());
+      path +=
+          fmt::format("{}{}", path.empty() ? "" : ".", string_body(level.key).take_front(60).str());
   }
   return path;
 }
@@ -206,7 +228,8 @@ bool JsonCursor::refuse(char open, std::string_view form) {
   if (peek() != open)
     mismatch(form);
   else
-    fail(offset(at_), "trace-limit", fmt::format("values are nested more than {} deep", kMaxNesting), path_of(at_));
+    fail(offset(at_), "trace-limit",
+         fmt::format("values are nested more than {} deep", kMaxNesting), path_of(at_));
   return false;
 }
 
@@ -235,8 +258,8 @@ void JsonCursor::pass_nested() {
   do {
     depth += kNesting[static_cast<unsigned char>(byte(at_))];
     if (depth > static_cast<int>(kMaxNesting))
-      return fail(offset(at_), "trace-limit", fmt::format("values are nested more than {} deep", kMaxNesting),
-                  path_of(at_));
+      return fail(offset(at_), "trace-limit",
+                  fmt::format("values are nested more than {} deep", kMaxNesting), path_of(at_));
     ++at_;
   } while (depth > outside && at_ < count_);
   if (depth > outside)
@@ -251,20 +274,32 @@ llvm::StringRef JsonCursor::raw() {
 
 void JsonCursor::skip() {
   switch (peek()) {
-  case '{': object([&](llvm::StringRef) { skip(); }); return;
-  case '[': array([&](uint32_t) { skip(); }); return;
-  case '"': string(); return;
+  case '{':
+    object([&](llvm::StringRef) { skip(); });
+    return;
+  case '[':
+    array([&](uint32_t) { skip(); });
+    return;
+  case '"':
+    string();
+    return;
   case 't':
-  case 'f': boolean(); return;
-  case 'n': null(); return;
-  default: number();
+  case 'f':
+    boolean();
+    return;
+  case 'n':
+    null();
+    return;
+  default:
+    starts_value(peek()) ? void(number()) : syntax("a value");
   }
 }
 
 std::optional<llvm::StringRef> JsonCursor::text_of(Token token) {
   llvm::StringRef body = string_body(token);
   if (body.size() > kMaxString) {
-    error(token, "trace-limit", fmt::format("a string has {} bytes, and may have {}", body.size(), kMaxString));
+    error(token, "trace-limit",
+          fmt::format("a string has {} bytes, and may have {}", body.size(), kMaxString));
     return std::nullopt;
   }
   bool escapes = false;
@@ -293,7 +328,8 @@ std::optional<llvm::StringRef> JsonCursor::unescape(Token token, llvm::StringRef
     }
     int unit = body[i] == 'u' ? hex4(body.substr(i + 1)) : -1;
     if (unit < 0) {
-      fail(where, "trace-syntax", fmt::format("`\\{}` is no escape of a string", body[i]), path_of(token));
+      fail(where, "trace-syntax", fmt::format("`\\{}` is no escape of a string", body[i]),
+           path_of(token));
       return std::nullopt;
     }
     i += 4;
@@ -306,7 +342,8 @@ std::optional<llvm::StringRef> JsonCursor::unescape(Token token, llvm::StringRef
     char buffer[4];
     char *end = buffer;
     if (!llvm::ConvertCodePointToUTF8(code, end)) {
-      fail(where, "trace-encoding", fmt::format("`\\u{:04x}` is half of a surrogate pair", code), path_of(token));
+      fail(where, "trace-encoding", fmt::format("`\\u{:04x}` is half of a surrogate pair", code),
+           path_of(token));
       return std::nullopt;
     }
     text.append(buffer, end);
@@ -336,8 +373,10 @@ bool JsonCursor::ends_scalar(const char *end) const {
   case ',':
   case ']':
   case '}':
-  case ':': return true;
-  default: return false;
+  case ':':
+    return true;
+  default:
+    return false;
   }
 }
 

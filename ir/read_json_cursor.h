@@ -1,7 +1,8 @@
-// Walks the tokens of one JSON text. simdjson finds them (its first stage, which also proves UTF-8 and the ends
-// of strings); the cursor checks the grammar between them on the way, and can be set back to any token.
-// The bytes stay the caller's, and nothing behind them is read.
-// Every reading call consumes exactly one value, or marks the text as failed, after which nothing is left to read.
+// Walks the tokens of one JSON text. simdjson finds them (its first stage, which also proves UTF-8
+// and the ends of strings); the cursor checks the grammar between them on the way, and can be set
+// back to any token. The bytes stay the caller's, and nothing behind them is read. Every reading
+// call consumes exactly one value, or marks the text as failed, after which nothing is left to
+// read.
 #pragma once
 
 #include "ir/input.h"
@@ -39,7 +40,8 @@ public:
   void seek(Token token) { at_ = failed_ ? count_ : token; }
   bool at_end() const { return at_ >= count_; }
   uint64_t offset(Token token) const { return index_[token]; }
-  // The text of the value at hand, which is skipped, its grammar unchecked; of the tokens from one to another.
+  // The text of the value at hand, which is skipped, its grammar unchecked; of the tokens from one
+  // to another.
   llvm::StringRef raw();
   llvm::StringRef raw(Token begin, Token end) const {
     return llvm::StringRef(text_ + index_[begin], index_[end] - index_[begin]).rtrim(" \n\r\t");
@@ -54,7 +56,8 @@ public:
   bool failed() const { return failed_; }
   const std::vector<InputError> &errors() const { return errors_; }
 
-  // Calls element(index) for each element; it must consume one value. False if the value is no array.
+  // Calls element(index) for each element; it must consume one value. False if the value is no
+  // array.
   template <class F> bool array(F &&element);
   // Calls member(key) for each member; it must consume one value. Repeated keys are errors.
   template <class F> bool object(F &&member);
@@ -71,7 +74,8 @@ public:
     return body;
   }
   std::optional<bool> boolean();
-  std::optional<int64_t> integer(int64_t least, int64_t most = kMaxInteger, std::string_view name = "trace-key");
+  std::optional<int64_t> integer(int64_t least, int64_t most = kMaxInteger,
+                                 std::string_view name = "trace-key");
   struct Number {
     bool whole = false;
     int64_t integer = 0;
@@ -117,7 +121,8 @@ private:
   std::optional<llvm::StringRef> slow_string();
   void pass() {
     char c = peek();
-    bool scalar = c == '"' || (c >= '-' && c <= '9' && c != '.' && c != '/') || c == 't' || c == 'f' || c == 'n';
+    bool scalar = c == '"' || (c >= '-' && c <= '9' && c != '.' && c != '/') || c == 't' ||
+                  c == 'f' || c == 'n';
     scalar ? void(++at_) : pass_nested();
   }
   void pass_nested();
@@ -208,7 +213,8 @@ bool JsonCursor::fields(const std::array<std::string_view, N> &keys, Fields<N> &
     if (!name)
       return true;
     size_t i = 0;
-    while (i < N && !(keys[i].size() == name->size() && keys[i][0] == name->front() && *name == llvm::StringRef(keys[i])))
+    while (i < N && !(keys[i].size() == name->size() && keys[i][0] == name->front() &&
+                      *name == llvm::StringRef(keys[i])))
       ++i;
     if (i < N) {
       if (out.has(i))

@@ -10,16 +10,17 @@ namespace spmd::ir {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> kFunctionKeys = {"ctx", "params", "ops", "results", "out"};
+constexpr std::array<std::string_view, 5> kFunctionKeys = {"ctx", "params", "ops", "results",
+                                                           "out"};
 enum FunctionKey : unsigned { Ctx, Params, Ops, Results, Out };
 
 constexpr std::array<std::string_view, ValueKeyCount + 5> kParamKeys = {
-    "dtype",   "shape",    "gshape", "mesh", "type", "spec", "scale", "id", "requires_grad",
-    "grad_of", "alias_of", "role",   "name", "grad", "loc",  "scope"};
+    "dtype",         "shape",   "gshape",   "mesh", "type", "spec", "scale", "id",
+    "requires_grad", "grad_of", "alias_of", "role", "name", "grad", "loc",   "scope"};
 enum ParamKey : unsigned { RoleKey = ValueKeyCount, NameKey, GradKey, LocKey, ScopeKey };
 
-constexpr std::array<std::string_view, ClaimKeyCount + 2> kGradientKeys = {"dtype", "shape", "gshape", "mesh", "type",
-                                                                           "spec",  "scale", "step",   "sync"};
+constexpr std::array<std::string_view, ClaimKeyCount + 2> kGradientKeys = {
+    "dtype", "shape", "gshape", "mesh", "type", "spec", "scale", "step", "sync"};
 enum GradientKey : unsigned { Step = ClaimKeyCount, SyncKey };
 
 constexpr std::array<std::string_view, ClaimKeyCount + 4> kOutputKeys = {
@@ -32,7 +33,8 @@ void JsonReader::functions() {
   json_.object([&](llvm::StringRef name) {
     Token token = json_.at();
     if (!name.startswith("@")) {
-      json_.error(token, "trace-key", fmt::format("`{}` is no function: `@` is missing", name.take_front(60).str()));
+      json_.error(token, "trace-key",
+                  fmt::format("`{}` is no function: `@` is missing", name.take_front(60).str()));
       return json_.skip();
     }
     function(name);
@@ -143,7 +145,7 @@ void JsonReader::syncs(std::vector<Sync> &out, MeshId mesh) {
     require(members, 0, kKeys[0]);
     Sync sync;
     if (members.at(0))
-      sync.axes = axes_value(mesh).as<AxisRefsId>();
+      sync.axes = declared_axes(mesh);
     if (members.at(1))
       enumeration(llvm::ArrayRef(kCombinerWords).take_front(2), "reduction", sync.op, 0);
     if (sync.axes.valid())

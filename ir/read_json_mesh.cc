@@ -21,7 +21,8 @@ int64_t rank_at(llvm::ArrayRef<Atom> layout, int64_t coordinate) {
   return rank;
 }
 
-constexpr std::array<std::string_view, 7> kAxisKeys = {"name", "size", "stride", "of", "layout", "policy", "role"};
+constexpr std::array<std::string_view, 7> kAxisKeys = {"name",   "size",   "stride", "of",
+                                                       "layout", "policy", "role"};
 enum AxisKey : unsigned { Name, Size, Stride, Of, LayoutKey, PolicyKey, RoleKey };
 constexpr std::array<std::string_view, 2> kPolicyWords = {"local", "global"};
 
@@ -29,12 +30,14 @@ constexpr std::array<std::string_view, 2> kPolicyWords = {"local", "global"};
 
 void JsonReader::meshes() {
   Token token = json_.at();
+  size_t before = json_.errors().size();
   json_.array([&](uint32_t i) {
     mesh();
     if (i == kMaxMeshes)
-      json_.fail(json_.offset(token), "trace-limit", fmt::format("more than {} meshes are declared", kMaxMeshes), "meshes");
+      json_.fail(json_.offset(token), "trace-limit",
+                 fmt::format("more than {} meshes are declared", kMaxMeshes), "meshes");
   });
-  if (program_.meshes.empty() && !json_.failed() && json_.errors().empty())
+  if (program_.meshes.empty() && json_.errors().size() == before)
     json_.error(token, "trace-mesh", "the list of meshes is empty");
 }
 
@@ -81,13 +84,15 @@ void JsonReader::within(Mesh &mesh) {
   json_.object([&](llvm::StringRef name) {
     Token token = json_.at();
     std::string wrong;
-    std::optional<FoundAxis> found = find_axis(program_, parent, {{}, builder_.string(name)}, wrong);
+    std::optional<FoundAxis> found =
+        find_axis(program_, parent, {{}, builder_.string(name)}, wrong);
     std::optional<int64_t> at = json_.integer(0, kMaxInteger, "trace-mesh");
     if (!found)
       return json_.error(token, "trace-mesh", std::move(wrong));
     const Axis &axis = program_.meshes[parent][found->axis];
     if (at && (axis.flattened || *at >= axis.size()))
-      return json_.error(token, "trace-mesh", fmt::format("axis `{}` has no coordinate {}", name.str(), *at));
+      return json_.error(token, "trace-mesh",
+                         fmt::format("axis `{}` has no coordinate {}", name.str(), *at));
     mesh.within->at.push_back({found->axis, at.value_or(0)});
     mesh.offset += rank_at(axis.layout, at.value_or(0));
   });
@@ -153,7 +158,9 @@ Axis JsonReader::axis_of_parent(const Mesh &mesh) {
   if (!axis.name.valid())
     return axis;
   if (!mesh.within) {
-    json_.error(token, "trace-mesh", fmt::format("axis `{}` has no size, and the mesh no parent", program_.strings[axis.name].str()));
+    json_.error(token, "trace-mesh",
+                fmt::format("axis `{}` has no size, and the mesh no parent",
+                            program_.strings[axis.name].str()));
     return axis;
   }
   std::string wrong;
@@ -181,7 +188,8 @@ void JsonReader::axis_pieces(const Mesh &mesh, Axis &axis) {
     if (std::optional<AxisId> found = mesh.find(builder_.string(*name)))
       axis.pieces.push_back(*found);
     else
-      json_.error(token, "trace-mesh", fmt::format("the mesh has no axis `{}`", name->take_front(60).str()));
+      json_.error(token, "trace-mesh",
+                  fmt::format("the mesh has no axis `{}`", name->take_front(60).str()));
   });
   if (axis.pieces.empty())
     json_.error(token, "trace-mesh", "a flattened axis has no pieces");

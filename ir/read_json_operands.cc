@@ -1,6 +1,8 @@
 // Operands of the JSON format: a string is a value, everything else a literal or a list.
 #include "ir/read_json.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <fmt/format.h>
 
 #include <utility>
@@ -34,18 +36,47 @@ Operand JsonReader::operand() {
 AttrValue JsonReader::literal() {
   if (json_.peek() != '{')
     return plain_value();
+  size_t before = json_.errors().size();
   if (std::optional<AttrValue> value = wrapped(true))
     return *value;
+  if (json_.errors().size() != before)
+    return json_.skip(), AttrValue::null();
   json_.mismatch("a value, a number, `{\"str\": ..}`, `{\"sym\": ..}` or `{\"num\": ..}`");
   return AttrValue::null();
 }
 
-// Pairs of a name and an operand.
-void JsonReader::named_operands(llvm::SmallVectorImpl<Operand> &out) {
+// Pairs of a name and an operand. What holds no value is an attribute like any other, as it is in
+// text.
+void JsonReader::named_operands(llvm::SmallVectorImpl<Operand> &out, AttrDict &literals) {
   json_.object([&](llvm::StringRef name) {
-    Operand key = Operand::name(builder_.string(name));
-    out.append({key, operand()});
+    StringId key = builder_.string(name);
+    Token token = json_.at();
+    Operand made = operand();
+    if (holds_value(made))
+      out.append({Operand::name(key), made});
+    else if (std::optional<unsigned> known = known_key(name);
+             known && kKnownKeys[*known].form != KeyForm::Plain)
+      json_.error(token, "trace-key",
+                  fmt::format("`{}` is an attribute, and stands among the operands", name.str()));
+    else
+      literals.attrs.push_back({key, as_attr(made)});
   });
+}
+
+bool JsonReader::holds_value(Operand operand) const {
+  if (operand.form != Operand::Form::List)
+    return operand.is_value();
+  return llvm::any_of(program_.blocks[operand.as_list()],
+                      [&](Operand item) { return holds_value(item); });
+}
+
+AttrValue JsonReader::as_attr(Operand operand) {
+  if (operand.form == Operand::Form::Literal)
+    return program_.literals[operand.index];
+  AttrList list;
+  for (size_t i = 0; i < program_.blocks[operand.as_list()].size(); ++i)
+    list.items.push_back(as_attr(program_.blocks[operand.as_list()][i]));
+  return AttrValue::list(program_.lists.add(std::move(list)));
 }
 
 // Positions count the operands by position, then those by name.
@@ -60,7 +91,8 @@ void JsonReader::mark_mutated(llvm::MutableArrayRef<Operand> operands) {
     if (!at)
       return;
     if (static_cast<uint64_t>(*at) >= places.size())
-      json_.error(token, "trace-reference", fmt::format("operand {} of {} does not exist", *at, places.size()));
+      json_.error(token, "trace-reference",
+                  fmt::format("operand {} of {} does not exist", *at, places.size()));
     else if (std::exchange(places[*at]->mut, true))
       json_.error(token, "trace-key", fmt::format("operand {} is repeated", *at));
   });

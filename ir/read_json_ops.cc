@@ -1,4 +1,5 @@
-// Operations of the JSON format: the hot path. Nothing here allocates for each op, except as tables grow.
+// Operations of the JSON format: the hot path. Nothing here allocates for each op, except as tables
+// grow.
 #include "ir/read_json.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -10,13 +11,29 @@ namespace spmd::ir {
 
 namespace {
 
-constexpr std::array<std::string_view, 14> kOpKeys = {"op",  "in",  "out",   "attrs",  "loc",  "scope",  "phase",
-                                                      "ctx", "mut", "bwd_of", "kw", "regions", "ignore", "expect"};
-enum OpKey : unsigned { Name, In, Out, Attrs, Loc, ScopeKey, PhaseKey, Ctx, Mut, BwdOf, Kw, Regions, Ignore, Expect };
+constexpr std::array<std::string_view, 14> kOpKeys = {
+    "op",  "in",  "out",    "attrs", "loc",     "scope",  "phase",
+    "ctx", "mut", "bwd_of", "kw",    "regions", "ignore", "expect"};
+enum OpKey : unsigned {
+  Name,
+  In,
+  Out,
+  Attrs,
+  Loc,
+  ScopeKey,
+  PhaseKey,
+  Ctx,
+  Mut,
+  BwdOf,
+  Kw,
+  Regions,
+  Ignore,
+  Expect
+};
 
 // Ops whose attributes are a whole type, whichever of its members are there.
-constexpr std::array<std::string_view, 6> kTypeStatingOps = {"assert_type",  "from_local", "reinterpret_mesh",
-                                                             "redistribute", "rng",        "mutate_type"};
+constexpr std::array<std::string_view, 6> kTypeStatingOps = {
+    "assert_type", "from_local", "reinterpret_mesh", "redistribute", "rng", "mutate_type"};
 
 bool states_type(llvm::StringRef op) {
   op.consume_front("spmd.");
@@ -25,7 +42,8 @@ bool states_type(llvm::StringRef op) {
 
 bool is_op_name(llvm::StringRef name) {
   auto in_name = [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.' || c == ':'; };
-  return !name.empty() && !llvm::isDigit(name.front()) && name.front() != '.' && llvm::all_of(name, in_name);
+  return !name.empty() && !llvm::isDigit(name.front()) && name.front() != '.' &&
+         llvm::all_of(name, in_name);
 }
 
 } // namespace
@@ -47,12 +65,13 @@ void JsonReader::op() {
     if (std::optional<uint32_t> context = index(contexts_.size(), "contexts"))
       inst.context = contexts_[*context];
   shape.mesh = mesh_of(inst.context);
-  inst.operands = read_operands(members, shape);
+  AttrDict literals;
+  inst.operands = read_operands(members, literals, shape);
   if (members.at(BwdOf))
     inst.bwd_of = value_ref();
   if (members.at(Out))
     results(inst, shape);
-  inst.attrs = all_attrs(members, shape);
+  inst.attrs = all_attrs(members, literals, shape);
   inst.loc = location(members, Loc, ScopeKey);
   if (members.at(PhaseKey))
     enumeration(llvm::ArrayRef(kPhaseWords).drop_front(), "phase", inst.phase, 1);
@@ -70,8 +89,9 @@ OpNameId JsonReader::op_name(const JsonMembers &members, OpShape &shape) {
     if (!name.valid())
       return OpNameId{builder_.string("").index};
     if (!is_op_name(program_.strings[name]))
-      json_.error(members.token(Name), "trace-key",
-                  fmt::format("`{}` is no name of an op", program_.strings[name].take_front(60).str()));
+      json_.error(
+          members.token(Name), "trace-key",
+          fmt::format("`{}` is no name of an op", program_.strings[name].take_front(60).str()));
     known = name.index << 1 | states_type(program_.strings[name]);
     op_cache_.add(key, *known);
   }
@@ -79,7 +99,7 @@ OpNameId JsonReader::op_name(const JsonMembers &members, OpShape &shape) {
   return OpNameId{*known >> 1};
 }
 
-BlockId JsonReader::read_operands(const JsonMembers &members, OpShape &shape) {
+BlockId JsonReader::read_operands(const JsonMembers &members, AttrDict &literals, OpShape &shape) {
   operands_.clear();
   if (members.at(In))
     operands(operands_);
@@ -88,18 +108,28 @@ BlockId JsonReader::read_operands(const JsonMembers &members, OpShape &shape) {
     shape.in.push_back(known ? rank_of(program_.values[operand.as_value()].shape) : std::nullopt);
   }
   if (members.at(Kw))
-    named_operands(operands_);
+    named_operands(operands_, literals);
   if (members.at(Mut))
     mark_mutated(operands_);
   return program_.blocks.add(operands_);
 }
 
-AttrsId JsonReader::all_attrs(const JsonMembers &members, const OpShape &shape) {
+AttrsId JsonReader::all_attrs(const JsonMembers &members, const AttrDict &literals,
+                              const OpShape &shape) {
   AttrsId id = members.at(Attrs) ? attrs(members.raw(Attrs), shape) : program_.no_attrs();
-  if (!members.at(Regions))
+  if (literals.attrs.empty() && !members.has(Regions))
     return id;
   AttrDict all = program_.attrs[id];
-  regions(all);
+  for (const Attr &literal : literals.attrs) {
+    if (llvm::any_of(all.attrs, [&](const Attr &attr) { return attr.key == literal.key; }))
+      json_.error(members.token(Kw), "trace-key",
+                  fmt::format("`{}` is an attribute too",
+                              program_.strings[literal.key].take_front(60).str()));
+    else
+      all.attrs.push_back(literal);
+  }
+  if (members.at(Regions))
+    regions(all);
   return builder_.attrs(std::move(all));
 }
 
@@ -134,8 +164,9 @@ std::optional<uint32_t> JsonReader::index(size_t size, std::string_view table) {
     return std::nullopt;
   if (static_cast<uint64_t>(*at) < size)
     return static_cast<uint32_t>(*at);
-  json_.error(token, "trace-reference", fmt::format("entry {} of `{}` does not exist before this place, which has {}",
-                                                    *at, table, size));
+  json_.error(token, "trace-reference",
+              fmt::format("entry {} of `{}` does not exist before this place, which has {}", *at,
+                          table, size));
   return std::nullopt;
 }
 
@@ -156,7 +187,8 @@ void JsonReader::assertions(const JsonMembers &members, uint32_t index) {
 
 void JsonReader::expectation(uint32_t index) {
   static constexpr std::array<std::string_view, ClaimKeyCount + 4> kKeys = {
-      "dtype", "shape", "gshape", "mesh", "type", "spec", "scale", "error", "warning", "axes", "value"};
+      "dtype", "shape", "gshape",  "mesh", "type", "spec",
+      "scale", "error", "warning", "axes", "value"};
   enum { Error = ClaimKeyCount, Warning, Axes, ValueKey };
   auto members = object(kKeys);
   Expectation expected;
@@ -171,9 +203,12 @@ void JsonReader::expectation(uint32_t index) {
   if (members.at(ValueKey))
     expected.value = value_ref();
   if (expected.value.valid())
-    expected.type = claim_of(members, stated_mesh(members, mesh_of(expected.value)), rank_of(expected.value)).type;
+    expected.type =
+        claim_of(members, stated_mesh(members, mesh_of(expected.value)), rank_of(expected.value))
+            .type;
   if (members && !members.has(Error) && !members.has(Warning) && !members.has(ValueKey))
-    json_.error(members.token(), "trace-key", "an expectation names neither `error` nor `warning` nor `value`");
+    json_.error(members.token(), "trace-key",
+                "an expectation names neither `error` nor `warning` nor `value`");
   if (members && !json_.failed())
     builder_.expect(index, std::move(expected));
 }

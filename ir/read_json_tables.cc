@@ -13,7 +13,8 @@ namespace {
 bool is_date(llvm::StringRef text) {
   unsigned year = 0, month = 0, day = 0;
   bool form = text.size() == 10 && text[4] == '-' && text[7] == '-';
-  bool digits = form && !text.substr(0, 4).getAsInteger(10, year) && !text.substr(5, 2).getAsInteger(10, month) &&
+  bool digits = form && !text.substr(0, 4).getAsInteger(10, year) &&
+                !text.substr(5, 2).getAsInteger(10, month) &&
                 !text.substr(8, 2).getAsInteger(10, day);
   return digits && month >= 1 && month <= 12 && day >= 1 && day <= 31;
 }
@@ -29,12 +30,14 @@ void JsonReader::symbol(llvm::StringRef name) {
   auto members = object(kKeys);
   SymbolInfo symbol;
   symbol.name = builder_.string(name);
-  std::optional<int64_t> *const facts[] = {&symbol.min, &symbol.max, &symbol.multiple_of, &symbol.hint};
+  std::optional<int64_t> *const facts[] = {&symbol.min, &symbol.max, &symbol.multiple_of,
+                                           &symbol.hint};
   for (unsigned i = 0; i < 4; ++i)
     if (members && members.at(i))
       *facts[i] = json_.integer(i == 2 ? 1 : -kMaxInteger, kMaxInteger, "trace-shape");
   if (symbol.min && symbol.max && *symbol.min > *symbol.max)
-    json_.error(members.token(), "trace-shape", fmt::format("`min` {} exceeds `max` {}", *symbol.min, *symbol.max));
+    json_.error(members.token(), "trace-shape",
+                fmt::format("`min` {} exceeds `max` {}", *symbol.min, *symbol.max));
   program_.symbols.push_back(symbol);
 }
 
@@ -43,7 +46,8 @@ void JsonReader::groups() {
 }
 
 void JsonReader::group(llvm::StringRef key) {
-  static constexpr std::array<std::string_view, 5> kKeys = {"mesh", "axes", "layout", "offset", "ranks"};
+  static constexpr std::array<std::string_view, 5> kKeys = {"mesh", "axes", "layout", "offset",
+                                                            "ranks"};
   enum { MeshName, Axes, LayoutKey, Offset, Ranks };
   auto members = object(kKeys);
   Group group;
@@ -62,7 +66,8 @@ void JsonReader::group(llvm::StringRef key) {
     group.form = Group::Form::Ranks;
     ranks(group);
   } else if (members) {
-    json_.error(members.token(), "trace-mesh", "a group states neither `mesh` and `axes` nor `layout` nor `ranks`");
+    json_.error(members.token(), "trace-mesh",
+                "a group states neither `mesh` and `axes` nor `layout` nor `ranks`");
   }
   program_.groups.push_back(std::move(group));
 }
@@ -126,7 +131,8 @@ void JsonReader::locs() {
 }
 
 Frame JsonReader::loc() {
-  static constexpr std::array<std::string_view, 6> kKeys = {"file", "line", "col", "end", "func", "caller"};
+  static constexpr std::array<std::string_view, 6> kKeys = {"file", "line", "col",
+                                                            "end",  "func", "caller"};
   enum { File, Line, Col, End, Func, Caller };
   auto members = object(kKeys);
   require(members, File, kKeys[File]);
@@ -147,7 +153,8 @@ Frame JsonReader::loc() {
       ++length;
     });
     if (length != 2)
-      json_.error(members.token(End), "trace-key", fmt::format("`end` has {} numbers where it needs a line and a column", length));
+      json_.error(members.token(End), "trace-key",
+                  fmt::format("`end` has {} numbers where it needs a line and a column", length));
   }
   if (members.at(Func))
     frame.function = text();
@@ -168,7 +175,8 @@ void JsonReader::contexts() {
     if (i == 0) { // the program's own default gives way
       program_.contexts = {};
     } else if (program_.contexts.size() >= ContextId::kNone - 1u) {
-      json_.fail(json_.offset(token), "trace-limit", "more than 65534 contexts are in use", "contexts");
+      json_.fail(json_.offset(token), "trace-limit", "more than 65534 contexts are in use",
+                 "contexts");
       return;
     }
     contexts_.push_back(program_.contexts.add(made));
@@ -178,7 +186,8 @@ void JsonReader::contexts() {
 }
 
 Context JsonReader::context() {
-  static constexpr std::array<std::string_view, 5> kKeys = {"mesh", "local", "check", "grad", "implicit"};
+  static constexpr std::array<std::string_view, 5> kKeys = {"mesh", "local", "check", "grad",
+                                                            "implicit"};
   enum { MeshName, Local, Check, Grad, Implicit };
   auto members = object(kKeys);
   Context context;
@@ -227,7 +236,8 @@ void JsonReader::suppressions() {
 }
 
 void JsonReader::suppression() {
-  static constexpr std::array<std::string_view, 5> kKeys = {"ignore", "scope", "loc", "reason", "until"};
+  static constexpr std::array<std::string_view, 5> kKeys = {"ignore", "scope", "loc", "reason",
+                                                            "until"};
   enum { Ignore, ScopeKey, Loc, Reason, Until };
   auto members = object(kKeys);
   require(members, Ignore, kKeys[Ignore]);

@@ -21,12 +21,14 @@ llvm::SmallVector<llvm::StringRef, 24> as_refs(llvm::ArrayRef<std::string_view> 
   return {words.begin(), words.end()};
 }
 
-std::string cut(llvm::StringRef text) { return text.size() > 60 ? text.take_front(60).str() + "..." : text.str(); }
+std::string cut(llvm::StringRef text) {
+  return text.size() > 60 ? text.take_front(60).str() + "..." : text.str();
+}
 
 } // namespace
 
-std::optional<llvm::StringRef> JsonReader::word(llvm::ArrayRef<std::string_view> words, std::string_view what,
-                                                unsigned &index) {
+std::optional<llvm::StringRef> JsonReader::word(llvm::ArrayRef<std::string_view> words,
+                                                std::string_view what, unsigned &index) {
   Token token = json_.at();
   std::optional<llvm::StringRef> text = json_.string();
   if (!text)
@@ -35,7 +37,8 @@ std::optional<llvm::StringRef> JsonReader::word(llvm::ArrayRef<std::string_view>
   index = static_cast<unsigned>(found - words.begin());
   if (found != words.end())
     return text;
-  json_.error(token, "trace-key", fmt::format("`{}` is no {}{}", cut(*text), what, nearest(*text, as_refs(words))));
+  json_.error(token, "trace-key",
+              fmt::format("`{}` is no {}{}", cut(*text), what, nearest(*text, as_refs(words))));
   return std::nullopt;
 }
 
@@ -49,14 +52,18 @@ StringId JsonReader::identifier(std::string_view what) {
   std::optional<llvm::StringRef> text = json_.string();
   if (!text)
     return {};
-  bool kind = *text == "S" || llvm::any_of(kKinds, [&](const KindInfo &row) { return *text == llvm::StringRef(row.word); });
+  bool kind = *text == "S" || llvm::any_of(kKinds, [&](const KindInfo &row) {
+    return *text == llvm::StringRef(row.word);
+  });
   if (kind) {
-    json_.error(token, "trace-key", fmt::format("`{}` is a kind and names nothing else", text->str()));
+    json_.error(token, "trace-key",
+                fmt::format("`{}` is a kind and names nothing else", text->str()));
     return {};
   }
   if (!text->empty() && !llvm::isDigit(text->front()) && llvm::all_of(*text, is_name_char))
     return builder_.string(*text);
-  json_.error(token, "trace-key", fmt::format("`{}` is no name of {}: letters, digits and `_`", cut(*text), what));
+  json_.error(token, "trace-key",
+              fmt::format("`{}` is no name of {}: letters, digits and `_`", cut(*text), what));
   return {};
 }
 
@@ -79,7 +86,8 @@ std::optional<ValueName> JsonReader::value_name() {
     return std::nullopt;
   llvm::StringRef name = *text;
   if (!name.consume_front("%") || !is_value_name(name)) {
-    json_.error(token, "trace-key", fmt::format("`{}` is no value: `%`, then letters, digits, `_ . / -`", cut(*text)));
+    json_.error(token, "trace-key",
+                fmt::format("`{}` is no value: `%`, then letters, digits, `_ . / -`", cut(*text)));
     return std::nullopt;
   }
   // Ordinary numbers need no look-up; nine digits fit 31 bits.
@@ -102,7 +110,8 @@ ValueId JsonReader::value_ref() {
     return {};
   if (std::optional<ValueId> found = builder_.lookup(*name))
     return *found;
-  json_.error(token, "trace-reference", fmt::format("`{}` is not defined before this use", print(*name, program_.strings)));
+  json_.error(token, "trace-reference",
+              fmt::format("`{}` is not defined before this use", print(*name, program_.strings)));
   return {};
 }
 
@@ -129,13 +138,15 @@ bool JsonReader::check_symbols(Extent extent, Token token, std::string_view name
   Expr expr = program_.exprs[extent.expr()];
   if (expr.form != Expr::Form::Symbol)
     return check_symbols(expr.left, token, name) && check_symbols(expr.right, token, name);
-  if (llvm::any_of(program_.symbols, [&](const SymbolInfo &symbol) { return symbol.name == expr.symbol; }))
+  if (llvm::any_of(program_.symbols,
+                   [&](const SymbolInfo &symbol) { return symbol.name == expr.symbol; }))
     return true;
   llvm::SmallVector<llvm::StringRef, 8> known;
   for (const SymbolInfo &symbol : program_.symbols)
     known.push_back(program_.strings[symbol.name]);
   llvm::StringRef symbol = program_.strings[expr.symbol];
-  json_.error(token, name, fmt::format("no symbol is named `{}`{}", symbol.str(), nearest(symbol, known)));
+  json_.error(token, name,
+              fmt::format("no symbol is named `{}`{}", symbol.str(), nearest(symbol, known)));
   return false;
 }
 
@@ -182,7 +193,8 @@ ShapeId JsonReader::read_shape(const JsonMembers &members, unsigned dims) {
       llvm::SmallVector<llvm::StringRef, 24> known;
       for (const DTypeInfo &row : llvm::drop_begin(kDTypes))
         known.push_back(row.word);
-      json_.error(token, "trace-key", fmt::format("`{}` is no dtype{}", cut(*text), nearest(*text, known)));
+      json_.error(token, "trace-key",
+                  fmt::format("`{}` is no dtype{}", cut(*text), nearest(*text, known)));
     }
     ok = shape.dtype != DType::Unknown;
   }
@@ -194,10 +206,12 @@ ShapeId JsonReader::read_shape(const JsonMembers &members, unsigned dims) {
     if (i < kMaxDims)
       shape.dims.push_back(dim.value_or(Extent(0)));
     if (i == kMaxDims)
-      json_.error(token, "trace-limit", fmt::format("a shape has more than {} dimensions", kMaxDims));
+      json_.error(token, "trace-limit",
+                  fmt::format("a shape has more than {} dimensions", kMaxDims));
     ok &= i < kMaxDims;
   });
-  return ok && listed == shape.ranked && !json_.failed() ? program_.shapes.add(std::move(shape)) : ShapeId();
+  return ok && listed == shape.ranked && !json_.failed() ? program_.shapes.add(std::move(shape))
+                                                         : ShapeId();
 }
 
 TypeId JsonReader::type(const JsonMembers &members, MeshId mesh, std::optional<unsigned> rank) {
@@ -217,7 +231,8 @@ TypeId JsonReader::type(const JsonMembers &members, MeshId mesh, std::optional<u
   return id;
 }
 
-TypeId JsonReader::read_type(const JsonMembers &members, MeshId mesh, std::optional<unsigned> rank) {
+TypeId JsonReader::read_type(const JsonMembers &members, MeshId mesh,
+                             std::optional<unsigned> rank) {
   ClaimBuilder claims(program_, mesh);
   size_t before = json_.errors().size();
   Token wrong = members.has(TypeKey) ? members.token(TypeKey) : members.token(SpecKey);
@@ -249,7 +264,8 @@ bool JsonReader::kinds(ClaimBuilder &claims) {
     Token token = json_.at();
     AxisRef ref = axis_ref(axis);
     std::optional<KindWord> word = kind();
-    if (wrong == JsonCursor::kAbsent && (!word || !claims.claim(*word, axis == "*" ? llvm::ArrayRef<AxisRef>() : ref)))
+    if (wrong == JsonCursor::kAbsent &&
+        (!word || !claims.claim(*word, axis == "*" ? llvm::ArrayRef<AxisRef>() : ref)))
       wrong = token;
   });
   if (wrong != JsonCursor::kAbsent)
@@ -271,7 +287,8 @@ bool JsonReader::spec(ClaimBuilder &claims) {
       ok = claims.shard(dim, refs);
   });
   if (length > kMaxDims)
-    json_.error(token, "trace-limit", fmt::format("a spec has {} entries, and may have {}", length, kMaxDims));
+    json_.error(token, "trace-limit",
+                fmt::format("a spec has {} entries, and may have {}", length, kMaxDims));
   claims.whole_spec(length);
   return listed && ok && length <= kMaxDims;
 }
@@ -287,7 +304,8 @@ ScaleId JsonReader::scale() {
     std::optional<llvm::StringRef> text = json_.string();
     scale = text ? parse_scale(*text, program_.strings) : std::nullopt;
     if (text && !scale)
-      json_.error(token, "trace-type", fmt::format("`{}` is no scale: a product or quotient of names", cut(*text)));
+      json_.error(token, "trace-type",
+                  fmt::format("`{}` is no scale: a product or quotient of names", cut(*text)));
   } else if (std::optional<int64_t> number = json_.integer(1, kMaxInteger, "trace-type")) {
     scale.emplace();
     scale->numerator = *number;
@@ -308,7 +326,8 @@ ScaleId JsonReader::scale() {
 bool JsonReader::scales_are_full(Token token) {
   bool full = program_.scales.size() >= ScaleId::kNone - 1u;
   if (full)
-    json_.fail(json_.offset(token), "trace-limit", fmt::format("more than {} scales are in use", ScaleId::kNone - 2u),
+    json_.fail(json_.offset(token), "trace-limit",
+               fmt::format("more than {} scales are in use", ScaleId::kNone - 2u),
                json_.path_of(token));
   return full;
 }
@@ -324,7 +343,8 @@ MeshId JsonReader::mesh_ref() {
   llvm::SmallVector<llvm::StringRef, 8> known;
   for (const Mesh &mesh : program_.meshes)
     known.push_back(program_.strings[mesh.name]);
-  json_.error(token, "trace-reference", fmt::format("no mesh is named `{}`{}", cut(*text), nearest(*text, known)));
+  json_.error(token, "trace-reference",
+              fmt::format("no mesh is named `{}`{}", cut(*text), nearest(*text, known)));
   return {};
 }
 
@@ -335,8 +355,9 @@ Claim JsonReader::claim_of(const JsonMembers &members, MeshId mesh, std::optiona
   claim.global_shape = members.has(GlobalShapeKey) ? shape(members, GlobalShapeKey) : ShapeId();
   std::optional<unsigned> local = rank_of(claim.shape), global = rank_of(claim.global_shape);
   if (local && global && *local != *global)
-    json_.error(members.token(GlobalShapeKey), "trace-shape",
-                fmt::format("the global shape has {} dimensions, the local one {}", *global, *local));
+    json_.error(
+        members.token(GlobalShapeKey), "trace-shape",
+        fmt::format("the global shape has {} dimensions, the local one {}", *global, *local));
   claim.type = type(members, mesh, local ? local : global ? global : rank);
   return claim;
 }

@@ -1,5 +1,5 @@
-// Entry of the text reader: the walk over the program, tokens, errors and recovery, names and numbers.
-// A malformed statement is skipped to its end, so that one mistake hides no other.
+// Entry of the text reader: the walk over the program, tokens, errors and recovery, names and
+// numbers. A malformed statement is skipped to its end, so that one mistake hides no other.
 #include "ir/read_text.h"
 
 #include <fmt/core.h>
@@ -43,14 +43,18 @@ void TextReader::read() {
     read_block(true);
   if (!stopped_)
     check_late_gradients();
-  if (!stopped_ && result_.errors.empty()) {
+  bool whole = !stopped_ && result_.errors.empty();
+  if (whole) {
     need_mesh();
     begin_body();
-    check_symbols_and_world();
   }
+  builder_.finish();
+  if (whole)
+    check_counts();
   if (!stopped_ && !lost_values_)
     check_functions();
-  builder_.finish();
+  llvm::stable_sort(result_.errors,
+                    [](const InputError &a, const InputError &b) { return a.offset < b.offset; });
 }
 
 // Statements up to the end of the file, or up to what closes the block.
@@ -204,7 +208,8 @@ bool TextReader::starts_statement() {
   Token first = ahead.next(false), second = ahead.next(false);
   if (first.kind == TokenKind::Value)
     return second.is('=') || second.is(':');
-  bool keyword = llvm::any_of(kKeywords, [&](const Keyword &row) { return first.is_name(row.word); });
+  bool keyword =
+      llvm::any_of(kKeywords, [&](const Keyword &row) { return first.is_name(row.word); });
   return keyword && !second.is('=');
 }
 
@@ -249,7 +254,8 @@ bool TextReader::expected(std::string_view what) {
   Token token = peek();
   if (token.kind == TokenKind::Bad)
     return error(token, "trace-syntax", bad_token(token));
-  return error(token, "trace-syntax", fmt::format("{} stands where {} was expected", describe(token), what));
+  return error(token, "trace-syntax",
+               fmt::format("{} stands where {} was expected", describe(token), what));
 }
 
 void TextReader::unknown_key(const Token &token, std::string_view where,
@@ -289,7 +295,8 @@ std::optional<std::string> TextReader::unescaped(const Token &token) {
   }
   std::optional<std::string> text = unescape(token.text);
   if (!text)
-    error(token, "trace-syntax", "a string has an escape that is none of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX");
+    error(token, "trace-syntax",
+          "a string has an escape that is none of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX");
   return text;
 }
 
@@ -306,7 +313,8 @@ std::optional<std::string> TextReader::word_or_string(std::string_view what) {
   return string(what);
 }
 
-std::optional<int64_t> TextReader::integer(std::string_view what, int64_t least, std::string_view error_name) {
+std::optional<int64_t> TextReader::integer(std::string_view what, int64_t least,
+                                           std::string_view error_name) {
   Token token = peek();
   bool negative = take_if('-');
   int64_t value = 0;
@@ -316,7 +324,8 @@ std::optional<int64_t> TextReader::integer(std::string_view what, int64_t least,
     return error(token, "trace-limit", "an integer is beyond 2^53"), std::nullopt;
   value = negative ? -value : value;
   if (value < least)
-    error(token, error_name, fmt::format("{} is {}, and at least {} is needed", what, value, least));
+    error(token, error_name,
+          fmt::format("{} is {}, and at least {} is needed", what, value, least));
   return std::max(value, least);
 }
 

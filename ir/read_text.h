@@ -1,7 +1,8 @@
-// The reader of the text form, shared by the files that implement it: read_text.cc walks the program and holds
-// the tokens, _tables the declarations of meshes and other tables, _types types and expressions, _attrs operands
-// and attributes, _body statements and functions. A function that returns false has reported a malformed
-// statement; what is only wrong in meaning is reported, and reading goes on.
+// The reader of the text form, shared by the files that implement it: read_text.cc walks the
+// program and holds the tokens, _tables the declarations of meshes and other tables, _types types
+// and expressions, _attrs operands and attributes, _body statements and functions. A function that
+// returns false has reported a malformed statement; what is only wrong in meaning is reported, and
+// reading goes on.
 #pragma once
 
 #include "ir/claims.h"
@@ -79,7 +80,8 @@ private:
   bool error(const Token &token, std::string_view name, std::string message);
   bool fail(std::string message);       // `trace-limit`, and nothing more is read
   bool expected(std::string_view what); // `trace-syntax` at the next token
-  void unknown_key(const Token &token, std::string_view where, llvm::ArrayRef<std::string_view> known);
+  void unknown_key(const Token &token, std::string_view where,
+                   llvm::ArrayRef<std::string_view> known);
   bool stopped() const { return stopped_; }
 
   // Lists: item() for each element between brackets, which may be none.
@@ -102,7 +104,9 @@ private:
   // Tables (read_text_tables.cc).
   bool read_trace();
   bool read_trace_key(const Token &token, Key key);
-  bool read_count(std::optional<int64_t> &out, std::string_view what, int64_t least, std::string_view error_name);
+  bool read_extra(Key key);
+  bool read_count(std::optional<int64_t> &out, std::string_view what, int64_t least,
+                  std::string_view error_name);
   bool read_version();
   bool read_producer();
   bool read_missing();
@@ -120,7 +124,7 @@ private:
   bool read_sync(GradContract &grad);
   bool read_sync_axes(GradContract &grad);
   std::optional<std::string> finding();
-  void check_symbols_and_world();
+  void check_counts();
 
   // Meshes and groups (read_text_meshes.cc).
   bool read_mesh();
@@ -140,7 +144,9 @@ private:
   // Types and expressions (read_text_types.cc).
   bool at_shape();
   bool at_kind();
-  bool at_type() { return at_shape() || at_kind() || peek().is_name("scale") || peek().is_name("on"); }
+  bool at_type() {
+    return at_shape() || at_kind() || peek().is_name("scale") || peek().is_name("on");
+  }
   // `rank`: the number of dimensions where the type has no shape and another place states it.
   std::optional<WrittenType> type(MeshId mesh, std::optional<unsigned> rank = {});
   // A type, or `null` for one that says nothing.
@@ -246,7 +252,7 @@ private:
 
   void check_late_gradients();
   ContextId context_id(); // of the context at hand
-  bool need_mesh(); // reports once that there is none, and makes one
+  bool need_mesh();       // reports once that there is none, and makes one
   void begin_body();
   MeshId mesh() const { return context_.mesh; }
 
@@ -268,7 +274,7 @@ private:
   Context context_;
   llvm::DenseMap<uint32_t, Token> function_uses_; // first use, by FunctionId
   uint64_t local_maps_ = 0;
-  llvm::DenseSet<uint32_t> made_up_; // values that were used and never defined
+  llvm::DenseSet<uint32_t> made_up_;                      // values that were used and never defined
   std::vector<std::pair<ValueId, Token>> late_gradients_; // what they are the gradient of
   llvm::DenseMap<uint32_t, FileId> files_;                // by path
   llvm::DenseMap<uint32_t, llvm::SmallVector<Token, 4>> pieces_; // of the mesh at hand, by axis
@@ -300,7 +306,8 @@ template <class F> bool TextReader::dict(F &&pair) {
 }
 
 template <class E, size_t N>
-bool TextReader::enumerator(const std::array<std::string_view, N> &words, std::string_view what, E &out) {
+bool TextReader::enumerator(const std::array<std::string_view, N> &words, std::string_view what,
+                            E &out) {
   Token token = peek();
   std::optional<std::string> word = word_or_string(what);
   if (!word)

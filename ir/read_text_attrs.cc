@@ -1,5 +1,6 @@
-// Operands and attributes in the text form. A known key takes one form only (attrs.h); whatever else is written
-// keeps its plain value: a bare word is a string, as JSON has it, unless it names a symbol.
+// Operands and attributes in the text form. A known key takes one form only (attrs.h); whatever
+// else is written keeps its plain value: a bare word is a string, as JSON has it, unless it names a
+// symbol.
 #include "ir/read_text.h"
 
 #include <fmt/core.h>
@@ -164,7 +165,8 @@ bool TextReader::read_attr(Operation &op, const Token &token, Key key) {
   bool repeated = llvm::any_of(op.attrs.attrs, [&](const Attr &row) { return row.key == id; });
   if (!repeated)
     op.attrs.attrs.push_back({id, *value});
-  else if (result_.errors.empty() || result_.errors.back().offset != token.offset) // as `to` and as `type`
+  else if (result_.errors.empty() ||
+           result_.errors.back().offset != token.offset) // as `to` and as `type`
     error(token, "trace-key", fmt::format("key `{}` is repeated", view(key)));
   return true;
 }
@@ -219,12 +221,11 @@ std::optional<AttrValue> TextReader::known_attr(const Operation &op, KeyForm for
   return std::nullopt;
 }
 
+// Whether the mesh has such axes is for the rules to say (`unknown-axis`).
 std::optional<AttrValue> TextReader::axes_attr() {
-  Token token = peek();
   std::optional<AxisRefs> refs = axes();
   if (!refs)
     return std::nullopt;
-  check_axes(token, mesh(), *refs);
   return AttrValue::axes(program_.axis_refs.add(std::move(*refs)));
 }
 
@@ -269,7 +270,8 @@ std::optional<AttrValue> TextReader::claim_attr(MeshId mesh, std::optional<unsig
 std::optional<AttrValue> TextReader::claims_attr(const Operation &op, Key key) {
   AttrList claims;
   bool ok = list('[', ']', [&] {
-    std::optional<unsigned> rank = key == "in_types" ? rank_in(op, claims.items.size()) : std::nullopt;
+    std::optional<unsigned> rank =
+        key == "in_types" ? rank_in(op, claims.items.size()) : std::nullopt;
     std::optional<AttrValue> one = claim_attr(mesh(), rank);
     if (one)
       claims.items.push_back(*one);
@@ -282,15 +284,18 @@ std::optional<AttrValue> TextReader::claims_attr(const Operation &op, Key key) {
 MeshId TextReader::target_mesh(const Operation &op) {
   for (const Attr &attr : op.attrs.attrs)
     if (program_.strings[attr.key] == "mesh" && attr.value.form == AttrForm::String)
-      if (MeshId found = find_mesh(program_, program_.strings[attr.value.as<StringId>()]); found.valid())
+      if (MeshId found = find_mesh(program_, program_.strings[attr.value.as<StringId>()]);
+          found.valid())
         return found;
   Lexer ahead(bytes_);
   ahead.seek(peek().offset);
   int depth = 0;
-  for (Token token = ahead.next(true); token.kind != TokenKind::End && depth >= 0; token = ahead.next(true)) {
+  for (Token token = ahead.next(true); token.kind != TokenKind::End && depth >= 0;
+       token = ahead.next(true)) {
     depth += token.is('(') || token.is('[') || token.is('{');
     depth -= token.is(')') || token.is(']') || token.is('}');
-    if (depth != 0 || !token.is(',') || !ahead.next(true).is_name("mesh") || !ahead.next(true).is('='))
+    if (depth != 0 || !token.is(',') || !ahead.next(true).is_name("mesh") ||
+        !ahead.next(true).is('='))
       continue;
     MeshId found = find_mesh(program_, ahead.next(true).text);
     return found.valid() ? found : mesh();
@@ -342,7 +347,8 @@ std::optional<AttrValue> TextReader::plain_attr() {
 // True if an operator follows the token at hand.
 bool TextReader::at_expression() {
   Token second = peek_second();
-  bool sign = second.kind == TokenKind::Punctuation && llvm::StringRef("+-*/%").contains(second.text);
+  bool sign =
+      second.kind == TokenKind::Punctuation && llvm::StringRef("+-*/%").contains(second.text);
   return sign || (second.kind == TokenKind::Value && !second.quoted);
 }
 

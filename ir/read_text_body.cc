@@ -15,7 +15,8 @@ bool TextReader::read_with() {
 
 // `local` adds axes to those that are local around, `global` takes them out.
 bool TextReader::read_with_key(Context &context, const Token &token, Key key) {
-  static constexpr std::string_view kKeys[] = {"mesh", "local", "global", "check", "grad", "implicit"};
+  static constexpr std::string_view kKeys[] = {"mesh",  "local", "global",
+                                               "check", "grad",  "implicit"};
   if (key == "mesh") {
     std::optional<MeshId> mesh = mesh_name();
     if (mesh && *mesh != context.mesh) {
@@ -202,7 +203,8 @@ uint32_t TextReader::add_operation(Operation &op, llvm::ArrayRef<WrittenValue> r
   op.inst.result_count = static_cast<uint32_t>(results.size());
   for (const WrittenValue &result : results) {
     if (result.late_grad_of)
-      error(*result.late_grad_of, "trace-reference", "the value that a gradient is of is not defined up to here");
+      error(*result.late_grad_of, "trace-reference",
+            "the value that a gradient is of is not defined up to here");
     ValueId id = define(result);
     if (!op.inst.first_result.valid())
       op.inst.first_result = id;
@@ -288,7 +290,8 @@ bool TextReader::read_place(Frame &frame) {
     return false;
   if (!take_if('-'))
     return true;
-  return read_number(frame.end_line, "a line") && expect(':') && read_number(frame.end_col, "a column");
+  return read_number(frame.end_line, "a line") && expect(':') &&
+         read_number(frame.end_col, "a column");
 }
 
 bool TextReader::read_number(uint32_t &out, std::string_view what) {

@@ -23,7 +23,8 @@ void TextReader::add_function(const Token &token, Function function) {
   llvm::StringRef name = program_.strings[function.name];
   FunctionId id = builder_.function(name);
   if (builder_.is_defined(id)) {
-    error(token, "trace-duplicate", fmt::format("function `{}` is defined twice", std::string_view(name)));
+    error(token, "trace-duplicate",
+          fmt::format("function `{}` is defined twice", std::string_view(name)));
     return;
   }
   program_.functions[id] = std::move(function);
@@ -87,7 +88,8 @@ bool TextReader::read_parameter(Function &function) {
   }
   FunctionParam param{define(value), {}};
   if (take_word("grad")) {
-    std::optional<ClaimId> grad = claim(mesh_of(program_, param.value, mesh()), rank_of(value.type.shape));
+    std::optional<ClaimId> grad =
+        claim(mesh_of(program_, param.value, mesh()), rank_of(value.type.shape));
     if (!grad)
       return false;
     param.grad = *grad;
@@ -144,7 +146,8 @@ bool TextReader::read_local_map(llvm::SmallVectorImpl<WrittenValue> &results, Op
   lexer_ = before;
   next_ = token;
   inner.local |= axis_set(context_.mesh).value_or(AxisSet());
-  op.attrs.attrs.push_back({builder_.string("axis"), AttrValue::axes(program_.axis_refs.add(std::move(*refs)))});
+  op.attrs.attrs.push_back(
+      {builder_.string("axis"), AttrValue::axes(program_.axis_refs.add(std::move(*refs)))});
 
   llvm::SmallVector<WrittenValue, 4> params;
   AttrList in_types;
@@ -155,8 +158,8 @@ bool TextReader::read_local_map(llvm::SmallVectorImpl<WrittenValue> &results, Op
 
   Function function;
   function.name = local_map_name();
-  op.attrs.attrs.push_back(
-      {builder_.string("body"), AttrValue::function(builder_.function(program_.strings[function.name]))});
+  op.attrs.attrs.push_back({builder_.string("body"), AttrValue::function(builder_.function(
+                                                         program_.strings[function.name]))});
   builder_.open_body();
   for (const WrittenValue &param : params)
     function.params.push_back({define(param), {}});
@@ -170,7 +173,8 @@ bool TextReader::read_local_map(llvm::SmallVectorImpl<WrittenValue> &results, Op
 }
 
 // `%q = %x S(1)@tp`.
-bool TextReader::read_binding(Operation &op, llvm::SmallVectorImpl<WrittenValue> &params, AttrList &in_types) {
+bool TextReader::read_binding(Operation &op, llvm::SmallVectorImpl<WrittenValue> &params,
+                              AttrList &in_types) {
   WrittenValue param;
   param.token = peek();
   if (param.token.kind != TokenKind::Value)
@@ -211,14 +215,16 @@ void TextReader::add_claims(Operation &op, llvm::StringRef key, AttrList list) {
   AttrValue nothing = AttrValue::claim(program_.claims.add({}));
   bool silent = llvm::all_of(list.items, [&](AttrValue item) { return item == nothing; });
   if (!silent)
-    op.attrs.attrs.push_back({builder_.string(key), AttrValue::list(program_.lists.add(std::move(list)))});
+    op.attrs.attrs.push_back(
+        {builder_.string(key), AttrValue::list(program_.lists.add(std::move(list)))});
 }
 
 // `@local_map_<n>`, n beyond any that the program writes itself.
 StringId TextReader::local_map_name() {
   static constexpr llvm::StringLiteral kPrefix = "@local_map_";
   if (local_maps_ == 0)
-    for (size_t at = bytes_.find(kPrefix); at != llvm::StringRef::npos; at = bytes_.find(kPrefix, at + 1)) {
+    for (size_t at = bytes_.find(kPrefix); at != llvm::StringRef::npos;
+         at = bytes_.find(kPrefix, at + 1)) {
       uint64_t number = 0;
       llvm::StringRef digits = bytes_.substr(at + kPrefix.size(), 12);
       if (!digits.consumeInteger(10, number))
@@ -238,8 +244,9 @@ void TextReader::check_functions() {
       if (builder_.is_defined(FunctionId{j}))
         known.push_back(program_.strings[program_.functions[FunctionId{j}].name]);
     llvm::StringRef name = program_.strings[program_.functions[id].name];
-    error(function_uses_.lookup(i), "trace-reference",
-          fmt::format("no function `{}` is defined{}", std::string_view(name), nearest(name, known)));
+    error(
+        function_uses_.lookup(i), "trace-reference",
+        fmt::format("no function `{}` is defined{}", std::string_view(name), nearest(name, known)));
   }
 }
 

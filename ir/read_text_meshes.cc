@@ -1,5 +1,5 @@
-// Meshes and groups in the text form. finish() in mesh.h derives strides and checks the layout; this file knows
-// how it is spelled, and where a sub-mesh lies in its parent.
+// Meshes and groups in the text form. finish() in mesh.h derives strides and checks the layout;
+// this file knows how it is spelled, and where a sub-mesh lies in its parent.
 #include "ir/read_text.h"
 
 #include <fmt/core.h>
@@ -43,8 +43,9 @@ bool TextReader::read_mesh() {
 
 void TextReader::add_mesh(Mesh mesh, const Token &token) {
   if (mesh.axes.size() > kMaxAxes) {
-    error(token, "trace-limit", fmt::format("mesh `{}` has {} axes, and the limit is {}", view(token.text),
-                                            mesh.axes.size(), kMaxAxes));
+    error(token, "trace-limit",
+          fmt::format("mesh `{}` has {} axes, and the limit is {}", view(token.text),
+                      mesh.axes.size(), kMaxAxes));
     mesh.axes.truncate(kMaxAxes);
   } else if (mesh.axes.empty())
     error(token, "trace-mesh", fmt::format("mesh `{}` has no axes", view(token.text)));
@@ -128,7 +129,8 @@ bool TextReader::read_axis(Mesh &mesh) {
 
 // An axis of the parent mesh, unchanged.
 void TextReader::take_parent_axis(const Mesh &mesh, Axis &axis, const Token &token) {
-  std::string wrong = fmt::format("axis `{}` has no size, and its mesh is within no other", view(token.text));
+  std::string wrong =
+      fmt::format("axis `{}` has no size, and its mesh is within no other", view(token.text));
   std::optional<FoundAxis> found;
   if (mesh.within)
     found = find_axis(program_, mesh.within->parent, {{}, axis.name}, wrong);
@@ -171,7 +173,8 @@ bool TextReader::read_axis_layout(Mesh &mesh, Axis &axis) {
 // `size` or `size:stride`; the stride is 0 where it is not stated.
 bool TextReader::read_atom(Layout &layout, bool needs_stride) {
   if (peek().kind == TokenKind::Name || peek().is('('))
-    return error(peek(), "trace-mesh", "the size of an axis is symbolic, and only numbers are read");
+    return error(peek(), "trace-mesh",
+                 "the size of an axis is symbolic, and only numbers are read");
   std::optional<int64_t> size = integer("a size", 1, "trace-mesh");
   if (!size)
     return false;
@@ -204,8 +207,9 @@ void TextReader::resolve_pieces(Mesh &mesh, const Token &token) {
       llvm::SmallVector<llvm::StringRef, 8> known;
       for (const Axis &other : mesh.axes)
         known.push_back(program_.strings[other.name]);
-      error(piece, "trace-mesh", fmt::format("mesh `{}` has no axis `{}`{}", view(token.text), view(piece.text),
-                                             nearest(piece.text, known)));
+      error(piece, "trace-mesh",
+            fmt::format("mesh `{}` has no axis `{}`{}", view(token.text), view(piece.text),
+                        nearest(piece.text, known)));
     }
   }
 }

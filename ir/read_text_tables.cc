@@ -1,5 +1,6 @@
-// What stands outside of bodies: the trace header, files, symbols, rules, suppressions, declarations, outputs.
-// Meshes and groups have a file of their own, read_text_meshes.cc.
+// What stands outside of bodies: the trace header, files, symbols, rules, suppressions,
+// declarations, outputs. Meshes and groups have a file of their own, read_text_meshes.cc.
+#include "ir/read_json_cursor.h"
 #include "ir/read_text.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -15,8 +16,9 @@ bool TextReader::read_trace() {
 }
 
 bool TextReader::read_trace_key(const Token &token, Key key) {
-  static constexpr std::string_view kKeys[] = {"version", "producer", "dialect", "mode", "phase",   "requires",
-                                               "missing", "world",    "rank",    "op_count"};
+  static constexpr std::string_view kKeys[] = {"version", "producer", "dialect", "mode",
+                                               "phase",   "requires", "missing", "world",
+                                               "rank",    "op_count"};
   if (key == "version")
     return read_version();
   if (key == "producer")
@@ -40,14 +42,23 @@ bool TextReader::read_trace_key(const Token &token, Key key) {
     return read_count(program_.rank, "`rank`", 0, "trace-mesh");
   if (key == "op_count")
     return read_count(program_.op_count, "`op_count`", 0, "trace-key");
-  if (key.startswith("x_")) {
-    std::optional<std::string> json = string("a string of JSON");
-    if (json)
-      program_.extras.push_back({builder_.string(key), builder_.string(*json)});
-    return json.has_value();
-  }
+  if (key.startswith("x_"))
+    return read_extra(key);
   unknown_key(token, "the trace", kKeys);
   return skip_attr();
+}
+
+bool TextReader::read_extra(Key key) {
+  Token token = peek();
+  std::optional<std::string> json = string("a string of JSON");
+  if (!json)
+    return false;
+  JsonCursor cursor(*json);
+  cursor.skip();
+  if (cursor.failed() || !cursor.at_end())
+    error(token, "trace-key", fmt::format("the string of `{}` holds no JSON", view(key)));
+  program_.extras.push_back({builder_.string(key), builder_.string(*json)});
+  return true;
 }
 
 bool TextReader::read_count(std::optional<int64_t> &out, std::string_view what, int64_t least,
@@ -66,12 +77,14 @@ bool TextReader::read_version() {
   if (minor.getAsInteger(10, number))
     return error(token, "trace-key", fmt::format("`{}` is no version of the form 1.0", *version));
   if (major != "1")
-    return error(token, "trace-version", fmt::format("version {} is read by nothing here, only 1.x is", *version));
+    return error(token, "trace-version",
+                 fmt::format("version {} is read by nothing here, only 1.x is", *version));
   program_.minor_version = number;
   if (number <= kMinorVersion)
     return true;
   auto [line, col] = line_and_column(bytes_, token.offset);
-  result_.warnings.push_back({"trace-newer", fmt::format("version {} is newer than 1.{}", *version, kMinorVersion),
+  result_.warnings.push_back({"trace-newer",
+                              fmt::format("version {} is newer than 1.{}", *version, kMinorVersion),
                               token.offset, line, col, ""});
   return true;
 }
@@ -81,7 +94,8 @@ bool TextReader::read_producer() {
   producer.stated = true;
   return dict([&](const Token &token, Key key) {
     static constexpr std::string_view kKeys[] = {"name", "version", "framework", "frontend"};
-    StringId *fields[] = {&producer.name, &producer.version, &producer.framework, &producer.frontend};
+    StringId *fields[] = {&producer.name, &producer.version, &producer.framework,
+                          &producer.frontend};
     const auto *row = llvm::find(kKeys, view(key));
     if (row == std::end(kKeys)) {
       unknown_key(token, "a producer", kKeys);
@@ -99,7 +113,8 @@ bool TextReader::read_requires() {
     Token token = peek();
     std::optional<std::string> feature = word_or_string("a feature");
     if (feature)
-      error(token, "trace-feature", fmt::format("feature `{}` is required and not known here", *feature));
+      error(token, "trace-feature",
+            fmt::format("feature `{}` is required and not known here", *feature));
     return feature.has_value();
   });
 }
@@ -168,8 +183,9 @@ bool TextReader::read_symbol() {
     return read_count(*fields[row - kKeys], *row, least, "trace-shape");
   });
   if (info.min && info.max && *info.min > *info.max)
-    error(token, "trace-shape", fmt::format("symbol `{}` has min {} above max {}", view(token.text), *info.min,
-                                            *info.max));
+    error(
+        token, "trace-shape",
+        fmt::format("symbol `{}` has min {} above max {}", view(token.text), *info.min, *info.max));
   program_.symbols.push_back(info);
   return ok;
 }
@@ -180,7 +196,8 @@ bool TextReader::read_rule() {
   if (!op)
     return false;
   if (llvm::any_of(program_.rules, [&](const UserRule &row) { return row.op == *op; }))
-    error(token, "trace-key", fmt::format("a second rule stands for `{}`", view(program_.strings[*op])));
+    error(token, "trace-key",
+          fmt::format("a second rule stands for `{}`", view(program_.strings[*op])));
   UserRule rule{.op = *op, .equation = {}, .like = {}, .origin = token.offset};
   if (take_word("like")) {
     std::optional<StringId> like = op_name();
@@ -226,7 +243,8 @@ bool TextReader::read_suppress() {
   Suppression row;
   row.finding = builder_.string(*name);
   row.origin = token.offset;
-  if (peek().is('{') && !dict([&](const Token &at, Key key) { return read_suppress_key(row, at, key); }))
+  if (peek().is('{') &&
+      !dict([&](const Token &at, Key key) { return read_suppress_key(row, at, key); }))
     return false;
   LocId loc;
   if (!read_where(loc))
@@ -263,7 +281,8 @@ bool TextReader::is_date(llvm::StringRef text) {
   if (text.size() != 10 || text[4] != '-' || text[7] != '-')
     return false;
   unsigned year = 0, month = 0, day = 0;
-  bool digits = !text.substr(0, 4).getAsInteger(10, year) && !text.substr(5, 2).getAsInteger(10, month) &&
+  bool digits = !text.substr(0, 4).getAsInteger(10, year) &&
+                !text.substr(5, 2).getAsInteger(10, month) &&
                 !text.substr(8, 2).getAsInteger(10, day);
   return digits && month >= 1 && month <= 12 && day >= 1 && day <= 31;
 }
@@ -320,7 +339,8 @@ bool TextReader::read_declaration(WrittenValue written, Role role, uint64_t orig
   param.value = define(written);
   if (written.late_grad_of)
     late_gradients_.push_back({param.value, *written.late_grad_of});
-  if (peek().is('{') && !dict([&](const Token &at, Key key) { return read_declaration_key(param, at, key); }))
+  if (peek().is('{') &&
+      !dict([&](const Token &at, Key key) { return read_declaration_key(param, at, key); }))
     return false;
   if (!read_where(param.loc))
     return false;
@@ -334,7 +354,8 @@ bool TextReader::read_declaration_key(Param &param, const Token &token, Key key)
   if (key == "requires_grad") {
     std::optional<bool> requires_grad = boolean();
     if (requires_grad)
-      program_.values[param.value].requires_grad = *requires_grad ? Tristate::True : Tristate::False;
+      program_.values[param.value].requires_grad =
+          *requires_grad ? Tristate::True : Tristate::False;
     return requires_grad.has_value();
   }
   bool contract = llvm::is_contained(llvm::ArrayRef(kKeys).take_front(3), view(key));
@@ -346,7 +367,8 @@ bool TextReader::read_declaration_key(Param &param, const Token &token, Key key)
   if (key == "sync")
     return read_sync(param.grad);
   const Value &value = program_.values[param.value];
-  std::optional<ClaimId> stated = claim(mesh_of(program_, param.value, mesh()), rank_of(value.shape));
+  std::optional<ClaimId> stated =
+      claim(mesh_of(program_, param.value, mesh()), rank_of(value.shape));
   if (!stated)
     return false;
   (key == "grad" ? param.grad.grad : param.grad.step) = *stated;
@@ -365,7 +387,9 @@ bool TextReader::read_sync(GradContract &grad) {
     if (!enumerator(kCombinerWords, "combiner", op))
       return false;
     if (op != Combiner::Sum && op != Combiner::Avg)
-      error(token, "trace-key", fmt::format("a gradient is synchronised by {}, and only sum and avg do that", word(op)));
+      error(
+          token, "trace-key",
+          fmt::format("a gradient is synchronised by {}, and only sum and avg do that", word(op)));
     grad.sync.back().op = op;
     return true;
   });
@@ -381,17 +405,24 @@ bool TextReader::read_sync_axes(GradContract &grad) {
   return true;
 }
 
-void TextReader::check_symbols_and_world() {
-  if (!program_.world)
-    return;
+// What the header announces about the whole program.
+void TextReader::check_counts() {
+  auto wrong = [&](std::string_view name, std::string message) {
+    error(bytes_.size(), name, std::move(message));
+  };
   for (const Mesh &mesh : program_.meshes)
-    if (mesh.rank_count() > *program_.world)
-      error(bytes_.size(), "trace-mesh", fmt::format("mesh `{}` has {} ranks, and `world` is {}",
-                                                     view(program_.strings[mesh.name]), mesh.rank_count(),
-                                                     *program_.world));
-  if (program_.rank && *program_.rank >= *program_.world)
-    error(bytes_.size(), "trace-mesh",
+    if (program_.world && mesh.rank_count() > *program_.world)
+      wrong("trace-mesh",
+            fmt::format("mesh `{}` has {} ranks, and `world` is {}",
+                        view(program_.strings[mesh.name]), mesh.rank_count(), *program_.world));
+  if (program_.world && program_.rank && *program_.rank >= *program_.world)
+    wrong("trace-mesh",
           fmt::format("`rank` is {}, and `world` is {}", *program_.rank, *program_.world));
+  std::optional<int64_t> announced = program_.op_count;
+  int64_t own = program_.main.size(), all = static_cast<int64_t>(program_.insts.size());
+  if (announced && *announced != own && *announced != all)
+    wrong("trace-truncated",
+          fmt::format("{} ops are announced, and {} stand here", *announced, own));
 }
 
 } // namespace spmd::ir

@@ -1,5 +1,5 @@
-// Types, kinds, axes and expressions in the text form. ClaimBuilder says what a claim means; this file knows
-// only how it is spelled and where it stands.
+// Types, kinds, axes and expressions in the text form. ClaimBuilder says what a claim means; this
+// file knows only how it is spelled and where it stands.
 #include "ir/read_text.h"
 
 #include <fmt/core.h>
@@ -75,7 +75,8 @@ bool TextReader::read_dtype(Shape &shape) {
   llvm::SmallVector<llvm::StringRef, 20> known;
   for (const DTypeInfo &row : kDTypes)
     known.push_back(row.word);
-  error(token, "trace-shape", fmt::format("`{}` is no dtype{}", view(token.text), nearest(token.text, known)));
+  error(token, "trace-shape",
+        fmt::format("`{}` is no dtype{}", view(token.text), nearest(token.text, known)));
   return true;
 }
 
@@ -86,7 +87,8 @@ bool TextReader::read_dims(Shape &shape, WrittenClaims &claims) {
     if (!size)
       return false;
     if (shape.dims.size() == kMaxDims)
-      return error(token, "trace-limit", fmt::format("a shape has more than {} dimensions", kMaxDims));
+      return error(token, "trace-limit",
+                   fmt::format("a shape has more than {} dimensions", kMaxDims));
     auto dim = static_cast<unsigned>(shape.dims.size());
     shape.dims.push_back(*size);
     Token at = peek();
@@ -113,10 +115,12 @@ bool TextReader::read_global_shape(WrittenType &type, const Shape &local) {
   if (!ok)
     return false;
   if (shape.dims.size() > kMaxDims)
-    return error(token, "trace-limit", fmt::format("a shape has more than {} dimensions", kMaxDims));
+    return error(token, "trace-limit",
+                 fmt::format("a shape has more than {} dimensions", kMaxDims));
   if (local.ranked && local.dims.size() != shape.dims.size())
-    error(token, "trace-shape", fmt::format("the global shape has {} dimensions, the local one {}",
-                                            shape.dims.size(), local.dims.size()));
+    error(token, "trace-shape",
+          fmt::format("the global shape has {} dimensions, the local one {}", shape.dims.size(),
+                      local.dims.size()));
   type.global_shape = program_.shapes.add(shape);
   return true;
 }
@@ -152,7 +156,8 @@ bool TextReader::read_scale_and_mesh(WrittenType &type, WrittenClaims &claims) {
   return true;
 }
 
-TypeId TextReader::finish_claims(const WrittenClaims &claims, MeshId mesh, std::optional<unsigned> rank) {
+TypeId TextReader::finish_claims(const WrittenClaims &claims, MeshId mesh,
+                                 std::optional<unsigned> rank) {
   ClaimBuilder builder(program_, mesh);
   builder.in_order();
   Token at = claims.first;
@@ -201,7 +206,8 @@ bool TextReader::read_kind_argument(KindWord &word) {
   if (!dim)
     return false;
   if (*dim < -int64_t(kMaxDims) || *dim >= int64_t(kMaxDims)) {
-    error(token, "trace-type", fmt::format("dimension {} is beyond the limit of {}", *dim, kMaxDims));
+    error(token, "trace-type",
+          fmt::format("dimension {} is beyond the limit of {}", *dim, kMaxDims));
     dim = 0;
   }
   word = {.form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
@@ -302,9 +308,8 @@ std::optional<AxisSet> TextReader::axis_set(MeshId mesh) {
 }
 
 bool TextReader::is_symbol(llvm::StringRef name) const {
-  return llvm::any_of(program_.symbols, [&](const SymbolInfo &row) {
-    return program_.strings[row.name] == name;
-  });
+  return llvm::any_of(program_.symbols,
+                      [&](const SymbolInfo &row) { return program_.strings[row.name] == name; });
 }
 
 // After an operand, `%4` is a remainder and no value.
@@ -312,11 +317,14 @@ bool TextReader::at_operator() {
   Token token = peek();
   if (token.kind == TokenKind::Value && !token.quoted) {
     lexer_.seek(token.offset + 1);
-    token = {.kind = TokenKind::Punctuation, .offset = token.offset, .end = token.offset + 1,
+    token = {.kind = TokenKind::Punctuation,
+             .offset = token.offset,
+             .end = token.offset + 1,
              .text = bytes_.substr(token.offset, 1)};
     next_ = token;
   }
-  return token.kind == TokenKind::Punctuation && llvm::StringRef("+-*/%").contains(token.text.front());
+  return token.kind == TokenKind::Punctuation &&
+         llvm::StringRef("+-*/%").contains(token.text.front());
 }
 
 bool TextReader::expression(std::string &text, bool symbols) {
@@ -344,7 +352,8 @@ bool TextReader::expression_operand(std::string &text, bool symbols) {
   take();
   text += token.text;
   int64_t value = 0;
-  if (token.kind == TokenKind::Integer && (token.text.getAsInteger(10, value) || value > kMaxInteger))
+  if (token.kind == TokenKind::Integer &&
+      (token.text.getAsInteger(10, value) || value > kMaxInteger))
     return error(token, "trace-limit", "an integer is beyond 2^53");
   if (token.kind != TokenKind::Name || !symbols || is_symbol(token.text))
     return true;
@@ -365,7 +374,8 @@ std::optional<Extent> TextReader::extent() {
   if (found)
     return found;
   error(token, "trace-shape",
-        fmt::format("`{}` divides by zero, is negative, or is too large", view(llvm::StringRef(text).take_front(60))));
+        fmt::format("`{}` divides by zero, is negative, or is too large",
+                    view(llvm::StringRef(text).take_front(60))));
   return Extent(1);
 }
 

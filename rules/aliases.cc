@@ -174,7 +174,7 @@ constexpr Synonyms kSynonyms[] = {
     {.op = "zeros_like", .spellings = "zero"},
     {.op = "zeros", .spellings = "_efficientzerotensor"},
     {.op = "constant_like", .spellings = "full_like empty_like ones_like"},
-    {.op = "random", .spellings = "rand randn randint"},
+    {.op = "random", .spellings = "rand randn"},
     {.op = "random_like",
      .spellings = "rand_like randn_like randint_like uniform uniform_ normal_ random_ "
                   "exponential geometric cauchy log_normal bernoulli_"},
@@ -208,7 +208,7 @@ constexpr Synonyms kSynonyms[] = {
 
 constexpr Alias kAliases[] = {
     // Pointwise.
-    {.spelling = "alias", .op = "identity", .order = "a -"},
+    {.spelling = "aten.alias", .op = "identity", .order = "a"},
     {.spelling = "set_", .op = "identity", .order = "- a"},
     {.spelling = "to", .op = "cast", .order = "a -", .choose = choose_cast},
     {.spelling = "_to_copy", .op = "cast", .choose = choose_cast},
@@ -422,7 +422,7 @@ constexpr Alias kAliases[] = {
     {.spelling = "apply_rotary_pos_emb", .op = "rope", .factors = unknown_factors},
     {.spelling = "rotary_emb", .op = "rope", .factors = unknown_factors},
     // Creation, random numbers, dropout.
-    {.spelling = "arange", .op = "constant", .factors = arange_factors},
+    {.spelling = "arange", .op = "constant", .factors = arange_factors, .dtype = DType::I64},
     {.spelling = "range", .op = "constant", .factors = unknown_factors},
     {.spelling = "iota", .op = "constant", .factors = unknown_factors},
     {.spelling = "linspace", .op = "constant", .factors = unknown_factors},
@@ -439,7 +439,8 @@ constexpr Alias kAliases[] = {
     {.spelling = "new_zeros", .op = "zeros", .order = "-"},
     {.spelling = "aten.fill", .op = "fill", .order = "a v"},
     {.spelling = "fill_", .op = "fill", .order = "a v"},
-    {.spelling = "randperm", .op = "random", .factors = unknown_factors},
+    {.spelling = "randint", .op = "random", .dtype = DType::I64},
+    {.spelling = "randperm", .op = "random", .factors = unknown_factors, .dtype = DType::I64},
     {.spelling = "rrelu_with_noise", .op = "rrelu", .order = "x -"},
     // Optimizer.
     {.spelling = "_fused_adam", .op = "fused_adam", .order = "p g m v - n"},

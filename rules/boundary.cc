@@ -189,9 +189,9 @@ void axis_index(const Application &app, Outcome &out) {
   give(app, out, type, declared.valid() ? declared : app.program.shapes.add(std::move(scalar)));
 }
 
-// The view of new storage that an older view was of the old one.
+// The view of new storage that an older view, if the program shows it, was of the old one.
 void alias(const Application &app, Outcome &out) {
-  give(app, out, operand(app, 0), app.args[1].shape);
+  give(app, out, operand(app, 0), app.args.size() > 1 ? app.args[1].shape : ir::ShapeId{});
 }
 
 std::optional<ir::MeshId> target_mesh(const Application &app) {
@@ -304,7 +304,7 @@ constexpr BoundaryOp kBoundaryOps[] = {
     {"fork", 1, fork, "a random state that differs along the axis"},
     {"axis_index", 0, axis_index, "the coordinate of this rank on the axis"},
     {"scale", 1, pass, "multiplies the data by sizes and keeps the meaning"},
-    {"alias", 2, alias, "an older view, of the new content of its base"},
+    {"alias", 1, alias, "an older view, of the new content of its base"},
     {"reinterpret_mesh", 1, reinterpret_mesh, "the same data seen on another mesh"},
     {"backward", 1, backward, "differentiates everything before it from this loss"},
     {"grad", 1, grad, "the gradient of the latest loss: the dual type"},

@@ -23,6 +23,8 @@ OperandKinds OperandKinds::tensor(const ir::Type &type, uint16_t index, bool ado
   (is_free ? kinds.free_r : kinds.strict_r) = r - undecided;
   (is_free ? kinds.free_i : kinds.strict_i) = i - undecided;
   kinds.free = kinds.free_r | kinds.free_i | undecided;
+  if (!is_free)
+    kinds.open = undecided - kinds.zero;
   return kinds;
 }
 
@@ -30,13 +32,14 @@ namespace {
 
 // Unions over what was met so far, in one term or in the whole sum.
 struct Met {
-  AxisSet strict_r, strict_i, free_r, free_i, reduced, unowned, v, p, unknown;
+  AxisSet strict_r, strict_i, free_r, free_i, open, reduced, unowned, v, p, unknown;
 
   void add(const Met &other) {
     strict_r |= other.strict_r;
     strict_i |= other.strict_i;
     free_r |= other.free_r;
     free_i |= other.free_i;
+    open |= other.open;
     reduced |= other.reduced;
     unowned |= other.unowned;
     v |= other.v;
@@ -80,7 +83,7 @@ private:
     if (inside_function)
       term.zero = {};
     term.only_numbers = false;
-    term.met.add({operand.strict_r, operand.strict_i, operand.free_r, operand.free_i, operand.reduced,
+    term.met.add({operand.strict_r, operand.strict_i, operand.free_r, operand.free_i, operand.open, operand.reduced,
                   operand.strict_r - operand.reduced, operand.v, p, operand.unknown});
   }
 
@@ -110,6 +113,7 @@ private:
       all.strict_i |= member.strict_i;
       all.free_r |= member.free_r;
       all.free_i |= member.free_i;
+      all.open |= member.open;
       all.reduced |= member.reduced;
       all.v |= member.v;
       all.zero &= member.zero;
@@ -182,8 +186,8 @@ private:
     if (has_terms_)
       result.zero = rest & all_zero_;
     rest -= result.zero;
-    AxisSet free_r = rest & met_.free_r;
-    AxisSet free_i = rest & (met_.free_i - met_.free_r);
+    AxisSet free_r = rest & (met_.free_r - met_.open);
+    AxisSet free_i = rest & (met_.free_i - met_.free_r - met_.open);
     AxisSet same = strict_r | free_r;
     result.reduced = same & (met_.reduced - met_.unowned);
     result.r = same - result.reduced;
@@ -223,7 +227,7 @@ private:
     const OperandKinds &state = in_.generator.kinds;
     AxisSet known = in_.axes - state.unknown - result.unknown;
     if (alone) {
-      forget(result, in_.axes - state.unknown - state.v - state.strict_r - state.strict_i - state.free);
+      forget(result, in_.axes - state.v - state.strict_r - state.strict_i - state.free);
       take(result, state.v & known, &LocalResult::v);
       take(result, known - state.v, &LocalResult::r);
       return;

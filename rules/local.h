@@ -21,6 +21,7 @@ struct OperandKinds {
   ir::AxisSet strict_r, strict_i;
   ir::AxisSet free_r, free_i; // declared R or I; a free axis in neither is undecided
   ir::AxisSet free;           // free_r, free_i and undecided ones
+  ir::AxisSet open;           // undecided, and a gradient will decide: free ones do not
   ir::AxisSet reduced;        // of strict_r and free_r: the gradient's sum has an owner
   ir::AxisSet v, p, zero, unknown;
   ir::AxisSet combining; // P with a combiner other than sum

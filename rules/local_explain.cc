@@ -71,11 +71,12 @@ private:
       if (on(operand.p) && (inside_function || ref.role == RefRole::Condition))
         return report(PartialIntoNonlinear{index(operand), here_});
       summed ? clash_in_sum(term, operand) : clash_in_product(term, operand);
-      note(term, operand);
+      note(term, operand, inside_function);
     }
   }
 
-  void note(TermOperands &term, const OperandKinds &operand) {
+  // Inside f a zero is a value like any other.
+  void note(TermOperands &term, const OperandKinds &operand, bool inside_function) {
     const OperandKinds *&place = on(operand.p)          ? term.partial
                                  : on(operand.v)        ? term.varying
                                  : on(operand.strict_i) ? term.invariant
@@ -85,7 +86,7 @@ private:
       place = &operand;
     if (!term.any)
       term.any = &operand;
-    term.zero &= on(operand.zero);
+    term.zero &= on(operand.zero) && !inside_function;
     term.unknown |= on(operand.unknown);
   }
 

@@ -22,8 +22,11 @@ enum class DTypeRule : uint8_t {
   Index,     // i64
   Attribute, // attribute `dtype`, else as Promote
   First,     // that of the first operand
-  Float,      // as Promote, but integers and Booleans give f32
-  Accumulate, // attribute `dtype`, else as Promote, but integers and Booleans give i64
+  Float,     // as Promote, but integers and Booleans give f32
+  // Attribute `dtype`, else as Promote, but integers and Booleans give i64.
+  Accumulate,
+  Complex, // as Promote, but floats give complex numbers
+  Real,    // as Promote, but complex numbers give floats
 };
 
 // Assigns extents to factors that no operand has, from shapes and attributes.

@@ -107,10 +107,14 @@ private:
   bool try_exactly(llvm::StringRef name) {
     if (framework_ && try_alias("aten." + name.str()))
       return true;
-    if (try_alias(name))
+    // Our own names come first where nobody else's are meant.
+    if ((!framework_ && try_own(name)) || try_alias(name))
       return true;
     if (const OpDef *row = find_op(name))
       return take_row(*row);
+    return try_own(name);
+  }
+  bool try_own(llvm::StringRef name) {
     return try_transition(name) || try_names(boundary_names(), name, OpForm::Boundary) ||
            try_names(call_names(), name, OpForm::Call);
   }

@@ -117,6 +117,14 @@ DType first_dtype(const Application &app, const Slot *slot) {
   return shape ? shape->dtype : DType::Unknown;
 }
 
+DType complex_of(DType dtype) {
+  return dtype == DType::F32 ? DType::C64 : dtype == DType::F64 ? DType::C128 : DType::Unknown;
+}
+
+DType real_of(DType dtype) {
+  return dtype == DType::C64 ? DType::F32 : dtype == DType::C128 ? DType::F64 : dtype;
+}
+
 DType by_rule(DTypeRule rule, DType promoted, DType first, DType stated) {
   DTypeClass form = ir::info(promoted).form;
   bool exact = form == DTypeClass::Integer || form == DTypeClass::Boolean;
@@ -135,8 +143,18 @@ DType by_rule(DTypeRule rule, DType promoted, DType first, DType stated) {
     return exact ? DType::F32 : promoted;
   case DTypeRule::Accumulate:
     return stated != DType::Unknown ? stated : exact ? DType::I64 : promoted;
+  case DTypeRule::Complex:
+    return form == DTypeClass::Complex ? promoted : complex_of(promoted);
+  case DTypeRule::Real:
+    return real_of(promoted);
   }
   return promoted;
+}
+
+// Of a created tensor: that of the tensor whose method it is, else the usual one.
+DType created_dtype(const Application &app, const Binding &binding) {
+  bool is_method = !app.slots.empty() && &app.slots.front() != binding.generator;
+  return is_method && app.slots.front().count ? first_dtype(app, &app.slots.front()) : DType::F32;
 }
 
 } // namespace
@@ -148,12 +166,11 @@ DType result_dtype(const Application &app, const OpDef *row, const Equation &equ
   if (app.op.in_place && !row->mut.empty())
     return first_dtype(app, binding[equation.find_operand(row->mut)]);
   DType stated = dtype_attr(app);
-  if (app.op.alias && app.op.alias->dtype != DType::Unknown)
+  if (stated == DType::Unknown && app.op.alias)
     stated = app.op.alias->dtype;
   DType promoted = Promotion(app, equation, binding).result();
-  // A created tensor: the element type of the tensor whose method it is, else the usual one.
-  if (equation.operand_count == 0 && promoted == DType::Unknown)
-    promoted = app.args.empty() ? DType::F32 : first_dtype(app, &app.slots.front());
+  if (equation.operand_count == 0)
+    promoted = created_dtype(app, binding);
   // `type_as`, or a conversion whose target is not stated.
   bool converts = row->dtype == DTypeRule::Attribute && stated == DType::Unknown &&
                   app.args.size() == 2 && equation.operand_count == 1;

@@ -229,11 +229,8 @@ private:
     size_t fixed = 0;
     for (unsigned d = first; d < first + count; ++d)
       fixed += by_place && is_placed(equation_.dims[d]) ? places_.size() : width(equation_.dims[d]);
-    if (rank && has_rest(first, count)) {
-      if (*rank < fixed)
-        return std::nullopt;
-      rest_count = *rank - fixed;
-    }
+    if (rank)
+      rest_count = *rank > fixed ? *rank - fixed : 0;
     TensorFactors out;
     for (unsigned d = first; d < first + count; ++d)
       if (!by_place || !is_placed(equation_.dims[d]))
@@ -314,7 +311,7 @@ private:
       return std::nullopt;
     const Result &result = equation_.results[index];
     const Sum &sum = sum_of(index);
-    std::optional<size_t> rest_count = rest_width(sum);
+    std::optional<size_t> rest_count = rest_width(sum, has_rest(sum));
     if (!rest_count)
       return std::nullopt;
     if (row_ && row_->reduces && result.dim_count == 0 && reduction() == "none")
@@ -332,12 +329,12 @@ private:
     return equation_.sums[s];
   }
   // None if an operand that `...` depends on has no known dimensions.
-  std::optional<size_t> rest_width(const Sum &sum) const {
+  std::optional<size_t> rest_width(const Sum &sum, bool of_sum) const {
     size_t width = 0;
     for (unsigned r = 0; r < equation_.ref_count; ++r) {
       const Ref &ref = equation_.refs[r];
       if (ref.operand == kGenerator || !binding_[ref.operand] ||
-          !has_rest(ref.first_dim, ref.dim_count) || !mentions(sum, ref))
+          !has_rest(ref.first_dim, ref.dim_count) || (of_sum && !mentions(sum, ref)))
         continue;
       const Slot &slot = *binding_[ref.operand];
       for (unsigned i = 0; i < slot.count; ++i) {
@@ -351,6 +348,14 @@ private:
       }
     }
     return width;
+  }
+  // A mask that is drawn alone has the dimensions of the op's other results.
+  bool has_rest(const Sum &sum) const {
+    for (unsigned r = 0; r < equation_.ref_count; ++r)
+      if (mentions(sum, equation_.refs[r]) &&
+          has_rest(equation_.refs[r].first_dim, equation_.refs[r].dim_count))
+        return true;
+    return false;
   }
   bool mentions(const Sum &sum, const Ref &ref) const {
     auto at = static_cast<unsigned>(&ref - equation_.refs.data());

@@ -128,8 +128,7 @@ const Transition *dual_of(const Transition &row) {
 
 TransitionParts parts_of(const Transition &row) {
   SPMD_CHECK(row.composed, "only a composed row has parts");
-  return {find_transition(row.name, row.src, R),
-          find_transition("reinterpret", R, row.dst)};
+  return {find_transition(row.name, row.src, R), find_transition("reinterpret", R, row.dst)};
 }
 
 const ErasedWords &erased_words(std::string_view name) {

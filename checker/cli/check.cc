@@ -39,7 +39,8 @@ struct Run {
 auto timed(double &sum) {
   auto start = std::chrono::steady_clock::now();
   return llvm::make_scope_exit([&sum, start] {
-    sum += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    sum +=
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   });
 }
 
@@ -85,8 +86,8 @@ void check_input(Run &run, SourceCache &sources, const std::string &path) {
     checked.result = check(input.read.program, run.options.check);
   }
   auto timer = timed(run.report_ms);
-  Report report = make_report(input.name, input.bytes(), input.read.program, checked.result, run.options.check,
-                              run.options.report);
+  Report report = make_report(input.name, input.bytes(), input.read.program, checked.result,
+                              run.options.check, run.options.report);
   report.input_warnings = input.read.warnings;
   add_changed_sources(report, sources);
   run.reports.push_back(std::move(report));
@@ -95,7 +96,8 @@ void check_input(Run &run, SourceCache &sources, const std::string &path) {
 bool use_colour(When when) {
   if (when != When::Auto)
     return when == When::Always;
-  const char *forced = std::getenv("FORCE_COLOR"), *refused = std::getenv("NO_COLOR"), *term = std::getenv("TERM");
+  const char *forced = std::getenv("FORCE_COLOR"), *refused = std::getenv("NO_COLOR"),
+             *term = std::getenv("TERM");
   if (refused && *refused)
     return false;
   if (forced && *forced)
@@ -118,9 +120,10 @@ void render(Run &run, SourceCache &sources) {
     formats.push_back({::isatty(STDOUT_FILENO) ? "full" : "concise", ""});
   for (const FormatRequest &request : formats) {
     bool to_stdout = request.file.empty();
-    RenderOptions render_options{.colour = to_stdout && use_colour(options.colour),
-                                 .width = options.width.value_or(to_stdout ? terminal_width() : RenderOptions{}.width),
-                                 .quiet = options.quiet};
+    RenderOptions render_options{
+        .colour = to_stdout && use_colour(options.colour),
+        .width = options.width.value_or(to_stdout ? terminal_width() : RenderOptions{}.width),
+        .quiet = options.quiet};
     std::string bytes;
     llvm::raw_string_ostream out(bytes);
     find_renderer(request.name)->fn(run.reports, sources, render_options, out);
@@ -141,9 +144,10 @@ void print_inferred(const Run &run) {
     const ir::Program &program = *report.program;
     for (const InferredAt &found : report.result->inferred) {
       ir::MeshId mesh = program.contexts[program.insts[found.inst].context].mesh;
-      text += printable(fmt::format("{}: {}: src = {}, dst = {} on {}", print(locate(report, Place::inst(found.inst))),
-                                    ir::print_inst(program, found.inst), ir::print(found.word.src),
-                                    ir::print(found.word.dst), ir::print_axes(program, mesh, found.word.axes)));
+      text += printable(fmt::format(
+          "{}: {}: src = {}, dst = {} on {}", print(locate(report, Place::inst(found.inst))),
+          ir::print_inst(program, found.inst), ir::print(found.word.src), ir::print(found.word.dst),
+          ir::print_axes(program, mesh, found.word.axes)));
       text += '\n';
     }
   }
@@ -191,14 +195,15 @@ void print_words(const Run &run) {
     if (!options.stats || !report.program)
       continue;
     const CheckStats &stats = report.result->stats;
-    say(fmt::format("{}: {} ops, {} without a rule, {} distinct applications, {} (value, axis) pairs silent, "
-                    "{} global axes judged locally",
-                    report.input, stats.ops, stats.unknown_ops, stats.applications, stats.silent,
-                    stats.global_axes_erased));
+    say(fmt::format(
+        "{}: {} ops, {} without a rule, {} distinct applications, {} (value, axis) pairs silent, "
+        "{} global axes judged locally",
+        report.input, stats.ops, stats.unknown_ops, stats.applications, stats.silent,
+        stats.global_axes_erased));
   }
   if (options.timing)
-    say(fmt::format("read {:.2f} ms, check {:.2f} ms, report {:.2f} ms, render {:.2f} ms", run.read_ms, run.check_ms,
-                    run.report_ms, run.render_ms));
+    say(fmt::format("read {:.2f} ms, check {:.2f} ms, report {:.2f} ms, render {:.2f} ms",
+                    run.read_ms, run.check_ms, run.report_ms, run.render_ms));
 }
 
 // Dates of suppressions are compared with the day of the run, in UTC.
@@ -214,7 +219,8 @@ ReportOptions report_options(const Options &options) {
   ReportOptions report = options.report;
   if (!options.extend_select.empty() && report.select.empty())
     report.select.push_back("default");
-  report.select.insert(report.select.end(), options.extend_select.begin(), options.extend_select.end());
+  report.select.insert(report.select.end(), options.extend_select.begin(),
+                       options.extend_select.end());
   return report;
 }
 

@@ -6,7 +6,16 @@
 
 namespace spmd::checker {
 
-enum class ExitCode : uint8_t { Clean = 0, Findings = 1, Call = 2, Input = 3, Coverage = 4, Bug = 70, Skipped = 77, Interrupted = 130 };
+enum class ExitCode : uint8_t {
+  Clean = 0,
+  Findings = 1,
+  Call = 2,
+  Input = 3,
+  Coverage = 4,
+  Bug = 70,
+  Skipped = 77,
+  Interrupted = 130
+};
 
 struct ExitCodeInfo {
   ExitCode code;
@@ -16,11 +25,15 @@ struct ExitCodeInfo {
 inline constexpr ExitCodeInfo kExitCodes[] = {
     {ExitCode::Interrupted, "interrupted", "run it again"},
     {ExitCode::Bug, "internal error; stderr names the place in our sources", "report a bug"},
-    {ExitCode::Call, "wrong option or command, or an output file that cannot be written", "fix the call"},
-    {ExitCode::Input, "input unreadable: missing, malformed, truncated, of a newer major version", "fix the exporter"},
+    {ExitCode::Call, "wrong option or command, or an output file that cannot be written",
+     "fix the call"},
+    {ExitCode::Input, "input unreadable: missing, malformed, truncated, of a newer major version",
+     "fix the exporter"},
     {ExitCode::Findings, "findings at or above --fail-on", "fix the program"},
-    {ExitCode::Coverage, "checked, but fewer ops typed than --min-coverage asks for", "teach the op, or lower the bar"},
-    {ExitCode::Skipped, "only spmdrun --skip-unavailable: a backend or device is absent", "a skipped test"},
+    {ExitCode::Coverage, "checked, but fewer ops typed than --min-coverage asks for",
+     "teach the op, or lower the bar"},
+    {ExitCode::Skipped, "only spmdrun --skip-unavailable: a backend or device is absent",
+     "a skipped test"},
     {ExitCode::Clean, "no finding at or above --fail-on", "none"},
 };
 

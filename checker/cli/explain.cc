@@ -1,4 +1,5 @@
-// `spmdlint explain`: the page of whatever has that name. Findings carry their manual in their struct.
+// `spmdlint explain`: the page of whatever has that name. Findings carry their manual in their
+// struct.
 #include "checker/cli/manual.h"
 #include "checker/cli/options.h"
 #include "checker/cli/output.h"
@@ -40,7 +41,8 @@ std::string finding_page(llvm::StringRef name) {
   const rules::DiagnosticInfo *row = rules::find_violation({name.data(), name.size()});
   if (!row)
     return "";
-  std::string text = fmt::format("{} ({})\n\n{}\n", row->name, rules::kSeverityWords[static_cast<unsigned>(row->severity)],
+  std::string text = fmt::format("{} ({})\n\n{}\n", row->name,
+                                 rules::kSeverityWords[static_cast<unsigned>(row->severity)],
                                  indented(row->message));
   text += wrapped(row->explain, 96);
   if (!row->wrong.empty())
@@ -60,8 +62,8 @@ Names finding_names() {
 std::string exit_code_page(llvm::StringRef name) {
   for (const ExitCodeInfo &row : kExitCodes)
     if (name == std::to_string(static_cast<unsigned>(row.code)))
-      return fmt::format("exit code {}: {}\ntypical reaction: {}\n", static_cast<unsigned>(row.code), row.meaning,
-                         row.reaction);
+      return fmt::format("exit code {}: {}\ntypical reaction: {}\n",
+                         static_cast<unsigned>(row.code), row.meaning, row.reaction);
   return "";
 }
 
@@ -83,7 +85,8 @@ std::string all_names() {
     std::string names;
     for (llvm::StringRef name : section.names())
       names += name.str() + ' ';
-    text += fmt::format("{}{}\n{}", text.empty() ? "" : "\n", section.title, indented(wrapped(names, 96)));
+    text += fmt::format("{}{}\n{}", text.empty() ? "" : "\n", section.title,
+                        indented(wrapped(names, 96)));
   }
   return text;
 }

@@ -38,7 +38,8 @@ std::string bare_lines(llvm::StringRef text) {
 bool has_comment(llvm::StringRef text) {
   llvm::SmallVector<llvm::StringRef, 64> lines;
   text.split(lines, '\n');
-  return llvm::any_of(lines, [](llvm::StringRef line) { return comment_start(line) < line.size(); });
+  return llvm::any_of(lines,
+                      [](llvm::StringRef line) { return comment_start(line) < line.size(); });
 }
 
 const ir::Format &target_format(const Options &options, llvm::StringRef bytes) {
@@ -79,8 +80,10 @@ ExitCode format_one(const Options &options, const std::string &path) {
   if (in_place && is_canonical(input.bytes(), text))
     return ExitCode::Clean;
   if (in_place && ir::format_of(input.bytes()).name == "text" && has_comment(input.bytes()))
-    return say_and(ExitCode::Call, input.name + ": its comments would be lost; -o OUT writes to another file");
-  std::string problem = to_stdout ? write_stdout(text) : write_file(in_place ? path : options.output_file, text);
+    return say_and(ExitCode::Call,
+                   input.name + ": its comments would be lost; -o OUT writes to another file");
+  std::string problem =
+      to_stdout ? write_stdout(text) : write_file(in_place ? path : options.output_file, text);
   return problem.empty() ? ExitCode::Clean : say_and(ExitCode::Call, problem);
 }
 

@@ -9,13 +9,16 @@
 namespace spmd::checker {
 namespace {
 
-std::string print_error(const Input &input, const ir::InputError &error, std::string_view severity) {
+std::string print_error(const Input &input, const ir::InputError &error,
+                        std::string_view severity) {
   auto [line, col] = std::pair(error.line, error.col);
   if (line == 0 && input.buffer)
     std::tie(line, col) = ir::line_and_column(input.bytes(), error.offset);
   std::string place = line ? fmt::format("{}:{}:{}", input.name, line, col) : input.name;
   std::string key = error.path.empty() ? "" : fmt::format(" ({})", error.path);
-  return printable(fmt::format("{}: {}[{}]: {}{}", place, severity, error.name, error.message, key)) + '\n';
+  return printable(
+             fmt::format("{}: {}[{}]: {}{}", place, severity, error.name, error.message, key)) +
+         '\n';
 }
 
 } // namespace

@@ -14,9 +14,12 @@ namespace spmd::checker {
 namespace {
 
 constexpr CommandRow kCommands[] = {
-    {"check", "[FILE|DIR|-]...", "types programs and reports what does not follow", kCheck, run_check},
-    {"explain", "[NAME]", "manual of a finding, op, kind, transition or exit code", kExplain, run_explain},
-    {"dump", "FILE", "canonical text of a program, as read or with inferred types", kDump, run_dump},
+    {"check", "[FILE|DIR|-]...", "types programs and reports what does not follow", kCheck,
+     run_check},
+    {"explain", "[NAME]", "manual of a finding, op, kind, transition or exit code", kExplain,
+     run_explain},
+    {"dump", "FILE", "canonical text of a program, as read or with inferred types", kDump,
+     run_dump},
     {"ops", "[NAME]", "the op table: equations and spellings", kOps, run_ops},
     {"fmt", "FILE...", "writes programs in canonical form, or converts them", kFmt, run_fmt},
     {"version", "", "prints the version", 0, run_version},
@@ -39,7 +42,8 @@ std::string unknown_command(llvm::StringRef name) {
 
 // A bare word that names no file was meant to be a command.
 bool looks_like_command(llvm::StringRef word) {
-  return !word.startswith("-") && word.find_first_of("./") == llvm::StringRef::npos && !llvm::sys::fs::exists(word);
+  return !word.startswith("-") && word.find_first_of("./") == llvm::StringRef::npos &&
+         !llvm::sys::fs::exists(word);
 }
 
 ExitCode wrong_call(llvm::StringRef problem) {
@@ -74,13 +78,16 @@ ExitCode run(llvm::ArrayRef<llvm::StringRef> words) {
 
 llvm::ArrayRef<CommandRow> command_rows() { return kCommands; }
 
-ExitCode run_version(const Options &) { return print_to_stdout(fmt::format("spmdlint {}\n", kVersion)); }
+ExitCode run_version(const Options &) {
+  return print_to_stdout(fmt::format("spmdlint {}\n", kVersion));
+}
 
 ExitCode run_help(const Options &options) {
   if (options.arguments.empty())
     return print_to_stdout(help_text());
   const CommandRow *command = find_command(options.arguments.front());
-  return command ? print_to_stdout(help_text(*command)) : wrong_call(unknown_command(options.arguments.front()));
+  return command ? print_to_stdout(help_text(*command))
+                 : wrong_call(unknown_command(options.arguments.front()));
 }
 
 } // namespace spmd::checker

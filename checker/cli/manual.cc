@@ -17,17 +17,25 @@ struct Page {
 
 // In the order of the enumeration, the shard last.
 constexpr Page kKindPages[] = {
-    {"R", "The ranks hold equal values, and each rank uses its copy separately. The gradient of a copy is therefore\n"
+    {"R", "The ranks hold equal values, and each rank uses its copy separately. The gradient of a "
+          "copy is therefore\n"
           "pending: the whole gradient is the sum over the ranks."},
-    {"Reduced", "As replicate, and a transition upstream is known to sum the gradient. It may stand wherever R is\n"
+    {"Reduced", "As replicate, and a transition upstream is known to sum the gradient. It may "
+                "stand wherever R is\n"
                 "asked for."},
-    {"I", "The ranks hold equal values and use them as one: the value counts once. Its gradient is equal on all\n"
-          "ranks as well. Losses and unsharded parameters of tensor-parallel regions are typically invariant."},
-    {"V", "The ranks may hold different values. By itself that denotes nothing more than the list of them."},
-    {"P", "The ranks hold addends: the value is their sum, still pending. It may be added to another partial or be\n"
-          "scaled by what is equal on all ranks; a nonlinear function needs the sum first. P(max) and the like await\n"
+    {"I", "The ranks hold equal values and use them as one: the value counts once. Its gradient is "
+          "equal on all\n"
+          "ranks as well. Losses and unsharded parameters of tensor-parallel regions are typically "
+          "invariant."},
+    {"V", "The ranks may hold different values. By itself that denotes nothing more than the list "
+          "of them."},
+    {"P", "The ranks hold addends: the value is their sum, still pending. It may be added to "
+          "another partial or be\n"
+          "scaled by what is equal on all ranks; a nonlinear function needs the sum first. P(max) "
+          "and the like await\n"
           "another combiner."},
-    {"S", "S(i) is V together with a claim: dimension i is cut into consecutive blocks, one per rank, and the value\n"
+    {"S", "S(i) is V together with a claim: dimension i is cut into consecutive blocks, one per "
+          "rank, and the value\n"
           "is their concatenation. In a type it is also written on the dimension: f32[8, 16@tp]."},
 };
 constexpr std::string_view kShardName = "shard";
@@ -77,7 +85,8 @@ constexpr Page kInputErrorPages[] = {
 };
 
 const Page *find_page(llvm::ArrayRef<Page> pages, llvm::StringRef name) {
-  const Page *found = llvm::find_if(pages, [&](const Page &page) { return name == llvm::StringRef(page.name); });
+  const Page *found =
+      llvm::find_if(pages, [&](const Page &page) { return name == llvm::StringRef(page.name); });
   return found == pages.end() ? nullptr : found;
 }
 
@@ -103,7 +112,9 @@ std::string kind_page(llvm::StringRef name) {
       return fmt::format("{}, {}\n{}\nIts gradient is {}.\n", kind.word, kind.name,
                          find_page(kKindPages, kind.word)->text, ir::info(kind.dual).name);
   const Page *page = find_page(kKindPages, name);
-  return page ? fmt::format("S(i), {}\n{}\nIts gradient is sharded alike.\n", kShardName, page->text) : "";
+  return page
+             ? fmt::format("S(i), {}\n{}\nIts gradient is sharded alike.\n", kShardName, page->text)
+             : "";
 }
 
 Names kind_names() { return names_of(kKindPages); }

@@ -1,4 +1,5 @@
-// `spmdlint ops`: the op table with its equations and spellings, and the pages of ops and transitions.
+// `spmdlint ops`: the op table with its equations and spellings, and the pages of ops and
+// transitions.
 #include "checker/cli/manual.h"
 #include "checker/cli/options.h"
 #include "checker/cli/output.h"
@@ -33,7 +34,8 @@ const rules::OpDef *find_row(llvm::StringRef name) {
   return rules::resolve_spelling(name, "spmd").row;
 }
 
-std::string joined(llvm::ArrayRef<llvm::StringRef> words, std::string_view before = "", std::string_view after = "") {
+std::string joined(llvm::ArrayRef<llvm::StringRef> words, std::string_view before = "",
+                   std::string_view after = "") {
   std::string text;
   for (llvm::StringRef word : words)
     text += fmt::format("{}{}{}{}", text.empty() ? "" : ", ", before, view(word), after);
@@ -49,7 +51,8 @@ llvm::SmallVector<std::string, 4> remarks(const rules::OpDef &row) {
     lines.push_back(fmt::format("attribute dim places {} (default: {})", row.placed,
                                 kDefaultDims[static_cast<unsigned>(row.default_dim)]));
   if (!row.spans.empty())
-    lines.push_back(fmt::format("{} spans the dimensions of attribute normalized_shape", row.spans));
+    lines.push_back(
+        fmt::format("{} spans the dimensions of attribute normalized_shape", row.spans));
   if (row.factors)
     lines.push_back("dimensions follow from attributes");
   if (!row.mut.empty())
@@ -117,8 +120,9 @@ std::string ops_text(llvm::ArrayRef<const rules::OpDef *> rows) {
 
 constexpr std::string_view kWires[] = {"nothing",    "all_reduce", "all_gather", "reduce_scatter",
                                        "all_to_all", "broadcast",  "permute"};
-constexpr std::string_view kActs[] = {"", "keeps its own slice", "keeps the data on the first rank, zeros elsewhere",
-                                      "keeps the data on the root, zeros elsewhere", "puts its own block into zeros"};
+constexpr std::string_view kActs[] = {
+    "", "keeps its own slice", "keeps the data on the first rank, zeros elsewhere",
+    "keeps the data on the root, zeros elsewhere", "puts its own block into zeros"};
 
 std::string_view word(ir::Kind kind) { return ir::info(kind).word; }
 
@@ -129,12 +133,14 @@ std::string side(ir::Kind kind, rules::Layouts layouts) {
 }
 
 std::string transition_row(const rules::Transition &row) {
-  std::string text = fmt::format("  {} -> {}: communicates {}", side(row.src, row.layouts), side(row.dst, row.layouts),
-                                 kWires[static_cast<unsigned>(row.wire)]);
+  std::string text =
+      fmt::format("  {} -> {}: communicates {}", side(row.src, row.layouts),
+                  side(row.dst, row.layouts), kWires[static_cast<unsigned>(row.wire)]);
   if (row.act != rules::Act::None)
     text += fmt::format(", each rank {}", kActs[static_cast<unsigned>(row.act)]);
   if (!row.dual.name.empty())
-    text += fmt::format("; backward {}({}, {})", row.dual.name, word(row.dual.src), word(row.dual.dst));
+    text +=
+        fmt::format("; backward {}({}, {})", row.dual.name, word(row.dual.src), word(row.dual.dst));
   if (row.composed)
     text += "; by way of R";
   if (row.expert)
@@ -182,12 +188,13 @@ ExitCode run_ops(const Options &options) {
   if (!options.arguments.empty()) {
     rows = {find_row(options.arguments.front())};
     if (!rows.front()) {
-      say(fmt::format("no op `{}`{}", options.arguments.front(), nearest_hint(options.arguments.front(), op_names())));
+      say(fmt::format("no op `{}`{}", options.arguments.front(),
+                      nearest_hint(options.arguments.front(), op_names())));
       return ExitCode::Call;
     }
   }
-  std::string text = options.table == "md"     ? ops_markdown(rows)
-                     : options.table == "json" ? ops_json(rows)
+  std::string text = options.table == "md"       ? ops_markdown(rows)
+                     : options.table == "json"   ? ops_json(rows)
                      : options.arguments.empty() ? ops_text(rows)
                                                  : op_text(*rows.front());
   std::string problem = write_stdout(text);

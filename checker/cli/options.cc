@@ -128,9 +128,10 @@ template <bool Options::*Switch> std::string turn_on(Options &options, StringRef
 }
 
 constexpr OptionRow kOptions[] = {
-    {"--format", "NAME[:FILE]", "full on a terminal, else concise", "output format, to stdout or FILE; repeatable",
-     kCheck, set_format},
-    {"--fail-on", "error|warning|info", "error", "lowest severity that gives exit code 1", kCheck, set_fail_on},
+    {"--format", "NAME[:FILE]", "full on a terminal, else concise",
+     "output format, to stdout or FILE; repeatable", kCheck, set_format},
+    {"--fail-on", "error|warning|info", "error", "lowest severity that gives exit code 1", kCheck,
+     set_fail_on},
     {"--exit-zero", "", "", "exit code 0 instead of 1 and 4", kCheck, turn_on<&Options::exit_zero>},
     {"--select", "NAME|GROUP", "default", "findings to report; commas or repeat", kCheck,
      [](Options &o, StringRef v) { return add_findings(o.report.select, v); }},
@@ -138,15 +139,18 @@ constexpr OptionRow kOptions[] = {
      [](Options &o, StringRef v) { return add_findings(o.extend_select, v); }},
     {"--ignore", "NAME|GROUP", "", "findings to leave out", kCheck,
      [](Options &o, StringRef v) { return add_findings(o.report.ignore, v); }},
-    {"--mode", "local|global", "as the program says", "how axes are judged", kCheck | kDump, set_mode},
+    {"--mode", "local|global", "as the program says", "how axes are judged", kCheck | kDump,
+     set_mode},
     {"--strict", "", "on", "a missing claim is reported", kCheck | kDump,
      [](Options &o, StringRef) { return o.check.permissive = false, std::string(); }},
     {"--permissive", "", "", "a missing claim is skipped", kCheck | kDump,
      [](Options &o, StringRef) { return o.check.permissive = true, std::string(); }},
     {"--infer-partial", "", "", "a result that becomes partial need not say so", kCheck | kDump,
      [](Options &o, StringRef) { return o.check.infer_partial = true, std::string(); }},
-    {"--min-coverage", "PCT", "0", "typed ops among all; fewer give exit code 4", kCheck, set_min_coverage},
-    {"--annotate", "", "", "print the inferred src and dst of collectives", kCheck, turn_on<&Options::annotate>},
+    {"--min-coverage", "PCT", "0", "typed ops among all; fewer give exit code 4", kCheck,
+     set_min_coverage},
+    {"--annotate", "", "", "print the inferred src and dst of collectives", kCheck,
+     turn_on<&Options::annotate>},
     {"--no-fold", "", "", "one report per place", kCheck,
      [](Options &o, StringRef) { return o.report.fold = false, std::string(); }},
     {"--max-findings", "N", "200", "more are counted, not shown", kCheck,
@@ -155,11 +159,14 @@ constexpr OptionRow kOptions[] = {
      [](Options &o, StringRef) { return o.report.fixes = false, std::string(); }},
     {"--source-root", "DIR", ".", "where source files are looked up", kCheck,
      [](Options &o, StringRef v) { return o.sources.root = v.str(), std::string(); }},
-    {"--path-map", "A=B", "", "paths that begin with A are looked up at B; repeatable", kCheck, add_path_map},
+    {"--path-map", "A=B", "", "paths that begin with A are looked up at B; repeatable", kCheck,
+     add_path_map},
     {"--strict-schema", "", "", "warn of unknown keys", kCheck | kDump | kFmt,
      [](Options &o, StringRef) { return o.read.strict_schema = true, std::string(); }},
-    {"--color", "auto|always|never", "auto", "NO_COLOR, FORCE_COLOR and TERM=dumb are honoured", kCheck, set_colour},
-    {"--width", "N", "that of the terminal, else 100", "longer source lines are cut; 0: none is", kCheck, set_width},
+    {"--color", "auto|always|never", "auto", "NO_COLOR, FORCE_COLOR and TERM=dumb are honoured",
+     kCheck, set_colour},
+    {"--width", "N", "that of the terminal, else 100", "longer source lines are cut; 0: none is",
+     kCheck, set_width},
     {"--quiet", "", "", "no counts, no words about the run", kCheck, turn_on<&Options::quiet>},
     {"--stats", "", "", "counts of the check, to stderr", kCheck, turn_on<&Options::stats>},
     {"--timing", "", "", "time of each step, to stderr", kCheck, turn_on<&Options::timing>},
@@ -171,8 +178,10 @@ constexpr OptionRow kOptions[] = {
      [](Options &o, StringRef v) { return set_word(o.to, v, kEncodings); }},
     {"-o", "OUT", "in place", "file to write, - for stdout", kFmt,
      [](Options &o, StringRef v) { return o.output_file = v.str(), std::string(); }},
-    {"--check", "", "", "write nothing; exit code 1 if a file is not canonical", kFmt, turn_on<&Options::compare_only>},
-    {"--help", "", "", "print this text", kCheck | kExplain | kDump | kOps | kFmt, turn_on<&Options::help>},
+    {"--check", "", "", "write nothing; exit code 1 if a file is not canonical", kFmt,
+     turn_on<&Options::compare_only>},
+    {"--help", "", "", "print this text", kCheck | kExplain | kDump | kOps | kFmt,
+     turn_on<&Options::help>},
 };
 
 const OptionRow *find_option(StringRef name, uint8_t command) {
@@ -187,11 +196,13 @@ std::string unknown_option(StringRef name, const CommandRow &command) {
   for (const OptionRow &row : kOptions)
     if (row.commands & command.bit)
       known.push_back(row.name);
-  return fmt::format("unknown option `{}` of `{}`{}", view(name), command.name, nearest_hint(name, known));
+  return fmt::format("unknown option `{}` of `{}`{}", view(name), command.name,
+                     nearest_hint(name, known));
 }
 
 // Takes one option, and the word after it if that is its value.
-std::string take_option(llvm::ArrayRef<StringRef> &words, const CommandRow &command, Options &options) {
+std::string take_option(llvm::ArrayRef<StringRef> &words, const CommandRow &command,
+                        Options &options) {
   auto [name, value] = words.front().split('=');
   bool has_value = words.front().contains('=');
   words = words.drop_front();
@@ -219,7 +230,8 @@ std::string nearest_hint(StringRef name, llvm::ArrayRef<StringRef> candidates) {
   return nearest.empty() ? "" : fmt::format("; nearest is `{}`", view(nearest));
 }
 
-std::string parse_options(llvm::ArrayRef<StringRef> words, const CommandRow &command, Options &options) {
+std::string parse_options(llvm::ArrayRef<StringRef> words, const CommandRow &command,
+                          Options &options) {
   while (!words.empty()) {
     if (words.front() == "--") {
       for (StringRef word : words.drop_front())
@@ -238,25 +250,31 @@ std::string parse_options(llvm::ArrayRef<StringRef> words, const CommandRow &com
 }
 
 std::string help_text() {
-  std::string text = "spmdlint reads SPMD tensor programs, types them, and reports what does not follow\n\n"
-                     "usage: spmdlint [COMMAND] [OPTION]... [ARGUMENT]...\n\ncommands (check if none is named)\n";
+  std::string text =
+      "spmdlint reads SPMD tensor programs, types them, and reports what does not follow\n\n"
+      "usage: spmdlint [COMMAND] [OPTION]... [ARGUMENT]...\n\ncommands (check if none is named)\n";
   for (const CommandRow &row : command_rows())
     text += fmt::format("  {:<34} {}\n", fmt::format("{} {}", row.name, row.usage), row.help);
   text += "\nexit codes\n";
-  for (const ExitCodeInfo &row : llvm::reverse(kExitCodes))
+  llvm::SmallVector<ExitCodeInfo, 8> codes(std::begin(kExitCodes), std::end(kExitCodes));
+  llvm::sort(codes, [](const ExitCodeInfo &a, const ExitCodeInfo &b) { return a.code < b.code; });
+  for (const ExitCodeInfo &row : codes)
     text += fmt::format("  {:<4} {}\n", static_cast<unsigned>(row.code), row.meaning);
   return text + "\n`spmdlint help COMMAND` prints the options of a command\n";
 }
 
 std::string help_text(const CommandRow &command) {
-  std::string text = fmt::format("{}\n\nusage: spmdlint {} {}\n", command.help, command.name, command.usage);
+  std::string text =
+      fmt::format("{}\n\nusage: spmdlint {} {}\n", command.help, command.name, command.usage);
   bool first = true;
   for (const OptionRow &row : kOptions) {
     if (!(row.commands & command.bit))
       continue;
     text += std::exchange(first, false) ? "\noptions\n" : "";
-    std::string name = row.argument.empty() ? std::string(row.name)
-                                            : fmt::format("{}{}{}", row.name, row.name.size() > 2 ? "=" : " ", row.argument);
+    std::string name =
+        row.argument.empty()
+            ? std::string(row.name)
+            : fmt::format("{}{}{}", row.name, row.name.size() > 2 ? "=" : " ", row.argument);
     std::string standard = row.standard.empty() ? "" : fmt::format(" ({})", row.standard);
     text += fmt::format("  {:<32} {}{}\n", name, row.help, standard);
   }

@@ -1,5 +1,5 @@
-// The command line: one table of options shared by all commands, and one table of commands. Help, errors and
-// parsing are derived from the tables.
+// The command line: one table of options shared by all commands, and one table of commands. Help,
+// errors and parsing are derived from the tables.
 #pragma once
 
 #include "checker/cli/exit_code.h"
@@ -33,10 +33,10 @@ struct Options {
   When colour = When::Auto;
   std::optional<unsigned> width;
   bool quiet = false, stats = false, timing = false, annotate = false;
-  std::string stage = "ir";     // dump
-  std::string table = "text";   // ops: text, md, json
-  std::string to, output_file;  // fmt
-  bool compare_only = false;    // fmt
+  std::string stage = "ir";    // dump
+  std::string table = "text";  // ops: text, md, json
+  std::string to, output_file; // fmt
+  bool compare_only = false;   // fmt
   bool help = false;
 };
 
@@ -71,7 +71,8 @@ ExitCode run_version(const Options &options);
 ExitCode run_help(const Options &options);
 
 // Fills `options` from the words after the command. Empty, or what is wrong with the call.
-std::string parse_options(llvm::ArrayRef<llvm::StringRef> words, const CommandRow &command, Options &options);
+std::string parse_options(llvm::ArrayRef<llvm::StringRef> words, const CommandRow &command,
+                          Options &options);
 // `; nearest is `check``, or empty.
 std::string nearest_hint(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> candidates);
 // All commands, or one with its options.

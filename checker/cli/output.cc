@@ -21,7 +21,8 @@ namespace fs = llvm::sys::fs;
 
 std::string sentence(std::error_code error) {
   std::string text = error.message();
-  if (!text.empty() && text[0] >= 'A' && text[0] <= 'Z' && !(text.size() > 1 && text[1] >= 'A' && text[1] <= 'Z'))
+  if (!text.empty() && text[0] >= 'A' && text[0] <= 'Z' &&
+      !(text.size() > 1 && text[1] >= 'A' && text[1] <= 'Z'))
     text[0] = static_cast<char>(text[0] - 'A' + 'a');
   return text;
 }
@@ -78,7 +79,8 @@ bool is_folder(const std::string &path) { return fs::is_directory(path); }
 
 std::unique_ptr<llvm::MemoryBuffer> read_input(const std::string &path, std::string &problem) {
   auto bytes = path == "-" ? llvm::MemoryBuffer::getSTDIN()
-                           : llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+                           : llvm::MemoryBuffer::getFile(path, /*IsText=*/false,
+                                                         /*RequiresNullTerminator=*/false);
   if (!bytes) {
     problem = sentence(bytes.getError());
     return nullptr;
@@ -89,8 +91,8 @@ std::unique_ptr<llvm::MemoryBuffer> read_input(const std::string &path, std::str
 std::vector<std::string> programs_below(const std::string &folder, std::string &problem) {
   std::vector<std::string> found;
   std::error_code error;
-  for (fs::recursive_directory_iterator at(folder, error, /*follow_symlinks=*/false), end; at != end && !error;
-       at.increment(error)) {
+  for (fs::recursive_directory_iterator at(folder, error, /*follow_symlinks=*/false), end;
+       at != end && !error; at.increment(error)) {
     bool hidden = llvm::sys::path::filename(at->path()).startswith(".");
     if (at->type() == fs::file_type::directory_file && hidden)
       at.no_push();
@@ -123,7 +125,8 @@ std::string write_file(const std::string &path, llvm::StringRef bytes) {
     permissions = status.permissions();
   }
   bool special = fs::exists(status) && !fs::is_regular_file(status);
-  std::string problem = special ? write_through(path, bytes) : replace_file(real, bytes, permissions);
+  std::string problem =
+      special ? write_through(path, bytes) : replace_file(real, bytes, permissions);
   return problem.empty() ? "" : fmt::format("{}: {}", path, problem);
 }
 

@@ -1,4 +1,5 @@
-// Bytes in and out of the tool: inputs mapped into memory, files replaced as a whole, words about the run.
+// Bytes in and out of the tool: inputs mapped into memory, files replaced as a whole, words about
+// the run.
 #pragma once
 
 #include "llvm/ADT/StringRef.h"
@@ -12,15 +13,18 @@ namespace spmd::checker {
 
 inline constexpr const char *kStdinName = "<stdin>";
 
-// Mapped where that is possible. Null, with the reason in `problem`, if it cannot be read. `-` is stdin.
+// Mapped where that is possible. Null, with the reason in `problem`, if it cannot be read. `-` is
+// stdin.
 std::unique_ptr<llvm::MemoryBuffer> read_input(const std::string &path, std::string &problem);
-// Files below a folder that some input format names by its extension, sorted; links are not followed.
+// Files below a folder that some input format names by its extension, sorted; links are not
+// followed.
 std::vector<std::string> programs_below(const std::string &folder, std::string &problem);
 bool is_folder(const std::string &path);
 
 // A reader that went away is no error. Otherwise empty, or what went wrong.
 std::string write_stdout(llvm::StringRef bytes);
-// Through a file beside it that takes its place, so that nobody sees half of it. Empty, or what went wrong.
+// Through a file beside it that takes its place, so that nobody sees half of it. Empty, or what
+// went wrong.
 std::string write_file(const std::string &path, llvm::StringRef bytes);
 // As it stands, to stderr.
 void print_stderr(llvm::StringRef text);

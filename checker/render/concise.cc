@@ -13,13 +13,17 @@ void render_concise(llvm::ArrayRef<Report> reports, SourceCache &, const RenderO
       if (finding.suppressed)
         continue;
       rules::Severity severity = finding.info().severity;
-      std::string word = fmt::format("{}[{}]", rules::kSeverityWords[static_cast<unsigned>(severity)], finding.info().name);
-      std::string more = diagnostic.places.size() > 1 ? fmt::format(" (+{})", diagnostic.places.size() - 1) : "";
-      out << printable(print(locate(report, finding.place))) << ": " << painted(options, style_of(severity), word) << ": "
+      std::string word = fmt::format(
+          "{}[{}]", rules::kSeverityWords[static_cast<unsigned>(severity)], finding.info().name);
+      std::string more =
+          diagnostic.places.size() > 1 ? fmt::format(" (+{})", diagnostic.places.size() - 1) : "";
+      out << printable(print(locate(report, finding.place))) << ": "
+          << painted(options, style_of(severity), word) << ": "
           << printable(message_of(*report.program, finding)) << more << '\n';
     }
     if (report.cut)
-      out << fmt::format("{}: {} more not shown (--max-findings)\n", printable(report.input), report.cut);
+      out << fmt::format("{}: {} more not shown (--max-findings)\n", printable(report.input),
+                         report.cut);
   }
 }
 

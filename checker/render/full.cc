@@ -26,7 +26,8 @@ struct Printer {
     out << line << (text.empty() ? "" : " ") << text << '\n';
   }
   void fact(std::string_view text) {
-    out << painted(options, Style::Gutter, fmt::format("{:>{}} =", "", gutter)) << ' ' << text << '\n';
+    out << painted(options, Style::Gutter, fmt::format("{:>{}} =", "", gutter)) << ' ' << text
+        << '\n';
   }
 };
 
@@ -37,7 +38,7 @@ llvm::SmallVector<ir::ValueId, 2> values_of(const ir::Program &program, const Fi
   if (finding.place.form == Place::Form::Inst)
     tensors = tensors_of(program, finding.place.as_inst());
   auto add = [&](ir::ValueId value) {
-    if (!llvm::is_contained(values, value))
+    if (value.valid() && !llvm::is_contained(values, value))
       values.push_back(value);
   };
   auto add_operand = [&](rules::OperandIndex operand) {
@@ -50,20 +51,22 @@ llvm::SmallVector<ir::ValueId, 2> values_of(const ir::Program &program, const Fi
     else if (const auto *addend = std::get_if<rules::Addend>(&field);
              addend && addend->form == rules::Addend::Form::Operand)
       add_operand(addend->operand);
-    else if (const auto *value = std::get_if<ir::ValueId>(&field); value && value->valid())
-      add(*value);
+    else if (const auto *value = std::get_if<ir::ValueId>(&field))
+      add(value_of(program, finding, *value));
   });
   return values;
 }
 
 bool is_value_char(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || llvm::StringRef("_./-%").contains(c);
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+         llvm::StringRef("_./-%").contains(c);
 }
 
-// Columns [from, to) of a whole word after some offset; {0, 0} if it is not there. The text is ASCII up to there
-// in what the printer writes; elsewhere code points are counted.
+// Columns [from, to) of a whole word after some offset; {0, 0} if it is not there. The text is
+// ASCII up to there in what the printer writes; elsewhere code points are counted.
 std::pair<unsigned, unsigned> columns_of(llvm::StringRef line, llvm::StringRef word, size_t from) {
-  for (size_t at = line.find(word, from); at != llvm::StringRef::npos; at = line.find(word, at + 1)) {
+  for (size_t at = line.find(word, from); at != llvm::StringRef::npos;
+       at = line.find(word, at + 1)) {
     size_t end = at + word.size();
     if (end < line.size() && is_value_char(line[end]))
       continue;
@@ -73,23 +76,26 @@ std::pair<unsigned, unsigned> columns_of(llvm::StringRef line, llvm::StringRef w
   return {0, 0};
 }
 
-// Where the marks belong on a line of the program: under the first operand that the finding names, else under
-// the spelling of the op.
-std::pair<unsigned, unsigned> marks_on(const ir::Program &program, const Finding &finding, llvm::StringRef line) {
-  if (finding.place.form != Place::Form::Inst)
-    return {0, 0};
-  llvm::StringRef op = program.op_name(program.insts[finding.place.as_inst()].op);
-  size_t equals = line.find(" = ");
-  size_t op_at = line.find(op, equals == llvm::StringRef::npos ? 0 : equals);
-  if (op_at == llvm::StringRef::npos)
-    op_at = 0;
+// Where the marks belong on a line of the program: under the first operand that the finding names,
+// else under the spelling of the op.
+std::pair<unsigned, unsigned> marks_on(const ir::Program &program, const Finding &finding,
+                                       llvm::StringRef line) {
+  llvm::StringRef op;
+  size_t op_at = 0;
+  if (finding.place.form == Place::Form::Inst) {
+    op = program.op_name(program.insts[finding.place.as_inst()].op);
+    size_t equals = line.find(" = ");
+    op_at = line.find(op, equals == llvm::StringRef::npos ? 0 : equals);
+    op_at = op_at == llvm::StringRef::npos ? 0 : op_at;
+  }
   for (ir::ValueId value : values_of(program, finding))
     if (auto found = columns_of(line, ir::print_value(program, value), op_at); found.first)
       return found;
-  return columns_of(line, op, op_at);
+  return op.empty() ? std::pair(0u, 0u) : columns_of(line, op, op_at);
 }
 
-void print_excerpt(Printer &printer, std::string_view number, llvm::StringRef line, unsigned col, unsigned end_col) {
+void print_excerpt(Printer &printer, std::string_view number, llvm::StringRef line, unsigned col,
+                   unsigned end_col) {
   unsigned width = printer.options.width;
   unsigned margin = static_cast<unsigned>(printer.gutter) + 3;
   Excerpt shown = excerpt(line, col, end_col, width > margin ? width - margin : width);
@@ -104,12 +110,14 @@ llvm::StringRef input_line(const Report &report, uint32_t line) {
   return rest.take_until([](char byte) { return byte == '\n'; }).rtrim('\r');
 }
 
-// The line of the source; without it the line of the program, which has no number where it is not in the input.
+// The line of the source; without it the line of the program, which has no number where it is not
+// in the input.
 void print_source(Printer &printer, const Finding &finding, const SourcePlace &place) {
   const ir::Program &program = printer.program();
   std::string number = std::to_string(place.line);
   if (std::optional<llvm::StringRef> line = printer.sources.line(program, place)) {
-    unsigned end = place.end_line > place.line ? ir::line_and_column(*line, line->size()).second : place.end_col;
+    unsigned end = place.end_line > place.line ? ir::line_and_column(*line, line->size()).second
+                                               : place.end_col;
     print_excerpt(printer, number, *line, place.col, end);
     return;
   }
@@ -132,8 +140,9 @@ void print_types(Printer &printer, const Finding &finding) {
     ir::TypeId type = printer.report.result->types[value.index];
     if (!type.valid())
       continue;
-    std::string text = ir::print_type(program, program.types[type], printer.report.result->shapes[value.index],
-                                      program.values[value].global_shape);
+    std::string text =
+        ir::print_type(program, program.types[type], printer.report.result->shapes[value.index],
+                       program.values[value].global_shape);
     if (!text.empty())
       printer.fact(printable(fmt::format("{}: {}", ir::print_value(program, value), text)));
   }
@@ -142,8 +151,23 @@ void print_types(Printer &printer, const Finding &finding) {
 void print_notes(Printer &printer, const Diagnostic &diagnostic) {
   for (const Note &note : diagnostic.notes) {
     std::string place = note.has_place ? " " + print(locate(printer.report, note.place)) : "";
-    printer.fact(printable(fmt::format("{}{}: {}", kNoteWords[static_cast<unsigned>(note.form)], place, note.text)));
+    printer.fact(printable(
+        fmt::format("{}{}: {}", kNoteWords[static_cast<unsigned>(note.form)], place, note.text)));
   }
+}
+
+// What a rank sends, and what it sends in backward where that differs; nothing where it is not
+// known.
+std::string price_tail(const Fix &fix) {
+  if (!fix.forward_bytes)
+    return "";
+  if (!fix.backward_bytes || *fix.backward_bytes == *fix.forward_bytes)
+    return " per rank";
+  return fmt::format(" per rank, {} backward", print_bytes(*fix.backward_bytes));
+}
+
+std::string forward_price(const Fix &fix) {
+  return fix.forward_bytes ? print_bytes(*fix.forward_bytes) : "";
 }
 
 // Prices stand in a column of their own.
@@ -151,10 +175,11 @@ void print_fixes(Printer &printer, const Diagnostic &diagnostic) {
   size_t text_width = 0, price_width = 0;
   for (const Fix &fix : diagnostic.fixes) {
     text_width = std::max(text_width, fix.text.size());
-    price_width = std::max(price_width, print_price(fix).size());
+    price_width = std::max(price_width, forward_price(fix).size());
   }
   for (const Fix &fix : diagnostic.fixes) {
-    std::string line = fmt::format("{:<{}}  {:>{}}", printable(fix.text), text_width, print_price(fix), price_width);
+    std::string line = fmt::format("{:<{}}  {:>{}}{}", printable(fix.text), text_width,
+                                   forward_price(fix), price_width, price_tail(fix));
     line = llvm::StringRef(line).rtrim().str();
     if (fix.changes_value)
       line += " (changes the value)";
@@ -168,7 +193,8 @@ void print_fold(Printer &printer, const Diagnostic &diagnostic) {
   size_t more = diagnostic.places.size() - 1;
   if (more == 0)
     return;
-  std::string line = fmt::format("and at {} more place{} with the same types", more, more == 1 ? "" : "s");
+  std::string line =
+      fmt::format("and at {} more place{} with the same types", more, more == 1 ? "" : "s");
   if (!diagnostic.folded_scope.empty())
     line += fmt::format(" ({})", printable(diagnostic.folded_scope));
   printer.fact(line);
@@ -177,15 +203,19 @@ void print_fold(Printer &printer, const Diagnostic &diagnostic) {
 void print_diagnostic(Printer &printer, const Diagnostic &diagnostic) {
   const Finding &finding = *diagnostic.first;
   rules::Severity severity = finding.info().severity;
-  std::string word = fmt::format("{}[{}]", rules::kSeverityWords[static_cast<unsigned>(severity)], finding.info().name);
+  std::string word = fmt::format("{}[{}]", rules::kSeverityWords[static_cast<unsigned>(severity)],
+                                 finding.info().name);
   std::string message = ": " + printable(message_of(printer.program(), finding));
-  printer.out << painted(printer.options, style_of(severity), word) << painted(printer.options, Style::Bold, message) << '\n';
+  printer.out << painted(printer.options, style_of(severity), word)
+              << painted(printer.options, Style::Bold, message) << '\n';
   SourcePlace place = locate(printer.report, finding.place);
   printer.gutter = std::max(kGutter, place.line ? std::to_string(place.line).size() : 0);
   std::string where = printable(print(place));
   if (!place.scope.empty())
     where += " in " + printable(place.scope);
-  printer.out << painted(printer.options, Style::Gutter, fmt::format("{:>{}}-->", "", printer.gutter)) << ' ' << where << '\n';
+  printer.out << painted(printer.options, Style::Gutter,
+                         fmt::format("{:>{}}-->", "", printer.gutter))
+              << ' ' << where << '\n';
   print_source(printer, finding, place);
   print_types(printer, finding);
   print_notes(printer, diagnostic);

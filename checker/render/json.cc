@@ -1,5 +1,5 @@
-// The format for programs: every argument by its type, all places, notes, fixes with bytes, suppressions.
-// checker/output.schema.json describes it; keys stand in a fixed order.
+// The format for programs: every argument by its type, all places, notes, fixes with bytes,
+// suppressions. checker/output.schema.json describes it; keys stand in a fixed order.
 #include "checker/render/render.h"
 
 #include "ir/text.h"
@@ -39,7 +39,9 @@ struct FieldPrinter {
   const Finding &finding;
 
   const ir::Program &program() const { return *report.program; }
-  Json value(ir::ValueId id) const { return id.valid() ? Json(ir::print_value(program(), id)) : Json(nullptr); }
+  Json value(ir::ValueId id) const {
+    return id.valid() ? Json(ir::print_value(program(), id)) : Json(nullptr);
+  }
 
   Json operator()(rules::OperandIndex operand) const {
     Json out = {{"operand", operand.index}};
@@ -56,7 +58,8 @@ struct FieldPrinter {
     return out;
   }
   Json operator()(rules::Addend addend) const {
-    return addend.form == rules::Addend::Form::Number ? Json{{"number", true}} : (*this)(addend.operand);
+    return addend.form == rules::Addend::Form::Number ? Json{{"number", true}}
+                                                      : (*this)(addend.operand);
   }
   Json operator()(ir::AxisSet axes) const {
     Json out = Json::array();
@@ -77,7 +80,7 @@ struct FieldPrinter {
   Json operator()(ir::ShapeId shape) const {
     return shape.valid() ? Json(ir::print_shape(program(), shape)) : Json(nullptr);
   }
-  Json operator()(ir::ValueId id) const { return value(id); }
+  Json operator()(ir::ValueId id) const { return value(value_of(program(), finding, id)); }
   Json operator()(const std::string &text) const { return text; }
 };
 
@@ -100,7 +103,8 @@ Json operands_json(const Report &report, const Finding &finding) {
     ir::TypeId type = report.result->types[value.index];
     std::string text;
     if (type.valid())
-      text = ir::print_type(program, program.types[type], report.result->shapes[value.index], program.values[value].global_shape);
+      text = ir::print_type(program, program.types[type], report.result->shapes[value.index],
+                            program.values[value].global_shape);
     out.push_back({{"value", ir::print_value(program, value)}, {"type", text_or_null(text)}});
   }
   return out;
@@ -148,7 +152,8 @@ Json finding_json(const Report &report, size_t input, const Diagnostic &diagnost
           {"notes", std::move(notes)},
           {"fixes", std::move(fixes)},
           {"fixes_sought", diagnostic.fixes_sought},
-          {"suppression", finding.suppressed ? Json{{"reason", text_or_null(finding.reason)}} : Json(nullptr)},
+          {"suppression",
+           finding.suppressed ? Json{{"reason", text_or_null(finding.reason)}} : Json(nullptr)},
           {"fold_key", diagnostic.fold_key}};
 }
 
@@ -156,8 +161,12 @@ Json input_error_json(const Report &report, const ir::InputError &error) {
   auto [line, col] = std::pair(error.line, error.col);
   if (line == 0)
     std::tie(line, col) = ir::line_and_column(report.bytes, error.offset);
-  return {{"name", error.name},     {"message", error.message}, {"offset", error.offset},
-          {"line", line}, {"col", col}, {"key", text_or_null(error.path)}};
+  return {{"name", error.name},
+          {"message", error.message},
+          {"offset", error.offset},
+          {"line", line},
+          {"col", col},
+          {"key", text_or_null(error.path)}};
 }
 
 Json input_json(const Report &report) {
@@ -166,7 +175,10 @@ Json input_json(const Report &report) {
     errors.push_back(input_error_json(report, error));
   for (const ir::InputError &warning : report.input_warnings)
     warnings.push_back(input_error_json(report, warning));
-  Json out = {{"path", report.input}, {"read", report.program != nullptr}, {"errors", errors}, {"warnings", warnings}};
+  Json out = {{"path", report.input},
+              {"read", report.program != nullptr},
+              {"errors", errors},
+              {"warnings", warnings}};
   if (report.program) {
     out["ops"] = report.result->stats.ops;
     out["unknown_ops"] = report.result->stats.unknown_ops;
@@ -187,7 +199,8 @@ Json summary_json(const Totals &totals) {
 
 } // namespace
 
-void render_json(llvm::ArrayRef<Report> reports, SourceCache &, const RenderOptions &, llvm::raw_ostream &out) {
+void render_json(llvm::ArrayRef<Report> reports, SourceCache &, const RenderOptions &,
+                 llvm::raw_ostream &out) {
   Json inputs = Json::array(), findings = Json::array();
   for (size_t input = 0; input < reports.size(); ++input) {
     inputs.push_back(input_json(reports[input]));

@@ -14,7 +14,8 @@ constexpr Renderer kRenderers[] = {
     {"json", "everything, for programs (checker/output.schema.json)", render_json},
 };
 
-constexpr std::string_view kStyles[] = {"\033[1;31m", "\033[1;33m", "\033[1;36m", "\033[1m", "\033[34m", "\033[32m"};
+constexpr std::string_view kStyles[] = {"\033[1;31m", "\033[1;33m", "\033[1;36m",
+                                        "\033[1m",    "\033[34m",   "\033[32m"};
 
 void append_count(std::string &text, uint64_t count, std::string_view one) {
   if (count)
@@ -42,7 +43,8 @@ Totals totals_of(llvm::ArrayRef<Report> reports) {
     totals.ops += report.result->stats.ops;
     totals.unknown_ops += report.result->stats.unknown_ops;
     totals.global_axes_erased += report.result->stats.global_axes_erased;
-    totals.errors += report.errors, totals.warnings += report.warnings, totals.infos += report.infos;
+    totals.errors += report.errors, totals.warnings += report.warnings,
+        totals.infos += report.infos;
     totals.suppressed += report.suppressed, totals.cut += report.cut;
   }
   return totals;
@@ -77,15 +79,6 @@ std::string print_bytes(int64_t bytes) {
   for (; amount >= 1023.95 && unit + 1 < std::size(kUnits); ++unit)
     amount /= 1024;
   return fmt::format("{:.1f} {}", amount, kUnits[unit]);
-}
-
-std::string print_price(const Fix &fix) {
-  if (!fix.forward_bytes)
-    return "";
-  std::string forward = print_bytes(*fix.forward_bytes);
-  if (!fix.backward_bytes || *fix.backward_bytes == *fix.forward_bytes)
-    return forward + " per rank";
-  return fmt::format("{} per rank, {} backward", forward, print_bytes(*fix.backward_bytes));
 }
 
 std::string printable(std::string_view text) {

@@ -1,5 +1,6 @@
-// The table of output formats, and what they share: options of presentation, counts, prices, painted text.
-// A format is one file and one row; it gets the reports of a run and writes bytes that depend on nothing else.
+// The table of output formats, and what they share: options of presentation, counts, prices,
+// painted text. A format is one file and one row; it gets the reports of a run and writes bytes
+// that depend on nothing else.
 #pragma once
 
 #include "checker/render/source.h"
@@ -18,8 +19,8 @@ struct RenderOptions {
   bool quiet = false;   // no line with counts
 };
 
-using RenderFunction = void (*)(llvm::ArrayRef<Report> reports, SourceCache &sources, const RenderOptions &options,
-                                llvm::raw_ostream &out);
+using RenderFunction = void (*)(llvm::ArrayRef<Report> reports, SourceCache &sources,
+                                const RenderOptions &options, llvm::raw_ostream &out);
 
 struct Renderer {
   std::string_view name, help;
@@ -30,7 +31,8 @@ llvm::ArrayRef<Renderer> renderers();
 const Renderer *find_renderer(std::string_view name);
 
 void render_full(llvm::ArrayRef<Report>, SourceCache &, const RenderOptions &, llvm::raw_ostream &);
-void render_concise(llvm::ArrayRef<Report>, SourceCache &, const RenderOptions &, llvm::raw_ostream &);
+void render_concise(llvm::ArrayRef<Report>, SourceCache &, const RenderOptions &,
+                    llvm::raw_ostream &);
 void render_json(llvm::ArrayRef<Report>, SourceCache &, const RenderOptions &, llvm::raw_ostream &);
 
 // Counts over all inputs of a run.
@@ -38,7 +40,9 @@ struct Totals {
   uint64_t inputs = 0, unread = 0, ops = 0, unknown_ops = 0, global_axes_erased = 0;
   uint64_t errors = 0, warnings = 0, infos = 0, suppressed = 0, cut = 0;
   // Typed ops among all, in percent.
-  double coverage() const { return ops == 0 ? 100 : 100.0 * double(ops - unknown_ops) / double(ops); }
+  double coverage() const {
+    return ops == 0 ? 100 : 100.0 * double(ops - unknown_ops) / double(ops);
+  }
 };
 Totals totals_of(llvm::ArrayRef<Report> reports);
 // `3 errors, 1 warning in 1496 ops (2 suppressed)`
@@ -46,8 +50,6 @@ std::string counts_line(const Totals &totals);
 
 // `12.0 MiB`
 std::string print_bytes(int64_t bytes);
-// `3.0 MiB per rank`; empty where it is not known.
-std::string print_price(const Fix &fix);
 // Control characters would act on a terminal: each becomes `?`.
 std::string printable(std::string_view text);
 

@@ -44,7 +44,8 @@ struct Cell {
 
 size_t code_point_length(llvm::StringRef rest) {
   size_t length = 1;
-  while (length < rest.size() && length < 4 && (static_cast<unsigned char>(rest[length]) & 0xC0) == 0x80)
+  while (length < rest.size() && length < 4 &&
+         (static_cast<unsigned char>(rest[length]) & 0xC0) == 0x80)
     ++length;
   return length;
 }
@@ -87,6 +88,8 @@ std::pair<size_t, size_t> window(llvm::ArrayRef<Cell> cells, size_t marked, unsi
   size_t last = first, used = 0;
   while (last < cells.size() && used + cells[last].width <= room)
     used += cells[last++].width;
+  while (last == cells.size() && first > 0 && used + cells[first - 1].width <= room)
+    used += cells[--first].width;
   return {first, last};
 }
 
@@ -119,7 +122,8 @@ SourceCache::File &SourceCache::open(const std::string &path) {
   if (llvm::sys::fs::status(*real, status) || !llvm::sys::fs::is_regular_file(status) ||
       status.getSize() > kMaxSourceBytes)
     return file;
-  auto bytes = llvm::MemoryBuffer::getFile(*real, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  auto bytes =
+      llvm::MemoryBuffer::getFile(*real, /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (!bytes)
     return file;
   file.bytes = std::move(*bytes);
@@ -139,7 +143,8 @@ bool SourceCache::changed(const ir::Program &program, ir::FileId id) {
   return !program.strings[stated.sha256].equals_insensitive(file.sha256);
 }
 
-std::optional<llvm::StringRef> SourceCache::line(const ir::Program &program, const SourcePlace &place) {
+std::optional<llvm::StringRef> SourceCache::line(const ir::Program &program,
+                                                 const SourcePlace &place) {
   if (!place.file.valid() || place.line == 0 || changed(program, place.file))
     return std::nullopt;
   File &file = open(place.path);
@@ -160,7 +165,9 @@ void add_changed_sources(Report &report, SourceCache &sources) {
   }
   for (ir::FileId file : seen)
     if (sources.changed(*report.program, file))
-      add_finding(report, {.violation = rules::SourceChanged{report.program->strings[report.program->files[file].path].str()},
+      add_finding(report, {.violation =
+                               rules::SourceChanged{
+                                   report.program->strings[report.program->files[file].path].str()},
                            .place = {Place::Form::File, file.index},
                            .reason = {}});
 }

@@ -1,5 +1,6 @@
-// Lines of the user's source files: looked up below one folder only, compared with the hash that a trace
-// states, and cut to what fits. Nothing that is read is executed or followed out of the folder.
+// Lines of the user's source files: looked up below one folder only, compared with the hash that a
+// trace states, and cut to what fits. Nothing that is read is executed or followed out of the
+// folder.
 #pragma once
 
 #include "checker/report.h"
@@ -17,14 +18,16 @@ namespace spmd::checker {
 
 struct SourceOptions {
   std::string root = ".";
-  std::vector<std::pair<std::string, std::string>> path_map; // prefix as in the trace -> prefix here
+  std::vector<std::pair<std::string, std::string>>
+      path_map; // prefix as in the trace -> prefix here
 };
 
 class SourceCache {
 public:
   explicit SourceCache(SourceOptions options) : options_(std::move(options)) {}
 
-  // The line without its end; none if the file is not there, is not the one traced, or is too short.
+  // The line without its end; none if the file is not there, is not the one traced, or is too
+  // short.
   std::optional<llvm::StringRef> line(const ir::Program &program, const SourcePlace &place);
   // The file is there, but its hash is not the one that the trace states.
   bool changed(const ir::Program &program, ir::FileId file);
@@ -42,10 +45,12 @@ private:
   std::map<std::string, File> files_;
 };
 
-// Adds a `source-changed` finding for each file that a shown place stands in and that changed since the trace.
+// Adds a `source-changed` finding for each file that a shown place stands in and that changed since
+// the trace.
 void add_changed_sources(Report &report, SourceCache &sources);
 
-// A line as it is shown, and the marks below it; columns count code points from 1, `end` is exclusive.
+// A line as it is shown, and the marks below it; columns count code points from 1, `end` is
+// exclusive.
 struct Excerpt {
   std::string line, marks;
 };

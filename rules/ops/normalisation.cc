@@ -24,7 +24,7 @@ constexpr OpDef kNormalisation[] = {
                  "!d]) -> [... 1]", .spans = "d", .dtype = DTypeRule::First},
     {.name = "native_layer_norm_backward",
      .equation = "g[... !d] * f(x[... !d], u[... 1], s[... 1]) * w?[!d] -> [... !d]; g[... d] * "
-                 "f(x[... d], u[... 1], s[... 1]) -> [d]; g[... d] -> [d]", .spans = "d",
+                 "f(x[... d], u[... 1], s[... 1]) -> [d]; g[... d], #b?[d] -> [d]", .spans = "d",
      .dtype = DTypeRule::First},
     {.name = "rms_norm", .equation = "f(x[... !d]) * w?[!d] -> [... !d]", .spans = "d",
      .dtype = DTypeRule::First},

@@ -44,8 +44,8 @@ struct BoundaryMismatch {
   ir::TypeId found, claimed;
   ir::AxisSet axes;
   void fields(auto &&visit) const {
-    visit("operand", operand), visit("function", function), visit("found", found), visit("claimed", claimed),
-        visit("axes", axes);
+    visit("operand", operand), visit("function", function), visit("found", found),
+        visit("claimed", claimed), visit("axes", axes);
   }
   bool operator==(const BoundaryMismatch &) const = default;
   static constexpr DiagnosticInfo info = {
@@ -79,11 +79,14 @@ func @norm(%i: f32[8, 16] R) -> f32[8, 16] R
 struct BoundaryShape {
   std::string function;
   int64_t declared, found;
-  void fields(auto &&visit) const { visit("function", function), visit("declared", declared), visit("found", found); }
+  void fields(auto &&visit) const {
+    visit("function", function), visit("declared", declared), visit("found", found);
+  }
   bool operator==(const BoundaryShape &) const = default;
   static constexpr DiagnosticInfo info = {
       .name = "boundary-shape",
-      .message = "{function} declares {declared} values, `{op}` gives {found}",
+      .message = "the number of values that `{op}` gives to {function} is {found}, declared "
+                 "{declared}",
       .explain = R"(
 A function declares a number of values that cross its boundary, and the call hands over another
 number. Which claim belongs to which value is then open, so none is compared and the results are
@@ -107,13 +110,15 @@ func @norm(%i: f32[8, 16] R) -> f32[8, 16] R
   };
 };
 
-// A loss root must be invariant or partial: otherwise each gradient is counted once per rank, or there is no
-// one loss.
+// A loss root must be invariant or partial: otherwise each gradient is counted once per rank, or
+// there is no one loss.
 struct LossKind {
   ir::ValueId value;
   ir::KindWord kind;
   ir::AxisSet axes;
-  void fields(auto &&visit) const { visit("value", value), visit("kind", kind), visit("axes", axes); }
+  void fields(auto &&visit) const {
+    visit("value", value), visit("kind", kind), visit("axes", axes);
+  }
   bool operator==(const LossKind &) const = default;
   static constexpr DiagnosticInfo info = {
       .name = "loss-kind",

@@ -40,11 +40,13 @@ mesh m { tp = 4 }
 struct PartialTimesPartial {
   OperandIndex operand, other;
   ir::AxisSet axes;
-  void fields(auto &&visit) const { visit("operand", operand), visit("other", other), visit("axes", axes); }
+  void fields(auto &&visit) const {
+    visit("operand", operand), visit("other", other), visit("axes", axes);
+  }
   bool operator==(const PartialTimesPartial &) const = default;
   static constexpr DiagnosticInfo info = {
       .name = "partial-times-partial",
-      .message = "`{op}` multiplies {operand} and {other}, both partial on {axes}",
+      .message = "`{op}` multiplies {operand} by {other}, both partial on {axes}",
       .explain = R"(
 Both factors are sums that are still pending: rank by rank the op multiplies one addend by
 another. The product of two sums has a term for every pair of ranks, but only the pairs on one
@@ -75,12 +77,14 @@ struct PartialPlusReplicate {
   Addend addend;
   OperandIndex operand;
   ir::AxisSet axes;
-  void fields(auto &&visit) const { visit("addend", addend), visit("operand", operand), visit("axes", axes); }
+  void fields(auto &&visit) const {
+    visit("addend", addend), visit("operand", operand), visit("axes", axes);
+  }
   bool operator==(const PartialPlusReplicate &) const = default;
   static constexpr DiagnosticInfo info = {
       .name = "partial-plus-replicate",
-      .message = "`{op}` adds {addend}, the same on all ranks of {axes}, to partial {operand}: "
-                 "it would be added once per rank",
+      .message = "`{op}` adds {addend}, the same on all ranks of {axes}, to {operand}, which is "
+                 "partial: it would be added once per rank",
       .explain = R"(
 A term that is the same on every rank is added to addends of a pending sum. When the sum is
 taken at last, that term is counted once per rank: n times in all. The gradient of the term is
@@ -109,11 +113,13 @@ mesh m { tp = 4 }
 struct PartialWithVarying {
   OperandIndex operand, other;
   ir::AxisSet axes;
-  void fields(auto &&visit) const { visit("operand", operand), visit("other", other), visit("axes", axes); }
+  void fields(auto &&visit) const {
+    visit("operand", operand), visit("other", other), visit("axes", axes);
+  }
   bool operator==(const PartialWithVarying &) const = default;
   static constexpr DiagnosticInfo info = {
       .name = "partial-with-varying",
-      .message = "`{op}` combines partial {operand} with varying {other} on {axes}",
+      .message = "`{op}` combines {operand}, partial on {axes}, with {other}, varying there",
       .explain = R"(
 One operand is an addend of a pending sum, the other is a list of unrelated values, one per
 rank. A product pairs each addend with a different factor, so the sum of the products is no
@@ -181,7 +187,9 @@ struct PartialCombiner {
   OperandIndex operand;
   ir::Combiner combiner;
   ir::AxisSet axes;
-  void fields(auto &&visit) const { visit("operand", operand), visit("combiner", combiner), visit("axes", axes); }
+  void fields(auto &&visit) const {
+    visit("operand", operand), visit("combiner", combiner), visit("axes", axes);
+  }
   bool operator==(const PartialCombiner &) const = default;
   static constexpr DiagnosticInfo info = {
       .name = "partial-combiner",
@@ -245,7 +253,9 @@ struct RandomDiverges {
   OperandIndex operand;
   ir::Kind kind;
   ir::AxisSet axes;
-  void fields(auto &&visit) const { visit("operand", operand), visit("kind", kind), visit("axes", axes); }
+  void fields(auto &&visit) const {
+    visit("operand", operand), visit("kind", kind), visit("axes", axes);
+  }
   bool operator==(const RandomDiverges &) const = default;
   static constexpr DiagnosticInfo info = {
       .name = "random-diverges",

@@ -18,7 +18,7 @@ struct WrongAxis {
   bool operator==(const WrongAxis &) const = default;
   static constexpr DiagnosticInfo info = {
       .name = "wrong-axis",
-      .message = "`{op}` runs over {axes}[ ({layout})]; {operand} is {kind} on {actual}[ "
+      .message = "`{op}` runs over[ {axes}][ ({layout})]; {operand} is {kind} on {actual}[ "
                  "({actual_layout})]",
       .explain = R"(
 The collective runs over one set of ranks, and its operand is what the collective expects along
@@ -76,7 +76,9 @@ group "7" = [0, 1, 2, 3]
 
 struct UnknownAxis {
   std::string axis, mesh, nearest; // nearest: empty if none is near
-  void fields(auto &&visit) const { visit("axis", axis), visit("mesh", mesh), visit("nearest", nearest); }
+  void fields(auto &&visit) const {
+    visit("axis", axis), visit("mesh", mesh), visit("nearest", nearest);
+  }
   bool operator==(const UnknownAxis &) const = default;
   static constexpr DiagnosticInfo info = {
       .name = "unknown-axis",
@@ -102,11 +104,14 @@ mesh m { tp = 4 }
   };
 };
 
-// An operand lives on a mesh over the same ranks whose axes do not regroup into those of the current mesh.
+// An operand lives on a mesh over the same ranks whose axes do not regroup into those of the
+// current mesh.
 struct MeshChange {
   OperandIndex operand;
   std::string from, to;
-  void fields(auto &&visit) const { visit("operand", operand), visit("from", from), visit("to", to); }
+  void fields(auto &&visit) const {
+    visit("operand", operand), visit("from", from), visit("to", to);
+  }
   bool operator==(const MeshChange &) const = default;
   static constexpr DiagnosticInfo info = {
       .name = "mesh-change",
@@ -139,7 +144,9 @@ mesh m { a = 2, b = 3 }
 struct MeshGroupMixed {
   OperandIndex operand;
   std::string axes, axis; // of the operand's mesh; of the current one
-  void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes), visit("axis", axis); }
+  void fields(auto &&visit) const {
+    visit("operand", operand), visit("axes", axes), visit("axis", axis);
+  }
   bool operator==(const MeshGroupMixed &) const = default;
   static constexpr DiagnosticInfo info = {
       .name = "mesh-group-mixed",

@@ -1,5 +1,5 @@
-// Violations seen before an equation is evaluated: claims that are absent or undecided, operands and shapes
-// that do not fit the row.
+// Violations seen before an equation is evaluated: claims that are absent or undecided, operands
+// and shapes that do not fit the row.
 #pragma once
 
 #include "rules/violations/diagnostic_info.h"
@@ -71,7 +71,9 @@ mesh m { tp = 4 }
 struct ShapeMismatch {
   std::string what; // `dimension 1 of operand 0 and dimension 0 of operand 1`, or `the result`
   std::string expected, found;
-  void fields(auto &&visit) const { visit("what", what), visit("expected", expected), visit("found", found); }
+  void fields(auto &&visit) const {
+    visit("what", what), visit("expected", expected), visit("found", found);
+  }
   bool operator==(const ShapeMismatch &) const = default;
   static constexpr DiagnosticInfo info = {
       .name = "shape-mismatch",

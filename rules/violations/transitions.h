@@ -10,7 +10,8 @@ struct WrongSource {
   ir::KindWord expected, found;
   ir::AxisSet axes;
   void fields(auto &&visit) const {
-    visit("operand", operand), visit("expected", expected), visit("found", found), visit("axes", axes);
+    visit("operand", operand), visit("expected", expected), visit("found", found),
+        visit("axes", axes);
   }
   bool operator==(const WrongSource &) const = default;
   static constexpr DiagnosticInfo info = {
@@ -173,7 +174,8 @@ struct ReductionMismatch {
   ir::Combiner combiner, asked;
   ir::AxisSet axes;
   void fields(auto &&visit) const {
-    visit("operand", operand), visit("combiner", combiner), visit("asked", asked), visit("axes", axes);
+    visit("operand", operand), visit("combiner", combiner), visit("asked", asked),
+        visit("axes", axes);
   }
   bool operator==(const ReductionMismatch &) const = default;
   static constexpr DiagnosticInfo info = {
@@ -206,7 +208,9 @@ struct NonSumGradient {
   OperandIndex operand;
   ir::Combiner combiner;
   ir::AxisSet axes;
-  void fields(auto &&visit) const { visit("operand", operand), visit("combiner", combiner), visit("axes", axes); }
+  void fields(auto &&visit) const {
+    visit("operand", operand), visit("combiner", combiner), visit("axes", axes);
+  }
   bool operator==(const NonSumGradient &) const = default;
   static constexpr DiagnosticInfo info = {
       .name = "non-sum-gradient",

@@ -15,7 +15,9 @@ using namespace spmd;
 namespace {
 
 [[noreturn]] void wrong_call(const char *what) {
-  fmt::print(stderr, "spmd_generate: {}\nusage: spmd_generate [--layers=N] [--mesh dp=N,cp=N,tp=N] [--format=json|text] [-o FILE]\n",
+  fmt::print(stderr,
+             "spmd_generate: {}\nusage: spmd_generate [--layers=N] [--mesh dp=N,cp=N,tp=N] "
+             "[--format=json|text] [-o FILE]\n",
              what);
   std::exit(2);
 }
@@ -24,13 +26,17 @@ bool read_mesh(llvm::StringRef text, bench::StepSize &size) {
   while (!text.empty()) {
     auto [one, rest] = text.split(',');
     auto [name, number] = one.split('=');
-    int64_t *axis = name == "dp" ? &size.dp : name == "cp" ? &size.cp : name == "tp" ? &size.tp : nullptr;
+    int64_t *axis = name == "dp"   ? &size.dp
+                    : name == "cp" ? &size.cp
+                    : name == "tp" ? &size.tp
+                                   : nullptr;
     if (!axis || number.getAsInteger(10, *axis) || *axis < 1)
       return false;
     text = rest;
   }
-  return size.tokens % (size.cp * size.tp) == 0 && size.kv_heads % size.tp == 0 && size.vocab % (size.dp * size.tp) == 0 &&
-         size.ffn % (size.dp * size.tp) == 0 && 1024 % (size.dp * size.tp) == 0;
+  return size.tokens % (size.cp * size.tp) == 0 && size.kv_heads % size.tp == 0 &&
+         size.vocab % (size.dp * size.tp) == 0 && size.ffn % (size.dp * size.tp) == 0 &&
+         1024 % (size.dp * size.tp) == 0;
 }
 
 } // namespace
@@ -47,7 +53,8 @@ int main(int count, char **words) {
       format = word;
     } else if (word == "--mesh" && i + 1 < count) {
       if (!read_mesh(words[++i], size))
-        wrong_call("--mesh takes sizes that divide 8192 tokens, 8 key heads, 1024 key features, 53248 and 128256");
+        wrong_call("--mesh takes sizes that divide 8192 tokens, 8 key heads, 1024 key features, "
+                   "53248 and 128256");
     } else if (word == "-o" && i + 1 < count) {
       path = words[++i];
     } else {
@@ -59,7 +66,8 @@ int main(int count, char **words) {
       continue;
     std::string text = row.print(bench::Step(size).build());
     std::FILE *file = path == "-" ? stdout : std::fopen(path.str().c_str(), "wb");
-    if (!file || std::fwrite(text.data(), 1, text.size(), file) != text.size() || (file != stdout && std::fclose(file) != 0)) {
+    if (!file || std::fwrite(text.data(), 1, text.size(), file) != text.size() ||
+        (file != stdout && std::fclose(file) != 0)) {
       fmt::print(stderr, "spmd_generate: {}: {}\n", path.str(), std::strerror(errno));
       return 3;
     }

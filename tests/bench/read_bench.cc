@@ -1,6 +1,8 @@
-// How long reading takes, beside what it cannot be faster than: simdjson going over every value of the text.
+// How long reading takes, beside what it cannot be faster than: simdjson going over every value of
+// the text.
 //   spmd_read_bench FILE [RUNS]
-// Prints the best of RUNS (20) in milliseconds for each step, their ratio, and the memory that the process peaked at.
+// Prints the best of RUNS (20) in milliseconds for each step, their ratio, and the memory that the
+// process peaked at.
 #include "ir/input.h"
 
 #include <fmt/core.h>
@@ -35,7 +37,8 @@ template <class F> double best_of(unsigned runs, F &&run) {
   return best;
 }
 
-// Visits every value; returns a number that depends on all of them, or -1 where the text is malformed.
+// Visits every value; returns a number that depends on all of them, or -1 where the text is
+// malformed.
 int64_t visit(simdjson::ondemand::value value) {
   simdjson::ondemand::json_type type;
   if (value.type().get(type))
@@ -73,7 +76,8 @@ int64_t visit(simdjson::ondemand::value value) {
     double number = 0;
     return value.get_double().get(number) ? -1 : static_cast<int64_t>(number);
   }
-  default: return 1;
+  default:
+    return 1;
   }
 }
 
@@ -122,10 +126,11 @@ int main(int count, char **words) {
       sum += visit(root);
   });
   double megabytes = static_cast<double>(bytes.size()) / 1e6;
-  fmt::print("{:.2f} MB, {} ops, {} values ({})\n", megabytes, result.program.insts.size(), result.program.values.size(), sum);
+  fmt::print("{:.2f} MB, {} ops, {} values ({})\n", megabytes, result.program.insts.size(),
+             result.program.values.size(), sum);
   fmt::print("simdjson parse-only {:8.2f} ms\n", parsing);
-  fmt::print("read_json           {:8.2f} ms, {:.2f} x parse-only, {:.0f} MB/s\n", reading, reading / parsing,
-             megabytes / reading * 1e3);
+  fmt::print("read_json           {:8.2f} ms, {:.2f} x parse-only, {:.0f} MB/s\n", reading,
+             reading / parsing, megabytes / reading * 1e3);
   fmt::print("peak memory         {:8.2f} x the text, the text itself not counted\n",
              static_cast<double>(after - before) * 1024 / static_cast<double>(bytes.size()));
   return 0;

@@ -1,5 +1,6 @@
-// Emits the ops of the step. Activations are sharded over tokens on dp, cp and tp (sequence parallelism), matrices
-// over dp (gathered before use) and tp; the comment behind a value is its kind on (dp, cp, tp).
+// Emits the ops of the step. Activations are sharded over tokens on dp, cp and tp (sequence
+// parallelism), matrices over dp (gathered before use) and tp; the comment behind a value is its
+// kind on (dp, cp, tp).
 #include "tests/bench/step.h"
 
 namespace spmd::bench {
@@ -41,7 +42,8 @@ Val Step::emit(llvm::StringRef op, Args args, Attrs attrs, std::vector<int64_t> 
 }
 
 // The new value of what is written in place.
-Val Step::in_place(llvm::StringRef op, const Val &target, std::initializer_list<Arg> rest, Attrs attrs) {
+Val Step::in_place(llvm::StringRef op, const Val &target, std::initializer_list<Arg> rest,
+                   Attrs attrs) {
   llvm::SmallVector<ir::Operand, 4> operands = {ir::Operand::value(target.id, true)};
   for (const Arg &arg : rest)
     operands.push_back(arg.operand);
@@ -65,30 +67,37 @@ Val Step::transpose(const Val &a) {
   std::vector<int64_t> dims = a.dims;
   size_t n = dims.size();
   std::swap(dims[n - 1], dims[n - 2]);
-  return emit("transpose", {a}, {{"dim0", AttrValue::integer(int64_t(n) - 2)}, {"dim1", AttrValue::integer(int64_t(n) - 1)}}, dims,
-              a.dtype);
+  return emit(
+      "transpose", {a},
+      {{"dim0", AttrValue::integer(int64_t(n) - 2)}, {"dim1", AttrValue::integer(int64_t(n) - 1)}},
+      dims, a.dtype);
 }
 
 Val Step::gather(const Val &a, const char *axis, unsigned dim) {
   std::vector<int64_t> dims = a.dims;
   dims[dim] *= *axis == 'd' ? size_.dp : *axis == 'c' ? size_.cp : size_.tp;
   std::string from = "S(" + std::to_string(dim) + ")";
-  return emit("all_gather", {a}, {{"axis", axes({axis})}, {"src", kind(from)}, {"dst", kind("R")}}, dims, a.dtype);
+  return emit("all_gather", {a}, {{"axis", axes({axis})}, {"src", kind(from)}, {"dst", kind("R")}},
+              dims, a.dtype);
 }
 
 Val Step::scatter(const Val &a, const char *axis, unsigned dim) {
   std::vector<int64_t> dims = a.dims;
   dims[dim] /= *axis == 'd' ? size_.dp : *axis == 'c' ? size_.cp : size_.tp;
   std::string to = "S(" + std::to_string(dim) + ")";
-  return emit("reduce_scatter", {a}, {{"axis", axes({axis})}, {"op", word("sum")}, {"src", kind("P")}, {"dst", kind(to)}}, dims,
-              a.dtype);
+  return emit("reduce_scatter", {a},
+              {{"axis", axes({axis})}, {"op", word("sum")}, {"src", kind("P")}, {"dst", kind(to)}},
+              dims, a.dtype);
 }
 
 Val Step::reduce(const Val &a, AttrValue over, const char *dst) {
-  return like("all_reduce", a, {{"axis", over}, {"op", word("sum")}, {"src", kind("P")}, {"dst", kind(dst)}});
+  return like("all_reduce", a,
+              {{"axis", over}, {"op", word("sum")}, {"src", kind("P")}, {"dst", kind(dst)}});
 }
 
-Step::Arg Step::number(double value) { return Arg(ir::Operand::literal(builder_.literal(AttrValue::number(value)))); }
+Step::Arg Step::number(double value) {
+  return Arg(ir::Operand::literal(builder_.literal(AttrValue::number(value))));
+}
 
 AttrValue Step::axes(std::initializer_list<llvm::StringRef> names) {
   ir::AxisRefs refs;
@@ -106,7 +115,8 @@ AttrValue Step::ints(std::initializer_list<int64_t> numbers) {
 
 void Step::declare_tables() {
   ir::Mesh mesh{.name = builder_.string("main"), .axes = {}, .within = {}, .typed = {}};
-  const std::pair<const char *, int64_t> kAxes[] = {{"dp", size_.dp}, {"cp", size_.cp}, {"tp", size_.tp}};
+  const std::pair<const char *, int64_t> kAxes[] = {
+      {"dp", size_.dp}, {"cp", size_.cp}, {"tp", size_.tp}};
   for (auto [name, count] : kAxes) {
     ir::Axis axis;
     axis.name = builder_.string(name);
@@ -125,7 +135,8 @@ void Step::declare_tables() {
 }
 
 // `kinds`: a letter for dp, cp and tp.
-Val Step::declare(ir::Role role, const std::string &name, llvm::StringRef kinds, std::vector<int64_t> dims, DType dtype) {
+Val Step::declare(ir::Role role, const std::string &name, llvm::StringRef kinds,
+                  std::vector<int64_t> dims, DType dtype) {
   ir::Type type;
   type.set_mesh(ir::MeshId{0});
   type.scale = program_.one();
@@ -163,7 +174,9 @@ Step::Weight Step::weight(const std::string &name, bool sharded, std::vector<int
 Val Step::norm(const Val &x, const Weight &weight, Val &hat, Val &inverse) {
   at("RMSNorm.forward", 10);
   Val wide = cast(x, DType::F32);
-  Val mean = emit("mean", {like("square", wide)}, {{"dim", ints({1})}, {"keepdim", AttrValue::boolean(true)}}, {x.dims[0], 1}, DType::F32);
+  Val mean =
+      emit("mean", {like("square", wide)},
+           {{"dim", ints({1})}, {"keepdim", AttrValue::boolean(true)}}, {x.dims[0], 1}, DType::F32);
   inverse = like("rsqrt", binary("add", mean, number(1e-5)));
   hat = cast(mul(wide, inverse), DType::BF16);
   return mul(hat, weight.value);
@@ -171,12 +184,16 @@ Val Step::norm(const Val &x, const Weight &weight, Val &hat, Val &inverse) {
 
 Val Step::norm_backward(const Val &g, const Val &hat, const Val &inverse, Weight &weight) {
   at("RMSNorm.forward", 16);
-  Val partial = emit("sum", {mul(g, hat)}, {{"dim", ints({0})}, {"partial", axes({"dp", "cp", "tp"})}}, weight.value.dims); // P,P,P
+  Val partial =
+      emit("sum", {mul(g, hat)}, {{"dim", ints({0})}, {"partial", axes({"dp", "cp", "tp"})}},
+           weight.value.dims); // P,P,P
   program_.values[partial.id].grad_of = weight.value.id;
   weight.gradient = reduce(partial, axes({"dp", "cp", "tp"}), "R");
   Val scaled = cast(mul(g, weight.value), DType::F32);
   Val wide_hat = cast(hat, DType::F32);
-  Val mean = emit("mean", {mul(scaled, wide_hat)}, {{"dim", ints({1})}, {"keepdim", AttrValue::boolean(true)}}, {g.dims[0], 1}, DType::F32);
+  Val mean =
+      emit("mean", {mul(scaled, wide_hat)},
+           {{"dim", ints({1})}, {"keepdim", AttrValue::boolean(true)}}, {g.dims[0], 1}, DType::F32);
   Val centred = binary("sub", scaled, mul(wide_hat, mean));
   return cast(mul(centred, inverse), DType::BF16);
 }
@@ -188,10 +205,15 @@ Val Step::rotate(const Val &x, bool back) {
   halves.back() = half;
   auto slice = [&](int64_t start) {
     return emit("slice", {x},
-                {{"dim", AttrValue::integer(2)}, {"start", AttrValue::integer(start)}, {"end", AttrValue::integer(start + half)}}, halves);
+                {{"dim", AttrValue::integer(2)},
+                 {"start", AttrValue::integer(start)},
+                 {"end", AttrValue::integer(start + half)}},
+                halves);
   };
   Val low = slice(0), high = slice(half);
-  Val turned = emit("cat", {Arg(ir::Operand::list(program_.blocks.add({ir::Operand::value(like("neg", high).id), ir::Operand::value(low.id)})))},
+  Val turned = emit("cat",
+                    {Arg(ir::Operand::list(program_.blocks.add(
+                        {ir::Operand::value(like("neg", high).id), ir::Operand::value(low.id)})))},
                     {{"dim", AttrValue::integer(2)}}, x.dims);
   return binary(back ? "sub" : "add", mul(x, cosine_), mul(turned, sine_));
 }

@@ -1,6 +1,6 @@
-// A joint training step at the scale of a 405B transformer, built as a program: forward, backward, gradient
-// reduction, clipping and Adam, in local mode over three axes. It is well typed: parameters state their types,
-// and everything else follows by type-system.md, 2 and 5.
+// A joint training step at the scale of a 405B transformer, built as a program: forward, backward,
+// gradient reduction, clipping and Adam, in local mode over three axes. It is well typed:
+// parameters state their types, and everything else follows by type-system.md, 2 and 5.
 #pragma once
 
 #include "ir/program.h"
@@ -56,9 +56,14 @@ private:
   // Ops.
   Val emit(llvm::StringRef op, Args args, Attrs attrs, std::vector<int64_t> dims, ir::DType dtype);
   Val emit(llvm::StringRef op, Args args, Attrs attrs, std::vector<int64_t> dims);
-  Val like(llvm::StringRef op, const Val &a, Attrs attrs = {}) { return emit(op, {a}, attrs, a.dims, a.dtype); }
-  Val binary(llvm::StringRef op, const Val &a, Arg b) { return emit(op, {a, b}, {}, a.dims, a.dtype); }
-  Val in_place(llvm::StringRef op, const Val &target, std::initializer_list<Arg> rest, Attrs attrs = {});
+  Val like(llvm::StringRef op, const Val &a, Attrs attrs = {}) {
+    return emit(op, {a}, attrs, a.dims, a.dtype);
+  }
+  Val binary(llvm::StringRef op, const Val &a, Arg b) {
+    return emit(op, {a, b}, {}, a.dims, a.dtype);
+  }
+  Val in_place(llvm::StringRef op, const Val &target, std::initializer_list<Arg> rest,
+               Attrs attrs = {});
   Val mul(const Val &a, const Val &b) { return binary("mul", a, b); }
   Val add(const Val &a, const Val &b) { return binary("add", a, b); }
   Val linear(const Val &x, const Val &w, Attrs attrs = {});
@@ -66,7 +71,9 @@ private:
   Val transpose(const Val &a);
   Val reshape(const Val &a, std::vector<int64_t> dims);
   Val swap(const Val &a);
-  Val cast(const Val &a, ir::DType dtype) { return emit("cast", {a}, {{"dtype", word(info(dtype).word)}}, a.dims, dtype); }
+  Val cast(const Val &a, ir::DType dtype) {
+    return emit("cast", {a}, {{"dtype", word(info(dtype).word)}}, a.dims, dtype);
+  }
   Val gather(const Val &a, const char *axis, unsigned dim = 0);
   Val scatter(const Val &a, const char *axis, unsigned dim = 0);
   Val reduce(const Val &a, ir::AttrValue axes, const char *dst);
@@ -80,9 +87,12 @@ private:
   // The program.
   void declare_tables();
   void declare_parameters();
-  Val declare(ir::Role role, const std::string &name, llvm::StringRef kinds, std::vector<int64_t> dims, ir::DType dtype);
+  Val declare(ir::Role role, const std::string &name, llvm::StringRef kinds,
+              std::vector<int64_t> dims, ir::DType dtype);
   Weight weight(const std::string &name, bool sharded, std::vector<int64_t> dims);
-  void at(llvm::StringRef function, unsigned line) { line_ = line, function_ = builder_.string(function); }
+  void at(llvm::StringRef function, unsigned line) {
+    line_ = line, function_ = builder_.string(function);
+  }
   void within(const std::string &scope) { scope_ = builder_.string(scope); }
   void scoped(const std::string &scope) { within(prefix_ + scope); }
 

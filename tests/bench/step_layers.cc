@@ -1,5 +1,5 @@
-// The layers of the step: attention and feed-forward with their backward, and loss. A letter per axis in a
-// comment is the kind on (dp, cp, tp).
+// The layers of the step: attention and feed-forward with their backward, and loss. A letter per
+// axis in a comment is the kind on (dp, cp, tp).
 #include "tests/bench/step.h"
 
 namespace spmd::bench {
@@ -22,10 +22,12 @@ Val Step::swap(const Val &a) {
 }
 
 Val Step::attention(Layer &layer, const Val &x, Saved &saved) {
-  int64_t tokens = size_.tokens / size_.cp, heads = size_.heads / size_.tp, groups = size_.kv_heads / size_.tp;
+  int64_t tokens = size_.tokens / size_.cp, heads = size_.heads / size_.tp,
+          groups = size_.kv_heads / size_.tp;
   int64_t width = size_.hidden / size_.heads;
   scoped("attention_norm");
-  saved.attention_in = gather(norm(x, layer.norm, saved.attention_hat, saved.attention_inverse), "tp"); // V,V,R
+  saved.attention_in =
+      gather(norm(x, layer.norm, saved.attention_hat, saved.attention_inverse), "tp"); // V,V,R
   at("Attention.forward", 30);
   auto project = [&](const char *scope, const Weight &weight, Val &gathered, int64_t count) {
     scoped(std::string("attention.") + scope);
@@ -50,7 +52,8 @@ Val Step::attention(Layer &layer, const Val &x, Saved &saved) {
 }
 
 Val Step::attention_backward(Layer &layer, const Val &g, Saved &saved) {
-  int64_t tokens = size_.tokens / size_.cp, heads = size_.heads / size_.tp, groups = size_.kv_heads / size_.tp;
+  int64_t tokens = size_.tokens / size_.cp, heads = size_.heads / size_.tp,
+          groups = size_.kv_heads / size_.tp;
   int64_t width = size_.hidden / size_.heads;
   scoped("attention.wo");
   at("Attention.forward", 80);
@@ -63,14 +66,17 @@ Val Step::attention_backward(Layer &layer, const Val &g, Saved &saved) {
   Val dp = matmul(grouped, transpose(saved.v));
   Val dv = matmul(transpose(saved.probabilities), grouped, {{"partial", axes({"cp"})}}); // V,P,V
   Val weighted = mul(dp, saved.probabilities);
-  Val sum = emit("sum", {weighted}, {{"dim", ints({2})}, {"keepdim", AttrValue::boolean(true)}}, {groups, dp.dims[1], 1});
-  Val scores = binary("mul", binary("sub", weighted, mul(saved.probabilities, sum)), number(0.08838834764831845));
+  Val sum = emit("sum", {weighted}, {{"dim", ints({2})}, {"keepdim", AttrValue::boolean(true)}},
+                 {groups, dp.dims[1], 1});
+  Val scores = binary("mul", binary("sub", weighted, mul(saved.probabilities, sum)),
+                      number(0.08838834764831845));
   Val dq = matmul(scores, saved.k);
   Val dk = matmul(transpose(scores), saved.q, {{"partial", axes({"cp"})}});
   Val q = rotate(swap(reshape(dq, {heads, tokens, width})), true);
   Val k = rotate(scatter(swap(dk), "cp"), true), v = scatter(swap(dv), "cp");
   std::vector<Val> parts;
-  auto project = [&](const char *scope, Weight &weight, const Val &gathered, const Val &head_gradient) {
+  auto project = [&](const char *scope, Weight &weight, const Val &gathered,
+                     const Val &head_gradient) {
     scoped(std::string("attention.") + scope);
     Val flat = reshape(head_gradient, {tokens, gathered.dims[0]});
     parts.push_back(matmul(flat, gathered, {{"partial", axes({"tp"})}})); // V,V,P
@@ -113,7 +119,9 @@ Val Step::ffn_backward(Layer &layer, const Val &g, Saved &saved) {
   scoped("feed_forward");
   Val up = mul(product, saved.active), active = mul(product, saved.up);
   Val sigmoid = like("sigmoid", saved.gate);
-  Val slope = mul(sigmoid, binary("add", mul(saved.gate, binary("add", like("neg", sigmoid), number(1))), number(1)));
+  Val slope =
+      mul(sigmoid, binary("add", mul(saved.gate, binary("add", like("neg", sigmoid), number(1))),
+                          number(1)));
   Val gate = mul(active, slope);
   scoped("feed_forward.w1");
   at("FeedForward.forward", 100);
@@ -135,29 +143,47 @@ Val Step::head(const Val &x, Val &loss) {
   Val in = gather(x, "tp"), wide = gather(head_.value, "dp");
   Val logits = cast(linear(in, wide), DType::F32); // V,V,V
   AttrValue keep = AttrValue::boolean(true), last = ints({1});
-  Val top = emit("amax", {like("detach", logits)}, {{"dim", last}, {"keepdim", keep}}, {tokens, 1}, DType::F32);
-  Val most = like("all_reduce", top, {{"axis", axes({"tp"})}, {"op", word("max")}, {"src", kind("V")}, {"dst", kind("R")}});
+  Val top = emit("amax", {like("detach", logits)}, {{"dim", last}, {"keepdim", keep}}, {tokens, 1},
+                 DType::F32);
+  Val most =
+      like("all_reduce", top,
+           {{"axis", axes({"tp"})}, {"op", word("max")}, {"src", kind("V")}, {"dst", kind("R")}});
   Val shifted = binary("sub", logits, most), exps = like("exp", shifted);
-  Val norm = reduce(emit("sum", {exps}, {{"dim", last}, {"partial", axes({"tp"})}}, {tokens}, DType::F32), axes({"tp"}), "I");
+  Val norm =
+      reduce(emit("sum", {exps}, {{"dim", last}, {"partial", axes({"tp"})}}, {tokens}, DType::F32),
+             axes({"tp"}), "I");
   Val place = binary("sub", labels_, first_word_);
-  Val mine = emit("logical_and", {binary("ge", place, number(0)), binary("lt", place, number(double(words)))}, {}, {tokens}, DType::Bool);
-  Val index = emit("clamp", {place}, {{"min", AttrValue::integer(0)}, {"max", AttrValue::integer(words - 1)}}, {tokens}, DType::I64);
-  Val column = emit("unsqueeze", {index}, {{"dim", AttrValue::integer(1)}}, {tokens, 1}, DType::I64);
-  Val picked = emit("gather", {shifted, column}, {{"dim", AttrValue::integer(1)}}, {tokens, 1}, DType::F32);
+  Val mine = emit("logical_and",
+                  {binary("ge", place, number(0)), binary("lt", place, number(double(words)))}, {},
+                  {tokens}, DType::Bool);
+  Val index = emit("clamp", {place},
+                   {{"min", AttrValue::integer(0)}, {"max", AttrValue::integer(words - 1)}},
+                   {tokens}, DType::I64);
+  Val column =
+      emit("unsqueeze", {index}, {{"dim", AttrValue::integer(1)}}, {tokens, 1}, DType::I64);
+  Val picked =
+      emit("gather", {shifted, column}, {{"dim", AttrValue::integer(1)}}, {tokens, 1}, DType::F32);
   Val flat = emit("squeeze", {picked}, {{"dim", AttrValue::integer(1)}}, {tokens}, DType::F32);
   Val chosen = emit("where", {mine, flat, number(0)}, {}, {tokens}, DType::F32);
   AttrValue tp = axes({"tp"});
   Val stated = like("reinterpret", chosen, {{"axis", tp}, {"src", kind("V")}, {"dst", kind("P")}});
   Val each = binary("sub", like("log", norm), reduce(stated, tp, "I")); // V,V,I
-  loss = emit("sum", {each}, {{"dim", ints({0})}, {"partial", axes({"dp", "cp"})}}, {}, DType::F32); // P,P,I
+  loss = emit("sum", {each}, {{"dim", ints({0})}, {"partial", axes({"dp", "cp"})}}, {},
+              DType::F32); // P,P,I
 
   phase_ = ir::Phase::Backward;
-  auto to_replicate = [&](const Val &a) { return like("reinterpret", a, {{"axis", tp}, {"src", kind("I")}, {"dst", kind("R")}}); };
-  auto as_column = [&](const Val &a) { return emit("unsqueeze", {a}, {{"dim", AttrValue::integer(1)}}, {tokens, 1}, a.dtype); };
+  auto to_replicate = [&](const Val &a) {
+    return like("reinterpret", a, {{"axis", tp}, {"src", kind("I")}, {"dst", kind("R")}});
+  };
+  auto as_column = [&](const Val &a) {
+    return emit("unsqueeze", {a}, {{"dim", AttrValue::integer(1)}}, {tokens, 1}, a.dtype);
+  };
   Val spread = emit("expand", {root_}, {{"size", ints({tokens})}}, {tokens}, DType::F32); // R,R,I
   Val from_norm = mul(exps, as_column(to_replicate(binary("div", spread, norm))));
-  Val masked = emit("where", {mine, to_replicate(like("neg", spread)), number(0)}, {}, {tokens}, DType::F32);
-  Val hot = emit("one_hot", {index}, {{"num_classes", AttrValue::integer(words)}}, {tokens, words}, DType::I64);
+  Val masked =
+      emit("where", {mine, to_replicate(like("neg", spread)), number(0)}, {}, {tokens}, DType::F32);
+  Val hot = emit("one_hot", {index}, {{"num_classes", AttrValue::integer(words)}}, {tokens, words},
+                 DType::I64);
   Val back = cast(add(from_norm, mul(cast(hot, DType::F32), as_column(masked))), DType::BF16);
   weight_gradient(head_, back, in);
   return scatter(matmul(back, wide, {{"partial", axes({"tp"})}}), "tp");

@@ -10,7 +10,8 @@ using ir::DType;
 using ir::Role;
 
 void Step::declare_parameters() {
-  int64_t tokens = size_.tokens / size_.cp, mine = tokens / size_.tp, width = size_.hidden / size_.heads;
+  int64_t tokens = size_.tokens / size_.cp, mine = tokens / size_.tp,
+          width = size_.hidden / size_.heads;
   tokens_ = declare(Role::Input, "tokens", "VVV", {mine}, DType::I64);
   labels_ = declare(Role::Input, "labels", "VVR", {tokens}, DType::I64);
   first_word_ = declare(Role::Const, "first_word", "RRV", {}, DType::I64);
@@ -21,12 +22,15 @@ void Step::declare_parameters() {
   int64_t query = hidden / size_.tp, ffn = size_.ffn / size_.tp;
   for (unsigned i = 0; i < size_.layers; ++i) {
     std::string name = "layers." + std::to_string(i);
-    auto matrix = [&](const char *part, int64_t out, int64_t in) { return weight(name + part, true, {out, in}); };
+    auto matrix = [&](const char *part, int64_t out, int64_t in) {
+      return weight(name + part, true, {out, in});
+    };
     layers_.push_back({weight(name + ".attention_norm.weight", false, {hidden}),
                        matrix(".attention.wq.weight", query / size_.dp, hidden),
                        matrix(".attention.wk.weight", key / size_.dp, hidden),
                        matrix(".attention.wv.weight", key / size_.dp, hidden),
-                       matrix(".attention.wo.weight", row, query), weight(name + ".ffn_norm.weight", false, {hidden}),
+                       matrix(".attention.wo.weight", row, query),
+                       weight(name + ".ffn_norm.weight", false, {hidden}),
                        matrix(".feed_forward.w1.weight", ffn / size_.dp, hidden),
                        matrix(".feed_forward.w3.weight", ffn / size_.dp, hidden),
                        matrix(".feed_forward.w2.weight", row, ffn)});
@@ -39,7 +43,8 @@ void Step::declare_parameters() {
 ir::Program Step::build() {
   declare_tables();
   declare_parameters();
-  Val table = declare(Role::Buffer, "tok_embeddings.weight", "VRR", {size_.vocab / size_.dp, size_.hidden}, DType::BF16);
+  Val table = declare(Role::Buffer, "tok_embeddings.weight", "VRR",
+                      {size_.vocab / size_.dp, size_.hidden}, DType::BF16);
   within("tok_embeddings");
   at("Transformer.forward", 1);
   Val x = emit("embedding", {gather(table, "dp"), tokens_}, {}, {tokens_.dims[0], size_.hidden});
@@ -58,7 +63,8 @@ ir::Program Step::build() {
     g = attention_backward(layers_[i], ffn_backward(layers_[i], g, saved[i]), saved[i]);
   }
   optimize();
-  program_.outputs.push_back({.value = loss.id, .role = ir::OutputRole::Loss, .of = {}, .name = {}, .declared = {}});
+  program_.outputs.push_back(
+      {.value = loss.id, .role = ir::OutputRole::Loss, .of = {}, .name = {}, .declared = {}});
   builder_.finish();
   return std::move(program_);
 }
@@ -87,7 +93,8 @@ Val Step::clip_scale() {
   for (Weight *weight : weights()) {
     at("clip_grad_norm_", 201);
     const Val &g = weight->gradient;
-    Val sum = weight->sharded ? emit("sum_squares", {g}, {{"partial", axes({"dp", "tp"})}}, {}, DType::F32) // P,R,P
+    Val sum = weight->sharded ? emit("sum_squares", {g}, {{"partial", axes({"dp", "tp"})}}, {},
+                                     DType::F32) // P,R,P
                               : emit("sum_squares", {g}, {}, {}, DType::F32);
     std::optional<Val> &total = sums[weight->sharded];
     total = total ? add(*total, sum) : sum;
@@ -109,8 +116,11 @@ void Step::adam(Weight &weight, const Val &scale) {
   Val root = binary("add", like("sqrt", second), number(1e-8));
   Val all = cast(binary("mul", binary("div", first, root), number(3e-4)), DType::BF16);
   Val updated = in_place("sub_", weight.value, {all});
-  program_.outputs.push_back(
-      {.value = updated.id, .role = ir::OutputRole::State, .of = weight.value.id, .name = {}, .declared = {}});
+  program_.outputs.push_back({.value = updated.id,
+                              .role = ir::OutputRole::State,
+                              .of = weight.value.id,
+                              .name = {},
+                              .declared = {}});
 }
 
 } // namespace spmd::bench
