@@ -9,7 +9,7 @@
 #include "ir/program.h"
 #include "ir/read_json_cursor.h"
 
-#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/DenseSet.h"
 
 namespace spmd::ir {
 
@@ -288,6 +288,7 @@ private:
   Builder builder_;
   std::vector<FrameId> frames_;
   std::vector<StringId> scopes_;
+  llvm::DenseSet<uint32_t> symbols_; // names
   std::vector<ContextId> contexts_;  // by their index in the trace
   ContextId context_;                // of ops that name none
   std::vector<MeshId> value_meshes_; // by ValueId

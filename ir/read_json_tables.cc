@@ -38,6 +38,7 @@ void JsonReader::symbol(llvm::StringRef name) {
   if (symbol.min && symbol.max && *symbol.min > *symbol.max)
     json_.error(members.token(), "trace-shape",
                 fmt::format("`min` {} exceeds `max` {}", *symbol.min, *symbol.max));
+  symbols_.insert(symbol.name.index);
   program_.symbols.push_back(symbol);
 }
 

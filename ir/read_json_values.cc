@@ -138,8 +138,7 @@ bool JsonReader::check_symbols(Extent extent, Token token, std::string_view name
   Expr expr = program_.exprs[extent.expr()];
   if (expr.form != Expr::Form::Symbol)
     return check_symbols(expr.left, token, name) && check_symbols(expr.right, token, name);
-  if (llvm::any_of(program_.symbols,
-                   [&](const SymbolInfo &symbol) { return symbol.name == expr.symbol; }))
+  if (symbols_.contains(expr.symbol.index))
     return true;
   llvm::SmallVector<llvm::StringRef, 8> known;
   for (const SymbolInfo &symbol : program_.symbols)

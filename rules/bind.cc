@@ -20,7 +20,7 @@ struct OperandWord {
   llvm::StringRef word;
   llvm::StringRef ours;
 };
-const OperandWord kOperandWords[] = {
+constexpr OperandWord kOperandWords[] = {
     {"weight", "w t"},     {"bias", "b k c"},    {"mask", "m"},        {"attn_mask", "m"},
     {"index", "i"},        {"indices", "i"},     {"target", "t b"},    {"query", "q"},
     {"key", "k"},          {"value", "v s"},     {"exponent", "b"},    {"other", "b y"},

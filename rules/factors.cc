@@ -70,7 +70,7 @@ bool unknown_factors(const Application &, FactorSink &) { return false; }
 
 bool sized_factors(const Application &app, FactorSink &sink) {
   std::optional<WantedExtents> size =
-      extents_attr(app, {"size", "shape", "sizes", "input_size", "input_sizes"});
+      extents_attr(app, {"input_size", "input_sizes", "sizes", "size", "shape"});
   if (!size)
     return false;
   TensorFactors factors;

@@ -41,7 +41,7 @@ struct Prefix {
   llvm::StringRef text;
   llvm::StringRef instead = {};
 };
-const Prefix kPrefixes[] = {
+constexpr Prefix kPrefixes[] = {
     {"torch.nn.functional."},
     {"torch.ops.aten."},
     {"torch.ops.prims."},

@@ -72,13 +72,10 @@ std::string_view choose_minimum(const Application &app) {
 }
 
 std::string_view choose_cast(const Application &app) {
-  ir::DType asked = dtype_attr(app);
-  if (asked == ir::DType::Unknown)
-    return is_rounded(asked) || class_at(app, 1) == DTypeClass::Integer ||
-                   class_at(app, 1) == DTypeClass::Boolean
-               ? "cast_round"
-               : "";
-  return is_rounded(asked) ? "cast_round" : "";
+  if (ir::DType asked = dtype_attr(app); asked != ir::DType::Unknown)
+    return is_rounded(asked) ? "cast_round" : "";
+  DTypeClass like = class_at(app, 1);
+  return like == DTypeClass::Integer || like == DTypeClass::Boolean ? "cast_round" : "";
 }
 
 std::string_view choose_sum(const Application &app) {

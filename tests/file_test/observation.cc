@@ -5,6 +5,8 @@
 #include "checker/report.h"
 #include "ir/text.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
 
 namespace spmd::tests {
@@ -94,8 +96,11 @@ std::vector<ir::InputError> read_and_verify(llvm::StringRef text,
 
 bool is_erased(const ir::Program &program, const checker::CheckResult &result,
                const checker::CheckOptions &options) {
+  auto sharded = [&](ir::TypeId type) {
+    return type.valid() && !program.types[type].sharded().empty();
+  };
   return options.mode.value_or(program.mode) == ir::Mode::Local ||
-         result.stats.global_axes_erased > 0;
+         llvm::none_of(result.types, sharded);
 }
 
 uint64_t origin_of(const ir::Program &program, const checker::Place &place) {

@@ -1,26 +1,33 @@
 // What holds for every program: text and JSON carry all of it, and memoisation changes nothing.
 #include "tests/file_test/run_case.h"
 
+#include "checker/report.h"
 #include "ir/text.h"
 
+#include "llvm/ADT/StringExtras.h"
+
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace spmd::tests {
 namespace {
 
-// The verdict as text, so that those of two programs can be compared.
+// The verdict as text, so that those of two programs can be compared. Sorted: a document may have
+// its functions in another place, and then numbers its values and instructions otherwise.
 std::string verdict(const ir::Program &program, const checker::CheckResult &result) {
-  std::string text;
+  std::vector<std::string> lines;
   for (const checker::Finding &finding : result.findings)
-    text += fmt::format("{} {} {} {} {}\n", finding.info().name, unsigned(finding.place.form),
-                        finding.place.index, axes_text(program, finding), finding.suppressed);
+    lines.push_back(fmt::format("{} {}{}", finding.info().name, message_of(program, finding),
+                                finding.suppressed ? " suppressed" : ""));
   for (uint32_t i = 0; i < program.values.size(); ++i) {
     ir::ShapeId shape = result.shapes[i];
-    text += fmt::format("{}: {} {}\n", ir::print_value(program, ir::ValueId{i}),
-                        kinds_text(program, result, ir::ValueId{i}),
-                        shape.valid() ? ir::print_shape(program, shape) : "");
+    lines.push_back(fmt::format("{}: {} {}", ir::print_value(program, ir::ValueId{i}),
+                                kinds_text(program, result, ir::ValueId{i}),
+                                shape.valid() ? ir::print_shape(program, shape) : ""));
   }
-  return text;
+  std::sort(lines.begin(), lines.end());
+  return llvm::join(lines, "\n");
 }
 
 // The first line in which two texts differ.
