@@ -138,8 +138,8 @@ void Walk::instruction(InstId id) {
   if (edit_ && edit_->inst == id) {
     if (edit_->drop)
       return dropped(inst);
-    if (edit_->operand)
-      args_[*edit_->operand] = edit_->arg;
+    for (const auto &[position, arg] : edit_->operands)
+      args_[position] = arg;
     if (edit_->attrs.valid())
       inst.attrs = edit_->attrs;
   } else if (!edit_ && !program_.lacks(ir::Missing::Mutation)) {

@@ -65,10 +65,21 @@ struct FixFinder::State {
   Walk walk;
   const CheckResult &original;
   bool tried = false;
+  llvm::DenseMap<uint32_t, llvm::SmallVector<ValueId, 1>> gradients;
 
   State(ir::Program &program, const CheckResult &result, const CheckOptions &options)
       : program(program), scratch(result), walk(program, options, scratch), original(result) {
     walk.resume();
+  }
+
+  // Values that the program calls gradients of this one.
+  llvm::ArrayRef<ValueId> gradients_of(ValueId value) {
+    if (gradients.empty())
+      for (uint32_t i = 0; i < program.values.size(); ++i)
+        if (ValueId of = program.values[ValueId{i}].grad_of; of.valid())
+          gradients[of.index].push_back(ValueId{i});
+    auto at = gradients.find(value.index);
+    return at == gradients.end() ? llvm::ArrayRef<ValueId>() : at->second;
   }
 
   ir::OpNameId op(std::string_view name) {
@@ -139,8 +150,13 @@ public:
   llvm::SmallVector<ValueId, 4> tensors_ = tensors_of(program_, id_);
 
 private:
+  // The next layer's copy of this finding was silent as long as this one stood: it would be folded into it.
+  bool same_mistake(const Finding &found) const {
+    return found.place.form == Place::Form::Inst && found.violation == finding_.violation &&
+           program_.insts[found.place.as_inst()].op == inst_.op;
+  }
   bool known(const Finding &found) const {
-    if (found.info().severity == rules::Severity::Info)
+    if (found.info().severity == rules::Severity::Info || same_mistake(found))
       return true;
     return llvm::any_of(original_.findings, [&](const Finding &old) {
       return old.place == found.place && old.violation.index() == found.violation.index() &&
@@ -181,7 +197,7 @@ public:
     attributes();
     llvm::stable_sort(found_, [](const Fix &a, const Fix &b) {
       auto key = [](const Fix &fix) {
-        return std::tuple(fix.changes_value, fix.form != Fix::Form::Transition ? 0 : 1,
+        return std::tuple(fix.changes_value, fix.changes_shape, fix.form != Fix::Form::Transition ? 0 : 1,
                           fix.forward_bytes.value_or(0) + fix.backward_bytes.value_or(0));
       };
       return key(a) < key(b);
@@ -196,23 +212,45 @@ private:
   ir::MeshId mesh_id() const { return program_.contexts[search_.inst_.context].mesh; }
 
   void on_operand(uint16_t operand) {
-    ValueId value = search_.tensors_[operand];
-    const ir::Type type = program_.types[search_.original_.types[value.index]];
-    if (type.mesh() != mesh_id() || search_.axes_.empty())
+    std::optional<Kind> kind = kind_of(operand);
+    if (!kind)
       return;
-    std::optional<Kind> kind = type.kind(search_.axes_.first());
-    if (!kind || !type.of(*kind).contains(search_.axes_))
-      return;
+    llvm::SmallVector<uint16_t, 1> operands{operand};
+    if (*kind == Kind::Invariant && std::holds_alternative<rules::InvariantMixed>(search_.finding_.violation)) {
+      // A value among addends of a later sum would still be added once per rank, silently.
+      if (sum_ahead(program_, search_.id_, search_.axes_).valid())
+        return;
+      operands = all_invariant();
+    }
     for (const Transition &row : rules::transitions())
       if (is_candidate(row, *kind))
-        with_layouts(row, operand, value);
+        with_layouts(row, operands);
+  }
+
+  // The kind of an operand on all axes of the finding; none if they differ.
+  std::optional<Kind> kind_of(uint16_t operand) const {
+    const ir::Type &type = program_.types[search_.original_.types[search_.tensors_[operand].index]];
+    if (type.mesh() != mesh_id() || search_.axes_.empty())
+      return std::nullopt;
+    std::optional<Kind> kind = type.kind(search_.axes_.first());
+    return kind && type.of(*kind).contains(search_.axes_) ? kind : std::nullopt;
+  }
+  llvm::SmallVector<uint16_t, 1> all_invariant() const {
+    llvm::SmallVector<uint16_t, 1> found;
+    for (uint16_t i = 0; i < search_.tensors_.size(); ++i) {
+      bool free = program_.types[search_.original_.types[search_.tensors_[i].index]].gradient_free();
+      if (!free && kind_of(i) == Kind::Invariant)
+        found.push_back(i);
+    }
+    return found;
   }
 
   // V stands for a stack or for shards along a dimension; the first form that repairs is enough.
-  void with_layouts(const Transition &row, uint16_t operand, ValueId value) {
+  void with_layouts(const Transition &row, llvm::ArrayRef<uint16_t> operands) {
     KindWord src{.kind = row.src}, dst{.kind = row.dst};
     if (row.layouts == rules::Layouts::Plain)
-      return void(try_row(row, operand, value, src, dst));
+      return void(try_row(row, operands, src, dst));
+    ValueId value = search_.tensors_[operands.front()];
     ir::ShapeId shape_id = search_.original_.shapes[value.index];
     unsigned rank = shape_id.valid() ? static_cast<unsigned>(program_.shapes[shape_id].dims.size()) : 0;
     for (unsigned dim = 0; dim < rank; ++dim) {
@@ -221,7 +259,7 @@ private:
       if (!declared_here(row, value, dim))
         continue;
       end = shard;
-      if (try_row(row, operand, value, src, dst))
+      if (try_row(row, operands, src, dst))
         return;
     }
   }
@@ -236,33 +274,56 @@ private:
     return program_.types[declared].dim(search_.axes_.first()) == std::optional<unsigned>(dim);
   }
 
-  bool try_row(const Transition &row, uint16_t operand, ValueId value, KindWord src, KindWord dst) {
+  ir::AttrsId words(std::optional<KindWord> src, KindWord dst) {
     ir::AttrsId attrs = state_.with({}, "axis", state_.axes_value(mesh(), search_.axes_));
-    attrs = state_.with(attrs, "src", ir::AttrValue::kind(src));
-    attrs = state_.with(attrs, "dst", ir::AttrValue::kind(dst));
-    rules::Arg before{search_.original_.types[value.index], search_.original_.shapes[value.index]};
-    std::optional<rules::Arg> after =
-        search_.walk_.transition(state_.op(row.name), attrs, search_.inst_.context, before);
-    if (!after)
-      return false;
-    state_.tried = true;
-    Edit edit{search_.id_, operand, *after, {}, false};
-    if (!search_.repairs(edit))
-      return false;
+    if (src)
+      attrs = state_.with(attrs, "src", ir::AttrValue::kind(*src));
+    return state_.with(attrs, "dst", ir::AttrValue::kind(dst));
+  }
+
+  bool try_row(const Transition &row, llvm::ArrayRef<uint16_t> operands, KindWord src, KindWord dst) {
+    Edit edit{.inst = search_.id_};
     Fix fix;
     fix.inst = search_.id_;
-    fix.operand = operand;
+    fix.operands.assign(operands.begin(), operands.end());
     fix.changes_value = !keeps_value(row);
-    std::string name = ir::print_value(program_, value), axes = axes_text(program_, mesh_id(), search_.axes_);
-    fix.text = fmt::format("{}({}, {}, src={}, dst={})", row.name, name, axes, ir::print(src), ir::print(dst));
-    fix.replacement = fmt::format("{0}.fixed = {1} {0} {{ axis = {2}, src = {3}, dst = {4} }}", name, row.name, axes,
-                                  ir::print(src), ir::print(dst));
-    set_price(fix, row, before, *after);
+    std::string names, axes = axes_text(program_, mesh_id(), search_.axes_);
+    for (uint16_t operand : operands) {
+      ValueId value = search_.tensors_[operand];
+      rules::Arg before{search_.original_.types[value.index], search_.original_.shapes[value.index]};
+      std::optional<rules::Arg> after =
+          search_.walk_.transition(state_.op(row.name), words(src, dst), search_.inst_.context, before);
+      if (!after)
+        return false;
+      edit.operands.push_back({operand, *after});
+      fix.changes_shape |= after->shape != before.shape;
+      add_backward(edit, row, value);
+      add_price(fix, row, before, *after);
+      std::string name = ir::print_value(program_, value);
+      names += (names.empty() ? "" : " and ") + name;
+      fix.replacement += fmt::format("{}{}.fixed = {} {} {{ axis = {}, src = {}, dst = {} }}",
+                                     fix.replacement.empty() ? "" : "\n", name, row.name, name, axes,
+                                     ir::print(src), ir::print(dst));
+    }
+    state_.tried = true;
+    if (!search_.repairs(edit))
+      return false;
+    fix.text = fmt::format("{}({}, {}, src={}, dst={})", row.name, names, axes, ir::print(src), ir::print(dst));
+    if (!edit.gradients.empty())
+      fix.text += fmt::format(", and {} of the gradient", row.dual.name);
     found_.push_back(std::move(fix));
     return true;
   }
 
-  void set_price(Fix &fix, const Transition &row, const rules::Arg &before, const rules::Arg &after) const {
+  // Where the program contains its backward, the dual belongs to the edit.
+  void add_backward(Edit &edit, const Transition &row, ValueId value) {
+    for (ValueId gradient : state_.gradients_of(value))
+      edit.gradients.push_back(gradient);
+    edit.dual_op = state_.op(row.dual.name);
+    edit.dual_attrs = words(std::nullopt, KindWord{.kind = row.dual.dst});
+  }
+
+  void add_price(Fix &fix, const Transition &row, const rules::Arg &before, const rules::Arg &after) const {
     if (!before.shape.valid() || !after.shape.valid())
       return;
     std::optional<int64_t> a = ir::byte_count(program_.shapes[before.shape]);
@@ -270,15 +331,15 @@ private:
     if (!a || !b)
       return;
     int64_t bytes = std::max(*a, *b), ranks = rank_count(mesh(), search_.axes_);
-    fix.forward_bytes = price(row.wire, bytes, ranks);
+    fix.forward_bytes = fix.forward_bytes.value_or(0) + price(row.wire, bytes, ranks);
     const Transition *dual = rules::find_transition(row.dual.name, row.dual.src, row.dual.dst);
     bool gradient = !program_.types[before.type].gradient_free();
-    fix.backward_bytes = dual && gradient ? price(dual->wire, bytes, ranks) : 0;
+    fix.backward_bytes = fix.backward_bytes.value_or(0) + (dual && gradient ? price(dual->wire, bytes, ranks) : 0);
   }
 
   void try_attrs(ir::AttrsId attrs, std::string text, bool changes_value) {
     state_.tried = true;
-    if (!search_.repairs({search_.id_, std::nullopt, {}, attrs, false}))
+    if (!search_.repairs({.inst = search_.id_, .attrs = attrs}))
       return;
     Fix fix;
     fix.form = Fix::Form::Attribute;
@@ -322,7 +383,7 @@ private:
 
   void drop_inst() {
     state_.tried = true;
-    if (!search_.repairs({search_.id_, std::nullopt, {}, {}, true}))
+    if (!search_.repairs({.inst = search_.id_, .drop = true}))
       return;
     Fix fix;
     fix.form = Fix::Form::Drop;

@@ -9,6 +9,9 @@
 #include "rules/registry.h"
 #include "rules/transition.h"
 
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLExtras.h"
+
 #include <fmt/format.h>
 
 namespace spmd::checker {
@@ -121,8 +124,11 @@ private:
         note.place = {Place::Form::Param, i};
         note.has_place = true;
       }
-    note.text = fmt::format("{} is declared {} on {}{}", ir::print_value(program_, value), ir::info(kind_).name,
-                            axis_name(value), through(passed));
+    std::string name = ir::print_value(program_, value);
+    if (note.has_place && program_.params[note.place.index].name.valid())
+      name += fmt::format(" ({})", view(program_.strings[program_.params[note.place.index].name]));
+    note.text =
+        fmt::format("{} is declared {} on {}{}", name, ir::info(kind_).name, axis_name(value), through(passed));
     return note;
   }
 
@@ -168,6 +174,29 @@ llvm::SmallVector<uint16_t, 2> operands_named(const rules::Violation &violation)
   return named;
 }
 
+ir::MeshId type_mesh(const ir::Program &program, const Finding &finding) {
+  return program.contexts[program.insts[finding.place.as_inst()].context].mesh;
+}
+
+// How far ahead a sum is looked for, in instructions; a layer is far shorter.
+constexpr uint32_t kSumHorizon = 256;
+
+// True if the call runs over one of the axes, by name or by group.
+bool sums_over(const ir::Program &program, const ir::Inst &inst, AxisSet axes) {
+  const ir::Mesh &mesh = program.meshes[program.contexts[inst.context].mesh];
+  if (const ir::AttrValue *axis = program.find(inst.attrs, "axis"); axis && axis->form == ir::AttrForm::Axes) {
+    for (const ir::AxisRef &ref : program.axis_refs[axis->as<ir::AxisRefsId>()].refs)
+      if (std::optional<AxisId> found = mesh.find(ref.axis); found && axes.contains(*found))
+        return true;
+    return false;
+  }
+  const ir::AttrValue *key = program.find(inst.attrs, "group");
+  for (const ir::Group &group : program.groups)
+    if (key && key->form == ir::AttrForm::String && group.key == key->as<ir::StringId>())
+      return llvm::any_of(group.axes, [&](AxisId axis) { return axes.contains(axis); });
+  return false;
+}
+
 void collect(const ir::Program &program, ir::BlockId block, llvm::SmallVectorImpl<ValueId> &out) {
   for (const ir::Operand &operand : program.blocks[block]) {
     if (operand.is_value())
@@ -183,6 +212,30 @@ llvm::SmallVector<ValueId, 4> tensors_of(const ir::Program &program, InstId inst
   llvm::SmallVector<ValueId, 4> tensors;
   collect(program, program.insts[inst].operands, tensors);
   return tensors;
+}
+
+InstId sum_ahead(const ir::Program &program, InstId from, AxisSet axes) {
+  llvm::DenseSet<uint32_t> reached;
+  auto mark = [&](const ir::Inst &inst) {
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      reached.insert(inst.result(r).index);
+  };
+  mark(program.insts[from]);
+  ir::Phase phase = program.insts[from].phase;
+  uint32_t last = std::min<uint32_t>(program.insts.size(), from.index + kSumHorizon);
+  for (uint32_t i = from.index + 1; i < last; ++i) {
+    const ir::Inst &inst = program.insts[InstId{i}];
+    if (inst.phase != phase || llvm::none_of(tensors_of(program, InstId{i}),
+                                             [&](ValueId value) { return reached.count(value.index); }))
+      continue;
+    rules::ResolvedOp op = rules::resolve_spelling(program.op_name(inst.op), "spmd");
+    if (op.form == rules::OpForm::Equation && !op.row->equation.equation.has_function)
+      mark(inst);
+    else if (op.transition == "all_reduce" || op.transition == "reduce_scatter")
+      if (sums_over(program, inst, axes))
+        return InstId{i};
+  }
+  return {};
 }
 
 llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const CheckResult &result,
@@ -206,6 +259,13 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
       break;
     }
   }
+  if (const auto *mixed = std::get_if<rules::InvariantMixed>(&finding.violation); mixed && mixed->kind == Kind::Varying)
+    if (InstId sum = sum_ahead(program, finding.place.as_inst(), axes); sum.valid())
+      notes.push_back({Note::Form::Because, Place::inst(sum), true,
+                       fmt::format("`{}` sums the result over {}: an addend that is the same on all ranks counts "
+                                   "once per rank",
+                                   view(program.op_name(program.insts[sum].op)),
+                                   ir::print_axes(program, type_mesh(program, finding), axes))});
   return notes;
 }
 

@@ -23,6 +23,10 @@ inline constexpr unsigned kMaxNotes = 6;
 llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const CheckResult &result,
                                            const Finding &finding);
 
+// The erased sum over one of these axes that the results of an instruction run into by way of linear ops only:
+// there they are addends, whatever they are called. None if there is none.
+ir::InstId sum_ahead(const ir::Program &program, ir::InstId inst, ir::AxisSet axes);
+
 // The operands of an instruction as rules count them: tensors in order, lists flattened.
 llvm::SmallVector<ir::ValueId, 4> tensors_of(const ir::Program &program, ir::InstId inst);
 

@@ -28,6 +28,21 @@ void Walk::dropped(const ir::Inst &inst) {
   result_.shapes[inst.first_result.index] = args_[0].shape;
 }
 
+// Gradients of edited operands go through the dual; one that refuses them leaves them as they are, and the claims
+// on them tell.
+void Walk::backward(const Edit &edit, const ir::Inst &inst) {
+  for (uint32_t r = 0; r < inst.result_count; ++r) {
+    ValueId result = inst.result(r);
+    if (!llvm::is_contained(edit.gradients, result))
+      continue;
+    rules::Arg before{result_.types[result.index], result_.shapes[result.index]};
+    if (std::optional<rules::Arg> after = transition(edit.dual_op, edit.dual_attrs, inst.context, before)) {
+      result_.types[result.index] = after->type;
+      result_.shapes[result.index] = after->shape;
+    }
+  }
+}
+
 std::vector<Finding> Walk::retype(const Edit &edit) {
   struct Before {
     ValueId value;
@@ -41,12 +56,17 @@ std::vector<Finding> Walk::retype(const Edit &edit) {
   edit_ = &edit;
   for (uint32_t i = edit.inst.index; i < program_.main.last.index; ++i) {
     const ir::Inst inst = program_.insts[InstId{i}];
-    if (i != edit.inst.index && !touched(inst, changed))
+    bool gradient = llvm::any_of(edit.gradients, [&](ValueId value) {
+      return value.index >= inst.first_result.index && value.index < inst.first_result.index + inst.result_count;
+    });
+    if (i != edit.inst.index && !gradient && !touched(inst, changed))
       continue;
     size_t first = log.size();
     for (uint32_t r = 0; r < inst.result_count; ++r)
       log.push_back({inst.result(r), result_.types[inst.result(r).index], result_.shapes[inst.result(r).index]});
     instruction(InstId{i});
+    if (!edit.gradients.empty())
+      backward(edit, inst);
     for (size_t at = first; at < log.size(); ++at)
       if (log[at].type != result_.types[log[at].value.index] || log[at].shape != result_.shapes[log[at].value.index])
         changed.insert(log[at].value.index);

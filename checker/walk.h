@@ -43,13 +43,17 @@ private:
   void add(const ir::Program &program, const ir::Operand &operand, ir::StringId name);
 };
 
-// An edit that is tried in memory: one operand, the attributes, or the whole instruction.
+// An edit that is tried in memory: some operands, the attributes, or the whole instruction.
 struct Edit {
   ir::InstId inst;
-  std::optional<uint16_t> operand; // seen as `arg`
-  rules::Arg arg;
-  ir::AttrsId attrs; // none: as they are
-  bool drop = false; // the result is the operand
+  llvm::SmallVector<std::pair<uint16_t, rules::Arg>, 1> operands; // position, and what it is seen as
+  ir::AttrsId attrs;                                              // none: as they are
+  bool drop = false;                                              // the result is the operand
+  // A transition forward has its dual backward: where the program contains the backward, gradients of the edited
+  // operands go through it.
+  llvm::SmallVector<ir::ValueId, 1> gradients;
+  ir::OpNameId dual_op;
+  ir::AttrsId dual_attrs;
 };
 
 class Walk {
@@ -70,6 +74,7 @@ private:
   void declare(uint32_t param);
   bool touched(const ir::Inst &inst, const llvm::DenseSet<uint32_t> &changed) const;
   void dropped(const ir::Inst &inst);
+  void backward(const Edit &edit, const ir::Inst &inst);
   void undecided(uint32_t param, ir::Type &type);
   void instructions(const ir::Body &body);
   void instruction(ir::InstId id);

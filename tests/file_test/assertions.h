@@ -33,10 +33,15 @@ struct Assertion {
   bool is_finding() const { return form <= Form::Suppressed; }
 };
 
+// How cases are checked unless they say otherwise. The day is fixed, so that no case depends on the
+// clock.
+inline checker::CheckOptions default_options() { return {.today = "2025-06-30"}; }
+
 struct Comments {
   std::vector<Assertion> assertions;
-  std::vector<std::string> goldens;  // `// golden: full, json`
-  checker::CheckOptions options;     // `// options: permissive, infer-partial, local`
+  std::vector<std::string> goldens; // `// golden: full, json`
+  checker::CheckOptions options =
+      default_options();             // `// options: permissive, infer-partial, local`
   bool only_read = false;            // begins with `// not checked`
   std::vector<std::string> problems; // malformed assertions, `line: what`
 };

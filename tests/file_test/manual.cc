@@ -23,8 +23,9 @@ std::vector<std::string> names_drawn(std::string_view text, const std::string &l
         fmt::format("{}: {}:{}: {}: {}", label, error.line, error.col, error.name, error.message));
   if (!problems.empty())
     return names;
-  checker::CheckResult result = checker::check(*program);
-  test_properties(label, *program, result, {}, problems);
+  checker::CheckOptions options = default_options();
+  checker::CheckResult result = checker::check(*program, options);
+  test_properties(label, *program, result, options, problems);
   for (const checker::Finding &finding : result.findings)
     if (!finding.suppressed)
       names.emplace_back(finding.info().name);

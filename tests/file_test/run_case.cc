@@ -40,13 +40,14 @@ void run_json(const TestCase &test, Session &session, Problems &problems) {
                                    error.message, error.offset, error.path));
   if (!problems.empty())
     return;
-  checker::CheckResult result = checker::check(*program);
-  test_properties(test.name(), *program, result, {}, problems);
+  checker::CheckOptions options = default_options();
+  checker::CheckResult result = checker::check(*program, options);
+  test_properties(test.name(), *program, result, options, problems);
   session.coverage.record(*program, result);
   std::vector<std::string> goldens = goldens_beside(test);
   if (!program->expectations.empty() || goldens.empty())
     compare_expectations(test, *program, result, problems);
-  compare_goldens(test, goldens, *program, result, {}, session, problems);
+  compare_goldens(test, goldens, *program, result, options, session, problems);
 }
 
 } // namespace
