@@ -91,17 +91,18 @@ private:
   }
 
   void clash_in_product(const TermOperands &term, const OperandKinds &operand) {
+    clash_with_invariant(term, operand);
     if (on(operand.p) && term.partial)
       report(PartialTimesPartial{index(*term.partial), index(operand), here_});
     else if (on(operand.p) && term.varying)
       report(PartialWithVarying{index(operand), index(*term.varying), here_});
     else if (on(operand.v) && term.partial)
       report(PartialWithVarying{index(*term.partial), index(operand), here_});
-    clash_with_invariant(term, operand);
   }
 
   // Members of a list that are summed: all P or none.
   void clash_in_sum(const TermOperands &term, const OperandKinds &operand) {
+    clash_with_invariant(term, operand);
     if (on(operand.p) && term.varying)
       report(PartialWithVarying{index(operand), index(*term.varying), here_});
     else if (on(operand.v) && term.partial)
@@ -110,7 +111,6 @@ private:
       report(PartialPlusReplicate{{Addend::Form::Operand, index(*term.any)}, index(operand), here_});
     else if (term.partial && !on(operand.p | operand.zero | operand.unknown))
       report(PartialPlusReplicate{{Addend::Form::Operand, index(operand)}, index(*term.partial), here_});
-    clash_with_invariant(term, operand);
   }
 
   void clash_with_invariant(const TermOperands &term, const OperandKinds &operand) {
@@ -140,13 +140,12 @@ private:
       if (term.invariant && !invariant)
         invariant = &term;
     }
-    for (const TermOperands &term : terms_) {
-      if (invariant && !term.invariant)
-        if (const OperandKinds *other = other_than_invariant(term))
-          report(InvariantMixed{index(*invariant->invariant), index(*other), kind_of(*other), here_});
+    for (const TermOperands &term : terms_)
+      if (const OperandKinds *other = invariant && !term.invariant ? other_than_invariant(term) : nullptr)
+        report(InvariantMixed{index(*invariant->invariant), index(*other), kind_of(*other), here_});
+    for (const TermOperands &term : terms_)
       if (partial && !term.partial && !term.unknown)
         visit_addend(*partial->partial, term);
-    }
   }
   void visit_addend(const OperandKinds &partial, const TermOperands &term) {
     if (term.varying)

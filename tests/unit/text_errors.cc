@@ -115,8 +115,6 @@ TEST_CASE("text: one error each, where it stands") {
       {"%x = input f32[8] P(mean)@tp\n", "2:21", "trace-key", "no combiner"},
       {"%x = input f32[8] scale pq\n", "2:12", "trace-type", "neither an axis nor a symbol"},
       {"%x = input f32[8] scale dp+tp\n", "2:25", "trace-type", "no product"},
-      {"%x = f { axis = tpp }\n", "2:17", "trace-type", "nearest is `tp`"},
-      {"%x = f { axis = q.tp }\n", "2:17", "trace-type", "no mesh is named `q`"},
       {"%x = f { by = pq }\n", "2:15", "trace-type", "neither"},
       {"local tpp { }\n", "2:7", "trace-type", "nearest is `tp`"},
       // trace-truncated
