@@ -5,7 +5,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-#include "fmt/format.h"
+#include <fmt/format.h>
 
 namespace spmd::rules {
 namespace {

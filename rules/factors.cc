@@ -5,7 +5,7 @@
 #include "rules/shape_attrs.h"
 #include "rules/shape_rule.h"
 
-#include "fmt/format.h"
+#include <fmt/format.h>
 
 #include <bit>
 

@@ -3,7 +3,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-#include "fmt/format.h"
+#include <fmt/format.h>
 
 namespace spmd::rules {
 

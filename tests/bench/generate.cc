@@ -53,7 +53,7 @@ int main(int count, char **words) {
       format = word;
     } else if (word == "--mesh" && i + 1 < count) {
       if (!read_mesh(words[++i], size))
-        wrong_call("--mesh takes sizes that divide 8192 tokens, 8 key heads, 1024 key features, "
+        wrong_call("--mesh takes sizes that divide 131072 tokens, 8 key heads, 1024 key features, "
                    "53248 and 128256");
     } else if (word == "-o" && i + 1 < count) {
       path = words[++i];

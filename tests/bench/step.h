@@ -15,7 +15,7 @@ namespace spmd::bench {
 struct StepSize {
   unsigned layers = 126;
   int64_t dp = 32, cp = 4, tp = 8;
-  int64_t hidden = 16384, ffn = 53248, heads = 128, kv_heads = 8, vocab = 128256, tokens = 8192;
+  int64_t hidden = 16384, ffn = 53248, heads = 128, kv_heads = 8, vocab = 128256, tokens = 131072;
 };
 
 // One value with its local extents.

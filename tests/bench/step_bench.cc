@@ -1,8 +1,9 @@
-// How long reading takes, beside what it cannot be faster than: simdjson going over every value of
-// the text.
-//   spmd_read_bench FILE [RUNS]
-// Prints the best of RUNS (20) in milliseconds for each step, their ratio, and the memory that the
+// How long reading and checking a trace take, beside what they cannot be faster than: simdjson going
+// over every value of the text.
+//   spmd_step_bench FILE [RUNS]
+// Prints the best of RUNS (20) in milliseconds for each step, their ratios, and the memory that the
 // process peaked at.
+#include "checker/check.h"
 #include "ir/input.h"
 
 #include <fmt/core.h>
@@ -93,6 +94,27 @@ std::string read_file(const char *path) {
   return bytes;
 }
 
+struct Times {
+  double read = 1e30, check = 1e30, both = 1e30; // best of the runs, in milliseconds
+  checker::CheckResult result;
+};
+
+// A fresh program each time: a second check of the same one would find its types interned.
+Times measure(const std::string &bytes, unsigned runs) {
+  Times times;
+  for (unsigned i = 0; i < runs; ++i) {
+    double start = now();
+    ir::ReadResult read = ir::read_json(bytes);
+    double middle = now();
+    times.result = checker::check(read.program);
+    double end = now();
+    times.read = std::min(times.read, middle - start);
+    times.check = std::min(times.check, end - middle);
+    times.both = std::min(times.both, end - start);
+  }
+  return times;
+}
+
 long peak_kilobytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -105,7 +127,7 @@ int main(int count, char **words) {
   std::string bytes = count > 1 ? read_file(words[1]) : "";
   unsigned runs = count > 2 ? static_cast<unsigned>(std::atoi(words[2])) : 20;
   if (bytes.empty() || runs == 0) {
-    fmt::print(stderr, "usage: spmd_read_bench FILE [RUNS]\n");
+    fmt::print(stderr, "usage: spmd_step_bench FILE [RUNS]\n");
     return 2;
   }
   long before = peak_kilobytes();
@@ -115,7 +137,7 @@ int main(int count, char **words) {
     fmt::print(stderr, "{}: {}: {}\n", words[1], result.errors[0].path, result.errors[0].message);
     return 3;
   }
-  double reading = best_of(runs, [&] { ir::read_json(bytes); });
+  Times times = measure(bytes, runs);
   simdjson::padded_string padded(bytes);
   simdjson::ondemand::parser parser;
   int64_t sum = 0;
@@ -129,8 +151,13 @@ int main(int count, char **words) {
   fmt::print("{:.2f} MB, {} ops, {} values ({})\n", megabytes, result.program.insts.size(),
              result.program.values.size(), sum);
   fmt::print("simdjson parse-only {:8.2f} ms\n", parsing);
-  fmt::print("read_json           {:8.2f} ms, {:.2f} x parse-only, {:.0f} MB/s\n", reading,
-             reading / parsing, megabytes / reading * 1e3);
+  fmt::print("read                {:8.2f} ms, {:.2f} x parse-only, {:.0f} MB/s\n", times.read,
+             times.read / parsing, megabytes / times.read * 1e3);
+  fmt::print("check               {:8.2f} ms, {:.2f} x parse-only, {:.0f} ns per op; {} distinct applications, "
+             "{} findings\n",
+             times.check, times.check / parsing, times.check * 1e6 / static_cast<double>(times.result.stats.ops),
+             times.result.stats.applications, times.result.findings.size());
+  fmt::print("read and check      {:8.2f} ms, {:.2f} x parse-only\n", times.both, times.both / parsing);
   fmt::print("peak memory         {:8.2f} x the text, the text itself not counted\n",
              static_cast<double>(after - before) * 1024 / static_cast<double>(bytes.size()));
   return 0;
