@@ -185,16 +185,21 @@ constexpr Synonyms kSynonyms[] = {
     // Collectives.
     {.op = "all_reduce",
      .spellings = "c10d.allreduce _c10d_functional.all_reduce "
-                  "_c10d_functional.all_reduce_coalesced c10d.all_reduce psum_invariant"},
+                  "_c10d_functional.all_reduce_coalesced c10d.all_reduce psum_invariant "
+                  "unreduced_psum pmax pmin"},
     {.op = "all_gather",
      .spellings = "_c10d_functional.all_gather_into_tensor "
                   "_c10d_functional.all_gather_into_tensor_coalesced "
                   "_c10d_functional.all_gather_into_tensor_out c10d.allgather "
-                  "c10d._allgather_base c10d.all_gather c10d.all_gather_into_tensor"},
+                  "c10d._allgather_base c10d.all_gather c10d.all_gather_into_tensor "
+                  "all_gather_invariant all_gather_reduced"},
     {.op = "reduce_scatter",
      .spellings = "_c10d_functional.reduce_scatter_tensor "
                   "_c10d_functional.reduce_scatter_tensor_coalesced c10d.reduce_scatter "
-                  "c10d._reduce_scatter_base c10d.reduce_scatter_tensor"},
+                  "c10d._reduce_scatter_base c10d.reduce_scatter_tensor "
+                  "unreduced_reduce_scatter unreduced_psum_scatter"},
+    {.op = "convert", .spellings = "preduced"},
+    {.op = "reinterpret", .spellings = "pvary vary_unreduced_cast reduced_vary_cast"},
     {.op = "all_to_all",
      .spellings = "_c10d_functional.all_to_all_single c10d.alltoall c10d.alltoall_base "
                   "c10d.all_to_all c10d.all_to_all_single"},

@@ -76,17 +76,25 @@ public:
       generator_ = {true, group_of(app, binding.generator, true).front()};
   }
 
-  // `first_result`: place of the row's first result among the results of the instruction.
-  void run(AxisSet stated, unsigned first_result, unsigned result_count) {
-    for (unsigned s = 0; s < equation_.sum_count; ++s) {
-      const Sum &sum = equation_.sums[s];
-      unsigned last = s + 1 == equation_.sum_count ? result_count : sum.first_result + sum.result_count;
-      for (unsigned r = sum.first_result; r < last; ++r)
-        type_result(sum, first_result + r, stated, r == sum.first_result);
+  // Results of the instruction; `output_mask` may have dropped some of the row's.
+  void run(AxisSet stated, unsigned result_count) {
+    llvm::SmallVector<bool, 4> reported(equation_.sum_count, false);
+    for (unsigned result = 0; result < result_count; ++result) {
+      unsigned s = sum_of(row_result(app_, result));
+      type_result(equation_.sums[s], result, stated, !reported[s]);
+      reported[s] = true;
     }
   }
 
 private:
+  // The sum that defines a result of the row; lists of results belong to the last one.
+  unsigned sum_of(unsigned row_result) const {
+    unsigned s = 0;
+    while (s + 1 < equation_.sum_count && row_result >= equation_.sums[s + 1].first_result)
+      ++s;
+    return s;
+  }
+
   // Of several results only those claimed P are meant by `partial` (type-system.md, 3, rule 4).
   AxisSet stated_for(AxisSet stated, unsigned result) const {
     if (app_.results.size() <= 1 || stated.empty())
@@ -229,16 +237,15 @@ const OpDef &chosen_row(const Application &app) {
 }
 
 // One row on one application whose lists, if zipped, were taken apart.
-void apply_row(const Application &app, const OpDef &row, AxisSet stated, unsigned first_result, unsigned result_count,
-               Outcome &out) {
+void apply_row(const Application &app, const OpDef &row, AxisSet stated, unsigned result_count, Outcome &out) {
   OperandMismatch problem;
   std::optional<Binding> binding = bind_operands(app, row.equation.equation, problem);
   if (!binding) {
     out.violations.push_back(std::move(problem));
     return;
   }
-  EquationTyper(app, row, *binding, out).run(stated, first_result, result_count);
-  if (first_result == 0 && result_count == app.results.size())
+  EquationTyper(app, row, *binding, out).run(stated, result_count);
+  if (result_count == app.results.size())
     apply_shapes(app, row.equation.equation, *binding, out);
 }
 
@@ -250,7 +257,7 @@ void apply_equation(const Application &app, Outcome &out) {
   AxisSet stated = stated_axes(app, out);
   unsigned count = static_cast<unsigned>(app.results.size());
   if (!row.each && !app.op.each)
-    return apply_row(app, row, stated, 0, count, out);
+    return apply_row(app, row, stated, count, out);
   unsigned members = member_count(app);
   // Results of zipped rows come member by member where the row has one result, else list after list.
   unsigned per_member = members ? count / members : 0;
@@ -262,7 +269,7 @@ void apply_equation(const Application &app, Outcome &out) {
     Outcome part;
     part.types.assign(count, out.types[0]);
     part.shapes.assign(count, {});
-    apply_row(one, row, stated, 0, per_member, part);
+    apply_row(one, row, stated, per_member, part);
     for (unsigned r = 0; r < per_member; ++r)
       out.types[r * members + i] = part.types[r];
     out.violations.append(part.violations.begin(), part.violations.end());

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -70,7 +71,8 @@ double median(const std::vector<std::string> &words) {
 } // namespace
 
 int main() {
-  char path[] = "/tmp/spmd_startup_XXXXXX";
+  std::string place = (std::filesystem::temp_directory_path() / "spmd_startup_XXXXXX").string();
+  char *path = place.data();
   int file = mkstemp(path);
   if (file < 0 || write(file, kProgram, std::char_traits<char>::length(kProgram)) < 0)
     return 2;
