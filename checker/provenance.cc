@@ -139,8 +139,10 @@ private:
     Note note;
     note.place = Place::inst(id);
     if (partial_stated(inst))
-      note.text = fmt::format("`{}` summed over a dimension that differs along {}, stated partial{}", name, axis,
-                              through(passed));
+      note.text = program_.mode == ir::Mode::Global
+                      ? fmt::format("`{}` summed over a dimension sharded on {}{}", name, axis, through(passed))
+                      : fmt::format("`{}` summed over a dimension that differs along {}, stated partial{}", name,
+                                    axis, through(passed));
     else if (program_.values[value].declared.valid())
       note.text = fmt::format("the result of `{}` is claimed {} on {}{}", name, kind, axis, through(passed));
     else

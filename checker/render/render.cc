@@ -51,6 +51,8 @@ Totals totals_of(llvm::ArrayRef<Report> reports) {
 }
 
 std::string counts_line(const Totals &totals) {
+  if (totals.unread && totals.unread == totals.inputs)
+    return fmt::format("{} input{} not read", totals.unread, totals.unread == 1 ? "" : "s");
   std::string text;
   append_count(text, totals.errors, "error");
   append_count(text, totals.warnings, "warning");
