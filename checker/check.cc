@@ -36,6 +36,7 @@ bool CheckResult::clean() const {
 CheckResult check(ir::Program &program, const CheckOptions &options) {
   CheckResult result;
   Walk(program, options, result).run();
+  decide_erased(program, result);
   apply_suppressions(program, options, result);
   return result;
 }

@@ -123,6 +123,9 @@ private:
   const Edit *edit_ = nullptr;         // while retyping
 };
 
+// Fills in the words of erased collectives that a use decides (type-system.md, 5).
+void decide_erased(const ir::Program &program, CheckResult &result);
+
 // Marks findings that the program accepts, and reports suppressions that match nothing or have lapsed.
 void apply_suppressions(const ir::Program &program, const CheckOptions &options, CheckResult &result);
 // `layers.*.mlp` against `layers.7.mlp`; `*` matches any run of characters.
