@@ -16,7 +16,8 @@ namespace {
 
 ir::FunctionId body_of(const ir::Program &program, ir::AttrsId attrs) {
   const ir::AttrValue *body = program.find(attrs, "body");
-  return body && body->form == ir::AttrForm::Function ? body->as<ir::FunctionId>() : ir::FunctionId();
+  return body && body->form == ir::AttrForm::Function ? body->as<ir::FunctionId>()
+                                                      : ir::FunctionId();
 }
 
 Type unknown_on(const ir::Program &program, ir::MeshId mesh) {
@@ -28,7 +29,8 @@ Type unknown_on(const ir::Program &program, ir::MeshId mesh) {
 
 } // namespace
 
-void Walk::call(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op, rules::Outcome &outcome) {
+void Walk::call(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
+                rules::Outcome &outcome) {
   ir::MeshId mesh = program_.contexts[inst.context].mesh;
   outcome.types.assign(inst.result_count, intern(unknown_on(program_, mesh)));
   outcome.shapes.assign(inst.result_count, {});
@@ -73,12 +75,16 @@ void Walk::cross(InstId id, size_t i, ir::TypeId declared, const ir::Function &c
   rules::ClaimCheck check = rules::check_claim(found, claimed, found.gradient_free());
   if (AxisSet wrong = check.mismatched | check.unowned)
     report(Place::inst(id), rules::BoundaryMismatch{{static_cast<uint16_t>(i)},
-                                                    program_.strings[callee.name].str(), args_[i].type, declared, wrong});
+                                                    program_.strings[callee.name].str(),
+                                                    args_[i].type,
+                                                    declared,
+                                                    wrong});
   args_[i].type = intern(check.type);
 }
 
 void Walk::opaque(const ir::Function &function, rules::Outcome &outcome) {
-  bool free = llvm::all_of(args_, [&](const rules::Arg &arg) { return program_.types[arg.type].gradient_free(); });
+  bool free = llvm::all_of(
+      args_, [&](const rules::Arg &arg) { return program_.types[arg.type].gradient_free(); });
   AxisSet silent;
   for (const rules::Arg &arg : args_)
     silent |= program_.types[arg.type].unknown;
@@ -105,7 +111,8 @@ void Walk::body(ir::FunctionId id, rules::Outcome &outcome) {
     type_body(id, made);
     known = static_cast<uint32_t>(instances_.size());
     // Typing the body may have grown the table: the slot is looked up again.
-    uint32_t &slot = instance_table_.find(hash, [&](uint32_t i) { return instances_[i].key == made.key; });
+    uint32_t &slot =
+        instance_table_.find(hash, [&](uint32_t i) { return instances_[i].key == made.key; });
     slot = known;
     instances_.push_back(std::move(made));
     instance_table_.inserted();

@@ -1,5 +1,6 @@
-// The walk over a program in order. A rule is applied to each instruction and its findings are placed; what
-// the rules cannot see (claims, aliases, meshes, missing types) is settled here, before the look-up.
+// The walk over a program in order. A rule is applied to each instruction and its findings are
+// placed; what the rules cannot see (claims, aliases, meshes, missing types) is settled here,
+// before the look-up.
 #include "checker/check.h"
 
 #include "checker/walk.h"
@@ -42,7 +43,8 @@ CheckResult check(ir::Program &program, const CheckOptions &options) {
 }
 
 Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &result)
-    : program_(program), options_(options), result_(result), rules_(program, options.memoise), storage_(program) {
+    : program_(program), options_(options), result_(result), rules_(program, options.memoise),
+      storage_(program) {
   result.types.resize(program.values.size());
   result.shapes.resize(program.values.size());
 }
@@ -68,7 +70,8 @@ void Walk::report(Place place, rules::Violation violation, uint32_t application)
   result_.findings.push_back({std::move(violation), place, application, false, {}});
 }
 
-// This version judges every axis locally: partition specs are claims about assembly that kinds do not need.
+// This version judges every axis locally: partition specs are claims about assembly that kinds do
+// not need.
 Type Walk::erased(ir::TypeId declared) const { return program_.types[declared].erased(); }
 
 bool Walk::gradient_free(const ir::Value &value, bool by_rule) const {
@@ -77,7 +80,8 @@ bool Walk::gradient_free(const ir::Value &value, bool by_rule) const {
     if (dtype != ir::DType::Unknown && !ir::differentiable(dtype))
       return true;
   }
-  return value.requires_grad == ir::Tristate::Unstated ? by_rule : value.requires_grad == ir::Tristate::False;
+  return value.requires_grad == ir::Tristate::Unstated ? by_rule
+                                                       : value.requires_grad == ir::Tristate::False;
 }
 
 void Walk::declare(uint32_t index) {
@@ -215,10 +219,12 @@ void Walk::aliases(InstId id) {
     // `alias new_base, old_alias` re-derives a view: its second operand is stale by nature.
     if (!writer.valid() || (i == 1 && name == "alias"))
       continue;
-    std::string text = ir::print(program_.values[program_.insts[writer].first_result].name, program_.strings);
-    report(Place::inst(id), rules::StaleAlias{{static_cast<uint16_t>(i)},
-                                              "`" + program_.op_name(program_.insts[writer].op).str() + "`, which made " +
-                                                  text});
+    std::string text =
+        ir::print(program_.values[program_.insts[writer].first_result].name, program_.strings);
+    report(Place::inst(id),
+           rules::StaleAlias{{static_cast<uint16_t>(i)},
+                             "`" + program_.op_name(program_.insts[writer].op).str() +
+                                 "`, which made " + text});
   }
 }
 
@@ -296,7 +302,8 @@ void Walk::written(InstId id, ValueId target, uint16_t position, const Type &mad
   const Type before = program_.types[result_.types[target.index]];
   bool state = state_.count(storage_.root(target).index);
   if ((state || storage_.shared_after(target, id)) && before.mesh() == made.mesh()) {
-    AxisSet bad = rules::check_claim(made, before, made.gradient_free()).mismatched - before.either();
+    AxisSet bad =
+        rules::check_claim(made, before, made.gradient_free()).mismatched - before.either();
     if (before.gradient_free())
       bad -= before.of(Kind::Varying);
     AxisSet partial = state ? bad & made.of(Kind::Partial) : AxisSet();
@@ -320,7 +327,8 @@ void Walk::output(uint32_t index) {
     if (claimed.mesh() == type.mesh())
       bad = rules::check_claim(type, claimed, type.gradient_free()).mismatched;
     if (bad)
-      report(place, rules::ClaimMismatch{out.value, result_.types[out.value.index], out.declared, bad});
+      report(place,
+             rules::ClaimMismatch{out.value, result_.types[out.value.index], out.declared, bad});
   }
   if (out.role == ir::OutputRole::Loss)
     for (rules::Violation &violation : rules::loss_violations(program_, out.value, type))

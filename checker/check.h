@@ -1,4 +1,5 @@
-// The walk: types every value of a program in program order and reports all that does not follow, on all axes.
+// The walk: types every value of a program in program order and reports all that does not follow,
+// on all axes.
 #pragma once
 
 #include "checker/finding.h"
@@ -13,11 +14,11 @@
 namespace spmd::checker {
 
 struct CheckOptions {
-  bool permissive = false;     // a missing claim is skipped instead of reported
-  bool infer_partial = false;  // `partial` need not be stated
-  bool memoise = true;         // off only to test that it changes nothing
+  bool permissive = false;      // a missing claim is skipped instead of reported
+  bool infer_partial = false;   // `partial` need not be stated
+  bool memoise = true;          // off only to test that it changes nothing
   std::optional<ir::Mode> mode; // overrides the program's
-  std::string today;           // YYYY-MM-DD, for suppressions with a date; empty: none lapses
+  std::string today;            // YYYY-MM-DD, for suppressions with a date; empty: none lapses
 };
 
 // A word that an erased collective left out, and what the checker took for it.
@@ -27,14 +28,15 @@ struct InferredAt {
 };
 
 struct CheckStats {
-  uint64_t ops = 0;            // instructions, bodies included
-  uint64_t unknown_ops = 0;    // without a rule
-  uint64_t applications = 0;   // distinct ones
-  uint64_t silent = 0;         // (value, axis) pairs left unknown after a report
+  uint64_t ops = 0;                // instructions, bodies included
+  uint64_t unknown_ops = 0;        // without a rule
+  uint64_t applications = 0;       // distinct ones
+  uint64_t silent = 0;             // (value, axis) pairs left unknown after a report
   uint64_t global_axes_erased = 0; // axes judged locally although the program is global there
 };
 
-// Everything that checking a program yields. `types` is per value; none for values of code not reached.
+// Everything that checking a program yields. `types` is per value; none for values of code not
+// reached.
 struct CheckResult {
   std::vector<ir::TypeId> types;
   std::vector<ir::ShapeId> shapes; // local; declared where stated, else what follows
@@ -45,7 +47,8 @@ struct CheckResult {
   bool clean() const; // no finding of severity error, suppressed ones included
 };
 
-// Total: any verified program gets a result, in time linear in its size. `program` is only interned into.
+// Total: any verified program gets a result, in time linear in its size. `program` is only interned
+// into.
 CheckResult check(ir::Program &program, const CheckOptions &options = {});
 
 } // namespace spmd::checker

@@ -1,5 +1,5 @@
-// A program that was checked without an error finding, suppressed ones included. Only `verify_types` makes one,
-// so whatever takes a CheckedProgram runs verified programs only.
+// A program that was checked without an error finding, suppressed ones included. Only
+// `verify_types` makes one, so whatever takes a CheckedProgram runs verified programs only.
 #pragma once
 
 #include "checker/check.h"
@@ -13,7 +13,8 @@ public:
   ir::ShapeId shape(ir::ValueId value) const { return result_.shapes[value.index]; }
 
 private:
-  friend std::optional<CheckedProgram> verify_types(ir::Program program, const CheckOptions &options);
+  friend std::optional<CheckedProgram> verify_types(ir::Program program,
+                                                    const CheckOptions &options);
   CheckedProgram(ir::Program program, CheckResult result)
       : program_(std::move(program)), result_(std::move(result)) {}
   ir::Program program_;

@@ -1,5 +1,5 @@
-// Erased collectives whose result was left R or I: one pass backwards over the program finds the use that decides.
-// Where none does, the word stays undecided and the report says so.
+// Erased collectives whose result was left R or I: one pass backwards over the program finds the
+// use that decides. Where none does, the word stays undecided and the report says so.
 #include "checker/walk.h"
 
 #include "checker/provenance.h"
@@ -41,7 +41,8 @@ private:
     AxisSet open = type(value).either();
     made_[value.index].invariant |= open & (used.of(Kind::Invariant) - used.either());
     made_[value.index].replicate |=
-        open & ((used.replicated() | used.of(Kind::Varying) | used.of(Kind::Partial)) - used.either());
+        open &
+        ((used.replicated() | used.of(Kind::Varying) | used.of(Kind::Partial)) - used.either());
   }
 
   void visit(InstId id) {

@@ -22,7 +22,8 @@ struct Place {
 struct Finding {
   rules::Violation violation;
   Place place;
-  uint32_t application = ~0u; // equal for equal applications of a rule; ~0 where no rule was applied
+  uint32_t application =
+      ~0u; // equal for equal applications of a rule; ~0 where no rule was applied
   bool suppressed = false;
   std::string reason; // of the suppression
 

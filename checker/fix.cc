@@ -1,5 +1,6 @@
-// Candidates come from the transition table and from the finding's own arguments; what survives a re-check of
-// everything that depends on the edit is offered. Prices: ring algorithms (lint.md, section 4).
+// Candidates come from the transition table and from the finding's own arguments; what survives a
+// re-check of everything that depends on the edit is offered. Prices: ring algorithms (checker/README.md,
+// section 4).
 #include "checker/fix.h"
 
 #include "checker/provenance.h"
@@ -50,7 +51,8 @@ bool keeps_value(const Transition &row) {
 
 // Rows that a person would write to repair an operand: no detours, nothing that needs an expert.
 bool is_candidate(const Transition &row, Kind src) {
-  static constexpr std::string_view kNames[] = {"all_reduce", "all_gather", "reduce_scatter", "convert", "reinterpret"};
+  static constexpr std::string_view kNames[] = {"all_reduce", "all_gather", "reduce_scatter",
+                                                "convert", "reinterpret"};
   if (row.src != src || row.expert || row.composed || row.dst == Kind::Reduced)
     return false;
   bool twin = row.name == "reinterpret" && keeps_value(row); // convert(I, R) says the same
@@ -110,13 +112,15 @@ namespace {
 class Search {
 public:
   Search(ir::Program &program, const CheckResult &original, Walk &walk, const Finding &finding)
-      : program_(program), original_(original), walk_(walk), finding_(finding), id_(finding.place.as_inst()),
-        inst_(program.insts[id_]), axes_(rules::axes_of(finding.violation)) {}
+      : program_(program), original_(original), walk_(walk), finding_(finding),
+        id_(finding.place.as_inst()), inst_(program.insts[id_]),
+        axes_(rules::axes_of(finding.violation)) {}
 
   // True if the edit removes the finding and no new one appears at or after it.
   bool repairs(const Edit &edit) const {
     for (const Finding &found : walk_.retype(edit)) {
-      bool target = found.place == finding_.place && found.violation.index() == finding_.violation.index() &&
+      bool target = found.place == finding_.place &&
+                    found.violation.index() == finding_.violation.index() &&
                     (axes_.empty() || (rules::axes_of(found.violation) & axes_));
       if (target || !known(found))
         return false;
@@ -150,7 +154,8 @@ public:
   llvm::SmallVector<ValueId, 4> tensors_ = tensors_of(program_, id_);
 
 private:
-  // The next layer's copy of this finding was silent as long as this one stood: it would be folded into it.
+  // The next layer's copy of this finding was silent as long as this one stood: it would be folded
+  // into it.
   bool same_mistake(const Finding &found) const {
     return found.place.form == Place::Form::Inst && found.violation == finding_.violation &&
            program_.insts[found.place.as_inst()].op == inst_.op;
@@ -188,7 +193,8 @@ namespace {
 // Tries every repair of one finding and keeps what holds.
 template <class State> class Candidates {
 public:
-  Candidates(State &state, Search &search) : state_(state), program_(state.program), search_(search) {}
+  Candidates(State &state, Search &search)
+      : state_(state), program_(state.program), search_(search) {}
 
   llvm::SmallVector<Fix, kMaxFixes> run() {
     for (uint16_t operand : search_.operands())
@@ -197,7 +203,8 @@ public:
     attributes();
     llvm::stable_sort(found_, [](const Fix &a, const Fix &b) {
       auto key = [](const Fix &fix) {
-        return std::tuple(fix.changes_value, fix.changes_shape, fix.form != Fix::Form::Transition ? 0 : 1,
+        return std::tuple(fix.changes_value, fix.changes_shape,
+                          fix.form != Fix::Form::Transition ? 0 : 1,
                           fix.forward_bytes.value_or(0) + fix.backward_bytes.value_or(0));
       };
       return key(a) < key(b);
@@ -216,7 +223,8 @@ private:
     if (!kind)
       return;
     llvm::SmallVector<uint16_t, 1> operands{operand};
-    if (*kind == Kind::Invariant && std::holds_alternative<rules::InvariantMixed>(search_.finding_.violation)) {
+    if (*kind == Kind::Invariant &&
+        std::holds_alternative<rules::InvariantMixed>(search_.finding_.violation)) {
       // A value among addends of a later sum would still be added once per rank, silently.
       if (sum_ahead(program_, search_.id_, search_.axes_).valid())
         return;
@@ -238,7 +246,8 @@ private:
   llvm::SmallVector<uint16_t, 1> all_invariant() const {
     llvm::SmallVector<uint16_t, 1> found;
     for (uint16_t i = 0; i < search_.tensors_.size(); ++i) {
-      bool free = program_.types[search_.original_.types[search_.tensors_[i].index]].gradient_free();
+      bool free =
+          program_.types[search_.original_.types[search_.tensors_[i].index]].gradient_free();
       if (!free && kind_of(i) == Kind::Invariant)
         found.push_back(i);
     }
@@ -252,9 +261,11 @@ private:
       return void(try_row(row, operands, src, dst));
     ValueId value = search_.tensors_[operands.front()];
     ir::ShapeId shape_id = search_.original_.shapes[value.index];
-    unsigned rank = shape_id.valid() ? static_cast<unsigned>(program_.shapes[shape_id].dims.size()) : 0;
+    unsigned rank =
+        shape_id.valid() ? static_cast<unsigned>(program_.shapes[shape_id].dims.size()) : 0;
     for (unsigned dim = 0; dim < rank; ++dim) {
-      KindWord shard{.form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(dim)};
+      KindWord shard{
+          .form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(dim)};
       KindWord &end = row.src == Kind::Varying ? src : dst;
       if (!declared_here(row, value, dim))
         continue;
@@ -281,7 +292,8 @@ private:
     return state_.with(attrs, "dst", ir::AttrValue::kind(dst));
   }
 
-  bool try_row(const Transition &row, llvm::ArrayRef<uint16_t> operands, KindWord src, KindWord dst) {
+  bool try_row(const Transition &row, llvm::ArrayRef<uint16_t> operands, KindWord src,
+               KindWord dst) {
     Edit edit{.inst = search_.id_};
     Fix fix;
     fix.inst = search_.id_;
@@ -290,9 +302,10 @@ private:
     std::string names, axes = axes_text(program_, mesh_id(), search_.axes_);
     for (uint16_t operand : operands) {
       ValueId value = search_.tensors_[operand];
-      rules::Arg before{search_.original_.types[value.index], search_.original_.shapes[value.index]};
-      std::optional<rules::Arg> after =
-          search_.walk_.transition(state_.op(row.name), words(src, dst), search_.inst_.context, before);
+      rules::Arg before{search_.original_.types[value.index],
+                        search_.original_.shapes[value.index]};
+      std::optional<rules::Arg> after = search_.walk_.transition(
+          state_.op(row.name), words(src, dst), search_.inst_.context, before);
       if (!after)
         return false;
       edit.operands.push_back({operand, *after});
@@ -302,13 +315,14 @@ private:
       std::string name = ir::print_value(program_, value);
       names += (names.empty() ? "" : " and ") + name;
       fix.replacement += fmt::format("{}{}.fixed = {} {} {{ axis = {}, src = {}, dst = {} }}",
-                                     fix.replacement.empty() ? "" : "\n", name, row.name, name, axes,
-                                     ir::print(src), ir::print(dst));
+                                     fix.replacement.empty() ? "" : "\n", name, row.name, name,
+                                     axes, ir::print(src), ir::print(dst));
     }
     state_.tried = true;
     if (!search_.repairs(edit))
       return false;
-    fix.text = fmt::format("{}({}, {}, src={}, dst={})", row.name, names, axes, ir::print(src), ir::print(dst));
+    fix.text = fmt::format("{}({}, {}, src={}, dst={})", row.name, names, axes, ir::print(src),
+                           ir::print(dst));
     if (!edit.gradients.empty())
       fix.text += fmt::format(", and {} of the gradient", row.dual.name);
     found_.push_back(std::move(fix));
@@ -323,7 +337,8 @@ private:
     edit.dual_attrs = words(std::nullopt, KindWord{.kind = row.dual.dst});
   }
 
-  void add_price(Fix &fix, const Transition &row, const rules::Arg &before, const rules::Arg &after) const {
+  void add_price(Fix &fix, const Transition &row, const rules::Arg &before,
+                 const rules::Arg &after) const {
     if (!before.shape.valid() || !after.shape.valid())
       return;
     std::optional<int64_t> a = ir::byte_count(program_.shapes[before.shape]);
@@ -334,7 +349,8 @@ private:
     fix.forward_bytes = fix.forward_bytes.value_or(0) + price(row.wire, bytes, ranks);
     const Transition *dual = rules::find_transition(row.dual.name, row.dual.src, row.dual.dst);
     bool gradient = !program_.types[before.type].gradient_free();
-    fix.backward_bytes = fix.backward_bytes.value_or(0) + (dual && gradient ? price(dual->wire, bytes, ranks) : 0);
+    fix.backward_bytes =
+        fix.backward_bytes.value_or(0) + (dual && gradient ? price(dual->wire, bytes, ranks) : 0);
   }
 
   void try_attrs(ir::AttrsId attrs, std::string text, bool changes_value) {
@@ -362,14 +378,16 @@ private:
       try_attrs(state_.with(attrs, "axis", state_.axes_value(mesh(), wrong->actual)),
                 fmt::format("axis = {}", axes_text(program_, mesh_id(), wrong->actual)), true);
     if (std::get_if<rules::ExpertTransition>(&violation))
-      try_attrs(state_.with(attrs, "expert", ir::AttrValue::boolean(true)), "expert = true, if it is meant", false);
+      try_attrs(state_.with(attrs, "expert", ir::AttrValue::boolean(true)),
+                "expert = true, if it is meant", false);
     if (std::get_if<rules::ReduceOfReplicated>(&violation))
       drop_inst();
   }
 
   void drop_partial(ir::AttrsId attrs) {
     AxisSet stated;
-    if (const ir::AttrValue *partial = program_.find(attrs, "partial"); partial && partial->form == ir::AttrForm::Axes)
+    if (const ir::AttrValue *partial = program_.find(attrs, "partial");
+        partial && partial->form == ir::AttrForm::Axes)
       for (const ir::AxisRef &ref : program_.axis_refs[partial->as<ir::AxisRefsId>()].refs)
         if (std::optional<AxisId> axis = mesh().find(ref.axis))
           stated |= *axis;
@@ -378,7 +396,9 @@ private:
     if (stated)
       rest = state_.axes_value(mesh(), stated);
     try_attrs(state_.with(attrs, "partial", rest),
-              stated ? fmt::format("partial = {}", axes_text(program_, mesh_id(), stated)) : "drop `partial`", false);
+              stated ? fmt::format("partial = {}", axes_text(program_, mesh_id(), stated))
+                     : "drop `partial`",
+              false);
   }
 
   void drop_inst() {

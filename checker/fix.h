@@ -1,4 +1,5 @@
-// What would make it right: candidate edits, each applied in memory and re-checked before it is offered.
+// What would make it right: candidate edits, each applied in memory and re-checked before it is
+// offered.
 #pragma once
 
 #include "checker/check.h"
@@ -10,16 +11,20 @@
 namespace spmd::checker {
 
 struct Fix {
-  // A transition on one operand, a change of the instruction's own attributes, or the instruction dropped.
+  // A transition on one operand, a change of the instruction's own attributes, or the instruction
+  // dropped.
   enum class Form : uint8_t { Transition, Attribute, Drop };
   Form form = Form::Transition;
   std::string text;           // `all_reduce(%h, tp, src=P, dst=R)`
   bool changes_value = false; // the denotation of the operand changes
   bool changes_shape = false; // its local extents change: what follows works on another piece
-  std::optional<int64_t> forward_bytes, backward_bytes; // what one rank sends; none where shapes are unknown
+  std::optional<int64_t> forward_bytes,
+      backward_bytes; // what one rank sends; none where shapes are unknown
   ir::InstId inst;
-  llvm::SmallVector<uint16_t, 1> operands; // Transition: positions among the tensors of the instruction
-  std::string replacement; // canonical text of the line to insert before the instruction, or to put in its place
+  llvm::SmallVector<uint16_t, 1>
+      operands; // Transition: positions among the tensors of the instruction
+  std::string
+      replacement; // canonical text of the line to insert before the instruction, or to put in its place
 };
 inline constexpr unsigned kMaxFixes = 3;
 
@@ -29,7 +34,8 @@ public:
   FixFinder(ir::Program &program, const CheckResult &result, const CheckOptions &options);
   ~FixFinder();
 
-  // Value-preserving before value-changing, local extents kept before changed, then the cheapest first. Each removes the finding and adds none.
+  // Value-preserving before value-changing, local extents kept before changed, then the cheapest
+  // first. Each removes the finding and adds none.
   llvm::SmallVector<Fix, kMaxFixes> find(const Finding &finding);
   // Whether the last find() had any candidate to try; if so and it found nothing, none holds.
   bool tried() const;

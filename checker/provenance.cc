@@ -1,5 +1,5 @@
-// Walks definitions back from an operand to where its kind arose. A step that only passes the kind on is
-// counted, not shown.
+// Walks definitions back from an operand to where its kind arose. A step that only passes the kind
+// on is counted, not shown.
 #include "checker/provenance.h"
 
 #include "checker/report.h"
@@ -86,7 +86,8 @@ private:
     if (partial_stated(inst) && kind_ == Kind::Partial)
       return {};
     for (ValueId operand : tensors_of(program_, id))
-      if (result_.types[operand.index].valid() && type(operand).mesh() == type(inst.first_result).mesh() &&
+      if (result_.types[operand.index].valid() &&
+          type(operand).mesh() == type(inst.first_result).mesh() &&
           type(operand).of(kind_).contains(axis_) && !type(operand).either().contains(axis_))
         return operand;
     return {};
@@ -110,7 +111,9 @@ private:
     const ir::AttrValue *axis = program_.find(inst.attrs, "axis");
     return !axis || names_axis(axis);
   }
-  bool partial_stated(const ir::Inst &inst) const { return names_axis(program_.find(inst.attrs, "partial")); }
+  bool partial_stated(const ir::Inst &inst) const {
+    return names_axis(program_.find(inst.attrs, "partial"));
+  }
 
   std::string through(unsigned passed) const {
     return passed ? fmt::format(", through {} op{}", passed, passed == 1 ? "" : "s") : "";
@@ -127,8 +130,8 @@ private:
     std::string name = ir::print_value(program_, value);
     if (note.has_place && program_.params[note.place.index].name.valid())
       name += fmt::format(" ({})", view(program_.strings[program_.params[note.place.index].name]));
-    note.text =
-        fmt::format("{} is declared {} on {}{}", name, ir::info(kind_).name, axis_name(value), through(passed));
+    note.text = fmt::format("{} is declared {} on {}{}", name, ir::info(kind_).name,
+                            axis_name(value), through(passed));
     return note;
   }
 
@@ -139,12 +142,15 @@ private:
     Note note;
     note.place = Place::inst(id);
     if (partial_stated(inst))
-      note.text = program_.mode == ir::Mode::Global
-                      ? fmt::format("`{}` summed over a dimension sharded on {}{}", name, axis, through(passed))
-                      : fmt::format("`{}` summed over a dimension that differs along {}, stated partial{}", name,
-                                    axis, through(passed));
+      note.text =
+          program_.mode == ir::Mode::Global
+              ? fmt::format("`{}` summed over a dimension sharded on {}{}", name, axis,
+                            through(passed))
+              : fmt::format("`{}` summed over a dimension that differs along {}, stated partial{}",
+                            name, axis, through(passed));
     else if (program_.values[value].declared.valid())
-      note.text = fmt::format("the result of `{}` is claimed {} on {}{}", name, kind, axis, through(passed));
+      note.text = fmt::format("the result of `{}` is claimed {} on {}{}", name, kind, axis,
+                              through(passed));
     else
       note.text = fmt::format("`{}` made it {} on {}{}", name, kind, axis, through(passed));
     return note;
@@ -186,7 +192,8 @@ constexpr uint32_t kSumHorizon = 256;
 // True if the call runs over one of the axes, by name or by group.
 bool sums_over(const ir::Program &program, const ir::Inst &inst, AxisSet axes) {
   const ir::Mesh &mesh = program.meshes[program.contexts[inst.context].mesh];
-  if (const ir::AttrValue *axis = program.find(inst.attrs, "axis"); axis && axis->form == ir::AttrForm::Axes) {
+  if (const ir::AttrValue *axis = program.find(inst.attrs, "axis");
+      axis && axis->form == ir::AttrForm::Axes) {
     for (const ir::AxisRef &ref : program.axis_refs[axis->as<ir::AxisRefsId>()].refs)
       if (std::optional<AxisId> found = mesh.find(ref.axis); found && axes.contains(*found))
         return true;
@@ -227,8 +234,9 @@ InstId sum_ahead(const ir::Program &program, InstId from, AxisSet axes) {
   uint32_t last = std::min<uint32_t>(program.insts.size(), from.index + kSumHorizon);
   for (uint32_t i = from.index + 1; i < last; ++i) {
     const ir::Inst &inst = program.insts[InstId{i}];
-    if (inst.phase != phase || llvm::none_of(tensors_of(program, InstId{i}),
-                                             [&](ValueId value) { return reached.count(value.index); }))
+    if (inst.phase != phase || llvm::none_of(tensors_of(program, InstId{i}), [&](ValueId value) {
+          return reached.count(value.index);
+        }))
       continue;
     rules::ResolvedOp op = rules::resolve_spelling(program.op_name(inst.op), "spmd");
     if (op.form == rules::OpForm::Equation && !op.row->equation.equation.has_function)
@@ -261,13 +269,16 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
       break;
     }
   }
-  if (const auto *mixed = std::get_if<rules::InvariantMixed>(&finding.violation); mixed && mixed->kind == Kind::Varying)
+  if (const auto *mixed = std::get_if<rules::InvariantMixed>(&finding.violation);
+      mixed && mixed->kind == Kind::Varying)
     if (InstId sum = sum_ahead(program, finding.place.as_inst(), axes); sum.valid())
-      notes.push_back({Note::Form::Because, Place::inst(sum), true,
-                       fmt::format("`{}` sums the result over {}: an addend that is the same on all ranks counts "
-                                   "once per rank",
-                                   view(program.op_name(program.insts[sum].op)),
-                                   ir::print_axes(program, type_mesh(program, finding), axes))});
+      notes.push_back(
+          {Note::Form::Because, Place::inst(sum), true,
+           fmt::format(
+               "`{}` sums the result over {}: an addend that is the same on all ranks counts "
+               "once per rank",
+               view(program.op_name(program.insts[sum].op)),
+               ir::print_axes(program, type_mesh(program, finding), axes))});
   return notes;
 }
 

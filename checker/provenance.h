@@ -1,5 +1,5 @@
-// Why an operand is of its kind on an axis: walks definitions back to where the kind arose. On demand, for
-// findings that are shown.
+// Why an operand is of its kind on an axis: walks definitions back to where the kind arose. On
+// demand, for findings that are shown.
 #pragma once
 
 #include "checker/check.h"
@@ -16,15 +16,16 @@ struct Note {
   bool has_place = true;
   std::string text;
 };
-inline constexpr std::string_view kNoteWords[] = {"since", "because", "boundary", "gradient", "assumed"};
+inline constexpr std::string_view kNoteWords[] = {"since", "because", "boundary", "gradient",
+                                                  "assumed"};
 inline constexpr unsigned kMaxNotes = 6;
 
 // At most kMaxNotes, the origin always kept, runs of equal steps merged.
 llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const CheckResult &result,
                                            const Finding &finding);
 
-// The erased sum over one of these axes that the results of an instruction run into by way of linear ops only:
-// there they are addends, whatever they are called. None if there is none.
+// The erased sum over one of these axes that the results of an instruction run into by way of
+// linear ops only: there they are addends, whatever they are called. None if there is none.
 ir::InstId sum_ahead(const ir::Program &program, ir::InstId inst, ir::AxisSet axes);
 
 // The operands of an instruction as rules count them: tensors in order, lists flattened.

@@ -1,4 +1,5 @@
-// What an edit would change: only instructions that depend on it are typed again, and everything is put back.
+// What an edit would change: only instructions that depend on it are typed again, and everything is
+// put back.
 #include "checker/walk.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -28,15 +29,16 @@ void Walk::dropped(const ir::Inst &inst) {
   result_.shapes[inst.first_result.index] = args_[0].shape;
 }
 
-// Gradients of edited operands go through the dual; one that refuses them leaves them as they are, and the claims
-// on them tell.
+// Gradients of edited operands go through the dual; one that refuses them leaves them as they are,
+// and the claims on them tell.
 void Walk::backward(const Edit &edit, const ir::Inst &inst) {
   for (uint32_t r = 0; r < inst.result_count; ++r) {
     ValueId result = inst.result(r);
     if (!llvm::is_contained(edit.gradients, result))
       continue;
     rules::Arg before{result_.types[result.index], result_.shapes[result.index]};
-    if (std::optional<rules::Arg> after = transition(edit.dual_op, edit.dual_attrs, inst.context, before)) {
+    if (std::optional<rules::Arg> after =
+            transition(edit.dual_op, edit.dual_attrs, inst.context, before)) {
       result_.types[result.index] = after->type;
       result_.shapes[result.index] = after->shape;
     }
@@ -57,18 +59,21 @@ std::vector<Finding> Walk::retype(const Edit &edit) {
   for (uint32_t i = edit.inst.index; i < program_.main.last.index; ++i) {
     const ir::Inst inst = program_.insts[InstId{i}];
     bool gradient = llvm::any_of(edit.gradients, [&](ValueId value) {
-      return value.index >= inst.first_result.index && value.index < inst.first_result.index + inst.result_count;
+      return value.index >= inst.first_result.index &&
+             value.index < inst.first_result.index + inst.result_count;
     });
     if (i != edit.inst.index && !gradient && !touched(inst, changed))
       continue;
     size_t first = log.size();
     for (uint32_t r = 0; r < inst.result_count; ++r)
-      log.push_back({inst.result(r), result_.types[inst.result(r).index], result_.shapes[inst.result(r).index]});
+      log.push_back({inst.result(r), result_.types[inst.result(r).index],
+                     result_.shapes[inst.result(r).index]});
     instruction(InstId{i});
     if (!edit.gradients.empty())
       backward(edit, inst);
     for (size_t at = first; at < log.size(); ++at)
-      if (log[at].type != result_.types[log[at].value.index] || log[at].shape != result_.shapes[log[at].value.index])
+      if (log[at].type != result_.types[log[at].value.index] ||
+          log[at].shape != result_.shapes[log[at].value.index])
         changed.insert(log[at].value.index);
   }
   for (uint32_t i = 0; i < program_.outputs.size(); ++i)
@@ -83,8 +88,8 @@ std::vector<Finding> Walk::retype(const Edit &edit) {
   return kept;
 }
 
-std::optional<rules::Arg> Walk::transition(ir::OpNameId op, ir::AttrsId attrs, ir::ContextId context,
-                                           rules::Arg operand) {
+std::optional<rules::Arg> Walk::transition(ir::OpNameId op, ir::AttrsId attrs,
+                                           ir::ContextId context, rules::Arg operand) {
   const rules::ResolvedOp &resolved = rules_.resolve(op);
   if (resolved.form != rules::OpForm::Transition)
     return std::nullopt;
@@ -92,7 +97,8 @@ std::optional<rules::Arg> Walk::transition(ir::OpNameId op, ir::AttrsId attrs, i
   slot.form = rules::Slot::Form::Tensor;
   slot.count = 1;
   rules::ResultClaim claim;
-  const rules::Outcome &outcome = rules_.apply({program_, resolved, attrs, context, slot, operand, claim});
+  const rules::Outcome &outcome =
+      rules_.apply({program_, resolved, attrs, context, slot, operand, claim});
   if (!outcome.violations.empty())
     return std::nullopt;
   return rules::Arg{outcome.types[0], outcome.shapes[0]};

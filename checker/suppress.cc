@@ -37,17 +37,22 @@ public:
     for (uint32_t i = 0; i < program_.ignores.size(); ++i)
       if (!ignore_used_[i])
         result_.findings.push_back({rules::UnusedSuppression{text(program_.ignores[i].second)},
-                                    Place::inst(program_.ignores[i].first), ~0u, false, {}});
+                                    Place::inst(program_.ignores[i].first),
+                                    ~0u,
+                                    false,
+                                    {}});
   }
 
 private:
   std::string text(ir::StringId id) const { return program_.strings[id].str(); }
   bool lapsed(const ir::Suppression &row) const {
-    return row.until.valid() && !options_.today.empty() && program_.strings[row.until] <= options_.today;
+    return row.until.valid() && !options_.today.empty() &&
+           program_.strings[row.until] <= options_.today;
   }
 
   bool covers(const ir::Suppression &row, const Finding &finding) const {
-    if (lapsed(row) || program_.strings[row.finding] != llvm::StringRef(finding.info().name.data(), finding.info().name.size()))
+    if (lapsed(row) || program_.strings[row.finding] !=
+                           llvm::StringRef(finding.info().name.data(), finding.info().name.size()))
       return false;
     if (!row.scope.valid() && !row.loc.valid())
       return true;
@@ -59,14 +64,15 @@ private:
     const ir::Location &where = program_.locs[loc];
     if (row.loc.valid() && !(row.loc == where.frame))
       return false;
-    return !row.scope.valid() ||
-           (where.scope.valid() && glob_match(program_.strings[row.scope], program_.strings[where.scope]));
+    return !row.scope.valid() || (where.scope.valid() && glob_match(program_.strings[row.scope],
+                                                                    program_.strings[where.scope]));
   }
 
   void visit(Finding &finding) {
     llvm::StringRef name(finding.info().name.data(), finding.info().name.size());
     for (size_t i = 0; i < program_.ignores.size(); ++i)
-      if (finding.place == Place::inst(program_.ignores[i].first) && program_.strings[program_.ignores[i].second] == name) {
+      if (finding.place == Place::inst(program_.ignores[i].first) &&
+          program_.strings[program_.ignores[i].second] == name) {
         ignore_used_[i] = finding.suppressed = true;
         finding.reason = "ignored at the op";
       }
@@ -84,7 +90,8 @@ private:
       result_.findings.push_back(
           {rules::ExpiredSuppression{text(row.finding), text(row.until)}, place, ~0u, false, {}});
     else if (!used_[i])
-      result_.findings.push_back({rules::UnusedSuppression{text(row.finding)}, place, ~0u, false, {}});
+      result_.findings.push_back(
+          {rules::UnusedSuppression{text(row.finding)}, place, ~0u, false, {}});
   }
 
   const ir::Program &program_;
@@ -95,7 +102,8 @@ private:
 
 } // namespace
 
-void apply_suppressions(const ir::Program &program, const CheckOptions &options, CheckResult &result) {
+void apply_suppressions(const ir::Program &program, const CheckOptions &options,
+                        CheckResult &result) {
   if (!program.suppressions.empty() || !program.ignores.empty())
     Suppressor(program, options, result).run();
 }

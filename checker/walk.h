@@ -9,12 +9,13 @@
 
 namespace spmd::checker {
 
-// Follows storage: which values share it, and whether one was overtaken by a write (trace-format.md, 8).
+// Follows storage: which values share it, and whether one was overtaken by a write
+// (ir/README.md).
 class Storage {
 public:
   explicit Storage(const ir::Program &program);
 
-  void define(ir::ValueId value);              // after the value's alias_of is defined
+  void define(ir::ValueId value);                // after the value's alias_of is defined
   void write(ir::ValueId target, ir::InstId by); // before the results of the write are defined
   // The instruction that wrote the storage after `value` was made; none if it is current.
   ir::InstId overtaken_by(ir::ValueId value) const;
@@ -26,10 +27,11 @@ private:
   void use(ir::BlockId block, ir::InstId by);
   const ir::Program &program_;
   std::vector<ir::ValueId> roots_;
-  std::vector<uint32_t> made_;                                          // version of the root at definition
-  llvm::DenseMap<uint32_t, std::pair<uint32_t, ir::InstId>> versions_; // root -> writes so far, last writer
-  llvm::DenseMap<uint32_t, llvm::SmallVector<ir::ValueId, 2>> names_;   // root -> its other names
-  std::vector<ir::InstId> last_use_;                                    // none: never used
+  std::vector<uint32_t> made_; // version of the root at definition
+  llvm::DenseMap<uint32_t, std::pair<uint32_t, ir::InstId>>
+      versions_; // root -> writes so far, last writer
+  llvm::DenseMap<uint32_t, llvm::SmallVector<ir::ValueId, 2>> names_; // root -> its other names
+  std::vector<ir::InstId> last_use_;                                  // none: never used
 };
 
 // Slots and args of one instruction, as rules take them. Reused from instruction to instruction.
@@ -46,11 +48,12 @@ private:
 // An edit that is tried in memory: some operands, the attributes, or the whole instruction.
 struct Edit {
   ir::InstId inst;
-  llvm::SmallVector<std::pair<uint16_t, rules::Arg>, 1> operands; // position, and what it is seen as
-  ir::AttrsId attrs;                                              // none: as they are
-  bool drop = false;                                              // the result is the operand
-  // A transition forward has its dual backward: where the program contains the backward, gradients of the edited
-  // operands go through it.
+  llvm::SmallVector<std::pair<uint16_t, rules::Arg>, 1>
+      operands;      // position, and what it is seen as
+  ir::AttrsId attrs; // none: as they are
+  bool drop = false; // the result is the operand
+  // A transition forward has its dual backward: where the program contains the backward, gradients
+  // of the edited operands go through it.
   llvm::SmallVector<ir::ValueId, 1> gradients;
   ir::OpNameId dual_op;
   ir::AttrsId dual_attrs;
@@ -63,12 +66,13 @@ public:
 
   // Takes `result`, a completed check, as the state to retype from.
   void resume();
-  // Types again what an edit of the main body changes, from the edited instruction on. Findings are those of the
-  // instructions that were typed again; types and shapes are as before when it returns. `result` must be a
-  // completed check.
+  // Types again what an edit of the main body changes, from the edited instruction on. Findings are
+  // those of the instructions that were typed again; types and shapes are as before when it
+  // returns. `result` must be a completed check.
   std::vector<Finding> retype(const Edit &edit);
   // One transition applied to one operand; none if it is refused.
-  std::optional<rules::Arg> transition(ir::OpNameId op, ir::AttrsId attrs, ir::ContextId context, rules::Arg operand);
+  std::optional<rules::Arg> transition(ir::OpNameId op, ir::AttrsId attrs, ir::ContextId context,
+                                       rules::Arg operand);
 
 private:
   void declare(uint32_t param);
@@ -87,7 +91,8 @@ private:
   void claim(ir::InstId id, ir::ValueId value, ir::Type &type, ir::TypeId declared);
   void mutation(ir::InstId id, const ir::Inst &inst, const ir::Type &made);
   void written(ir::InstId id, ir::ValueId target, uint16_t position, const ir::Type &made);
-  void call(ir::InstId id, const ir::Inst &inst, const rules::ResolvedOp &op, rules::Outcome &outcome);
+  void call(ir::InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
+            rules::Outcome &outcome);
   void enter(ir::InstId id, const ir::Inst &inst, const ir::Function &callee);
   void cross(ir::InstId id, size_t operand, ir::TypeId declared, const ir::Function &callee);
   void opaque(const ir::Function &function, rules::Outcome &outcome);
@@ -123,11 +128,13 @@ private:
   const Edit *edit_ = nullptr;         // while retyping
 };
 
-// Fills in the words of erased collectives that a use decides (type-system.md, 5).
+// Fills in the words of erased collectives that a use decides (rules/README.md).
 void decide_erased(const ir::Program &program, CheckResult &result);
 
-// Marks findings that the program accepts, and reports suppressions that match nothing or have lapsed.
-void apply_suppressions(const ir::Program &program, const CheckOptions &options, CheckResult &result);
+// Marks findings that the program accepts, and reports suppressions that match nothing or have
+// lapsed.
+void apply_suppressions(const ir::Program &program, const CheckOptions &options,
+                        CheckResult &result);
 // `layers.*.mlp` against `layers.7.mlp`; `*` matches any run of characters.
 bool glob_match(llvm::StringRef pattern, llvm::StringRef text);
 

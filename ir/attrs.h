@@ -1,6 +1,6 @@
 // Attributes of operations: interned dictionaries of typed values.
-// A known key has one form whatever the reader (axis names, kinds, whole types, ...), so that text and JSON
-// give the same attributes; any other key keeps the plain value.
+// A known key has one form whatever the reader (axis names, kinds, whole types, ...), so that text
+// and JSON give the same attributes; any other key keeps the plain value.
 #pragma once
 
 #include "ir/ids.h"
@@ -20,9 +20,9 @@ namespace spmd::ir {
 struct KindWord {
   enum class Form : uint8_t { Plain, Shard, Either, Unknown };
   Form form = Form::Plain;
-  Kind kind = Kind::Replicate;        // Plain; Shard has Varying
-  Combiner combiner = Combiner::Sum;  // Plain Partial
-  int8_t dim = 0;                     // Shard; negative counts from the end
+  Kind kind = Kind::Replicate;       // Plain; Shard has Varying
+  Combiner combiner = Combiner::Sum; // Plain Partial
+  int8_t dim = 0;                    // Shard; negative counts from the end
   friend bool operator==(const KindWord &, const KindWord &) = default;
 };
 // `R`, `P(max)`, `S(-1)`, `R|I`, `?`; none if it is no kind.
@@ -37,7 +37,20 @@ struct AxisRef {
 };
 
 enum class AttrForm : uint8_t {
-  Null, Bool, Integer, Float, String, Expr, List, Dict, Kind, Axes, Scale, Claim, Function, Value,
+  Null,
+  Bool,
+  Integer,
+  Float,
+  String,
+  Expr,
+  List,
+  Dict,
+  Kind,
+  Axes,
+  Scale,
+  Claim,
+  Function,
+  Value,
 };
 
 // One attribute value; `bits` holds the scalar or the id that `form` names.
@@ -70,9 +83,7 @@ struct AttrValue {
     return {KindWord::Form(bits & 0xFF), Kind(bits >> 8 & 0xFF), Combiner(bits >> 16 & 0xFF),
             static_cast<int8_t>(bits >> 24 & 0xFF)};
   }
-  template <class IdT> IdT as() const {
-    return IdT{static_cast<typename IdT::IndexType>(bits)};
-  }
+  template <class IdT> IdT as() const { return IdT{static_cast<typename IdT::IndexType>(bits)}; }
   friend bool operator==(const AttrValue &, const AttrValue &) = default;
 };
 
@@ -89,17 +100,18 @@ struct KnownKey {
   KeyForm form;
 };
 inline constexpr KnownKey kKnownKeys[] = {
-    {"axis", KeyForm::Axes},          {"mesh", KeyForm::Word},       {"group", KeyForm::Plain},
-    {"op", KeyForm::Word},            {"src", KeyForm::Kinds},       {"dst", KeyForm::Kinds},
-    {"type", KeyForm::Type},          {"dim", KeyForm::Plain},       {"partial", KeyForm::Axes},
-    {"by", KeyForm::Scale},           {"expert", KeyForm::Plain},    {"vjp", KeyForm::Word},
-    {"grad", KeyForm::Claim},         {"in_types", KeyForm::ClaimList},
-    {"out_types", KeyForm::ClaimList}, {"dtype", KeyForm::Word},
+    {"axis", KeyForm::Axes},  {"mesh", KeyForm::Word},          {"group", KeyForm::Plain},
+    {"op", KeyForm::Word},    {"src", KeyForm::Kinds},          {"dst", KeyForm::Kinds},
+    {"type", KeyForm::Type},  {"dim", KeyForm::Plain},          {"partial", KeyForm::Axes},
+    {"by", KeyForm::Scale},   {"expert", KeyForm::Plain},       {"vjp", KeyForm::Word},
+    {"grad", KeyForm::Claim}, {"in_types", KeyForm::ClaimList}, {"out_types", KeyForm::ClaimList},
+    {"dtype", KeyForm::Word},
 };
 // None for a key that is not known.
 std::optional<unsigned> known_key(std::string_view key);
 
-// A dictionary, keys unique, in canonical order: known keys first in table order, then alphabetically.
+// A dictionary, keys unique, in canonical order: known keys first in table order, then
+// alphabetically.
 struct AttrDict {
   llvm::SmallVector<Attr, 4> attrs;
   friend bool operator==(const AttrDict &, const AttrDict &) = default;
@@ -121,8 +133,8 @@ uint64_t hash_of(const AxisRefs &refs);
 
 // A type as an attribute or a boundary states it: whatever parts were written.
 struct Claim {
-  TypeId type;         // claims on some axes; none: no claim at all
-  ShapeId shape;       // none if not stated
+  TypeId type;          // claims on some axes; none: no claim at all
+  ShapeId shape;        // none if not stated
   ShapeId global_shape; // none if not stated
   friend bool operator==(const Claim &, const Claim &) = default;
 };

@@ -1,4 +1,5 @@
-// SPMD_CHECK: the channel for our own bugs. Message, place, abort with exit code 70; never for user input.
+// SPMD_CHECK: the channel for our own bugs. Message, place, abort with exit code 70; never for user
+// input.
 #pragma once
 
 namespace spmd {

@@ -1,4 +1,4 @@
-// Reading programs: the input errors of trace-format.md, section 13, and the table of formats.
+// Reading programs: the input errors of ir/README.md, and the table of formats.
 // The reader decides by content, never by file name. A malformed program is never checked.
 #pragma once
 
@@ -17,9 +17,10 @@ inline constexpr uint64_t kMaxCount = uint64_t(1) << 31; // of ops, and of value
 inline constexpr int64_t kMaxInteger = int64_t(1) << 53;
 inline constexpr uint32_t kMinorVersion = 0; // of version 1 of the format
 
-// One input error or warning. Text gives line and column (from 1; code points), JSON the byte offset.
+// One input error or warning. Text gives line and column (from 1; code points), JSON the byte
+// offset.
 struct InputError {
-  std::string_view name; // of trace-format.md, 13: `trace-key`, `trace-reference`, ...
+  std::string_view name; // of ir/README.md: `trace-key`, `trace-reference`, ...
   std::string message;   // lower case, no full stop, the observed fact first
   uint64_t offset = 0;
   uint32_t line = 0, col = 0; // 0 where only the offset is known
@@ -32,7 +33,8 @@ struct ReadOptions {
 
 struct ReadResult {
   Program program;
-  std::vector<InputError> errors;   // at most kMaxInputErrors; not empty: the program must not be used
+  std::vector<InputError>
+      errors; // at most kMaxInputErrors; not empty: the program must not be used
   std::vector<InputError> warnings; // `trace-newer`; unknown keys
 };
 
@@ -60,8 +62,8 @@ ReadResult read_program(llvm::StringRef bytes, const ReadOptions &options = {});
 // Line and column (from 1, in code points) of a byte offset.
 std::pair<uint32_t, uint32_t> line_and_column(llvm::StringRef bytes, uint64_t offset);
 
-// Structure that no reader can break by itself: ids in range, operands defined before use, bodies contiguous.
-// Empty if well formed; run after reading and after each pass that builds a program.
+// Structure that no reader can break by itself: ids in range, operands defined before use, bodies
+// contiguous. Empty if well formed; run after reading and after each pass that builds a program.
 std::vector<InputError> verify(const Program &program);
 
 } // namespace spmd::ir

@@ -23,7 +23,7 @@ struct KindInfo {
   Denotation denotes;
 };
 
-// type-system.md, section 1. Reduced refines R: the sum of its gradient has an owner.
+// rules/README.md. Reduced refines R: the sum of its gradient has an owner.
 inline constexpr std::array<KindInfo, kKindCount> kKinds = {{
     {Kind::Replicate, "R", "replicate", Kind::Partial, Denotation::Same},
     {Kind::Reduced, "Reduced", "reduced", Kind::Partial, Denotation::Same},

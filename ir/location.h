@@ -24,7 +24,8 @@ struct Frame {
 };
 inline uint64_t hash_of(const Frame &frame) { return hash_bytes(&frame, sizeof frame); }
 
-// What one instruction is tagged with: the frame, and the module path such as `layers.7.attention.wq`.
+// What one instruction is tagged with: the frame, and the module path such as
+// `layers.7.attention.wq`.
 struct Location {
   FrameId frame;  // none if not stated
   StringId scope; // none if not stated

@@ -59,7 +59,8 @@ struct Mesh {
 
 // Drops atoms of size 1 and joins neighbours that continue one another: 4:2, 2:1 becomes 8:1.
 Layout canonical(llvm::ArrayRef<Atom> layout);
-// Mixed radix: sorted by stride, each stride exceeds the largest offset reachable by the smaller ones.
+// Mixed radix: sorted by stride, each stride exceeds the largest offset reachable by the smaller
+// ones.
 bool orthogonal(llvm::ArrayRef<Atom> atoms);
 // The ranks of one group, in order, from `offset`; at most `limit` of them.
 llvm::SmallVector<int64_t, 16> ranks_of(llvm::ArrayRef<Atom> layout, int64_t offset,
@@ -68,17 +69,18 @@ llvm::SmallVector<int64_t, 16> ranks_of(llvm::ArrayRef<Atom> layout, int64_t off
 std::optional<Layout> layout_of(llvm::ArrayRef<int64_t> ranks);
 // Concatenated layout of axes, outermost first, canonical.
 Layout layout_of_axes(const Mesh &mesh, llvm::ArrayRef<AxisId> axes);
-// Unflattened axes, outermost first, whose layout is this one; axes of size 1 are left out. None if an axis
-// would have to be cut, or ranks are met that are on no axis.
-std::optional<llvm::SmallVector<AxisId, 4>> axes_of_layout(const Mesh &mesh, llvm::ArrayRef<Atom> layout);
+// Unflattened axes, outermost first, whose layout is this one; axes of size 1 are left out. None if
+// an axis would have to be cut, or ranks are met that are on no axis.
+std::optional<llvm::SmallVector<AxisId, 4>> axes_of_layout(const Mesh &mesh,
+                                                           llvm::ArrayRef<Atom> layout);
 
-// A common refinement of two meshes over the same ranks: atoms such that each axis of either mesh is a
-// product of atoms. None if the layouts cut one another (type-system.md, 4).
+// A common refinement of two meshes over the same ranks: atoms such that each axis of either mesh
+// is a product of atoms. None if the layouts cut one another (rules/README.md).
 std::optional<Layout> common_refinement(const Mesh &a, const Mesh &b);
 
-// Checks orthogonality and limits, and fills what the reader left out: strides of 0 (row major), the
-// layout of an `of` axis, the pieces of a flattened axis that has only a layout (it is not flattened if
-// it has none), `typed`. Empty, or what is wrong.
+// Checks orthogonality and limits, and fills what the reader left out: strides of 0 (row major),
+// the layout of an `of` axis, the pieces of a flattened axis that has only a layout (it is not
+// flattened if it has none), `typed`. Empty, or what is wrong.
 std::string finish(Mesh &mesh, const StringTable &names);
 
 // A run-time group key, as an exporter found it.
@@ -86,10 +88,10 @@ struct Group {
   enum class Form : uint8_t { Axes, Layout, Ranks };
   StringId key;
   Form form = Form::Axes;
-  MeshId mesh;                       // Axes
-  llvm::SmallVector<AxisId, 2> axes; // Axes, outermost first
-  Layout layout;                     // Layout
-  int64_t offset = 0;                // Layout
+  MeshId mesh;                         // Axes
+  llvm::SmallVector<AxisId, 2> axes;   // Axes, outermost first
+  Layout layout;                       // Layout
+  int64_t offset = 0;                  // Layout
   llvm::SmallVector<int64_t, 8> ranks; // Ranks, communicator order
 };
 

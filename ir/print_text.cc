@@ -2,7 +2,7 @@
 // outputs, each on one line; instructions in another context than the one around them stand in
 // `with` or `local` blocks.
 //
-// Beyond trace-format.md, section 11, the text form spells what only JSON had:
+// Beyond ir/README.md, the text form spells what only JSON had:
 // - `mesh m` alone makes a declared mesh the current one again; `dp = 4 local "role"` in a mesh
 //   gives an axis its policy and role; `group "k" = [4:1] offset 2`;
 // - `file "path" { sha256 = "..." }`; `rule f like g`; `trace { x_key = "JSON" }`;

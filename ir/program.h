@@ -1,6 +1,6 @@
-// What a program is: instructions in single-assignment form over interned tables, as read and not yet typed.
-// Every reader builds one through Builder; every printer and every checker reads it. Nothing is ambient:
-// mesh, local axes and gradient mode of an instruction are in its context.
+// What a program is: instructions in single-assignment form over interned tables, as read and not
+// yet typed. Every reader builds one through Builder; every printer and every checker reads it.
+// Nothing is ambient: mesh, local axes and gradient mode of an instruction are in its context.
 #pragma once
 
 #include "ir/attrs.h"
@@ -29,11 +29,12 @@ enum class ProgramPhase : uint8_t { Forward, Backward, Joint, Step };
 
 inline constexpr std::array<std::string_view, 6> kRoleWords = {"input", "param",     "buffer",
                                                                "const", "opt_state", "token"};
-inline constexpr std::array<std::string_view, 4> kOutputRoleWords = {"output", "loss", "grad", "state"};
+inline constexpr std::array<std::string_view, 4> kOutputRoleWords = {"output", "loss", "grad",
+                                                                     "state"};
 inline constexpr std::array<std::string_view, 5> kPhaseWords = {"", "fwd", "bwd", "remat", "opt"};
 inline constexpr std::array<std::string_view, 2> kModeWords = {"global", "local"};
-inline constexpr std::array<std::string_view, 4> kProgramPhaseWords = {"forward", "backward", "joint",
-                                                                       "step"};
+inline constexpr std::array<std::string_view, 4> kProgramPhaseWords = {"forward", "backward",
+                                                                       "joint", "step"};
 
 // The name of a value without its `%`: a number (the fast form, no leading zeros) or text.
 struct ValueName {
@@ -57,7 +58,8 @@ struct Value {
 };
 static_assert(sizeof(Value) == 28);
 
-// One operand. A named operand is a Name entry followed by the operand itself; a list is a block of its own.
+// One operand. A named operand is a Name entry followed by the operand itself; a list is a block of
+// its own.
 struct Operand {
   enum class Form : uint8_t { Value, Literal, List, Name };
   uint32_t index = 0; // ValueId, index into literals, BlockId, StringId
@@ -77,14 +79,15 @@ struct Operand {
 };
 static_assert(sizeof(Operand) == 8);
 
-// An instruction holds the spelling it was read with; `rules` resolves each spelling once per program.
+// An instruction holds the spelling it was read with; `rules` resolves each spelling once per
+// program.
 struct Inst {
   OpNameId op;
   AttrsId attrs;
   BlockId operands;
   ValueId first_result;
-  LocId loc;       // none if not stated
-  ValueId bwd_of;  // a result of the forward op that this one belongs to; none if not stated
+  LocId loc;      // none if not stated
+  ValueId bwd_of; // a result of the forward op that this one belongs to; none if not stated
   uint32_t result_count = 0;
   ContextId context;
   Phase phase = Phase::Unstated;
@@ -97,9 +100,9 @@ static_assert(sizeof(Inst) == 32);
 // Mesh, local axes and modes of an instruction.
 struct Context {
   MeshId mesh;
-  AxisSet local;        // axes that a region made local; Mode::Local makes all of them so
-  bool grad = true;     // false: inside no_grad
-  bool check = true;    // false: results are taken as stated
+  AxisSet local;         // axes that a region made local; Mode::Local makes all of them so
+  bool grad = true;      // false: inside no_grad
+  bool check = true;     // false: results are taken as stated
   bool implicit = false; // redistribution is implicit
   uint8_t zero = 0;
   friend bool operator==(const Context &, const Context &) = default;
@@ -134,7 +137,7 @@ struct Sync {
   Combiner op = Combiner::Sum; // Sum or Avg
 };
 
-// The gradient contract of a parameter (type-system.md, 6).
+// The gradient contract of a parameter (rules/README.md).
 struct GradContract {
   ClaimId grad; // as backward leaves it; none: the dual
   ClaimId step; // what the optimizer needs; none: the parameter's own
@@ -241,9 +244,10 @@ struct Program {
   Body main;
   std::vector<Output> outputs;
   std::vector<Suppression> suppressions;
-  std::vector<std::pair<InstId, StringId>> ignores;  // finding names accepted at one op, in order
-  std::vector<Expectation> expectations;             // in order of the instructions
-  std::vector<std::pair<StringId, StringId>> extras; // x_* keys of the document with their JSON text
+  std::vector<std::pair<InstId, StringId>> ignores; // finding names accepted at one op, in order
+  std::vector<Expectation> expectations;            // in order of the instructions
+  std::vector<std::pair<StringId, StringId>>
+      extras; // x_* keys of the document with their JSON text
 
   Program();
   Program(Program &&) = default;
@@ -261,15 +265,15 @@ std::string print(ValueName name, const StringTable &names);
 // Number if all digits without leading zeros and small enough, else interned text.
 ValueName make_name(llvm::StringRef text, StringTable &names);
 
-// Assembles a program. Bodies nest: instructions of a function are kept apart until it is closed, so that
-// each body is contiguous. Names are resolved here: one scope per body.
+// Assembles a program. Bodies nest: instructions of a function are kept apart until it is closed,
+// so that each body is contiguous. Names are resolved here: one scope per body.
 class Builder {
 public:
   explicit Builder(Program &program) : program(program) { open_body(); }
   Program &program;
 
-  void open_body();              // a new scope of names and a new list of instructions
-  Body close_body();             // appends it to the program and drops the scope
+  void open_body();  // a new scope of names and a new list of instructions
+  Body close_body(); // appends it to the program and drops the scope
   void finish() { program.main = close_body(); }
 
   // None if the name is taken in the innermost scope.
@@ -298,7 +302,7 @@ private:
   struct OpenBody {
     std::vector<Inst> insts;
     std::vector<uint64_t> origins;
-    std::vector<ValueId> by_number;           // names that are small numbers: the fast form
+    std::vector<ValueId> by_number;            // names that are small numbers: the fast form
     llvm::DenseMap<uint32_t, ValueId> by_name; // all others, keyed by ValueName::bits
     std::vector<std::pair<uint32_t, StringId>> ignores;
     std::vector<std::pair<uint32_t, Expectation>> expectations;

@@ -1,4 +1,4 @@
-// Scales: rational monomials in axis sizes and declared symbols, exact (type-system.md, 7).
+// Scales: rational monomials in axis sizes and declared symbols, exact (rules/README.md).
 // "The data denote `scale` times what is meant." Bases are names: of axes, or of symbols.
 #pragma once
 
@@ -20,7 +20,8 @@ struct ScaleFactor {
   friend bool operator==(const ScaleFactor &, const ScaleFactor &) = default;
 };
 
-// Canonical: the fraction in lowest terms, denominator positive, factors sorted by the text of the base.
+// Canonical: the fraction in lowest terms, denominator positive, factors sorted by the text of the
+// base.
 struct Scale {
   int64_t numerator = 1;
   int64_t denominator = 1;

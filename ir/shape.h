@@ -14,7 +14,24 @@
 namespace spmd::ir {
 
 enum class DType : uint8_t {
-  Unknown, Bool, I8, I16, I32, I64, U8, U16, U32, U64, F8E4M3, F8E5M2, BF16, F16, F32, F64, C64, C128,
+  Unknown,
+  Bool,
+  I8,
+  I16,
+  I32,
+  I64,
+  U8,
+  U16,
+  U32,
+  U64,
+  F8E4M3,
+  F8E5M2,
+  BF16,
+  F16,
+  F32,
+  F64,
+  C64,
+  C128,
 };
 enum class DTypeClass : uint8_t { Unknown, Boolean, Integer, Float, Complex };
 
@@ -25,15 +42,24 @@ struct DTypeInfo {
   unsigned bytes; // of one element
 };
 inline constexpr DTypeInfo kDTypes[] = {
-    {DType::Unknown, "?", DTypeClass::Unknown, 0},     {DType::Bool, "bool", DTypeClass::Boolean, 1},
-    {DType::I8, "i8", DTypeClass::Integer, 1},         {DType::I16, "i16", DTypeClass::Integer, 2},
-    {DType::I32, "i32", DTypeClass::Integer, 4},       {DType::I64, "i64", DTypeClass::Integer, 8},
-    {DType::U8, "u8", DTypeClass::Integer, 1},         {DType::U16, "u16", DTypeClass::Integer, 2},
-    {DType::U32, "u32", DTypeClass::Integer, 4},       {DType::U64, "u64", DTypeClass::Integer, 8},
-    {DType::F8E4M3, "f8e4m3", DTypeClass::Float, 1},   {DType::F8E5M2, "f8e5m2", DTypeClass::Float, 1},
-    {DType::BF16, "bf16", DTypeClass::Float, 2},       {DType::F16, "f16", DTypeClass::Float, 2},
-    {DType::F32, "f32", DTypeClass::Float, 4},         {DType::F64, "f64", DTypeClass::Float, 8},
-    {DType::C64, "c64", DTypeClass::Complex, 8},       {DType::C128, "c128", DTypeClass::Complex, 16},
+    {DType::Unknown, "?", DTypeClass::Unknown, 0},
+    {DType::Bool, "bool", DTypeClass::Boolean, 1},
+    {DType::I8, "i8", DTypeClass::Integer, 1},
+    {DType::I16, "i16", DTypeClass::Integer, 2},
+    {DType::I32, "i32", DTypeClass::Integer, 4},
+    {DType::I64, "i64", DTypeClass::Integer, 8},
+    {DType::U8, "u8", DTypeClass::Integer, 1},
+    {DType::U16, "u16", DTypeClass::Integer, 2},
+    {DType::U32, "u32", DTypeClass::Integer, 4},
+    {DType::U64, "u64", DTypeClass::Integer, 8},
+    {DType::F8E4M3, "f8e4m3", DTypeClass::Float, 1},
+    {DType::F8E5M2, "f8e5m2", DTypeClass::Float, 1},
+    {DType::BF16, "bf16", DTypeClass::Float, 2},
+    {DType::F16, "f16", DTypeClass::Float, 2},
+    {DType::F32, "f32", DTypeClass::Float, 4},
+    {DType::F64, "f64", DTypeClass::Float, 8},
+    {DType::C64, "c64", DTypeClass::Complex, 8},
+    {DType::C128, "c128", DTypeClass::Complex, 16},
 };
 constexpr const DTypeInfo &info(DType dtype) { return kDTypes[static_cast<unsigned>(dtype)]; }
 // Unknown if no dtype has that word.
@@ -48,7 +74,9 @@ class Extent {
 public:
   constexpr Extent() = default;
   constexpr Extent(int64_t number) : bits_(number) {}
-  static constexpr Extent symbolic(ExprId id) { return Extent(-1 - static_cast<int64_t>(id.index)); }
+  static constexpr Extent symbolic(ExprId id) {
+    return Extent(-1 - static_cast<int64_t>(id.index));
+  }
 
   constexpr bool is_number() const { return bits_ >= 0; }
   constexpr int64_t number() const { return bits_; } // only if is_number()
@@ -64,7 +92,14 @@ inline constexpr uint32_t kMaxExprNodes = 256;
 
 // One node of an extent expression. Interned, so equal text of equal structure gives equal ids.
 struct Expr {
-  enum class Form : uint8_t { Symbol, Add, Subtract, Multiply, Divide, Modulo }; // Divide rounds down
+  enum class Form : uint8_t {
+    Symbol,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo
+  }; // Divide rounds down
   Form form = Form::Symbol;
   StringId symbol; // only Symbol
   Extent left, right;
@@ -82,7 +117,8 @@ std::optional<Extent> parse_extent(llvm::StringRef text, ExprTable &table, Strin
 // The text that parse_extent reads back.
 std::string print(Extent extent, const ExprTable &table, const StringTable &names);
 
-// What one rank holds (or, as a global shape, all ranks together): element type and extents, outermost first.
+// What one rank holds (or, as a global shape, all ranks together): element type and extents,
+// outermost first.
 struct Shape {
   DType dtype = DType::Unknown;
   bool ranked = true; // false: the number of dimensions is not known

@@ -185,8 +185,7 @@ public:
   IdT add(llvm::ArrayRef<Item> list) {
     static_assert(std::has_unique_object_representations_v<Item>, "padding would be hashed");
     uint64_t hash = hash_bytes(list.data(), list.size() * sizeof(Item));
-    uint32_t &slot =
-        table_.find(hash, [&](uint32_t i) { return (*this)[make(i)] == list; });
+    uint32_t &slot = table_.find(hash, [&](uint32_t i) { return (*this)[make(i)] == list; });
     if (slot == IndexTable::kEmpty) {
       slot = static_cast<uint32_t>(ends_.size());
       items_.insert(items_.end(), list.begin(), list.end());

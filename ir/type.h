@@ -16,12 +16,13 @@ struct Type {
   static constexpr uint16_t kGradientFree = 0x8000;
   static constexpr uint64_t kUnsharded = ~uint64_t(0);
 
-  // axes[k]: the axes on which the tensor may be of kind k. One kind is the rule. In R and I: undecided or
-  // either (`R|I`). In R, I and P: a zero, which is of every kind. In none and not in unknown: no claim.
+  // axes[k]: the axes on which the tensor may be of kind k. One kind is the rule. In R and I:
+  // undecided or either (`R|I`). In R, I and P: a zero, which is of every kind. In none and not in
+  // unknown: no claim.
   std::array<AxisSet, kKindCount> axes{};
-  AxisSet unknown; // stated `?`, or already reported: whatever follows is silent
-  ScaleId scale{0}; // 1 unless stated
-  uint16_t mesh_bits = 0; // the mesh; the top bit says gradient-free
+  AxisSet unknown;                 // stated `?`, or already reported: whatever follows is silent
+  ScaleId scale{0};                // 1 unless stated
+  uint16_t mesh_bits = 0;          // the mesh; the top bit says gradient-free
   uint64_t shard_dim = kUnsharded; // nibble per axis: the dimension that it shards, 0xF for none
   uint64_t shard_order = 0; // nibble per axis: place among the axes of its dimension, outermost 0;
                             // on an axis of kind P the combiner
@@ -40,7 +41,8 @@ struct Type {
   }
   bool gradient_free() const { return mesh_bits & kGradientFree; }
   void set_gradient_free(bool value) {
-    mesh_bits = static_cast<uint16_t>(value ? mesh_bits | kGradientFree : mesh_bits & ~kGradientFree);
+    mesh_bits =
+        static_cast<uint16_t>(value ? mesh_bits | kGradientFree : mesh_bits & ~kGradientFree);
   }
 
   // The one kind on an axis; none where undecided, unknown or unclaimed.
@@ -64,7 +66,7 @@ struct Type {
 
   // The same claims with the partition spec forgotten (local judgment).
   Type erased() const;
-  // The type of the gradient; Reduced and R give P, P gives R (type-system.md, 1).
+  // The type of the gradient; Reduced and R give P, P gives R (rules/README.md).
   Type dual() const;
 
   friend bool operator==(const Type &, const Type &) = default;

@@ -1,5 +1,5 @@
-// Typing one application: equations here, transitions and boundary ops in files of their own; and the memo
-// that makes equal applications cost one look-up.
+// Typing one application: equations here, transitions and boundary ops in files of their own; and
+// the memo that makes equal applications cost one look-up.
 #include "rules/apply.h"
 
 #include "rules/local.h"
@@ -56,7 +56,8 @@ bool operands_gradient_free(const LocalInput &input, const Application &app, con
         if (ref.role != RefRole::Value || ref.operand == kGenerator)
           continue;
         for (const OperandKinds &operand : input.operands[ref.operand])
-          if (operand.form == OperandKinds::Form::Tensor && !app.type(app.args[operand.index]).gradient_free())
+          if (operand.form == OperandKinds::Form::Tensor &&
+              !app.type(app.args[operand.index]).gradient_free())
             return false;
       }
     }
@@ -68,7 +69,8 @@ bool operands_gradient_free(const LocalInput &input, const Application &app, con
 class EquationTyper {
 public:
   EquationTyper(const Application &app, const OpDef &row, const Binding &binding, Outcome &out)
-      : app_(app), row_(row), equation_(row.equation.equation), out_(out), axes_(app.mesh().typed_axes()) {
+      : app_(app), row_(row), equation_(row.equation.equation), out_(out),
+        axes_(app.mesh().typed_axes()) {
     bool no_gradients = !app.where().grad;
     for (unsigned i = 0; i < equation_.operand_count; ++i)
       operands_.push_back(group_of(app, binding[i], no_gradients || is_condition(equation_, i)));
@@ -95,7 +97,7 @@ private:
     return s;
   }
 
-  // Of several results only those claimed P are meant by `partial` (type-system.md, 3, rule 4).
+  // Of several results only those claimed P are meant by `partial` (rules/README.md).
   AxisSet stated_for(AxisSet stated, unsigned result) const {
     if (app_.results.size() <= 1 || stated.empty())
       return stated;
@@ -104,8 +106,10 @@ private:
   }
 
   void type_result(const Sum &sum, unsigned result, AxisSet stated, bool first) {
-    LocalInput input{equation_, operands_, generator_, axes_, stated_for(stated, result), row_.zero_drops_term};
-    LocalResult kinds = row_.constant == OpDef::Constant::No ? evaluate_local(input, sum) : constant();
+    LocalInput input{equation_,           operands_, generator_, axes_, stated_for(stated, result),
+                     row_.zero_drops_term};
+    LocalResult kinds =
+        row_.constant == OpDef::Constant::No ? evaluate_local(input, sum) : constant();
     if (first)
       report(input, sum, kinds);
     ir::Type type;
@@ -116,7 +120,8 @@ private:
     type.of(Kind::Varying) = kinds.v;
     type.of(Kind::Partial) = kinds.p | kinds.zero;
     type.unknown = kinds.unknown;
-    type.set_gradient_free(!row_.gradient || !app_.where().grad || operands_gradient_free(input, app_, sum));
+    type.set_gradient_free(!row_.gradient || !app_.where().grad ||
+                           operands_gradient_free(input, app_, sum));
     out_.types[result] = app_.program.types.add(type);
   }
 
@@ -187,8 +192,8 @@ AxisSet stated_axes(const Application &app, Outcome &out) {
       for (const ir::Axis &known : mesh.axes)
         names.push_back(app.program.strings[known.name]);
       llvm::StringRef name = app.program.strings[ref.axis];
-      out.violations.push_back(
-          UnknownAxis{name.str(), app.program.strings[mesh.name].str(), nearest_name(name, names).str()});
+      out.violations.push_back(UnknownAxis{name.str(), app.program.strings[mesh.name].str(),
+                                           nearest_name(name, names).str()});
       continue;
     }
     if (mesh[*axis].flattened)
@@ -237,7 +242,8 @@ const OpDef &chosen_row(const Application &app) {
 }
 
 // One row on one application whose lists, if zipped, were taken apart.
-void apply_row(const Application &app, const OpDef &row, AxisSet stated, unsigned result_count, Outcome &out) {
+void apply_row(const Application &app, const OpDef &row, AxisSet stated, unsigned result_count,
+               Outcome &out) {
   OperandMismatch problem;
   std::optional<Binding> binding = bind_operands(app, row.equation.equation, problem);
   if (!binding) {
@@ -259,7 +265,8 @@ void apply_equation(const Application &app, Outcome &out) {
   if (!row.each && !app.op.each)
     return apply_row(app, row, stated, count, out);
   unsigned members = member_count(app);
-  // Results of zipped rows come member by member where the row has one result, else list after list.
+  // Results of zipped rows come member by member where the row has one result, else list after
+  // list.
   unsigned per_member = members ? count / members : 0;
   for (unsigned i = 0; i < members && per_member; ++i) {
     llvm::SmallVector<Slot, 6> slots;
@@ -293,7 +300,8 @@ struct Rules::State {
   }
 
   void make_key(const Application &app, uint32_t spelling) {
-    key.assign({spelling, app.attrs.index, app.context.index, static_cast<uint32_t>(app.slots.size()),
+    key.assign({spelling, app.attrs.index, app.context.index,
+                static_cast<uint32_t>(app.slots.size()),
                 static_cast<uint32_t>(app.results.size())});
     for (const Slot &slot : app.slots) {
       key.push_back(static_cast<uint32_t>(slot.form) << 16 | slot.count);
@@ -301,7 +309,8 @@ struct Rules::State {
         key.push_back(slot.name.index | 0x8000'0000u);
       if (slot.form == Slot::Form::Literal)
         for (uint64_t word : {uint64_t(slot.literal.form), slot.literal.bits})
-          key.push_back(static_cast<uint32_t>(word)), key.push_back(static_cast<uint32_t>(word >> 32));
+          key.push_back(static_cast<uint32_t>(word)),
+              key.push_back(static_cast<uint32_t>(word >> 32));
     }
     for (const Arg &arg : app.args)
       key.push_back(arg.type.index), key.push_back(arg.shape.index);
@@ -310,7 +319,8 @@ struct Rules::State {
   }
 };
 
-Rules::Rules(ir::Program &program, bool memoise) : state_(new State{program, memoise, {}, {}, {}, {}, {}, {}, {}}) {}
+Rules::Rules(ir::Program &program, bool memoise)
+    : state_(new State{program, memoise, {}, {}, {}, {}, {}, {}, {}}) {}
 Rules::~Rules() = default;
 
 size_t Rules::distinct() const { return state_->outcomes.size(); }
@@ -321,8 +331,9 @@ const ResolvedOp &Rules::resolve(ir::OpNameId spelling) {
     state.resolved.resize(std::max<size_t>(spelling.index + 1, state.program.strings.size()));
   std::unique_ptr<ResolvedOp> &slot = state.resolved[spelling.index];
   if (!slot) {
-    llvm::StringRef dialect =
-        state.program.dialect.valid() ? state.program.strings[state.program.dialect] : llvm::StringRef("spmd");
+    llvm::StringRef dialect = state.program.dialect.valid()
+                                  ? state.program.strings[state.program.dialect]
+                                  : llvm::StringRef("spmd");
     slot = std::make_unique<ResolvedOp>(resolve_spelling(state.program.op_name(spelling), dialect));
     if (slot->form == OpForm::Unknown)
       if (std::optional<ResolvedOp> taught =

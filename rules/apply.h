@@ -1,5 +1,5 @@
-// Applying one op to typed operands. Pure: a rule sees types, shapes, attributes and the context of an
-// instruction, never a place in a program, so equal applications are typed once.
+// Applying one op to typed operands. Pure: a rule sees types, shapes, attributes and the context of
+// an instruction, never a place in a program, so equal applications are typed once.
 #pragma once
 
 #include "rules/op.h"
@@ -29,12 +29,12 @@ struct Slot {
   Form form = Form::Missing;
   uint16_t first = 0, count = 0; // into Application::args
   ir::AttrValue literal; // Literal; of a List an integer whose bit i says that member i is a tensor
-  ir::StringId name;             // named operands
+  ir::StringId name;     // named operands
 };
 
 // What the program states of a result.
 struct ResultClaim {
-  ir::ShapeId shape;  // none if not stated
+  ir::ShapeId shape;   // none if not stated
   ir::TypeId declared; // none if not stated
 };
 
@@ -53,7 +53,9 @@ struct Application {
   const ir::Mesh &mesh() const { return program.meshes[where().mesh]; }
   const ir::Type &type(const Arg &arg) const { return program.types[arg.type]; }
   // Null if not known.
-  const ir::Shape *shape(const Arg &arg) const { return arg.shape.valid() ? &program.shapes[arg.shape] : nullptr; }
+  const ir::Shape *shape(const Arg &arg) const {
+    return arg.shape.valid() ? &program.shapes[arg.shape] : nullptr;
+  }
   // The slot of a named operand (`kw`), else null.
   const Slot *named(llvm::StringRef name) const;
   // The value of an attribute, else null.
@@ -79,19 +81,20 @@ enum class OpForm : uint8_t { Unknown, Equation, Transition, Boundary, Call };
 struct ResolvedOp {
   ir::OpNameId spelling;
   OpForm form = OpForm::Unknown;
-  const OpDef *row = nullptr; // Equation
+  const OpDef *row = nullptr;   // Equation
   const Alias *alias = nullptr; // null if the spelling is the row's own name
   std::string_view transition;  // Transition: the common name of its rows
   std::string_view boundary;    // Boundary: the name in its table
-  llvm::SmallVector<uint8_t, 6> order; // operand of the row per position; 0xFF ignored. Empty: as the row
+  llvm::SmallVector<uint8_t, 6>
+      order;             // operand of the row per position; 0xFF ignored. Empty: as the row
   bool in_place = false; // a trailing `_`
   bool each = false;
   bool assumed = false; // from `rules` of the trace or the configuration
   std::string nearest;  // Unknown: the most similar name
 };
 
-// A rule for the results of one application. Types carry gradient-freeness; axes that drew a violation are
-// unknown on the results.
+// A rule for the results of one application. Types carry gradient-freeness; axes that drew a
+// violation are unknown on the results.
 void apply_equation(const Application &app, Outcome &out);
 void apply_transition(const Application &app, Outcome &out);
 void apply_boundary(const Application &app, Outcome &out);
@@ -104,7 +107,8 @@ public:
   const ResolvedOp &resolve(ir::OpNameId spelling);
   // The same reference for equal applications; it stays valid as long as the rules.
   const Outcome &apply(const Application &app);
-  // Index of the distinct application that apply() answered last: equal applications have equal indices.
+  // Index of the distinct application that apply() answered last: equal applications have equal
+  // indices.
   uint32_t last_index() const { return last_; }
   size_t distinct() const;
 

@@ -1,5 +1,5 @@
 // The local judgment of collectives, convert and reinterpret: each axis of a call on its own, then
-// equal verdicts joined into one violation (type-system.md, 5; precedence: lint.md, 5).
+// equal verdicts joined into one violation (rules/README.md; precedence: checker/README.md).
 #include "rules/transition_call.h"
 
 #include "ir/claims.h"

@@ -1,5 +1,5 @@
 // The axes that a call runs over, from the names or the group that it states, by rank layout
-// (type-system.md, 4).
+// (rules/README.md).
 #pragma once
 
 #include "rules/apply.h"

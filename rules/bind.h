@@ -24,9 +24,9 @@ struct Binding {
   }
 };
 
-// Positional operands in the order of the spelling, then named ones by the row's names (or the framework's
-// `input`, `other`, `weight`, ... where the alias table says so). None if the operands do not fit the row; then
-// `problem` says how.
+// Positional operands in the order of the spelling, then named ones by the row's names (or the
+// framework's `input`, `other`, `weight`, ... where the alias table says so). None if the operands
+// do not fit the row; then `problem` says how.
 std::optional<Binding> bind_operands(const Application &app, const Equation &equation,
                                      OperandMismatch &problem);
 

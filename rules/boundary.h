@@ -1,5 +1,5 @@
 // Ops at the edges of the typed world, one row each: claims, random states, gradients, effects,
-// meshes, other stages (trace-format.md, 5 to 8). Calls and loops are listed here and typed by the
+// meshes, other stages (ir/README.md). Calls and loops are listed here and typed by the
 // checker, which owns bodies.
 #pragma once
 

@@ -1,6 +1,7 @@
-// The equation language: what an op means, as sums of products of operands whose dimensions are named factors,
-// with f(...) around whatever enters nonlinearly. Parsed at compile time for our rows, at run time for rules
-// of a trace. Source: the design of the op table; grammar in rules/README.md.
+// The equation language: what an op means, as sums of products of operands whose dimensions are
+// named factors, with f(...) around whatever enters nonlinearly. Parsed at compile time for our
+// rows, at run time for rules of a trace. Source: the design of the op table; grammar in
+// rules/README.md.
 //
 //   row      = equation { ";" equation }
 //   equation = [ sum ] "->" result { "," result }
@@ -19,7 +20,8 @@
 namespace spmd::rules {
 
 inline constexpr uint8_t kNoFactor = 0xFF;
-inline constexpr uint8_t kRestFactor = 31; // `...`: any number of dimensions, aligned from the right
+inline constexpr uint8_t kRestFactor =
+    31; // `...`: any number of dimensions, aligned from the right
 
 // A mask over the factors of an equation; bit kRestFactor stands for `...`.
 using FactorSet = uint32_t;
@@ -32,7 +34,7 @@ struct Dim {
   uint8_t count = 1; // Merged: number of factors, outermost first
 };
 
-enum class RefRole : uint8_t { Value, Condition, Donor }; // plain, `@`, `#`
+enum class RefRole : uint8_t { Value, Condition, Donor };     // plain, `@`, `#`
 enum class ListForm : uint8_t { Single, Summed, Multiplied }; // plain, `+x`, `*x`
 
 inline constexpr uint8_t kGenerator = 0xFE; // Ref::operand of `~`
@@ -84,7 +86,7 @@ struct Equation {
   uint8_t operand_count = 0, factor_count = 0, dim_count = 0, merged_count = 0;
   uint8_t ref_count = 0, atom_count = 0, term_count = 0, sum_count = 0, result_count = 0;
   bool has_function = false, has_generator = false;
-  FactorSet whole = 0; // factors marked `!` anywhere in the row
+  FactorSet whole = 0;                    // factors marked `!` anywhere in the row
   std::array<OperandDecl, 12> operands{}; // in order of first appearance
   std::array<std::string_view, 20> factors{};
   std::array<Dim, 112> dims{};
@@ -167,7 +169,9 @@ private:
     if (!eat(c))
       fail(reason);
   }
-  static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+  static constexpr bool is_letter(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  }
   static constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
   constexpr std::string_view name() {
@@ -341,7 +345,8 @@ private:
       bool negative = eat('-');
       do
         term(negative);
-      while (ok() && ((negative = false, eat('+')) || (text_.substr(at_, 2) != "->" && (negative = eat('-')))));
+      while (ok() && ((negative = false, eat('+')) ||
+                      (text_.substr(at_, 2) != "->" && (negative = eat('-')))));
     }
     made.term_count = static_cast<uint8_t>(out_.term_count - made.first_term);
     made.first_extra = out_.ref_count;

@@ -1,6 +1,7 @@
-// The local type system: what a sum and a product of two kinds are (type-system.md, 2). These tables are the
-// specification; local.cc evaluates them over all axes at once, and tests compare the two and both with the
-// denotation. Number is `.`: a plain number, or a constant that is the same on every rank. None is a violation.
+// The local type system: what a sum and a product of two kinds are (rules/README.md). These
+// tables are the specification; local.cc evaluates them over all axes at once, and tests compare
+// the two and both with the denotation. Number is `.`: a plain number, or a constant that is the
+// same on every rank. None is a violation.
 #pragma once
 
 #include "ir/kind.h"
@@ -9,7 +10,7 @@
 
 namespace spmd::rules {
 
-// A term's kind on one axis. Reduced reads as R here (dialects.md, 2.2).
+// A term's kind on one axis. Reduced reads as R here (rules/README.md).
 enum class TermKind : uint8_t { R, I, V, P, Number, None };
 
 using KindTable = std::array<std::array<TermKind, 5>, 5>;

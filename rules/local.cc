@@ -1,5 +1,5 @@
-// Evaluates an equation over kinds, all axes at once. Source: type-system.md, section 2; Reduced:
-// dialects.md, section 2.2. Relies on the binding of operands being done.
+// Evaluates an equation over kinds, all axes at once. Source: rules/README.md; Reduced:
+// rules/README.md. Relies on the binding of operands being done.
 #include "rules/local.h"
 
 namespace spmd::rules {
@@ -51,8 +51,8 @@ struct Met {
 struct TermKinds {
   Met met;
   AxisSet bad;
-  AxisSet zero;           // every operand is a zero there
-  bool vanishes = true;   // no operand left: the term is absent
+  AxisSet zero;         // every operand is a zero there
+  bool vanishes = true; // no operand left: the term is absent
   bool only_numbers = true;
 };
 
@@ -83,8 +83,9 @@ private:
     if (inside_function)
       term.zero = {};
     term.only_numbers = false;
-    term.met.add({operand.strict_r, operand.strict_i, operand.free_r, operand.free_i, operand.open, operand.reduced,
-                  operand.strict_r - operand.reduced, operand.v, p, operand.unknown});
+    term.met.add({operand.strict_r, operand.strict_i, operand.free_r, operand.free_i, operand.open,
+                  operand.reduced, operand.strict_r - operand.reduced, operand.v, p,
+                  operand.unknown});
   }
 
   void multiply(TermKinds &term, const Ref &ref, bool inside_function) {
@@ -242,7 +243,9 @@ private:
     result.either -= axes, result.zero -= axes, result.unknown -= axes;
     result.*kind |= axes;
   }
-  static void forget(LocalResult &result, AxisSet axes) { take(result, axes, &LocalResult::unknown); }
+  static void forget(LocalResult &result, AxisSet axes) {
+    take(result, axes, &LocalResult::unknown);
+  }
 
   const LocalInput &in_;
   const Equation &eq_;
@@ -255,6 +258,8 @@ private:
 
 } // namespace
 
-LocalResult evaluate_local(const LocalInput &input, const Sum &sum) { return Evaluator(input, sum).run(); }
+LocalResult evaluate_local(const LocalInput &input, const Sum &sum) {
+  return Evaluator(input, sum).run();
+}
 
 } // namespace spmd::rules

@@ -1,5 +1,6 @@
 // The local judgment of an equation: kinds on all axes at once, as set algebra over the tables of
-// kind_tables.h. Accepting is the fast path; what is wrong on an axis is worked out by local_explain.cc.
+// kind_tables.h. Accepting is the fast path; what is wrong on an axis is worked out by
+// local_explain.cc.
 #pragma once
 
 #include "rules/bind.h"
@@ -12,8 +13,8 @@
 
 namespace spmd::rules {
 
-// What one operand brings to an axis. `strict_*` are kinds that carry a gradient; an R or I that cannot receive
-// one is *free*: it adopts what the other operands need.
+// What one operand brings to an axis. `strict_*` are kinds that carry a gradient; an R or I that
+// cannot receive one is *free*: it adopts what the other operands need.
 struct OperandKinds {
   enum class Form : uint8_t { Missing, Number, Zero, Tensor };
   Form form = Form::Missing;
@@ -24,7 +25,7 @@ struct OperandKinds {
   ir::AxisSet open;           // undecided, and a gradient will decide: free ones do not
   ir::AxisSet reduced;        // of strict_r and free_r: the gradient's sum has an owner
   ir::AxisSet v, p, zero, unknown;
-  ir::AxisSet combining; // P with a combiner other than sum
+  ir::AxisSet combining;                     // P with a combiner other than sum
   ir::Combiner combiner = ir::Combiner::Sum; // of the first of these
 
   // `adopts`: the operand receives no gradient here (conditions, no_grad).

@@ -14,7 +14,8 @@ namespace {
 
 // The first operand of each kind that one term brings to the axis.
 struct TermOperands {
-  const OperandKinds *partial = nullptr, *varying = nullptr, *invariant = nullptr, *replicate = nullptr;
+  const OperandKinds *partial = nullptr, *varying = nullptr, *invariant = nullptr,
+                     *replicate = nullptr;
   const OperandKinds *any = nullptr; // the first tensor, zeros included
   bool number = false, vanishes = true, zero = true, unknown = false;
 };
@@ -108,9 +109,11 @@ private:
     else if (on(operand.v) && term.partial)
       report(PartialWithVarying{index(*term.partial), index(operand), here_});
     else if (on(operand.p) && term.any && !term.partial && !term.zero)
-      report(PartialPlusReplicate{{Addend::Form::Operand, index(*term.any)}, index(operand), here_});
+      report(
+          PartialPlusReplicate{{Addend::Form::Operand, index(*term.any)}, index(operand), here_});
     else if (term.partial && !on(operand.p | operand.zero | operand.unknown))
-      report(PartialPlusReplicate{{Addend::Form::Operand, index(operand)}, index(*term.partial), here_});
+      report(PartialPlusReplicate{
+          {Addend::Form::Operand, index(operand)}, index(*term.partial), here_});
   }
 
   void clash_with_invariant(const TermOperands &term, const OperandKinds &operand) {
@@ -141,7 +144,8 @@ private:
         invariant = &term;
     }
     for (const TermOperands &term : terms_)
-      if (const OperandKinds *other = invariant && !term.invariant ? other_than_invariant(term) : nullptr)
+      if (const OperandKinds *other =
+              invariant && !term.invariant ? other_than_invariant(term) : nullptr)
         report(InvariantMixed{index(*invariant->invariant), index(*other), kind_of(*other), here_});
     for (const TermOperands &term : terms_)
       if (partial && !term.partial && !term.unknown)
@@ -153,7 +157,8 @@ private:
     else if (!term.any)
       report(PartialPlusReplicate{{Addend::Form::Number, {}}, index(partial), here_});
     else if (!term.zero)
-      report(PartialPlusReplicate{{Addend::Form::Operand, index(*term.any)}, index(partial), here_});
+      report(
+          PartialPlusReplicate{{Addend::Form::Operand, index(*term.any)}, index(partial), here_});
   }
 
   const LocalInput &in_;
@@ -194,7 +199,8 @@ bool merge_into(llvm::SmallVectorImpl<Violation> &out, size_t first, const Viola
 
 } // namespace
 
-void explain_local(const LocalInput &input, const Sum &sum, AxisSet bad, llvm::SmallVectorImpl<Violation> &out) {
+void explain_local(const LocalInput &input, const Sum &sum, AxisSet bad,
+                   llvm::SmallVectorImpl<Violation> &out) {
   size_t first = out.size();
   for (AxisId axis : bad) {
     std::optional<Violation> violation = Explainer(input, sum, axis).run();

@@ -1,5 +1,5 @@
-// One row of the op table, and what its columns may name. A row is data: local typing, shapes, backward,
-// execution and documentation are read from it by generic code.
+// One row of the op table, and what its columns may name. A row is data: local typing, shapes,
+// backward, execution and documentation are read from it by generic code.
 #pragma once
 
 #include "rules/equation.h"
@@ -34,13 +34,14 @@ enum class DTypeRule : uint8_t {
 class ExtentSink;
 using ExtentsRule = void (*)(const Application &, ExtentSink &);
 
-// The equation of one application where the row's dimensions depend on attributes (`.factors` of the op table):
-// fills dims of operand refs and results, and extents of new factors. False: the attributes do not say.
+// The equation of one application where the row's dimensions depend on attributes (`.factors` of
+// the op table): fills dims of operand refs and results, and extents of new factors. False: the
+// attributes do not say.
 class FactorSink;
 using FactorsRule = bool (*)(const Application &, FactorSink &);
 
-// The row that one spelling means for these operands and attributes (`max` of two tensors is `maximum`).
-// Empty: the row itself.
+// The row that one spelling means for these operands and attributes (`max` of two tensors is
+// `maximum`). Empty: the row itself.
 using ChooseRule = std::string_view (*)(const Application &);
 
 struct OpDef {
@@ -57,17 +58,20 @@ struct OpDef {
   ChooseRule choose = nullptr;
   // Of the results after the first.
   DTypeRule later_dtype = DTypeRule::Promote;
-  // `v value`: where nothing stands for operand v, the number in attribute `value` does (0 if that is absent too).
+  // `v value`: where nothing stands for operand v, the number in attribute `value` does (0 if that
+  // is absent too).
   std::string_view from_attr = {};
-  // The operand that alone gives the extents of `...`: others may be longer or shorter there (gather).
+  // The operand that alone gives the extents of `...`: others may be longer or shorter there
+  // (gather).
   std::string_view rest_from = {};
-  // Attribute `reduction`: the equation shows the mean; `sum` drops the division, `none` keeps the factors.
+  // Attribute `reduction`: the equation shows the mean; `sum` drops the division, `none` keeps the
+  // factors.
   bool reduces = false;
   // The operand that the in-place spelling writes.
   std::string_view mut = {};
   // False: no derivative, so the result is gradient-free whatever the operands (detach, argmax).
   bool gradient = true;
-  // A plain number 0 in an operand's place removes its term (ops.md, 1).
+  // A plain number 0 in an operand's place removes its term (rules/README.md).
   bool zero_drops_term = false;
   // A constant: either R or I. A zero: P as well.
   enum class Constant : uint8_t { No, Either, Zero } constant = Constant::No;
@@ -76,17 +80,17 @@ struct OpDef {
   std::string_view note = {};
 };
 
-// A spelling of a framework. `order` names, position by position, the operand of the row that it fills
-// (`b a` swaps two, `-` ignores one); empty: the row's own order.
+// A spelling of a framework. `order` names, position by position, the operand of the row that it
+// fills (`b a` swaps two, `-` ignores one); empty: the row's own order.
 struct Alias {
   std::string_view spelling;
   std::string_view op;
   std::string_view order = {};
   ChooseRule choose = nullptr;
-  bool each = false; // list operands are zipped, whatever the row says
-  FactorsRule factors = nullptr; // the map of this spelling, where it is not that of the row
+  bool each = false;                    // list operands are zipped, whatever the row says
+  FactorsRule factors = nullptr;        // the map of this spelling, where it is not that of the row
   ir::DType dtype = ir::DType::Unknown; // the element type that the spelling itself states (`long`)
-  std::string_view reduction = {};      // what `reduction` means if it is absent; `none` under our names
+  std::string_view reduction = {}; // what `reduction` means if it is absent; `none` under our names
 };
 
 } // namespace spmd::rules

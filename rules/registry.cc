@@ -172,7 +172,7 @@ private:
     return true;
   }
 
-  // Spellings that follow by rule (ops.md, section 1).
+  // Spellings that follow by rule (rules/README.md).
   bool try_derived(llvm::StringRef name) {
     llvm::StringRef rest = name;
     if (rest.consume_front("_foreach_") && resolve_part(rest)) {

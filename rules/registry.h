@@ -16,8 +16,8 @@ const OpDef *find_op(llvm::StringRef name);
 bool is_boundary(llvm::StringRef name);
 bool is_call(llvm::StringRef name);
 
-// Resolution order of trace-format.md, section 10: exact alias; without overload; without a trailing `_`;
-// the same name in ours; spellings that follow by rule (ops.md, 1).
+// Resolution order of ir/README.md: exact alias; without overload; without a
+// trailing `_`; the same name in ours; spellings that follow by rule (rules/README.md).
 ResolvedOp resolve_spelling(llvm::StringRef spelling, llvm::StringRef dialect);
 // Every spelling in the alias table that means this row or transition.
 llvm::SmallVector<llvm::StringRef, 8> spellings_of(llvm::StringRef op);

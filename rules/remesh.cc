@@ -66,13 +66,15 @@ Remeshed refused(const Mesh &to, Type type, Violation violation) {
 
 } // namespace
 
-Remeshed remesh(const ir::Program &program, const Type &type, ir::MeshId to_id, OperandIndex operand) {
+Remeshed remesh(const ir::Program &program, const Type &type, ir::MeshId to_id,
+                OperandIndex operand) {
   const Mesh &from = program.meshes[type.mesh()], &to = program.meshes[to_id];
   Type made;
   made.scale = type.scale;
   made.set_mesh(to_id);
   made.set_gradient_free(type.gradient_free());
-  std::string from_name = program.strings[from.name].str(), to_name = program.strings[to.name].str();
+  std::string from_name = program.strings[from.name].str(),
+              to_name = program.strings[to.name].str();
   std::optional<ir::Layout> pieces = ir::common_refinement(from, to);
   if (!pieces || from.offset != to.offset)
     return refused(to, made, MeshChange{operand, from_name, to_name});

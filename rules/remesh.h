@@ -1,5 +1,6 @@
-// The same tensor seen on another mesh over the same ranks (type-system.md, section 4, "Reinterpret mesh").
-// Kinds only: axes of the two meshes must group into equal layouts, with one kind per group.
+// The same tensor seen on another mesh over the same ranks (rules/README.md, "Reinterpret
+// mesh"). Kinds only: axes of the two meshes must group into equal layouts, with one kind per
+// group.
 #pragma once
 
 #include "rules/violation.h"
@@ -15,6 +16,7 @@ struct Remeshed {
   std::optional<Violation> violation; // mesh-change, mesh-group-mixed
 };
 
-Remeshed remesh(const ir::Program &program, const ir::Type &type, ir::MeshId to, OperandIndex operand);
+Remeshed remesh(const ir::Program &program, const ir::Type &type, ir::MeshId to,
+                OperandIndex operand);
 
 } // namespace spmd::rules

@@ -1,6 +1,6 @@
 // One row per transition: a collective, convert or reinterpret between two kinds on one axis, with
 // what a backend communicates (wire), what a rank does by itself (act), and the backward (dual).
-// Source: type-system.md, section 5; seed 001, "Comms by state transition" and "by
+// Source: rules/README.md; seed 001, "Comms by state transition" and "by
 // forwards-backwards".
 #pragma once
 

@@ -28,7 +28,8 @@ std::vector<ir::InputError> verify_rules(const ir::Program &program) {
   for (const ir::UserRule &rule : program.rules) {
     llvm::StringRef name = program.strings[rule.op];
     if (resolve_spelling(name, dialect_of(program)).form != OpForm::Unknown)
-      fail(rule, fmt::format("`{}` is an op with a rule of its own, which a trace cannot replace", view(name)));
+      fail(rule, fmt::format("`{}` is an op with a rule of its own, which a trace cannot replace",
+                             view(name)));
     if (rule.like.valid()) {
       ResolvedOp like = resolve_spelling(program.strings[rule.like], dialect_of(program));
       if (like.form == OpForm::Unknown)
@@ -39,8 +40,8 @@ std::vector<ir::InputError> verify_rules(const ir::Program &program) {
     Equation equation;
     EquationError error = parse_equation(view(program.strings[rule.equation]), equation);
     if (!error.reason.empty())
-      fail(rule, fmt::format("the equation of `{}` cannot be read: {} at character {}", view(name), error.reason,
-                             error.position + 1));
+      fail(rule, fmt::format("the equation of `{}` cannot be read: {} at character {}", view(name),
+                             error.reason, error.position + 1));
   }
   return errors;
 }
@@ -57,7 +58,8 @@ std::optional<ResolvedOp> resolve_user_rule(const ir::Program &program, ir::OpNa
       Equation equation;
       if (!parse_equation(view(program.strings[rule.equation]), equation).reason.empty())
         return std::nullopt;
-      row.reset(new OpDef{.name = view(program.op_name(spelling)), .equation = EquationText(equation)});
+      row.reset(
+          new OpDef{.name = view(program.op_name(spelling)), .equation = EquationText(equation)});
       made.form = OpForm::Equation;
       made.row = row.get();
     }

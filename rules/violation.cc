@@ -7,7 +7,8 @@ namespace spmd::rules {
 namespace {
 
 template <size_t... I> constexpr auto table_of(std::index_sequence<I...>) {
-  return std::array<const DiagnosticInfo *, sizeof...(I)>{&std::variant_alternative_t<I, Violation>::info...};
+  return std::array<const DiagnosticInfo *, sizeof...(I)>{
+      &std::variant_alternative_t<I, Violation>::info...};
 }
 constexpr auto kTable = table_of(std::make_index_sequence<std::variant_size_v<Violation>>());
 
@@ -24,9 +25,13 @@ const DiagnosticInfo *find_violation(std::string_view name) {
   return nullptr;
 }
 
-void for_each_field(const Violation &violation, llvm::function_ref<void(std::string_view, const Field &)> visit) {
-  std::visit([&](const auto &found) { found.fields([&](std::string_view name, const auto &value) { visit(name, Field(value)); }); },
-             violation);
+void for_each_field(const Violation &violation,
+                    llvm::function_ref<void(std::string_view, const Field &)> visit) {
+  std::visit(
+      [&](const auto &found) {
+        found.fields([&](std::string_view name, const auto &value) { visit(name, Field(value)); });
+      },
+      violation);
 }
 
 ir::AxisSet axes_of(const Violation &violation) {

@@ -1,5 +1,6 @@
-// Every way to be wrong, one struct each: the kind of finding, its typed arguments, its sentence, its manual.
-// A struct that is listed in Violation has a name that is accepted wherever a finding is named.
+// Every way to be wrong, one struct each: the kind of finding, its typed arguments, its sentence,
+// its manual. A struct that is listed in Violation has a name that is accepted wherever a finding
+// is named.
 #pragma once
 
 #include "rules/violations/claims.h"
@@ -17,13 +18,15 @@
 namespace spmd::rules {
 
 using Violation =
-    std::variant<PartialIntoNonlinear, PartialTimesPartial, PartialPlusReplicate, PartialWithVarying, InvariantMixed,
-                 PartialCombiner, MissingClaim, UndecidedKind, ShapeMismatch, OperandMismatch, NeedlessPartial,
-                 RandomDiverges, ShardedRandomRepeats, WrongSource, ReduceOfReplicated, NoTransition,
-                 ReducedWithoutOwner, ExpertTransition, WrongAxis, UnknownGroup, UnknownAxis, ReductionMismatch,
-                 NonSumGradient, Indivisible, AttributeMismatch, ClaimMismatch, BoundaryMismatch, BoundaryShape,
-                 LossKind, MutationChangesType, PartialState, StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed,
-                 UnknownOp, AssumedRule, UnusedSuppression, ExpiredSuppression, SourceChanged>;
+    std::variant<PartialIntoNonlinear, PartialTimesPartial, PartialPlusReplicate,
+                 PartialWithVarying, InvariantMixed, PartialCombiner, MissingClaim, UndecidedKind,
+                 ShapeMismatch, OperandMismatch, NeedlessPartial, RandomDiverges,
+                 ShardedRandomRepeats, WrongSource, ReduceOfReplicated, NoTransition,
+                 ReducedWithoutOwner, ExpertTransition, WrongAxis, UnknownGroup, UnknownAxis,
+                 ReductionMismatch, NonSumGradient, Indivisible, AttributeMismatch, ClaimMismatch,
+                 BoundaryMismatch, BoundaryShape, LossKind, MutationChangesType, PartialState,
+                 StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed, UnknownOp, AssumedRule,
+                 UnusedSuppression, ExpiredSuppression, SourceChanged>;
 
 // The manual of all kinds, in the order of the variant.
 llvm::ArrayRef<const DiagnosticInfo *> all_violations();
@@ -31,7 +34,8 @@ const DiagnosticInfo &info(const Violation &violation);
 // Null if no violation has that name.
 const DiagnosticInfo *find_violation(std::string_view name);
 // Name and typed value of each argument, in the order of the struct.
-void for_each_field(const Violation &violation, llvm::function_ref<void(std::string_view, const Field &)> visit);
+void for_each_field(const Violation &violation,
+                    llvm::function_ref<void(std::string_view, const Field &)> visit);
 // The axes that the finding is about; empty where it names none.
 ir::AxisSet axes_of(const Violation &violation);
 

@@ -1,4 +1,4 @@
-// Spellings that mean several ops and choose by operands and attributes (ops.md, section 1). Each
+// Spellings that mean several ops and choose by operands and attributes (rules/README.md). Each
 // function answers with the name of a row, or nothing where the row stands as it is.
 #pragma once
 

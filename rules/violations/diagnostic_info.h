@@ -20,9 +20,10 @@ struct DiagnosticInfo {
   Severity severity = Severity::Error;
   // `{op}` is the spelling of the program; every other placeholder is a field of the struct.
   std::string_view message = {};
-  std::string_view explain = {}; // manual text: what was observed, why it is wrong, what is usually meant
-  std::string_view wrong = {};   // a program that draws this finding
-  std::string_view right = {};   // its repair
+  std::string_view explain =
+      {}; // manual text: what was observed, why it is wrong, what is usually meant
+  std::string_view wrong = {}; // a program that draws this finding
+  std::string_view right = {}; // its repair
 };
 
 // Position of a tensor among those that the instruction takes, lists flattened.
@@ -42,7 +43,8 @@ struct Addend {
 };
 
 // A typed argument of a finding; `--format=json` prints it by this type.
-using Field = std::variant<OperandIndex, ResultIndex, Addend, ir::AxisSet, ir::Kind, ir::KindWord, ir::Combiner,
-                           int64_t, ir::TypeId, ir::ShapeId, ir::ValueId, std::string>;
+using Field =
+    std::variant<OperandIndex, ResultIndex, Addend, ir::AxisSet, ir::Kind, ir::KindWord,
+                 ir::Combiner, int64_t, ir::TypeId, ir::ShapeId, ir::ValueId, std::string>;
 
 } // namespace spmd::rules

@@ -1,5 +1,5 @@
 // Violations of the local judgment: the sum and product tables, and random numbers that meet data
-// (type-system.md, 2).
+// (rules/README.md).
 #pragma once
 
 #include "rules/violations/diagnostic_info.h"

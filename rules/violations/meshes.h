@@ -1,4 +1,4 @@
-// Violations of axes, groups and changes of mesh (type-system.md, 4).
+// Violations of axes, groups and changes of mesh (rules/README.md).
 #pragma once
 
 #include "rules/violations/diagnostic_info.h"

@@ -1,4 +1,4 @@
-// Violations of collectives, convert and reinterpret (type-system.md, 5).
+// Violations of collectives, convert and reinterpret (rules/README.md).
 #pragma once
 
 #include "rules/violations/diagnostic_info.h"

@@ -1,6 +1,8 @@
-// How long a run of spmdlint takes from start to exit on a ten-op program, beside a program that does nothing.
+// How long a run of spmdlint takes from start to exit on a ten-op program, beside a program that
+// does nothing.
 //   spmd_startup_bench FILE
-// FILE is ignored: the program is written to a temporary file. Prints the median of 40 runs of each.
+// FILE is ignored: the program is written to a temporary file. Prints the median of 40 runs of
+// each.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -77,11 +79,13 @@ int main() {
   if (file < 0 || write(file, kProgram, std::char_traits<char>::length(kProgram)) < 0)
     return 2;
   close(file);
-  double nothing = median({"true"}), lint = median({SPMDLINT, "check", path}), version = median({SPMDLINT, "version"});
+  double nothing = median({"true"}), lint = median({SPMDLINT, "check", path}),
+         version = median({SPMDLINT, "version"});
   unlink(path);
   if (nothing < 0 || lint < 0 || version < 0)
     return 2;
-  fmt::print("start to exit       {:8.2f} ms for ten ops, {:.2f} ms for `version`, {:.2f} ms for a program that does "
+  fmt::print("start to exit       {:8.2f} ms for ten ops, {:.2f} ms for `version`, {:.2f} ms for a "
+             "program that does "
              "nothing\n",
              lint, version, nothing);
   return 0;

@@ -1,6 +1,6 @@
 // A joint training step at the scale of a 405B transformer, built as a program: forward, backward,
 // gradient reduction, clipping and Adam, in local mode over three axes. It is well typed:
-// parameters state their types, and everything else follows by type-system.md, 2 and 5.
+// parameters state their types, and everything else follows by rules/README.md.
 #pragma once
 
 #include "ir/program.h"

@@ -1,5 +1,5 @@
-// How long reading and checking a trace take, beside what they cannot be faster than: simdjson going
-// over every value of the text.
+// How long reading and checking a trace take, beside what they cannot be faster than: simdjson
+// going over every value of the text.
 //   spmd_step_bench FILE [RUNS]
 // Prints the best of RUNS (20) in milliseconds for each step, their ratios, and the memory that the
 // process peaked at.
@@ -153,11 +153,14 @@ int main(int count, char **words) {
   fmt::print("simdjson parse-only {:8.2f} ms\n", parsing);
   fmt::print("read                {:8.2f} ms, {:.2f} x parse-only, {:.0f} MB/s\n", times.read,
              times.read / parsing, megabytes / times.read * 1e3);
-  fmt::print("check               {:8.2f} ms, {:.2f} x parse-only, {:.0f} ns per op; {} distinct applications, "
+  fmt::print("check               {:8.2f} ms, {:.2f} x parse-only, {:.0f} ns per op; {} distinct "
+             "applications, "
              "{} findings\n",
-             times.check, times.check / parsing, times.check * 1e6 / static_cast<double>(times.result.stats.ops),
+             times.check, times.check / parsing,
+             times.check * 1e6 / static_cast<double>(times.result.stats.ops),
              times.result.stats.applications, times.result.findings.size());
-  fmt::print("read and check      {:8.2f} ms, {:.2f} x parse-only\n", times.both, times.both / parsing);
+  fmt::print("read and check      {:8.2f} ms, {:.2f} x parse-only\n", times.both,
+             times.both / parsing);
   fmt::print("peak memory         {:8.2f} x the text, the text itself not counted\n",
              static_cast<double>(after - before) * 1024 / static_cast<double>(bytes.size()));
   return 0;

@@ -44,7 +44,7 @@ Ranks random_ranks(ir::Kind kind, size_t ranks, const std::vector<int> &shape,
 bool all_equal(const Ranks &ranks);
 // True if the data uphold what a kind says about them alone.
 bool upholds(ir::Kind kind, const Ranks &ranks);
-// <x, g> for a value x of this kind and its gradient g, of the dual kind: runtime.md, section 5.
+// <x, g> for a value x of this kind and its gradient g, of the dual kind (rules/README.md).
 int64_t pairing(ir::Kind kind, const Ranks &x, const Ranks &g);
 
 } // namespace spmd::property

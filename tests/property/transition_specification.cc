@@ -1,5 +1,5 @@
 // The specification functions of seed 001 ("Comms by API"), one per row, on explicit lists of
-// tensors. A partial operand arrives summed. Broadcast, reduce and permute: type-system.md, 5.
+// tensors. A partial operand arrives summed. Broadcast, reduce and permute: rules/README.md.
 #include "tests/property/transition_meaning.h"
 
 #include <functional>

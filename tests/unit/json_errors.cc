@@ -17,7 +17,7 @@ struct Bad {
 };
 
 // clang-format off
-// One row for each error of trace-format.md, 13, and for each known key with a wrong value.
+// One row for each error of ir/README.md, and for each known key with a wrong value.
 constexpr Bad kBad[] = {
     // The document.
     {R"~("format": "spmd-trace")~", R"~("format": "onnx")~",

@@ -14,7 +14,7 @@ namespace spmd::ir::text {
 
 inline constexpr const char *kCases = "tests/cases";
 
-// The example of trace-format.md, section 11.
+// The example of ir/README.md.
 inline constexpr std::string_view kExample = R"(trace { phase = forward, world = 16 }
 mesh pipe { pp = 2, dp = 2, tp = 4 }
 mesh stage within pipe { pp = 1 } { dp, tp }           // sub-mesh: ranks 8..15
