@@ -6,6 +6,7 @@ else is an attribute under the schema's own name. Attributes equal to the defaul
 
 import dataclasses
 import math
+import sys
 
 import torch
 
@@ -89,6 +90,8 @@ def _place(bound: Bound, argument, value) -> None:
 
 
 def _is_default(value, argument) -> bool:
+    if argument.name == "end" and value == sys.maxsize:
+        return True  # how a slice says "to the end"; a trace holds integers up to 2^53
     if not argument.has_default_value():
         return False
     default = argument.default_value

@@ -43,6 +43,11 @@ def test_absent_operands_and_non_finite_numbers():
     assert fill["attrs"] == {"value": {"num": "-inf"}}
 
 
+def test_a_slice_to_the_end_names_no_end():
+    trace = record(lambda r, x: x[1:].mul(2), torch.ones(3))
+    assert ops_named(trace, "aten.slice.Tensor")[0]["attrs"] == {"start": 1}
+
+
 def test_a_write_makes_a_new_value():
     trace = record(lambda r, x: x.add_(1).mul(2), torch.ones(3))
     write, use = trace["ops"]
