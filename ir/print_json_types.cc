@@ -7,10 +7,13 @@ namespace spmd::ir {
 // All members but `id`; `mesh` is that of the context.
 void JsonPrinter::value(ValueId id, MeshId mesh) {
   const Value &value = p_.values[id];
-  value_meshes_[id.index] = value.mesh.valid() ? value.mesh : mesh;
+  MeshId own = value.mesh;
+  if (!own.valid() && value.declared.valid() && p_.types[value.declared].mesh() != mesh)
+    own = p_.types[value.declared].mesh(); // text declares on the mesh last named
+  value_meshes_[id.index] = own.valid() ? own : mesh;
   shapes(value.shape, value.global_shape);
-  if (value.mesh.valid())
-    text("mesh", p_.meshes[value.mesh].name);
+  if (own.valid())
+    text("mesh", p_.meshes[own].name);
   type(value.declared, rank_of(value.shape.valid() ? value.shape : value.global_shape), true);
   if (value.requires_grad != Tristate::Unstated)
     flag("requires_grad", value.requires_grad == Tristate::True);
