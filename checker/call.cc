@@ -14,12 +14,6 @@ using ir::ValueId;
 
 namespace {
 
-ir::FunctionId body_of(const ir::Program &program, ir::AttrsId attrs) {
-  const ir::AttrValue *body = program.find(attrs, "body");
-  return body && body->form == ir::AttrForm::Function ? body->as<ir::FunctionId>()
-                                                      : ir::FunctionId();
-}
-
 Type unknown_on(const ir::Program &program, ir::MeshId mesh) {
   Type type;
   type.set_mesh(mesh);
@@ -31,84 +25,130 @@ Type unknown_on(const ir::Program &program, ir::MeshId mesh) {
 
 void Walk::call(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
                 rules::Outcome &outcome) {
-  ir::MeshId mesh = program_.contexts[inst.context].mesh;
-  outcome.types.assign(inst.result_count, intern(unknown_on(program_, mesh)));
-  outcome.shapes.assign(inst.result_count, {});
-  ir::FunctionId function = body_of(program_, inst.attrs);
-  if (!function.valid() || llvm::is_contained(active_, function)) {
-    ++result_.stats.unknown_ops;
-    return report(Place::inst(id), rules::UnknownOp{op.nearest});
-  }
-  const ir::Function &callee = program_.functions[function];
-  if (callee.params.size() != args_.size())
-    return report(Place::inst(id), rules::BoundaryShape{program_.strings[callee.name].str(),
-                                                        static_cast<int64_t>(callee.params.size()),
-                                                        static_cast<int64_t>(args_.size())});
-  enter(id, inst, callee);
-  if (callee.opaque)
-    opaque(callee, outcome);
+  rules::Arg unknown{intern(unknown_on(program_, program_.contexts[inst.context].mesh)), {}};
+  CallSite site{id, inst, args_, {}};
+  site.results.assign(inst.result_count, unknown);
+  OperandList kept = operands_;
+  if (op.boundary == "cond")
+    branches(site);
+  else if (op.boundary == "scan")
+    scan(site);
+  else if (op.boundary == "while")
+    loop(site);
   else
-    body(function, outcome);
-  state_results(id, inst, outcome);
+    plain_call(site);
+  operands_ = std::move(kept);
+  for (const rules::Arg &result : site.results) {
+    outcome.types.push_back(result.type.valid() ? result.type : unknown.type);
+    outcome.shapes.push_back(result.shape);
+  }
+  state_results(site, outcome);
 }
 
-// The claims at the boundary: of the function's parameters, and of a region's `in_types`.
-void Walk::enter(InstId id, const ir::Inst &inst, const ir::Function &callee) {
-  const ir::AttrValue *stated = program_.find(inst.attrs, "in_types");
-  for (size_t i = 0; i < args_.size(); ++i) {
+void Walk::plain_call(CallSite &site) {
+  std::optional<ir::FunctionId> function = region(site, "body");
+  if (!function || !counts(site, *function, site.args.size(), site.inst.result_count))
+    return;
+  Args args = enter(site, *function, 0);
+  Round round = evaluate(*function, args);
+  reach(round);
+  site.results = std::move(round.results);
+}
+
+std::optional<ir::FunctionId> Walk::region(const CallSite &site, llvm::StringRef role) {
+  const ir::AttrValue *attr = program_.find(site.inst.attrs, role);
+  if (attr && attr->form == ir::AttrForm::Function)
+    return attr->as<ir::FunctionId>();
+  report(Place::inst(site.id), rules::AttributeMismatch{role.str(), "a function"});
+  return std::nullopt;
+}
+
+// The numbers of values that cross the boundary.
+bool Walk::counts(const CallSite &site, ir::FunctionId function, size_t params, size_t results) {
+  const ir::Function &callee = program_.functions[function];
+  size_t returned = callee.opaque ? callee.outs.size() : program_.blocks[callee.results].size();
+  auto agree = [&](const char *what, size_t declared, size_t found) {
+    if (declared != found)
+      report(Place::inst(site.id),
+             rules::BoundaryShape{program_.strings[callee.name].str(), what,
+                                  static_cast<int64_t>(declared), static_cast<int64_t>(found)});
+    return declared == found;
+  };
+  bool enters = agree("parameters", callee.params.size(), params);
+  return agree("results", returned, results) && enters;
+}
+
+// The operands from `first` on as the function sees them: the claims of its parameters, and those
+// of a region's `in_types`, are compared.
+Walk::Args Walk::enter(const CallSite &site, ir::FunctionId function, size_t first) {
+  const ir::Function &callee = program_.functions[function];
+  const ir::AttrValue *stated = program_.find(site.inst.attrs, "in_types");
+  Args args(llvm::drop_begin(site.args, first));
+  for (size_t i = 0; i < args.size(); ++i) {
     const ir::Value &param = program_.values[callee.params[i].value];
-    cross(id, i, param.declared, callee);
+    cross(site, i + first, args[i], param.declared, callee);
     if (!stated || stated->form != ir::AttrForm::List)
       continue;
     llvm::ArrayRef<ir::AttrValue> claims = program_.lists[stated->as<ir::AttrListId>()].items;
-    if (i < claims.size() && claims[i].form == ir::AttrForm::Claim)
-      cross(id, i, program_.claims[claims[i].as<ir::ClaimId>()].type, callee);
+    if (i + first < claims.size() && claims[i + first].form == ir::AttrForm::Claim)
+      cross(site, i + first, args[i],
+            program_.claims[claims[i + first].as<ir::ClaimId>()].type, callee);
   }
+  return args;
 }
 
-void Walk::cross(InstId id, size_t i, ir::TypeId declared, const ir::Function &callee) {
+void Walk::cross(const CallSite &site, size_t operand, rules::Arg &arg, ir::TypeId declared,
+                 const ir::Function &callee) {
   if (!declared.valid())
     return;
-  Type claimed = erased(declared), found = program_.types[args_[i].type];
+  Type claimed = erased(declared), found = program_.types[arg.type];
   if (claimed.mesh() != found.mesh())
     return;
   rules::ClaimCheck check = rules::check_claim(found, claimed, found.gradient_free());
   if (AxisSet wrong = check.mismatched | check.unowned)
-    report(Place::inst(id), rules::BoundaryMismatch{{static_cast<uint16_t>(i)},
-                                                    program_.strings[callee.name].str(),
-                                                    args_[i].type,
-                                                    declared,
-                                                    wrong});
-  args_[i].type = intern(check.type);
+    report(Place::inst(site.id), rules::BoundaryMismatch{{static_cast<uint16_t>(operand)},
+                                                         program_.strings[callee.name].str(),
+                                                         arg.type,
+                                                         declared,
+                                                         wrong});
+  arg.type = intern(check.type);
 }
 
-void Walk::opaque(const ir::Function &function, rules::Outcome &outcome) {
+Walk::Round Walk::opaque(const ir::Function &function, llvm::ArrayRef<rules::Arg> args) {
   bool free = llvm::all_of(
-      args_, [&](const rules::Arg &arg) { return program_.types[arg.type].gradient_free(); });
+      args, [&](const rules::Arg &arg) { return program_.types[arg.type].gradient_free(); });
   AxisSet silent;
-  for (const rules::Arg &arg : args_)
+  for (const rules::Arg &arg : args)
     silent |= program_.types[arg.type].unknown;
-  for (size_t i = 0; i < function.outs.size() && i < outcome.types.size(); ++i) {
-    const ir::Claim &claim = program_.claims[function.outs[i]];
+  Round round;
+  for (ir::ClaimId out : function.outs) {
+    const ir::Claim &claim = program_.claims[out];
+    rules::Arg &result = round.results.emplace_back();
     if (!claim.type.valid())
       continue;
     Type type = erased(claim.type);
     type.set_gradient_free(free);
     type.set_unknown(silent);
-    outcome.types[i] = intern(type);
-    outcome.shapes[i] = claim.shape;
+    result = {intern(type), claim.shape};
   }
+  return round;
 }
 
-void Walk::body(ir::FunctionId id, rules::Outcome &outcome) {
-  std::vector<uint32_t> key{id.index};
-  for (const rules::Arg &arg : args_)
+// Types the function for these operands, under the conditions around it; nothing is reported until
+// the body is reached.
+Walk::Round Walk::evaluate(ir::FunctionId function, llvm::ArrayRef<rules::Arg> args) {
+  if (program_.functions[function].opaque)
+    return opaque(program_.functions[function], args);
+  std::vector<uint32_t> key{function.index};
+  for (const rules::Arg &arg : args)
     key.push_back(arg.type.index), key.push_back(arg.shape.index);
+  for (ir::TypeId condition : conditions_)
+    key.push_back(condition.index);
   uint64_t hash = ir::hash_bytes(key.data(), key.size() * sizeof(uint32_t));
   uint32_t known = instance_table_.find(hash, [&](uint32_t i) { return instances_[i].key == key; });
   if (known == ir::IndexTable::kEmpty) {
     Instance made{std::move(key), {}, {}};
-    type_body(id, made);
+    type_body(function, args, made);
     known = static_cast<uint32_t>(instances_.size());
     // Typing the body may have grown the table: the slot is looked up again.
     uint32_t &slot =
@@ -117,43 +157,44 @@ void Walk::body(ir::FunctionId id, rules::Outcome &outcome) {
     instances_.push_back(std::move(made));
     instance_table_.inserted();
   }
-  const Instance &instance = instances_[known];
-  for (size_t i = 0; i < outcome.types.size() && i < instance.types.size(); ++i) {
-    outcome.types[i] = instance.types[i];
-    outcome.shapes[i] = instance.shapes[i];
-  }
+  return {instances_[known].results, {known}};
 }
 
-void Walk::type_body(ir::FunctionId id, Instance &instance) {
+void Walk::reach(const Round &round) {
+  for (uint32_t instance : round.instances)
+    trail_->entries.push_back({{}, instance});
+}
+
+void Walk::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Instance &instance) {
   const ir::Function &function = program_.functions[id];
   for (size_t i = 0; i < function.params.size(); ++i) {
     ValueId param = function.params[i].value;
-    result_.types[param.index] = args_[i].type;
+    if (edit_)
+      remember(param);
+    result_.types[param.index] = args[i].type;
     result_.shapes[param.index] =
-        program_.values[param].shape.valid() ? program_.values[param].shape : args_[i].shape;
+        program_.values[param].shape.valid() ? program_.values[param].shape : args[i].shape;
     if (!edit_)
       storage_.define(param);
   }
-  active_.push_back(id);
   ir::Body body = function.body;
   ir::BlockId results = function.results;
-  OperandList kept = operands_;
+  Trail *outer = std::exchange(trail_, &instance.trail);
+  for (InstId inst = body.first; edit_ && inst.index < body.last.index; ++inst.index)
+    for (uint32_t r = 0; r < program_.insts[inst].result_count; ++r)
+      remember(program_.insts[inst].result(r));
   instructions(body);
-  operands_ = std::move(kept);
-  active_.pop_back();
+  trail_ = outer;
   for (const ir::Operand &operand : program_.blocks[results]) {
-    bool value = operand.is_value();
-    instance.types.push_back(value ? result_.types[operand.index] : ir::TypeId());
-    instance.shapes.push_back(value ? result_.shapes[operand.index] : ir::ShapeId());
+    rules::Arg &result = instance.results.emplace_back();
+    if (operand.is_value())
+      result = {result_.types[operand.index], result_.shapes[operand.index]};
   }
 }
 
 // What a region states of its results is trusted as far as the kinds agree; `claim` compares them.
-void Walk::state_results(InstId id, const ir::Inst &inst, rules::Outcome &outcome) {
-  const ir::AttrValue *stated = program_.find(inst.attrs, "out_types");
-  for (size_t i = 0; i < outcome.types.size(); ++i)
-    if (!outcome.types[i].valid())
-      outcome.types[i] = intern(unknown_on(program_, program_.contexts[inst.context].mesh));
+void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
+  const ir::AttrValue *stated = program_.find(site.inst.attrs, "out_types");
   if (!stated || stated->form != ir::AttrForm::List)
     return;
   llvm::ArrayRef<ir::AttrValue> claims = program_.lists[stated->as<ir::AttrListId>()].items;
@@ -164,10 +205,34 @@ void Walk::state_results(InstId id, const ir::Inst &inst, rules::Outcome &outcom
     if (!declared.valid())
       continue;
     Type type = program_.types[outcome.types[i]];
-    ValueId value = inst.result(static_cast<uint32_t>(i));
-    claim(id, value, type, declared);
+    claim(site.id, site.inst.result(static_cast<uint32_t>(i)), type, declared);
     outcome.types[i] = intern(type);
   }
+}
+
+Walk::Collector::Collector(const ir::Program &program, const std::vector<Instance> &instances)
+    : program_(program), instances_(instances), seen_(instances.size(), false) {}
+
+// A rule of the user is told once, where it is first used.
+void Walk::Collector::add(Trail &trail, CheckResult &into) {
+  for (Trail::Entry &entry : trail.entries) {
+    if (entry.instance != Trail::kNone) {
+      if (!seen_[entry.instance]) {
+        seen_[entry.instance] = true;
+        Trail body = instances_[entry.instance].trail;
+        add(body, into);
+      }
+      continue;
+    }
+    bool assumed = std::holds_alternative<rules::AssumedRule>(entry.finding.violation);
+    if (!assumed ||
+        assumed_.insert(program_.insts[entry.finding.place.as_inst()].op.index).second)
+      into.findings.push_back(std::move(entry.finding));
+  }
+  into.inferred.insert(into.inferred.end(), trail.inferred.begin(), trail.inferred.end());
+  into.stats.ops += trail.stats.ops;
+  into.stats.unknown_ops += trail.stats.unknown_ops;
+  into.stats.silent += trail.stats.silent;
 }
 
 } // namespace spmd::checker

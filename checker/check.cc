@@ -55,6 +55,8 @@ void Walk::run() {
   instructions(program_.main);
   for (uint32_t i = 0; i < program_.outputs.size(); ++i)
     output(i);
+  Collector(program_, instances_).add(main_, result_);
+  main_ = {};
   result_.stats.applications = rules_.distinct();
 }
 
@@ -67,7 +69,7 @@ void Walk::resume() {
 }
 
 void Walk::report(Place place, rules::Violation violation, uint32_t application) {
-  result_.findings.push_back({std::move(violation), place, application, false, {}});
+  trail_->entries.push_back({{std::move(violation), place, application, false, {}}});
 }
 
 // This version judges every axis locally: partition specs are claims about assembly that kinds do
@@ -134,7 +136,7 @@ void Walk::instructions(const ir::Body &body) {
 void Walk::instruction(InstId id) {
   ir::Inst inst = program_.insts[id];
   const ir::Context &context = program_.contexts[inst.context];
-  ++result_.stats.ops;
+  ++trail_->stats.ops;
   operands_.read(program_, inst.operands);
   args_.clear();
   for (ValueId value : operands_.values)
@@ -159,8 +161,8 @@ void Walk::instruction(InstId id) {
     claims_.push_back({value.shape, value.declared});
   }
   if (op.form == rules::OpForm::Unknown)
-    ++result_.stats.unknown_ops;
-  if (op.assumed && assumed_.insert(inst.op.index).second)
+    ++trail_->stats.unknown_ops;
+  if (op.assumed)
     report(Place::inst(id), rules::AssumedRule{rule_text(op)});
   if (op.form == rules::OpForm::Call) {
     rules::Outcome outcome;
@@ -168,14 +170,17 @@ void Walk::instruction(InstId id) {
     results(id, inst, outcome);
     return;
   }
-  const rules::Outcome &outcome =
-      rules_.apply({program_, op, inst.attrs, inst.context, operands_.slots, args_, claims_});
+  rules::Application app{program_,        op,    inst.attrs, inst.context,
+                         operands_.slots, args_, claims_};
+  if (!conditions_.empty())
+    divergent(id, app);
+  const rules::Outcome &outcome = rules_.apply(app);
   uint32_t application = rules_.last_index();
   if (lifted)
     for (const rules::Violation &violation : outcome.violations)
       report(Place::inst(id), named(violation), application);
   for (const rules::InferredWord &word : outcome.inferred)
-    result_.inferred.push_back({id, word});
+    trail_->inferred.push_back({id, word});
   results(id, inst, outcome);
 }
 
@@ -266,7 +271,7 @@ void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcom
       type.set_gradient_free(free);
       report(Place::inst(id), rules::UncheckedClaim{result, value.declared});
     }
-    result_.stats.silent += static_cast<uint64_t>(type.unknown.size());
+    trail_->stats.silent += static_cast<uint64_t>(type.unknown.size());
     result_.types[result.index] = intern(type);
     result_.shapes[result.index] = shape;
     if (!edit_)

@@ -46,15 +46,9 @@ void Walk::backward(const Edit &edit, const ir::Inst &inst) {
 }
 
 std::vector<Finding> Walk::retype(const Edit &edit) {
-  struct Before {
-    ValueId value;
-    ir::TypeId type;
-    ir::ShapeId shape;
-  };
-  std::vector<Before> log;
+  undo_.clear();
+  main_ = {};
   llvm::DenseSet<uint32_t> changed;
-  std::vector<Finding> kept;
-  kept.swap(result_.findings);
   edit_ = &edit;
   for (uint32_t i = edit.inst.index; i < program_.main.last.index; ++i) {
     const ir::Inst inst = program_.insts[InstId{i}];
@@ -64,28 +58,28 @@ std::vector<Finding> Walk::retype(const Edit &edit) {
     });
     if (i != edit.inst.index && !gradient && !touched(inst, changed))
       continue;
-    size_t first = log.size();
+    size_t first = undo_.size();
     for (uint32_t r = 0; r < inst.result_count; ++r)
-      log.push_back({inst.result(r), result_.types[inst.result(r).index],
-                     result_.shapes[inst.result(r).index]});
+      remember(inst.result(r));
     instruction(InstId{i});
     if (!edit.gradients.empty())
       backward(edit, inst);
-    for (size_t at = first; at < log.size(); ++at)
-      if (log[at].type != result_.types[log[at].value.index] ||
-          log[at].shape != result_.shapes[log[at].value.index])
-        changed.insert(log[at].value.index);
+    for (size_t at = first; at < first + inst.result_count; ++at)
+      if (undo_[at].type != result_.types[undo_[at].value.index] ||
+          undo_[at].shape != result_.shapes[undo_[at].value.index])
+        changed.insert(undo_[at].value.index);
   }
   for (uint32_t i = 0; i < program_.outputs.size(); ++i)
     if (changed.count(program_.outputs[i].value.index))
       output(i);
   edit_ = nullptr;
-  for (const Before &entry : llvm::reverse(log)) {
+  CheckResult made;
+  Collector(program_, instances_).add(main_, made);
+  for (const Before &entry : llvm::reverse(undo_)) {
     result_.types[entry.value.index] = entry.type;
     result_.shapes[entry.value.index] = entry.shape;
   }
-  kept.swap(result_.findings);
-  return kept;
+  return std::move(made.findings);
 }
 
 std::optional<rules::Arg> Walk::transition(ir::OpNameId op, ir::AttrsId attrs,

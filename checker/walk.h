@@ -5,6 +5,7 @@
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
 namespace spmd::checker {
@@ -59,6 +60,19 @@ struct Edit {
   ir::AttrsId dual_attrs;
 };
 
+// What typing a run of instructions came to, in their order. A body that was typed for a call
+// counts once, at the first call that is reached: loops try bodies whose findings nobody sees.
+struct Trail {
+  static constexpr uint32_t kNone = ~0u;
+  struct Entry {
+    Finding finding;
+    uint32_t instance = kNone; // a body in place of a finding
+  };
+  std::vector<Entry> entries;
+  std::vector<InferredAt> inferred;
+  CheckStats stats;
+};
+
 class Walk {
 public:
   Walk(ir::Program &program, const CheckOptions &options, CheckResult &result);
@@ -91,15 +105,73 @@ private:
   void claim(ir::InstId id, ir::ValueId value, ir::Type &type, ir::TypeId declared);
   void mutation(ir::InstId id, const ir::Inst &inst, const ir::Type &made);
   void written(ir::InstId id, ir::ValueId target, uint16_t position, const ir::Type &made);
+  using Args = llvm::SmallVector<rules::Arg, 8>;
+  // A body typed for one tuple of operand types and shapes, under one set of conditions.
+  struct Instance {
+    std::vector<uint32_t> key;
+    llvm::SmallVector<rules::Arg, 2> results;
+    Trail trail;
+  };
+  // An instruction that runs bodies.
+  struct CallSite {
+    ir::InstId id;
+    const ir::Inst &inst;
+    Args args;
+    llvm::SmallVector<rules::Arg, 2> results; // unknown until typed
+  };
+  // What running bodies leaves, and the bodies that were typed for it; none is of an opaque one.
+  struct Round {
+    llvm::SmallVector<rules::Arg, 2> results;
+    llvm::SmallVector<uint32_t, 2> instances = {};
+  };
+  // A result that a condition chooses; the axes on which it may not be chosen.
+  struct Choice {
+    ir::Type type;
+    ir::AxisSet invariant, partial;
+  };
+  // Puts trails into one list, each body once.
+  class Collector {
+  public:
+    Collector(const ir::Program &program, const std::vector<Instance> &instances);
+    void add(Trail &trail, CheckResult &into); // findings are moved out of `trail`
+
+  private:
+    const ir::Program &program_;
+    const std::vector<Instance> &instances_;
+    std::vector<bool> seen_;
+    llvm::DenseSet<uint32_t> assumed_; // spellings whose rule was reported as assumed
+  };
   void call(ir::InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
             rules::Outcome &outcome);
-  void enter(ir::InstId id, const ir::Inst &inst, const ir::Function &callee);
-  void cross(ir::InstId id, size_t operand, ir::TypeId declared, const ir::Function &callee);
-  void opaque(const ir::Function &function, rules::Outcome &outcome);
-  struct Instance;
-  void body(ir::FunctionId id, rules::Outcome &outcome);
-  void type_body(ir::FunctionId id, Instance &instance);
-  void state_results(ir::InstId id, const ir::Inst &inst, rules::Outcome &outcome);
+  void plain_call(CallSite &site);
+  std::optional<ir::FunctionId> region(const CallSite &site, llvm::StringRef role);
+  bool counts(const CallSite &site, ir::FunctionId function, size_t params, size_t results);
+  Args enter(const CallSite &site, ir::FunctionId function, size_t first);
+  void cross(const CallSite &site, size_t operand, rules::Arg &arg, ir::TypeId declared,
+             const ir::Function &callee);
+  Round opaque(const ir::Function &function, llvm::ArrayRef<rules::Arg> args);
+  Round evaluate(ir::FunctionId function, llvm::ArrayRef<rules::Arg> args);
+  void reach(const Round &round);
+  void type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Instance &instance);
+  void state_results(const CallSite &site, rules::Outcome &outcome);
+
+  void branches(CallSite &site);
+  void scan(CallSite &site);
+  void loop(CallSite &site);
+  Round carry_through(CallSite &site, Args &args, size_t first, size_t count,
+                      llvm::function_ref<Round(const Args &)> run);
+  rules::Arg joined(const CallSite &site, const ir::Type &condition, size_t result,
+                    const rules::Arg &then, const rules::Arg &other);
+  Choice choose(const ir::Type &condition, ir::Type type);
+  void report_choice(ir::InstId id, size_t result, const Choice &choice);
+  bool push_condition(const ir::Type &condition);
+  ir::Type condition_of(const CallSite &site, const Round &asked);
+  ir::Type seen_from(const ir::Type &condition, ir::MeshId mesh);
+  void divergent(ir::InstId id, const rules::Application &app);
+  void same_shape(ir::InstId id, std::string what, ir::ShapeId stated, ir::ShapeId found);
+  ir::ShapeId one_of(const CallSite &site, size_t operand, std::optional<ir::Extent> &length);
+  ir::ShapeId stacked(ir::ShapeId each, std::optional<ir::Extent> length);
+  ir::TypeId on_axes(const ir::Type &type, ir::AxisSet axes);
   void output(uint32_t index);
   void report(Place place, rules::Violation violation, uint32_t application = ~0u);
   ir::Type erased(ir::TypeId declared) const;
@@ -111,21 +183,26 @@ private:
   CheckResult &result_;
   rules::Rules rules_;
   Storage storage_;
-  llvm::DenseSet<uint32_t> assumed_; // spellings whose rule was reported as assumed
   llvm::DenseSet<uint32_t> state_;   // values of parameters, buffers and optimizer state
   OperandList operands_;
-  llvm::SmallVector<rules::Arg, 8> args_;
+  Args args_;
   llvm::SmallVector<rules::ResultClaim, 4> claims_;
-  // A body typed for one tuple of operand types and shapes.
-  struct Instance {
-    std::vector<uint32_t> key;
-    llvm::SmallVector<ir::TypeId, 2> types;
-    llvm::SmallVector<ir::ShapeId, 2> shapes;
-  };
+  Trail main_;
+  Trail *trail_ = &main_; // of the body that is being typed
   std::vector<Instance> instances_;
   ir::IndexTable instance_table_;
-  std::vector<ir::FunctionId> active_; // functions whose bodies are being typed
-  const Edit *edit_ = nullptr;         // while retyping
+  // Types of the conditions around the current body that differ between ranks.
+  llvm::SmallVector<ir::TypeId, 2> conditions_;
+  const Edit *edit_ = nullptr; // while retyping
+  struct Before {
+    ir::ValueId value;
+    ir::TypeId type;
+    ir::ShapeId shape;
+  };
+  std::vector<Before> undo_; // what an edit has changed so far
+  void remember(ir::ValueId value) {
+    undo_.push_back({value, result_.types[value.index], result_.shapes[value.index]});
+  }
 };
 
 // Fills in the words of erased collectives that a use decides (rules/README.md).

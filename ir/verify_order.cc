@@ -35,7 +35,7 @@ private:
   void check_all_defined();
   void check_calls();
 
-  void fail_recursion(FunctionId caller, Call call);
+  void fail(FunctionId caller, Call call, const char *what, const char *name = "trace-reference");
   void define(ValueId id, uint32_t scope);
   void use(ValueId id, uint32_t scope, const char *what);
   void use_block(BlockId id, uint32_t scope);
@@ -179,6 +179,7 @@ void OrderVerifier::check_calls() {
     std::vector<Call> rest;
   };
   std::vector<State> states(program_.functions.size(), State::Unmet);
+  std::vector<uint32_t> heights(program_.functions.size(), 1); // of the calls below
   std::vector<Visit> stack;
   auto enter = [&](FunctionId id) {
     states[id.index] = State::Open;
@@ -191,11 +192,15 @@ void OrderVerifier::check_calls() {
       return stack.pop_back();
     }
     Call call = top.rest.back();
+    if (states[call.callee.index] == State::Unmet)
+      return enter(call.callee); // and back to this call
     top.rest.pop_back();
     if (states[call.callee.index] == State::Open)
-      fail_recursion(top.id, call);
-    else if (states[call.callee.index] == State::Unmet)
-      enter(call.callee);
+      return fail(top.id, call, "calls itself");
+    uint32_t &height = heights[top.id.index];
+    height = std::max(height, heights[call.callee.index] + 1);
+    if (height == kMaxNesting + 1)
+      fail(top.id, call, "is called more than 64 calls deep", "trace-limit");
   };
   for_each<FunctionId>(program_.functions, [&](FunctionId root) {
     if (states[root.index] == State::Unmet)
@@ -205,11 +210,12 @@ void OrderVerifier::check_calls() {
   });
 }
 
-void OrderVerifier::fail_recursion(FunctionId caller, Call call) {
+void OrderVerifier::fail(FunctionId caller, Call call, const char *what, const char *name) {
   size_t place = call.inst.index - program_.functions[caller].body.first.index;
   findings_.at("ops", place, program_.origins[call.inst.index], caller);
   findings_.fail("function `" + program_.strings[program_.functions[call.callee].name].str() +
-                 "` calls itself");
+                     "` " + what,
+                 name);
 }
 
 } // namespace

@@ -298,6 +298,43 @@ ir::Type OperandJudgment::run() {
 
 } // namespace
 
+static bool communicates(const Transition &row, bool backward) {
+  if (row.composed) {
+    TransitionParts parts = parts_of(row);
+    return communicates(*parts.first, backward) || communicates(*parts.second, backward);
+  }
+  const Transition *dual = dual_of(row);
+  return row.wire != Wire::None || (backward && dual && dual->wire != Wire::None);
+}
+
+ir::AxisSet communicated_axes(const Application &app) {
+  Outcome ignored;
+  AxisSet axes;
+  bool sends = app.op.boundary == "send" || app.op.boundary == "recv";
+  if (sends && app.attr("axis"))
+    if (std::optional<CallAxes> along = resolve_axes(app, {}, ignored))
+      axes = along->all();
+  if (app.op.form != OpForm::Transition)
+    return axes;
+  std::optional<TransitionCall> call = read_call(app, ignored);
+  if (!call)
+    return axes;
+  for (uint16_t operand : operands_of(app)) {
+    ir::Type type = app.type(app.args[operand]).erased();
+    bool backward = app.where().grad && !type.gradient_free();
+    for (size_t i = 0; i < call->axes.written.size(); ++i)
+      for (AxisId axis : call->axes.written[i].axes) {
+        AxisEffect effect = effect_of(*call, i, type, axis);
+        // A call that names no row of its own is judged by what the name does on the wire.
+        bool over = effect.row ? communicates(*effect.row, backward)
+                               : !effect.identity && call->erased->src.has_value();
+        if (over)
+          axes |= axis;
+      }
+  }
+  return axes;
+}
+
 void apply_transition(const Application &app, Outcome &out) {
   forget_results(app, out);
   llvm::SmallVector<uint16_t, 2> operands = operands_of(app);

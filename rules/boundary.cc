@@ -96,17 +96,9 @@ bool read_claim(const Application &app, StatedClaim &claim, Outcome &out) {
 
 void check_shape(const Application &app, ir::ShapeId found, ir::ShapeId stated, std::string what,
                  Outcome &out) {
-  if (!found.valid() || !stated.valid())
-    return;
-  const ir::Shape &a = app.program.shapes[found], &b = app.program.shapes[stated];
-  if (!a.ranked || !b.ranked)
-    return;
-  bool differs = a.dims.size() != b.dims.size();
-  for (size_t i = 0; i < a.dims.size() && !differs; ++i)
-    differs = a.dims[i].is_number() && b.dims[i].is_number() && a.dims[i] != b.dims[i];
-  if (differs)
-    out.violations.push_back(ShapeMismatch{std::move(what), ir::print_shape(app.program, stated),
-                                           ir::print_shape(app.program, found)});
+  if (std::optional<Violation> differs =
+          shape_differs(app.program, std::move(what), stated, found))
+    out.violations.push_back(std::move(*differs));
 }
 
 ir::TypeId restricted_id(const Application &app, const Type &type, AxisSet axes) {
@@ -362,6 +354,22 @@ ClaimCheck check_claim(const Type &found, const Type &claim, bool gradient_free)
   }
   check.type.set_unknown(check.mismatched | check.unowned);
   return check;
+}
+
+std::optional<Violation> shape_differs(const ir::Program &program, std::string what,
+                                       ir::ShapeId stated, ir::ShapeId found) {
+  if (!found.valid() || !stated.valid())
+    return std::nullopt;
+  const ir::Shape &a = program.shapes[found], &b = program.shapes[stated];
+  if (!a.ranked || !b.ranked)
+    return std::nullopt;
+  bool differs = a.dims.size() != b.dims.size();
+  for (size_t i = 0; i < a.dims.size() && !differs; ++i)
+    differs = a.dims[i].is_number() && b.dims[i].is_number() && a.dims[i] != b.dims[i];
+  if (!differs)
+    return std::nullopt;
+  return ShapeMismatch{std::move(what), ir::print_shape(program, stated),
+                       ir::print_shape(program, found)};
 }
 
 Type restricted(Type type, AxisSet axes) {

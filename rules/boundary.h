@@ -33,6 +33,10 @@ struct ClaimCheck {
 };
 ClaimCheck check_claim(const ir::Type &found, const ir::Type &claim, bool gradient_free);
 
+// Two shapes of one thing, compared as far as both are known.
+std::optional<Violation> shape_differs(const ir::Program &program, std::string what,
+                                       ir::ShapeId stated, ir::ShapeId found);
+
 // The type on these axes alone, for a sentence.
 ir::Type restricted(ir::Type type, ir::AxisSet axes);
 

@@ -44,6 +44,10 @@ struct AxisEffect {
   friend bool operator==(const AxisEffect &, const AxisEffect &) = default;
 };
 
+// The axes over which a call makes ranks wait for each other, forward or, where a gradient flows,
+// backward. Empty for what is no transition and sends nothing along an axis.
+ir::AxisSet communicated_axes(const Application &app);
+
 // The local shape of a result, checked against what is declared of it. None where it cannot be
 // told. `effects`: per axis as written.
 ir::ShapeId transition_shape(const Application &app, const TransitionCall &call,

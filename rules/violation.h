@@ -4,6 +4,7 @@
 #pragma once
 
 #include "rules/violations/claims.h"
+#include "rules/violations/control.h"
 #include "rules/violations/coverage.h"
 #include "rules/violations/local.h"
 #include "rules/violations/meshes.h"
@@ -24,7 +25,9 @@ using Violation =
                  ShardedRandomRepeats, WrongSource, ReduceOfReplicated, NoTransition,
                  ReducedWithoutOwner, ExpertTransition, WrongAxis, UnknownGroup, UnknownAxis,
                  ReductionMismatch, NonSumGradient, Indivisible, AttributeMismatch, ClaimMismatch,
-                 BoundaryMismatch, BoundaryShape, LossKind, MutationChangesType, PartialState,
+                 BoundaryMismatch, BoundaryShape,
+                 CollectiveUnderVaryingControl, BranchMismatch, CarryMismatch, VaryingChoice,
+                 PartialCondition, LossKind, MutationChangesType, PartialState,
                  StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed, UnknownOp, AssumedRule,
                  UnusedSuppression, ExpiredSuppression, SourceChanged>;
 

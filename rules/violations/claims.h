@@ -77,16 +77,16 @@ func @norm(%i: f32[8, 16] R) -> f32[8, 16] R
 };
 
 struct BoundaryShape {
-  std::string function;
+  std::string function, what; // `parameters`, `results`
   int64_t declared, found;
   void fields(auto &&visit) const {
-    visit("function", function), visit("declared", declared), visit("found", found);
+    visit("function", function), visit("what", what), visit("declared", declared),
+        visit("found", found);
   }
   bool operator==(const BoundaryShape &) const = default;
   static constexpr DiagnosticInfo info = {
       .name = "boundary-shape",
-      .message = "the number of values that `{op}` gives to {function} is {found}, declared "
-                 "{declared}",
+      .message = "{function} declares {declared} {what}, `{op}` has {found}",
       .explain = R"(
 A function declares a number of values that cross its boundary, and the call hands over another
 number. Which claim belongs to which value is then open, so none is compared and the results are

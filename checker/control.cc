@@ -1,0 +1,352 @@
+// Branches and loops: a condition that differs between ranks, results of two branches, and carries
+// that keep their type (rules/README.md).
+#include "checker/walk.h"
+
+#include "rules/boundary.h"
+#include "rules/remesh.h"
+#include "rules/transition_call.h"
+
+#include "ir/text.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+namespace spmd::checker {
+
+using ir::AxisId;
+using ir::AxisSet;
+using ir::InstId;
+using ir::Kind;
+using ir::Type;
+
+namespace {
+
+AxisSet pending(const Type &type) { return type.of(Kind::Partial) - type.zero(); }
+
+// What two ways to the same value have in common. Where they contradict, the type is that of `a`.
+struct Common {
+  Type type;
+  AxisSet differs;
+};
+
+Common common(const Type &a, const Type &b) {
+  Common met{a, {}};
+  bool free = a.gradient_free() && b.gradient_free();
+  met.type.set_gradient_free(free);
+  AxisSet known = a.claimed() & b.claimed();
+  met.type.unknown |= b.unknown;
+  known -= met.type.unknown;
+  AxisSet shared;
+  for (const ir::KindInfo &row : ir::kKinds) {
+    AxisSet both = a.of(row.kind) & b.of(row.kind) & known;
+    if (row.kind == Kind::Replicate) // Reduced is R whose owner is known: kept where both have one
+      both = (a.replicated() & b.replicated() & known) -
+             (a.of(Kind::Reduced) & b.of(Kind::Reduced));
+    if (row.kind == Kind::Partial)
+      for (AxisId axis : both)
+        if (a.combiner(axis) != b.combiner(axis) && pending(a).contains(axis))
+          both -= axis;
+    met.type.of(row.kind) = (a.of(row.kind) - known) | both;
+    shared |= both;
+  }
+  // Without a gradient R and I are alike.
+  AxisSet alike = (a.replicated() | a.of(Kind::Invariant)) &
+                  (b.replicated() | b.of(Kind::Invariant)) & (known - shared);
+  if (free) {
+    met.type.of(Kind::Replicate) |= alike;
+    shared |= alike;
+  }
+  met.differs = known - shared;
+  for (const ir::KindInfo &row : ir::kKinds)
+    met.type.of(row.kind) |= a.of(row.kind) & met.differs;
+  return met;
+}
+
+// Takes the kinds of `from` on these axes.
+void adopt(Type &type, const Type &from, AxisSet axes) {
+  for (const ir::KindInfo &row : ir::kKinds)
+    type.of(row.kind) = (type.of(row.kind) - axes) | (from.of(row.kind) & axes);
+  for (AxisId axis : axes & pending(from))
+    type.set_combiner(axis, from.combiner(axis));
+}
+
+int64_t integer(const ir::Program &program, ir::AttrsId attrs, llvm::StringRef name) {
+  const ir::AttrValue *attr = program.find(attrs, name);
+  return attr && attr->form == ir::AttrForm::Integer ? attr->as_integer() : 0;
+}
+
+} // namespace
+
+// A condition acts as that of `where`: where it differs, results that were equal differ too.
+Walk::Choice Walk::choose(const Type &condition, Type type) {
+  Choice choice;
+  AxisSet varying = condition.of(Kind::Varying) - type.unknown;
+  choice.partial = varying & pending(type);
+  choice.invariant = (varying & type.of(Kind::Invariant)) - type.either();
+  type.set_kind(varying - choice.partial - choice.invariant, Kind::Varying);
+  type.set_unknown(condition.unknown | pending(condition) | choice.partial | choice.invariant);
+  choice.type = type;
+  return choice;
+}
+
+void Walk::report_choice(InstId id, size_t result, const Choice &choice) {
+  rules::ResultIndex index{static_cast<uint16_t>(result)};
+  if (choice.invariant)
+    report(Place::inst(id), rules::VaryingChoice{index, Kind::Invariant, choice.invariant});
+  if (choice.partial)
+    report(Place::inst(id), rules::VaryingChoice{index, Kind::Partial, choice.partial});
+}
+
+// True if the condition differs between ranks and was not around already.
+bool Walk::push_condition(const Type &condition) {
+  Type varying;
+  varying.set_mesh(condition.mesh());
+  varying.set_kind(program_.meshes[condition.mesh()].typed_axes(), Kind::Replicate);
+  varying.set_kind(condition.of(Kind::Varying), Kind::Varying);
+  ir::TypeId id = intern(varying);
+  if (condition.of(Kind::Varying).empty() || llvm::is_contained(conditions_, id))
+    return false;
+  conditions_.push_back(id);
+  return true;
+}
+
+// Communication that only the ranks whose condition held would reach.
+void Walk::divergent(InstId id, const rules::Application &app) {
+  AxisSet over = rules::communicated_axes(app), varying;
+  if (over.empty())
+    return;
+  for (ir::TypeId condition : conditions_) {
+    rules::Remeshed seen = rules::remesh(program_, program_.types[condition], app.where().mesh, {});
+    varying |= seen.violation ? app.mesh().typed_axes() : seen.type.of(Kind::Varying);
+  }
+  if (AxisSet axes = over & varying)
+    report(Place::inst(id), rules::CollectiveUnderVaryingControl{axes});
+}
+
+ir::TypeId Walk::on_axes(const Type &type, AxisSet axes) {
+  return intern(rules::restricted(type, axes));
+}
+
+void Walk::branches(CallSite &site) {
+  std::optional<ir::FunctionId> then = region(site, "then"), other = region(site, "else");
+  if (!then || !other)
+    return;
+  if (site.args.empty())
+    return report(Place::inst(site.id), rules::OperandMismatch{"a condition", "none is given"});
+  size_t params = site.args.size() - 1, results = site.inst.result_count;
+  bool fits = counts(site, *then, params, results);
+  if (!counts(site, *other, params, results) || !fits)
+    return;
+  const Type condition = program_.types[site.args[0].type];
+  if (AxisSet partial = pending(condition))
+    report(Place::inst(site.id), rules::PartialIntoNonlinear{{0}, partial});
+  Args left = enter(site, *then, 1), right = enter(site, *other, 1);
+  bool pushed = push_condition(condition);
+  Round first = evaluate(*then, left), second = evaluate(*other, right);
+  if (pushed)
+    conditions_.pop_back();
+  reach(first);
+  reach(second);
+  for (size_t r = 0; r < results; ++r)
+    site.results[r] = joined(site, condition, r, first.results[r], second.results[r]);
+}
+
+// One result of `cond`.
+rules::Arg Walk::joined(const CallSite &site, const Type &condition, size_t r,
+                        const rules::Arg &then, const rules::Arg &other) {
+  if (!then.type.valid() || !other.type.valid()) // a number: equal on all ranks
+    return then.type.valid() ? then : other;
+  const Type a = program_.types[then.type];
+  Type b = program_.types[other.type];
+  if (a.mesh() != b.mesh())
+    b = rules::remesh(program_, b, a.mesh(), {}).type;
+  Common met = common(a, b);
+  if (met.differs)
+    report(Place::inst(site.id),
+           rules::BranchMismatch{{static_cast<uint16_t>(r)}, on_axes(a, met.differs),
+                                 on_axes(b, met.differs), met.differs});
+  same_shape(site.id, fmt::format("the branches' result {}", r), other.shape, then.shape);
+  met.type.set_unknown(met.differs);
+  Choice choice = choose(seen_from(condition, a.mesh()), met.type);
+  report_choice(site.id, r, choice);
+  return {intern(choice.type), then.shape.valid() ? then.shape : other.shape};
+}
+
+// A condition on another mesh over the same ranks.
+Type Walk::seen_from(const Type &condition, ir::MeshId mesh) {
+  return condition.mesh() == mesh ? condition : rules::remesh(program_, condition, mesh, {}).type;
+}
+
+void Walk::same_shape(InstId id, std::string what, ir::ShapeId stated, ir::ShapeId found) {
+  if (std::optional<rules::Violation> differs =
+          rules::shape_differs(program_, std::move(what), stated, found))
+    report(Place::inst(id), std::move(*differs));
+}
+
+// Types a loop whose operands [first, first + count) are handed from round to round. A zero takes
+// the kind of what is added to it, R|I what the body needs; everything else leaves as it entered.
+Walk::Round Walk::carry_through(CallSite &site, Args &args, size_t first, size_t count,
+                                llvm::function_ref<Round(const Args &)> run) {
+  Round round;
+  llvm::SmallVector<Common, 4> met(count);
+  for (bool settled = false; !settled;) {
+    round = run(args);
+    settled = true;
+    for (size_t c = 0; c < count; ++c) {
+      rules::Arg &arg = args[first + c];
+      const Type enters = program_.types[arg.type];
+      Type leaves = round.results[c].type.valid() ? program_.types[round.results[c].type] : enters;
+      if (leaves.mesh() != enters.mesh())
+        leaves = rules::remesh(program_, leaves, enters.mesh(), {}).type;
+      met[c] = common(enters, leaves);
+      AxisSet started = met[c].differs & enters.zero();
+      adopt(met[c].type, leaves, started);
+      met[c].differs -= started;
+      // What is unknown at the end was reported inside: the body keeps what it was typed with.
+      Type next = met[c].type;
+      next.unknown = enters.unknown;
+      adopt(next, enters, met[c].type.unknown - enters.unknown);
+      ir::TypeId narrowed = intern(next);
+      settled &= narrowed == arg.type;
+      arg.type = narrowed;
+    }
+  }
+  reach(round);
+  for (size_t c = 0; c < count; ++c) {
+    const rules::Arg &arg = args[first + c];
+    rules::Arg &leaving = round.results[c];
+    uint16_t operand = static_cast<uint16_t>(first + c);
+    if (AxisSet differs = met[c].differs)
+      report(Place::inst(site.id),
+             rules::CarryMismatch{{operand}, static_cast<int64_t>(c),
+                                  on_axes(program_.types[arg.type], differs),
+                                  on_axes(program_.types[leaving.type], differs), differs});
+    same_shape(site.id, fmt::format("carry {} as it enters and as it leaves", c), arg.shape,
+               leaving.shape);
+    met[c].type.set_unknown(met[c].differs);
+    leaving = {intern(met[c].type), arg.shape.valid() ? arg.shape : leaving.shape};
+  }
+  return round;
+}
+
+// Constants, carries, then what is taken apart along dimension 0; carries, then what is stacked.
+void Walk::scan(CallSite &site) {
+  std::optional<ir::FunctionId> body = region(site, "body");
+  if (!body || !counts(site, *body, site.args.size(), site.inst.result_count))
+    return;
+  int64_t consts = integer(program_, site.inst.attrs, "consts");
+  int64_t carry = integer(program_, site.inst.attrs, "carry");
+  int64_t operands = static_cast<int64_t>(site.args.size());
+  if (consts < 0 || carry < 0 || consts > operands || carry > operands - consts ||
+      carry > site.inst.result_count)
+    return report(Place::inst(site.id),
+                  rules::AttributeMismatch{"carry", "a count of operands and results"});
+  size_t first = static_cast<size_t>(consts), count = static_cast<size_t>(carry);
+  std::optional<ir::Extent> length;
+  if (const ir::AttrValue *stated = program_.find(site.inst.attrs, "length");
+      stated && stated->form == ir::AttrForm::Integer && stated->as_integer() >= 0)
+    length = ir::Extent(stated->as_integer());
+  for (size_t i = first + count; i < site.args.size(); ++i)
+    site.args[i].shape = one_of(site, i, length);
+  Args args = enter(site, *body, 0);
+  Round round = carry_through(site, args, first, count,
+                              [&](const Args &taken) { return evaluate(*body, taken); });
+  for (size_t r = count; r < round.results.size(); ++r)
+    round.results[r].shape = stacked(round.results[r].shape, length);
+  site.results = std::move(round.results);
+}
+
+// The shape of one element of a scanned operand, whose number all of them share.
+ir::ShapeId Walk::one_of(const CallSite &site, size_t operand, std::optional<ir::Extent> &length) {
+  ir::ShapeId whole = site.args[operand].shape;
+  if (!whole.valid() || !program_.shapes[whole].ranked)
+    return {};
+  ir::Shape shape = program_.shapes[whole];
+  bool none = shape.dims.empty();
+  if (none || (length && length->is_number() && shape.dims[0].is_number() &&
+               *length != shape.dims[0])) {
+    std::string needed = length ? ir::print(*length, program_.exprs, program_.strings) : "a length";
+    report(Place::inst(site.id),
+           rules::ShapeMismatch{fmt::format("dimension 0 of scanned operand {}", operand),
+                                std::move(needed), ir::print_shape(program_, whole)});
+    return {};
+  }
+  if (!length)
+    length = shape.dims[0];
+  shape.dims.erase(shape.dims.begin());
+  return program_.shapes.add(std::move(shape));
+}
+
+ir::ShapeId Walk::stacked(ir::ShapeId each, std::optional<ir::Extent> length) {
+  if (!each.valid() || !length || !program_.shapes[each].ranked)
+    return {};
+  ir::Shape shape = program_.shapes[each];
+  shape.dims.insert(shape.dims.begin(), *length);
+  return program_.shapes.add(std::move(shape));
+}
+
+// `consts` operands that both regions take, then the carries.
+void Walk::loop(CallSite &site) {
+  std::optional<ir::FunctionId> more = region(site, "cond"), body = region(site, "body");
+  if (!more || !body)
+    return;
+  int64_t consts = integer(program_, site.inst.attrs, "consts");
+  size_t operands = site.args.size(), carries = site.inst.result_count;
+  if (consts < 0 || static_cast<size_t>(consts) > operands)
+    return report(Place::inst(site.id), rules::AttributeMismatch{"consts", "a count of operands"});
+  size_t first = static_cast<size_t>(consts);
+  bool fits = counts(site, *more, operands, 1);
+  if (!counts(site, *body, operands, carries) || !fits)
+    return;
+  if (operands - first != carries)
+    return report(Place::inst(site.id),
+                  rules::OperandMismatch{fmt::format("{} carries", carries),
+                                         fmt::format("{} given", operands - first)});
+  Args args = enter(site, *more, 0);
+  site.args = args;
+  args = enter(site, *body, 0);
+  Type condition;
+  Round taken; // as the body leaves them, before the condition chooses
+  Round round = carry_through(site, args, first, carries, [&](const Args &now) {
+    Round asked = evaluate(*more, now);
+    condition = condition_of(site, asked);
+    bool pushed = push_condition(condition);
+    if (pushed)
+      asked = evaluate(*more, now);
+    taken = evaluate(*body, now);
+    if (pushed)
+      conditions_.pop_back();
+    Round chosen = taken;
+    chosen.instances = asked.instances;
+    chosen.instances.append(taken.instances.begin(), taken.instances.end());
+    for (rules::Arg &result : chosen.results)
+      if (result.type.valid())
+        result.type = intern(choose(seen_from(condition, program_.types[result.type].mesh()),
+                                    program_.types[result.type])
+                                 .type);
+    return chosen;
+  });
+  if (AxisSet partial = pending(condition)) {
+    const ir::Operand *value = program_.blocks[program_.functions[*more].results].begin();
+    report(Place::inst(site.id), rules::PartialCondition{value->as_value(), partial});
+  }
+  for (size_t r = 0; r < carries; ++r)
+    if (taken.results[r].type.valid()) {
+      const Type type = program_.types[taken.results[r].type];
+      report_choice(site.id, r, choose(seen_from(condition, type.mesh()), type));
+    }
+  site.results = std::move(round.results);
+}
+
+// A loop that goes on by a number does so on all ranks alike.
+Type Walk::condition_of(const CallSite &site, const Round &asked) {
+  if (asked.results[0].type.valid())
+    return program_.types[asked.results[0].type];
+  Type type;
+  type.set_mesh(program_.contexts[site.inst.context].mesh);
+  type.set_either(program_.meshes[type.mesh()].typed_axes());
+  return type;
+}
+
+} // namespace spmd::checker
