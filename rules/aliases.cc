@@ -1,10 +1,11 @@
-// What the frameworks call our ops. Prefixes, overloads, a trailing `_` and the spellings that
-// follow by rule are the registry's business; `aten.` here stands for any prefix of torch, and is
-// written only where the spelling means something else than our own name.
+// What torch calls our ops, and the names that frameworks share. Prefixes, overloads, a trailing
+// `_` and the spellings that follow by rule are the registry's business; `aten.` here stands for any
+// prefix of torch, and is written only where the spelling means something else than our own name.
 #include "rules/factors.h"
 #include "rules/op.h"
 #include "rules/ops/choices.h"
 #include "rules/registry.h"
+#include "rules/spellings.h"
 
 #include <algorithm>
 #include <vector>
@@ -15,18 +16,12 @@ namespace {
 
 using ir::DType;
 
-// Spellings that differ from an op in nothing but the word.
-struct Synonyms {
-  std::string_view op;
-  std::string_view spellings; // separated by blanks
-};
-
 constexpr Synonyms kSynonyms[] = {
     // Pointwise.
     {.op = "neg", .spellings = "negative _neg_view"},
     {.op = "identity",
      .spellings = "positive clone contiguous lift lift_fresh requires_grad_ cpu cuda pin_memory "
-                  "_to_dense _lazy_clone copy_to device_put resolve_conj resolve_neg"},
+                  "_to_dense _lazy_clone copy_to resolve_conj resolve_neg"},
     {.op = "reshape", .spellings = "view_copy"},
     {.op = "detach", .spellings = "stop_gradient"},
     {.op = "cast_round", .spellings = "dequantize"},
@@ -102,19 +97,22 @@ constexpr Synonyms kSynonyms[] = {
     {.op = "col2im", .spellings = "fold"},
     {.op = "im2col", .spellings = "torch.nn.functional.unfold"},
     {.op = "grid_sample", .spellings = "grid_sampler_2d grid_sampler_3d"},
-    {.op = "inverse", .spellings = "linalg_inv cholesky_inverse"},
-    {.op = "cholesky", .spellings = "linalg_cholesky"},
+    {.op = "inverse", .spellings = "linalg_inv linalg_inv_ex cholesky_inverse"},
+    {.op = "cholesky", .spellings = "linalg_cholesky linalg_cholesky_ex"},
     {.op = "matrix_exp", .spellings = "linalg_matrix_exp"},
     {.op = "pinv", .spellings = "linalg_pinv"},
     {.op = "matrix_power", .spellings = "linalg_matrix_power"},
-    {.op = "det", .spellings = "linalg_det"},
-    {.op = "slogdet", .spellings = "linalg_slogdet"},
+    {.op = "det", .spellings = "linalg_det _linalg_det"},
+    {.op = "slogdet", .spellings = "linalg_slogdet _linalg_slogdet"},
+    {.op = "solve_ex", .spellings = "linalg_solve_ex _linalg_solve_ex"},
+    {.op = "lstsq", .spellings = "linalg_lstsq"},
     {.op = "triangular_solve", .spellings = "linalg_solve_triangular"},
-    {.op = "svd", .spellings = "linalg_svd _linalg_svd"},
+    {.op = "svd",
+     .spellings = "linalg_svd _linalg_svd linalg_svdvals linalg_matrix_rank linalg_cond"},
     {.op = "qr", .spellings = "linalg_qr"},
-    {.op = "eigh", .spellings = "linalg_eigh"},
-    {.op = "eig", .spellings = "linalg_eig"},
-    {.op = "lu", .spellings = "linalg_lu"},
+    {.op = "eigh", .spellings = "linalg_eigh _linalg_eigh linalg_eigvalsh"},
+    {.op = "eig", .spellings = "linalg_eig linalg_eigvals"},
+    {.op = "lu", .spellings = "linalg_lu linalg_lu_factor linalg_lu_factor_ex"},
     // Reduction.
     {.op = "sum", .spellings = "reduce_sum"},
     {.op = "amax", .spellings = "reduce_max"},
@@ -124,7 +122,7 @@ constexpr Synonyms kSynonyms[] = {
      .spellings = "linalg_vector_norm linalg_norm linalg_matrix_norm frobenius_norm nuclear_norm "
                   "matrix_norm"},
     {.op = "all", .spellings = "_is_all_true reduce_and"},
-    {.op = "any", .spellings = "_is_any_true reduce_or"},
+    {.op = "any", .spellings = "_is_any_true reduce_or reduce_xor"},
     {.op = "aminmax", .spellings = "_aminmax"},
     {.op = "logcumsumexp", .spellings = "cumlogsumexp"},
     {.op = "trapezoid", .spellings = "trapz"},
@@ -148,16 +146,18 @@ constexpr Synonyms kSynonyms[] = {
     {.op = "fft_fft", .spellings = "_fft_c2c"},
     {.op = "fft_rfft", .spellings = "_fft_r2c"},
     {.op = "fft_irfft", .spellings = "_fft_c2r"},
-    {.op = "fft_fftn", .spellings = "fft_fft2 fft_ifftn"},
+    {.op = "fft_fftn", .spellings = "fft_fft2 fft_ifftn stft istft"},
+    {.op = "roll", .spellings = "fft_fftshift fft_ifftshift"},
     // Indexing.
     {.op = "gather", .spellings = "take_along_dim take_along_axis"},
     {.op = "embedding_masked", .spellings = "vocab_parallel_embedding"},
     {.op = "embedding_dense_backward", .spellings = "embedding_backward embedding_sparse_backward"},
     {.op = "embedding_bag", .spellings = "_embedding_bag"},
+    {.op = "embedding_bag_backward", .spellings = "_embedding_bag_dense_backward"},
     {.op = "index", .spellings = "_unsafe_index"},
     {.op = "unique", .spellings = "unique_consecutive _unique2"},
     {.op = "nonzero", .spellings = "nonzero_static"},
-    {.op = "topk", .spellings = "top_k"},
+    {.op = "topk", .spellings = "top_k approx_top_k"},
     {.op = "value_selecting_backward",
      .spellings = "value_selecting_reduction_backward index_select_backward"},
     // Normalisation and losses.
@@ -181,6 +181,7 @@ constexpr Synonyms kSynonyms[] = {
     {.op = "dropout",
      .spellings = "native_dropout fused_dropout _fused_dropout feature_dropout dropout1d "
                   "dropout2d dropout3d"},
+    {.op = "poisson", .spellings = "_sample_dirichlet _standard_gamma"},
     {.op = "alpha_dropout", .spellings = "feature_alpha_dropout"},
     // Collectives.
     {.op = "all_reduce",
@@ -230,34 +231,45 @@ constexpr Alias kAliases[] = {
     {.spelling = "char", .op = "cast_round", .dtype = DType::I8},
     {.spelling = "short", .op = "cast_round", .dtype = DType::I16},
     {.spelling = "byte", .op = "cast_round", .dtype = DType::U8},
-    {.spelling = "quantize_per_channel", .op = "cast_round", .order = "a - -"},
-    {.spelling = "quantize_per_tensor", .op = "cast_round", .order = "a - -"},
-    {.spelling = "fake_quantize_per_tensor_affine", .op = "cast_round", .order = "a - -"},
+    {.spelling = "quantize_per_channel", .op = "quantize"},
+    {.spelling = "quantize_per_tensor", .op = "quantize"},
+    {.spelling = "fake_quantize_per_tensor_affine", .op = "quantize"},
+    {.spelling = "fake_quantize_per_channel_affine", .op = "quantize"},
     {.spelling = "rsub", .op = "sub", .order = "b a"},
     {.spelling = "rtruediv", .op = "div", .order = "b a"},
-    {.spelling = "select_n", .op = "where", .order = "c y x"},
     {.spelling = "copy_", .op = "copy", .order = "a b"},
     {.spelling = "aten.copy", .op = "copy", .order = "a b"},
     {.spelling = "_foreach_copy", .op = "copy", .order = "a b", .each = true},
     {.spelling = "clamp_min", .op = "clamp", .order = "a lo"},
     {.spelling = "clamp_max", .op = "clamp", .order = "a hi"},
-    {.spelling = "rrelu_with_noise_backward", .op = "leaky_relu_backward", .order = "g x -"},
     {.spelling = "log_sigmoid_backward", .op = "log_sigmoid_backward", .order = "g x -"},
     // Contraction and linear algebra.
-    {.spelling = "_scaled_mm", .op = "matmul", .order = "a b - - - -"},
+    {.spelling = "_scaled_mm", .op = "scaled_matmul", .order = "a b s t c r"},
+    {.spelling = "linalg_multi_dot", .op = "einsum", .factors = unknown_factors},
+    {.spelling = "chain_matmul", .op = "einsum", .order = "a...", .factors = unknown_factors},
+    {.spelling = "_trilinear", .op = "einsum", .order = "a...", .factors = unknown_factors},
+    {.spelling = "conv_tbc", .op = "convolution", .factors = unknown_factors},
+    {.spelling = "max_unpool2d",
+     .op = "max_pool_backward",
+     .order = "g i",
+     .factors = unknown_factors},
     {.spelling = "aten.linear_backward", .op = "linear_backward", .order = "x g w"},
     {.spelling = "mkldnn_linear_backward", .op = "linear_backward", .order = "x g w"},
-    {.spelling = "_scaled_grouped_mm", .op = "grouped_mm", .order = "x w - - o"},
+    {.spelling = "_scaled_grouped_mm", .op = "grouped_mm", .order = "x w s t o"},
     {.spelling = "conv_transpose1d", .op = "convolution", .factors = unknown_factors},
     {.spelling = "conv_transpose2d", .op = "convolution", .factors = unknown_factors},
     {.spelling = "conv_transpose3d", .op = "convolution", .factors = unknown_factors},
     {.spelling = "aten.convolution_backward", .op = "convolution_backward", .order = "g x w"},
     {.spelling = "max_pool2d_with_indices_backward", .op = "max_pool_backward", .order = "g x i"},
+    {.spelling = "function", .op = "function", .order = "a..."},
+    {.spelling = "linalg_householder_product", .op = "function", .order = "a..."},
+    {.spelling = "householder_product", .op = "function", .order = "a..."},
     {.spelling = "linalg_solve", .op = "solve", .factors = unknown_factors},
     // Reduction.
     {.spelling = "max", .op = "amax", .choose = choose_maximum},
     {.spelling = "min", .op = "amin", .choose = choose_minimum},
-    {.spelling = "quantile", .op = "norm", .order = "a -", .factors = unknown_factors},
+    {.spelling = "nanquantile", .op = "quantile"},
+    {.spelling = "gradient", .op = "diff", .factors = like_first_each_factors},
     {.spelling = "histogram", .op = "histc", .factors = unknown_factors},
     // Layout.
     {.spelling = "flatten", .op = "reshape", .factors = flatten_factors},
@@ -278,7 +290,17 @@ constexpr Alias kAliases[] = {
     {.spelling = "adjoint", .op = "permute_dims", .factors = swap_last_factors},
     {.spelling = "movedim", .op = "permute_dims", .factors = movedim_factors},
     {.spelling = "moveaxis", .op = "permute_dims", .factors = movedim_factors},
-    {.spelling = "broadcast_in_dim", .op = "expand", .factors = unknown_factors},
+    {.spelling = "broadcast_tensors",
+     .op = "expand",
+     .order = "a...",
+     .each = true,
+     .factors = unknown_factors},
+    {.spelling = "aten.meshgrid",
+     .op = "expand",
+     .order = "a...",
+     .each = true,
+     .factors = unknown_factors},
+    {.spelling = "cartesian_prod", .op = "cat", .order = "a...", .factors = unknown_factors},
     {.spelling = "hstack", .op = "cat", .factors = unknown_factors},
     {.spelling = "vstack", .op = "cat", .factors = unknown_factors},
     {.spelling = "dstack", .op = "cat", .factors = unknown_factors},
@@ -295,7 +317,8 @@ constexpr Alias kAliases[] = {
     {.spelling = "select", .op = "slice", .factors = select_factors},
     {.spelling = "getitem", .op = "slice", .factors = unknown_factors},
     {.spelling = "__getitem__", .op = "slice", .factors = unknown_factors},
-    {.spelling = "dynamic_slice", .op = "slice", .factors = unknown_factors},
+    {.spelling = "aten.slice_scatter", .op = "slice_scatter", .order = "a s"},
+    {.spelling = "setitem", .op = "scatter", .order = "a i s", .choose = choose_setitem},
     {.spelling = "select_backward", .op = "slice_backward", .factors = select_backward_factors},
     {.spelling = "diagonal_backward", .op = "slice_backward", .factors = sized_factors},
     {.spelling = "select_scatter", .op = "slice_scatter", .factors = select_scatter_factors},
@@ -312,6 +335,11 @@ constexpr Alias kAliases[] = {
     {.spelling = "index_put_add", .op = "index_put_add", .order = "a i s"},
     {.spelling = "_unsafe_index_put", .op = "index_put", .order = "a i s"},
     {.spelling = "_index_put_impl", .op = "index_put", .order = "a i s"},
+    {.spelling = "index_put.accumulate", .op = "index_put_add", .order = "a i s"},
+    {.spelling = "masked_scatter_backward",
+     .op = "masked_select",
+     .order = "a m",
+     .factors = sized_factors},
     {.spelling = "scatter_reduce", .op = "scatter_reduce", .order = "a i s"},
     {.spelling = "index_reduce", .op = "scatter_reduce", .order = "a i s"},
     {.spelling = "masked_scatter", .op = "masked_scatter", .order = "a m s"},
@@ -346,7 +374,6 @@ constexpr Alias kAliases[] = {
     {.spelling = "aten.binary_cross_entropy", .op = "binary_cross_entropy", .reduction = "mean"},
     {.spelling = "aten.binary_cross_entropy_with_logits",
      .op = "binary_cross_entropy_with_logits",
-     .order = "a b - -",
      .reduction = "mean"},
     {.spelling = "aten.cross_entropy", .op = "cross_entropy", .reduction = "mean"},
     {.spelling = "cross_entropy_loss", .op = "cross_entropy", .reduction = "mean"},
@@ -360,18 +387,23 @@ constexpr Alias kAliases[] = {
     {.spelling = "triplet_margin_loss", .op = "margin_losses", .factors = unknown_factors},
     {.spelling = "cosine_embedding_loss", .op = "margin_losses", .factors = unknown_factors},
     {.spelling = "margin_ranking_loss", .op = "margin_losses", .factors = unknown_factors},
+    {.spelling = "hinge_embedding_loss", .op = "margin_losses", .factors = unknown_factors},
+    {.spelling = "multi_margin_loss", .op = "margin_losses", .factors = unknown_factors},
+    {.spelling = "ctc_loss", .op = "margin_losses", .factors = unknown_factors},
     // Attention.
-    {.spelling = "attention", .op = "attention", .order = "q k v m"},
-    {.spelling = "attention_causal", .op = "attention_causal", .order = "q k v"},
-    {.spelling = "attention_grouped", .op = "attention_grouped", .order = "q k v m"},
-    {.spelling = "attention_fused", .op = "attention_fused", .order = "q k v m"},
+    {.spelling = "attention", .op = "attention", .order = "q k v m n"},
+    {.spelling = "attention_causal", .op = "attention_causal", .order = "q k v m n"},
+    {.spelling = "attention_grouped", .op = "attention_grouped", .order = "q k v m n"},
+    {.spelling = "attention_fused", .op = "attention_fused", .order = "q k v m n"},
+    {.spelling = "attention_varlen", .op = "attention_varlen", .order = "q k v m n"},
+    {.spelling = "flash_attn_varlen_func", .op = "attention_varlen", .order = "q k v m n"},
     {.spelling = "scaled_dot_product_attention",
      .op = "attention",
      .order = "q k v m",
      .choose = choose_attention},
     {.spelling = "_scaled_dot_product_attention_math",
      .op = "attention",
-     .order = "q k v m -",
+     .order = "q k v m n",
      .choose = choose_attention},
     {.spelling = "flex_attention", .op = "attention", .order = "q k v", .factors = unknown_factors},
     {.spelling = "flash_attn_func",
@@ -393,15 +425,15 @@ constexpr Alias kAliases[] = {
      .order = "q k v m"},
     {.spelling = "_flash_attention_forward",
      .op = "attention_fused",
-     .order = "q k v - - - -",
+     .order = "q k v m n - -",
      .factors = unknown_factors},
     {.spelling = "_efficient_attention_forward",
      .op = "attention_fused",
-     .order = "q k v m - - -",
+     .order = "q k v m n - -",
      .factors = unknown_factors},
     {.spelling = "_cudnn_attention_forward",
      .op = "attention_fused",
-     .order = "q k v m - -",
+     .order = "q k v m n -",
      .factors = unknown_factors},
     {.spelling = "aten.attention_backward", .op = "attention_backward", .order = "g q k v o l"},
     {.spelling = "_scaled_dot_product_flash_attention_backward",
@@ -429,7 +461,7 @@ constexpr Alias kAliases[] = {
     // Creation, random numbers, dropout.
     {.spelling = "arange", .op = "constant", .factors = arange_factors, .dtype = DType::I64},
     {.spelling = "range", .op = "constant", .factors = unknown_factors},
-    {.spelling = "iota", .op = "constant", .factors = unknown_factors},
+    {.spelling = "iota", .op = "constant", .factors = sized_factors},
     {.spelling = "linspace", .op = "constant", .factors = unknown_factors},
     {.spelling = "logspace", .op = "constant", .factors = unknown_factors},
     {.spelling = "eye", .op = "constant", .factors = unknown_factors},
@@ -459,15 +491,22 @@ constexpr Alias kAliases[] = {
     {.spelling = "_amp_update_scale", .op = "update_scale", .order = "s k n"},
 };
 
-std::vector<Alias> all_aliases() {
-  std::vector<Alias> all(std::begin(kAliases), std::end(kAliases));
-  all.reserve(512);
-  for (const Synonyms &row : kSynonyms)
+void add_synonyms(llvm::ArrayRef<Synonyms> rows, std::vector<Alias> &all) {
+  for (const Synonyms &row : rows)
     for (std::string_view rest = row.spellings; !rest.empty();) {
       size_t end = std::min(rest.find(' '), rest.size());
       all.push_back({.spelling = rest.substr(0, end), .op = row.op});
       rest.remove_prefix(std::min(end + 1, rest.size()));
     }
+}
+
+std::vector<Alias> all_aliases() {
+  std::vector<Alias> all;
+  all.reserve(1024);
+  all.insert(all.end(), std::begin(kAliases), std::end(kAliases));
+  all.insert(all.end(), jax_aliases().begin(), jax_aliases().end());
+  add_synonyms(kSynonyms, all);
+  add_synonyms(jax_synonyms(), all);
   return all;
 }
 

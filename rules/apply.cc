@@ -255,16 +255,32 @@ void apply_row(const Application &app, const OpDef &row, AxisSet stated, unsigne
     apply_shapes(app, row.equation.equation, *binding, out);
 }
 
-} // namespace
+// The positional tensors from the last place of the spelling's order on, as one list. Numbers among
+// them (the start of a slice) say nothing about kinds and are left out.
+llvm::SmallVector<Slot, 6> with_list(const Application &app) {
+  size_t first = app.op.order.size() - 1, position = 0;
+  llvm::SmallVector<Slot, 6> slots, rest;
+  for (const Slot &slot : app.slots)
+    (slot.name.valid() || position++ < first ? slots : rest).push_back(slot);
+  if (rest.empty())
+    return slots;
+  Slot list = rest.front();
+  if (rest.size() > 1 || list.form == Slot::Form::Tensor) {
+    list = {.form = Slot::Form::List};
+    uint64_t places = 0;
+    for (size_t i = 0; i < rest.size(); ++i)
+      if (rest[i].form == Slot::Form::Tensor) {
+        list.first = list.count++ ? list.first : rest[i].first;
+        places |= i < 64 ? uint64_t(1) << i : 0;
+      }
+    list.literal = ir::AttrValue::integer(static_cast<int64_t>(places));
+  }
+  slots.insert(slots.begin() + static_cast<ptrdiff_t>(first), list);
+  return slots;
+}
 
-void apply_equation(const Application &app, Outcome &out) {
-  forget_results(app, out);
-  const OpDef &row = chosen_row(app);
-  AxisSet stated = stated_axes(app, out);
-  unsigned count = static_cast<unsigned>(app.results.size());
-  if (!row.each && !app.op.each)
-    return apply_row(app, row, stated, count, out);
-  unsigned members = member_count(app);
+void apply_zipped(const Application &app, const OpDef &row, AxisSet stated, Outcome &out) {
+  unsigned count = static_cast<unsigned>(app.results.size()), members = member_count(app);
   // Results of zipped rows come member by member where the row has one result, else list after
   // list.
   unsigned per_member = members ? count / members : 0;
@@ -281,6 +297,25 @@ void apply_equation(const Application &app, Outcome &out) {
       out.types[r * members + i] = part.types[r];
     out.violations.append(part.violations.begin(), part.violations.end());
   }
+}
+
+} // namespace
+
+void apply_equation(const Application &app, Outcome &out) {
+  if (app.op.lists_rest) {
+    ResolvedOp op = app.op;
+    op.lists_rest = false;
+    llvm::SmallVector<Slot, 6> slots = with_list(app);
+    return apply_equation({app.program, op, app.attrs, app.context, slots, app.args, app.results},
+                          out);
+  }
+  forget_results(app, out);
+  const OpDef &row = chosen_row(app);
+  AxisSet stated = stated_axes(app, out);
+  unsigned count = static_cast<unsigned>(app.results.size());
+  if (!row.each && !app.op.each)
+    return apply_row(app, row, stated, count, out);
+  apply_zipped(app, row, stated, out);
 }
 
 struct Rules::State {

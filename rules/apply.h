@@ -86,8 +86,10 @@ struct ResolvedOp {
   std::string_view transition;  // Transition: the common name of its rows
   std::string_view boundary;    // Boundary: the name in its table
   llvm::SmallVector<uint8_t, 6>
-      order;             // operand of the row per position; 0xFF ignored. Empty: as the row
-  bool in_place = false; // a trailing `_`
+      order; // operand of the row per position, or one of the two below. Empty: as the row
+  static constexpr uint8_t kIgnored = 0xFF, kState = kGenerator;
+  bool lists_rest = false; // tensors from the last position of `order` on are one list
+  bool in_place = false;   // a trailing `_`
   bool each = false;
   bool assumed = false; // from `rules` of the trace or the configuration
   std::string nearest;  // Unknown: the most similar name

@@ -3,6 +3,7 @@
 // mismatch.
 #include "rules/bind.h"
 
+#include "rules/registry.h"
 #include "rules/shape_rule.h"
 
 #include "llvm/ADT/SmallVector.h"
@@ -12,8 +13,6 @@ namespace spmd::rules {
 namespace {
 
 using Form = Slot::Form;
-
-constexpr uint8_t kIgnored = 0xFF;
 
 // What frameworks call an operand, and the names that our rows give it, the likeliest first.
 struct OperandWord {
@@ -67,24 +66,27 @@ private:
     }
     if (!app_.op.alias)
       return;
-    std::string_view order = app_.op.alias->order;
-    llvm::SmallVector<llvm::StringRef, 8> words;
-    llvm::StringRef(order.data(), order.size()).split(words, ' ', -1, false);
-    for (llvm::StringRef word : words) {
-      unsigned operand = equation_.find_operand({word.data(), word.size()});
-      order_.push_back(operand < equation_.operand_count ? static_cast<uint8_t>(operand)
-                                                         : kIgnored);
-    }
+    order_ = rules::read_order(app_.op.alias->order, equation_);
   }
 
   bool put_positional(const Slot &slot, unsigned position) {
     if (slot.form == Form::Missing)
       return true;
     if (!order_.empty() && position < order_.size())
-      return order_[position] == kIgnored || put(slot, order_[position]);
-    if (order_.empty() && position < equation_.operand_count)
+      return put_ordered(slot, order_[position]);
+    if (order_.empty() && position < equation_.operand_count && !is_attribute(slot, position))
       return put(slot, position);
     return put_extra(slot);
+  }
+  // A number where tensors may be listed is an attribute by position (the `dim` of a slice).
+  bool is_attribute(const Slot &slot, unsigned operand) const {
+    const OperandDecl &decl = equation_.operands[operand];
+    return slot.form == Form::Literal && decl.optional && decl.list != ListForm::Single;
+  }
+  bool put_ordered(const Slot &slot, uint8_t place) {
+    if (place == ResolvedOp::kState)
+      binding_.generator = &slot;
+    return place == ResolvedOp::kIgnored || place == ResolvedOp::kState || put(slot, place);
   }
   bool put(const Slot &slot, unsigned operand) {
     const OperandDecl &decl = equation_.operands[operand];

@@ -103,6 +103,14 @@ static bool like(FactorSink &sink, unsigned operand) {
 }
 
 bool like_first_factors(const Application &, FactorSink &sink) { return like(sink, 0); }
+bool like_first_each_factors(const Application &, FactorSink &sink) {
+  if (!sink.shape(0))
+    return false;
+  const TensorFactors factors = sink.fresh(0);
+  for (unsigned k = 0; k < sink.result_count(); ++k)
+    sink.result(factors);
+  return true;
+}
 bool loss_backward_factors(const Application &, FactorSink &sink) { return like(sink, 1); }
 bool like_donor_factors(const Application &, FactorSink &sink) {
   return like(sink, sink.operand("z"));

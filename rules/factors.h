@@ -133,6 +133,8 @@ bool index_factors(const Application &app, FactorSink &sink);
 bool index_put_factors(const Application &app, FactorSink &sink);
 bool take_factors(const Application &app, FactorSink &sink);
 bool matmul_factors(const Application &app, FactorSink &sink); // 1-d operands lack m or n
+bool symmetric_product_factors(const Application &app, FactorSink &sink);
+bool ormqr_factors(const Application &app, FactorSink &sink); // `left`
 bool inner_factors(const Application &app, FactorSink &sink);
 bool einsum_factors(const Application &app, FactorSink &sink);
 bool tensordot_factors(const Application &app, FactorSink &sink);
@@ -141,11 +143,29 @@ bool pool_factors(const Application &app, FactorSink &sink);
 bool sized_factors(const Application &app, FactorSink &sink);  // the result as `size` says
 bool number_factors(const Application &app, FactorSink &sink); // a result without dimensions
 bool arange_factors(const Application &app, FactorSink &sink);
-bool like_first_factors(const Application &app, FactorSink &sink);    // the result as operand 0
-bool like_donor_factors(const Application &app, FactorSink &sink);    // the result as operand z
-bool like_operands_factors(const Application &app, FactorSink &sink); // result k as its operand
+bool like_first_factors(const Application &app, FactorSink &sink);      // the result as operand 0
+bool like_first_each_factors(const Application &app, FactorSink &sink); // every result
+bool like_donor_factors(const Application &app, FactorSink &sink);      // the result as operand z
+bool like_operands_factors(const Application &app, FactorSink &sink);   // result k as its operand
 bool loss_backward_factors(const Application &app,
                            FactorSink &sink); // the gradient may be one number
+// By the parameters of jaxprs.
+bool broadcast_in_dim_factors(const Application &app, FactorSink &sink);
+bool expand_dims_factors(const Application &app, FactorSink &sink);
+bool dot_general_factors(const Application &app, FactorSink &sink);
+bool lax_slice_factors(const Application &app, FactorSink &sink);
+bool dynamic_slice_factors(const Application &app, FactorSink &sink);
+bool dynamic_update_slice_factors(const Application &app, FactorSink &sink);
+bool lax_pad_factors(const Application &app, FactorSink &sink);
+bool lax_gather_factors(const Application &app, FactorSink &sink);
+bool lax_scatter_factors(const Application &app, FactorSink &sink);
+bool lax_scatter_add_factors(const Application &app, FactorSink &sink);
+bool reduce_window_factors(const Application &app, FactorSink &sink);
+bool conv_general_dilated_factors(const Application &app, FactorSink &sink);
+bool lax_fft_factors(const Application &app, FactorSink &sink);
+bool lax_reduce_factors(const Application &app, FactorSink &sink);
+bool sort_together_factors(const Application &app, FactorSink &sink);
+bool triangular_solve_factors(const Application &app, FactorSink &sink);
 
 // Column `extents`.
 void histogram_extents(const Application &app, ExtentSink &sink);
@@ -159,6 +179,7 @@ void pair_extents(const Application &app, ExtentSink &sink);
 void weight_count_extents(const Application &app, ExtentSink &sink);
 void class_count_extents(const Application &app, ExtentSink &sink);
 void topk_extents(const Application &app, ExtentSink &sink);
+void permutation_extents(const Application &app, ExtentSink &sink);
 void sample_count_extents(const Application &app, ExtentSink &sink);
 
 } // namespace spmd::rules

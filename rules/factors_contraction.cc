@@ -171,6 +171,27 @@ bool matmul_factors(const Application &, FactorSink &sink) {
   return true;
 }
 
+// Both dimensions of the result are one dimension of a, which cannot be sharded as two.
+bool symmetric_product_factors(const Application &, FactorSink &sink) {
+  const ir::Shape *a = sink.shape(0), *c = sink.shape(1);
+  if (!a || !c || a->dims.size() < 2 || a->dims.size() != c->dims.size())
+    return false;
+  const TensorFactors x = sink.fresh(0);
+  TensorFactors result(x.begin(), x.end() - 1);
+  result.push_back(result.back());
+  sink.whole(result.back());
+  for (unsigned d = 0; d < result.size(); ++d)
+    if (!sink.unify(result[d][0], c->dims[d], 1, 0, d))
+      return false;
+  sink.set(1, result);
+  sink.result(std::move(result));
+  return true;
+}
+
+bool ormqr_factors(const Application &app, FactorSink &) {
+  return !any_attr(app, {"left"}) || flag_attr(app, "left");
+}
+
 bool inner_factors(const Application &, FactorSink &sink) {
   const ir::Shape *a = sink.shape(0), *b = sink.shape(1);
   return a && b && a->dims.size() == 2 && b->dims.size() == 2;

@@ -80,6 +80,10 @@ void histogram_extents(const Application &app, ExtentSink &sink) {
 
 void topk_extents(const Application &app, ExtentSink &sink) { set_from(app, sink, "e", {"k"}); }
 
+void permutation_extents(const Application &app, ExtentSink &sink) {
+  set_from(app, sink, "m", {"permutation_size"});
+}
+
 void sample_count_extents(const Application &app, ExtentSink &sink) {
   set_from(app, sink, "k", {"num_samples"});
 }

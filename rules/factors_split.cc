@@ -12,9 +12,9 @@ using ir::Extent;
 namespace {
 
 std::optional<unsigned> dim_of(const Application &app, size_t rank, int64_t absent) {
-  if (!any_attr(app, {"dim"}))
+  if (!dim_attr(app))
     return place_of(absent, rank);
-  std::optional<int64_t> dim = number_attr(app, {"dim"});
+  std::optional<int64_t> dim = dim_number(app);
   return dim ? place_of(*dim, rank) : std::nullopt;
 }
 

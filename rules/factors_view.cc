@@ -228,7 +228,8 @@ DimFactors expanded(FactorSink &sink, const DimFactors &from, Extent have, const
 bool reshape_factors(const Application &app, FactorSink &sink) {
   std::optional<WantedExtents> shape =
       extents_attr(app, {"shape", "size", "sizes", "new_sizes", "newshape"});
-  return shape && reshape(app, sink, std::move(*shape));
+  bool transposes = any_attr(app, {"dimensions"}); // of an order other than row-major
+  return shape && !transposes && reshape(app, sink, std::move(*shape));
 }
 
 bool view_as_factors(const Application &app, FactorSink &sink) {
@@ -277,8 +278,8 @@ bool squeeze_factors(const Application &app, FactorSink &sink) {
   const ir::Shape *shape = sink.shape(0);
   if (!shape)
     return false;
-  std::optional<Numbers> dims = numbers_attr(app, {"dim", "dims"});
-  if (!dims && any_attr(app, {"dim", "dims"}))
+  std::optional<Numbers> dims = dim_numbers(app);
+  if (!dims && dim_attr(app))
     return false;
   WantedExtents to;
   for (unsigned d = 0; d < shape->dims.size(); ++d) {

@@ -60,6 +60,8 @@ private:
     if (ref.role == RefRole::Donor || ref.operand == kGenerator)
       return;
     bool summed = eq_.operands[ref.operand].list == ListForm::Summed;
+    const TermOperands before = term;
+    TermOperands members;
     for (const OperandKinds &operand : in_.operands[ref.operand]) {
       if (operand.form != OperandKinds::Form::Tensor) {
         term.number |= operand.form == OperandKinds::Form::Number || !in_.zero_drops_term;
@@ -71,7 +73,11 @@ private:
         return report(PartialCombiner{index(operand), operand.combiner, here_});
       if (on(operand.p) && (inside_function || ref.role == RefRole::Condition))
         return report(PartialIntoNonlinear{index(operand), here_});
-      summed ? clash_in_sum(term, operand) : clash_in_product(term, operand);
+      clash_in_product(summed ? before : term, operand);
+      if (summed) {
+        clash_in_sum(members, operand);
+        note(members, operand, inside_function);
+      }
       note(term, operand, inside_function);
     }
   }

@@ -81,7 +81,8 @@ struct OpDef {
 };
 
 // A spelling of a framework. `order` names, position by position, the operand of the row that it
-// fills (`b a` swaps two, `-` ignores one); empty: the row's own order.
+// fills (`b a` swaps two, `-` ignores one, `~` is the random state); empty: the row's own order.
+// After its last word `...` takes all tensors from there on as one list.
 struct Alias {
   std::string_view spelling;
   std::string_view op;

@@ -65,7 +65,8 @@ constexpr Prefix kPrefixes[] = {
 class Resolver {
 public:
   Resolver(llvm::StringRef spelling, llvm::StringRef dialect)
-      : framework_(!dialect.empty() && dialect != "spmd"), is_operator_(dialect == "operator") {
+      : framework_(!dialect.empty() && dialect != "spmd"), is_operator_(dialect == "operator"),
+        is_jax_(dialect == "jax") {
     name_ = spelling.str();
     llvm::StringRef own = spelling;
     if (own.consume_front("spmd.")) {
@@ -75,6 +76,7 @@ public:
     for (const Prefix &prefix : kPrefixes)
       if (llvm::StringRef rest = spelling; rest.consume_front(prefix.text)) {
         is_operator_ = prefix.text.endswith("operator.");
+        is_jax_ = prefix.text.startswith("jax") || prefix.text == "lax.";
         framework_ = true;
         name_ = prefix.instead.str() + rest.str();
         break;
@@ -105,7 +107,7 @@ private:
 
   // The name as it stands: a spelling, a row, a transition, a boundary op.
   bool try_exactly(llvm::StringRef name) {
-    if (framework_ && try_alias("aten." + name.str()))
+    if (framework_ && try_alias((is_jax_ ? "jax." : "aten.") + name.str()))
       return true;
     // Our own names come first where nobody else's are meant.
     if ((!framework_ && try_own(name)) || try_alias(name))
@@ -126,7 +128,8 @@ private:
     out_.each |= alias->each;
     if (const OpDef *row = find_op(ref(alias->op))) {
       take_row(*row);
-      read_order(alias->order, row->equation.equation);
+      out_.order = read_order(alias->order, row->equation.equation);
+      out_.lists_rest = ref(alias->order).endswith("...");
       out_.in_place |= name.endswith("_") && !row->mut.empty();
       return true;
     }
@@ -137,14 +140,6 @@ private:
     out_.form = OpForm::Equation;
     out_.row = &row;
     return true;
-  }
-  void read_order(std::string_view order, const Equation &equation) {
-    llvm::SmallVector<llvm::StringRef, 8> words;
-    ref(order).split(words, ' ', -1, false);
-    for (llvm::StringRef word : words) {
-      unsigned operand = equation.find_operand({word.data(), word.size()});
-      out_.order.push_back(operand < equation.operand_count ? static_cast<uint8_t>(operand) : 0xFF);
-    }
   }
   bool try_transition(llvm::StringRef name) {
     for (const Transition &row : transitions())
@@ -165,7 +160,7 @@ private:
   }
 
   bool try_in_place(llvm::StringRef name) {
-    if (!name.endswith("_") || name.endswith("__") || !try_exactly(name.drop_back()))
+    if (!name.endswith("_") || name.endswith("__") || !resolve(name.drop_back()))
       return false;
     // `operator.and_` is a word that Python reserves, not a write.
     out_.in_place |= !is_operator_;
@@ -179,10 +174,10 @@ private:
       out_.each = true;
       return true;
     }
-    rest = name;
-    if ((rest.consume_back("_copy") || rest.consume_back("_out") ||
-         rest.consume_front("special_")) &&
-        resolve_part(rest))
+    if (rest = name; rest.consume_front("special_") && resolve_part(rest))
+      return true;
+    if (rest = name;
+        (rest.consume_back("_copy") || rest.consume_back("_out")) && resolve_part(rest))
       return true;
     rest = name;
     if (rest.consume_front("__") && rest.consume_back("__"))
@@ -205,7 +200,7 @@ private:
   }
 
   std::string name_;
-  bool framework_, is_operator_;
+  bool framework_, is_operator_, is_jax_;
   ResolvedOp out_;
 };
 
@@ -224,6 +219,20 @@ llvm::SmallVector<llvm::StringRef, 0> all_names() {
 }
 
 } // namespace
+
+llvm::SmallVector<uint8_t, 6> read_order(std::string_view order, const Equation &equation) {
+  llvm::SmallVector<llvm::StringRef, 8> words;
+  ref(order).split(words, ' ', -1, false);
+  llvm::SmallVector<uint8_t, 6> places;
+  for (llvm::StringRef word : words) {
+    word.consume_back("...");
+    unsigned operand = equation.find_operand({word.data(), word.size()});
+    places.push_back(operand < equation.operand_count ? static_cast<uint8_t>(operand)
+                     : word == "~"                    ? ResolvedOp::kState
+                                                      : ResolvedOp::kIgnored);
+  }
+  return places;
+}
 
 llvm::ArrayRef<llvm::ArrayRef<OpDef>> op_families() {
   static const llvm::ArrayRef<OpDef> families[] = {

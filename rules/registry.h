@@ -19,6 +19,8 @@ bool is_call(llvm::StringRef name);
 // Resolution order of ir/README.md: exact alias; without overload; without a
 // trailing `_`; the same name in ours; spellings that follow by rule (rules/README.md).
 ResolvedOp resolve_spelling(llvm::StringRef spelling, llvm::StringRef dialect);
+// The operands of a row that `Alias::order` names, per position.
+llvm::SmallVector<uint8_t, 6> read_order(std::string_view order, const Equation &equation);
 // Every spelling in the alias table that means this row or transition.
 llvm::SmallVector<llvm::StringRef, 8> spellings_of(llvm::StringRef op);
 // The most similar name among `candidates`, or empty if none is near.

@@ -38,17 +38,15 @@ bool flag_attr(const Application &app, llvm::StringRef name) {
 std::optional<Numbers> numbers_attr(const Application &app,
                                     std::initializer_list<llvm::StringRef> names) {
   const AttrValue *value = any_attr(app, names);
-  if (!value)
-    return std::nullopt;
+  return value ? numbers_of(app, *value) : std::nullopt;
+}
+
+std::optional<Numbers> numbers_of(const Application &app, const AttrValue &value) {
+  llvm::ArrayRef<AttrValue> items(value);
+  if (value.form == AttrForm::List)
+    items = app.program.lists[value.as<ir::AttrListId>()].items;
   Numbers numbers;
-  if (value->form != AttrForm::List) {
-    std::optional<int64_t> number = number_of(*value);
-    if (!number)
-      return std::nullopt;
-    numbers.push_back(*number);
-    return numbers;
-  }
-  for (const AttrValue &item : app.program.lists[value->as<ir::AttrListId>()].items) {
+  for (const AttrValue &item : items) {
     std::optional<int64_t> number = number_of(item);
     if (!number)
       return std::nullopt;
@@ -57,15 +55,47 @@ std::optional<Numbers> numbers_attr(const Application &app,
   return numbers;
 }
 
+static const std::initializer_list<llvm::StringRef> kDimNames = {
+    "dim", "dims", "axes", "dimension", "dimensions", "reduction_dimension"};
+
+const AttrValue *dim_attr(const Application &app) { return any_attr(app, kDimNames); }
+std::optional<int64_t> dim_number(const Application &app) { return number_attr(app, kDimNames); }
+std::optional<Numbers> dim_numbers(const Application &app) { return numbers_attr(app, kDimNames); }
+
+std::optional<AttrValue> attr_part(const Application &app, const AttrValue &value,
+                                   llvm::StringRef key, unsigned place) {
+  if (value.form == AttrForm::Dict) {
+    const AttrValue *found = app.program.find(value.as<ir::AttrsId>(), key);
+    return found ? std::optional(*found) : std::nullopt;
+  }
+  if (value.form != AttrForm::List)
+    return std::nullopt;
+  llvm::ArrayRef<AttrValue> items = app.program.lists[value.as<ir::AttrListId>()].items;
+  return place < items.size() ? std::optional(items[place]) : std::nullopt;
+}
+
 llvm::StringRef word_attr(const Application &app, std::initializer_list<llvm::StringRef> names) {
   const AttrValue *value = any_attr(app, names);
   return value && value->form == AttrForm::String ? app.program.strings[value->as<ir::StringId>()]
                                                   : llvm::StringRef();
 }
 
-ir::DType dtype_attr(const Application &app) {
-  llvm::StringRef word = word_attr(app, {"dtype", "new_dtype", "output_dtype"});
+// What frameworks call the classes of element types; the bits follow.
+static ir::DType framework_dtype(llvm::StringRef word) {
+  static constexpr std::pair<llvm::StringLiteral, llvm::StringLiteral> kClasses[] = {
+      {"bfloat", "bf"}, {"float", "f"}, {"uint", "u"}, {"int", "i"}, {"complex", "c"}};
+  word.consume_front("torch.");
+  for (auto [theirs, ours] : kClasses)
+    if (llvm::StringRef bits = word; bits.consume_front(theirs)) {
+      std::string name = ours.str() + bits.str();
+      return ir::parse_dtype(name);
+    }
   return ir::parse_dtype({word.data(), word.size()});
+}
+
+ir::DType dtype_attr(const Application &app) {
+  llvm::StringRef word = word_attr(app, {"dtype", "new_dtype", "output_dtype", "index_dtype"});
+  return framework_dtype(word);
 }
 
 static WantedExtent wanted(const AttrValue &value) {

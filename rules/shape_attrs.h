@@ -25,6 +25,15 @@ std::optional<Numbers> numbers_attr(const Application &app,
 // Text of a word; empty if there is none.
 llvm::StringRef word_attr(const Application &app, std::initializer_list<llvm::StringRef> names);
 ir::DType dtype_attr(const Application &app);
+// The dimensions that an op works on, whatever a framework calls them; `axis` is a mesh axis here.
+const ir::AttrValue *dim_attr(const Application &app);
+std::optional<int64_t> dim_number(const Application &app);
+std::optional<Numbers> dim_numbers(const Application &app);
+// A part of a structured attribute, such as JAX's `dimension_numbers`: a dictionary's entry, or a
+// member of a list by its place. None if there is no such part.
+std::optional<ir::AttrValue> attr_part(const Application &app, const ir::AttrValue &value,
+                                       llvm::StringRef key, unsigned place);
+std::optional<Numbers> numbers_of(const Application &app, const ir::AttrValue &value);
 
 // An element of a list of extents: known, to be inferred (-1), or neither.
 struct WantedExtent {

@@ -134,7 +134,7 @@ DType by_rule(DTypeRule rule, DType promoted, DType first, DType stated) {
   case DTypeRule::Boolean:
     return DType::Bool;
   case DTypeRule::Index:
-    return DType::I64;
+    return stated != DType::Unknown ? stated : DType::I64;
   case DTypeRule::First:
     return first;
   case DTypeRule::Attribute:

@@ -120,8 +120,8 @@ private:
     }
   }
   bool read_places(size_t rank) {
-    std::optional<Numbers> dims = numbers_attr(app_, {"dim", "dims", "axes"});
-    bool absent = !any_attr(app_, {"dim", "dims", "axes"});
+    std::optional<Numbers> dims = dim_numbers(app_);
+    bool absent = !dim_attr(app_);
     if (!absent && !dims)
       return false;
     bool all = row_->default_dim == DefaultDim::All && (absent || dims->empty());

@@ -103,7 +103,7 @@ llvm::SmallVector<uint16_t, 2> operands_of(const Application &app) {
   llvm::SmallVector<uint16_t, 2> operands;
   for (size_t i = 0; i < app.slots.size(); ++i) {
     const Slot &slot = app.slots[i];
-    bool ignored = i < app.op.order.size() && app.op.order[i] == 0xFF;
+    bool ignored = i < app.op.order.size() && app.op.order[i] == ResolvedOp::kIgnored;
     if (slot.name.valid() || ignored)
       continue;
     for (unsigned k = 0; k < slot.count; ++k)

@@ -84,6 +84,16 @@ std::string_view choose_sum(const Application &app) {
   return inexact && is_rounded(dtype_attr(app)) ? "sum_rounded" : "";
 }
 
+std::string_view choose_select(const Application &app) {
+  const Slot *cases = slot_at(app, 2);
+  return cases && cases->form == Slot::Form::List && cases->count > 1 ? "select_cases" : "";
+}
+
+std::string_view choose_setitem(const Application &app) {
+  const Slot *indices = slot_at(app, 1);
+  return indices && indices->count ? "index_put" : "slice_scatter";
+}
+
 std::string_view choose_attention(const Application &app) {
   if (flag_attr(app, "enable_gqa"))
     return "attention_grouped";

@@ -19,6 +19,10 @@ std::string_view choose_minimum(const Application &app);
 std::string_view choose_cast(const Application &app);
 // `sum`, `cumsum` of float data with an integer `dtype`: each addend is rounded.
 std::string_view choose_sum(const Application &app);
+// `select_n` with more than two cases.
+std::string_view choose_select(const Application &app);
+// `operator.setitem` with indices or with a slice.
+std::string_view choose_setitem(const Application &app);
 // `attention` with `is_causal` or `enable_gqa`.
 std::string_view choose_attention(const Application &app);
 // `scatter_reduce` with reduce = sum.

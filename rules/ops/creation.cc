@@ -20,6 +20,8 @@ constexpr OpDef kCreation[] = {
      .note = "the value, in the extents of a"},
     {.name = "random", .equation = "~ -> r", .dtype = DTypeRule::Attribute,
      .factors = sized_factors, .gradient = false},
+    {.name = "random_key", .equation = "f(*k) -> r*", .factors = unknown_factors,
+     .gradient = false, .note = "random bits and keys made of keys: they differ where those do"},
     {.name = "random_like", .equation = "~, #a[...] -> [...]", .dtype = DTypeRule::Attribute,
      .mut = "a", .gradient = false},
     {.name = "bernoulli", .equation = "f(p[...], ~) -> [...]", .mut = "p", .gradient = false},
