@@ -252,8 +252,9 @@ bool Walk::lift(InstId id, const ir::Inst &inst) {
 }
 
 void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcome) {
+  AxisSet spoilt;
   if (inst.result_count)
-    mutation(id, inst, program_.types[outcome.types[0]]);
+    spoilt = mutation(id, inst, program_.types[outcome.types[0]]);
   bool checked = program_.contexts[inst.context].check;
   for (uint32_t i = 0; i < inst.result_count; ++i) {
     ValueId result = inst.result(i);
@@ -263,6 +264,8 @@ void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcom
     ir::Value shaped = value;
     shaped.shape = shape;
     type.set_gradient_free(gradient_free(shaped, type.gradient_free()));
+    if (i == 0)
+      type.set_unknown(spoilt);
     if (value.declared.valid() && checked)
       claim(id, result, type, value.declared);
     else if (value.declared.valid()) {
@@ -290,8 +293,10 @@ void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared) {
   type = check.type;
 }
 
-// An in-place op must leave its storage with a type that the other names of it can rely on.
-void Walk::mutation(InstId id, const ir::Inst &inst, const Type &made) {
+// An in-place op must leave its storage with a type that the other names of it can rely on. The
+// axes where it does not.
+AxisSet Walk::mutation(InstId id, const ir::Inst &inst, const Type &made) {
+  AxisSet bad;
   for (size_t i = 0, at = 0; i < program_.blocks[inst.operands].size(); ++i) {
     const ir::Operand &operand = program_.blocks[inst.operands][i];
     if (operand.form != ir::Operand::Form::Value)
@@ -299,16 +304,17 @@ void Walk::mutation(InstId id, const ir::Inst &inst, const Type &made) {
     while (at < operands_.values.size() && operands_.values[at] != operand.as_value())
       ++at;
     if (operand.mut)
-      written(id, operand.as_value(), static_cast<uint16_t>(at), made);
+      bad |= written(id, operand.as_value(), static_cast<uint16_t>(at), made);
   }
+  return bad;
 }
 
-void Walk::written(InstId id, ValueId target, uint16_t position, const Type &made) {
+AxisSet Walk::written(InstId id, ValueId target, uint16_t position, const Type &made) {
+  AxisSet bad;
   const Type before = program_.types[result_.types[target.index]];
   bool state = state_.count(storage_.root(target).index);
   if ((state || storage_.shared_after(target, id)) && before.mesh() == made.mesh()) {
-    AxisSet bad =
-        rules::check_claim(made, before, made.gradient_free()).mismatched - before.either();
+    bad = rules::check_claim(made, before, made.gradient_free()).mismatched - before.either();
     if (before.gradient_free())
       bad -= before.of(Kind::Varying);
     AxisSet partial = state ? bad & made.of(Kind::Partial) : AxisSet();
@@ -320,6 +326,7 @@ void Walk::written(InstId id, ValueId target, uint16_t position, const Type &mad
   }
   if (!edit_)
     storage_.write(target, id);
+  return bad;
 }
 
 void Walk::output(uint32_t index) {

@@ -52,6 +52,23 @@ InstId defining_inst(const ir::Program &program, ValueId value) {
   return found;
 }
 
+// True if the call runs over one of the axes, by name or by group.
+bool runs_over(const ir::Program &program, const ir::Inst &inst, AxisSet axes) {
+  const ir::Mesh &mesh = program.meshes[program.contexts[inst.context].mesh];
+  if (const ir::AttrValue *axis = program.find(inst.attrs, "axis");
+      axis && axis->form == ir::AttrForm::Axes) {
+    for (const ir::AxisRef &ref : program.axis_refs[axis->as<ir::AxisRefsId>()].refs)
+      if (std::optional<AxisId> found = mesh.find(ref.axis); found && axes.contains(*found))
+        return true;
+    return false;
+  }
+  const ir::AttrValue *key = program.find(inst.attrs, "group");
+  for (const ir::Group &group : program.groups)
+    if (key && key->form == ir::AttrForm::String && group.key == key->as<ir::StringId>())
+      return llvm::any_of(group.axes, [&](AxisId axis) { return axes.contains(axis); });
+  return false;
+}
+
 // Where the kind of one value on one axis comes from.
 class Origin {
 public:
@@ -108,6 +125,8 @@ private:
     return false;
   }
   bool changes_axis(const ir::Inst &inst) const {
+    if (program_.find(inst.attrs, "group"))
+      return runs_over(program_, inst, AxisSet(axis_));
     const ir::AttrValue *axis = program_.find(inst.attrs, "axis");
     return !axis || names_axis(axis);
   }
@@ -189,23 +208,6 @@ ir::MeshId type_mesh(const ir::Program &program, const Finding &finding) {
 // How far ahead a sum is looked for, in instructions; a layer is far shorter.
 constexpr uint32_t kSumHorizon = 256;
 
-// True if the call runs over one of the axes, by name or by group.
-bool sums_over(const ir::Program &program, const ir::Inst &inst, AxisSet axes) {
-  const ir::Mesh &mesh = program.meshes[program.contexts[inst.context].mesh];
-  if (const ir::AttrValue *axis = program.find(inst.attrs, "axis");
-      axis && axis->form == ir::AttrForm::Axes) {
-    for (const ir::AxisRef &ref : program.axis_refs[axis->as<ir::AxisRefsId>()].refs)
-      if (std::optional<AxisId> found = mesh.find(ref.axis); found && axes.contains(*found))
-        return true;
-    return false;
-  }
-  const ir::AttrValue *key = program.find(inst.attrs, "group");
-  for (const ir::Group &group : program.groups)
-    if (key && key->form == ir::AttrForm::String && group.key == key->as<ir::StringId>())
-      return llvm::any_of(group.axes, [&](AxisId axis) { return axes.contains(axis); });
-  return false;
-}
-
 void collect(const ir::Program &program, ir::BlockId block, llvm::SmallVectorImpl<ValueId> &out) {
   for (const ir::Operand &operand : program.blocks[block]) {
     if (operand.is_value())
@@ -213,6 +215,41 @@ void collect(const ir::Program &program, ir::BlockId block, llvm::SmallVectorImp
     else if (operand.form == ir::Operand::Form::List)
       collect(program, operand.as_list(), out);
   }
+}
+
+// True if an operand may end up as an addend of the result: the op is no plain product.
+bool adds(const rules::ResolvedOp &op) {
+  if (op.form != rules::OpForm::Equation)
+    return false;
+  const rules::Equation &equation = op.row->equation.equation;
+  return equation.term_count != 1 || equation.terms[0].atom_count < 2;
+}
+
+// True if addends of an operand are addends of the result, and it is not just looked at.
+bool passes_addends(const rules::ResolvedOp &op) {
+  if (op.form != rules::OpForm::Equation || op.row->equation.equation.has_function)
+    return false;
+  const rules::Equation &equation = op.row->equation.equation;
+  return llvm::any_of(llvm::ArrayRef(equation.refs.data(), equation.ref_count),
+                      [](const rules::Ref &ref) { return ref.role == rules::RefRole::Value; });
+}
+
+// Where the kind comes from that a write would bring in: from an operand other than the target.
+std::optional<Note> brought_in(const ir::Program &program, const CheckResult &result,
+                               const rules::MutationChangesType &change,
+                               llvm::ArrayRef<ValueId> tensors) {
+  for (AxisId axis : change.axes)
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      std::optional<Kind> kind = program.types[change.after].kind(axis);
+      ir::TypeId type = result.types[tensors[i].index];
+      if (i == change.operand.index || !kind || !type.valid() ||
+          program.types[type].kind(axis) != kind)
+        continue;
+      Note note = Origin(program, result, axis, *kind).find(tensors[i]);
+      note.form = Note::Form::Because;
+      return note;
+    }
+  return std::nullopt;
 }
 
 } // namespace
@@ -224,6 +261,8 @@ llvm::SmallVector<ValueId, 4> tensors_of(const ir::Program &program, InstId inst
 }
 
 InstId sum_ahead(const ir::Program &program, InstId from, AxisSet axes) {
+  if (!adds(rules::resolve_spelling(program.op_name(program.insts[from].op), "spmd")))
+    return {};
   llvm::DenseSet<uint32_t> reached;
   auto mark = [&](const ir::Inst &inst) {
     for (uint32_t r = 0; r < inst.result_count; ++r)
@@ -239,10 +278,10 @@ InstId sum_ahead(const ir::Program &program, InstId from, AxisSet axes) {
         }))
       continue;
     rules::ResolvedOp op = rules::resolve_spelling(program.op_name(inst.op), "spmd");
-    if (op.form == rules::OpForm::Equation && !op.row->equation.equation.has_function)
+    if (passes_addends(op))
       mark(inst);
     else if (op.transition == "all_reduce" || op.transition == "reduce_scatter")
-      if (sums_over(program, inst, axes))
+      if (runs_over(program, inst, axes))
         return InstId{i};
   }
   return {};
@@ -269,6 +308,9 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
       break;
     }
   }
+  if (const auto *change = std::get_if<rules::MutationChangesType>(&finding.violation))
+    if (std::optional<Note> note = brought_in(program, result, *change, tensors))
+      notes.push_back(std::move(*note));
   if (const auto *mixed = std::get_if<rules::InvariantMixed>(&finding.violation);
       mixed && mixed->kind == Kind::Varying)
     if (InstId sum = sum_ahead(program, finding.place.as_inst(), axes); sum.valid())

@@ -25,7 +25,8 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
                                            const Finding &finding);
 
 // The erased sum over one of these axes that the results of an instruction run into by way of
-// linear ops only: there they are addends, whatever they are called. None if there is none.
+// linear ops only: there they are addends, whatever they are called. None if there is none, or if
+// the instruction multiplies its operands, so that none of them is an addend by itself.
 ir::InstId sum_ahead(const ir::Program &program, ir::InstId inst, ir::AxisSet axes);
 
 // The operands of an instruction as rules count them: tensors in order, lists flattened.

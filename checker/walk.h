@@ -103,8 +103,8 @@ private:
   void aliases(ir::InstId id);
   void results(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome);
   void claim(ir::InstId id, ir::ValueId value, ir::Type &type, ir::TypeId declared);
-  void mutation(ir::InstId id, const ir::Inst &inst, const ir::Type &made);
-  void written(ir::InstId id, ir::ValueId target, uint16_t position, const ir::Type &made);
+  ir::AxisSet mutation(ir::InstId id, const ir::Inst &inst, const ir::Type &made);
+  ir::AxisSet written(ir::InstId id, ir::ValueId target, uint16_t position, const ir::Type &made);
   using Args = llvm::SmallVector<rules::Arg, 8>;
   // A body typed for one tuple of operand types and shapes, under one set of conditions.
   struct Instance {
