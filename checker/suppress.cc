@@ -85,6 +85,8 @@ private:
 
   void close(uint32_t i) {
     const ir::Suppression &row = program_.suppressions[i];
+    if (row.configured) // it need not fit every program
+      return;
     Place place{Place::Form::Suppression, i};
     if (lapsed(row))
       result_.findings.push_back(

@@ -29,22 +29,29 @@ struct InputError {
 
 struct ReadOptions {
   bool strict_schema = false; // unknown keys draw warnings
+  // Told now and then how many bytes of how many are read; null: nobody asks.
+  void (*progress)(uint64_t done, uint64_t all) = nullptr;
 };
 
 struct ReadResult {
   Program program;
-  std::vector<InputError>
-      errors; // at most kMaxInputErrors; not empty: the program must not be used
+  // At most kMaxInputErrors. If there is one, the program must not be used; if all of them are
+  // `trace-truncated`, it is whole as far as it goes.
+  std::vector<InputError> errors;
   std::vector<InputError> warnings; // `trace-newer`; unknown keys
+
+  bool truncated() const;
 };
 
 // `bytes` stay the caller's. Neither reader throws, and neither reads outside `bytes`.
 ReadResult read_text(llvm::StringRef bytes, const ReadOptions &options = {});
+// A document, or a stream of one record per line.
 ReadResult read_json(llvm::StringRef bytes, const ReadOptions &options = {});
 
 // Canonical form; reading it gives an equal program. Ends in a line feed.
 std::string print_text(const Program &program);
 std::string print_json(const Program &program);
+std::string print_jsonl(const Program &program);
 
 // One row per format: adding one is a file and a row.
 struct Format {
@@ -55,8 +62,10 @@ struct Format {
   std::string (*print)(const Program &program);
 };
 llvm::ArrayRef<Format> formats();
-// Sniffs: magic bytes, then the first byte that is not blank; what is nothing else is text.
+// Sniffs, after decompression: the first byte that is not blank, and in JSON whether the first
+// value is a whole document; what is nothing else is text.
 const Format &format_of(llvm::StringRef bytes);
+// Compressed bytes are unpacked first (ir/compression.h).
 ReadResult read_program(llvm::StringRef bytes, const ReadOptions &options = {});
 
 // Line and column (from 1, in code points) of a byte offset.

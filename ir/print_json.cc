@@ -63,7 +63,10 @@ void JsonPrinter::value_name(std::string_view name, ValueId id) {
 }
 
 void JsonPrinter::top(std::string_view name) {
-  out_ += out_.size() == 1 ? "\n  " : ",\n  ";
+  if (stream_)
+    out_ += out_.size() == 1 ? "" : ", ";
+  else
+    out_ += out_.size() == 1 ? "\n  " : ",\n  ";
   text(name);
   out_ += ": ";
 }
@@ -135,6 +138,45 @@ void JsonPrinter::number(FrameId frame) {
 }
 
 std::string JsonPrinter::print() {
+  header();
+  top("ops");
+  lines(
+      insts_of(p_.main), [&](uint32_t i) { op(InstId{i}, ContextId{0}); }, "    ", '[');
+  table("outputs", p_.outputs, [&](const Output &row) { output(row); });
+  table("suppress", p_.suppressions, [&](const Suppression &row) { suppression(row); });
+  for (auto [name, json] : p_.extras)
+    extra(p_.strings[name], p_.strings[json]);
+  out_ += "\n}\n";
+  return std::move(out_);
+}
+
+// One line for the header and for each record; all tables are in the header.
+std::string JsonPrinter::print_stream() {
+  stream_ = true;
+  header();
+  table("suppress", p_.suppressions, [&](const Suppression &row) { suppression(row); });
+  for (auto [name, json] : p_.extras)
+    extra(p_.strings[name], p_.strings[json]);
+  out_ += "}\n";
+  for (uint32_t i : insts_of(p_.main)) {
+    op(InstId{i}, ContextId{0});
+    out_ += '\n';
+  }
+  out_ += fmt::format("{{\"end\": {{\"op_count\": {}", p_.main.size());
+  if (!p_.outputs.empty()) {
+    out_ += ", \"outputs\": [";
+    for (const Output &row : p_.outputs) {
+      separate();
+      output(row);
+    }
+    out_ += ']';
+  }
+  out_ += "}}\n";
+  return std::move(out_);
+}
+
+// Everything that stands before the ops.
+void JsonPrinter::header() {
   number_all();
   value_meshes_.resize(p_.values.size());
   out_ = "{";
@@ -156,15 +198,6 @@ std::string JsonPrinter::print() {
   table(
       "functions", functions_, [&](FunctionId id) { function(p_.functions[id]); }, '{');
   table("params", p_.params, [&](const Param &row) { param(row); });
-  top("ops");
-  lines(
-      insts_of(p_.main), [&](uint32_t i) { op(InstId{i}, ContextId{0}); }, "    ", '[');
-  table("outputs", p_.outputs, [&](const Output &row) { output(row); });
-  table("suppress", p_.suppressions, [&](const Suppression &row) { suppression(row); });
-  for (auto [name, json] : p_.extras)
-    extra(p_.strings[name], p_.strings[json]);
-  out_ += "\n}\n";
-  return std::move(out_);
 }
 
 // A context with its mesh, which none means the first of.
@@ -180,9 +213,11 @@ void JsonPrinter::extra(llvm::StringRef name, llvm::StringRef json) {
   cursor.skip();
   top(name);
   if (cursor.failed() || !cursor.at_end())
-    text(json);
-  else
-    out_ += json;
+    return text(json);
+  size_t begin = out_.size();
+  out_ += json;
+  if (stream_) // between tokens: strings hold no line feed
+    std::replace(out_.begin() + static_cast<ptrdiff_t>(begin), out_.end(), '\n', ' ');
 }
 
 void JsonPrinter::facts() {
@@ -415,5 +450,6 @@ void JsonPrinter::suppression(const Suppression &entry) {
 }
 
 std::string print_json(const Program &program) { return JsonPrinter(program).print(); }
+std::string print_jsonl(const Program &program) { return JsonPrinter(program).print_stream(); }
 
 } // namespace spmd::ir

@@ -30,6 +30,7 @@ class JsonPrinter {
 public:
   explicit JsonPrinter(const Program &program) : p_(program) {}
   std::string print();
+  std::string print_stream();
 
 private:
   // Numbering.
@@ -60,10 +61,12 @@ private:
     top(name);
     lines(range, entry, "    ", open);
   }
+  // In a stream the header is one line.
   template <class Range, class F>
   void lines(const Range &range, F &&entry, std::string_view indent, char open);
 
   // The document.
+  void header();
   void facts();
   void producer();
   void missing();
@@ -123,6 +126,7 @@ private:
   }
 
   const Program &p_;
+  bool stream_ = false;
   std::string out_;
   Numbering<ContextId> contexts_;
   Numbering<FrameId> frames_;
@@ -137,12 +141,14 @@ void JsonPrinter::lines(const Range &range, F &&entry, std::string_view indent, 
   out_ += open;
   bool first = true;
   for (const auto &item : range) {
-    out_ += first ? "\n" : ",\n";
-    out_ += indent;
+    if (stream_)
+      out_ += first ? "" : ", ";
+    else
+      (out_ += first ? "\n" : ",\n") += indent;
     first = false;
     entry(item);
   }
-  if (!first)
+  if (!first && !stream_)
     (out_ += '\n') += indent.substr(2);
   out_ += open == '[' ? ']' : '}';
 }

@@ -173,6 +173,7 @@ struct UserRule {
   StringId equation; // none if `like`
   StringId like;     // none if `equation`
   uint64_t origin = 0;
+  bool configured = false; // it is of the tool's configuration, not of the program
 };
 
 struct Suppression {
@@ -182,6 +183,7 @@ struct Suppression {
   StringId reason;
   StringId until; // YYYY-MM-DD; none if not stated
   uint64_t origin = 0;
+  bool configured = false; // it is of the tool's configuration, not of the program
 };
 
 // A test assertion of the program: a finding on the axes, or the type of a value.

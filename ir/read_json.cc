@@ -44,16 +44,6 @@ enum TopKey : unsigned {
 constexpr std::string_view kFormatName = "spmd-trace";
 constexpr unsigned kMajorVersion = 1;
 
-// What is recognised, and not read, by its first bytes.
-struct Magic {
-  llvm::StringLiteral bytes;
-  const char *message;
-};
-constexpr Magic kMagics[] = {
-    {"\x1F\x8B", "the bytes are compressed with gzip, and this reader takes plain JSON"},
-    {"\x28\xB5\x2F\xFD", "the bytes are compressed with zstd, and this reader takes plain JSON"},
-};
-
 // A JSON text without the blanks between its tokens.
 std::string compact(llvm::StringRef json) {
   std::string text;
@@ -73,12 +63,6 @@ std::string compact(llvm::StringRef json) {
 } // namespace
 
 ReadResult read_json(llvm::StringRef bytes, const ReadOptions &options) {
-  for (const Magic &magic : kMagics)
-    if (bytes.startswith(magic.bytes)) {
-      ReadResult result;
-      result.errors.push_back({.name = "trace-syntax", .message = magic.message, .path = ""});
-      return result;
-    }
   return JsonReader(bytes, options).read();
 }
 
@@ -95,19 +79,28 @@ ReadResult JsonReader::read() {
 void JsonReader::document() {
   if (json_.failed())
     return;
-  JsonObject<kTopKeys.size()> top(json_, kTopKeys, [this](llvm::StringRef key) {
-    key.startswith("x_") ? keep_extra(key) : unknown(key);
-  });
-  if (!top || json_.failed())
-    return;
-  if (!json_.at_end())
-    return report_rest();
-  if (!recognise(top))
-    return;
-  facts(top);
-  tables(top);
-  if (!program_.meshes.empty() && !json_.failed())
-    body(top);
+  bool stream = false;
+  {
+    JsonObject<kTopKeys.size()> top(json_, kTopKeys, [this](llvm::StringRef key) {
+      key.startswith("x_") ? keep_extra(key) : unknown(key);
+    });
+    if (!top || json_.failed())
+      return;
+    stream = !top.has(Ops) && (!json_.at_end() || json_.torn());
+    if (!stream && json_.torn())
+      return json_.fail(json_.torn()->offset, json_.torn()->name, json_.torn()->message);
+    if (!stream && !json_.at_end())
+      return report_rest();
+    if (!recognise(top))
+      return;
+    facts(top);
+    tables(top);
+    if (program_.meshes.empty() || json_.failed())
+      return;
+    stream ? header(top) : body(top);
+  }
+  if (stream)
+    records();
 }
 
 // Says what follows the document; brackets that do not match may be why something does.
@@ -118,8 +111,8 @@ void JsonReader::report_rest() {
   json_.seek(rest);
   std::string found = fmt::format("`{}` follows the document", json_.peek());
   if (json_.peek() == '{')
-    found = "a second JSON value follows the document: this reader takes one document, and no "
-            "stream of one record per line";
+    found = "a second JSON value follows a document that has its `ops`; the header of a stream "
+            "has none";
   json_.fail(json_.offset(rest), "trace-syntax", std::move(found));
 }
 
@@ -261,6 +254,18 @@ void JsonReader::tables(const JsonMembers &top) {
   context_ = ContextId{0};
   if (top.at(Suppress))
     suppressions();
+}
+
+// What a stream says before its records.
+void JsonReader::header(const JsonMembers &top) {
+  if (top.has(Outputs))
+    json_.error(top.token(Outputs), "trace-key",
+                "`outputs` stand in the `end` record of a stream, not in its header");
+  if (top.at(Functions))
+    functions();
+  if (top.at(Params))
+    params();
+  check_functions();
 }
 
 void JsonReader::body(const JsonMembers &top) {

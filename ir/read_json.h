@@ -139,11 +139,18 @@ private:
   void features();
   void missing();
   void producer();
+  void header(const JsonMembers &top);
   void body(const JsonMembers &top);
   void count_ops(const JsonMembers &top);
   void check_functions();
   void keep_extra(llvm::StringRef key);
   void unknown(llvm::StringRef key);
+
+  // read_jsonl.cc: the records of a stream.
+  void records();
+  void record();
+  void definitions();
+  void end();
 
   // read_json_tables.cc, read_json_mesh.cc: what instructions refer to.
   void symbols();
@@ -293,8 +300,15 @@ private:
   ContextId context_;                // of ops that name none
   std::vector<MeshId> value_meshes_; // by ValueId
   std::vector<std::pair<FunctionId, Token>> region_uses_;
-  std::vector<std::pair<ValueId, Token>>
-      late_gradients_; // parameters whose `grad_of` waits for the ops
+  // Parameters whose `grad_of` waits for the ops, and where it stands.
+  struct LateGradient {
+    ValueId value;
+    ValueName of;
+    uint64_t offset;
+    std::string path;
+  };
+  std::vector<LateGradient> late_gradients_;
+  bool ended_ = false; // the `end` record of a stream was read
   llvm::SmallVector<Operand, 16> operands_;
   RawCache op_cache_, shape_cache_, type_cache_, attrs_cache_, literal_cache_, scale_cache_;
 };

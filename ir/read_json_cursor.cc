@@ -95,50 +95,98 @@ StringFault find_string_fault(llvm::StringRef bytes) {
 } // namespace
 
 JsonCursor::JsonCursor(llvm::StringRef bytes)
-    : tokens_(std::make_unique<Tokens>()), text_(bytes.begin()), end_(bytes.end()) {
+    : tokens_(std::make_unique<Tokens>()), all_(bytes), text_(bytes.begin()), end_(bytes.end()) {
   static constexpr uint32_t kNoTokens[2] = {0, 0};
   index_ = kNoTokens;
   load();
 }
 
 // The first stage takes whole blocks from the text and the rest from a copy, so that the padding
-// which simdjson otherwise asks for is not needed.
+// which simdjson otherwise asks for is not needed. Its offsets have 32 bits.
 void JsonCursor::load() {
   constexpr size_t kMaxBytes = simdjson::SIMDJSON_MAXSIZE_BYTES - simdjson::SIMDJSON_PADDING;
-  llvm::StringRef bytes(text_, static_cast<size_t>(end_ - text_));
-  if (bytes.size() > kMaxBytes)
-    return fail(
-        0, "trace-limit",
-        fmt::format("the text has {} bytes, and a document may have {}", bytes.size(), kMaxBytes));
-  if (bytes.startswith("\xEF\xBB\xBF"))
+  llvm::StringRef bytes = all_.drop_front(base_);
+  if (base_ == 0 && bytes.startswith("\xEF\xBB\xBF"))
     return fail(0, "trace-encoding", "a byte order mark stands before the text");
+  if (bytes.size() > kMaxBytes) {
+    size_t line = bytes.take_front(kMaxBytes).rfind('\n');
+    if (line == llvm::StringRef::npos)
+      return fail(base_, "trace-limit", fmt::format("a line has more than {} bytes", kMaxBytes));
+    bytes = bytes.take_front(line + 1);
+  }
+  window_end_ = base_ + bytes.size();
+  if (index(bytes))
+    return;
+  InputError fault = diagnose();
+  // The last line of a stream may be torn anywhere; what stands before it is whole.
+  size_t last = all_.rfind('\n') + 1; // npos + 1 is 0
+  bool in_last = window_end_ == all_.size() && last > base_ && fault.offset >= last;
+  if (in_last && index(all_.slice(base_, last)))
+    torn_ = std::move(fault);
+  else
+    fail(fault.offset, fault.name, std::move(fault.message));
+}
+
+// The first stage over a window; false if it refuses the text.
+bool JsonCursor::index(llvm::StringRef bytes) {
+  text_ = bytes.begin();
+  end_ = bytes.end();
+  at_ = count_ = root_ = 0;
   const simdjson::implementation *simd = simdjson::get_active_implementation();
   if (simd->create_dom_parser_implementation(bytes.size() + simdjson::SIMDJSON_PADDING, 1,
-                                             tokens_->parser))
-    return fail(0, "trace-limit", "the text is too large for the memory at hand");
+                                             tokens_->parser)) {
+    fail(base_, "trace-limit", "the text is too large for the memory at hand");
+    return true;
+  }
   if (bytes.empty() ||
       tokens_->parser->stage1(bytes.bytes_begin(), bytes.size(), simdjson::stage1_mode::regular))
-    return diagnose();
+    return false;
   index_ = tokens_->parser->structural_indexes.get();
   count_ = tokens_->parser->n_structural_indexes;
+  return true;
+}
+
+bool JsonCursor::next_window() {
+  if (failed_ || torn_ || !has_next_window())
+    return false;
+  base_ = window_end_;
+  load();
+  return !failed_;
+}
+
+bool JsonCursor::is_torn() const {
+  if (has_next_window() || all_.drop_front(offset(at_)).contains('\n'))
+    return false;
+  int depth = 0;
+  for (Token token = at_; token < count_; ++token) {
+    depth += kNesting[static_cast<unsigned char>(byte(token))];
+    if (depth <= 0)
+      return false;
+  }
+  return true;
 }
 
 JsonCursor::~JsonCursor() = default;
 
-void JsonCursor::diagnose() {
-  llvm::StringRef bytes(text_, static_cast<size_t>(end_ - text_));
+InputError JsonCursor::diagnose() const {
+  llvm::StringRef bytes = all_.slice(base_, window_end_);
+  auto error = [&](size_t at, std::string_view name, std::string message) {
+    return InputError{
+        .name = name, .message = std::move(message), .offset = base_ + at, .path = {}};
+  };
   if (size_t bad = first_bad_byte(bytes); bad < bytes.size())
-    return fail(bad, "trace-encoding",
-                fmt::format("byte 0x{:02X} is not UTF-8", static_cast<unsigned char>(bytes[bad])));
+    return error(bad, "trace-encoding",
+                 fmt::format("byte 0x{:02X} is not UTF-8", static_cast<unsigned char>(bytes[bad])));
   StringFault fault = find_string_fault(bytes);
   if (fault.offset == bytes.size())
-    return fail(bytes.size(), "trace-syntax", "the text is empty");
-  fail(fault.offset, "trace-syntax",
-       fault.unclosed
-           ? "a string is not closed"
-           : fmt::format(
-                 "a string holds the control character 0x{:02X}, which must be written `\\u{:04x}`",
-                 bytes[fault.offset], bytes[fault.offset]));
+    return error(bytes.size(), "trace-syntax", "the text is empty");
+  return error(
+      fault.offset, "trace-syntax",
+      fault.unclosed
+          ? "a string is not closed"
+          : fmt::format(
+                "a string holds the control character 0x{:02X}, which must be written `\\u{:04x}`",
+                bytes[fault.offset], bytes[fault.offset]));
 }
 
 void JsonCursor::fail(uint64_t offset, std::string_view name, std::string message,
@@ -161,10 +209,15 @@ void JsonCursor::error(Token token, std::string_view name, std::string message,
   std::string path = path_of(token);
   if (!key.empty())
     path += fmt::format("{}{}", path.empty() ? "" : ".", key);
-  errors_.push_back({.name = name,
-                     .message = std::move(message),
-                     .offset = offset(token),
-                     .path = std::move(path)});
+  error_at(offset(token), name, std::move(message), std::move(path));
+}
+
+void JsonCursor::error_at(uint64_t offset, std::string_view name, std::string message,
+                          std::string path) {
+  if (failed_)
+    return;
+  errors_.push_back(
+      {.name = name, .message = std::move(message), .offset = offset, .path = std::move(path)});
   if (errors_.size() >= kMaxInputErrors) {
     failed_ = true;
     at_ = count_;
@@ -197,7 +250,7 @@ std::string JsonCursor::path_of(Token target) const {
     Token key = kAbsent;
   };
   llvm::SmallVector<Level, 16> levels;
-  for (Token token = 0; token < count_ && token <= target; ++token) {
+  for (Token token = root_; token < count_ && token <= target; ++token) {
     char c = byte(token);
     bool in_object = !levels.empty() && levels.back().object;
     if (c == '"' && in_object && levels.back().key == kAbsent)

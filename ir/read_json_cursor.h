@@ -39,7 +39,7 @@ public:
   Token at() const { return at_; }
   void seek(Token token) { at_ = failed_ ? count_ : token; }
   bool at_end() const { return at_ >= count_; }
-  uint64_t offset(Token token) const { return index_[token]; }
+  uint64_t offset(Token token) const { return base_ + index_[token]; }
   // The text of the value at hand, which is skipped, its grammar unchecked; of the tokens from one
   // to another.
   llvm::StringRef raw();
@@ -49,10 +49,26 @@ public:
   // `ops[17].out[0].spec`, of the value or the key at a token.
   std::string path_of(Token token) const;
 
+  // Records of a stream. From here on paths begin at the value at hand.
+  void begin_record() { root_ = at_; }
+  // True if the value at hand stands on the last line and its brackets do not close.
+  bool is_torn() const;
+  // Where the text ends in the middle of a record, if it does.
+  const std::optional<InputError> &torn() const { return torn_; }
+  // More text than can be indexed at once comes in windows of whole lines. False at the end.
+  bool next_window();
+  bool has_next_window() const { return window_end_ < all_.size(); }
+  // The first key of the object at hand, as written; empty if there is none.
+  llvm::StringRef first_key() const {
+    bool keyed = peek() == '{' && byte(at_ + 1) == '"';
+    return keyed ? string_body(at_ + 1) : llvm::StringRef();
+  }
+
   // Errors name a token; the text fails after kMaxInputErrors of them.
   void error(Token token, std::string_view name, std::string message, std::string_view key = {});
   // A fault after which nothing can be read.
   void fail(uint64_t offset, std::string_view name, std::string message, std::string path = {});
+  void error_at(uint64_t offset, std::string_view name, std::string message, std::string path);
   bool failed() const { return failed_; }
   const std::vector<InputError> &errors() const { return errors_; }
 
@@ -146,19 +162,24 @@ private:
   bool literal(llvm::StringRef word);
   bool ends_scalar(const char *end) const;
   void load();
-  void diagnose();
+  bool index(llvm::StringRef bytes);
+  InputError diagnose() const;
   void repeated(Token token, llvm::StringRef key);
 
   struct Tokens;
   std::unique_ptr<Tokens> tokens_;
+  llvm::StringRef all_;   // the bytes of the caller
+  size_t window_end_ = 0; // what is indexed: [base_, window_end_)
+  uint64_t base_ = 0;
   const char *text_;
   const char *end_;
   const uint32_t *index_;
   Token count_ = 0;
-  Token at_ = 0;
+  Token at_ = 0, root_ = 0;
   unsigned depth_ = 0;
   bool failed_ = false;
   std::vector<InputError> errors_;
+  std::optional<InputError> torn_;
   llvm::BumpPtrAllocator arena_; // of strings that held escapes
 };
 

@@ -111,19 +111,24 @@ void JsonReader::param() {
   param.loc = location(members, LocKey, ScopeKey);
   if (!param.value.valid())
     return;
-  if (members.has(GradOfKey))
-    late_gradients_.push_back({param.value, members.token(GradOfKey)});
+  if (members.at(GradOfKey)) {
+    Token token = json_.at();
+    if (std::optional<ValueName> of = value_name())
+      late_gradients_.push_back({param.value, *of, json_.offset(token), json_.path_of(token)});
+  }
   program_.params.push_back(std::move(param));
   program_.param_origins.push_back(origin);
 }
 
 // In a joint program the gradient of a result may come in as a parameter.
 void JsonReader::late_gradients() {
-  for (auto [value, token] : late_gradients_) {
-    json_.seek(token);
-    ValueId of = value_ref();
-    program_.values[value].grad_of = of;
-  }
+  for (LateGradient &late : late_gradients_)
+    if (std::optional<ValueId> of = builder_.lookup(late.of))
+      program_.values[late.value].grad_of = *of;
+    else
+      json_.error_at(late.offset, "trace-reference",
+                     fmt::format("`{}` is not defined", print(late.of, program_.strings)),
+                     std::move(late.path));
 }
 
 GradContract JsonReader::gradient(MeshId mesh, std::optional<unsigned> rank) {

@@ -171,9 +171,12 @@ void JsonReader::scopes() {
 
 void JsonReader::contexts() {
   Token token = json_.at();
-  json_.array([&](uint32_t i) {
+  json_.array([&](uint32_t) {
     Context made = context();
-    if (i == 0) { // the program's own default gives way
+    bool used = builder_.body_size() > 0 || program_.insts.size() > 0;
+    if (contexts_.empty() && used) {
+      json_.error(token, "trace-reference", "the first context stands after an op that has it");
+    } else if (contexts_.empty()) { // the program's own default gives way
       program_.contexts = {};
     } else if (program_.contexts.size() >= ContextId::kNone - 1u) {
       json_.fail(json_.offset(token), "trace-limit", "more than 65534 contexts are in use",

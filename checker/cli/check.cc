@@ -74,13 +74,15 @@ void check_input(Run &run, SourceCache &sources, const std::string &path) {
   Input &input = checked.input;
   {
     auto timer = timed(run.read_ms);
-    input = load(path, run.options.read);
+    input = load(path, run.options);
   }
-  if (!input.readable()) {
+  if (!input.readable())
     run.happened(ExitCode::Input);
+  if (!input.checkable()) {
     run.reports.push_back(make_unread_report(input.name, input.bytes(), input.read.errors));
     return;
   }
+  run.options.configuration.add_to(input.read.program);
   {
     auto timer = timed(run.check_ms);
     checked.result = check(input.read.program, run.options.check);
@@ -89,6 +91,7 @@ void check_input(Run &run, SourceCache &sources, const std::string &path) {
   Report report = make_report(input.name, input.bytes(), input.read.program, checked.result,
                               run.options.check, run.options.report);
   report.input_warnings = input.read.warnings;
+  report.input_errors = input.read.errors; // that it ends early
   add_changed_sources(report, sources);
   run.reports.push_back(std::move(report));
 }

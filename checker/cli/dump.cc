@@ -23,7 +23,7 @@ ExitCode run_dump(const Options &options) {
     say("`dump` takes one file");
     return ExitCode::Call;
   }
-  Input input = load(options.arguments.front(), options.read);
+  Input input = load(options.arguments.front(), options);
   print_stderr(print_input_errors(input));
   if (!input.readable())
     return ExitCode::Input;

@@ -3,6 +3,8 @@
 #include "checker/cli/input.h"
 #include "checker/cli/output.h"
 
+#include "ir/compression.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -68,7 +70,7 @@ ExitCode compare(const Input &input, const std::string &canonical) {
 }
 
 ExitCode format_one(const Options &options, const std::string &path) {
-  Input input = load(path, options.read);
+  Input input = load(path, options);
   print_stderr(print_input_errors(input));
   if (!input.readable())
     return ExitCode::Input;
@@ -82,8 +84,14 @@ ExitCode format_one(const Options &options, const std::string &path) {
   if (in_place && ir::format_of(input.bytes()).name == "text" && has_comment(input.bytes()))
     return say_and(ExitCode::Call,
                    input.name + ": its comments would be lost; -o OUT writes to another file");
-  std::string problem =
-      to_stdout ? write_stdout(text) : write_file(in_place ? path : options.output_file, text);
+  ir::Compression compression = in_place || options.output_file.empty()
+                                    ? input.compression
+                                    : ir::compression_named(options.output_file);
+  std::optional<std::string> packed = ir::pack(text, compression);
+  if (!packed)
+    return say_and(ExitCode::Call, input.name + ": no memory is left to compress it");
+  std::string problem = to_stdout ? write_stdout(*packed)
+                                  : write_file(in_place ? path : options.output_file, *packed);
   return problem.empty() ? ExitCode::Clean : say_and(ExitCode::Call, problem);
 }
 

@@ -3,6 +3,7 @@
 #include "checker/cli/input.h"
 
 #include "checker/cli/output.h"
+#include "rules/user_rules.h"
 
 #include <fmt/format.h>
 
@@ -23,17 +24,35 @@ std::string print_error(const Input &input, const ir::InputError &error,
 
 } // namespace
 
-Input load(const std::string &path, const ir::ReadOptions &options) {
-  Input input{.name = path == "-" ? kStdinName : path, .buffer = nullptr, .read = {}};
+Input load(const std::string &path, const Options &options) {
+  Input input;
+  input.name = path == "-" ? kStdinName : path;
   std::string problem;
   input.buffer = read_input(path, problem);
   if (!input.buffer) {
     input.read.errors.push_back({.name = "unreadable", .message = std::move(problem), .path = {}});
     return input;
   }
-  input.read = ir::read_program(input.bytes(), options);
-  if (input.read.errors.empty())
-    input.read.errors = ir::verify(input.read.program);
+  input.compression = ir::compression_of(input.bytes());
+  if (input.compression != ir::Compression::None) {
+    ir::Unpacked unpacked = ir::unpack(input.buffer->getBuffer());
+    input.read = ir::read_unpacked(unpacked, options.read);
+    input.unpacked = std::move(unpacked.bytes);
+  } else {
+    input.read = ir::read_program(input.bytes(), options.read);
+  }
+  if (!input.checkable())
+    return input;
+  std::vector<ir::InputError> broken = ir::verify(input.read.program);
+  for (ir::InputError &error : rules::verify_rules(input.read.program))
+    broken.push_back(std::move(error));
+  if (!broken.empty())
+    input.read.errors = std::move(broken);
+  if (options.allow_truncated && input.read.truncated()) {
+    std::vector<ir::InputError> &warnings = input.read.warnings;
+    warnings.insert(warnings.end(), input.read.errors.begin(), input.read.errors.end());
+    input.read.errors.clear();
+  }
   return input;
 }
 

@@ -3,6 +3,8 @@
 
 #include "checker/cli/options.h"
 
+#include "ir/compression.h"
+
 #include "llvm/Support/MemoryBuffer.h"
 
 #include <memory>
@@ -13,14 +15,23 @@ namespace spmd::checker {
 struct Input {
   std::string name;
   std::unique_ptr<llvm::MemoryBuffer> buffer; // null if the file could not be read
-  ir::ReadResult read;                        // errors: not to be checked
+  ir::Compression compression = ir::Compression::None;
+  std::string unpacked; // where it is compressed
+  ir::ReadResult read;  // errors: not to be checked
 
-  llvm::StringRef bytes() const { return buffer ? buffer->getBuffer() : llvm::StringRef(); }
+  llvm::StringRef bytes() const {
+    if (compression != ir::Compression::None)
+      return unpacked;
+    return buffer ? buffer->getBuffer() : llvm::StringRef();
+  }
+  // The program stands as far as it goes, even if that is not its end.
+  bool checkable() const { return buffer && (read.errors.empty() || read.truncated()); }
   bool readable() const { return buffer && read.errors.empty(); }
 };
 
-// Reads and verifies; what is wrong is in `read.errors`.
-Input load(const std::string &path, const ir::ReadOptions &options);
+// Reads and verifies; what is wrong is in `read.errors`. With `--allow-truncated` an early end is a
+// warning.
+Input load(const std::string &path, const Options &options);
 // `FILE:LINE:COL: error[trace-key]: message (ops[17].out[0].spec)`, a line each; warnings alike.
 std::string print_input_errors(const Input &input);
 

@@ -22,6 +22,12 @@ constexpr CommandRow kCommands[] = {
      run_dump},
     {"ops", "[NAME]", "the op table: equations and spellings", kOps, run_ops},
     {"fmt", "FILE...", "writes programs in canonical form, or converts them", kFmt, run_fmt},
+    {"validate", "FILE...", "reads programs and says what is wrong with their form", kValidate,
+     run_validate},
+    {"schema", "trace|config|output", "the JSON Schema of what is read and written", kSchema,
+     run_schema},
+    {"config", "show|init|verify", "what the configuration says; a file to start from", kConfig,
+     run_config},
     {"version", "", "prints the version", 0, run_version},
     {"help", "[COMMAND]", "prints this text, or the options of a command", 0, run_help},
 };
@@ -69,7 +75,7 @@ ExitCode run(llvm::ArrayRef<llvm::StringRef> words) {
   if (!command)
     command = find_command("check");
   Options options;
-  if (std::string problem = parse_options(words, *command, options); !problem.empty())
+  if (std::string problem = parse_call(words, *command, options); !problem.empty())
     return wrong_call(problem);
   return options.help ? print_to_stdout(help_text(*command)) : command->fn(options);
 }

@@ -120,7 +120,7 @@ std::string set_word(std::string &target, StringRef value, llvm::ArrayRef<std::s
 
 constexpr std::string_view kStages[] = {"ir", "types"};
 constexpr std::string_view kTables[] = {"text", "md", "json"};
-constexpr std::string_view kEncodings[] = {"text", "json"};
+constexpr std::string_view kEncodings[] = {"text", "json", "jsonl"};
 
 template <bool Options::*Switch> std::string turn_on(Options &options, StringRef) {
   options.*Switch = true;
@@ -129,16 +129,20 @@ template <bool Options::*Switch> std::string turn_on(Options &options, StringRef
 
 constexpr OptionRow kOptions[] = {
     {"--format", "NAME[:FILE]", "full on a terminal, else concise",
-     "output format, to stdout or FILE; repeatable", kCheck, set_format},
+     "output format, to stdout or FILE; repeatable", kCheck, set_format,
+     [](Options &o) { o.formats.clear(); }},
     {"--fail-on", "error|warning|info", "error", "lowest severity that gives exit code 1", kCheck,
      set_fail_on},
     {"--exit-zero", "", "", "exit code 0 instead of 1 and 4", kCheck, turn_on<&Options::exit_zero>},
     {"--select", "NAME|GROUP", "default", "findings to report; commas or repeat", kCheck,
-     [](Options &o, StringRef v) { return add_findings(o.report.select, v); }},
+     [](Options &o, StringRef v) { return add_findings(o.report.select, v); },
+     [](Options &o) { o.report.select.clear(); }},
     {"--extend-select", "NAME|GROUP", "", "findings to report as well", kCheck,
-     [](Options &o, StringRef v) { return add_findings(o.extend_select, v); }},
+     [](Options &o, StringRef v) { return add_findings(o.extend_select, v); },
+     [](Options &o) { o.extend_select.clear(); }},
     {"--ignore", "NAME|GROUP", "", "findings to leave out", kCheck,
-     [](Options &o, StringRef v) { return add_findings(o.report.ignore, v); }},
+     [](Options &o, StringRef v) { return add_findings(o.report.ignore, v); },
+     [](Options &o) { o.report.ignore.clear(); }},
     {"--mode", "local|global", "as the program says", "how axes are judged", kCheck | kDump,
      set_mode},
     {"--strict", "", "on", "a missing claim is reported", kCheck | kDump,
@@ -160,9 +164,16 @@ constexpr OptionRow kOptions[] = {
     {"--source-root", "DIR", ".", "where source files are looked up", kCheck,
      [](Options &o, StringRef v) { return o.sources.root = v.str(), std::string(); }},
     {"--path-map", "A=B", "", "paths that begin with A are looked up at B; repeatable", kCheck,
-     add_path_map},
-    {"--strict-schema", "", "", "warn of unknown keys", kCheck | kDump | kFmt,
+     add_path_map, [](Options &o) { o.sources.path_map.clear(); }},
+    {"--strict-schema", "", "", "warn of unknown keys", kCheck | kDump | kFmt | kValidate,
      [](Options &o, StringRef) { return o.read.strict_schema = true, std::string(); }},
+    {"--allow-truncated", "", "", "an early end of a stream is a warning",
+     kCheck | kDump | kFmt | kValidate, turn_on<&Options::allow_truncated>},
+    {"--config", "FILE", "the nearest spmdlint.toml or pyproject.toml", "configuration file",
+     kCheck | kDump | kConfig,
+     [](Options &o, StringRef v) { return o.config_file = v.str(), std::string(); }},
+    {"--isolated", "", "", "read no configuration file", kCheck | kDump | kConfig,
+     turn_on<&Options::isolated>},
     {"--color", "auto|always|never", "auto", "NO_COLOR, FORCE_COLOR and TERM=dumb are honoured",
      kCheck, set_colour},
     {"--width", "N", "that of the terminal, else 100", "longer source lines are cut; 0: none is",
@@ -174,14 +185,13 @@ constexpr OptionRow kOptions[] = {
      [](Options &o, StringRef v) { return set_word(o.stage, v, kStages); }},
     {"--format", "text|md|json", "text", "how the table is printed", kOps,
      [](Options &o, StringRef v) { return set_word(o.table, v, kTables); }},
-    {"--to", "text|json", "as it is", "encoding to write", kFmt,
+    {"--to", "text|json|jsonl", "as it is", "encoding to write", kFmt,
      [](Options &o, StringRef v) { return set_word(o.to, v, kEncodings); }},
-    {"-o", "OUT", "in place", "file to write, - for stdout", kFmt,
+    {"-o", "OUT", "in place", "file to write, - for stdout; NAME.gz, NAME.zst are compressed", kFmt,
      [](Options &o, StringRef v) { return o.output_file = v.str(), std::string(); }},
     {"--check", "", "", "write nothing; exit code 1 if a file is not canonical", kFmt,
      turn_on<&Options::compare_only>},
-    {"--help", "", "", "print this text", kCheck | kExplain | kDump | kOps | kFmt,
-     turn_on<&Options::help>},
+    {"--help", "", "", "print this text", 0xFF, turn_on<&Options::help>},
 };
 
 const OptionRow *find_option(StringRef name, uint8_t command) {
@@ -217,6 +227,7 @@ std::string take_option(llvm::ArrayRef<StringRef> &words, const CommandRow &comm
     value = words.front();
     words = words.drop_front();
   }
+  options.given.push_back(std::string(row->name));
   std::string problem = row->set(options, value);
   return problem.empty() ? "" : fmt::format("option `{}`: {}", row->name, problem);
 }
@@ -247,6 +258,21 @@ std::string parse_options(llvm::ArrayRef<StringRef> words, const CommandRow &com
       return problem;
   }
   return "";
+}
+
+std::string parse_call(llvm::ArrayRef<StringRef> words, const CommandRow &command,
+                       Options &options) {
+  Options called;
+  if (std::string problem = parse_options(words, command, called);
+      !problem.empty() || called.help || !(command.bit & (kCheck | kDump)) || called.isolated) {
+    options = std::move(called);
+    return problem;
+  }
+  std::string file = called.config_file.empty() ? find_configuration(called) : called.config_file;
+  if (!file.empty())
+    if (std::string problem = read_configuration(file, called.given, options); !problem.empty())
+      return problem;
+  return parse_options(words, command, options);
 }
 
 std::string help_text() {

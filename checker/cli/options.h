@@ -2,6 +2,7 @@
 // errors and parsing are derived from the tables.
 #pragma once
 
+#include "checker/cli/config.h"
 #include "checker/cli/exit_code.h"
 #include "checker/render/render.h"
 
@@ -33,15 +34,30 @@ struct Options {
   When colour = When::Auto;
   std::optional<unsigned> width;
   bool quiet = false, stats = false, timing = false, annotate = false;
+  bool allow_truncated = false;
+  Configuration configuration;
+  std::string config_file;     // empty: the nearest one
+  bool isolated = false;       // no configuration is read
   std::string stage = "ir";    // dump
   std::string table = "text";  // ops: text, md, json
   std::string to, output_file; // fmt
   bool compare_only = false;   // fmt
+  bool outline = false;        // fmt
   bool help = false;
+  std::vector<std::string> given; // options that the command line names, with their dashes
 };
 
 // Bits of OptionRow::commands.
-enum CommandBit : uint8_t { kCheck = 1, kExplain = 2, kDump = 4, kOps = 8, kFmt = 16 };
+enum CommandBit : uint8_t {
+  kCheck = 1,
+  kExplain = 2,
+  kDump = 4,
+  kOps = 8,
+  kFmt = 16,
+  kValidate = 32,
+  kSchema = 64,
+  kConfig = 128,
+};
 
 struct OptionRow {
   std::string_view name;     // with its dashes
@@ -51,6 +67,8 @@ struct OptionRow {
   uint8_t commands;
   // Empty, or what is wrong with the value.
   std::string (*set)(Options &options, llvm::StringRef value);
+  // Of an option that adds to a list: forgets what was added before.
+  void (*reset)(Options &options) = nullptr;
 };
 llvm::ArrayRef<OptionRow> option_rows();
 
@@ -67,12 +85,18 @@ ExitCode run_explain(const Options &options);
 ExitCode run_dump(const Options &options);
 ExitCode run_ops(const Options &options);
 ExitCode run_fmt(const Options &options);
+ExitCode run_validate(const Options &options);
+ExitCode run_schema(const Options &options);
+ExitCode run_config(const Options &options);
 ExitCode run_version(const Options &options);
 ExitCode run_help(const Options &options);
 
 // Fills `options` from the words after the command. Empty, or what is wrong with the call.
 std::string parse_options(llvm::ArrayRef<llvm::StringRef> words, const CommandRow &command,
                           Options &options);
+// The same, on top of the configuration file, if the command has one.
+std::string parse_call(llvm::ArrayRef<llvm::StringRef> words, const CommandRow &command,
+                       Options &options);
 // `; nearest is `check``, or empty.
 std::string nearest_hint(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> candidates);
 // All commands, or one with its options.

@@ -68,6 +68,7 @@ std::string replace_file(llvm::StringRef path, llvm::StringRef bytes, fs::perms 
 }
 
 bool is_program(llvm::StringRef path) {
+  path.consume_back(".gz") || path.consume_back(".zst");
   return llvm::any_of(ir::formats(), [&](const ir::Format &format) {
     return path.endswith(llvm::StringRef(format.extension.data(), format.extension.size()));
   });

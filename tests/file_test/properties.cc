@@ -85,6 +85,8 @@ void test_properties(const std::string &name, ir::Program &program,
                      Problems &problems) {
   test_round_trip(name, "text", ir::print_text, ir::read_text, program, result, options, problems);
   test_round_trip(name, "JSON", ir::print_json, ir::read_json, program, result, options, problems);
+  test_round_trip(name, "JSONL", ir::print_jsonl, ir::read_json, program, result, options,
+                  problems);
   checker::CheckOptions plain = options;
   plain.memoise = false;
   checker::CheckResult unmemoised = check(program, plain);

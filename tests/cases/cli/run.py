@@ -10,7 +10,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 def run(command, binary, copy):
     """The block of one command, which sees a copy of this folder as its own."""
-    words = command.replace("spmdlint", f'"{binary}"', 1)
+    words = f'spmdlint() {{ "{binary}" "$@"; }}; {command}'
     done = subprocess.run(["sh", "-c", words], cwd=copy, capture_output=True, text=True, check=False,
                           env={"PATH": "/usr/bin:/bin", "TERM": "dumb"})
     text = done.stdout + done.stderr
@@ -22,7 +22,7 @@ def run(command, binary, copy):
 def replay(path, binary):
     commands = [line[2:] for line in path.read_text().splitlines() if line.startswith("$ ")]
     with tempfile.TemporaryDirectory() as copy:
-        for file in HERE.glob("*.spmd*"):
+        for file in [*HERE.glob("*.spmd*"), *HERE.glob("*.toml")]:
             (pathlib.Path(copy) / file.name).write_bytes(file.read_bytes())
         return "\n".join(run(command, binary, copy) for command in commands)
 

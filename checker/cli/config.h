@@ -1,0 +1,45 @@
+// The configuration file: `spmdlint.toml`, or `[tool.spmdlint]` of `pyproject.toml`. Its keys are the
+// options of `check` without their dashes; besides them it teaches ops and accepts findings.
+#pragma once
+
+#include "ir/program.h"
+
+#include <string>
+#include <vector>
+
+namespace spmd::checker {
+
+struct Options;
+
+struct Configuration {
+  struct Rule {
+    std::string op, equation, like; // equation or like
+  };
+  struct Suppression {
+    std::string finding, scope, reason, until; // scope, until: may be empty
+  };
+  std::vector<Rule> rules;
+  std::vector<Suppression> suppressions;
+  std::vector<std::string> files; // that were read, the extended ones first
+  std::vector<std::pair<std::string, std::string>> settings; // keys in force, values as in TOML
+
+  // Adds what the program does not say itself.
+  void add_to(ir::Program &program) const;
+};
+
+struct OptionRow;
+// Keys of a file: those of the option table, without dashes, and `rules`, `suppress`, `extend`.
+std::vector<std::string> configuration_keys();
+// Null if no option is configured by that key.
+const OptionRow *configured_option(llvm::StringRef key);
+
+// The nearest file above the working directory, then above the first input; empty if there is none.
+std::string find_configuration(const Options &options);
+// Sets what the file says, except options that the command line names (`given`). Empty, or
+// `FILE:LINE: what is wrong`.
+std::string read_configuration(const std::string &path, const std::vector<std::string> &given,
+                               Options &options);
+// A file with every key, its meaning and its standard value, commented out.
+std::string configuration_template();
+
+} // namespace spmd::checker

@@ -1,0 +1,130 @@
+// `spmdlint schema`, and `spmdlint config`: what is read and written, described by itself. The schema
+// of the configuration is derived from the option table.
+#include "checker/cli/options.h"
+#include "checker/cli/output.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <schemas.h> // made by embed.py
+
+namespace spmd::checker {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+ExitCode print(const std::string &text) {
+  std::string problem = write_stdout(text);
+  if (problem.empty())
+    return ExitCode::Clean;
+  say(problem);
+  return ExitCode::Call;
+}
+
+ExitCode wrong_call(const std::string &problem) {
+  say(problem);
+  return ExitCode::Call;
+}
+
+Json strings() { return {{"type", "array"}, {"items", {{"type", "string"}}}}; }
+
+Json schema_of(const OptionRow &row) {
+  if (row.argument.empty())
+    return {{"type", "boolean"}, {"description", row.help}};
+  Json types = {"string", "number"};
+  if (row.reset)
+    types.push_back("array");
+  return {{"type", types}, {"description", row.help}};
+}
+
+std::string configuration_schema() {
+  Json properties;
+  properties["extend"] = {{"type", "string"}, {"description", "a file that is read first"}};
+  for (llvm::StringRef key : configuration_keys())
+    if (const OptionRow *row = configured_option(key))
+      properties[key.str()] = schema_of(*row);
+  properties["formats"] = strings();
+  Json like = {{"type", "object"},
+               {"properties", {{"like", {{"type", "string"}}}}},
+               {"required", {"like"}},
+               {"additionalProperties", false}};
+  properties["rules"] = {{"type", "object"},
+                         {"description", "typing rules of ops that are not ours"},
+                         {"additionalProperties", {{"oneOf", {{{"type", "string"}}, like}}}}};
+  Json text = {{"type", "string"}};
+  properties["suppress"] = {
+      {"type", "array"},
+      {"description", "findings that are accepted"},
+      {"items",
+       {{"type", "object"},
+        {"properties", {{"ignore", text}, {"scope", text}, {"reason", text}, {"until", text}}},
+        {"required", {"ignore", "reason"}},
+        {"additionalProperties", false}}}};
+  Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+                 {"title", "configuration of spmdlint"},
+                 {"type", "object"},
+                 {"properties", properties},
+                 {"additionalProperties", false}};
+  return schema.dump(2) + "\n";
+}
+
+} // namespace
+
+ExitCode run_schema(const Options &options) {
+  if (options.arguments.size() != 1)
+    return wrong_call("`schema` takes one name: trace, config or output");
+  llvm::StringRef name = options.arguments.front();
+  if (name == "trace")
+    return print(std::string(kTraceSchema));
+  if (name == "output")
+    return print(std::string(kOutputSchema));
+  if (name == "config")
+    return print(configuration_schema());
+  return wrong_call(fmt::format("no schema `{}`{}", name.str(),
+                                nearest_hint(name, {"trace", "config", "output"})));
+}
+
+// `show` prints each key that a file sets; what it leaves out holds as `config init` says.
+ExitCode run_config(const Options &options) {
+  llvm::StringRef what = options.arguments.empty() ? "show" : options.arguments.front();
+  if (what == "init")
+    return print(configuration_template());
+  if (what != "show" && what != "verify")
+    return wrong_call(fmt::format("`config` takes show, init or verify, not `{}`{}", what.str(),
+                                  nearest_hint(what, {"show", "init", "verify"})));
+  std::string file = options.config_file;
+  if (file.empty() && !options.isolated)
+    file = find_configuration({});
+  if (file.empty())
+    return print("no configuration file: the standard holds\n");
+  Options read;
+  if (std::string problem = read_configuration(file, {}, read); !problem.empty())
+    return wrong_call(problem);
+  std::string text;
+  for (const std::string &each : read.configuration.files)
+    text += fmt::format("{}{}\n", what == "show" ? "# " : "", each);
+  if (what == "verify")
+    return print(text);
+  for (const auto &[key, value] : read.configuration.settings)
+    text += fmt::format("{} = {}\n", key, value);
+  text += read.configuration.rules.empty() ? "" : "\n[rules]\n";
+  for (const Configuration::Rule &rule : read.configuration.rules) {
+    std::string right = rule.like.empty() ? Json(rule.equation).dump()
+                                          : fmt::format("{{ like = {} }}", Json(rule.like).dump());
+    text += fmt::format("{} = {}\n", Json(rule.op).dump(), right);
+  }
+  for (const Configuration::Suppression &row : read.configuration.suppressions) {
+    text += "\n[[suppress]]\n";
+    const std::pair<const char *, const std::string &> fields[] = {{"ignore", row.finding},
+                                                                   {"scope", row.scope},
+                                                                   {"reason", row.reason},
+                                                                   {"until", row.until}};
+    for (const auto &[key, value] : fields)
+      if (!value.empty())
+        text += fmt::format("{} = {}\n", key, Json(value).dump());
+  }
+  return print(text);
+}
+
+} // namespace spmd::checker

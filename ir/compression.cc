@@ -1,0 +1,170 @@
+// Decompression in blocks, so that the limit holds before memory is taken.
+#include "ir/compression.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <zlib.h>
+#include <zstd.h>
+
+namespace spmd::ir {
+
+namespace {
+
+constexpr uint64_t kMaxRatio = 200, kAllowance = uint64_t(64) << 20;
+constexpr size_t kBlock = size_t(1) << 18;
+constexpr int kGzipWindow = 15 + 16; // the largest window, and a gzip header
+constexpr int kZstdLevel = 9;
+
+struct Sink {
+  Unpacked &result;
+  uint64_t limit;
+  char block[kBlock];
+
+  // False, and an error, beyond the limit.
+  bool take(size_t count, uint64_t offset) {
+    if (result.bytes.size() + count > limit) {
+      fail("trace-limit", offset,
+           fmt::format("the compressed bytes hold more than {} bytes, {} times their size plus "
+                       "64 MiB",
+                       limit, kMaxRatio));
+      return false;
+    }
+    result.bytes.append(block, count);
+    return true;
+  }
+  void fail(std::string_view name, uint64_t offset, std::string message) {
+    result.errors.push_back(
+        {.name = name, .message = std::move(message), .offset = offset, .path = {}});
+  }
+};
+
+void inflate_all(llvm::StringRef bytes, Sink &out) {
+  z_stream stream{};
+  if (inflateInit2(&stream, kGzipWindow) != Z_OK)
+    return out.fail("trace-limit", 0, "no memory is left to decompress");
+  std::unique_ptr<z_stream, int (*)(z_stream *)> owner(&stream, ::inflateEnd);
+  size_t fed = 0;
+  int status = Z_OK;
+  while (true) {
+    if (stream.avail_in == 0 && fed < bytes.size()) { // its counts have 32 bits
+      size_t piece = std::min(bytes.size() - fed, size_t(1) << 30);
+      stream.next_in = reinterpret_cast<Bytef *>(const_cast<char *>(bytes.data() + fed));
+      stream.avail_in = static_cast<uInt>(piece);
+      fed += piece;
+    }
+    stream.next_out = reinterpret_cast<Bytef *>(out.block);
+    stream.avail_out = kBlock;
+    status = inflate(&stream, Z_NO_FLUSH);
+    uint64_t offset = fed - stream.avail_in;
+    if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
+      return out.fail("trace-encoding", offset,
+                      fmt::format("the gzip data is damaged: {}",
+                                  stream.msg ? stream.msg : "it cannot be decoded"));
+    size_t made = kBlock - stream.avail_out;
+    if (!out.take(made, offset))
+      return;
+    bool more_input = stream.avail_in > 0 || fed < bytes.size();
+    if (status == Z_STREAM_END) {
+      if (!more_input)
+        return;
+      if (inflateReset(&stream) != Z_OK)
+        return out.fail("trace-encoding", offset, "the gzip data is damaged");
+    } else if (!more_input && made < kBlock) {
+      out.result.truncated = true;
+      return;
+    }
+  }
+}
+
+void decompress_all(llvm::StringRef bytes, Sink &out) {
+  std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx *)> context(ZSTD_createDCtx(), ZSTD_freeDCtx);
+  if (!context)
+    return out.fail("trace-limit", 0, "no memory is left to decompress");
+  ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
+  size_t left = 0;
+  while (true) {
+    ZSTD_outBuffer to{out.block, kBlock, 0};
+    left = ZSTD_decompressStream(context.get(), &to, &in);
+    if (ZSTD_isError(left))
+      return out.fail("trace-encoding", in.pos,
+                      fmt::format("the zstd data is damaged: {}", ZSTD_getErrorName(left)));
+    if (!out.take(to.pos, in.pos))
+      return;
+    if (in.pos == in.size && to.pos < kBlock) {
+      out.result.truncated = left != 0;
+      return;
+    }
+  }
+}
+
+std::optional<std::string> gzip(llvm::StringRef bytes) {
+  z_stream stream{};
+  if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipWindow, 8,
+                   Z_DEFAULT_STRATEGY) != Z_OK)
+    return std::nullopt;
+  std::unique_ptr<z_stream, int (*)(z_stream *)> owner(&stream, ::deflateEnd);
+  std::string packed;
+  char block[kBlock];
+  size_t fed = 0;
+  int status = Z_OK;
+  while (status != Z_STREAM_END) {
+    if (stream.avail_in == 0 && fed < bytes.size()) {
+      size_t piece = std::min(bytes.size() - fed, size_t(1) << 30);
+      stream.next_in = reinterpret_cast<Bytef *>(const_cast<char *>(bytes.data() + fed));
+      stream.avail_in = static_cast<uInt>(piece);
+      fed += piece;
+    }
+    stream.next_out = reinterpret_cast<Bytef *>(block);
+    stream.avail_out = kBlock;
+    status = deflate(&stream, fed == bytes.size() ? Z_FINISH : Z_NO_FLUSH);
+    packed.append(block, kBlock - stream.avail_out);
+  }
+  return packed;
+}
+
+} // namespace
+
+Compression compression_of(llvm::StringRef bytes) {
+  if (bytes.startswith("\x1F\x8B"))
+    return Compression::Gzip;
+  return bytes.startswith("\x28\xB5\x2F\xFD") ? Compression::Zstd : Compression::None;
+}
+
+Compression compression_named(llvm::StringRef path) {
+  if (path.endswith(".gz"))
+    return Compression::Gzip;
+  return path.endswith(".zst") ? Compression::Zstd : Compression::None;
+}
+
+Unpacked unpack(llvm::StringRef bytes) {
+  Unpacked result;
+  auto out = std::unique_ptr<Sink>(new Sink{result, bytes.size() * kMaxRatio + kAllowance, {}});
+  switch (compression_of(bytes)) {
+  case Compression::None:
+    result.bytes = bytes.str();
+    break;
+  case Compression::Gzip:
+    inflate_all(bytes, *out);
+    break;
+  case Compression::Zstd:
+    decompress_all(bytes, *out);
+    break;
+  }
+  return result;
+}
+
+std::optional<std::string> pack(llvm::StringRef bytes, Compression compression) {
+  if (compression == Compression::None)
+    return bytes.str();
+  if (compression == Compression::Gzip)
+    return gzip(bytes);
+  std::string packed(ZSTD_compressBound(bytes.size()), '\0');
+  size_t size = ZSTD_compress(packed.data(), packed.size(), bytes.data(), bytes.size(), kZstdLevel);
+  if (ZSTD_isError(size))
+    return std::nullopt;
+  packed.resize(size);
+  return packed;
+}
+
+} // namespace spmd::ir

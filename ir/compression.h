@@ -1,0 +1,30 @@
+// gzip and zstd around any encoding of a program, recognised by their magic bytes.
+#pragma once
+
+#include "ir/input.h"
+
+#include <string>
+
+namespace spmd::ir {
+
+enum class Compression : uint8_t { None, Gzip, Zstd };
+
+Compression compression_of(llvm::StringRef bytes);
+// By the last extension of a file name: `.gz`, `.zst`.
+Compression compression_named(llvm::StringRef path);
+
+// What compressed bytes hold: several members or frames one after the other, as `cat` makes them.
+struct Unpacked {
+  std::string bytes;
+  bool truncated = false; // the compressed bytes end early; `bytes` is what came before
+  // `trace-encoding` (damaged), or `trace-limit`: more than 200 times the compressed size plus
+  // 64 MiB. Offsets are those of the compressed bytes.
+  std::vector<InputError> errors;
+};
+Unpacked unpack(llvm::StringRef bytes);
+// The program in it; offsets of errors are those of the unpacked bytes.
+ReadResult read_unpacked(const Unpacked &unpacked, const ReadOptions &options = {});
+// None where the library has no memory left.
+std::optional<std::string> pack(llvm::StringRef bytes, Compression compression);
+
+} // namespace spmd::ir
