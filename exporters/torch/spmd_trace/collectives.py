@@ -17,8 +17,11 @@ def group_key(recorder, group: dist.ProcessGroup) -> str:
     """Files the group in the table of groups under its description, and returns that key."""
     program = recorder.program
     ranks = dist.get_process_group_ranks(group)
-    axes = program.mesh.axes_of_group(ranks, program.rank)
-    entry = {"mesh": program.mesh.name, "axes": axes} if axes else {"ranks": list(ranks)}
+    entry: dict = {"ranks": list(ranks)}
+    for mesh in program.meshes:
+        if axes := mesh.axes_of_group(ranks, program.rank):
+            entry = {"mesh": mesh.name, "axes": axes}
+            break
     key = group.group_desc if group.group_desc not in ("", "undefined") else group.group_name
     if program.groups.setdefault(key, entry) != entry:
         key = f"{key}.{group.group_name}"

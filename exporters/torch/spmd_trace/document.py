@@ -8,7 +8,7 @@ recordings can be compared with ordinary tools.
 import dataclasses
 import json
 
-from .mesh import Mesh
+from .mesh import Context, Mesh
 from .places import Places
 from .values import Value
 
@@ -29,6 +29,8 @@ class Op:
     scope: int | None = None
     bwd_of: "Op | None" = None
     rank_only: bool = False
+    context: Context | None = None
+    first_node: int | None = None  # autograd's number of the first of several nodes
 
 
 @dataclasses.dataclass(eq=False)
@@ -44,6 +46,30 @@ class Program:
     outputs: list[dict] = dataclasses.field(default_factory=list)
     ops: list[Op] = dataclasses.field(default_factory=list)
     extra: dict = dataclasses.field(default_factory=dict)
+    more_meshes: list[Mesh] = dataclasses.field(default_factory=list)
+    local: bool = True  # whether operations without a context of their own track kinds alone
+
+    @property
+    def context(self) -> Context:
+        return self.mesh.context(self.local)
+
+    @property
+    def meshes(self) -> list[Mesh]:
+        return [self.mesh, *self.more_meshes]
+
+
+class _Contexts:
+    """The table of contexts: the two of the program, then those of its operations."""
+
+    def __init__(self, default: Context):
+        self._default = default
+        self._rows = {(default, True): 0, (default, False): 1}
+
+    def index(self, op: Op) -> int:
+        return self._rows.setdefault((op.context or self._default, op.grad), len(self._rows))
+
+    def json(self) -> list[dict]:
+        return [context.json() | ({} if grad else {"grad": False}) for context, grad in self._rows]
 
 
 class _Numbering:
@@ -114,7 +140,7 @@ def _values_in(items) -> list[Value]:
     return found
 
 
-def _op(op: Op, ids: _Numbering, default_grad: bool) -> dict:
+def _op(op: Op, ids: _Numbering, default_grad: bool, context: int) -> dict:
     entry: dict = {"op": op.name}
     if op.ins:
         entry["in"] = [ids.operand(item) for item in op.ins]
@@ -130,8 +156,8 @@ def _op(op: Op, ids: _Numbering, default_grad: bool) -> dict:
         entry["phase"] = op.phase
     if op.bwd_of is not None:
         entry["bwd_of"] = ids(op.bwd_of.outs[0])
-    if not op.grad:
-        entry["ctx"] = 1
+    if context:
+        entry["ctx"] = context
     if op.loc is not None:
         entry["loc"] = op.loc
     if op.scope is not None:
@@ -146,9 +172,8 @@ def document(program: Program) -> dict:
     from . import __version__
 
     ids, rule = _Numbering(program), _GradRule(program)
-    local = [axis.name for axis in program.mesh.axes]
-    contexts = [{"mesh": program.mesh.name, "local": local}]
-    contexts.append({"mesh": program.mesh.name, "local": local, "grad": False})
+    contexts = _Contexts(program.context)
+    ops = [_op(op, ids, rule.result(op), contexts.index(op)) for op in program.ops]
     producer = {"name": "spmd-trace-torch", "version": __version__}
     producer |= {"framework": program.framework, "frontend": "dispatch"}
     params = []
@@ -163,21 +188,21 @@ def document(program: Program) -> dict:
         "format": "spmd-trace",
         "version": "1.0",
         "producer": producer,
-        "mode": "local",
+        "mode": "local" if program.local else "global",
         "phase": _phase(program),
         "world": program.mesh.world,
         "rank": program.rank,
         "op_count": len(program.ops),
-        "meshes": [program.mesh.json()],
+        "meshes": [mesh.json() for mesh in program.meshes],
         "groups": program.groups,
         "files": program.places.files_json(),
         "locs": program.places.locs,
         "scopes": program.places.scopes,
-        "contexts": contexts,
+        "contexts": contexts.json(),
         "params": params,
         "outputs": outputs,
         **program.extra,
-        "ops": [_op(op, ids, rule.result(op)) for op in program.ops],
+        "ops": ops,
     }
 
 

@@ -27,6 +27,11 @@ class FunctionFrames:
     def inside(self) -> bool:
         return bool(self._frames)
 
+    @property
+    def opaque(self) -> bool:
+        """Whether code runs whose backward is a function's own."""
+        return not all(frame.transparent for frame in self._frames)
+
     def grad_mode(self, enabled: bool) -> bool:
         if not self._frames:
             return enabled

@@ -22,6 +22,21 @@ class Axis:
         return entry | ({"role": self.role} if self.role else {})
 
 
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """How an operation is checked: its mesh, the local axes, whether at all."""
+
+    mesh: str
+    local: tuple[str, ...]
+    check: bool = True
+
+    def json(self) -> dict:
+        entry: dict = {"mesh": self.mesh}
+        if self.local:
+            entry["local"] = list(self.local)
+        return entry if self.check else entry | {"check": False}
+
+
 class Mesh:
     """Axes, outermost first, that together number the ranks of a program."""
 
@@ -60,6 +75,10 @@ class Mesh:
                 if self.ranks_along(chosen, rank) == list(ranks):
                     return [axis.name for axis in chosen]
         return None
+
+    def context(self, local: bool) -> Context:
+        """Where all axes of the mesh are local, or none is."""
+        return Context(self.name, tuple(axis.name for axis in self.axes) if local else ())
 
     def json(self) -> dict:
         return {"id": self.name, "axes": [axis.json() for axis in self.axes]}

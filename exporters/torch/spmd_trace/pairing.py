@@ -36,6 +36,11 @@ class Pairing:
         elif number not in self.forward:
             self.forward[number] = [op]
 
+    def note_folded(self, op: Op, first: int) -> None:
+        """Files an operation that stands for several under all nodes made since `first`."""
+        for number in range(first, self.newest_number() + 1):
+            self.forward[number] = [op]
+
     def note_use(self, op: Op, inputs: list[Value]) -> None:
         """Remembers where a declared value is first used: its accumulation belongs there."""
         for value in inputs:

@@ -26,6 +26,8 @@ _SITE = tuple(
     os.path.abspath(folder) + os.sep
     for folder in (sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"])
 )
+# Packages that speak for the program that calls them.
+_SPOKESMEN = tuple(os.path.join(folder, "spmd_types") + os.sep for folder in _SITE)
 
 
 @functools.cache
@@ -36,7 +38,7 @@ def is_user_code(path: str) -> bool:
     path = os.path.abspath(path)
     if path.startswith(_PACKAGE):
         return path.startswith(_PROGRAMS)
-    if path.startswith(_HIDDEN[0]):
+    if path.startswith((_HIDDEN[0], *_SPOKESMEN)):
         return False
     return path.startswith(_SITE) or not path.startswith(_HIDDEN[1])
 

@@ -135,6 +135,7 @@ class _Prelude:
         op = self.op
         made = Op(name, ins, [value], attrs or {}, phase=op.phase, grad=op.grad)
         made.loc, made.scope, made.bwd_of = op.loc, op.scope, op.bwd_of
+        made.context = op.context
         self.ops.append(made)
         self.made[key] = value
         return value

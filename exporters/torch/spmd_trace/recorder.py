@@ -7,15 +7,21 @@ again by an `alias` operation when it is used.
 
 import contextlib
 import dataclasses
+from collections.abc import Callable
 
 import torch
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import collectives, functions, hostnumbers, operands, places
 from .document import Op, Program
-from .mesh import Mesh
+from .mesh import Context, Mesh
 from .pairing import Pairing
 from .values import Value, ValueTable
+
+# Wrappers: what they do to the tensors inside is dispatched again.
+_WRAPPERS = (DTensor, AsyncCollectiveTensor)
 
 _active: "Recorder | None" = None
 
@@ -41,6 +47,8 @@ class _Mode(TorchDispatchMode):
         self.recorder = recorder
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if not self.recorder.is_hidden and any(issubclass(kind, _WRAPPERS) for kind in types):
+            return NotImplemented
         return self.recorder.dispatch(func, args, kwargs or {})
 
 
@@ -58,6 +66,8 @@ class Recorder:
         self._packed: dict[int, list[torch.Tensor]] = {}
         self._scratch: set[int] = set()
         self._masks: dict[tuple[str, int], torch.Tensor] = {}
+        # Where the running code is checked; None is the context of the program.
+        self.context: Callable[[], Context | None] = lambda: None
 
     # Life of a recording.
 
@@ -79,6 +89,10 @@ class Recorder:
                 yield self
             finally:
                 _active = None
+
+    @property
+    def phase(self) -> str:
+        return self._state.phase
 
     @property
     def is_hidden(self) -> bool:
@@ -227,6 +241,17 @@ class Recorder:
             return self._dispatch_packed(func, args, kwargs, bound, packed[0])
         op = self.open(str(func), bound)
         result = func(*args, **kwargs)
+        if result is not None or op.mut or op.kw:  # else an assertion about data
+            self._close(op, bound, result)
+        return result
+
+    def fold(self, func: torch._ops.OpOverload, run, args: tuple, kwargs: dict):
+        """Runs a composite function and records it as the one operation `func`."""
+        bound = operands.bind(func, args, kwargs)
+        op = self.open(str(func), bound)
+        op.first_node = self.pairing.newest_number() + 1
+        with self.hidden():
+            result = run()
         self._close(op, bound, result)
         return result
 
@@ -295,10 +320,12 @@ class Recorder:
             self._close(op, piece, part)
         return func(*args, **kwargs)
 
-    def emit(self, name: str, ins: list, outs: list[torch.Tensor], attrs: dict, mut=()) -> Op:
+    def emit(
+        self, name: str, ins: list, outs: list[torch.Tensor], attrs: dict, mut=(), first_node=None
+    ) -> Op:
         """Records a typed operation whose effect has already been carried out."""
         operands_ = self.resolve(ins)
-        op = Op(name, operands_, [], attrs, mut=list(mut))
+        op = Op(name, operands_, [], attrs, mut=list(mut), first_node=first_node)
         bases = [value for value in operands.flatten(operands_) if isinstance(value, Value)]
         for tensor in outs:
             base = self.values.find(tensor)
@@ -336,6 +363,7 @@ class Recorder:
         """Appends an operation, with phase, place and pairing of the present moment."""
         op.grad = self.grad_mode
         op.phase = self._state.phase
+        op.context = self.context()
         op.loc = self.program.places.here()
         if op.phase == "bwd":
             op.bwd_of = self.pairing.running_forward()
@@ -356,6 +384,8 @@ class Recorder:
             self.pairing.note_forward(op, in_function=True)
         elif op.grad and any(v.requires_grad is not False for v in inputs):
             self.pairing.note_forward(op, in_function=False)
+            if op.first_node is not None:
+                self.pairing.note_folded(op, op.first_node)
 
     def is_bookkeeping(self, tensor: torch.Tensor) -> bool:
         """Whether a scalar is optimizer state such as a step count, equal on every rank."""

@@ -6,6 +6,7 @@ overwritten through another view is seen to be stale and can be derived again.
 """
 
 import dataclasses
+import functools
 
 import torch
 
@@ -28,6 +29,17 @@ DTYPES = {
     torch.complex64: "c64",
     torch.complex128: "c128",
 }
+
+
+def _unseen(method):
+    """Lets a method look at tensors without the function modes of the program seeing it."""
+
+    @functools.wraps(method)
+    def wrapper(*args, **kwargs):
+        with torch._C.DisableTorchFunction():
+            return method(*args, **kwargs)
+
+    return wrapper
 
 
 @dataclasses.dataclass(eq=False)
@@ -60,12 +72,14 @@ class ValueTable:
         self._writes: dict[int, list[Value]] = {}
 
     @staticmethod
+    @_unseen
     def key(tensor: torch.Tensor) -> tuple:
         storage = tensor.untyped_storage()._cdata
         place = (storage, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
         return (*place, tensor.dtype)
 
     @staticmethod
+    @_unseen
     def span(tensor: torch.Tensor) -> tuple[int, int]:
         """The first and one past the last byte that the tensor can reach."""
         if tensor.numel() == 0:
@@ -74,9 +88,11 @@ class ValueTable:
         start, size = tensor.storage_offset(), tensor.element_size()
         return (start * size, (start + reach + 1) * size)
 
+    @_unseen
     def knows_storage(self, tensor: torch.Tensor) -> bool:
         return tensor.untyped_storage()._cdata in self._storages
 
+    @_unseen
     def define(self, tensor: torch.Tensor, alias_of: Value | None, written: bool) -> Value:
         """Makes the value that `tensor` holds from now on."""
         self.tick += 1
@@ -98,6 +114,7 @@ class ValueTable:
         self._by_object[tensor] = value
         return value
 
+    @_unseen
     def find(self, tensor: torch.Tensor, before: int | None = None) -> Value | None:
         """The value of a tensor, stale or not; `before` prefers definitions up to that tick."""
         key = self.key(tensor)
@@ -123,6 +140,7 @@ class ValueTable:
                 return later[index:]
         return later
 
+    @_unseen
     def holder(self, tensor: torch.Tensor) -> Value | None:
         """Some value of the same storage whose bytes contain those of `tensor`."""
         low, high = self.span(tensor)

@@ -1,0 +1,118 @@
+"""Fully sharded data parallelism (FSDP2) as one gather and one scatter of a list of parameters.
+
+Its buffers hold pieces of parameters of different types, and are packed and unpacked by fused
+copies. What is recorded is what they do to each parameter: a gather over the data axis makes it
+whole before its module runs, a reduce-scatter leaves each rank its piece of the gradient.
+"""
+
+import contextlib
+from collections.abc import Callable
+
+import torch
+from torch.distributed.fsdp._fully_shard import _fsdp_param_group as groups
+
+from ..mesh import Context
+from ..recorder import Recorder
+from ..values import DTYPES
+from .cpu import replaced
+
+# Where a parameter of FSDP2 is gathered: the axis, None if it has one rank, and the context.
+Where = Callable[[object], tuple[str | None, Context]]
+
+
+def local_shard(parameter: torch.nn.Parameter) -> torch.Tensor:
+    """What this rank holds of a sharded parameter or gradient."""
+    return parameter._local_tensor if hasattr(parameter, "_local_tensor") else parameter
+
+
+class _Calls:
+    """Writes the two collectives of a group of parameters into the recording."""
+
+    def __init__(self, recorder: Recorder, where: Where):
+        self.recorder = recorder
+        self.where = where
+
+    def gather(self, parameters: list) -> None:
+        wholes = [parameter._unsharded_param for parameter in parameters]
+        with torch.no_grad():
+            for chosen, axis, dim in self._alike(parameters):
+                shards = [
+                    self._cast(parameters[i]._sharded_local_tensor, wholes[i].dtype)
+                    for i in chosen
+                ]
+                words = {"axis": axis, "src": f"S({dim})", "dst": "R"}
+                self._emit("all_gather", words, shards, [wholes[i] for i in chosen])
+
+    def scatter(self, parameters: list, gradients: list, dtype: torch.dtype, run) -> object:
+        before = [self._cast(gradient, dtype) for gradient in gradients]
+        with self.recorder.hidden():
+            result = run()
+        shards = [local_shard(parameter.sharded_param.grad) for parameter in parameters]
+        for chosen, axis, dim in self._alike(parameters):
+            words = {"axis": axis, "op": "sum", "dst": f"S({dim})"}
+            ins = [before[i] for i in chosen]
+            self._emit("reduce_scatter", words, ins, [shards[i] for i in chosen])
+        return result
+
+    def _alike(self, parameters: list):
+        """Parameters of one axis and dimension at a time, in the context of their mesh."""
+        places = [(*self.where(known), known.fsdp_placement.dim) for known in parameters]
+        for place in dict.fromkeys(places):
+            axis, context, dim = place
+            with replaced(self.recorder, context=lambda context=context: context):
+                yield [i for i, other in enumerate(places) if other == place], axis, dim
+
+    def _emit(self, name: str, words: dict, ins: list, outs: list) -> None:
+        if words["axis"] is not None:
+            self.recorder.emit(name, [ins], outs, words)
+            return
+        for source, target in zip(ins, outs):
+            self.recorder.emit("aten.clone.default", [source], [target], {})
+
+    def _cast(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        if tensor.dtype == dtype:
+            return tensor
+        with self.recorder.hidden():
+            result = tensor.to(dtype)
+        words = {"dtype": DTYPES[dtype]}
+        self.recorder.emit("aten._to_copy.default", [tensor], [result], words)
+        return result
+
+
+@contextlib.contextmanager
+def recorded(recorder: Recorder, where: Where):
+    """Records what FSDP2 does to parameters, while the context lasts."""
+    calls = _Calls(recorder, where)
+    group_class = groups.FSDPParamGroup
+    unshard, wait, reduce = group_class.unshard, group_class.wait_for_unshard, groups.foreach_reduce
+
+    def hidden_unshard(group, *args, **kwargs):
+        with recorder.hidden():
+            return unshard(group, *args, **kwargs)
+
+    def wait_for_unshard(group):
+        if recorder.is_hidden or not group._all_gather_result:
+            return wait(group)
+        with recorder.hidden():
+            wait(group)
+        return calls.gather(group.fsdp_params)
+
+    def foreach_reduce(parameters, gradients, *settings, **options):
+        if recorder.is_hidden:
+            return reduce(parameters, gradients, *settings, **options)
+        dtype, divide = settings[3], settings[5]
+        if divide != 1.0 or any(known.sharded_param.grad is not None for known in parameters):
+            raise NotImplementedError("gradients that FSDP divides or accumulates")
+
+        def run():
+            return reduce(parameters, gradients, *settings, **options)
+
+        return calls.scatter(parameters, gradients, dtype, run)
+
+    # The identity around the inputs that starts the reduction when their gradients are there.
+    recorder.functions.transparent.add(groups.RegisterPostBackwardFunction)
+    with (
+        replaced(group_class, wait_for_unshard=wait_for_unshard, unshard=hidden_unshard),
+        replaced(groups, foreach_reduce=foreach_reduce),
+    ):
+        yield

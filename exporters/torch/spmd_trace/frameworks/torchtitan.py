@@ -1,0 +1,145 @@
+"""torchtitan on the CPU, and its meshes, parameters and buffers in terms of types."""
+
+import contextlib
+
+import spmd_types
+import torch
+from spmd_types import _mesh_axis
+from torch.distributed.tensor.debug import _clear_sharding_prop_cache
+from torch.nn.attention.flex_attention import AuxOutput, create_block_mask
+
+from ..mesh import Axis, Mesh
+from ..recorder import Recorder
+from . import fsdp, standins
+from .cpu import replaced
+from .spmd_types_words import Words
+
+# Imported for data, logs and checkpoints, or as kernels for GPUs.
+_PACKAGES = (
+    "datasets",
+    "einops",
+    "PIL",
+    "safetensors",
+    "tensorboard",
+    "tokenizers",
+    "torch_checkpointing",
+    "torchdata",
+    "torchvision",
+    "tyro",
+    "wandb",
+)
+# The trainer is asked for its class only; the kernels need triton.
+_MODULES = ("torchtitan.trainer", "torchtitan.distributed.minimal_async_ep")
+
+
+def _attention(q, k, v, *, scale, enable_gqa, **options):
+    """Flex attention without its compiler: the causal mask alone, and no log-sum-exp."""
+    attend = torch.nn.functional.scaled_dot_product_attention
+    return attend(q, k, v, is_causal=True, scale=scale, enable_gqa=enable_gqa), AuxOutput()
+
+
+def _forget_meshes() -> None:
+    """Empties the tables that keep meshes of process groups that are gone, and equal to new ones."""
+    _clear_sharding_prop_cache()
+    _mesh_axis._reset()
+
+
+@contextlib.contextmanager
+def on_cpu():
+    """Imports torchtitan for the CPU, with stand-ins for what a step does not use."""
+    _forget_meshes()
+    with standins.installed(_PACKAGES, _MODULES):
+        from torchtitan.tools import utils
+
+        cpu = {"device_type": "cpu", "device_module": torch.cpu}
+        with replaced(utils, **cpu, get_device_info=lambda: ("cpu", torch.cpu)):
+            import torchtitan.models.deepseek_v3  # noqa: F401
+            import torchtitan.models.llama3  # noqa: F401
+            from torchtitan.distributed.utils import get_spmd_backend, set_spmd_backend
+            from torchtitan.models.common import attention
+
+            backend = get_spmd_backend()
+            kernels = {"_compiled_create_block_mask": create_block_mask}
+            threads = torch.autograd.is_multithreading_enabled()
+            set_spmd_backend("spmd_types")
+            torch.autograd.set_multithreading_enabled(False)
+            flex = attention.FlexAttention
+            try:
+                with (
+                    replaced(attention, **kernels),
+                    replaced(flex, _compiled_flex_attn=staticmethod(_attention)),
+                ):
+                    yield
+            finally:
+                set_spmd_backend(backend)
+                torch.autograd.set_multithreading_enabled(threads)
+
+
+def meshes(parallel_dims) -> list[Mesh]:
+    """The meshes that the forward pass computes on: dense, and sparse where there are experts."""
+    found = [("dense", parallel_dims.spmd_dense_mesh())]
+    if parallel_dims.spmd_sparse_mesh() is not None:
+        found.append(("sparse", parallel_dims.spmd_sparse_mesh()))
+    return [Mesh(name, [_axis(mesh, axis) for axis in mesh.mesh_dim_names]) for name, mesh in found]
+
+
+def _axis(mesh, name: str) -> Axis:
+    ranks = torch.distributed.get_process_group_ranks(mesh.get_group(name))
+    stride = ranks[1] - ranks[0] if len(ranks) > 1 else 1
+    return Axis(name, len(ranks), stride)
+
+
+def sharded_parameters(model: torch.nn.Module) -> dict[torch.nn.Parameter, object]:
+    """What FSDP2 knows about each parameter of a model."""
+    found = {}
+    for module in model.modules():
+        if isinstance(module, torch.distributed.fsdp.FSDPModule):
+            for group in module._get_fsdp_state()._fsdp_param_groups:
+                found |= {known.sharded_param: known for known in group.fsdp_params}
+    return found
+
+
+def declare_model(recorder: Recorder, words: Words, model: torch.nn.Module) -> dict:
+    """Declares parameters and buffers; returns the values of the parameters."""
+    known = sharded_parameters(model)
+    declared = {}
+    for name, parameter in model.named_parameters():
+        claims = _parameter_claims(words, known[parameter])
+        shard = fsdp.local_shard(parameter)
+        declared[parameter] = recorder.declare(shard, "param", name, **claims)
+    for name, buffer in model.named_buffers():
+        claims = words.type_of(buffer) if spmd_types.has_local_type(buffer) else {}
+        recorder.declare(buffer, "buffer", name, **claims)
+    return declared
+
+
+def _data_axis(known) -> spmd_types.MeshAxis:
+    return spmd_types.MeshAxis.of(known.mesh_info.shard_process_group)
+
+
+def _parameter_claims(words: Words, known) -> dict:
+    """The type of the piece of a parameter that a rank keeps."""
+    kinds = dict(known._spmd_restore_type)
+    mesh = words.mesh_with(kinds)
+    spec = known._spmd_partition_spec
+    entries = [
+        list(entry) if isinstance(entry, tuple) else [] if entry is None else [entry]
+        for entry in (spec if spec is not None else [None] * len(known._orig_size))
+    ]
+    if (axis := _data_axis(known)).size() > 1:
+        kinds[axis] = spmd_types.V
+        entries[known.fsdp_placement.dim].append(axis)
+    with words.on(mesh):
+        claims = {"type": words.kinds(kinds), "spec": words.spec([tuple(e) for e in entries])}
+    return claims if mesh is words.recorder.program.mesh else claims | {"mesh": mesh.name}
+
+
+def gathered_where(words: Words) -> fsdp.Where:
+    """The data axis of a parameter, and the context of the mesh that it is typed on."""
+
+    def where(known):
+        mesh = words.mesh_with(known._spmd_restore_type)
+        with words.on(mesh):
+            return words.axis(_data_axis(known)), mesh.context(local=False)
+
+    return where
