@@ -72,7 +72,9 @@ class _Contexts:
         return [context.json() | ({} if grad else {"grad": False}) for context, grad in self._rows]
 
 
-class _Numbering:
+class Numbering:
+    """The names of values in the text: `%0`, `%1`, ..."""
+
     def __init__(self, program: Program):
         self.ids: dict[int, str] = {}
         for value in program.params:
@@ -95,7 +97,7 @@ class _Numbering:
         return {"str": item} if isinstance(item, str) else item
 
 
-def _value(value: Value, ids: _Numbering, default_grad: bool) -> dict:
+def _value(value: Value, ids: Numbering, default_grad: bool) -> dict:
     entry = {"id": ids(value), "dtype": value.dtype, "shape": value.shape}
     claims = dict(value.claims)
     for key in ("gshape", "type", "spec", "scale"):
@@ -140,7 +142,7 @@ def _values_in(items) -> list[Value]:
     return found
 
 
-def _op(op: Op, ids: _Numbering, default_grad: bool, context: int) -> dict:
+def _op(op: Op, ids: Numbering, default_grad: bool, context: int) -> dict:
     entry: dict = {"op": op.name}
     if op.ins:
         entry["in"] = [ids.operand(item) for item in op.ins]
@@ -171,7 +173,7 @@ def document(program: Program) -> dict:
     """The trace as plain data."""
     from . import __version__
 
-    ids, rule = _Numbering(program), _GradRule(program)
+    ids, rule = Numbering(program), _GradRule(program)
     contexts = _Contexts(program.context)
     ops = [_op(op, ids, rule.result(op), contexts.index(op)) for op in program.ops]
     producer = {"name": "spmd-trace-torch", "version": __version__}

@@ -1,6 +1,7 @@
 """The command line: records a program that comes with the package.
 
 python -m spmd_trace.record megatron --sequence-parallel -o sp.spmd.json
+python -m spmd_trace.record torchtitan --model llama3 --parallel tp_sp -o tp_sp.spmd.json
 """
 
 import argparse
@@ -10,25 +11,52 @@ import sys
 import warnings
 
 
+def _megatron(parser: argparse.ArgumentParser, options):
+    from .programs import megatron_bugs, megatron_gpt
+
+    if options.bug is not None and options.bug not in megatron_bugs.BUGS:
+        parser.error(f"unknown bug {options.bug}: one of {', '.join(megatron_bugs.BUGS)}")
+    config = megatron_gpt.Config(sequence_parallel=options.sequence_parallel, layers=options.layers)
+    return megatron_gpt.record(config, options.bug)
+
+
+def _torchtitan(parser: argparse.ArgumentParser, options):
+    from .programs import torchtitan_models
+
+    grids = torchtitan_models.PARALLEL[options.model]
+    parallel = options.parallel or next(iter(grids))
+    if parallel not in grids:
+        parser.error(f"{options.model} runs with --parallel {' or '.join(grids)}")
+    config = torchtitan_models.Config(options.model, layers=options.layers, **grids[parallel])
+    return torchtitan_models.record(config).program
+
+
+_PROGRAMS = {"megatron": _megatron, "torchtitan": _torchtitan}
+
+
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m spmd_trace.record", description=__doc__)
-    parser.add_argument("program", choices=["megatron"], help="the program to record")
+    parser = argparse.ArgumentParser(
+        prog="python -m spmd_trace.record",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("program", choices=list(_PROGRAMS), help="the program to record")
     parser.add_argument("-o", "--output", type=pathlib.Path, required=True, metavar="FILE")
-    parser.add_argument("--sequence-parallel", action="store_true")
     parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--bug", metavar="NAME", help="plant a mistake, see programs/megatron_bugs")
+    megatron = parser.add_argument_group("megatron")
+    megatron.add_argument("--sequence-parallel", action="store_true")
+    megatron.add_argument("--bug", metavar="NAME", help="a mistake, see programs/megatron_bugs")
+    torchtitan = parser.add_argument_group("torchtitan")
+    torchtitan.add_argument("--model", choices=["llama3"], default="llama3")
+    torchtitan.add_argument("--parallel", metavar="GRID", help="tp, tp_sp or fsdp_tp_sp")
     options = parser.parse_args(arguments)
 
     # Frameworks warn about the accelerators and fused kernels that a recording does without.
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     from . import dumps
-    from .programs import megatron_bugs, megatron_gpt
 
-    if options.bug is not None and options.bug not in megatron_bugs.BUGS:
-        parser.error(f"unknown bug {options.bug}: one of {', '.join(megatron_bugs.BUGS)}")
-    config = megatron_gpt.Config(sequence_parallel=options.sequence_parallel, layers=options.layers)
-    program = megatron_gpt.record(config, options.bug)
+    program = _PROGRAMS[options.program](parser, options)
     options.output.write_text(dumps(program), encoding="utf-8")
     print(f"{options.output}: {len(program.ops)} operations")
     return 0

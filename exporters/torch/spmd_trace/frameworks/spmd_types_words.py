@@ -129,6 +129,8 @@ class Words:
         """The mesh that the program computes on now."""
         if self._chosen is not None:
             return self._chosen
+        if self.recorder.phase == "bwd":
+            return self._mesh_of_forward()
         current = _state.current_mesh()
         meshes = self.recorder.program.meshes
         if current is not None:
@@ -138,11 +140,17 @@ class Words:
             raise KeyError(f"the mesh {current} was not declared")
         return meshes[0]
 
+    def _mesh_of_forward(self) -> Mesh:
+        """The mesh of the operation whose backward is running."""
+        meshes = self.recorder.program.meshes
+        forward = self.recorder.pairing.running_forward()
+        name = forward.context.mesh if forward is not None and forward.context else None
+        return next((mesh for mesh in meshes if mesh.name == name), meshes[0])
+
     def context(self) -> Context:
-        mode = _state._current_mode()
+        mode, mesh = _state._current_mode(), self.mesh()
         if mode is None or self.recorder.phase != "fwd" or self.recorder.functions.opaque:
-            return self.mesh().context(local=True)
-        mesh = self.mesh()
+            return mesh.context(local=True)
         local = mesh.context(mode._local).local
         return Context(mesh.name, local, check=not mode._disabled)
 
@@ -177,8 +185,10 @@ class Words:
 
     def type_of(self, tensor: torch.Tensor) -> dict:
         """The type that a tensor has, as claims of a value."""
-        claims: dict = {"type": self.kinds(spmd_types.get_local_type(tensor))}
-        spec = self.spec(spmd_types.get_partition_spec(tensor))
+        local_type = spmd_types.get_local_type(tensor)
+        with self.on(self.mesh_with(local_type)):
+            claims: dict = {"type": self.kinds(local_type)}
+            spec = self.spec(spmd_types.get_partition_spec(tensor))
         return claims | ({"spec": spec} if spec is not None else {})
 
     # Collectives and conversions.
@@ -237,12 +247,14 @@ class Words:
             for axis, kind in after.items():
                 if before.get(axis) is types.V and kind is types.P:
                     self._emit_view("reinterpret", tensor, {"axis": self.axis(axis)}, "V", "P")
-            claim = self._asserted(tensor, type, partition_spec)
-            value = recorder.values.find(tensor)
-            if untyped and self._made_unchecked(value):
-                value.claims |= claim
-            elif claim["type"]:
-                self._emit_view("assert_type", tensor, claim)
+            # A parameter of another mesh is asserted before the program gets there.
+            with self.on(self.mesh_with(after)):
+                claim = self._asserted(tensor, type, partition_spec)
+                value = recorder.values.find(tensor)
+                if untyped and self._made_unchecked(value):
+                    value.claims |= claim
+                elif claim["type"]:
+                    self._emit_view("assert_type", tensor, claim)
             self._note(tensor)
             return result
 

@@ -10,6 +10,7 @@ from torch.nn.attention.flex_attention import AuxOutput, create_block_mask
 
 from ..mesh import Axis, Mesh
 from ..recorder import Recorder
+from ..values import Value
 from . import fsdp, standins
 from .cpu import replaced
 from .spmd_types_words import Words
@@ -39,7 +40,7 @@ def _attention(q, k, v, *, scale, enable_gqa, **options):
 
 
 def _forget_meshes() -> None:
-    """Empties the tables that keep meshes of process groups that are gone, and equal to new ones."""
+    """Empties the tables that keep meshes of groups that are gone, and equal to new ones."""
     _clear_sharding_prop_cache()
     _mesh_axis._reset()
 
@@ -99,8 +100,8 @@ def sharded_parameters(model: torch.nn.Module) -> dict[torch.nn.Parameter, objec
     return found
 
 
-def declare_model(recorder: Recorder, words: Words, model: torch.nn.Module) -> dict:
-    """Declares parameters and buffers; returns the values of the parameters."""
+def declare_model(recorder: Recorder, words: Words, model: torch.nn.Module, state: dict) -> dict:
+    """Declares parameters, buffers and optimizer state; returns the values of the parameters."""
     known = sharded_parameters(model)
     declared = {}
     for name, parameter in model.named_parameters():
@@ -110,7 +111,39 @@ def declare_model(recorder: Recorder, words: Words, model: torch.nn.Module) -> d
     for name, buffer in model.named_buffers():
         claims = words.type_of(buffer) if spmd_types.has_local_type(buffer) else {}
         recorder.declare(buffer, "buffer", name, **claims)
+    for parameter, value in declared.items():
+        for key, tensor in state[parameter].items():
+            claims = _type_claims(value) if tensor.dim() else _everywhere_equal(value)
+            name = f"{value.claims['name']}.{key}"
+            recorder.declare(fsdp.local_shard(tensor), "opt_state", name, **claims)
     return declared
+
+
+def _type_claims(value: Value) -> dict:
+    return {key: value.claims[key] for key in ("type", "spec", "mesh") if key in value.claims}
+
+
+def _everywhere_equal(value: Value) -> dict:
+    claims = _type_claims(value)
+    del claims["spec"]
+    return claims | {"type": dict.fromkeys(claims["type"], "R")}
+
+
+def declare_outputs(recorder: Recorder, declared: dict, state: dict) -> None:
+    """The reduced gradients, the new parameters and the new optimizer state."""
+    for parameter, value in declared.items():
+        gradient, name = fsdp.local_shard(parameter.grad), value.claims["name"]
+        recorder.output(gradient, "grad", value, name=name, **_output_claims(value))
+    for parameter, value in declared.items():
+        shards = [parameter, *state[parameter].values()]
+        for shard in map(fsdp.local_shard, shards):
+            old = recorder.declared_value(shard)
+            name = old.claims["name"]
+            recorder.output(shard, "state", old, name=name, **_output_claims(old))
+
+
+def _output_claims(value: Value) -> dict:
+    return {key: value.claims[key] for key in ("type", "spec") if key in value.claims}
 
 
 def _data_axis(known) -> spmd_types.MeshAxis:

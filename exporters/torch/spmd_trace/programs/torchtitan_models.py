@@ -4,6 +4,7 @@ The trainer itself is not used: it builds data loaders, loggers and checkpoints.
 the model in a step is here: forward, loss, backward, clipping, the optimizer.
 """
 
+import contextlib
 import dataclasses
 import importlib
 import importlib.metadata
@@ -39,10 +40,14 @@ class Config:
         return self.data_parallel * self.tensor_parallel
 
 
+MAX_NORM = 1.0
+
 PARALLEL = {
-    "tp": {},
-    "tp_sp": {"sequence_parallel": True},
-    "fsdp_tp_sp": {"sequence_parallel": True, "data_parallel": 2, "tensor_parallel": 2},
+    "llama3": {
+        "tp": {},
+        "tp_sp": {"sequence_parallel": True},
+        "fsdp_tp_sp": {"sequence_parallel": True, "data_parallel": 2, "tensor_parallel": 2},
+    },
 }
 
 
@@ -51,6 +56,7 @@ class Model:
 
     def __init__(self, config: Config):
         from torchtitan.components.loss import CrossEntropyLoss
+        from torchtitan.components.optimizer import default_adamw
         from torchtitan.config import CompileConfig, ParallelismConfig, TrainingConfig
         from torchtitan.distributed import ParallelDims, utils
 
@@ -93,6 +99,15 @@ class Model:
             parallel_dims=self.dims, spmd_typechecking=config.typecheck
         )
         self.vocabulary = settings.vocab_size
+        settings = default_adamw()
+        settings.implementation = "for-loop"
+        self.optimizers = settings.build(model_parts=[self.model])
+        self.experts = config.expert_parallel > 1
+
+
+    def state(self) -> dict:
+        """The optimizer state of each parameter."""
+        return {p: s for one in self.optimizers for p, s in one.state.items()}
 
 
 class Batch:
@@ -119,16 +134,32 @@ class Batch:
         recorder.declare(self.valid, "input", "valid_tokens", type=kinds)
 
 
-def step(model: Model, batch: Batch, recorder: Recorder, words: Words) -> torch.Tensor:
-    """Forward, loss and backward."""
+def step(model: Model, batch: Batch, recorder: Recorder | None, words: Words | None):
+    """One training step; the loss."""
+    from torchtitan.distributed.utils import clip_grad_norm_
+
+    def section(scope: str, phase: str):
+        return recorder.section(scope, phase) if recorder else contextlib.nullcontext()
+
+    with section("zero_grad", "opt"):
+        model.optimizers.zero_grad()
     with model.context():
-        with recorder.section("loss"):
+        with section("loss", "fwd"):
             result = model.model(
                 batch.tokens, positions=batch.positions, attention_masks=batch.masks
             )
             loss, _ = model.loss(result, batch.labels, batch.valid)
-        with spmd_types.no_typecheck(), words.in_backward():
-            recorder.backward(loss)
+        with spmd_types.no_typecheck():
+            if recorder and words:
+                with words.in_backward():
+                    recorder.backward(loss)
+            else:
+                loss.backward()
+    with section("clip", "opt"):
+        parameters = list(model.model.parameters())
+        clip_grad_norm_(parameters, MAX_NORM, foreach=True, ep_enabled=model.experts)
+    with section("optimizer", "opt"):
+        model.optimizers.step()
     return loss
 
 
@@ -159,6 +190,7 @@ def record_rank(config: Config, rank: int) -> Recording:
         torch.manual_seed(0)
         model = Model(config)
         batch = Batch(config, model)
+        step(model, batch, None, None)  # creates the optimizer state
         version = importlib.metadata.version("torchtitan")
         first, *more = torchtitan.meshes(model.dims)
         recorder = Recorder(first, rank, f"torchtitan {version}")
@@ -167,7 +199,7 @@ def record_rank(config: Config, rank: int) -> Recording:
         words = Words(recorder)
         with spmd_types.set_current_mesh(model.dims.spmd_dense_mesh()):
             batch.declare(recorder, words)
-            torchtitan.declare_model(recorder, words, model.model)
+            declared = torchtitan.declare_model(recorder, words, model.model, model.state())
         functions = Composites(recorder)
         with (
             words.recorded(functions),
@@ -177,4 +209,5 @@ def record_rank(config: Config, rank: int) -> Recording:
         ):
             loss = step(model, batch, recorder, words)
             recorder.output(loss, "loss")
+            torchtitan.declare_outputs(recorder, declared, model.state())
         return Recording(recorder.program, words)

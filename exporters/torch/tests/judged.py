@@ -1,0 +1,39 @@
+"""Types of values as the checker infers them, read from its dump."""
+
+import os
+import re
+import subprocess
+
+_CLAIM = re.compile(r"(\?|R\|I|Reduced|R|I|V|P(?:\(\w+\))?)@(\([\w, .]+\)|[\w.]+)")
+
+
+def checker() -> str | None:
+    """The checker's program, where the caller says that there is one."""
+    return os.environ.get("SPMDLINT")
+
+
+def kinds(path) -> dict[str, dict[str, str]]:
+    """Kinds by axis of every parameter and result of a trace."""
+    command = [checker(), "dump", "--stage=types", str(path)]
+    text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    found: dict[str, dict[str, str]] = {}
+    for line in text.splitlines():
+        line = line.strip()
+        if not line.startswith("%"):
+            continue
+        if declared := re.match(r"(%\d+) = (?:input|param|buffer|const|opt_state) (.*)", line):
+            found[declared[1]] = _claims(declared[2])
+            continue
+        results = line.split(" = ")[0]
+        for part in re.split(r", (?=%\d+[^,]*: )", results):
+            name, _, type_ = part.partition(": ")
+            found[name.split()[0]] = _claims(type_)
+    return found
+
+
+def _claims(text: str) -> dict[str, str]:
+    claims = {}
+    for kind, axes in _CLAIM.findall(text):
+        for axis in axes.strip("()").split(", "):
+            claims[axis.split(".")[-1]] = kind
+    return claims
