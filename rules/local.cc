@@ -198,27 +198,11 @@ private:
     return result;
   }
 
-  bool draws() const {
-    for (unsigned t = 0; t < sum_.term_count; ++t) {
-      const Term &row = eq_.terms[sum_.first_term + t];
-      for (unsigned a = 0; a < row.atom_count; ++a) {
-        const Atom &atom = eq_.atoms[row.first_atom + a];
-        for (unsigned r = 0; atom.form != Atom::Form::Integer && r < atom.count; ++r)
-          if (eq_.refs[atom.first + r].operand == kGenerator)
-            return true;
-      }
-    }
-    for (unsigned e = 0; e < sum_.extra_count; ++e)
-      if (eq_.refs[sum_.first_extra + e].operand == kGenerator)
-        return true;
-    return false;
-  }
-
   // Random numbers meet data: the state must be V exactly where the data is.
   void draw(LocalResult &result) const {
-    if (!eq_.has_generator || !draws())
+    if (!draws(eq_, sum_))
       return;
-    AxisSet data_v = result.v;
+    AxisSet data_v = result.v | (result.p & stated_on_); // before it was read as addends
     bool alone = !has_terms_;
     AxisSet others = in_.axes - data_v - result.unknown;
     if (!in_.generator.given) {
@@ -226,6 +210,11 @@ private:
       return;
     }
     const OperandKinds &state = in_.generator.kinds;
+    // Bits are a function of the state.
+    AxisSet partial = state.p & (in_.axes - result.unknown);
+    result.bad |= partial;
+    result.needless -= partial;
+    forget(result, partial);
     AxisSet known = in_.axes - state.unknown - result.unknown;
     if (alone) {
       forget(result, in_.axes - state.v - state.strict_r - state.strict_i - state.free);
@@ -257,6 +246,25 @@ private:
 };
 
 } // namespace
+
+bool draws(const Equation &equation, const Sum &sum) {
+  if (!equation.has_generator)
+    return false;
+  auto is_state = [&](unsigned ref) { return equation.refs[ref].operand == kGenerator; };
+  for (unsigned t = 0; t < sum.term_count; ++t) {
+    const Term &row = equation.terms[sum.first_term + t];
+    for (unsigned a = 0; a < row.atom_count; ++a) {
+      const Atom &atom = equation.atoms[row.first_atom + a];
+      for (unsigned r = 0; atom.form != Atom::Form::Integer && r < atom.count; ++r)
+        if (is_state(atom.first + r))
+          return true;
+    }
+  }
+  for (unsigned e = 0; e < sum.extra_count; ++e)
+    if (is_state(sum.first_extra + e))
+      return true;
+  return false;
+}
 
 LocalResult evaluate_local(const LocalInput &input, const Sum &sum) {
   return Evaluator(input, sum).run();

@@ -59,6 +59,8 @@ struct LocalResult {
   ir::AxisSet random_repeats;  // the generator is R or I where the data is V
 };
 
+// True if a random state stands in the sum.
+bool draws(const Equation &equation, const Sum &sum);
 // One sum of the equation: the kinds of the results that it defines.
 LocalResult evaluate_local(const LocalInput &input, const Sum &sum);
 

@@ -30,6 +30,9 @@ public:
       visit_term(eq_.terms[sum_.first_term + t]);
     if (!found_)
       visit_sum();
+    const GeneratorKinds &random = in_.generator;
+    if (!found_ && random.given && on(random.kinds.p) && draws(eq_, sum_))
+      report(PartialIntoNonlinear{index(random.kinds), here_});
     return found_;
   }
 

@@ -39,7 +39,8 @@ constexpr State kTensorStates[] = {
     State::FreeEither, State::Open, State::Zero, State::Unknown, State::Maximum};
 constexpr State kConditionStates[] = {
     State::FreeR, State::FreeI, State::V, State::P, State::Zero, State::FreeEither, State::Unknown};
-constexpr State kRandomStates[] = {State::FreeR, State::V, State::FreeI, State::Unknown};
+constexpr State kRandomStates[] = {
+    State::FreeR, State::V, State::FreeI, State::P, State::Unknown};
 // clang-format on
 constexpr size_t kBasicStates = 5, kFewStates = 3;
 constexpr size_t kMostCombinations = 20000;
@@ -163,9 +164,14 @@ private:
 
   // Random numbers meet data: they must differ between ranks exactly where the data does.
   void draw(Verdict &verdict) const {
-    bool varying = verdict.kind == Verdict::Kind::V,
+    bool varying = verdict.kind == Verdict::Kind::V ||
+                   (verdict.kind == Verdict::Kind::P && summed_varying_),
          silent = verdict.kind == Verdict::Kind::Unknown;
     bool same = random_ == State::FreeR || random_ == State::FreeI;
+    if (random_ == State::P && !silent)
+      verdict = {.bad = true};
+    if (random_ == State::P)
+      return;
     if (!any_) {
       verdict.kind = same                  ? Verdict::Kind::R
                      : random_ == State::V ? Verdict::Kind::V
