@@ -53,6 +53,8 @@ private:
   bool cut(const AxisEffect &effect);
   bool exchange(const AxisEffect &effect);
   bool exchange_erased();
+  bool exchange_stated(size_t split, size_t join);
+  bool states_lengths() const { return app_.attr("in_splits") || app_.attr("out_splits"); }
 
   // The dimension that an attribute names among `rank`; reported if it is none.
   Dim named(llvm::StringRef key, size_t rank);
@@ -201,12 +203,19 @@ bool ShapeEffect::cut(const AxisEffect &effect) {
   return dim.has_value();
 }
 
+// Blocks whose lengths are stated lie one after another, whatever the ends are called.
+bool ShapeEffect::exchange_stated(size_t split, size_t join) {
+  shorten(split, "in_splits");
+  lengthen(join, "out_splits");
+  return true;
+}
+
 // Blocks change places; both ends are one dimension unless attributes say otherwise.
 bool ShapeEffect::exchange_erased() {
   Dim split = named("split_dim", dims_.size()), join = named("concat_dim", dims_.size());
   if (!split || !join)
     return false;
-  bool stays = *split == *join && !app_.attr("in_splits") && !app_.attr("out_splits");
+  bool stays = *split == *join && !states_lengths();
   std::optional<Extent> before = dims_[*split];
   shorten(*split, "in_splits");
   if (stays)
@@ -223,15 +232,13 @@ bool ShapeEffect::exchange(const AxisEffect &effect) {
     Dim join = shard(effect.src), split = shard(effect.dst);
     if (!join || !split)
       return false;
-    if (*join != *split) {
-      shorten(*split, "in_splits");
-      lengthen(*join, "out_splits");
-    }
-    return true;
+    return (*join == *split && !states_lengths()) || exchange_stated(*split, *join);
   }
   Dim split = named("split_dim", dims_.size()), stack = named("concat_dim", dims_.size());
   if (!split || !stack)
     return false;
+  if (states_lengths())
+    return exchange_stated(*split, *stack);
   unbind(*split);
   insert(*stack);
   return true;

@@ -27,6 +27,13 @@ DTypeClass class_at(const Application &app, unsigned place) {
   return shape ? ir::info(shape->dtype).form : DTypeClass::Unknown;
 }
 
+bool is_matrix(const Application &app, unsigned place) {
+  const Slot *slot = slot_at(app, place);
+  const ir::Shape *shape =
+      slot && slot->form == Slot::Form::Tensor ? app.shape(app.args[slot->first]) : nullptr;
+  return shape && shape->ranked && shape->dims.size() == 2;
+}
+
 bool is_number(const ir::AttrValue &value, int64_t number) {
   return (value.form == AttrForm::Integer && value.as_integer() == number) ||
          (value.form == AttrForm::Float && value.as_number() == static_cast<double>(number));
@@ -129,6 +136,10 @@ std::string_view choose_dropout(const Application &app) {
 std::string_view choose_repeat_interleave(const Application &app) {
   const Slot *counts = slot_at(app, 1);
   return counts && counts->form == Slot::Form::Tensor ? "repeat_interleave_counts" : "";
+}
+
+std::string_view choose_grouped_mm(const Application &app) {
+  return is_matrix(app, 0) && is_matrix(app, 1) ? "grouped_mm_of_rows" : "";
 }
 
 std::string_view choose_convolution(const Application &app) {

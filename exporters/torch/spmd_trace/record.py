@@ -47,8 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
     megatron.add_argument("--sequence-parallel", action="store_true")
     megatron.add_argument("--bug", metavar="NAME", help="a mistake, see programs/megatron_bugs")
     torchtitan = parser.add_argument_group("torchtitan")
-    torchtitan.add_argument("--model", choices=["llama3"], default="llama3")
-    torchtitan.add_argument("--parallel", metavar="GRID", help="tp, tp_sp or fsdp_tp_sp")
+    torchtitan.add_argument("--model", choices=["llama3", "deepseek_v3"], default="llama3")
+    torchtitan.add_argument("--parallel", metavar="GRID", help="tp, tp_sp, fsdp_tp_sp or fsdp_ep")
     options = parser.parse_args(arguments)
 
     # Frameworks warn about the accelerators and fused kernels that a recording does without.

@@ -66,8 +66,8 @@ class Recorder:
         self._packed: dict[int, list[torch.Tensor]] = {}
         self._scratch: set[int] = set()
         self._masks: dict[tuple[str, int], torch.Tensor] = {}
-        # Where the running code is checked; None is the context of the program.
-        self.context: Callable[[], Context | None] = lambda: None
+        # Where an operation is checked; None is the context of the program.
+        self.context: Callable[[Op], Context | None] = lambda op: None
 
     # Life of a recording.
 
@@ -156,6 +156,7 @@ class Recorder:
         """Adds a value from outside the recording: an input, a parameter, optimizer state."""
         value = self.values.define(tensor, None, written=False)
         value.claims = claims | {"role": role, "name": name}
+        value.mesh = claims.get("mesh")
         if role == "input" and value.floating:
             value.requires_grad = tensor.requires_grad
         self.program.params.append(value)
@@ -363,7 +364,9 @@ class Recorder:
         """Appends an operation, with phase, place and pairing of the present moment."""
         op.grad = self.grad_mode
         op.phase = self._state.phase
-        op.context = self.context()
+        op.context = self.context(op)
+        for value in op.outs:
+            value.mesh = op.context.mesh if op.context else None
         op.loc = self.program.places.here()
         if op.phase == "bwd":
             op.bwd_of = self.pairing.running_forward()

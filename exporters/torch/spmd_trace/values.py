@@ -52,6 +52,7 @@ class Value:
     alias_of: "Value | None" = None
     grad_of: "Value | None" = None
     requires_grad: bool | None = None
+    mesh: str | None = None  # None is the first mesh of the program
     key: tuple | None = None
     span: tuple[int, int] = (0, 0)
     tick: int = 0

@@ -72,14 +72,15 @@ def test_transitions_of_the_program_are_typed_both_ways(trace):
     # The backward of a sum that gives I is free, that of one that gives R is another sum.
     if ("all_reduce", "P", "I") in forward:
         assert backward["convert", "I", "R"] == forward["all_reduce", "P", "I"]
-    for dim in (1,):
-        if ("reduce_scatter", "P", f"S({dim})") in forward:
-            gathers = forward["reduce_scatter", "P", f"S({dim})"]
-            assert backward["all_gather", f"S({dim})", "R"] == gathers
+    if ("reduce_scatter", "P", "S(1)") in forward:
+        scatters = forward["reduce_scatter", "P", "S(1)"]
+        assert backward["all_gather", "S(1)", "R"] == scatters
 
 
 def test_contexts_follow_the_regions_of_the_program(trace):
     contexts = trace["contexts"]
+    meshes = [mesh["id"] for mesh in trace["meshes"]]
+    assert {context["mesh"] for context in contexts} == set(meshes)
     assert contexts[0] == {"mesh": "dense"} and trace["mode"] == "global"
     used = collections.Counter()
     for op in trace["ops"]:
@@ -133,7 +134,7 @@ def test_types_are_those_of_spmd_types(recording, tmp_path):
     for value, kinds in theirs.items():
         for axis, kind in kinds.items():
             here = ours[names(value)].get(axis)
-            if here != kind:
-                op = made[value]
-                different.add((place_of(program, op), op.name, axis, kind, str(here)))
+            if here != kind and not (here == "R|I" and kind in "RI"):
+                op, shown = made[value], str(here).replace("|", "\\|")
+                different.add((place_of(program, op), op.name, axis, kind, shown))
     assert different == listed_differences(recording.name)

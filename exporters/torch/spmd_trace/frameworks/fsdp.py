@@ -59,7 +59,7 @@ class _Calls:
         places = [(*self.where(known), known.fsdp_placement.dim) for known in parameters]
         for place in dict.fromkeys(places):
             axis, context, dim = place
-            with replaced(self.recorder, context=lambda context=context: context):
+            with replaced(self.recorder, context=lambda op, context=context: context):
                 yield [i for i, other in enumerate(places) if other == place], axis, dim
 
     def _emit(self, name: str, words: dict, ins: list, outs: list) -> None:

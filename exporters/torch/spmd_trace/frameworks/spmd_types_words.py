@@ -13,12 +13,14 @@ import torch
 from spmd_types import _checker, _collectives, _local, _state, runtime, types
 
 from ..composites import Composites
+from ..document import Op
 from ..mesh import Context, Mesh
 from ..operands import flatten
 from ..recorder import Recorder
 from ..values import Value
 from .cpu import replaced
 
+_reinterpret_mesh = spmd_types.reinterpret_mesh
 # What spmd_types.redistribute calls, by the first letters of source and destination.
 _REDISTRIBUTE = {
     "SR": "all_gather",
@@ -82,6 +84,7 @@ class Words:
             replaced(mode, __torch_function__=self._watched(mode.__torch_function__)),
             replaced(runtime, assert_type=asserting, mutate_type=mutating),
             replaced(spmd_types, assert_type=asserting, mutate_type=mutating),
+            replaced(spmd_types, reinterpret_mesh=self._reinterpret_mesh),
             replaced(self.recorder, context=self.context),
         ):
             yield
@@ -142,13 +145,22 @@ class Words:
 
     def _mesh_of_forward(self) -> Mesh:
         """The mesh of the operation whose backward is running."""
-        meshes = self.recorder.program.meshes
         forward = self.recorder.pairing.running_forward()
-        name = forward.context.mesh if forward is not None and forward.context else None
+        return self._mesh_named(forward.context.mesh if forward and forward.context else None)
+
+    def _mesh_of_operands(self, op: Op) -> Mesh:
+        """The mesh of the first operand, which an optimizer writes or reads."""
+        operands = [value for value in flatten(op.ins) if isinstance(value, Value)]
+        return self._mesh_named(operands[0].mesh if operands else None)
+
+    def _mesh_named(self, name: str | None) -> Mesh:
+        meshes = self.recorder.program.meshes
         return next((mesh for mesh in meshes if mesh.name == name), meshes[0])
 
-    def context(self) -> Context:
+    def context(self, op: Op) -> Context:
         mode, mesh = _state._current_mode(), self.mesh()
+        if self.recorder.phase == "opt":
+            return self._mesh_of_operands(op).context(local=True)
         if mode is None or self.recorder.phase != "fwd" or self.recorder.functions.opaque:
             return mesh.context(local=True)
         local = mesh.context(mode._local).local
@@ -231,6 +243,19 @@ class Words:
         if given.get("inplace"):
             raise NotImplementedError(f"{func.__name__} in place")
         recorder.emit(name, operand, [result], attrs, first_node=first)
+        return result
+
+    def _reinterpret_mesh(self, tensor: torch.Tensor, type, *, inplace: bool = False):
+        recorder = self.recorder
+        if recorder.is_hidden:
+            return _reinterpret_mesh(tensor, type, inplace=inplace)
+        first = recorder.pairing.newest_number() + 1
+        with recorder.hidden():
+            result = _reinterpret_mesh(tensor, type, inplace=inplace)
+        mesh = self.mesh_with(spmd_types.get_local_type(result))
+        words = {"mesh": mesh.name}
+        recorder.emit("reinterpret_mesh", [tensor], [result], words, first_node=first)
+        self._note(result)
         return result
 
     # Assertions.
@@ -322,7 +347,7 @@ class Words:
         value, op = self.recorder.values.find(tensor), self.recorder.program.ops[-1]
         if value not in op.outs or op.name in _TRANSITIONS:
             return
-        operands = [v for v in flatten([*op.ins]) if isinstance(v, Value)]
+        operands = [v for v in flatten(op.ins) if isinstance(v, Value)]
         pending = []
         for name, kind in self.kinds(spmd_types.get_local_type(tensor)).items():
             before = [self._last[v].get(name) for v in operands if v in self._last]

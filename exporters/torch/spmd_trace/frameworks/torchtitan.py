@@ -1,6 +1,7 @@
 """torchtitan on the CPU, and its meshes, parameters and buffers in terms of types."""
 
 import contextlib
+import math
 
 import spmd_types
 import torch
@@ -31,12 +32,24 @@ _PACKAGES = (
 )
 # The trainer is asked for its class only; the kernels need triton.
 _MODULES = ("torchtitan.trainer", "torchtitan.distributed.minimal_async_ep")
+# Operations of its own, and what they are like.
+RULES = {"torchtitan.deterministic_scatter_add.default": {"like": "scatter_add"}}
 
 
 def _attention(q, k, v, *, scale, enable_gqa, **options):
     """Flex attention without its compiler: the causal mask alone, and no log-sum-exp."""
     attend = torch.nn.functional.scaled_dot_product_attention
     return attend(q, k, v, is_causal=True, scale=scale, enable_gqa=enable_gqa), AuxOutput()
+
+
+def _balanced(router, scores):
+    """Its routing for tests, tokens to experts in turn, with the type that the scores have."""
+    shape = (*scores.shape[:2], router.top_k)
+    with spmd_types.no_typecheck():
+        experts = torch.arange(math.prod(shape)).reshape(shape) % router.num_experts
+    spec = spmd_types.get_partition_spec(scores)
+    spmd_types.assert_type(experts, spmd_types.get_local_type(scores), spec)
+    return experts, scores.gather(dim=-1, index=experts)
 
 
 def _forget_meshes() -> None:
@@ -57,18 +70,19 @@ def on_cpu():
             import torchtitan.models.deepseek_v3  # noqa: F401
             import torchtitan.models.llama3  # noqa: F401
             from torchtitan.distributed.utils import get_spmd_backend, set_spmd_backend
-            from torchtitan.models.common import attention
+            from torchtitan.models.common import attention, moe
 
             backend = get_spmd_backend()
             kernels = {"_compiled_create_block_mask": create_block_mask}
             threads = torch.autograd.is_multithreading_enabled()
             set_spmd_backend("spmd_types")
             torch.autograd.set_multithreading_enabled(False)
-            flex = attention.FlexAttention
+            flex, router = attention.FlexAttention, moe.TokenChoiceTopKRouter
             try:
                 with (
                     replaced(attention, **kernels),
                     replaced(flex, _compiled_flex_attn=staticmethod(_attention)),
+                    replaced(router, _debug_force_load_balance_routing=_balanced),
                 ):
                     yield
             finally:

@@ -48,6 +48,14 @@ PARALLEL = {
         "tp_sp": {"sequence_parallel": True},
         "fsdp_tp_sp": {"sequence_parallel": True, "data_parallel": 2, "tensor_parallel": 2},
     },
+    "deepseek_v3": {
+        "fsdp_ep": {
+            "sequence_parallel": True,
+            "data_parallel": 4,
+            "tensor_parallel": 2,
+            "expert_parallel": 4,
+        },
+    },
 }
 
 
@@ -74,6 +82,9 @@ class Model:
         for layer in settings.layers:
             rope = dataclasses.replace(layer.attention.rope, max_seq_len=config.sequence)
             layer.attention.rope = rope
+            if layer.moe is not None:
+                # Tokens go to the experts in turn: sizes do not depend on the data.
+                layer.moe.router._debug_force_load_balance = True
         job = types.SimpleNamespace(parallelism=parallelism, training=training)
         settings.update_from_config(config=job)
         self.dims = ParallelDims.from_config(parallelism, config.world)
@@ -195,6 +206,8 @@ def record_rank(config: Config, rank: int) -> Recording:
         first, *more = torchtitan.meshes(model.dims)
         recorder = Recorder(first, rank, f"torchtitan {version}")
         recorder.program.more_meshes = more
+        if config.expert_parallel > 1:
+            recorder.program.extra["rules"] = torchtitan.RULES
         recorder.program.local = False
         words = Words(recorder)
         with spmd_types.set_current_mesh(model.dims.spmd_dense_mesh()):
