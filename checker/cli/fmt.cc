@@ -4,6 +4,7 @@
 #include "checker/cli/output.h"
 
 #include "ir/compression.h"
+#include "ir/outline.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -74,6 +75,8 @@ ExitCode format_one(const Options &options, const std::string &path) {
   print_stderr(print_input_errors(input));
   if (!input.readable())
     return ExitCode::Input;
+  if (options.outline)
+    ir::outline(input.read.program);
   std::string text = target_format(options, input.bytes()).print(input.read.program);
   if (options.compare_only)
     return compare(input, text);

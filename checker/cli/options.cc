@@ -189,6 +189,7 @@ constexpr OptionRow kOptions[] = {
      [](Options &o, StringRef v) { return set_word(o.to, v, kEncodings); }},
     {"-o", "OUT", "in place", "file to write, - for stdout; NAME.gz, NAME.zst are compressed", kFmt,
      [](Options &o, StringRef v) { return o.output_file = v.str(), std::string(); }},
+    {"--outline", "", "", "fold equal layers into functions", kFmt, turn_on<&Options::outline>},
     {"--check", "", "", "write nothing; exit code 1 if a file is not canonical", kFmt,
      turn_on<&Options::compare_only>},
     {"--help", "", "", "print this text", 0xFF, turn_on<&Options::help>},

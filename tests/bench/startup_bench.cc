@@ -1,8 +1,6 @@
 // How long a run of spmdlint takes from start to exit on a ten-op program, beside a program that
 // does nothing.
-//   spmd_startup_bench FILE
-// FILE is ignored: the program is written to a temporary file. Prints the median of 40 runs of
-// each.
+// Prints the median of 40 runs of each.
 #include <fmt/core.h>
 
 #include <algorithm>

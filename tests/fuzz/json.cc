@@ -1,0 +1,18 @@
+// Any bytes as JSON, a document or a stream, compressed or not.
+#include "tests/fuzz/fuzz.h"
+
+#include "ir/compression.h"
+
+using namespace spmd;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  llvm::StringRef bytes = fuzz::bytes_of(data, size);
+  bool packed = ir::compression_of(bytes) != ir::Compression::None;
+  ir::ReadResult result = packed ? ir::read_program(bytes) : ir::read_json(bytes);
+  if (!fuzz::is_sound(result))
+    return 0;
+  fuzz::round_trip(result.program, ir::print_json, ir::read_json);
+  fuzz::round_trip(result.program, ir::print_jsonl, ir::read_json);
+  fuzz::round_trip(result.program, ir::print_text, ir::read_text);
+  return 0;
+}
