@@ -34,11 +34,11 @@ llvm::StringRef layer_of(llvm::StringRef scope) {
 struct Run {
   uint32_t first, last;
   std::string layer;
-  std::vector<ValueId> inputs;  // in order of first use
-  std::vector<ValueId> made;    // results, in order
-  std::vector<bool> used;       // per result: outside the run
-  std::vector<uint32_t> print;  // equal for runs that do the same
-  bool whole = true;            // false: a function could not say it
+  std::vector<ValueId> inputs; // in order of first use
+  std::vector<ValueId> made;   // results, in order
+  std::vector<bool> used;      // per result: outside the run
+  std::vector<uint32_t> print; // equal for runs that do the same
+  bool whole = true;           // false: a function could not say it
 };
 
 class Outliner {
@@ -61,6 +61,7 @@ private:
   BlockId rename(BlockId block, const llvm::DenseMap<uint32_t, ValueId> &params);
   Inst inner(Inst inst, llvm::StringRef layer);
   Inst call(const Run &run, FunctionId function, const std::vector<bool> &returned);
+  ValueId root(ValueId id) const;
   bool hides_storage(const Run &run) const;
   void keep(uint32_t index, std::vector<Inst> &insts);
   ValueId renamed(ValueId id) const;
@@ -70,9 +71,11 @@ private:
 
   Program &program_;
   std::vector<Run> runs_;
-  std::vector<uint32_t> last_use_; // per value: the last instruction of the main body; ~0: an output
-  std::vector<uint32_t> place_;    // per value: its number in the run that is described
-  llvm::DenseSet<uint32_t> tied_;  // instructions with accepted findings or assertions
+  std::vector<uint32_t>
+      last_use_; // per value: the last instruction of the main body; ~0: an output
+  llvm::DenseMap<uint32_t, std::pair<uint32_t, uint32_t>> writes_; // of a storage: first and last
+  std::vector<uint32_t> place_;               // per value: its number in the run that is described
+  llvm::DenseSet<uint32_t> tied_;             // instructions with accepted findings or assertions
   llvm::DenseMap<uint32_t, ValueId> renamed_; // what a call returns in place of a value
 };
 
@@ -89,9 +92,11 @@ void Outliner::find_uses() {
       BlockId block = open.back();
       open.pop_back();
       for (const Operand &operand : program_.blocks[block])
-        if (operand.is_value())
+        if (operand.is_value()) {
           use(operand.as_value(), i);
-        else if (operand.form == Operand::Form::List)
+          if (operand.mut)
+            writes_.try_emplace(root(operand.as_value()).index, i, i).first->second.second = i;
+        } else if (operand.form == Operand::Form::List)
           open.push_back(operand.as_list());
     }
     for (const Attr &attr : program_.attrs[inst.attrs].attrs)
@@ -185,7 +190,8 @@ void Outliner::describe(Run &run) {
 void Outliner::find_runs() {
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
     llvm::StringRef layer = layer_of(scope_of(program_.insts[InstId{i}]));
-    bool same = !runs_.empty() && runs_.back().last == i && llvm::StringRef(runs_.back().layer) == layer;
+    bool same =
+        !runs_.empty() && runs_.back().last == i && llvm::StringRef(runs_.back().layer) == layer;
     if (!same)
       runs_.push_back({.first = i, .last = i, .layer = layer.str(), .whole = !layer.empty()});
     runs_.back().last = i + 1;
@@ -300,17 +306,23 @@ Inst Outliner::call(const Run &run, FunctionId function, const std::vector<bool>
   return made;
 }
 
-// A result of a call has storage of its own: not what a view of an outer value has, nor two views
-// of one.
+ValueId Outliner::root(ValueId id) const {
+  while (program_.values[id].alias_of.valid())
+    id = program_.values[id].alias_of;
+  return id;
+}
+
+// A result of a call has storage of its own. That a view did not matters only where its storage is
+// written while it lives.
 bool Outliner::hides_storage(const Run &run) const {
-  llvm::DenseSet<uint32_t> roots;
   for (size_t r = 0; r < run.made.size(); ++r) {
-    if (!run.used[r])
+    auto writes = writes_.find(root(run.made[r]).index);
+    if (!run.used[r] || writes == writes_.end())
       continue;
-    ValueId root = run.made[r];
-    while (program_.values[root].alias_of.valid())
-      root = program_.values[root].alias_of;
-    if (!llvm::is_contained(run.made, root) || !roots.insert(root.index).second)
+    auto [first, last] = writes->second;
+    bool before = first >= run.last && last_use_[run.made[r].index] <= first;
+    bool inside = first >= run.first && last < run.last;
+    if (!before && !inside)
       return true;
   }
   return false;
@@ -388,6 +400,8 @@ size_t Outliner::rebuild(const Groups &equal) {
     expectation.value = renamed(expectation.value);
   }
   program_.main = {InstId{first}, InstId{static_cast<uint32_t>(insts.size())}};
+  if (program_.op_count)
+    program_.op_count = program_.main.size();
   program_.insts = {};
   program_.insts.append(std::move(insts));
   program_.origins = std::move(origins);
