@@ -21,6 +21,8 @@ using ir::ValueId;
 
 namespace {
 
+constexpr uint32_t kProgressOps = 1 << 15; // how often progress is told
+
 bool is_state(ir::Role role) {
   return role == ir::Role::Param || role == ir::Role::Buffer || role == ir::Role::OptState;
 }
@@ -52,7 +54,12 @@ Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &resul
 void Walk::run() {
   for (uint32_t i = 0; i < program_.params.size(); ++i)
     declare(i);
-  instructions(program_.main);
+  const uint32_t first = program_.main.first.index, last = program_.main.last.index;
+  for (uint32_t i = first; i < last; ++i) {
+    instruction(InstId{i});
+    if (options_.progress && (i - first) % kProgressOps == kProgressOps - 1)
+      options_.progress(i - first, last - first);
+  }
   for (uint32_t i = 0; i < program_.outputs.size(); ++i)
     output(i);
   Collector(program_, instances_).add(main_, result_);
@@ -170,8 +177,7 @@ void Walk::instruction(InstId id) {
     results(id, inst, outcome);
     return;
   }
-  rules::Application app{program_,        op,    inst.attrs, inst.context,
-                         operands_.slots, args_, claims_};
+  rules::Application app{program_, op, inst.attrs, inst.context, operands_.slots, args_, claims_};
   if (!conditions_.empty())
     divergent(id, app);
   const rules::Outcome &outcome = rules_.apply(app);

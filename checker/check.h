@@ -7,6 +7,7 @@
 #include "ir/program.h"
 #include "rules/apply.h"
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct CheckOptions {
   bool memoise = true;          // off only to test that it changes nothing
   std::optional<ir::Mode> mode; // overrides the program's
   std::string today;            // YYYY-MM-DD, for suppressions with a date; empty: none lapses
+  std::function<void(uint64_t done, uint64_t all)> progress = {}; // ops, told now and then
 };
 
 // A word that an erased collective left out, and what the checker took for it.

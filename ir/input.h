@@ -4,6 +4,7 @@
 
 #include "ir/program.h"
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,9 +29,8 @@ struct InputError {
 };
 
 struct ReadOptions {
-  bool strict_schema = false; // unknown keys draw warnings
-  // Told now and then how many bytes of how many are read; null: nobody asks.
-  void (*progress)(uint64_t done, uint64_t all) = nullptr;
+  bool strict_schema = false;                                // unknown keys draw warnings
+  std::function<void(uint64_t done, uint64_t all)> progress; // bytes, told now and then
 };
 
 struct ReadResult {

@@ -70,6 +70,7 @@ public:
   void fail(uint64_t offset, std::string_view name, std::string message, std::string path = {});
   void error_at(uint64_t offset, std::string_view name, std::string message, std::string path);
   bool failed() const { return failed_; }
+  uint64_t size() const { return all_.size(); }
   const std::vector<InputError> &errors() const { return errors_; }
 
   // Calls element(index) for each element; it must consume one value. False if the value is no

@@ -31,6 +31,8 @@ enum OpKey : unsigned {
   Expect
 };
 
+constexpr uint32_t kProgressOps = 1 << 15; // how often progress is told
+
 // Ops whose attributes are a whole type, whichever of its members are there.
 constexpr std::array<std::string_view, 6> kTypeStatingOps = {
     "assert_type", "from_local", "reinterpret_mesh", "redistribute", "rng", "mutate_type"};
@@ -77,7 +79,10 @@ void JsonReader::op() {
     enumeration(llvm::ArrayRef(kPhaseWords).drop_front(), "phase", inst.phase, 1);
   if (json_.failed())
     return;
-  assertions(members, builder_.add(inst, origin));
+  uint32_t index = builder_.add(inst, origin);
+  assertions(members, index);
+  if (index % kProgressOps == kProgressOps - 1 && options_.progress)
+    options_.progress(origin, json_.size());
 }
 
 OpNameId JsonReader::op_name(const JsonMembers &members, OpShape &shape) {

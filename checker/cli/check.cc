@@ -74,7 +74,10 @@ void check_input(Run &run, SourceCache &sources, const std::string &path) {
   Input &input = checked.input;
   {
     auto timer = timed(run.read_ms);
-    input = load(path, run.options);
+    Progress progress(printable("reading " + path), run.options.quiet);
+    Options options = run.options;
+    options.read.progress = [&](uint64_t done, uint64_t all) { progress.tell(done, all); };
+    input = load(path, options);
   }
   if (!input.readable())
     run.happened(ExitCode::Input);
@@ -85,7 +88,10 @@ void check_input(Run &run, SourceCache &sources, const std::string &path) {
   run.options.configuration.add_to(input.read.program);
   {
     auto timer = timed(run.check_ms);
-    checked.result = check(input.read.program, run.options.check);
+    Progress progress(printable("checking " + path), run.options.quiet);
+    CheckOptions options = run.options.check;
+    options.progress = [&](uint64_t done, uint64_t all) { progress.tell(done, all); };
+    checked.result = check(input.read.program, options);
   }
   auto timer = timed(run.report_ms);
   Report report = make_report(input.name, input.bytes(), input.read.program, checked.result,

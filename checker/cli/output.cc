@@ -136,6 +136,24 @@ void print_stderr(llvm::StringRef text) {
   (void)write_all(STDERR_FILENO, text);
 }
 
+Progress::Progress(std::string what, bool quiet)
+    : what_(std::move(what)), on_(!quiet && ::isatty(STDERR_FILENO)),
+      next_(std::chrono::steady_clock::now() + std::chrono::seconds(1)) {}
+
+Progress::~Progress() {
+  if (shown_)
+    print_stderr("\r\x1B[K");
+}
+
+void Progress::tell(uint64_t done, uint64_t all) {
+  auto now = std::chrono::steady_clock::now();
+  if (!on_ || now < next_ || all == 0)
+    return;
+  next_ = now + std::chrono::seconds(1);
+  shown_ = true;
+  print_stderr(fmt::format("\r\x1B[K{}: {} %", what_, done * 100 / all));
+}
+
 void say(llvm::StringRef text) {
   print_stderr(fmt::format("spmdlint: {}\n", std::string_view(text.data(), text.size())));
 }

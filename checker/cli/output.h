@@ -5,6 +5,7 @@
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/MemoryBuffer.h"
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,18 @@ std::string write_stdout(llvm::StringRef bytes);
 std::string write_file(const std::string &path, llvm::StringRef bytes);
 // As it stands, to stderr.
 void print_stderr(llvm::StringRef text);
+// Tells on a terminal, once a second, how far long work is; the line goes away with the object.
+class Progress {
+public:
+  Progress(std::string what, bool quiet);
+  ~Progress();
+  void tell(uint64_t done, uint64_t all);
+
+private:
+  std::string what_;
+  bool on_ = false, shown_ = false;
+  std::chrono::steady_clock::time_point next_;
+};
 // One line on stderr, with the name of the tool.
 void say(llvm::StringRef text);
 
