@@ -24,8 +24,9 @@ constexpr OperandWord kOperandWords[] = {
     {"index", "i"},        {"indices", "i"},     {"target", "t b"},    {"query", "q"},
     {"key", "k"},          {"value", "v s"},     {"exponent", "b"},    {"other", "b y"},
     {"running_mean", "u"}, {"running_var", "v"}, {"grad_output", "g"}, {"condition", "c"},
-    {"src", "s"},          {"source", "s"},      {"offs", "o"},        {"end", "b"},
+    {"src", "s"},          {"source", "s"},      {"offs", "o"},        {"end", "b j"},
     {"mat2", "b"},         {"vec", "b"},         {"min", "lo"},        {"max", "hi"},
+    {"start", "i"},
 };
 
 Slot literal(ir::AttrValue value) {

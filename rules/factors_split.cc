@@ -80,9 +80,14 @@ std::optional<Extent> slice_extent(const Application &app, Extent whole, bool &f
     full = (*wanted)[0].extent == whole;
     return (*wanted)[0].extent;
   }
-  std::optional<int64_t> start = any_attr(app, {"start"}) ? number_attr(app, {"start"}) : 0;
-  std::optional<int64_t> step = any_attr(app, {"step"}) ? number_attr(app, {"step"}) : 1;
-  std::optional<int64_t> end = any_attr(app, {"end"}) ? number_attr(app, {"end"}) : INT64_MAX;
+  // A bound that is an operand is known at run time only.
+  auto bound = [&](llvm::StringRef name, int64_t absent) -> std::optional<int64_t> {
+    if (app.named(name))
+      return std::nullopt;
+    return any_attr(app, {name}) ? number_attr(app, {name}) : absent;
+  };
+  std::optional<int64_t> start = bound("start", 0), step = bound("step", 1);
+  std::optional<int64_t> end = bound("end", INT64_MAX);
   bool to_the_end = end && (*end >= INT32_MAX || Extent(std::max<int64_t>(*end, 0)) == whole);
   full = start == 0 && step == 1 && to_the_end;
   if (full)

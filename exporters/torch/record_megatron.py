@@ -1,4 +1,7 @@
-"""Records the traces of examples/megatron_gpt again; takes the folder to write to."""
+"""Records the traces of examples/megatron_gpt or examples/megatron_moe again.
+
+Takes the folder to write to; its name says which traces.
+"""
 
 import contextlib
 import os
@@ -8,20 +11,29 @@ import sys
 from spmd_trace import record
 
 _TRACES = {
-    "tp.spmd.json": [],
-    "sp.spmd.json": ["--sequence-parallel"],
-    "broken.spmd.json": ["--bug", "bias-before-reduce"],
-    "broken_norm.spmd.json": ["--bug", "missing-norm-flag", "--sequence-parallel"],
+    "megatron_gpt": {
+        "tp.spmd.json": [],
+        "sp.spmd.json": ["--sequence-parallel"],
+        "broken.spmd.json": ["--bug", "bias-before-reduce"],
+        "broken_norm.spmd.json": ["--bug", "missing-norm-flag", "--sequence-parallel"],
+    },
+    "megatron_moe": {
+        "dropless.spmd.json": ["--moe"],
+        "capacity.spmd.json": ["--moe", "capacity"],
+        "broken_router.spmd.json": ["--moe", "--bug", "router-flag"],
+        "broken_gather.spmd.json": ["--moe", "--bug", "expert-gather"],
+    },
 }
 
 
 def main() -> int:
-    if len(sys.argv) != 2:
-        print(f"usage: {os.path.basename(sys.argv[0])} FOLDER", file=sys.stderr)
+    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) == 2 else pathlib.Path()
+    if folder.name not in _TRACES:
+        names = " or ".join(_TRACES)
+        print(f"usage: {os.path.basename(sys.argv[0])} FOLDER, named {names}", file=sys.stderr)
         return 2
-    folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for name, options in _TRACES.items():
+    for name, options in _TRACES[folder.name].items():
         record.main(["megatron", "-o", str(folder / name), *options])
     return 0
 

@@ -46,6 +46,7 @@ class Program:
     outputs: list[dict] = dataclasses.field(default_factory=list)
     ops: list[Op] = dataclasses.field(default_factory=list)
     extra: dict = dataclasses.field(default_factory=dict)
+    symbols: dict[str, dict] = dataclasses.field(default_factory=dict)
     more_meshes: list[Mesh] = dataclasses.field(default_factory=list)
     local: bool = True  # whether operations without a context of their own track kinds alone
 
@@ -195,6 +196,7 @@ def document(program: Program) -> dict:
         "world": program.mesh.world,
         "rank": program.rank,
         "op_count": len(program.ops),
+        **({"symbols": program.symbols} if program.symbols else {}),
         "meshes": [mesh.json() for mesh in program.meshes],
         "groups": program.groups,
         "files": program.places.files_json(),

@@ -48,6 +48,21 @@ class HostNumber(float):
         return self._binary("pow", self, other, float(self) ** float(other))
 
 
+_LIST = torch.Tensor.tolist
+
+
+class HostSizes(list):
+    """Whole numbers with the tensor that they were taken from, such as sizes of blocks."""
+
+    def __init__(self, tensor: torch.Tensor):
+        super().__init__(_LIST(tensor))
+        self.tensor = tensor
+
+    def tolist(self) -> "HostSizes":
+        """As an array would; the tensor is not forgotten."""
+        return self
+
+
 class HostNumbers:
     """The host numbers of one recording, by their bits."""
 
@@ -76,7 +91,7 @@ class HostNumbers:
 
     @contextlib.contextmanager
     def watched(self):
-        """Follows `Tensor.item` of floating tensors while the context lasts."""
+        """Follows `item` of floating tensors and `tolist` of others while the context lasts."""
         original = torch.Tensor.item
 
         def item(tensor):
@@ -91,8 +106,13 @@ class HostNumbers:
             op = recorder.emit("aten._local_scalar_dense.default", [tensor], [holder], {})
             return self._track(op.outs[0], number)
 
-        torch.Tensor.item = item
+        def tolist(tensor):
+            sizes = not tensor.is_floating_point() and tensor.dim() == 1
+            with self._recorder.hidden():
+                return HostSizes(tensor) if sizes else _LIST(tensor)
+
+        torch.Tensor.item, torch.Tensor.tolist = item, tolist
         try:
             yield
         finally:
-            torch.Tensor.item = original
+            torch.Tensor.item, torch.Tensor.tolist = original, _LIST

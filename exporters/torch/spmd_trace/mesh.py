@@ -40,9 +40,11 @@ class Context:
 class Mesh:
     """Axes, outermost first, that together number the ranks of a program."""
 
-    def __init__(self, name: str, axes: list[Axis]):
+    def __init__(self, name: str, axes: list[Axis], flattened: dict[str, list[str]] | None = None):
+        """`flattened` names tuples of axes, outermost first; types stay on the axes themselves."""
         self.name = name
         self.axes = tuple(axes)
+        self.flattened = flattened or {}
         self.world = math.prod(axis.size for axis in axes)
         pieces = sorted((axis.stride, axis.size) for axis in axes if axis.size > 1)
         reach = 0
@@ -56,6 +58,15 @@ class Mesh:
             if axis.name == name:
                 return axis
         raise KeyError(f"mesh {self.name} has no axis {name}")
+
+    def pieces(self, name: str) -> list[str]:
+        """The axes that a name stands for: those of a flattened axis, else itself."""
+        return self.flattened.get(name) or [self.axis(name).name]
+
+    def kinds(self, **kinds: str) -> dict[str, str]:
+        """A kind per axis, outermost first, where flattened axes may be named."""
+        found = {piece: kind for name, kind in kinds.items() for piece in self.pieces(name)}
+        return {axis.name: found[axis.name] for axis in self.axes if axis.name in found}
 
     def coordinate(self, name: str, rank: int) -> int:
         axis = self.axis(name)
@@ -73,7 +84,9 @@ class Mesh:
         for count in range(1, len(real) + 1):
             for chosen in itertools.combinations(real, count):
                 if self.ranks_along(chosen, rank) == list(ranks):
-                    return [axis.name for axis in chosen]
+                    names = [axis.name for axis in chosen]
+                    whole = [flat for flat, pieces in self.flattened.items() if pieces == names]
+                    return whole[:1] or names
         return None
 
     def context(self, local: bool) -> Context:
@@ -81,4 +94,5 @@ class Mesh:
         return Context(self.name, tuple(axis.name for axis in self.axes) if local else ())
 
     def json(self) -> dict:
-        return {"id": self.name, "axes": [axis.json() for axis in self.axes]}
+        flattened = [{"name": name, "of": pieces} for name, pieces in self.flattened.items()]
+        return {"id": self.name, "axes": [axis.json() for axis in self.axes] + flattened}

@@ -16,7 +16,12 @@ def _megatron(parser: argparse.ArgumentParser, options):
 
     if options.bug is not None and options.bug not in megatron_bugs.BUGS:
         parser.error(f"unknown bug {options.bug}: one of {', '.join(megatron_bugs.BUGS)}")
-    config = megatron_gpt.Config(sequence_parallel=options.sequence_parallel, layers=options.layers)
+    experts = {"dropless": megatron_gpt.dropless, "capacity": megatron_gpt.with_capacity}
+    if options.moe:
+        config = experts[options.moe](layers=options.layers)
+    else:
+        sequence = options.sequence_parallel
+        config = megatron_gpt.Config(sequence_parallel=sequence, layers=options.layers)
     return megatron_gpt.record(config, options.bug)
 
 
@@ -45,6 +50,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--layers", type=int, default=2)
     megatron = parser.add_argument_group("megatron")
     megatron.add_argument("--sequence-parallel", action="store_true")
+    megatron.add_argument(
+        "--moe",
+        nargs="?",
+        const="dropless",
+        choices=["dropless", "capacity"],
+        help="experts in each layer; dropless: one on each rank of ep 4, capacity: two of ep 2",
+    )
     megatron.add_argument("--bug", metavar="NAME", help="a mistake, see programs/megatron_bugs")
     torchtitan = parser.add_argument_group("torchtitan")
     torchtitan.add_argument("--model", choices=["llama3", "deepseek_v3"], default="llama3")

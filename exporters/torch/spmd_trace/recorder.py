@@ -322,11 +322,23 @@ class Recorder:
         return func(*args, **kwargs)
 
     def emit(
-        self, name: str, ins: list, outs: list[torch.Tensor], attrs: dict, mut=(), first_node=None
+        self,
+        name: str,
+        ins: list,
+        outs: list[torch.Tensor],
+        attrs: dict,
+        mut=(),
+        first_node=None,
+        sizes=None,
     ) -> Op:
-        """Records a typed operation whose effect has already been carried out."""
+        """Records a typed operation whose effect has already been carried out.
+
+        `sizes` are numbers that the program took from tensors: named operands.
+        """
         operands_ = self.resolve(ins)
         op = Op(name, operands_, [], attrs, mut=list(mut), first_node=first_node)
+        for word, numbers in (sizes or {}).items():
+            op.kw[word] = self.current(numbers.tensor)
         bases = [value for value in operands.flatten(operands_) if isinstance(value, Value)]
         for tensor in outs:
             base = self.values.find(tensor)

@@ -57,19 +57,19 @@ def test_backward_is_paired(trace):
     assert all(v["shape"] == shapes[v["grad_of"]] for v in gradients)
 
 
-def test_groups_are_axes(trace):
-    assert trace["meshes"][0]["axes"] == [
+def test_groups_are_axes(dense):
+    assert dense["meshes"][0]["axes"] == [
         {"name": "dp", "size": 2, "stride": 4, "role": "data"},
         {"name": "tp", "size": 4, "stride": 1, "role": "tensor"},
     ]
-    axes = {key: group["axes"] for key, group in trace["groups"].items()}
+    axes = {key: group["axes"] for key, group in dense["groups"].items()}
     assert axes["TENSOR_MODEL_PARALLEL_GROUP"] == ["tp"]
     assert axes["DATA_PARALLEL_GROUP_WITH_CP"] == ["dp"]
 
 
 def test_every_parameter_has_a_contract_and_a_new_state(trace):
     parameters = {p["id"]: p for p in trace["params"] if p["role"] == "param"}
-    assert len(parameters) == 29
+    assert parameters
     for role in ("grad", "state"):
         assert set(parameters) <= {o.get("of") for o in trace["outputs"] if o["role"] == role}
     gradients = {v.get("grad_of") for op in trace["ops"] for v in op.get("out", [])}
@@ -126,10 +126,10 @@ def test_raw_collectives_leave_kinds_open(tp):
     assert calls == [{"group": group, "op": kind} for kind in ("max", "sum", "sum")]
 
 
-def test_rank_dependent_bounds_are_values(trace):
-    made = {v["id"]: op for op in trace["ops"] for v in op.get("out", [])}
+def test_rank_dependent_bounds_are_values(dense):
+    made = {v["id"]: op for op in dense["ops"] for v in op.get("out", [])}
     for name in ("aten.lt.Scalar", "aten.ge.Scalar"):
-        bounds = [op["in"][1] for op in trace["ops"] if op["op"] == name]
+        bounds = [op["in"][1] for op in dense["ops"] if op["op"] == name]
         assert len(bounds) == 2
         for bound in bounds:
             chain = []
@@ -137,15 +137,16 @@ def test_rank_dependent_bounds_are_values(trace):
                 chain.append(made[bound]["op"])
                 bound = made[bound]["in"][0] if made[bound].get("in") else None
             assert chain in (["mul", "axis_index"], ["add", "mul", "axis_index"])
-    index = next(op for op in trace["ops"] if op["op"] == "axis_index")
+    index = next(op for op in dense["ops"] if op["op"] == "axis_index")
     assert index["attrs"] == {"axis": "tp"} and index["out"][0]["type"] == {"dp": "R", "tp": "V"}
 
 
 def test_the_clip_factor_is_a_value(trace):
     made = {v["id"]: op["op"] for op in trace["ops"] for v in op.get("out", [])}
-    clips = [op for op in trace["ops"] if op["op"] == "aten.mul.Tensor" and "phase" in op]
-    factors = [op["in"][1] for op in clips if op["phase"] == "opt"]
-    assert len(factors) == 29 and {made[factor] for factor in factors} == {"div"}
+    inside = [op for op in trace["ops"] if trace["scopes"][op.get("scope", 0)] == "optimizer"]
+    factors = [op["in"][1] for op in inside if op["op"] == "aten.mul.Tensor"]
+    parameters = [p for p in trace["params"] if p["role"] == "param"]
+    assert len(factors) == len(parameters) and {made[factor] for factor in factors} == {"div"}
 
 
 def test_norms_of_shared_parameters_are_marked(tp):
@@ -160,10 +161,10 @@ def test_gradient_buckets_are_reduced_as_lists(tp):
     assert len(calls) == 1 and len(calls[0]["in"][0]) == len(calls[0]["out"]) == 29
 
 
-def test_the_loss_is_an_addend_on_dp(trace):
-    (loss,) = [o for o in trace["outputs"] if o["role"] == "loss"]
+def test_the_loss_is_an_addend_on_dp(dense):
+    (loss,) = [o for o in dense["outputs"] if o["role"] == "loss"]
     assert loss["type"] == {"dp": "P", "tp": "I"}
-    op = next(op for op in trace["ops"] if loss["value"] in [v["id"] for v in op.get("out", [])])
+    op = next(op for op in dense["ops"] if loss["value"] in [v["id"] for v in op.get("out", [])])
     assert (op["op"], op["attrs"]) == ("reinterpret", {"axis": "dp", "src": "V", "dst": "P"})
 
 
@@ -190,4 +191,4 @@ def test_recordings_are_deterministic(texts):
 
 def test_bundled_traces_are_current(texts):
     for name, text in texts.items():
-        assert (BUNDLED / name).read_text() == text, f"record {name} again"
+        assert (BUNDLED / "megatron_gpt" / name).read_text() == text, f"record {name} again"

@@ -35,3 +35,12 @@ def test_coordinates(mesh):
 def test_overlapping_axes_are_refused():
     with pytest.raises(ValueError, match="overlap at stride 2"):
         Mesh("m", [Axis("a", 4, 2), Axis("b", 4, 1)])
+
+
+def test_a_tuple_of_axes_has_a_name():
+    mesh = Mesh("m", [Axis("edp", 2, 4), Axis("ep", 2, 2), Axis("tp", 2, 1)], {"dp": ["edp", "ep"]})
+    assert mesh.axes_of_group([0, 2, 4, 6], 0) == ["dp"]
+    assert mesh.axes_of_group([0, 1, 2, 3], 0) == ["ep", "tp"]
+    assert mesh.pieces("dp") == ["edp", "ep"] and mesh.pieces("tp") == ["tp"]
+    assert mesh.kinds(dp="R", tp="V") == {"edp": "R", "ep": "R", "tp": "V"}
+    assert mesh.json()["axes"][-1] == {"name": "dp", "of": ["edp", "ep"]}

@@ -54,3 +54,28 @@ def test_different_collectives_are_an_error():
     traced = program(0, ("all_reduce_", 1))
     with pytest.raises(RuntimeError, match="the rank at tp = 1 runs other collectives"):
         rankdiff.resolve(traced, [rankdiff.Neighbour("tp", 1, program(1, ("neg", 1)))])
+
+
+def shaped(rank: int, *shapes) -> Program:
+    made = Program(Mesh("m", [Axis("ep", 2, 1)]), rank, "")
+    for shape in shapes:
+        made.ops.append(Op("exp", [], [Value("f32", list(shape))], {"size": list(shape)}))
+    return made
+
+
+def test_sizes_of_tensors_become_symbols():
+    traced = shaped(0, (3, 8), (6, 8), (3,), (5,), (9,))
+    other = rankdiff.Neighbour("ep", 1, shaped(1, (4, 8), (8, 8), (4,), (6,), (9,)))
+    assert rankdiff.resolve(traced, [other]) == 4
+    shapes = [op.outs[0].shape for op in traced.ops]
+    assert shapes == [["n0", 8], ["n0 * 2", 8], ["n0"], ["n1"], [9]]
+    assert traced.ops[1].attrs == {"size": [{"sym": "n0 * 2"}, 8]}
+    assert traced.symbols == {"n0": {"min": 0, "hint": 3}, "n1": {"min": 0, "hint": 5}}
+
+
+def test_lists_of_other_lengths_are_no_sizes():
+    traced, there = shaped(0, (3,)), shaped(1, (2,))
+    traced.ops[0].ins, traced.ops[0].attrs = [1.0, 2.0, 3.0], {}
+    there.ops[0].ins, there.ops[0].attrs = [1.0, 2.0], {}
+    rankdiff.resolve(traced, [rankdiff.Neighbour("ep", 1, there)])
+    assert traced.ops[0].outs[0].shape == [3] and not traced.symbols

@@ -4,7 +4,7 @@ import json
 import pathlib
 
 SCHEMA = pathlib.Path(__file__).parents[3] / "ir" / "trace.schema.json"
-BUNDLED = pathlib.Path(__file__).parents[3] / "examples" / "megatron_gpt"
+BUNDLED = pathlib.Path(__file__).parents[3] / "examples"
 
 
 def schema() -> dict:

@@ -19,7 +19,7 @@ class _Idle:
         pass
 
     def __getattr__(self, name):
-        return lambda *args, **kwargs: None
+        return lambda *args, **kwargs: _Idle()
 
     def __enter__(self):
         return self
@@ -92,6 +92,22 @@ def cuda_on_cpu():
         yield
 
 
+_even_all_to_all = dist.all_to_all_single
+
+
+def _all_to_all_single(
+    output, input, output_split_sizes=None, input_split_sizes=None, group=None, async_op=False
+):
+    """Fills uneven blocks, which the fake group leaves as they are, with this rank's own rows."""
+    if output_split_sizes is None:
+        return _even_all_to_all(output, input, group=group, async_op=async_op)
+    if async_op:
+        raise NotImplementedError("an asynchronous all_to_all of uneven blocks")
+    with torch.no_grad():
+        rows = torch.arange(len(output)) % max(len(input), 1)
+        return output.copy_(input[rows]) if len(input) else output.zero_()
+
+
 @contextlib.contextmanager
 def fake_ranks(rank: int, world: int):
     """A default process group of `world` ranks of which this process plays one."""
@@ -101,6 +117,7 @@ def fake_ranks(rank: int, world: int):
         "fake", rank=rank, world_size=world, store=FakeStore(), pg_options=options
     )
     try:
-        yield
+        with replaced(dist, all_to_all_single=_all_to_all_single):
+            yield
     finally:
         dist.destroy_process_group()

@@ -10,6 +10,7 @@ import types
 
 import torch
 
+from ..hostnumbers import HostSizes
 from ..mesh import Axis, Mesh
 from ..recorder import Recorder
 from .cpu import replaced
@@ -62,20 +63,39 @@ def cpu_standins():
     """Replaces what Megatron-Core takes from CUDA extensions, and its random states."""
     from megatron.core.optimizer import clip_grads
     from megatron.core.tensor_parallel import random
+    from megatron.core.transformer.moe import moe_utils, token_dispatcher
 
     states = {
         "_get_cuda_rng_state": lambda *args, **kwargs: torch.get_rng_state(),
         "_set_cuda_rng_state": lambda state, *args, **kwargs: torch.set_rng_state(state),
     }
     plain = _l2_norm(lambda tensor, norm: norm)
-    with replaced(random, **states), replaced(clip_grads, l2_norm_impl=plain):
+
+    def to_host(tensor, as_numpy: bool = False, record_stream: bool = False):
+        return HostSizes(tensor) if as_numpy and torch.is_tensor(tensor) else tensor
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(replaced(random, **states))
+        stack.enter_context(replaced(clip_grads, l2_norm_impl=plain))
+        stack.enter_context(replaced(moe_utils, te_general_gemm=None))
+        stack.enter_context(replaced(token_dispatcher, maybe_move_tensor_to_cpu=to_host))
         yield
+
+
+def forget_last_step() -> None:
+    """Drops what a step leaves in globals: gathered activations, auxiliary losses, their scale."""
+    from megatron.core import parallel_state
+    from megatron.core.transformer.moe import moe_utils
+
+    parallel_state.get_global_memory_buffer().buffer.clear()
+    moe_utils.get_moe_layer_wise_logging_tracker().clear()
+    moe_utils.MoEAuxLossAutoScaler.main_loss_backward_scale = None
 
 
 @contextlib.contextmanager
 def recorded_clipping(recorder: Recorder, ddp):
     """Says in the trace which gradient norms Megatron takes on the first tensor rank only."""
-    from megatron.core.optimizer import clip_grads
+    from megatron.core.optimizer import clip_grads, optimizer
 
     parameters = ddp.module.parameters()
     duplicates = {
@@ -88,8 +108,11 @@ def recorded_clipping(recorder: Recorder, ddp):
         duplicate = tensor.data_ptr() in duplicates
         return recorder.only_at(norm, "tp", 0) if duplicate else norm
 
+    # Several optimizers take the root of the sum of their squared norms, on the host.
+    root = types.SimpleNamespace(sqrt=lambda number: number**0.5)
     with replaced(clip_grads, l2_norm_impl=_l2_norm(only_first_rank)):
-        yield
+        with replaced(optimizer, math=root):
+            yield
 
 
 @contextlib.contextmanager
@@ -115,17 +138,35 @@ def hidden_random_states(recorder: Recorder):
 
 
 def mesh() -> Mesh:
-    """The mesh of the running program, read off its process groups."""
+    """The mesh of the running program, read off its process groups.
+
+    Expert parallelism cuts the data-parallel axis into `edp` and `ep`; experts are split over
+    `tp` like other layers, so that one mesh holds both the dense and the expert axes.
+    """
     from megatron.core import parallel_state
 
+    def ranks_of(group) -> list[int]:
+        return torch.distributed.get_process_group_ranks(group)
+
     def axis(name: str, role: str, group) -> Axis:
-        ranks = torch.distributed.get_process_group_ranks(group)
+        ranks = ranks_of(group)
         stride = ranks[1] - ranks[0] if len(ranks) > 1 else 1
         return Axis(name, len(ranks), stride, role)
 
-    data = axis("dp", "data", parallel_state.get_data_parallel_group())
-    tensor = axis("tp", "tensor", parallel_state.get_tensor_model_parallel_group())
-    return Mesh("main", [data, tensor])
+    tensor_group = parallel_state.get_tensor_model_parallel_group()
+    data_group = parallel_state.get_data_parallel_group()
+    data, tensor = axis("dp", "data", data_group), axis("tp", "tensor", tensor_group)
+    expert_group = parallel_state.get_expert_model_parallel_group()
+    if expert_group.size() == 1:
+        return Mesh("main", [data, tensor])
+    if ranks_of(parallel_state.get_expert_tensor_parallel_group()) != ranks_of(tensor_group):
+        raise NotImplementedError("experts are not split over the same ranks as other layers")
+    replicas = axis("edp", "data", parallel_state.get_expert_data_parallel_group())
+    experts = axis("ep", "expert", expert_group)
+    whole = Mesh("main", [replicas, experts, tensor], {"dp": ["edp", "ep"]})
+    if whole.axes_of_group(ranks_of(data_group), torch.distributed.get_rank()) != ["dp"]:
+        raise NotImplementedError("the data-parallel ranks are not replicas times experts")
+    return whole
 
 
 _DUAL = {"R": "P", "I": "I", "V": "V"}
@@ -144,7 +185,10 @@ def tensor_kind(parameter: torch.nn.Parameter, sequence_parallel: bool) -> tuple
 def parameter_claims(parameter, sequence_parallel: bool, mesh: Mesh) -> dict:
     """Type, global shape and gradient contract of a parameter."""
     kind, dim = tensor_kind(parameter, sequence_parallel)
-    claims: dict = {"type": {"dp": "R", "tp": kind}}
+    kinds = mesh.kinds(dp="R", tp=kind)
+    if not getattr(parameter, "allreduce", True):
+        kinds["ep"] = "V"  # each rank has other experts
+    claims: dict = {"type": kinds}
     spec = ["tp" if i == dim else None for i in range(parameter.dim())]
     if dim is not None:
         shape = list(parameter.shape)
@@ -157,7 +201,15 @@ def parameter_claims(parameter, sequence_parallel: bool, mesh: Mesh) -> dict:
     return claims | {"grad": gradient | {"step": step}}
 
 
-def declare_model(recorder: Recorder, ddp, optimizer) -> dict:
+def optimizer_state(optimizer) -> dict:
+    """The state of each parameter; dense and expert parameters have optimizers of their own."""
+    state: dict = {}
+    for chained in optimizer.chained_optimizers:
+        state |= chained.optimizer.state
+    return state
+
+
+def declare_model(recorder: Recorder, ddp, states: dict) -> dict:
     """Declares parameters, gradient buffers and optimizer state; returns parameter values."""
     sequence_parallel = ddp.config.sequence_parallel
     declared = {}
@@ -170,15 +222,15 @@ def declare_model(recorder: Recorder, ddp, optimizer) -> dict:
         recorder.declare_scratch(buffer.grad_data)
         recorder.declare_packed(buffer.grad_data, [p.main_grad for p in buffer.params])
     for parameter, value in declared.items():
-        for key, state in optimizer.state.get(parameter, {}).items():
+        for key, state in states.get(parameter, {}).items():
             claims = {k: value.claims[k] for k in ("gshape", "type", "spec") if k in value.claims}
             if state.dim() == 0:
-                claims = {"type": {"dp": "R", "tp": "R"}}
+                claims = {"type": recorder.program.mesh.kinds(dp="R", tp="R")}
             recorder.declare(state, "opt_state", f"{value.claims['name']}.{key}", **claims)
     return declared
 
 
-def declare_outputs(recorder: Recorder, declared: dict, optimizer) -> None:
+def declare_outputs(recorder: Recorder, declared: dict, states: dict) -> None:
     """The reduced gradients and the new parameters and optimizer state."""
     for parameter, value in declared.items():
         name, step = value.claims["name"], value.claims["grad"]["step"]
@@ -186,7 +238,7 @@ def declare_outputs(recorder: Recorder, declared: dict, optimizer) -> None:
     for parameter, value in declared.items():
         claims = {k: value.claims[k] for k in ("type", "spec") if k in value.claims}
         recorder.output(parameter, "state", value, name=value.claims["name"], **claims)
-        for state in optimizer.state.get(parameter, {}).values():
+        for state in states.get(parameter, {}).values():
             old = recorder.declared_value(state)
             claims = {k: old.claims[k] for k in ("type", "spec") if k in old.claims}
             recorder.output(state, "state", old, name=old.claims["name"], **claims)

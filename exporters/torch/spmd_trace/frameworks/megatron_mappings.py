@@ -6,18 +6,21 @@ linear layers do themselves.
 """
 
 import contextlib
+import functools
 
 import torch
 
+from .. import collectives
+from ..hostnumbers import HostSizes
 from ..recorder import Recorder
 from .cpu import replaced
 
 
 def _words(op: str, dim: int | None = None, **kinds: str):
-    """One row of the table: an operation over tp; `dim` may count from the end."""
+    """One row of the table; `dim` may count from the end."""
 
-    def attrs(tensor: torch.Tensor) -> dict:
-        result: dict = {"axis": "tp"}
+    def attrs(tensor: torch.Tensor, axis) -> dict:
+        result: dict = {"axis": axis}
         if op in ("all_reduce", "reduce_scatter"):
             result["op"] = "sum"
         if dim is not None and op != "convert":
@@ -74,9 +77,20 @@ _ROWS = {
 _GATHER_WHOLE = (_words("all_gather", 0, **_TO_I), _words("convert", 0, src="I", dst="S"))
 
 
-def _typed(recorder: Recorder, row, run, tensor: torch.Tensor):
+def _axis(recorder: Recorder, group):
+    """The axis of a group, or the list of its axes."""
+    program = recorder.program
+    ranks = torch.distributed.get_process_group_ranks(group)
+    axes = program.mesh.axes_of_group(ranks, program.rank)
+    if not axes:
+        raise NotImplementedError(f"a mapping function over the irregular group {ranks}")
+    return axes[0] if len(axes) == 1 else axes
+
+
+def _typed(recorder: Recorder, row, group, run, tensor: torch.Tensor, splits=None):
     """Runs one direction of a mapping function and records it as the operation of its row."""
     name, attrs = row
+    sizes = {} if splits is None else {"splits": splits}
     in_place = name == "all_reduce"
     if in_place and not tensor.is_contiguous():
         return run()
@@ -87,7 +101,8 @@ def _typed(recorder: Recorder, row, run, tensor: torch.Tensor):
         if first is tensor and not in_place:
             first = tensor.view_as(tensor)
     mut = [0] if in_place else []
-    recorder.emit(name + "_" * in_place, before, [first], attrs(tensor), mut=mut)
+    words = attrs(tensor, _axis(recorder, group))
+    recorder.emit(name + "_" * in_place, before, [first], words, mut=mut, sizes=sizes)
     return (first, *result[1:]) if isinstance(result, tuple) else first
 
 
@@ -95,19 +110,28 @@ def _typed(recorder: Recorder, row, run, tensor: torch.Tensor):
 def typed_mappings(recorder: Recorder):
     """Records the mapping functions as typed operations while the context lasts."""
     from megatron.core.tensor_parallel import layers, mappings
+    from megatron.core.transformer.moe import moe_utils
 
     with contextlib.ExitStack() as stack:
         for name, rows in _ROWS.items():
             function = getattr(mappings, name)
             recorder.functions.transparent.add(function)
             stack.enter_context(_wrapped(recorder, function, *rows))
-        # Its collective is recorded as it is called, in both directions.
         recorder.functions.transparent.add(mappings._AllToAll)
+        stack.enter_context(_uneven_exchange(recorder, mappings._AllToAll))
+        # A plain linear layer in another precision, and an identity.
+        recorder.functions.transparent.add(moe_utils.RouterGatingLinearFunction)
+        recorder.functions.transparent.add(moe_utils.MoEAuxLossAutoScaler)
         for name in ("LinearWithGradAccumulationAndAsyncCommunication", "LinearWithFrozenWeight"):
             function = getattr(layers, name)
             recorder.functions.transparent.add(function)
             stack.enter_context(_typed_linear(recorder, function))
         yield
+
+
+def _need_tensor(function: type, sizes: list | None) -> None:
+    if sizes is not None and not isinstance(sizes, HostSizes):
+        raise NotImplementedError(f"{function.__name__}: sizes that come from no tensor")
 
 
 def _wrapped(recorder: Recorder, function: type, forward_row, backward_row):
@@ -123,18 +147,42 @@ def _wrapped(recorder: Recorder, function: type, forward_row, backward_row):
     def forward(ctx, input_, group, *args):
         if group.size() == 1:
             return original_forward(ctx, input_, group, *args)
-        if any(isinstance(argument, (list, tuple)) for argument in args):
-            raise NotImplementedError(f"{function.__name__}: uneven splits are not recorded")
+        splits = next((argument for argument in args if isinstance(argument, list)), None)
+        _need_tensor(function, splits)
         row = rows(args[0] if args else True)[0]
-        return _typed(recorder, row, lambda: original_forward(ctx, input_, group, *args), input_)
+        ctx.recorded_group, ctx.recorded_splits = group, splits
+        run = functools.partial(original_forward, ctx, input_, group, *args)
+        return _typed(recorder, row, group, run, input_, splits)
 
     def backward(ctx, gradient):
-        if getattr(ctx, "group", None) is not None and ctx.group.size() == 1:
+        group = getattr(ctx, "recorded_group", None)
+        if group is None:
             return original_backward(ctx, gradient)
         row = rows(getattr(ctx, "tensor_parallel_output_grad", True))[1]
-        return _typed(recorder, row, lambda: original_backward(ctx, gradient), gradient)
+        run = functools.partial(original_backward, ctx, gradient)
+        return _typed(recorder, row, group, run, gradient, ctx.recorded_splits)
 
     return replaced(function, forward=staticmethod(forward), backward=staticmethod(backward))
+
+
+def _uneven_exchange(recorder: Recorder, function: type):
+    """Exchanges whose block sizes the program took from tensors; even ones are raw collectives."""
+    original = function.forward
+
+    def forward(ctx, group, input, output_sizes, input_sizes):
+        if output_sizes is None or group.size() == 1:
+            return original(ctx, group, input, output_sizes, input_sizes)
+        _need_tensor(function, output_sizes)
+        _need_tensor(function, input_sizes)
+        before = recorder.resolve([input])
+        with recorder.hidden():
+            result = original(ctx, group, input, output_sizes, input_sizes)
+        attrs = {"group": collectives.group_key(recorder, group), "split_dim": 0, "concat_dim": 0}
+        sizes = {"in_splits": input_sizes, "out_splits": output_sizes}
+        recorder.emit("all_to_all", before, [result], attrs, sizes=sizes)
+        return result
+
+    return replaced(function, forward=staticmethod(forward))
 
 
 def _typed_linear(recorder: Recorder, function: type):
@@ -146,7 +194,7 @@ def _typed_linear(recorder: Recorder, function: type):
         allreduce_dgrad = args[0] if frozen else args[1]
         if allreduce_dgrad and args[-1].size() > 1:
             row = _ROWS["_CopyToModelParallelRegion"][0]
-            input = _typed(recorder, row, lambda: input, input)
+            input = _typed(recorder, row, args[-1], lambda: input, input)
         with recorder.stated(all_gather=_TO_R):
             return original_forward(ctx, input, weight, bias, *args)
 

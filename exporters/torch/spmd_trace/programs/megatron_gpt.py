@@ -1,11 +1,13 @@
 """One training step of a small Megatron-Core GPT: the program behind the bundled traces.
 
 Two layers, learned positions, vocabulary-parallel embedding and loss, data parallelism with flat
-gradient buckets, gradient clipping and AdamW; every part is the framework's own code.
+gradient buckets, gradient clipping and AdamW; a dense MLP in each layer or a mixture of experts.
+Every part is the framework's own code.
 """
 
 import contextlib
 import dataclasses
+import math
 
 import torch
 
@@ -30,6 +32,40 @@ class Config:
     batch: int = 2
     tensor_parallel: int = 4
     world: int = 8
+    experts: int = 0  # in each layer, in place of the dense MLP; none if 0
+    expert_parallel: int = 1
+    experts_per_token: int = 2
+    capacity: bool = True  # a fixed number of tokens for each expert; else as many as come
+
+
+def with_capacity(**settings) -> Config:
+    """Four experts, two on each rank of ep, that take a fixed number of tokens."""
+    # With tensor parallelism, Megatron's experts need split sequences.
+    sizes = {"experts": 4, "expert_parallel": 2, "tensor_parallel": 2}
+    return Config(sequence_parallel=True, **(sizes | settings))
+
+
+def dropless(**settings) -> Config:
+    """Four experts, one on each rank of ep, that take whatever the router sends them."""
+    return with_capacity(capacity=False, expert_parallel=4, world=16, **settings)
+
+
+def _expert_settings(config: Config) -> dict:
+    """The layers of experts: a router with an auxiliary loss, tokens sent by all-to-all."""
+    if not config.experts:
+        return {}
+    if not config.capacity and config.experts != config.expert_parallel:
+        raise NotImplementedError("several experts on a rank without a capacity")
+    load = {"moe_expert_capacity_factor": 1.0, "moe_pad_expert_input_to_capacity": True}
+    return (load if config.capacity else {}) | {
+        "num_moe_experts": config.experts,
+        "expert_model_parallel_size": config.expert_parallel,
+        "moe_router_topk": config.experts_per_token,
+        "moe_router_load_balancing_type": "aux_loss",
+        "moe_aux_loss_coeff": 0.01,
+        "moe_token_dispatcher_type": "alltoall",
+        "add_bias_linear": False,
+    }
 
 
 def build(config: Config):
@@ -41,6 +77,7 @@ def build(config: Config):
     from megatron.core.transformer.transformer_config import TransformerConfig
 
     transformer = TransformerConfig(
+        **_expert_settings(config),
         num_layers=config.layers,
         hidden_size=config.hidden,
         num_attention_heads=config.heads,
@@ -58,7 +95,7 @@ def build(config: Config):
     )
     model = GPTModel(
         transformer,
-        get_gpt_layer_local_spec(normalization="LayerNorm"),
+        get_gpt_layer_local_spec(num_experts=config.experts or None, normalization="LayerNorm"),
         vocab_size=config.vocabulary,
         max_sequence_length=config.sequence,
         position_embedding_type="learned_absolute",
@@ -94,19 +131,23 @@ class Batch:
 
     def declare(self, recorder: Recorder) -> None:
         """Each data-parallel rank has its own samples; tensor-parallel ranks share them."""
-        replicas = recorder.program.mesh.axis("dp").size
+        mesh = recorder.program.mesh
+        data = mesh.pieces("dp")
+        replicas = math.prod(mesh.axis(name).size for name in data)
         for name in ("tokens", "positions", "mask", "labels", "loss_mask"):
             tensor = getattr(self, name)
-            claims: dict = {"type": {"dp": "R", "tp": "R"}}
+            claims: dict = {"type": mesh.kinds(dp="R", tp="R")}
             if name in ("tokens", "labels", "loss_mask"):
                 shape = [tensor.shape[0] * replicas, *tensor.shape[1:]]
-                claims = {"gshape": shape, "type": {"dp": "V", "tp": "R"}, "spec": ["dp", None]}
+                spec = [data if len(data) > 1 else data[0], None]
+                claims = {"gshape": shape, "type": mesh.kinds(dp="V", tp="R"), "spec": spec}
             recorder.declare(tensor, "input", name, **claims)
 
 
 def step(ddp, optimizer, batch: Batch, recorder: Recorder | None = None) -> torch.Tensor:
     """One training step."""
     from megatron.core.distributed import finalize_model_grads
+    from megatron.core.transformer.moe.moe_utils import MoEAuxLossAutoScaler
 
     def section(scope: str | None, phase: str):
         return recorder.section(scope, phase) if recorder else contextlib.nullcontext()
@@ -119,6 +160,8 @@ def step(ddp, optimizer, batch: Batch, recorder: Recorder | None = None) -> torc
         loss = (losses * batch.loss_mask).sum() / batch.loss_mask.sum()
         # Every data-parallel rank adds its own loss; the gradient buckets take the mean.
         loss = reinterpret(loss, "dp", src="V", dst="P")
+        if ddp.config.num_moe_experts:
+            MoEAuxLossAutoScaler.set_loss_scale(torch.ones(1))
     if recorder:
         recorder.backward(loss)
     else:
@@ -128,6 +171,16 @@ def step(ddp, optimizer, batch: Batch, recorder: Recorder | None = None) -> torc
     with section("optimizer", "opt"):
         optimizer.step()
     return loss
+
+
+def expert_load(ddp, recorder: Recorder) -> torch.Tensor:
+    """The auxiliary loss as it is logged, summed and averaged over all ranks."""
+    from megatron.core.transformer.moe.moe_utils import track_moe_metrics
+
+    metrics: dict = {}
+    with recorder.section("log", "opt"):
+        track_moe_metrics(1.0, 0, total_loss_dict=metrics, num_layers=ddp.config.num_layers)
+    return metrics["load_balancing_loss"]
 
 
 def record(config: Config, bug: str | None = None) -> Program:
@@ -150,16 +203,18 @@ def record_rank(config: Config, rank: int, bug: str | None = None) -> Program:
     megatron.install_norm_standin()
     with cpu.fake_ranks(rank, config.world), cpu.cuda_on_cpu(), megatron.cpu_standins():
         parallel_state.initialize_model_parallel(
-            tensor_model_parallel_size=config.tensor_parallel, create_gloo_process_groups=False
+            tensor_model_parallel_size=config.tensor_parallel,
+            expert_model_parallel_size=config.expert_parallel,
+            create_gloo_process_groups=False,
         )
         try:
             torch.manual_seed(0)
             model_parallel_cuda_manual_seed(1)
             ddp, optimizer = build(config)
             batch = Batch.make(config)
-            with megatron_bugs.planted(bug, ddp):
+            with megatron_bugs.planted(bug, ddp, optimizer):
                 step(ddp, optimizer, batch)
-                parallel_state.get_global_memory_buffer().buffer.clear()
+                megatron.forget_last_step()
                 framework = f"megatron-core {package_info.__version__}"
                 recorder = Recorder(megatron.mesh(), rank, framework)
                 return _record_step(recorder, ddp, optimizer, batch)
@@ -168,15 +223,19 @@ def record_rank(config: Config, rank: int, bug: str | None = None) -> Program:
 
 
 def _record_step(recorder: Recorder, ddp, optimizer, batch: Batch) -> Program:
-    inner = optimizer.chained_optimizers[0].optimizer
+    states = megatron.optimizer_state(optimizer)
     batch.declare(recorder)
-    declared = megatron.declare_model(recorder, ddp, inner)
+    declared = megatron.declare_model(recorder, ddp, states)
     with contextlib.ExitStack() as stack:
         stack.enter_context(megatron_mappings.typed_mappings(recorder))
         stack.enter_context(megatron.hidden_random_states(recorder))
         stack.enter_context(megatron.recorded_clipping(recorder, ddp))
         stack.enter_context(recorder.recording(ddp.module))
         loss = step(ddp, optimizer, batch, recorder)
-        recorder.output(loss, "loss", type={"dp": "P", "tp": "I"})
-        megatron.declare_outputs(recorder, declared, inner)
+        recorder.output(loss, "loss", type=recorder.program.mesh.kinds(dp="P", tp="I"))
+        megatron.declare_outputs(recorder, declared, states)
+        if ddp.config.num_moe_experts:
+            kinds = recorder.program.mesh.kinds(dp="R", tp="R")
+            logged = expert_load(ddp, recorder)
+            recorder.output(logged, "output", name="load_balancing_loss", type=kinds)
     return recorder.program
