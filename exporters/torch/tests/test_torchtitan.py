@@ -138,3 +138,17 @@ def test_types_are_those_of_spmd_types(recording, tmp_path):
                 op, shown = made[value], str(here).replace("|", "\\|")
                 different.add((place_of(program, op), op.name, axis, kind, shown))
     assert different == listed_differences(recording.name)
+
+
+@pytest.mark.skipif(judged.checker() is None, reason="SPMDLINT does not name a checker")
+def test_the_benchmark_measures_both(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(pathlib.Path(__file__).parents[1])
+    import bench_spmd_types
+
+    monkeypatch.setattr(bench_spmd_types, "_RUNS", 2)
+    monkeypatch.setattr("sys.argv", ["bench", "--layers", "1", "--checker", judged.checker()])
+    assert bench_spmd_types.main() == 0
+    row = r"^(spmd\w+)\W.*?(\d+) ops +(-?[\d.]+) us per op"
+    rows = re.findall(row, capsys.readouterr().out, re.M)
+    assert [name for name, *_ in rows] == ["spmdlint", "spmd_types", "spmd_types"]
+    assert all(int(ops) > 50 and float(time) > 0 for _, ops, time in rows)
