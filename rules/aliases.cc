@@ -24,6 +24,12 @@ constexpr Synonyms kSynonyms[] = {
                   "_to_dense _lazy_clone copy_to resolve_conj resolve_neg"},
     {.op = "reshape", .spellings = "view_copy"},
     {.op = "detach", .spellings = "stop_gradient"},
+    // Bodies.
+    {.op = "call",
+     .spellings = "jit pjit closed_call core_call custom_jvp_call custom_vjp_call invoke_subgraph"},
+    {.op = "checkpoint", .spellings = "remat remat2 tag_activation_checkpoint"},
+    {.op = "while", .spellings = "while_loop"},
+    {.op = "local_map", .spellings = "shard_map"},
     {.op = "cast_round", .spellings = "dequantize"},
     {.op = "conj", .spellings = "_conj _conj_physical conj_physical"},
     {.op = "add", .spellings = "add_any"},

@@ -96,8 +96,7 @@ bool read_claim(const Application &app, StatedClaim &claim, Outcome &out) {
 
 void check_shape(const Application &app, ir::ShapeId found, ir::ShapeId stated, std::string what,
                  Outcome &out) {
-  if (std::optional<Violation> differs =
-          shape_differs(app.program, std::move(what), stated, found))
+  if (std::optional<Violation> differs = shape_differs(app.program, std::move(what), stated, found))
     out.violations.push_back(std::move(*differs));
 }
 

@@ -44,6 +44,8 @@ struct Prefix {
 constexpr Prefix kPrefixes[] = {
     {"torch.nn.functional."},
     {"torch.ops.aten."},
+    {"torch.ops.higher_order."},
+    {"higher_order."},
     {"torch.ops.prims."},
     {"torch.Tensor."},
     {"torch._C._nn."},
@@ -134,7 +136,8 @@ private:
       return true;
     }
     return try_transition(ref(alias->op)) ||
-           try_names(boundary_names(), ref(alias->op), OpForm::Boundary);
+           try_names(boundary_names(), ref(alias->op), OpForm::Boundary) ||
+           try_names(call_names(), ref(alias->op), OpForm::Call);
   }
   bool take_row(const OpDef &row) {
     out_.form = OpForm::Equation;

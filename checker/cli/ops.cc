@@ -187,6 +187,12 @@ ExitCode run_ops(const Options &options) {
   llvm::SmallVector<const rules::OpDef *, 0> rows = all_ops();
   if (!options.arguments.empty()) {
     rows = {find_row(options.arguments.front())};
+    std::string statement(rules::resolve_spelling(options.arguments.front(), "spmd").boundary);
+    if (std::string page = transition_page(options.arguments.front()) + statement_page(statement);
+        !rows.front() && !page.empty() && options.table == "text") {
+      (void)write_stdout(page);
+      return ExitCode::Clean;
+    }
     if (!rows.front()) {
       say(fmt::format("no op `{}`{}", options.arguments.front(),
                       nearest_hint(options.arguments.front(), op_names())));
