@@ -380,8 +380,8 @@ private:
     if (std::get_if<rules::ExpertTransition>(&violation))
       try_attrs(state_.with(attrs, "expert", ir::AttrValue::boolean(true)),
                 "expert = true, if it is meant", false);
-    if (std::get_if<rules::ReduceOfReplicated>(&violation))
-      drop_inst();
+    if (const auto *replicated = std::get_if<rules::ReduceOfReplicated>(&violation))
+      drop_inst(replicated->operand.index);
   }
 
   void drop_partial(ir::AttrsId attrs) {
@@ -401,16 +401,24 @@ private:
               false);
   }
 
-  void drop_inst() {
+  // A coalesced call goes on without the operand.
+  void drop_inst(uint16_t operand) {
+    const ir::Inst &inst = search_.inst_;
+    bool alone = inst.result_count == 1;
+    if (operand >= search_.tensors_.size() || operand >= inst.result_count)
+      return;
     state_.tried = true;
-    if (!search_.repairs({.inst = search_.id_, .drop = true}))
+    if (!search_.repairs({.inst = search_.id_, .drop = true, .member = operand}))
       return;
     Fix fix;
     fix.form = Fix::Form::Drop;
     fix.inst = search_.id_;
     fix.changes_value = true;
     fix.forward_bytes = fix.backward_bytes = 0;
-    fix.text = fmt::format("drop `{}`", view(program_.op_name(search_.inst_.op)));
+    std::string_view name = view(program_.op_name(inst.op));
+    fix.text = alone ? fmt::format("drop `{}`", name)
+                     : fmt::format("leave {} out of `{}`",
+                                   ir::print_value(program_, search_.tensors_[operand]), name);
     found_.push_back(std::move(fix));
   }
 

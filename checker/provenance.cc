@@ -72,8 +72,10 @@ bool runs_over(const ir::Program &program, const ir::Inst &inst, AxisSet axes) {
 // Where the kind of one value on one axis comes from.
 class Origin {
 public:
-  Origin(const ir::Program &program, const CheckResult &result, AxisId axis, Kind kind)
-      : program_(program), result_(result), axis_(axis), kind_(kind) {}
+  // `either`: the kind is R or I, undecided.
+  Origin(const ir::Program &program, const CheckResult &result, AxisId axis, Kind kind,
+         bool either = false)
+      : program_(program), result_(result), axis_(axis), kind_(kind), either_(either) {}
 
   Note find(ValueId value) {
     unsigned passed = 0;
@@ -104,10 +106,17 @@ private:
       return {};
     for (ValueId operand : tensors_of(program_, id))
       if (result_.types[operand.index].valid() &&
-          type(operand).mesh() == type(inst.first_result).mesh() &&
-          type(operand).of(kind_).contains(axis_) && !type(operand).either().contains(axis_))
+          type(operand).mesh() == type(inst.first_result).mesh() && of_kind(type(operand)))
         return operand;
     return {};
+  }
+
+  bool of_kind(const ir::Type &type) const {
+    bool either = type.either().contains(axis_);
+    return either_ ? either : !either && type.of(kind_).contains(axis_);
+  }
+  std::string_view kind_name() const {
+    return either_ ? "replicate or invariant" : ir::info(kind_).name;
   }
 
   llvm::StringRef plain_name(const ir::Inst &inst) const {
@@ -149,14 +158,14 @@ private:
     std::string name = ir::print_value(program_, value);
     if (note.has_place && program_.params[note.place.index].name.valid())
       name += fmt::format(" ({})", view(program_.strings[program_.params[note.place.index].name]));
-    note.text = fmt::format("{} is declared {} on {}{}", name, ir::info(kind_).name,
-                            axis_name(value), through(passed));
+    note.text = fmt::format("{} is declared {} on {}{}", name, kind_name(), axis_name(value),
+                            through(passed));
     return note;
   }
 
   Note made(InstId id, ValueId value, unsigned passed) const {
     const ir::Inst &inst = program_.insts[id];
-    std::string_view name = view(program_.op_name(inst.op)), kind = ir::info(kind_).name;
+    std::string_view name = view(program_.op_name(inst.op)), kind = kind_name();
     std::string axis = axis_name(value);
     Note note;
     note.place = Place::inst(id);
@@ -179,6 +188,7 @@ private:
   const CheckResult &result_;
   AxisId axis_;
   Kind kind_;
+  bool either_;
 };
 
 // The operands that a finding names, in the order of its fields.
@@ -300,9 +310,11 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
     const ir::Type &type = program.types[result.types[tensors[operand].index]];
     for (AxisId axis : axes) {
       std::optional<Kind> kind = type.kind(axis);
-      if (!kind)
+      bool either = type.either().contains(axis);
+      if (!kind && !either)
         continue;
-      Note note = Origin(program, result, axis, *kind).find(tensors[operand]);
+      Note note = Origin(program, result, axis, kind.value_or(Kind::Replicate), either)
+                      .find(tensors[operand]);
       note.form = notes.empty() ? Note::Form::Since : Note::Form::Because;
       notes.push_back(std::move(note));
       break;

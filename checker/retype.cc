@@ -21,12 +21,14 @@ bool Walk::touched(const ir::Inst &inst, const llvm::DenseSet<uint32_t> &changed
   return false;
 }
 
-// The instruction is gone: whoever used its result uses its operand.
+// The instruction, or one member of a coalesced call, is gone: whoever used its result uses its
+// operand.
 void Walk::dropped(const ir::Inst &inst) {
-  if (inst.result_count != 1 || args_.empty())
+  uint16_t member = edit_->member;
+  if (member >= inst.result_count || member >= args_.size())
     return;
-  result_.types[inst.first_result.index] = args_[0].type;
-  result_.shapes[inst.first_result.index] = args_[0].shape;
+  result_.types[inst.result(member).index] = args_[member].type;
+  result_.shapes[inst.result(member).index] = args_[member].shape;
 }
 
 // Gradients of edited operands go through the dual; one that refuses them leaves them as they are,

@@ -52,7 +52,8 @@ struct Edit {
   llvm::SmallVector<std::pair<uint16_t, rules::Arg>, 1>
       operands;      // position, and what it is seen as
   ir::AttrsId attrs; // none: as they are
-  bool drop = false; // the result is the operand
+  bool drop = false; // the result is the operand; of a coalesced call: that of `member` is
+  uint16_t member = 0;
   // A transition forward has its dual backward: where the program contains the backward, gradients
   // of the edited operands go through it.
   llvm::SmallVector<ir::ValueId, 1> gradients;
@@ -183,7 +184,7 @@ private:
   CheckResult &result_;
   rules::Rules rules_;
   Storage storage_;
-  llvm::DenseSet<uint32_t> state_;   // values of parameters, buffers and optimizer state
+  llvm::DenseSet<uint32_t> state_; // values of parameters, buffers and optimizer state
   OperandList operands_;
   Args args_;
   llvm::SmallVector<rules::ResultClaim, 4> claims_;
