@@ -11,6 +11,7 @@ _TRACES = {
     "llama3_tp.spmd.json": ["--model", "llama3", "--parallel", "tp"],
     "llama3_tp_sp.spmd.json": ["--model", "llama3", "--parallel", "tp_sp"],
     "llama3_fsdp_tp_sp.spmd.json": ["--model", "llama3", "--parallel", "fsdp_tp_sp"],
+    "llama3_broken.spmd.json": ["--parallel", "tp_sp", "--bug", "unsummed-norms"],
     "deepseek_v3_fsdp_ep.spmd.json": ["--model", "deepseek_v3", "--parallel", "fsdp_ep"],
 }
 

@@ -26,14 +26,16 @@ def _megatron(parser: argparse.ArgumentParser, options):
 
 
 def _torchtitan(parser: argparse.ArgumentParser, options):
-    from .programs import torchtitan_models
+    from .programs import torchtitan_bugs, torchtitan_models
 
+    if options.bug is not None and options.bug not in torchtitan_bugs.BUGS:
+        parser.error(f"unknown bug {options.bug}: one of {', '.join(torchtitan_bugs.BUGS)}")
     grids = torchtitan_models.PARALLEL[options.model]
     parallel = options.parallel or next(iter(grids))
     if parallel not in grids:
         parser.error(f"{options.model} runs with --parallel {' or '.join(grids)}")
     config = torchtitan_models.Config(options.model, layers=options.layers, **grids[parallel])
-    return torchtitan_models.record(config).program
+    return torchtitan_models.record(config, options.bug).program
 
 
 _PROGRAMS = {"megatron": _megatron, "torchtitan": _torchtitan}
@@ -48,6 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("program", choices=list(_PROGRAMS), help="the program to record")
     parser.add_argument("-o", "--output", type=pathlib.Path, required=True, metavar="FILE")
     parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--bug", metavar="NAME", help="a mistake, see programs/*_bugs.py")
     megatron = parser.add_argument_group("megatron")
     megatron.add_argument("--sequence-parallel", action="store_true")
     megatron.add_argument(
@@ -57,7 +60,6 @@ def main(arguments: list[str] | None = None) -> int:
         choices=["dropless", "capacity"],
         help="experts in each layer; dropless: one on each rank of ep 4, capacity: two of ep 2",
     )
-    megatron.add_argument("--bug", metavar="NAME", help="a mistake, see programs/megatron_bugs")
     torchtitan = parser.add_argument_group("torchtitan")
     torchtitan.add_argument("--model", choices=["llama3", "deepseek_v3"], default="llama3")
     torchtitan.add_argument("--parallel", metavar="GRID", help="tp, tp_sp, fsdp_tp_sp or fsdp_ep")

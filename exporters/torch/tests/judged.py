@@ -1,5 +1,6 @@
-"""Types of values as the checker infers them, read from its dump."""
+"""What the checker says of a trace: the types of its values, and findings."""
 
+import collections
 import os
 import re
 import subprocess
@@ -28,6 +29,16 @@ def kinds(path) -> dict[str, dict[str, str]]:
         for part in re.split(r", (?=%\d+[^,]*: )", results):
             name, _, type_ = part.partition(": ")
             found[name.split()[0]] = _claims(type_)
+    return found
+
+
+def findings(path) -> collections.Counter:
+    """How often the checker reports each finding, places that it folds included."""
+    command = [checker(), "check", "--format=concise", str(path)]
+    text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    found: collections.Counter = collections.Counter()
+    for name, folded in re.findall(r": \w+\[([\w-]+)\]: .*?(?:\(\+(\d+)\))?$", text, re.M):
+        found[name] += 1 + int(folded or 0)
     return found
 
 

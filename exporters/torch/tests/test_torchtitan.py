@@ -100,6 +100,22 @@ def test_assertions_of_the_program_are_operations(trace):
     assert "tp" in pending
 
 
+def test_a_mistake_that_spmd_types_cannot_see_is_found(tmp_path):
+    grid = torchtitan_models.PARALLEL["llama3"]["tp_sp"]
+    made = torchtitan_models.record(torchtitan_models.Config(**grid), "unsummed-norms")
+    path = BUNDLED / "llama3_broken.spmd.json"
+    assert path.read_text() == spmd_trace.dumps(made.program), "record it again"
+    if judged.checker() is not None:
+        found = judged.findings(path)
+        assert found["mutation-changes-type"] == 10 and found["claim-mismatch"] == 5
+        assert set(found) == {"mutation-changes-type", "claim-mismatch", "unchecked-claim"}
+
+
+def test_an_unknown_mistake_is_named():
+    with pytest.raises(ValueError, match="unknown bug typo: one of unsummed-norms"):
+        torchtitan_models.record(torchtitan_models.Config(), "typo")
+
+
 # Types value by value.
 
 _ROW = re.compile(r"^\| `([^`]+:\d+)` \| `([\w.]+)` \| (\w+) \| (\S+) \| (\S+) \| .+ \|$", re.M)

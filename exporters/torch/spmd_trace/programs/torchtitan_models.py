@@ -19,6 +19,7 @@ from ..document import Program
 from ..frameworks import cpu, fsdp, torchtitan
 from ..frameworks.spmd_types_words import Words
 from ..recorder import Recorder
+from . import torchtitan_bugs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,22 +183,23 @@ class Recording:
     words: Words
 
 
-def record(config: Config) -> Recording:
+def record(config: Config, bug: str | None = None) -> Recording:
     """Records one step on rank 0, with its rank-dependent numbers told from neighbour ranks."""
-    recording = record_rank(config, 0)
+    recording = record_rank(config, 0, bug)
     program = recording.program
     neighbours = []
     for axis in program.mesh.axes:
         for coordinate in sorted({1 % axis.size, axis.size - 1} - {0}):
-            other = record_rank(config, coordinate * axis.stride).program
+            other = record_rank(config, coordinate * axis.stride, bug).program
             neighbours.append(rankdiff.Neighbour(axis.name, coordinate, other))
     rankdiff.resolve(program, neighbours)
     return recording
 
 
-def record_rank(config: Config, rank: int) -> Recording:
+def record_rank(config: Config, rank: int, bug: str | None = None) -> Recording:
     """Records one step on `rank`."""
-    with torchtitan.on_cpu(), cpu.fake_ranks(rank, config.world):
+    planted = torchtitan_bugs.planted(bug)
+    with torchtitan.on_cpu(), cpu.fake_ranks(rank, config.world), planted:
         torch.manual_seed(0)
         model = Model(config)
         batch = Batch(config, model)
