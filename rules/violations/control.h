@@ -48,7 +48,7 @@ func @skip(%x: f32[8] P) {
 }
 %c = input bool[] V
 %x = input f32[8] P
-%any = all_reduce %c { axis = tp, op = or, src = P(or), dst = R }
+%any = all_reduce %c { axis = tp, op = or, src = V, dst = R }
 %y = cond %any, %x { then = @sum, else = @skip }
 )",
   };
