@@ -77,6 +77,10 @@ constexpr Alias kAliases[] = {
      .order = "g i",
      .factors = unknown_factors},
     {.spelling = "select_and_scatter", .op = "function", .order = "a..."},
+    {.spelling = "ffi_call", .op = "function", .order = "a..."},
+    {.spelling = "pure_callback", .op = "function", .order = "a..."},
+    {.spelling = "io_callback", .op = "function", .order = "a..."},
+    {.spelling = "pallas_call", .op = "function", .order = "a..."},
     {.spelling = "geqp3", .op = "function", .order = "a..."},
     {.spelling = "cholesky_update", .op = "function", .order = "a..."},
     // Reduction.

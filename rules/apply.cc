@@ -269,8 +269,9 @@ llvm::SmallVector<Slot, 6> with_list(const Application &app) {
     list = {.form = Slot::Form::List};
     uint64_t places = 0;
     for (size_t i = 0; i < rest.size(); ++i)
-      if (rest[i].form == Slot::Form::Tensor) {
-        list.first = list.count++ ? list.first : rest[i].first;
+      if (rest[i].count) { // tensors, and lists of them
+        list.first = list.count ? list.first : rest[i].first;
+        list.count = static_cast<uint16_t>(list.count + rest[i].count);
         places |= i < 64 ? uint64_t(1) << i : 0;
       }
     list.literal = ir::AttrValue::integer(static_cast<int64_t>(places));

@@ -3,6 +3,7 @@
 
 #include "rules/axes.h"
 #include "rules/loss.h"
+#include "rules/norms.h"
 #include "rules/remesh.h"
 
 #include "ir/text.h"
@@ -299,6 +300,8 @@ constexpr BoundaryOp kBoundaryOps[] = {
     {"reinterpret_mesh", 1, reinterpret_mesh, "the same data seen on another mesh"},
     {"backward", 1, backward, "differentiates everything before it from this loss"},
     {"grad", 1, grad, "the gradient of the latest loss: the dual type"},
+    {"total_norm", 1, total_norm, "the norm of a list of gradients, squares summed over the axes"},
+    {"clip_norm", 1, clip_norm, "scales gradients so that their total norm is bounded"},
     {"report", 1, report, "publishes one number: replicate or invariant on every axis"},
     {"store", 2, store, "new content of a buffer, of the buffer's type"},
     {"send", 1, pass, "passes a value to a peer, or on along an axis"},

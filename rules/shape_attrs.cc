@@ -80,6 +80,17 @@ llvm::StringRef word_attr(const Application &app, std::initializer_list<llvm::St
                                                   : llvm::StringRef();
 }
 
+llvm::StringRef reduction_of(const Application &app) {
+  static constexpr llvm::StringLiteral kWords[] = {"none", "mean", "sum"};
+  if (std::optional<int64_t> number = number_attr(app, {"reduction"});
+      number && *number >= 0 && *number < 3)
+    return kWords[*number];
+  if (llvm::StringRef word = word_attr(app, {"reduction"}); !word.empty())
+    return word;
+  std::string_view absent = app.op.alias ? app.op.alias->reduction : std::string_view();
+  return absent.empty() ? llvm::StringRef("none") : llvm::StringRef(absent.data(), absent.size());
+}
+
 // What frameworks call the classes of element types; the bits follow.
 static ir::DType framework_dtype(llvm::StringRef word) {
   static constexpr std::pair<llvm::StringLiteral, llvm::StringLiteral> kClasses[] = {

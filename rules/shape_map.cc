@@ -314,7 +314,7 @@ private:
     std::optional<size_t> rest_count = rest_width(sum, has_rest(sum));
     if (!rest_count)
       return std::nullopt;
-    if (row_ && row_->reduces && result.dim_count == 0 && reduction() == "none")
+    if (row_ && row_->reduces && result.dim_count == 0 && reduction_of(app_) == "none")
       return kept(sum, *rest_count);
     std::optional<TensorFactors> factors =
         expand(result.first_dim, result.dim_count, std::nullopt, *rest_count);
@@ -375,16 +375,6 @@ private:
       for (unsigned place : places_)
         factors.insert(factors.begin() + std::min<size_t>(place, factors.size()), DimFactors());
     return factors;
-  }
-  llvm::StringRef reduction() const {
-    static constexpr llvm::StringLiteral kWords[] = {"none", "mean", "sum"};
-    if (std::optional<int64_t> number = number_attr(app_, {"reduction"});
-        number && *number >= 0 && *number < 3)
-      return kWords[*number];
-    if (llvm::StringRef word = word_attr(app_, {"reduction"}); !word.empty())
-      return word;
-    std::string_view absent = app_.op.alias ? app_.op.alias->reduction : std::string_view();
-    return absent.empty() ? llvm::StringRef("none") : llvm::StringRef(absent.data(), absent.size());
   }
   // Without a reduction the result has the factors that the mean divides by.
   TensorFactors kept(const Sum &sum, size_t rest_count) {

@@ -61,6 +61,13 @@ std::optional<ResolvedOp> resolve_user_rule(const ir::Program &program, ir::OpNa
           new OpDef{.name = view(program.op_name(spelling)), .equation = EquationText(equation)});
       made.form = OpForm::Equation;
       made.row = row.get();
+      // Tensors by position are members of a list that ends the operands.
+      if (equation.operand_count &&
+          equation.operands[equation.operand_count - 1].list != ListForm::Single) {
+        for (uint8_t i = 0; i < equation.operand_count; ++i)
+          made.order.push_back(i);
+        made.lists_rest = true;
+      }
     }
     made.assumed = true;
     return made;

@@ -8,6 +8,7 @@
 #include "rules/violations/coverage.h"
 #include "rules/violations/local.h"
 #include "rules/violations/meshes.h"
+#include "rules/violations/norms.h"
 #include "rules/violations/operands.h"
 #include "rules/violations/transitions.h"
 
@@ -27,7 +28,7 @@ using Violation =
                  ReductionMismatch, NonSumGradient, Indivisible, AttributeMismatch, ClaimMismatch,
                  BoundaryMismatch, BoundaryShape,
                  CollectiveUnderVaryingControl, BranchMismatch, CarryMismatch, VaryingChoice,
-                 PartialCondition, LossKind, MutationChangesType, PartialState,
+                 PartialCondition, NormOvercount, LossKind, MutationChangesType, PartialState,
                  StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed, UnknownOp, AssumedRule,
                  UnusedSuppression, ExpiredSuppression, SourceChanged>;
 

@@ -56,6 +56,14 @@ std::string_view choose_extremum(const Application &app, std::string_view of_two
   return any_attr(app, {"dim"}) ? of_dim : std::string_view();
 }
 
+// The divisor of a mean depends on the targets. Frameworks always pass -100, mostly without a use.
+bool counts_targets(const Application &app) {
+  if (reduction_of(app) != "mean")
+    return false;
+  std::optional<int64_t> ignored = number_attr(app, {"ignore_index"});
+  return slot_at(app, 2) || app.named("weight") || ignored.value_or(-100) != -100;
+}
+
 } // namespace
 
 std::string_view choose_division(const Application &app) {
@@ -99,6 +107,16 @@ std::string_view choose_select(const Application &app) {
 std::string_view choose_setitem(const Application &app) {
   const Slot *indices = slot_at(app, 1);
   return indices && indices->count ? "index_put" : "slice_scatter";
+}
+
+std::string_view choose_cross_entropy(const Application &app) {
+  if (class_at(app, 1) == DTypeClass::Float)
+    return "cross_entropy_soft";
+  return counts_targets(app) ? "cross_entropy_counted" : "";
+}
+
+std::string_view choose_nll_loss(const Application &app) {
+  return counts_targets(app) ? "nll_loss_counted" : "";
 }
 
 std::string_view choose_attention(const Application &app) {

@@ -23,6 +23,10 @@ std::string_view choose_sum(const Application &app);
 std::string_view choose_select(const Application &app);
 // `operator.setitem` with indices or with a slice.
 std::string_view choose_setitem(const Application &app);
+// A mean with class weights or an `ignore_index` of the program's own; targets that are
+// probabilities.
+std::string_view choose_cross_entropy(const Application &app);
+std::string_view choose_nll_loss(const Application &app);
 // `attention` with `is_causal` or `enable_gqa`.
 std::string_view choose_attention(const Application &app);
 // `scatter_reduce` with reduce = sum.

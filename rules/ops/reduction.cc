@@ -86,7 +86,7 @@ constexpr OpDef kReduction[] = {
      .gradient = false},
     {.name = "bincount", .equation = "f(a[n]) -> [!v]", .dtype = DTypeRule::Index,
      .gradient = false},
-    {.name = "item", .equation = "f(a[]) -> []", .factors = number_factors,
+    {.name = "item", .equation = "f(a[]) -> []", .factors = number_factors, .gradient = false,
      .note = "the number has the kind of the value"},
 };
 

@@ -1,0 +1,42 @@
+// The violation of norms over lists of gradients, some spread and some not (rules/README.md).
+#pragma once
+
+#include "rules/violations/diagnostic_info.h"
+
+namespace spmd::rules {
+
+struct NormOvercount {
+  OperandIndex operand;
+  ir::AxisSet axes;
+  void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes); }
+  bool operator==(const NormOvercount &) const = default;
+  static constexpr DiagnosticInfo info = {
+      .name = "norm-overcount",
+      .message = "`{op}` sums the squares of {operand} over {axes}, whose ranks all hold the same",
+      .explain = R"(
+The norm of a list of gradients is the root of the sum of all squares. Where the parts of a
+gradient are spread over an axis, their squares must be added up over it; where each rank holds
+the whole gradient, adding up counts it once per rank. The norm is then too large, and gradients
+are clipped that should not be, by an amount that depends on the size of the mesh. Take the norm
+of those that are spread and of those that are not apart, and join the two by their squares.
+)",
+      .wrong = R"(
+trace { mode = local }
+mesh m { tp = 4 }
+%split = input f32[8, 16] V
+%whole = input f32[16] R
+%n = total_norm [%split, %whole] { axis = tp }
+)",
+      .right = R"(
+trace { mode = local }
+mesh m { tp = 4 }
+%split = input f32[8, 16] V
+%whole = input f32[16] R
+%a = total_norm [%split] { axis = tp }
+%b = total_norm [%whole]
+%n = hypot %a, %b
+)",
+  };
+};
+
+} // namespace spmd::rules
