@@ -287,6 +287,11 @@ constexpr Alias kAliases[] = {
     {.spelling = "mkldnn_rnn_layer", .op = "function", .order = "a..."},
     {.spelling = "linalg_householder_product", .op = "function", .order = "a..."},
     {.spelling = "householder_product", .op = "function", .order = "a..."},
+    {.spelling = "aten.bilinear", .op = "bilinear", .order = "a b w c"},
+    // The right-hand side comes first.
+    {.spelling = "aten.triangular_solve", .op = "triangular_solve", .order = "b a"},
+    {.spelling = "aten.cholesky_solve", .op = "cholesky_solve", .order = "b a"},
+    {.spelling = "aten.lu_solve", .op = "lu_solve", .order = "b a -"},
     {.spelling = "linalg_solve", .op = "solve", .factors = unknown_factors},
     // Reduction.
     {.spelling = "max", .op = "amax", .choose = choose_maximum},
@@ -370,6 +375,11 @@ constexpr Alias kAliases[] = {
     {.spelling = "gather_backward", .op = "value_selecting_backward", .order = "g - i"},
     {.spelling = "aten.bucketize", .op = "bucketize", .order = "x b"},
     // Normalisation and losses.
+    {.spelling = "torch.nn.functional.embedding_bag", .op = "embedding_bag", .order = "i t o w"},
+    {.spelling = "aten.instance_norm", .op = "instance_norm", .order = "x w k - -"},
+    {.spelling = "aten.batch_norm_backward",
+     .op = "batch_norm_backward",
+     .order = "g x w - - - - -"},
     {.spelling = "batch_norm", .op = "batch_norm", .order = "x w k u v"},
     {.spelling = "torch.nn.functional.batch_norm",
      .op = "batch_norm_inference",

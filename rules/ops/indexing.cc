@@ -21,7 +21,7 @@ constexpr OpDef kIndexing[] = {
      .dtype = DTypeRule::First, .note = "ids are global; each rank answers for its own block"},
     {.name = "embedding_dense_backward", .equation = "g[... c] * @i[... :!v] -> [!v c]",
      .dtype = DTypeRule::First, .extents = weight_count_extents},
-    {.name = "embedding_bag", .equation = "t[!v c] * @i[!n :!v] * @o[!b] -> [!b c]",
+    {.name = "embedding_bag", .equation = "t[!v c] * @i[!n :!v] * @o[!b] * w?[!n] -> [!b c]",
      .dtype = DTypeRule::First},
     {.name = "embedding_bag_backward",
      .equation = "g[!b c] * @i[!n :!v] * @o[!n] * @p?[!b] * @q?[!b] * w?[!n] -> [!v c]",
