@@ -31,6 +31,5 @@ struct Location {
   StringId scope; // none if not stated
   friend bool operator==(const Location &, const Location &) = default;
 };
-inline uint64_t hash_of(const Location &loc) { return hash_bytes(&loc, sizeof loc); }
 
 } // namespace spmd::ir

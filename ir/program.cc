@@ -21,7 +21,6 @@ bool dense_enough(uint32_t number, size_t table_size) { return number < 2 * tabl
 Program::Program() {
   scales.add({});
   attrs.add({});
-  blocks.add({});
   contexts.add({});
 }
 
@@ -145,7 +144,12 @@ uint32_t Builder::literal(AttrValue value) {
 LocId Builder::location(FrameId frame, StringId scope) {
   if (!frame.valid() && !scope.valid())
     return {};
-  return program.locs.add({frame, scope});
+  // Neighbours often share their place; others hardly ever do.
+  Location place{frame, scope};
+  LocId last{static_cast<uint32_t>(program.locs.size() - 1)};
+  if (!program.locs.empty() && program.locs[last] == place)
+    return last;
+  return program.locs.add(place);
 }
 
 } // namespace spmd::ir

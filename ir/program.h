@@ -215,13 +215,13 @@ struct Program {
   Interner<AttrListId> lists;
   Interner<AxisRefsId> axis_refs;
   Interner<ClaimId> claims;
-  ListInterner<BlockId, Operand> blocks;
+  ListStore<BlockId, Operand> blocks;
   std::vector<AttrValue> literals; // operands that are not values
   Store<MeshId> meshes;
   std::vector<Group> groups;
   Store<FileId> files;
   Interner<FrameId> frames;
-  Interner<LocId> locs;
+  Store<LocId> locs;
   Interner<ContextId> contexts; // 0: the default of the program
   Store<FunctionId> functions;
   Store<ValueId> values;

@@ -179,22 +179,17 @@ private:
   llvm::BumpPtrAllocator arena_;
 };
 
-// Interned lists of small plain values, kept in one flat array.
-template <class IdT, class Item> class ListInterner {
+// Lists of small plain values in one flat array. Not interned: lists of operands hardly ever repeat,
+// and looking for those that do costs more than they do. The empty list is always 0.
+template <class IdT, class Item> class ListStore {
 public:
   IdT add(llvm::ArrayRef<Item> list) {
-    static_assert(std::has_unique_object_representations_v<Item>, "padding would be hashed");
-    uint64_t hash = hash_bytes(list.data(), list.size() * sizeof(Item));
-    uint32_t &slot = table_.find(hash, [&](uint32_t i) { return (*this)[make(i)] == list; });
-    if (slot == IndexTable::kEmpty) {
-      slot = static_cast<uint32_t>(ends_.size());
-      items_.insert(items_.end(), list.begin(), list.end());
-      ends_.push_back(items_.size());
-      IdT id = make(slot);
-      table_.inserted();
-      return id;
-    }
-    return make(slot);
+    if (list.empty())
+      return IdT{0};
+    SPMD_CHECK(ends_.size() < IdT::kNone, "a store of lists is full");
+    items_.insert(items_.end(), list.begin(), list.end());
+    ends_.push_back(items_.size());
+    return IdT{static_cast<typename IdT::IndexType>(ends_.size() - 1)};
   }
   llvm::ArrayRef<Item> operator[](IdT id) const {
     SPMD_CHECK(id.index < ends_.size(), "list id out of range");
@@ -204,10 +199,8 @@ public:
   size_t size() const { return ends_.size(); }
 
 private:
-  static IdT make(uint32_t i) { return IdT{static_cast<typename IdT::IndexType>(i)}; }
   std::vector<Item> items_;
-  std::vector<size_t> ends_;
-  IndexTable table_;
+  std::vector<size_t> ends_ = {0};
 };
 
 } // namespace spmd::ir

@@ -7,6 +7,9 @@
 
 #include <fmt/format.h>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 namespace spmd::checker {
 namespace {
 
@@ -20,6 +23,21 @@ std::string print_error(const Input &input, const ir::InputError &error,
   return printable(
              fmt::format("{}: {}[{}]: {}{}", place, severity, error.name, error.message, key)) +
          '\n';
+}
+
+// What was read of a mapped file need not stay in memory: whoever quotes it has it mapped again.
+ir::ReadOptions releasing(const ir::ReadOptions &options, const llvm::MemoryBuffer &buffer) {
+  ir::ReadOptions made = options;
+  if (buffer.getBufferKind() != llvm::MemoryBuffer::MemoryBuffer_MMap)
+    return made;
+  char *begin = const_cast<char *>(buffer.getBufferStart());
+  made.progress = [told = options.progress, begin](uint64_t done, uint64_t all) {
+    size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+    ::madvise(begin, done / page * page, MADV_DONTNEED);
+    if (told)
+      told(done, all);
+  };
+  return made;
 }
 
 } // namespace
@@ -39,7 +57,7 @@ Input load(const std::string &path, const Options &options) {
     input.read = ir::read_unpacked(unpacked, options.read);
     input.unpacked = std::move(unpacked.bytes);
   } else {
-    input.read = ir::read_program(input.bytes(), options.read);
+    input.read = ir::read_program(input.bytes(), releasing(options.read, *input.buffer));
   }
   if (!input.checkable())
     return input;

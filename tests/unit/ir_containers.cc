@@ -48,10 +48,13 @@ TEST_CASE("equal values get equal ids, and ids stay") {
   }
   CHECK(strings.add("") == strings.add(llvm::StringRef()));
 
-  ListInterner<BlockId, Operand> blocks;
+}
+
+TEST_CASE("lists stand one behind the other, the empty one first") {
+  ListStore<BlockId, Operand> blocks;
   BlockId empty = blocks.add({});
   BlockId pair = blocks.add({Operand::literal(1), Operand::literal(2)});
-  CHECK(blocks.add({Operand::literal(1), Operand::literal(2)}) == pair);
+  CHECK(blocks[blocks.add({Operand::literal(3)})][0] == Operand::literal(3));
   CHECK(blocks.add({}) == empty);
   CHECK(blocks[empty].empty());
   CHECK(blocks[pair][1] == Operand::literal(2));
