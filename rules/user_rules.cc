@@ -3,6 +3,8 @@
 
 #include "rules/registry.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <fmt/format.h>
 
 namespace spmd::rules {
@@ -47,32 +49,38 @@ std::vector<ir::InputError> verify_rules(const ir::Program &program) {
 
 std::optional<ResolvedOp> resolve_user_rule(const ir::Program &program, ir::OpNameId spelling,
                                             std::unique_ptr<OpDef> &row) {
-  for (const ir::UserRule &rule : program.rules) {
-    if (rule.op.index != spelling.index)
-      continue;
-    ResolvedOp made;
-    if (rule.like.valid()) {
-      made = resolve_spelling(program.strings[rule.like], dialect_of(program));
-    } else {
-      Equation equation;
-      if (!parse_equation(view(program.strings[rule.equation]), equation).reason.empty())
-        return std::nullopt;
-      row.reset(
-          new OpDef{.name = view(program.op_name(spelling)), .equation = EquationText(equation)});
-      made.form = OpForm::Equation;
-      made.row = row.get();
-      // Tensors by position are members of a list that ends the operands.
-      if (equation.operand_count &&
-          equation.operands[equation.operand_count - 1].list != ListForm::Single) {
-        for (uint8_t i = 0; i < equation.operand_count; ++i)
-          made.order.push_back(i);
-        made.lists_rest = true;
-      }
+  // An overload has the rule of its op, unless it has one of its own.
+  llvm::StringRef name = program.op_name(spelling);
+  auto rule_of = [&](llvm::StringRef word) {
+    return llvm::find_if(program.rules, [&](const ir::UserRule &rule) {
+      return program.strings[rule.op] == word;
+    });
+  };
+  auto found = rule_of(name);
+  if (found == program.rules.end() && name.count('.') > 1)
+    found = rule_of(name.rsplit('.').first);
+  if (found == program.rules.end())
+    return std::nullopt;
+  ResolvedOp made;
+  if (found->like.valid()) {
+    made = resolve_spelling(program.strings[found->like], dialect_of(program));
+  } else {
+    Equation equation;
+    if (!parse_equation(view(program.strings[found->equation]), equation).reason.empty())
+      return std::nullopt;
+    row.reset(new OpDef{.name = view(name), .equation = EquationText(equation)});
+    made.form = OpForm::Equation;
+    made.row = row.get();
+    // Tensors by position are members of a list that ends the operands.
+    if (equation.operand_count &&
+        equation.operands[equation.operand_count - 1].list != ListForm::Single) {
+      for (uint8_t i = 0; i < equation.operand_count; ++i)
+        made.order.push_back(i);
+      made.lists_rest = true;
     }
-    made.assumed = true;
-    return made;
   }
-  return std::nullopt;
+  made.assumed = true;
+  return made;
 }
 
 } // namespace spmd::rules
