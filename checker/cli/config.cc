@@ -228,14 +228,15 @@ bool ConfigurationReader::suppression(const toml::node &node) {
                                                              {"scope", &made.scope},
                                                              {"reason", &made.reason},
                                                              {"until", &made.until}};
-  for (const auto &[name, value] : *table) {
-    const auto *known =
-        llvm::find_if(keys, [&](const auto &key) { return key.first == name.str(); });
+  for (const auto &member : *table) {
+    std::string_view name = member.first.str();
+    const toml::node &value = member.second;
+    const auto *known = llvm::find_if(keys, [&](const auto &key) { return key.first == name; });
     const auto *text = value.as_string();
     if (known == std::end(keys))
-      return fail(value, fmt::format("unknown key `{}` of `suppress`", name.str()));
+      return fail(value, fmt::format("unknown key `{}` of `suppress`", name));
     if (!text)
-      return fail(value, fmt::format("`{}` takes a string", name.str()));
+      return fail(value, fmt::format("`{}` takes a string", name));
     *known->second = text->get();
   }
   if (!rules::find_violation(made.finding))

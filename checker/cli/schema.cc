@@ -41,9 +41,9 @@ Json schema_of(const OptionRow &row) {
 std::string configuration_schema() {
   Json properties;
   properties["extend"] = {{"type", "string"}, {"description", "a file that is read first"}};
-  for (llvm::StringRef key : configuration_keys())
+  for (const std::string &key : configuration_keys())
     if (const OptionRow *row = configured_option(key))
-      properties[key.str()] = schema_of(*row);
+      properties[key] = schema_of(*row);
   properties["formats"] = strings();
   Json like = {{"type", "object"},
                {"properties", {{"like", {{"type", "string"}}}}},
@@ -74,7 +74,7 @@ std::string configuration_schema() {
 ExitCode run_schema(const Options &options) {
   if (options.arguments.size() != 1)
     return wrong_call("`schema` takes one name: trace, config or output");
-  llvm::StringRef name = options.arguments.front();
+  const llvm::StringRef name = options.arguments.front();
   if (name == "trace")
     return print(std::string(kTraceSchema));
   if (name == "output")
@@ -87,7 +87,9 @@ ExitCode run_schema(const Options &options) {
 
 // `show` prints each key that a file sets; what it leaves out holds as `config init` says.
 ExitCode run_config(const Options &options) {
-  llvm::StringRef what = options.arguments.empty() ? "show" : options.arguments.front();
+  llvm::StringRef what = "show";
+  if (!options.arguments.empty())
+    what = options.arguments.front();
   if (what == "init")
     return print(configuration_template());
   if (what != "show" && what != "verify")
