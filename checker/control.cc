@@ -41,8 +41,8 @@ Common common(const Type &a, const Type &b) {
   for (const ir::KindInfo &row : ir::kKinds) {
     AxisSet both = a.of(row.kind) & b.of(row.kind) & known;
     if (row.kind == Kind::Replicate) // Reduced is R whose owner is known: kept where both have one
-      both = (a.replicated() & b.replicated() & known) -
-             (a.of(Kind::Reduced) & b.of(Kind::Reduced));
+      both =
+          (a.replicated() & b.replicated() & known) - (a.of(Kind::Reduced) & b.of(Kind::Reduced));
     if (row.kind == Kind::Partial)
       for (AxisId axis : both)
         if (a.combiner(axis) != b.combiner(axis) && pending(a).contains(axis))
@@ -67,7 +67,7 @@ Common common(const Type &a, const Type &b) {
 void adopt(Type &type, const Type &from, AxisSet axes) {
   for (const ir::KindInfo &row : ir::kKinds)
     type.of(row.kind) = (type.of(row.kind) - axes) | (from.of(row.kind) & axes);
-  for (AxisId axis : axes & pending(from))
+  for (AxisId axis : axes &pending(from))
     type.set_combiner(axis, from.combiner(axis));
 }
 
@@ -163,9 +163,10 @@ rules::Arg Walk::joined(const CallSite &site, const Type &condition, size_t r,
     b = rules::remesh(program_, b, a.mesh(), {}).type;
   Common met = common(a, b);
   if (met.differs)
-    report(Place::inst(site.id),
-           rules::BranchMismatch{{static_cast<uint16_t>(r)}, on_axes(a, met.differs),
-                                 on_axes(b, met.differs), met.differs});
+    report(Place::inst(site.id), rules::BranchMismatch{{static_cast<uint16_t>(r)},
+                                                       on_axes(a, met.differs),
+                                                       on_axes(b, met.differs),
+                                                       met.differs});
   same_shape(site.id, fmt::format("the branches' result {}", r), other.shape, then.shape);
   met.type.set_unknown(met.differs);
   Choice choice = choose(seen_from(condition, a.mesh()), met.type);
@@ -219,9 +220,11 @@ Walk::Round Walk::carry_through(CallSite &site, Args &args, size_t first, size_t
     uint16_t operand = static_cast<uint16_t>(first + c);
     if (AxisSet differs = met[c].differs)
       report(Place::inst(site.id),
-             rules::CarryMismatch{{operand}, static_cast<int64_t>(c),
+             rules::CarryMismatch{{operand},
+                                  static_cast<int64_t>(c),
                                   on_axes(program_.types[arg.type], differs),
-                                  on_axes(program_.types[leaving.type], differs), differs});
+                                  on_axes(program_.types[leaving.type], differs),
+                                  differs});
     same_shape(site.id, fmt::format("carry {} as it enters and as it leaves", c), arg.shape,
                leaving.shape);
     met[c].type.set_unknown(met[c].differs);
@@ -264,8 +267,8 @@ ir::ShapeId Walk::one_of(const CallSite &site, size_t operand, std::optional<ir:
     return {};
   ir::Shape shape = program_.shapes[whole];
   bool none = shape.dims.empty();
-  if (none || (length && length->is_number() && shape.dims[0].is_number() &&
-               *length != shape.dims[0])) {
+  if (none ||
+      (length && length->is_number() && shape.dims[0].is_number() && *length != shape.dims[0])) {
     std::string needed = length ? ir::print(*length, program_.exprs, program_.strings) : "a length";
     report(Place::inst(site.id),
            rules::ShapeMismatch{fmt::format("dimension 0 of scanned operand {}", operand),
@@ -286,55 +289,75 @@ ir::ShapeId Walk::stacked(ir::ShapeId each, std::optional<ir::Extent> length) {
   return program_.shapes.add(std::move(shape));
 }
 
-// `consts` operands that both regions take, then the carries.
+// `consts` operands that both regions take, then the carries. None, and reported, if the numbers of
+// values do not fit; else how many constants there are.
+std::optional<size_t> Walk::loop_constants(const CallSite &site, ir::FunctionId more,
+                                           ir::FunctionId body) {
+  int64_t consts = integer(program_, site.inst.attrs, "consts");
+  size_t operands = site.args.size(), carries = site.inst.result_count;
+  if (consts < 0 || static_cast<size_t>(consts) > operands) {
+    report(Place::inst(site.id), rules::AttributeMismatch{"consts", "a count of operands"});
+    return std::nullopt;
+  }
+  bool fits = counts(site, more, operands, 1);
+  if (!counts(site, body, operands, carries) || !fits)
+    return std::nullopt;
+  size_t given = operands - static_cast<size_t>(consts);
+  if (given == carries)
+    return static_cast<size_t>(consts);
+  report(Place::inst(site.id), rules::OperandMismatch{fmt::format("{} carries", carries),
+                                                      fmt::format("{} given", given)});
+  return std::nullopt;
+}
+
+// One round: the condition, under itself where it differs, and the body; `chosen` is what ranks that
+// went on and ranks that did not have together.
+Walk::Turn Walk::turn(const CallSite &site, ir::FunctionId more, ir::FunctionId body,
+                      const Args &args) {
+  Round asked = evaluate(more, args);
+  Turn made{condition_of(site, asked), {}, {}};
+  bool pushed = push_condition(made.condition);
+  if (pushed)
+    asked = evaluate(more, args);
+  made.left = evaluate(body, args);
+  if (pushed)
+    conditions_.pop_back();
+  made.chosen = made.left;
+  made.chosen.instances = asked.instances;
+  made.chosen.instances.append(made.left.instances.begin(), made.left.instances.end());
+  for (rules::Arg &result : made.chosen.results)
+    if (result.type.valid()) {
+      const Type type = program_.types[result.type];
+      result.type = intern(choose(seen_from(made.condition, type.mesh()), type).type);
+    }
+  return made;
+}
+
 void Walk::loop(CallSite &site) {
   std::optional<ir::FunctionId> more = region(site, "cond"), body = region(site, "body");
   if (!more || !body)
     return;
-  int64_t consts = integer(program_, site.inst.attrs, "consts");
-  size_t operands = site.args.size(), carries = site.inst.result_count;
-  if (consts < 0 || static_cast<size_t>(consts) > operands)
-    return report(Place::inst(site.id), rules::AttributeMismatch{"consts", "a count of operands"});
-  size_t first = static_cast<size_t>(consts);
-  bool fits = counts(site, *more, operands, 1);
-  if (!counts(site, *body, operands, carries) || !fits)
+  std::optional<size_t> first = loop_constants(site, *more, *body);
+  if (!first)
     return;
-  if (operands - first != carries)
-    return report(Place::inst(site.id),
-                  rules::OperandMismatch{fmt::format("{} carries", carries),
-                                         fmt::format("{} given", operands - first)});
-  Args args = enter(site, *more, 0);
-  site.args = args;
-  args = enter(site, *body, 0);
-  Type condition;
-  Round taken; // as the body leaves them, before the condition chooses
-  Round round = carry_through(site, args, first, carries, [&](const Args &now) {
-    Round asked = evaluate(*more, now);
-    condition = condition_of(site, asked);
-    bool pushed = push_condition(condition);
-    if (pushed)
-      asked = evaluate(*more, now);
-    taken = evaluate(*body, now);
-    if (pushed)
-      conditions_.pop_back();
-    Round chosen = taken;
-    chosen.instances = asked.instances;
-    chosen.instances.append(taken.instances.begin(), taken.instances.end());
-    for (rules::Arg &result : chosen.results)
-      if (result.type.valid())
-        result.type = intern(choose(seen_from(condition, program_.types[result.type].mesh()),
-                                    program_.types[result.type])
-                                 .type);
-    return chosen;
+  site.args = enter(site, *more, 0);
+  Args args = enter(site, *body, 0);
+  Turn last;
+  Round round = carry_through(site, args, *first, site.inst.result_count, [&](const Args &now) {
+    last = turn(site, *more, *body, now);
+    return last.chosen;
   });
-  if (AxisSet partial = pending(condition)) {
-    const ir::Operand *value = program_.blocks[program_.functions[*more].results].begin();
-    report(Place::inst(site.id), rules::PartialCondition{value->as_value(), partial});
+  if (AxisSet partial = pending(last.condition)) {
+    const ir::Function &asking = program_.functions[*more];
+    ir::ValueId value;
+    if (!asking.opaque)
+      value = program_.blocks[asking.results].front().as_value();
+    report(Place::inst(site.id), rules::PartialCondition{value, partial});
   }
-  for (size_t r = 0; r < carries; ++r)
-    if (taken.results[r].type.valid()) {
-      const Type type = program_.types[taken.results[r].type];
-      report_choice(site.id, r, choose(seen_from(condition, type.mesh()), type));
+  for (size_t r = 0; r < last.left.results.size(); ++r)
+    if (last.left.results[r].type.valid()) {
+      const Type type = program_.types[last.left.results[r].type];
+      report_choice(site.id, r, choose(seen_from(last.condition, type.mesh()), type));
     }
   site.results = std::move(round.results);
 }

@@ -159,6 +159,13 @@ private:
   void branches(CallSite &site);
   void scan(CallSite &site);
   void loop(CallSite &site);
+  struct Turn {
+    ir::Type condition;
+    Round left, chosen; // as the body leaves them; as the condition chooses
+  };
+  Turn turn(const CallSite &site, ir::FunctionId more, ir::FunctionId body, const Args &args);
+  std::optional<size_t> loop_constants(const CallSite &site, ir::FunctionId more,
+                                       ir::FunctionId body);
   Round carry_through(CallSite &site, Args &args, size_t first, size_t count,
                       llvm::function_ref<Round(const Args &)> run);
   rules::Arg joined(const CallSite &site, const ir::Type &condition, size_t result,

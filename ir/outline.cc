@@ -5,6 +5,7 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
 #include <fmt/format.h>
@@ -56,21 +57,30 @@ private:
   void describe(Run &run);
   void describe(BlockId block, Run &run);
   void add_value(ValueId id, Run &run);
-  FunctionId make_function(const Run &model, const std::vector<bool> &returned,
-                           std::vector<Inst> &insts, std::vector<uint64_t> &origins);
+  FunctionId make_function(const Run &model, const std::vector<bool> &returned);
   BlockId rename(BlockId block, const llvm::DenseMap<uint32_t, ValueId> &params);
   Inst inner(Inst inst, llvm::StringRef layer);
   Inst call(const Run &run, FunctionId function, const std::vector<bool> &returned);
   ValueId root(ValueId id) const;
   bool hides_storage(const Run &run) const;
-  void keep(uint32_t index, std::vector<Inst> &insts);
+  void keep(uint32_t index);
   ValueId renamed(ValueId id) const;
   using Groups = std::map<std::vector<uint32_t>, std::vector<size_t>>; // by fingerprint
-  size_t rebuild(const Groups &equal);
+  void make_functions(const Groups &equal);
+  void rebuild();
+  void rename_references(llvm::function_ref<InstId(InstId)> renumbered);
   std::string function_name(llvm::StringRef layer);
 
+  struct Call {
+    FunctionId function;
+    const std::vector<bool> *returned; // per result of the run
+  };
   Program &program_;
   std::vector<Run> runs_;
+  llvm::DenseMap<size_t, Call> calls_; // by run
+  std::deque<std::vector<bool>> returned_;
+  std::vector<Inst> insts_; // of the program that is made
+  std::vector<uint64_t> origins_;
   std::vector<uint32_t>
       last_use_; // per value: the last instruction of the main body; ~0: an output
   llvm::DenseMap<uint32_t, std::pair<uint32_t, uint32_t>> writes_; // of a storage: first and last
@@ -237,8 +247,7 @@ std::string Outliner::function_name(llvm::StringRef layer) {
   return unique;
 }
 
-FunctionId Outliner::make_function(const Run &model, const std::vector<bool> &returned,
-                                   std::vector<Inst> &insts, std::vector<uint64_t> &origins) {
+FunctionId Outliner::make_function(const Run &model, const std::vector<bool> &returned) {
   Function function;
   function.name = program_.strings.add(function_name(model.layer));
   llvm::DenseSet<uint32_t> names;
@@ -255,7 +264,7 @@ FunctionId Outliner::make_function(const Run &model, const std::vector<bool> &re
     params[id.index] = program_.values.add(param);
     function.params.push_back({.value = params[id.index], .grad = {}});
   }
-  function.body.first = InstId{static_cast<uint32_t>(insts.size())};
+  function.body.first = InstId{static_cast<uint32_t>(insts_.size())};
   for (uint32_t i = model.first; i < model.last; ++i) {
     Inst inst = inner(program_.insts[InstId{i}], model.layer);
     inst.operands = rename(inst.operands, params);
@@ -263,10 +272,10 @@ FunctionId Outliner::make_function(const Run &model, const std::vector<bool> &re
       if (Value &value = program_.values[inst.result(r)]; value.alias_of.valid())
         if (auto at = params.find(value.alias_of.index); at != params.end())
           value.alias_of = at->second;
-    insts.push_back(inst);
-    origins.push_back(program_.origins[i]);
+    insts_.push_back(inst);
+    origins_.push_back(program_.origins[i]);
   }
-  function.body.last = InstId{static_cast<uint32_t>(insts.size())};
+  function.body.last = InstId{static_cast<uint32_t>(insts_.size())};
   llvm::SmallVector<Operand, 8> results;
   for (size_t r = 0; r < model.made.size(); ++r)
     if (returned[r])
@@ -333,7 +342,7 @@ ValueId Outliner::renamed(ValueId id) const {
   return at == renamed_.end() ? id : at->second;
 }
 
-void Outliner::keep(uint32_t index, std::vector<Inst> &insts) {
+void Outliner::keep(uint32_t index) {
   Inst inst = program_.insts[InstId{index}];
   inst.operands = rename(inst.operands, renamed_);
   inst.bwd_of = renamed(inst.bwd_of);
@@ -347,71 +356,65 @@ void Outliner::keep(uint32_t index, std::vector<Inst> &insts) {
     value.alias_of = renamed(value.alias_of);
     value.grad_of = renamed(value.grad_of);
   }
-  insts.push_back(inst);
+  insts_.push_back(inst);
 }
 
-size_t Outliner::rebuild(const Groups &equal) {
-  struct Call {
-    FunctionId function;
-    const std::vector<bool> *returned;
-  };
-  llvm::DenseMap<size_t, Call> calls; // by run
-  std::deque<std::vector<bool>> returned;
-  llvm::ArrayRef<Inst> old = program_.insts.all();
-  uint32_t main = program_.main.first.index;
-  std::vector<Inst> insts(old.begin(), old.begin() + main);
-  std::vector<uint64_t> origins(program_.origins.begin(), program_.origins.begin() + main);
-  // Functions in the order of their first calls.
+// One function for each group of equal runs, in the order of their first calls.
+void Outliner::make_functions(const Groups &equal) {
   for (size_t i = 0; i < runs_.size(); ++i) {
     auto group = runs_[i].whole ? equal.find(runs_[i].print) : equal.end();
     if (group == equal.end() || group->second.size() < 2 || group->second.front() != i)
       continue;
-    std::vector<bool> &used = returned.emplace_back(runs_[i].used);
+    std::vector<bool> &used = returned_.emplace_back(runs_[i].used);
     for (size_t other : group->second)
       for (size_t r = 0; r < used.size(); ++r)
         used[r] = used[r] || runs_[other].used[r];
-    FunctionId function = make_function(runs_[i], used, insts, origins);
+    FunctionId function = make_function(runs_[i], used);
     for (size_t other : group->second)
-      calls[other] = {function, &used};
+      calls_[other] = {function, &used};
   }
+}
+
+void Outliner::rebuild() {
+  const uint32_t main = program_.main.first.index;
   std::vector<uint32_t> moved(program_.main.last.index, 0);
-  uint32_t first = static_cast<uint32_t>(insts.size());
+  uint32_t first = static_cast<uint32_t>(insts_.size());
   for (size_t i = 0; i < runs_.size(); ++i) {
-    auto at = calls.find(i);
-    if (at != calls.end()) {
-      origins.push_back(program_.origins[runs_[i].first]);
-      insts.push_back(call(runs_[i], at->second.function, *at->second.returned));
+    auto at = calls_.find(i);
+    if (at != calls_.end()) {
+      origins_.push_back(program_.origins[runs_[i].first]);
+      insts_.push_back(call(runs_[i], at->second.function, *at->second.returned));
       continue;
     }
     for (uint32_t index = runs_[i].first; index < runs_[i].last; ++index) {
-      moved[index] = static_cast<uint32_t>(insts.size());
-      origins.push_back(program_.origins[index]);
-      keep(index, insts);
+      moved[index] = static_cast<uint32_t>(insts_.size());
+      origins_.push_back(program_.origins[index]);
+      keep(index);
     }
   }
-  auto renumber = [&](InstId &id) {
-    if (id.index >= main)
-      id.index = moved[id.index];
-  };
-  for (auto &[inst, finding] : program_.ignores)
-    renumber(inst);
-  for (Expectation &expectation : program_.expectations) {
-    renumber(expectation.inst);
-    expectation.value = renamed(expectation.value);
-  }
-  program_.main = {InstId{first}, InstId{static_cast<uint32_t>(insts.size())}};
+  program_.main = {InstId{first}, InstId{static_cast<uint32_t>(insts_.size())}};
   if (program_.op_count)
     program_.op_count = program_.main.size();
   program_.insts = {};
-  program_.insts.append(std::move(insts));
-  program_.origins = std::move(origins);
+  program_.insts.append(std::move(insts_));
+  program_.origins = std::move(origins_);
+  rename_references([&](InstId id) { return id.index < main ? id : InstId{moved[id.index]}; });
+}
+
+// What names values and instructions from outside of the body.
+void Outliner::rename_references(llvm::function_ref<InstId(InstId)> renumbered) {
+  for (auto &[inst, finding] : program_.ignores)
+    inst = renumbered(inst);
+  for (Expectation &expectation : program_.expectations) {
+    expectation.inst = renumbered(expectation.inst);
+    expectation.value = renamed(expectation.value);
+  }
   for (const Param &param : program_.params)
     program_.values[param.value].grad_of = renamed(program_.values[param.value].grad_of);
   for (Output &output : program_.outputs) {
     output.value = renamed(output.value);
     output.of = renamed(output.of);
   }
-  return calls.size();
 }
 
 size_t Outliner::run() {
@@ -429,7 +432,13 @@ size_t Outliner::run() {
     if (runs_[i].whole && runs_[i].last - runs_[i].first >= kMinRun)
       equal[runs_[i].print].push_back(i);
   }
-  return rebuild(equal);
+  llvm::ArrayRef<Inst> old = program_.insts.all();
+  uint32_t main = program_.main.first.index;
+  insts_.assign(old.begin(), old.begin() + main);
+  origins_.assign(program_.origins.begin(), program_.origins.begin() + main);
+  make_functions(equal);
+  rebuild();
+  return calls_.size();
 }
 
 } // namespace
