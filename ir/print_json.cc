@@ -190,7 +190,8 @@ void JsonPrinter::header() {
   table("locs", frames_.ids(), [&](FrameId id) { frame(id); });
   table("scopes", scopes_.ids(), [&](StringId id) { text(p_.strings[id]); });
   Context first{.mesh = MeshId{0}, .local = {}};
-  bool plain = contexts_.ids().size() == 1 && full(ContextId{0}) == first;
+  bool stated = llvm::any_of(p_.functions, [](const Function &f) { return f.context.valid(); });
+  bool plain = !stated && contexts_.ids().size() == 1 && full(ContextId{0}) == first;
   table("contexts", plain ? llvm::ArrayRef<ContextId>() : contexts_.ids(),
         [&](ContextId id) { context(full(id)); });
   table(

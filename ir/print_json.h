@@ -117,6 +117,7 @@ private:
   void spec(const Type &type, std::optional<unsigned> rank);
   void axis_names(const Mesh &mesh, llvm::ArrayRef<AxisId> axes);
   std::optional<unsigned> rank_of(ShapeId shape) const;
+  std::optional<unsigned> rank_of(ShapeId local, ShapeId global) const;
   std::optional<unsigned> rank_of_operand(const Inst &inst, size_t i) const;
   MeshId mesh_of(ContextId id) const {
     return p_.contexts[id].mesh.valid() ? p_.contexts[id].mesh : MeshId{0};

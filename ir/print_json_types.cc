@@ -14,7 +14,7 @@ void JsonPrinter::value(ValueId id, MeshId mesh) {
   shapes(value.shape, value.global_shape);
   if (own.valid())
     text("mesh", p_.meshes[own].name);
-  type(value.declared, rank_of(value.shape.valid() ? value.shape : value.global_shape), true);
+  type(value.declared, rank_of(value.shape, value.global_shape), true);
   if (value.requires_grad != Tristate::Unstated)
     flag("requires_grad", value.requires_grad == Tristate::True);
   value_name("grad_of", value.grad_of);
@@ -46,6 +46,12 @@ void JsonPrinter::shapes(ShapeId shape, ShapeId global) {
   }
 }
 
+// A local shape may be a dtype alone.
+std::optional<unsigned> JsonPrinter::rank_of(ShapeId local, ShapeId global) const {
+  std::optional<unsigned> rank = rank_of(local);
+  return rank ? rank : rank_of(global);
+}
+
 std::optional<unsigned> JsonPrinter::rank_of(ShapeId id) const {
   if (!id.valid() || !p_.shapes[id].ranked)
     return std::nullopt;
@@ -65,7 +71,7 @@ void JsonPrinter::claim_members(const Claim &claim, MeshId mesh, std::optional<u
   shapes(claim.shape, claim.global_shape);
   if (claim.type.valid() && p_.types[claim.type].mesh() != mesh)
     text("mesh", p_.meshes[p_.types[claim.type].mesh()].name);
-  std::optional<unsigned> own = rank_of(claim.shape.valid() ? claim.shape : claim.global_shape);
+  std::optional<unsigned> own = rank_of(claim.shape, claim.global_shape);
   type(claim.type, own ? own : rank, own.has_value());
 }
 

@@ -202,8 +202,12 @@ std::string TextPrinter::attr(const Inst &inst, const Attr &row, MeshId target) 
   llvm::StringRef op = program_.op_name(inst.op);
   bool whole = form == KeyForm::Type && op.rsplit('.').second == "redistribute";
   whole |= form == KeyForm::Type && op == "redistribute";
-  if (form == KeyForm::Word && row.value.form == AttrForm::String)
-    return fmt::format("{} = {}", key(text), word(row.value));
+  if (form == KeyForm::Word && row.value.form == AttrForm::String) {
+    llvm::StringRef said = program_.strings[row.value.as<StringId>()];
+    // As a bare word it would be looked up among the meshes.
+    bool no_mesh = text == "mesh" && !find_mesh(program_, said).valid();
+    return fmt::format("{} = {}", key(text), no_mesh ? quote(said) : word(row.value));
+  }
   return fmt::format("{} = {}", whole ? "to" : key(text),
                      value_text(row.value, form == KeyForm::Type ? target : around_));
 }

@@ -190,6 +190,7 @@ private:
   }
   StringId text();
   StringId identifier(std::string_view what);
+  static bool is_identifier(llvm::StringRef text);
   StringId finding();
   std::optional<ValueName> value_name();
   ValueId value_ref();

@@ -156,8 +156,17 @@ AxisRef JsonReader::axis_ref(llvm::StringRef text) {
 // An axis or a list of axes, outermost first.
 void JsonReader::axis_refs(llvm::SmallVectorImpl<AxisRef> &refs) {
   auto one = [&] {
-    if (std::optional<llvm::StringRef> text = json_.string())
+    Token token = json_.at();
+    std::optional<llvm::StringRef> text = json_.string();
+    if (!text)
+      return;
+    auto [mesh, axis] = text->split('.');
+    bool qualified = mesh.size() != text->size();
+    if (is_identifier(mesh) && (!qualified || is_identifier(axis)))
       refs.push_back(axis_ref(*text));
+    else
+      json_.error(token, "trace-key",
+                  fmt::format("`{}` is no name of an axis", text->take_front(60).str()));
   };
   if (json_.peek() != '[')
     return json_.peek() == '"' ? one() : json_.mismatch("an axis or a list of axes");
@@ -282,9 +291,10 @@ void JsonReader::regions(AttrDict &dict) {
     if (!name)
       return;
     StringId key = builder_.string(role);
-    if (!name->startswith("@"))
+    if (!name->startswith("@") || name->size() == 1)
       json_.error(token, "trace-key",
-                  fmt::format("`{}` is no function: `@` is missing", name->take_front(60).str()));
+                  fmt::format("`{}` is no name of a function, which is `@` and a word",
+                              name->take_front(60).str()));
     else if (llvm::any_of(dict.attrs, [&](const Attr &attr) { return attr.key == key; }))
       json_.error(token, "trace-key", fmt::format("`{}` is an attribute too", role.str()));
     else {

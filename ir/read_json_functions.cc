@@ -32,9 +32,10 @@ enum OutputKey : unsigned { OutputValue = ClaimKeyCount, OutputRoleKey, Of, Outp
 void JsonReader::functions() {
   json_.object([&](llvm::StringRef name) {
     Token token = json_.at();
-    if (!name.startswith("@")) {
+    if (!name.startswith("@") || name.size() == 1) {
       json_.error(token, "trace-key",
-                  fmt::format("`{}` is no function: `@` is missing", name.take_front(60).str()));
+                  fmt::format("`{}` is no name of a function, which is `@` and a word",
+                              name.take_front(60).str()));
       return json_.skip();
     }
     function(name);

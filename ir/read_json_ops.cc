@@ -202,7 +202,7 @@ void JsonReader::expectation(uint32_t index) {
     expected.finding = finding();
   if (members.at(Axes))
     json_.array([&](uint32_t) {
-      if (StringId axis = text(); axis.valid())
+      if (StringId axis = identifier("an axis"); axis.valid())
         expected.axes.push_back(axis);
     });
   if (members.at(ValueKey))

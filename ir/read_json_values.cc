@@ -1,4 +1,5 @@
 // Names, extents, shapes and claims of the JSON format.
+#include "ir/lexer.h"
 #include "ir/read_json.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -14,7 +15,7 @@ bool is_name_char(char c) { return llvm::isAlnum(c) || c == '_'; }
 
 bool is_value_name(llvm::StringRef name) {
   auto in_name = [](char c) { return is_name_char(c) || c == '.' || c == '/' || c == '-'; };
-  return !name.empty() && is_name_char(name.front()) && llvm::all_of(name, in_name);
+  return !name.empty() && llvm::all_of(name, in_name);
 }
 
 llvm::SmallVector<llvm::StringRef, 24> as_refs(llvm::ArrayRef<std::string_view> words) {
@@ -47,20 +48,19 @@ StringId JsonReader::text() {
   return text ? builder_.string(*text) : StringId();
 }
 
+bool JsonReader::is_identifier(llvm::StringRef text) { return is_name(text) && !is_reserved(text); }
+
 StringId JsonReader::identifier(std::string_view what) {
   Token token = json_.at();
   std::optional<llvm::StringRef> text = json_.string();
   if (!text)
     return {};
-  bool kind = *text == "S" || llvm::any_of(kKinds, [&](const KindInfo &row) {
-    return *text == llvm::StringRef(row.word);
-  });
-  if (kind) {
+  if (is_reserved(*text)) {
     json_.error(token, "trace-key",
                 fmt::format("`{}` is a kind and names nothing else", text->str()));
     return {};
   }
-  if (!text->empty() && !llvm::isDigit(text->front()) && llvm::all_of(*text, is_name_char))
+  if (is_name(*text))
     return builder_.string(*text);
   json_.error(token, "trace-key",
               fmt::format("`{}` is no name of {}: letters, digits and `_`", cut(*text), what));

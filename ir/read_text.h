@@ -203,7 +203,7 @@ private:
   std::optional<AttrValue> plain_dict();
   std::optional<AttrValue> name_attr();
   std::optional<AttrValue> parenthesised_attr();
-  std::optional<AttrValue> kind_or_type_attr();
+  std::optional<AttrValue> kind_attr();
   bool at_list_of_values();
   bool at_expression();
   MeshId target_mesh(const Operation &op);

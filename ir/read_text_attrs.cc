@@ -330,7 +330,7 @@ std::optional<AttrValue> TextReader::plain_attr() {
   if (token.is('('))
     return parenthesised_attr();
   if (at_shape() || at_kind())
-    return kind_or_type_attr();
+    return kind_attr();
   bool word = token.kind == TokenKind::Name &&
               !(at_operand() && (token.text != "sym" || peek_second().is('(')));
   if (word)
@@ -413,22 +413,19 @@ std::optional<AttrValue> TextReader::parenthesised_attr() {
   return ok ? std::optional(AttrValue::list(program_.lists.add(std::move(items)))) : std::nullopt;
 }
 
-// A single kind is a word, as in JSON; what says more is a claim.
-std::optional<AttrValue> TextReader::kind_or_type_attr() {
+// A single kind is a word, as in JSON; what says more is a type, which JSON tells by its key.
+std::optional<AttrValue> TextReader::kind_attr() {
   Token token = peek();
   if (at_kind()) {
-    Lexer before = lexer_;
-    unsigned brackets = brackets_;
     std::optional<KindWord> word = kind();
     if (!word)
       return std::nullopt;
     if (peek().is(',') || peek().is('}') || peek().is(']'))
       return AttrValue::string(builder_.string(print(*word)));
-    lexer_ = before;
-    brackets_ = brackets;
-    next_ = token;
   }
-  return claim_attr(mesh(), {});
+  error(token, "trace-key",
+        "a type stands here; it may under `type`, `to`, `grad`, `in_types` and `out_types`");
+  return std::nullopt;
 }
 
 } // namespace spmd::ir

@@ -148,21 +148,29 @@ void TextReader::take_parent_axis(const Mesh &mesh, Axis &axis, const Token &tok
 }
 
 bool TextReader::read_axis_layout(Mesh &mesh, Axis &axis) {
+  Token open = peek();
+  auto made_of = [&](bool nothing) {
+    if (nothing)
+      error(open, "trace-mesh", "a flattened axis has no pieces");
+    return true;
+  };
   if (peek().is('(')) {
     axis.flattened = true;
     auto &pieces = pieces_[mesh.axes.size()];
     pieces.clear();
-    return list('(', ')', [&] {
+    bool read = list('(', ')', [&] {
       Token token = peek();
       std::optional<StringId> piece = name("an axis");
       if (piece)
         pieces.push_back(token);
       return piece.has_value();
     });
+    return read && made_of(pieces.empty());
   }
   if (peek().is('[')) {
     axis.explicit_layout = true;
-    return list('[', ']', [&] { return read_atom(axis.layout, true); });
+    return list('[', ']', [&] { return read_atom(axis.layout, true); }) &&
+           made_of(axis.layout.empty());
   }
   if (!read_atom(axis.layout, false))
     return false;

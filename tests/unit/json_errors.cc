@@ -134,7 +134,7 @@ constexpr Bad kBad[] = {
      "trace-key", "suppress[0].ignore", "no name of a finding", R"~("no spec")~"},
     // Functions, parameters and outputs.
     {R"~("@opaque": {)~", R"~("opaque": {)~",
-     "trace-key", "functions.opaque", "`@` is missing", "{\"params\": [{\"id\": \"%i\"}], \"out"},
+     "trace-key", "functions.opaque", "no name of a function", "{\"params\": [{\"id\": \"%i\"}], \"out"},
     {R"~("results": ["%o"])~", R"~("results": ["%p"])~",
      "trace-reference", "functions.@body.results[0]", "`%p`", R"~("%p")~"},
     {R"~(, "results": ["%o"])~", "",

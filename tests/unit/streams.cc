@@ -54,6 +54,18 @@ constexpr Case kCases[] = {
     {R"~({"end": {"op_count": 0}}
 {"op": "f"}
 )~", "trace-syntax", "text follows the `end` record", "", "{\"op\": \"f\"}"},
+    {R"~({"def": {"functions": {"@": {"params": [], "ops": [], "results": []}}}}
+{"end": {"op_count": 0}}
+)~", "trace-key", "`@` is no name of a function", "def.functions.@", "{\"params\""},
+    {R"~({"op": "f", "expect": [{"error": "loss-kind", "axes": [""]}]}
+{"end": {"op_count": 1}}
+)~", "trace-key", "`` is no name of an axis", "expect[0].axes[0]", "\"\"]"},
+    {R"~({"op": "f", "attrs": {"axis": ""}}
+{"end": {"op_count": 1}}
+)~", "trace-key", "`` is no name of an axis", "attrs.axis", "\"\"}}"},
+    {R"~({"op": "f", "attrs": {"axis": ["tp", "m.P"]}}
+{"end": {"op_count": 1}}
+)~", "trace-key", "`m.P` is no name of an axis", "attrs.axis[1]", "\"m.P\""},
     {R"~({"op": "f"}
 7
 {"end": {"op_count": 1}}
@@ -141,6 +153,32 @@ TEST_CASE("streams: printed ones read back, whatever the mutation") {
     if ((result.errors.empty() || result.truncated()) && verify(result.program).empty())
       if (ReadResult third = read_json(print_jsonl(result.program)); !third.errors.empty())
         FAIL(broken << described(third));
+  }
+}
+
+TEST_CASE("streams: what reads prints as what reads") {
+  for (std::string_view records : {
+           R"~({"def": {"contexts": [{}, {}], "functions": {"@t": {"ctx": 1, "params": [], "ops": [], "results": []}}}}
+{"end": {"op_count": 0}}
+)~",
+           R"~({"def": {"params": [{"id": "%a", "role": "input", "dtype": "f16", "gshape": [6, 16], "type": {"tp": "V"}, "spec": [["tp"], null]}]}}
+{"end": {"op_count": 0}}
+)~",
+           R"~({"op": "f", "attrs": {"mesh": "other"}}
+{"end": {"op_count": 1}}
+)~",
+           R"~({"op": "f", "out": [{"id": "%/"}, {"id": "%-"}]}
+{"end": {"op_count": 1}}
+)~"}) {
+    ReadResult result = read_json(stream(records));
+    INFO(described(result));
+    REQUIRE(result.errors.empty());
+    for (auto print : {print_json, print_jsonl, print_text}) {
+      ReadResult again = read_program(print(result.program));
+      INFO(print(result.program) << described(again));
+      CHECK(again.errors.empty());
+      CHECK(print(again.program) == print(result.program));
+    }
   }
 }
 

@@ -117,6 +117,9 @@ TEST_CASE("text: one error each, where it stands") {
       {"%x = input f32[8] scale dp+tp\n", "2:25", "trace-type", "no product"},
       {"%x = f { by = pq }\n", "2:15", "trace-type", "neither"},
       {"local tpp { }\n", "2:7", "trace-type", "nearest is `tp`"},
+      {"mesh q { a = () }\n", "2:14", "trace-mesh", "no pieces"},
+      {"mesh q { a = [] }\n", "2:14", "trace-mesh", "no pieces"},
+      {"%x = f { other = f32[8] V }\n", "2:18", "trace-key", "a type stands here"},
       // trace-truncated
       {"trace { op_count = 2 }\n%x = f\n", "4:1", "trace-truncated", "2 ops are announced, and 1"},
       // trace-rule
@@ -153,6 +156,7 @@ TEST_CASE("text: errors without a mesh, and limits that need long input") {
   };
   CHECK(only("") == "trace-mesh");
   CHECK(only("%x = input f32[8] R\n%y = f %x") == "trace-mesh");
+  CHECK(only("trace { t = f32[] }\nmesh m { a = 2 }\n") == "trace-key");
   CHECK(only("\xEF\xBB\xBFmesh m { a = 2 }\n") == "trace-encoding");
   CHECK(only(with_mesh("%x = f " + std::string(100, '['))) == "trace-limit");
   CHECK(only(with_mesh("%x = input f32[" + std::string(100, '(') + "1" + std::string(100, ')') +
