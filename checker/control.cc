@@ -158,9 +158,7 @@ rules::Arg Walk::joined(const CallSite &site, const Type &condition, size_t r,
   if (!then.type.valid() || !other.type.valid()) // a number: equal on all ranks
     return then.type.valid() ? then : other;
   const Type a = program_.types[then.type];
-  Type b = program_.types[other.type];
-  if (a.mesh() != b.mesh())
-    b = rules::remesh(program_, b, a.mesh(), {}).type;
+  const Type b = seen_from(program_.types[other.type], a.mesh());
   Common met = common(a, b);
   if (met.differs)
     report(Place::inst(site.id), rules::BranchMismatch{{static_cast<uint16_t>(r)},
@@ -174,9 +172,9 @@ rules::Arg Walk::joined(const CallSite &site, const Type &condition, size_t r,
   return {intern(choice.type), then.shape.valid() ? then.shape : other.shape};
 }
 
-// A condition on another mesh over the same ranks.
-Type Walk::seen_from(const Type &condition, ir::MeshId mesh) {
-  return condition.mesh() == mesh ? condition : rules::remesh(program_, condition, mesh, {}).type;
+// A type on another mesh over the same ranks.
+Type Walk::seen_from(const Type &type, ir::MeshId mesh) {
+  return type.mesh() == mesh ? type : rules::remesh(program_, type, mesh, {}).type;
 }
 
 void Walk::same_shape(InstId id, std::string what, ir::ShapeId stated, ir::ShapeId found) {
@@ -198,8 +196,7 @@ Walk::Round Walk::carry_through(CallSite &site, Args &args, size_t first, size_t
       rules::Arg &arg = args[first + c];
       const Type enters = program_.types[arg.type];
       Type leaves = round.results[c].type.valid() ? program_.types[round.results[c].type] : enters;
-      if (leaves.mesh() != enters.mesh())
-        leaves = rules::remesh(program_, leaves, enters.mesh(), {}).type;
+      leaves = seen_from(leaves, enters.mesh());
       met[c] = common(enters, leaves);
       AxisSet started = met[c].differs & enters.zero();
       adopt(met[c].type, leaves, started);

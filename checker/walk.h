@@ -174,7 +174,7 @@ private:
   void report_choice(ir::InstId id, size_t result, const Choice &choice);
   bool push_condition(const ir::Type &condition);
   ir::Type condition_of(const CallSite &site, const Round &asked);
-  ir::Type seen_from(const ir::Type &condition, ir::MeshId mesh);
+  ir::Type seen_from(const ir::Type &type, ir::MeshId mesh);
   void divergent(ir::InstId id, const rules::Application &app);
   void same_shape(ir::InstId id, std::string what, ir::ShapeId stated, ir::ShapeId found);
   ir::ShapeId one_of(const CallSite &site, size_t operand, std::optional<ir::Extent> &length);

@@ -39,6 +39,16 @@ struct Sink {
   }
 };
 
+// Gives zlib more input when it has none; its counts have 32 bits.
+void feed(z_stream &stream, llvm::StringRef bytes, size_t &fed) {
+  if (stream.avail_in != 0 || fed == bytes.size())
+    return;
+  size_t piece = std::min(bytes.size() - fed, size_t(1) << 30);
+  stream.next_in = reinterpret_cast<Bytef *>(const_cast<char *>(bytes.data() + fed));
+  stream.avail_in = static_cast<uInt>(piece);
+  fed += piece;
+}
+
 void inflate_all(llvm::StringRef bytes, Sink &out) {
   z_stream stream{};
   if (inflateInit2(&stream, kGzipWindow) != Z_OK)
@@ -47,12 +57,7 @@ void inflate_all(llvm::StringRef bytes, Sink &out) {
   size_t fed = 0;
   int status = Z_OK;
   while (true) {
-    if (stream.avail_in == 0 && fed < bytes.size()) { // its counts have 32 bits
-      size_t piece = std::min(bytes.size() - fed, size_t(1) << 30);
-      stream.next_in = reinterpret_cast<Bytef *>(const_cast<char *>(bytes.data() + fed));
-      stream.avail_in = static_cast<uInt>(piece);
-      fed += piece;
-    }
+    feed(stream, bytes, fed);
     stream.next_out = reinterpret_cast<Bytef *>(out.block);
     stream.avail_out = kBlock;
     status = inflate(&stream, Z_NO_FLUSH);
@@ -109,12 +114,7 @@ std::optional<std::string> gzip(llvm::StringRef bytes) {
   size_t fed = 0;
   int status = Z_OK;
   while (status != Z_STREAM_END) {
-    if (stream.avail_in == 0 && fed < bytes.size()) {
-      size_t piece = std::min(bytes.size() - fed, size_t(1) << 30);
-      stream.next_in = reinterpret_cast<Bytef *>(const_cast<char *>(bytes.data() + fed));
-      stream.avail_in = static_cast<uInt>(piece);
-      fed += piece;
-    }
+    feed(stream, bytes, fed);
     stream.next_out = reinterpret_cast<Bytef *>(block);
     stream.avail_out = kBlock;
     status = deflate(&stream, fed == bytes.size() ? Z_FINISH : Z_NO_FLUSH);
@@ -154,9 +154,9 @@ Unpacked unpack(llvm::StringRef bytes) {
   return result;
 }
 
-std::optional<std::string> pack(llvm::StringRef bytes, Compression compression) {
+std::optional<std::string> pack(std::string bytes, Compression compression) {
   if (compression == Compression::None)
-    return bytes.str();
+    return bytes;
   if (compression == Compression::Gzip)
     return gzip(bytes);
   std::string packed(ZSTD_compressBound(bytes.size()), '\0');

@@ -25,6 +25,6 @@ Unpacked unpack(llvm::StringRef bytes);
 // The program in it; offsets of errors are those of the unpacked bytes.
 ReadResult read_unpacked(const Unpacked &unpacked, const ReadOptions &options = {});
 // None where the library has no memory left.
-std::optional<std::string> pack(llvm::StringRef bytes, Compression compression);
+std::optional<std::string> pack(std::string bytes, Compression compression);
 
 } // namespace spmd::ir

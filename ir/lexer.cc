@@ -19,6 +19,16 @@ bool is_name(llvm::StringRef text) {
   return !text.empty() && !llvm::isDigit(text.front()) && llvm::all_of(text, in_name);
 }
 
+bool is_date(llvm::StringRef text) {
+  if (text.size() != 10 || text[4] != '-' || text[7] != '-')
+    return false;
+  unsigned year = 0, month = 0, day = 0;
+  bool digits = !text.substr(0, 4).getAsInteger(10, year) &&
+                !text.substr(5, 2).getAsInteger(10, month) &&
+                !text.substr(8, 2).getAsInteger(10, day);
+  return digits && month >= 1 && month <= 12 && day >= 1 && day <= 31;
+}
+
 bool is_reserved(llvm::StringRef name) {
   bool kind =
       llvm::any_of(kKinds, [&](const KindInfo &row) { return name == llvm::StringRef(row.word); });

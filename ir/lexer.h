@@ -78,6 +78,7 @@ std::optional<uint64_t> first_non_utf8(llvm::StringRef text);
 bool is_name(llvm::StringRef text);
 bool is_reserved(llvm::StringRef name); // names of kinds
 bool is_keyword(llvm::StringRef name);  // words that begin another statement than an operation
+bool is_date(llvm::StringRef text);     // 2030-01-31
 // Values and functions whose names stand without quotes.
 bool is_plain_id(llvm::StringRef text);
 

@@ -141,7 +141,8 @@ void Outliner::describe(BlockId block, Run &run) {
     run.print.push_back(static_cast<uint32_t>(operand.form) << 1 | operand.mut);
     switch (operand.form) {
     case Operand::Form::Value:
-      run.whole &= !operand.mut || llvm::is_contained(run.made, operand.as_value());
+      // What the run made has its number, counted from 1.
+      run.whole &= !operand.mut || place_[operand.index] - 1 < run.made.size();
       add_value(operand.as_value(), run);
       break;
     case Operand::Form::Literal: {

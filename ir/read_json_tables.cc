@@ -1,4 +1,5 @@
 // The tables of a trace: what instructions refer to by index or by name, except functions.
+#include "ir/lexer.h"
 #include "ir/read_json.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -7,19 +8,6 @@
 #include <fmt/format.h>
 
 namespace spmd::ir {
-
-namespace {
-
-bool is_date(llvm::StringRef text) {
-  unsigned year = 0, month = 0, day = 0;
-  bool form = text.size() == 10 && text[4] == '-' && text[7] == '-';
-  bool digits = form && !text.substr(0, 4).getAsInteger(10, year) &&
-                !text.substr(5, 2).getAsInteger(10, month) &&
-                !text.substr(8, 2).getAsInteger(10, day);
-  return digits && month >= 1 && month <= 12 && day >= 1 && day <= 31;
-}
-
-} // namespace
 
 void JsonReader::symbols() {
   json_.object([&](llvm::StringRef name) { symbol(name); });

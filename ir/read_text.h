@@ -117,7 +117,6 @@ private:
   bool read_rule();
   bool read_suppress();
   bool read_suppress_key(Suppression &row, const Token &token, Key key);
-  static bool is_date(llvm::StringRef text);
   bool read_output();
   bool read_declaration(WrittenValue value, Role role, uint64_t origin);
   bool read_declaration_key(Param &param, const Token &token, Key key);

@@ -277,16 +277,6 @@ bool TextReader::read_suppress_key(Suppression &row, const Token &token, Key key
   return true;
 }
 
-bool TextReader::is_date(llvm::StringRef text) {
-  if (text.size() != 10 || text[4] != '-' || text[7] != '-')
-    return false;
-  unsigned year = 0, month = 0, day = 0;
-  bool digits = !text.substr(0, 4).getAsInteger(10, year) &&
-                !text.substr(5, 2).getAsInteger(10, month) &&
-                !text.substr(8, 2).getAsInteger(10, day);
-  return digits && month >= 1 && month <= 12 && day >= 1 && day <= 31;
-}
-
 bool TextReader::read_output() {
   begin_body();
   Output output;

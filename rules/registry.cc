@@ -47,7 +47,6 @@ constexpr Prefix kPrefixes[] = {
     {"torch.ops.higher_order."},
     {"higher_order."},
     {"torch.ops.prims."},
-    {"torch.ops.higher_order."},
     {"torch.Tensor."},
     {"torch._C._nn."},
     {"torch.special."},

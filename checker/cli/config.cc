@@ -5,6 +5,7 @@
 #include "checker/cli/options.h"
 #include "checker/cli/output.h"
 
+#include "ir/lexer.h"
 #include "rules/registry.h"
 #include "rules/user_rules.h"
 
@@ -30,12 +31,9 @@ constexpr std::string_view kOnlyCalled[] = {"--config", "--isolated", "--help", 
 
 std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
 
-bool is_date(llvm::StringRef text) {
-  unsigned year = 0, month = 0, day = 0;
-  return text.size() == 10 && text[4] == '-' && text[7] == '-' &&
-         !text.substr(0, 4).getAsInteger(10, year) && !text.substr(5, 2).getAsInteger(10, month) &&
-         !text.substr(8, 2).getAsInteger(10, day) && month >= 1 && month <= 12 && day >= 1 &&
-         day <= 31;
+bool is_configured(const OptionRow &row) {
+  return row.commands & kCheck && row.name.substr(0, 2) == "--" &&
+         !llvm::is_contained(kOnlyCalled, row.name);
 }
 
 class ConfigurationReader {
@@ -243,7 +241,7 @@ bool ConfigurationReader::suppression(const toml::node &node) {
     return fail(node, fmt::format("no finding is named `{}`", made.finding));
   if (made.reason.empty())
     return fail(node, "`reason` is missing");
-  if (!made.until.empty() && !is_date(made.until))
+  if (!made.until.empty() && !ir::is_date(made.until))
     return fail(node, fmt::format("`{}` is no date of the form YYYY-MM-DD", made.until));
   options_.configuration.suppressions.push_back(std::move(made));
   return true;
@@ -278,10 +276,8 @@ std::string above(llvm::StringRef folder) {
 
 const OptionRow *configured_option(llvm::StringRef key) {
   std::string name = "--" + (key == "formats" ? std::string("format") : key.str());
-  if (llvm::is_contained(kOnlyCalled, name))
-    return nullptr;
   for (const OptionRow &row : option_rows())
-    if (row.commands & kCheck && row.name == name)
+    if (is_configured(row) && row.name == name)
       return &row;
   return nullptr;
 }
@@ -289,8 +285,7 @@ const OptionRow *configured_option(llvm::StringRef key) {
 std::vector<std::string> configuration_keys() {
   std::vector<std::string> known = {"rules", "suppress", "extend"};
   for (const OptionRow &row : option_rows())
-    if (row.commands & kCheck && row.name.substr(0, 2) == "--" &&
-        !llvm::is_contained(kOnlyCalled, row.name))
+    if (is_configured(row))
       known.push_back(std::string(row.name.substr(2)));
   return known;
 }
@@ -337,8 +332,7 @@ std::string configuration_template() {
                      "# As `[tool.spmdlint]` they may stand in pyproject.toml.\n\n"
                      "# extend = \"base.toml\"  # read first\n";
   for (const OptionRow &row : option_rows()) {
-    if (!(row.commands & kCheck) || row.name.substr(0, 2) != "--" ||
-        llvm::is_contained(kOnlyCalled, row.name))
+    if (!is_configured(row))
       continue;
     std::string value =
         row.argument.empty() ? std::string("false") : fmt::format("\"{}\"", row.argument);

@@ -90,7 +90,7 @@ ExitCode format_one(const Options &options, const std::string &path) {
   ir::Compression compression = in_place || options.output_file.empty()
                                     ? input.compression
                                     : ir::compression_named(options.output_file);
-  std::optional<std::string> packed = ir::pack(text, compression);
+  std::optional<std::string> packed = ir::pack(std::move(text), compression);
   if (!packed)
     return say_and(ExitCode::Call, input.name + ": no memory is left to compress it");
   std::string problem = to_stdout ? write_stdout(*packed)

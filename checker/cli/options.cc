@@ -120,7 +120,13 @@ std::string set_word(std::string &target, StringRef value, llvm::ArrayRef<std::s
 
 constexpr std::string_view kStages[] = {"ir", "types"};
 constexpr std::string_view kTables[] = {"text", "md", "json"};
-constexpr std::string_view kEncodings[] = {"text", "json", "jsonl"};
+
+std::string set_encoding(Options &options, StringRef value) {
+  llvm::SmallVector<std::string_view, 4> names;
+  for (const ir::Format &format : ir::formats())
+    names.push_back(format.name);
+  return set_word(options.to, value, names);
+}
 
 template <bool Options::*Switch> std::string turn_on(Options &options, StringRef) {
   options.*Switch = true;
@@ -185,8 +191,7 @@ constexpr OptionRow kOptions[] = {
      [](Options &o, StringRef v) { return set_word(o.stage, v, kStages); }},
     {"--format", "text|md|json", "text", "how the table is printed", kOps,
      [](Options &o, StringRef v) { return set_word(o.table, v, kTables); }},
-    {"--to", "text|json|jsonl", "as it is", "encoding to write", kFmt,
-     [](Options &o, StringRef v) { return set_word(o.to, v, kEncodings); }},
+    {"--to", "text|json|jsonl", "as it is", "encoding to write", kFmt, set_encoding},
     {"-o", "OUT", "in place", "file to write, - for stdout; NAME.gz, NAME.zst are compressed", kFmt,
      [](Options &o, StringRef v) { return o.output_file = v.str(), std::string(); }},
     {"--outline", "", "", "fold equal layers into functions", kFmt, turn_on<&Options::outline>},

@@ -5,7 +5,7 @@
 
 #include "ir/compression.h"
 
-#include <fmt/format.h>
+#include <random>
 
 using namespace spmd::ir;
 
@@ -133,14 +133,11 @@ TEST_CASE("streams: printed ones read back, whatever the mutation") {
   CHECK(print_json(again.program) == print_json(sample.program));
   CHECK(format_of(text).name == "jsonl");
   CHECK(format_of(print_json(sample.program)).name == "json");
-  uint64_t state = 0x9E3779B97F4A7C15;
-  auto below = [&](uint64_t bound) {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return state % bound;
-  };
+  std::mt19937 random(20261121);
+  auto below = [&](size_t bound) { return random() % bound; };
   for (int i = 0; i < 5000; ++i) {
     std::string broken = text;
-    for (uint64_t edits = 1 + below(3); edits > 0; --edits) {
+    for (size_t edits = 1 + below(3); edits > 0; --edits) {
       size_t at = below(broken.size()), length = 1 + below(20);
       if (below(2))
         broken.erase(at, length);
@@ -157,17 +154,18 @@ TEST_CASE("streams: printed ones read back, whatever the mutation") {
 }
 
 TEST_CASE("streams: what reads prints as what reads") {
-  for (std::string_view records : {
-           R"~({"def": {"contexts": [{}, {}], "functions": {"@t": {"ctx": 1, "params": [], "ops": [], "results": []}}}}
+  for (
+      std::string_view records : {
+          R"~({"def": {"contexts": [{}, {}], "functions": {"@t": {"ctx": 1, "params": [], "ops": [], "results": []}}}}
 {"end": {"op_count": 0}}
 )~",
-           R"~({"def": {"params": [{"id": "%a", "role": "input", "dtype": "f16", "gshape": [6, 16], "type": {"tp": "V"}, "spec": [["tp"], null]}]}}
+          R"~({"def": {"params": [{"id": "%a", "role": "input", "dtype": "f16", "gshape": [6, 16], "type": {"tp": "V"}, "spec": [["tp"], null]}]}}
 {"end": {"op_count": 0}}
 )~",
-           R"~({"op": "f", "attrs": {"mesh": "other"}}
+          R"~({"op": "f", "attrs": {"mesh": "other"}}
 {"end": {"op_count": 1}}
 )~",
-           R"~({"op": "f", "out": [{"id": "%/"}, {"id": "%-"}]}
+          R"~({"op": "f", "out": [{"id": "%/"}, {"id": "%-"}]}
 {"end": {"op_count": 1}}
 )~"}) {
     ReadResult result = read_json(stream(records));
