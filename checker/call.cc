@@ -41,6 +41,7 @@ void Walk::call(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
   for (const rules::Arg &result : site.results) {
     outcome.types.push_back(result.type.valid() ? result.type : unknown.type);
     outcome.shapes.push_back(result.shape);
+    outcome.sizes.push_back(result.sizes);
   }
   state_results(site, outcome);
 }
@@ -91,8 +92,8 @@ Walk::Args Walk::enter(const CallSite &site, ir::FunctionId function, size_t fir
       continue;
     llvm::ArrayRef<ir::AttrValue> claims = program_.lists[stated->as<ir::AttrListId>()].items;
     if (i + first < claims.size() && claims[i + first].form == ir::AttrForm::Claim)
-      cross(site, i + first, args[i],
-            program_.claims[claims[i + first].as<ir::ClaimId>()].type, callee);
+      cross(site, i + first, args[i], program_.claims[claims[i + first].as<ir::ClaimId>()].type,
+            callee);
   }
   return args;
 }
@@ -141,7 +142,7 @@ Walk::Round Walk::evaluate(ir::FunctionId function, llvm::ArrayRef<rules::Arg> a
     return opaque(program_.functions[function], args);
   std::vector<uint32_t> key{function.index};
   for (const rules::Arg &arg : args)
-    key.push_back(arg.type.index), key.push_back(arg.shape.index);
+    key.insert(key.end(), {arg.type.index, arg.shape.index, arg.sizes.index});
   for (ir::TypeId condition : conditions_)
     key.push_back(condition.index);
   uint64_t hash = ir::hash_bytes(key.data(), key.size() * sizeof(uint32_t));
@@ -174,6 +175,7 @@ void Walk::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Instanc
     result_.types[param.index] = args[i].type;
     result_.shapes[param.index] =
         program_.values[param].shape.valid() ? program_.values[param].shape : args[i].shape;
+    result_.sizes[param.index] = args[i].sizes;
     if (!edit_)
       storage_.define(param);
   }
@@ -188,7 +190,7 @@ void Walk::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Instanc
   for (const ir::Operand &operand : program_.blocks[results]) {
     rules::Arg &result = instance.results.emplace_back();
     if (operand.is_value())
-      result = {result_.types[operand.index], result_.shapes[operand.index]};
+      result = known(operand.as_value());
   }
 }
 
@@ -225,8 +227,7 @@ void Walk::Collector::add(Trail &trail, CheckResult &into) {
       continue;
     }
     bool assumed = std::holds_alternative<rules::AssumedRule>(entry.finding.violation);
-    if (!assumed ||
-        assumed_.insert(program_.insts[entry.finding.place.as_inst()].op.index).second)
+    if (!assumed || assumed_.insert(program_.insts[entry.finding.place.as_inst()].op.index).second)
       into.findings.push_back(std::move(entry.finding));
   }
   into.inferred.insert(into.inferred.end(), trail.inferred.begin(), trail.inferred.end());

@@ -37,6 +37,8 @@ bool CheckResult::clean() const {
 }
 
 CheckResult check(ir::Program &program, const CheckOptions &options) {
+  if (options.mode)
+    program.mode = *options.mode;
   CheckResult result;
   Walk(program, options, result).run();
   decide_erased(program, result);
@@ -49,6 +51,7 @@ Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &resul
       storage_(program) {
   result.types.resize(program.values.size());
   result.shapes.resize(program.values.size());
+  result.sizes.resize(program.values.size());
 }
 
 void Walk::run() {
@@ -147,7 +150,7 @@ void Walk::instruction(InstId id) {
   operands_.read(program_, inst.operands);
   args_.clear();
   for (ValueId value : operands_.values)
-    args_.push_back({result_.types[value.index], result_.shapes[value.index]});
+    args_.push_back(known(value));
   const rules::ResolvedOp &op = rules_.resolve(inst.op);
   if (edit_ && edit_->inst == id) {
     if (edit_->drop)
@@ -283,6 +286,7 @@ void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcom
     trail_->stats.silent += static_cast<uint64_t>(type.unknown.size());
     result_.types[result.index] = intern(type);
     result_.shapes[result.index] = shape;
+    result_.sizes[result.index] = outcome.sizes[i];
     if (!edit_)
       storage_.define(result);
   }

@@ -42,6 +42,7 @@ struct CheckStats {
 struct CheckResult {
   std::vector<ir::TypeId> types;
   std::vector<ir::ShapeId> shapes; // local; declared where stated, else what follows
+  std::vector<ir::ShardSizesId> sizes; // none: every sharded dimension is cut evenly
   std::vector<Finding> findings;   // program order, not folded, suppressed ones included
   std::vector<InferredAt> inferred;
   CheckStats stats;
@@ -50,7 +51,7 @@ struct CheckResult {
 };
 
 // Total: any verified program gets a result, in time linear in its size. `program` is only interned
-// into.
+// into, and takes the mode that the options state.
 CheckResult check(ir::Program &program, const CheckOptions &options = {});
 
 } // namespace spmd::checker

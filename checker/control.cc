@@ -169,7 +169,7 @@ rules::Arg Walk::joined(const CallSite &site, const Type &condition, size_t r,
   met.type.set_unknown(met.differs);
   Choice choice = choose(seen_from(condition, a.mesh()), met.type);
   report_choice(site.id, r, choice);
-  return {intern(choice.type), then.shape.valid() ? then.shape : other.shape};
+  return {intern(choice.type), then.shape.valid() ? then.shape : other.shape, then.sizes};
 }
 
 // A type on another mesh over the same ranks.
@@ -225,7 +225,7 @@ Walk::Round Walk::carry_through(CallSite &site, Args &args, size_t first, size_t
     same_shape(site.id, fmt::format("carry {} as it enters and as it leaves", c), arg.shape,
                leaving.shape);
     met[c].type.set_unknown(met[c].differs);
-    leaving = {intern(met[c].type), arg.shape.valid() ? arg.shape : leaving.shape};
+    leaving = {intern(met[c].type), arg.shape.valid() ? arg.shape : leaving.shape, arg.sizes};
   }
   return round;
 }

@@ -302,8 +302,8 @@ private:
     std::string names, axes = axes_text(program_, mesh_id(), search_.axes_);
     for (uint16_t operand : operands) {
       ValueId value = search_.tensors_[operand];
-      rules::Arg before{search_.original_.types[value.index],
-                        search_.original_.shapes[value.index]};
+      rules::Arg before{search_.original_.types[value.index], search_.original_.shapes[value.index],
+                        search_.original_.sizes[value.index]};
       std::optional<rules::Arg> after = search_.walk_.transition(
           state_.op(row.name), words(src, dst), search_.inst_.context, before);
       if (!after)

@@ -27,8 +27,7 @@ void Walk::dropped(const ir::Inst &inst) {
   uint16_t member = edit_->member;
   if (member >= inst.result_count || member >= args_.size())
     return;
-  result_.types[inst.result(member).index] = args_[member].type;
-  result_.shapes[inst.result(member).index] = args_[member].shape;
+  learn(inst.result(member), args_[member]);
 }
 
 // Gradients of edited operands go through the dual; one that refuses them leaves them as they are,
@@ -38,12 +37,9 @@ void Walk::backward(const Edit &edit, const ir::Inst &inst) {
     ValueId result = inst.result(r);
     if (!llvm::is_contained(edit.gradients, result))
       continue;
-    rules::Arg before{result_.types[result.index], result_.shapes[result.index]};
     if (std::optional<rules::Arg> after =
-            transition(edit.dual_op, edit.dual_attrs, inst.context, before)) {
-      result_.types[result.index] = after->type;
-      result_.shapes[result.index] = after->shape;
-    }
+            transition(edit.dual_op, edit.dual_attrs, inst.context, known(result)))
+      learn(result, *after);
   }
 }
 
@@ -67,8 +63,7 @@ std::vector<Finding> Walk::retype(const Edit &edit) {
     if (!edit.gradients.empty())
       backward(edit, inst);
     for (size_t at = first; at < first + inst.result_count; ++at)
-      if (undo_[at].type != result_.types[undo_[at].value.index] ||
-          undo_[at].shape != result_.shapes[undo_[at].value.index])
+      if (undo_[at].known != known(undo_[at].value))
         changed.insert(undo_[at].value.index);
   }
   for (uint32_t i = 0; i < program_.outputs.size(); ++i)
@@ -77,10 +72,8 @@ std::vector<Finding> Walk::retype(const Edit &edit) {
   edit_ = nullptr;
   CheckResult made;
   Collector(program_, instances_).add(main_, made);
-  for (const Before &entry : llvm::reverse(undo_)) {
-    result_.types[entry.value.index] = entry.type;
-    result_.shapes[entry.value.index] = entry.shape;
-  }
+  for (const Before &entry : llvm::reverse(undo_))
+    learn(entry.value, entry.known);
   return std::move(made.findings);
 }
 
@@ -97,7 +90,7 @@ std::optional<rules::Arg> Walk::transition(ir::OpNameId op, ir::AttrsId attrs,
       rules_.apply({program_, resolved, attrs, context, slot, operand, claim});
   if (!outcome.violations.empty())
     return std::nullopt;
-  return rules::Arg{outcome.types[0], outcome.shapes[0]};
+  return rules::Arg{outcome.types[0], outcome.shapes[0], outcome.sizes[0]};
 }
 
 } // namespace spmd::checker

@@ -202,15 +202,20 @@ private:
   // Types of the conditions around the current body that differ between ranks.
   llvm::SmallVector<ir::TypeId, 2> conditions_;
   const Edit *edit_ = nullptr; // while retyping
+  rules::Arg known(ir::ValueId value) const {
+    return {result_.types[value.index], result_.shapes[value.index], result_.sizes[value.index]};
+  }
+  void learn(ir::ValueId value, const rules::Arg &arg) {
+    result_.types[value.index] = arg.type;
+    result_.shapes[value.index] = arg.shape;
+    result_.sizes[value.index] = arg.sizes;
+  }
   struct Before {
     ir::ValueId value;
-    ir::TypeId type;
-    ir::ShapeId shape;
+    rules::Arg known;
   };
   std::vector<Before> undo_; // what an edit has changed so far
-  void remember(ir::ValueId value) {
-    undo_.push_back({value, result_.types[value.index], result_.shapes[value.index]});
-  }
+  void remember(ir::ValueId value) { undo_.push_back({value, known(value)}); }
 };
 
 // Fills in the words of erased collectives that a use decides (rules/README.md).

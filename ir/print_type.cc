@@ -29,7 +29,7 @@ static void append_scale(std::string &out, const Program &program, const Type &t
 }
 
 // One claim; a shard that is not in brackets is S(i), all axes of its dimension in order.
-static std::string print_claim(const Program &program, const Type &type, AxisId axis, bool join) {
+static std::string print_claim(const Program &program, const Type &type, AxisId axis) {
   const Mesh &mesh = program.meshes[type.mesh()];
   std::optional<KindWord> word = kind_word(type, axis);
   std::optional<unsigned> dim = type.dim(axis);
@@ -37,9 +37,7 @@ static std::string print_claim(const Program &program, const Type &type, AxisId 
     return "";
   if (!dim)
     return fmt::format("{}@{}", print(*word), axis_name(program, mesh, axis));
-  llvm::SmallVector<AxisId, 2> axes{axis};
-  if (join)
-    axes = shards_of(type, *dim);
+  llvm::SmallVector<AxisId, 2> axes = shards_of(type, *dim);
   // Joined shards stand where the first of their axes does.
   for (AxisId other : axes)
     if (other.index < axis.index)
@@ -50,7 +48,7 @@ static std::string print_claim(const Program &program, const Type &type, AxisId 
 std::string print_kinds(const Program &program, const Type &type) {
   std::string out;
   for (AxisId axis : type.claimed())
-    if (std::string claim = print_claim(program, type, axis, false); !claim.empty())
+    if (std::string claim = print_claim(program, type, axis); !claim.empty())
       append(out, claim);
   append_scale(out, program, type);
   return out;
@@ -100,7 +98,7 @@ std::string print_type(const Program &program, const Type &type, ShapeId local, 
   for (AxisId axis : type.claimed()) {
     if (type.dim(axis) && *type.dim(axis) < shown)
       continue;
-    if (std::string claim = print_claim(program, type, axis, true); !claim.empty())
+    if (std::string claim = print_claim(program, type, axis); !claim.empty())
       append(out, claim);
   }
   append_scale(out, program, type);

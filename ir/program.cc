@@ -24,6 +24,17 @@ Program::Program() {
   contexts.add({});
 }
 
+AxisSet Program::local_axes(const Context &context) const {
+  const Mesh &mesh = meshes[context.mesh];
+  AxisSet axes = context.local;
+  for (AxisId axis : mesh.typed_axes()) {
+    Policy policy = mesh[axis].policy;
+    if (policy == Policy::Local || (mode == Mode::Local && policy != Policy::Global))
+      axes |= axis;
+  }
+  return axes;
+}
+
 const AttrValue *Program::find(AttrsId id, llvm::StringRef key) const {
   for (const Attr &attr : attrs[id].attrs)
     if (strings[attr.key] == key)

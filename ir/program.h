@@ -211,6 +211,7 @@ struct Program {
   Interner<TypeId> types;
   Interner<ScaleId> scales;
   Interner<ShapeId> shapes;
+  Interner<ShardSizesId> shard_sizes;
   Interner<AttrsId> attrs;
   Interner<AttrListId> lists;
   Interner<AxisRefsId> axis_refs;
@@ -255,6 +256,9 @@ struct Program {
   Program(Program &&) = default;
   Program &operator=(Program &&) = default;
 
+  // The axes on which only kinds are judged: of a local program, of a local region, or local by the
+  // policy of the mesh.
+  AxisSet local_axes(const Context &context) const;
   bool lacks(Missing what) const { return missing >> unsigned(what) & 1; }
   const AttrValue *find(AttrsId attrs, llvm::StringRef key) const; // null if absent
   ScaleId one() const { return ScaleId{0}; }

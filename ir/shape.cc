@@ -201,6 +201,16 @@ uint64_t hash_of(const Shape &shape) {
   return mix(hash, hash_bytes(shape.dims.data(), shape.dims.size() * sizeof(Extent)));
 }
 
+uint64_t hash_of(const ShardSizes &sizes) {
+  uint64_t hash = sizes.dims.size();
+  for (const UnevenDim &each : sizes.dims) {
+    Extent global = each.global;
+    hash = mix(mix(hash, each.dim), hash_bytes(&global, sizeof global));
+    hash = mix(mix(hash, static_cast<uint64_t>(each.unit)), each.sizes.index);
+  }
+  return hash;
+}
+
 std::optional<int64_t> element_count(const Shape &shape) {
   if (!shape.ranked || llvm::any_of(shape.dims, [](Extent dim) { return !dim.is_number(); }))
     return std::nullopt;

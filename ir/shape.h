@@ -127,6 +127,30 @@ struct Shape {
 };
 uint64_t hash_of(const Shape &shape);
 
+// One dimension whose shards may differ in size.
+struct UnevenDim {
+  unsigned dim = 0;
+  Extent global; // elements of all shards together
+  // Blocks are cut between units of so many elements: the first ones hold ceil(units / ranks) units
+  // until none is left. Unused where sizes are given.
+  int64_t unit = 1;
+  AttrListId sizes; // one number per block, outermost axis first; none: the rule above
+  friend bool operator==(const UnevenDim &, const UnevenDim &) = default;
+};
+// The sharded dimensions of a tensor that are not known to be cut evenly, in order.
+struct ShardSizes {
+  llvm::SmallVector<UnevenDim, 2> dims;
+  friend bool operator==(const ShardSizes &, const ShardSizes &) = default;
+
+  const UnevenDim *find(unsigned dim) const {
+    for (const UnevenDim &each : dims)
+      if (each.dim == dim)
+        return &each;
+    return nullptr;
+  }
+};
+uint64_t hash_of(const ShardSizes &sizes);
+
 // Number of elements; none if symbolic, unranked or beyond 2^62.
 std::optional<int64_t> element_count(const Shape &shape);
 // Bytes of the elements; none as above, or if the dtype is not known.

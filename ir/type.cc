@@ -98,6 +98,27 @@ Type Type::erased() const {
   return type;
 }
 
+void Type::drop_shards(AxisSet gone) {
+  if (shard_dim == kUnsharded)
+    return;
+  for (AxisId axis : gone &of(Kind::Varying)) {
+    std::optional<unsigned> dropped = dim(axis);
+    if (!dropped)
+      continue;
+    for (AxisId other : of(Kind::Varying))
+      if (dim(other) == dropped && order(other) > order(axis))
+        set_nibble(shard_order, other, order(other) - 1);
+    set_nibble(shard_dim, axis, 0xF);
+    set_nibble(shard_order, axis, 0);
+  }
+}
+
+Type Type::erased(AxisSet axes) const {
+  Type type = *this;
+  type.drop_shards(axes);
+  return type;
+}
+
 Type Type::dual() const {
   Type type = *this;
   for (AxisSet &set : type.axes)

@@ -64,8 +64,11 @@ struct Type {
   // Axes of kind P whose combiner is not a sum.
   AxisSet combining() const;
 
-  // The same claims with the partition spec forgotten (local judgment).
+  // The same claims with the partition spec forgotten (local judgment), on all axes or on some.
   Type erased() const;
+  Type erased(AxisSet axes) const;
+  // Forgets which dimension the axes shard; they stay V.
+  void drop_shards(AxisSet axes);
   // The type of the gradient; Reduced and R give P, P gives R (rules/README.md).
   Type dual() const;
 

@@ -349,7 +349,7 @@ struct Rules::State {
               key.push_back(static_cast<uint32_t>(word >> 32));
     }
     for (const Arg &arg : app.args)
-      key.push_back(arg.type.index), key.push_back(arg.shape.index);
+      key.insert(key.end(), {arg.type.index, arg.shape.index, arg.sizes.index});
     for (const ResultClaim &result : app.results)
       key.push_back(result.shape.index), key.push_back(result.declared.index);
   }
@@ -399,6 +399,7 @@ static void apply_fresh(const Application &app, Outcome &out) {
   }
   SPMD_CHECK(out.types.size() == app.results.size(), "a rule typed another number of results");
   out.shapes.resize(app.results.size());
+  out.sizes.resize(app.results.size());
 }
 
 const Outcome &Rules::apply(const Application &app) {

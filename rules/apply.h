@@ -19,7 +19,8 @@ struct Transition;
 // One tensor operand: what is claimed of it, what one rank holds.
 struct Arg {
   ir::TypeId type;
-  ir::ShapeId shape; // none if not known
+  ir::ShapeId shape;      // none if not known
+  ir::ShardSizesId sizes; // none: every sharded dimension is cut evenly
   friend bool operator==(const Arg &, const Arg &) = default;
 };
 
@@ -51,6 +52,9 @@ struct Application {
 
   const ir::Context &where() const { return program.contexts[context]; }
   const ir::Mesh &mesh() const { return program.meshes[where().mesh]; }
+  // The axes whose partition specs are judged here, and those of which only kinds are.
+  ir::AxisSet global_axes() const { return mesh().typed_axes() - program.local_axes(where()); }
+  ir::AxisSet local_axes() const { return program.local_axes(where()) & mesh().typed_axes(); }
   const ir::Type &type(const Arg &arg) const { return program.types[arg.type]; }
   // Null if not known.
   const ir::Shape *shape(const Arg &arg) const {
@@ -70,7 +74,8 @@ struct InferredWord {
 
 struct Outcome {
   llvm::SmallVector<ir::TypeId, 1> types;
-  llvm::SmallVector<ir::ShapeId, 1> shapes; // local; none where it cannot be told
+  llvm::SmallVector<ir::ShapeId, 1> shapes;     // local; none where it cannot be told
+  llvm::SmallVector<ir::ShardSizesId, 1> sizes; // none: cut evenly; may be shorter than shapes
   llvm::SmallVector<Violation, 0> violations;
   llvm::SmallVector<InferredWord, 0> inferred;
 };

@@ -6,6 +6,7 @@
 #include "rules/norms.h"
 #include "rules/remesh.h"
 
+#include "ir/claims.h"
 #include "ir/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -313,6 +314,33 @@ constexpr BoundaryOp kBoundaryOps[] = {
 constexpr llvm::StringRef kCallNames[] = {"call", "checkpoint", "local_map",
                                           "scan", "cond",       "while"};
 
+// Axes that share a dimension are compared in pairs: a claim may speak of some of them only.
+bool same_shard(const Type &found, const Type &claim, AxisId axis, Spec spec) {
+  std::optional<unsigned> dim = claim.dim(axis);
+  if (!dim || (spec == Spec::Joined && !found.dim(axis)))
+    return true;
+  if (found.dim(axis) != dim)
+    return false;
+  for (AxisId other : claim.of(Kind::Varying) & found.of(Kind::Varying))
+    if (claim.dim(other) == dim && found.dim(other) == dim && other != axis &&
+        (claim.order(other) < claim.order(axis)) != (found.order(other) < found.order(axis)))
+      return false;
+  return true;
+}
+
+// The axes that shard a dimension of the result, where the claim joins pieces there: its own in
+// their order, inside those of which it does not speak.
+void join_shards(Type &type, const Type &claim, unsigned dim) {
+  llvm::SmallVector<AxisId, 4> axes = ir::shards_of(type, dim);
+  llvm::SmallVector<AxisId, 2> claimed = ir::shards_of(claim, dim);
+  llvm::erase_if(axes, [&](AxisId axis) { return llvm::is_contained(claimed, axis); });
+  for (AxisId axis : claimed)
+    if (type.of(Kind::Varying).contains(axis))
+      axes.push_back(axis);
+  for (unsigned order = 0; order < axes.size(); ++order)
+    type.set_shard(axes[order], dim, order);
+}
+
 bool agrees(const Type &found, const Type &claim, AxisId axis, bool gradient_free) {
   AxisSet replicated = found.replicated(), invariant = found.of(Kind::Invariant);
   if (claim.either().contains(axis))
@@ -335,18 +363,21 @@ bool agrees(const Type &found, const Type &claim, AxisId axis, bool gradient_fre
 
 } // namespace
 
-ClaimCheck check_claim(const Type &found, const Type &claim, bool gradient_free) {
+ClaimCheck check_claim(const Type &found, const Type &claim, bool gradient_free, Spec spec) {
   ClaimCheck check;
   check.type = found;
   for (AxisId axis : claim.claimed() - claim.unknown) {
     bool known = (found.claimed() - found.unknown).contains(axis);
-    if (known && !agrees(found, claim, axis, gradient_free)) {
+    if (known &&
+        (!agrees(found, claim, axis, gradient_free) || !same_shard(found, claim, axis, spec))) {
       check.mismatched |= axis;
     } else if (std::optional<Kind> kind = claim.kind(axis)) {
       bool owned = *kind != Kind::Reduced || gradient_free || !known ||
                    found.of(Kind::Reduced).contains(axis) || found.either().contains(axis);
       if (!owned)
         check.unowned |= axis;
+      if (*kind == Kind::Varying && check.type.of(Kind::Varying).contains(axis))
+        continue;
       check.type.set_kind(axis, *kind);
       if (*kind == Kind::Partial)
         check.type.set_combiner(axis, claim.combiner(axis));
@@ -355,6 +386,11 @@ ClaimCheck check_claim(const Type &found, const Type &claim, bool gradient_free)
     }
   }
   check.type.set_unknown(check.mismatched | check.unowned);
+  uint32_t joined = 0;
+  for (AxisId axis : check.type.of(Kind::Varying) & claim.sharded())
+    if (std::optional<unsigned> dim = claim.dim(axis);
+        !check.type.dim(axis) && !(joined >> *dim & 1))
+      join_shards(check.type, claim, *dim), joined |= 1u << *dim;
   return check;
 }
 

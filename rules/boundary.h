@@ -25,13 +25,21 @@ llvm::ArrayRef<llvm::StringRef> call_names();
 // rules do not know the names of values.
 
 // Where an operand of type `found` does not uphold `claim`, both on one mesh. Without a gradient R,
-// Reduced and I agree; unknown agrees with everything, and so does an axis that is not claimed.
+// Reduced and I agree; unknown agrees with everything, and so does an axis that is not claimed. V
+// that is claimed without a dimension keeps the one that was found. Specs are compared as they
+// stand: the caller forgets those of axes that are judged locally.
 struct ClaimCheck {
   ir::AxisSet mismatched;
   ir::AxisSet unowned; // R that is claimed Reduced
   ir::Type type;       // what is known afterwards: unknown where the claim fails
 };
-ClaimCheck check_claim(const ir::Type &found, const ir::Type &claim, bool gradient_free);
+// What becomes of V without a dimension that is claimed to have one.
+enum class Spec : uint8_t {
+  Compared, // it does not uphold the claim
+  Joined,   // it is taken as the claim says: the claim states how the pieces join
+};
+ClaimCheck check_claim(const ir::Type &found, const ir::Type &claim, bool gradient_free,
+                       Spec spec = Spec::Compared);
 
 // Two shapes of one thing, compared as far as both are known.
 std::optional<Violation> shape_differs(const ir::Program &program, std::string what,

@@ -10,6 +10,7 @@
 #include "rules/violations/meshes.h"
 #include "rules/violations/norms.h"
 #include "rules/violations/operands.h"
+#include "rules/violations/shards.h"
 #include "rules/violations/transitions.h"
 
 #include "llvm/ADT/ArrayRef.h"
@@ -19,18 +20,18 @@
 
 namespace spmd::rules {
 
-using Violation =
-    std::variant<PartialIntoNonlinear, PartialTimesPartial, PartialPlusReplicate,
-                 PartialWithVarying, InvariantMixed, PartialCombiner, MissingClaim, UndecidedKind,
-                 ShapeMismatch, OperandMismatch, NeedlessPartial, RandomDiverges,
-                 ShardedRandomRepeats, WrongSource, ReduceOfReplicated, NoTransition,
-                 ReducedWithoutOwner, ExpertTransition, WrongAxis, UnknownGroup, UnknownAxis,
-                 ReductionMismatch, NonSumGradient, Indivisible, AttributeMismatch, ClaimMismatch,
-                 BoundaryMismatch, BoundaryShape,
-                 CollectiveUnderVaryingControl, BranchMismatch, CarryMismatch, VaryingChoice,
-                 PartialCondition, NormOvercount, LossKind, MutationChangesType, PartialState,
-                 StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed, UnknownOp, AssumedRule,
-                 UnusedSuppression, ExpiredSuppression, SourceChanged>;
+using Violation = std::variant<
+    PartialIntoNonlinear, PartialTimesPartial, PartialPlusReplicate, PartialWithVarying,
+    InvariantMixed, PartialCombiner, MissingClaim, UndecidedKind, ShapeMismatch, OperandMismatch,
+    NeedlessPartial, RandomDiverges, ShardedRandomRepeats, WrongSource, ReduceOfReplicated,
+    NoTransition, ReducedWithoutOwner, ExpertTransition, WrongAxis, UnknownGroup, UnknownAxis,
+    ReductionMismatch, NonSumGradient, Indivisible, AttributeMismatch, ClaimMismatch,
+    BoundaryMismatch, BoundaryShape, CollectiveUnderVaryingControl, BranchMismatch, CarryMismatch,
+    VaryingChoice, PartialCondition, NormOvercount, UnstatedPartial, SpecMismatch, UnwholeDimension,
+    AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard, StridedUneven, UnevenShard, NoShardRule,
+    NotInnermost, WrongDimension, MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType,
+    PartialState, StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed, UnknownOp, AssumedRule,
+    UnusedSuppression, ExpiredSuppression, SourceChanged>;
 
 // The manual of all kinds, in the order of the variant.
 llvm::ArrayRef<const DiagnosticInfo *> all_violations();
