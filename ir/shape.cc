@@ -204,9 +204,9 @@ uint64_t hash_of(const Shape &shape) {
 uint64_t hash_of(const ShardSizes &sizes) {
   uint64_t hash = sizes.dims.size();
   for (const UnevenDim &each : sizes.dims) {
-    Extent global = each.global;
-    hash = mix(mix(hash, each.dim), hash_bytes(&global, sizeof global));
-    hash = mix(mix(hash, static_cast<uint64_t>(each.unit)), each.sizes.index);
+    Extent extents[] = {each.global, each.block};
+    hash = mix(mix(hash, each.dim), hash_bytes(extents, sizeof extents));
+    hash = mix(hash, each.sizes.index);
   }
   return hash;
 }

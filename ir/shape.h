@@ -130,11 +130,9 @@ uint64_t hash_of(const Shape &shape);
 // One dimension whose shards may differ in size.
 struct UnevenDim {
   unsigned dim = 0;
-  Extent global; // elements of all shards together
-  // Blocks are cut between units of so many elements: the first ones hold ceil(units / ranks) units
-  // until none is left. Unused where sizes are given.
-  int64_t unit = 1;
-  AttrListId sizes; // one number per block, outermost axis first; none: the rule above
+  Extent global;    // elements of all shards together
+  Extent block;     // of the first shards, until no element is left; not used where sizes are given
+  AttrListId sizes; // one number per shard, outermost axis first; none: the rule above
   friend bool operator==(const UnevenDim &, const UnevenDim &) = default;
 };
 // The sharded dimensions of a tensor that are not known to be cut evenly, in order.

@@ -20,6 +20,7 @@ using TensorFactors = llvm::SmallVector<DimFactors, 5>;
 struct FactorInfo {
   std::optional<ir::Extent> extent; // none: not known
   bool whole = false;               // must be whole on every rank
+  bool divides = false;             // an average divides by its local extent
 };
 
 // The equation of one application, dimension by dimension. Tensors whose dimensions cannot be told

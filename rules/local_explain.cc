@@ -179,33 +179,6 @@ private:
   std::optional<Violation> found_;
 };
 
-// Equal but for their axes: one violation over the union.
-bool merge_into(llvm::SmallVectorImpl<Violation> &out, size_t first, const Violation &violation) {
-  for (size_t i = first; i < out.size(); ++i) {
-    if (out[i].index() != violation.index())
-      continue;
-    bool merged = std::visit(
-        [&](auto &known) {
-          using T = std::remove_reference_t<decltype(known)>;
-          if constexpr (requires { requires std::is_same_v<decltype(known.axes), AxisSet>; }) {
-            T same = std::get<T>(violation);
-            AxisSet axes = known.axes | same.axes;
-            same.axes = known.axes;
-            if (!(same == known))
-              return false;
-            known.axes = axes;
-            return true;
-          } else {
-            return known == std::get<T>(violation);
-          }
-        },
-        out[i]);
-    if (merged)
-      return true;
-  }
-  return false;
-}
-
 } // namespace
 
 void explain_local(const LocalInput &input, const Sum &sum, AxisSet bad,
@@ -214,8 +187,7 @@ void explain_local(const LocalInput &input, const Sum &sum, AxisSet bad,
   for (AxisId axis : bad) {
     std::optional<Violation> violation = Explainer(input, sum, axis).run();
     SPMD_CHECK(violation, "a violation without an explanation");
-    if (!merge_into(out, first, *violation))
-      out.push_back(std::move(*violation));
+    add_merged(out, first, std::move(*violation));
   }
 }
 

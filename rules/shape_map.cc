@@ -86,9 +86,19 @@ private:
     for (unsigned f = 0; f < equation_.factor_count; ++f) {
       bool whole = equation_.whole >> f & 1;
       size_t count = placed_ >> f & 1 ? places_.size() : spanned >> f & 1 ? spans_ : 1;
-      for (size_t i = 0; i < count; ++i)
+      for (size_t i = 0; i < count; ++i) {
         made_[f].push_back(map_.add(std::nullopt, whole));
+        map_.factors.back().divides = divides(f);
+      }
     }
+  }
+  bool divides(unsigned factor) const {
+    if (row_ && row_->reduces && reduction_of(app_) == "sum")
+      return false;
+    for (unsigned t = 0; t < equation_.term_count; ++t)
+      if (equation_.terms[t].divisors >> factor & 1)
+        return true;
+    return false;
   }
   FactorSet factors_named(std::string_view names) const {
     FactorSet set = 0;
@@ -180,8 +190,10 @@ private:
     return false;
   }
   uint8_t rest(unsigned from_right) {
-    while (rest_.size() <= from_right)
+    while (rest_.size() <= from_right) {
       rest_.push_back(map_.add(std::nullopt, equation_.whole >> kRestFactor & 1));
+      map_.factors.back().divides = divides(kRestFactor);
+    }
     return rest_[from_right];
   }
 

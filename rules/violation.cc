@@ -43,4 +43,37 @@ ir::AxisSet axes_of(const Violation &violation) {
   return axes;
 }
 
+// Equal but for their axes: one violation over the union.
+static bool merge_into(llvm::SmallVectorImpl<Violation> &out, size_t first,
+                       const Violation &violation) {
+  for (size_t i = first; i < out.size(); ++i) {
+    if (out[i].index() != violation.index())
+      continue;
+    bool merged = std::visit(
+        [&](auto &known) {
+          using T = std::remove_reference_t<decltype(known)>;
+          if constexpr (requires { requires std::is_same_v<decltype(known.axes), ir::AxisSet>; }) {
+            T same = std::get<T>(violation);
+            ir::AxisSet axes = known.axes | same.axes;
+            same.axes = known.axes;
+            if (!(same == known))
+              return false;
+            known.axes = axes;
+            return true;
+          } else {
+            return known == std::get<T>(violation);
+          }
+        },
+        out[i]);
+    if (merged)
+      return true;
+  }
+  return false;
+}
+
+void add_merged(llvm::SmallVectorImpl<Violation> &out, size_t first, Violation violation) {
+  if (!merge_into(out, first, violation))
+    out.push_back(std::move(violation));
+}
+
 } // namespace spmd::rules

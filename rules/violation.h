@@ -15,6 +15,7 @@
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/SmallVector.h"
 
 #include <variant>
 
@@ -43,5 +44,7 @@ void for_each_field(const Violation &violation,
                     llvm::function_ref<void(std::string_view, const Field &)> visit);
 // The axes that the finding is about; empty where it names none.
 ir::AxisSet axes_of(const Violation &violation);
+// Adds it to the violations from `first` on; one that is equal but for its axes takes them over.
+void add_merged(llvm::SmallVectorImpl<Violation> &out, size_t first, Violation violation);
 
 } // namespace spmd::rules
