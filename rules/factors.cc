@@ -3,7 +3,8 @@
 #include "rules/factors.h"
 
 #include "rules/shape_attrs.h"
-#include "rules/shape_rule.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +15,8 @@ namespace spmd::rules {
 using ir::Extent;
 
 unsigned FactorSink::count(unsigned operand) const {
-  return binding_[operand] ? binding_[operand]->count : 0;
+  bool there = operand < equation_.operand_count && binding_[operand];
+  return there ? binding_[operand]->count : 0;
 }
 
 unsigned FactorSink::position(unsigned operand, unsigned member) const {
@@ -40,6 +42,19 @@ TensorFactors FactorSink::fresh(unsigned operand, unsigned member) {
     factors.push_back({map_.add(extent)});
   set(operand, member, factors);
   return factors;
+}
+
+TensorFactors FactorSink::fresh_whole(unsigned operand) {
+  TensorFactors factors = fresh(operand);
+  for (const DimFactors &dim : factors)
+    whole(dim);
+  return factors;
+}
+
+void FactorSink::fresh_whole_from(unsigned first) {
+  for (unsigned i = first; i < equation_.operand_count; ++i)
+    if (count(i) == 1 && shape(i))
+      fresh_whole(i);
 }
 
 void FactorSink::set(unsigned operand, unsigned member, TensorFactors factors) {
@@ -80,7 +95,21 @@ bool sized_factors(const Application &app, FactorSink &sink) {
   return true;
 }
 
+bool sized_whole_factors(const Application &app, FactorSink &sink) {
+  std::optional<WantedExtents> size =
+      extents_attr(app, {"input_size", "input_sizes", "sizes", "size", "shape"});
+  if (!size)
+    return false;
+  sink.fresh_whole_from(0);
+  TensorFactors factors;
+  for (const WantedExtent &wanted : *size)
+    factors.push_back({sink.factor(wanted.extent, true)});
+  sink.result(std::move(factors));
+  return true;
+}
+
 bool number_factors(const Application &, FactorSink &sink) {
+  sink.fresh_whole_from(0);
   sink.result({});
   return true;
 }
@@ -95,40 +124,34 @@ bool arange_factors(const Application &app, FactorSink &sink) {
   return true;
 }
 
-static bool like(FactorSink &sink, unsigned operand) {
-  if (!sink.shape(operand))
+bool like_first_factors(const Application &, FactorSink &sink) {
+  if (!sink.shape(0))
     return false;
-  sink.result(sink.fresh(operand));
+  sink.result(sink.fresh_whole(0));
+  sink.fresh_whole_from(1);
   return true;
 }
 
-bool like_first_factors(const Application &, FactorSink &sink) { return like(sink, 0); }
-bool like_first_each_factors(const Application &, FactorSink &sink) {
-  if (!sink.shape(0))
+bool gradient_factors(const Application &app, FactorSink &sink) {
+  const ir::Shape *shape = sink.shape(0);
+  if (!shape)
     return false;
   const TensorFactors factors = sink.fresh(0);
+  std::optional<Numbers> dims = dim_numbers(app);
+  for (unsigned d = 0; d < factors.size(); ++d)
+    if (!dims ||
+        llvm::any_of(*dims, [&](int64_t dim) { return place_of(dim, factors.size()) == d; }))
+      sink.whole(factors[d]);
   for (unsigned k = 0; k < sink.result_count(); ++k)
     sink.result(factors);
   return true;
 }
-bool loss_backward_factors(const Application &, FactorSink &sink) { return like(sink, 1); }
-bool like_donor_factors(const Application &, FactorSink &sink) {
-  return like(sink, sink.operand("z"));
-}
-bool index_put_factors(const Application &, FactorSink &sink) { return like(sink, 0); }
-bool take_factors(const Application &, FactorSink &sink) { return like(sink, 1); }
 
-// The gradients of x, w and the bias, whichever are asked for.
-bool like_operands_factors(const Application &app, FactorSink &sink) {
-  const ir::Shape *g = sink.shape(sink.operand("g"));
-  if (!g || g->dims.size() < 2 || !sink.shape(sink.operand("x")) || !sink.shape(sink.operand("w")))
+bool take_factors(const Application &, FactorSink &sink) {
+  if (!sink.shape(0) || !sink.shape(1))
     return false;
-  TensorFactors result = sink.fresh(sink.operand("g"));
-  const TensorFactors gradients[] = {
-      sink.fresh(sink.operand("x")), sink.fresh(sink.operand("w")), {result[1]}};
-  for (unsigned k = 0; k < sink.result_count(); ++k)
-    if (unsigned index = row_result(app, k); index < 3)
-      sink.result(gradients[index]);
+  sink.fresh_whole(0);
+  sink.result(sink.fresh(1));
   return true;
 }
 

@@ -51,6 +51,10 @@ public:
   const ir::Shape *shape(unsigned operand, unsigned member = 0) const;
   // Gives every dimension of a tensor a factor of its own. The shape must be known.
   TensorFactors fresh(unsigned operand, unsigned member = 0);
+  // The same, none of them to be cut.
+  TensorFactors fresh_whole(unsigned operand);
+  // That of all operands from this one on, lists apart.
+  void fresh_whole_from(unsigned first);
   void set(unsigned operand, TensorFactors factors) { set(operand, 0, std::move(factors)); }
   void set(unsigned operand, unsigned member, TensorFactors factors);
   void result(TensorFactors factors) { map_.results.push_back(std::move(factors)); }
@@ -81,6 +85,10 @@ private:
   FactorMap &map_;
   Outcome &out_;
 };
+
+// Gives an operand the trailing ones of `dims`, which stand for one factor each: extents unify, 1
+// broadcasts; where they differ, both sides are whole. Nothing happens if its shape is not known.
+void follow(FactorSink &sink, unsigned operand, const TensorFactors &dims);
 
 // Where a column `extents` writes the extents of factors that no operand has.
 class ExtentSink {
@@ -132,6 +140,7 @@ bool select_scatter_factors(const Application &app, FactorSink &sink);
 bool pad_factors(const Application &app, FactorSink &sink);
 bool index_factors(const Application &app, FactorSink &sink);
 bool index_put_factors(const Application &app, FactorSink &sink);
+bool index_put_add_factors(const Application &app, FactorSink &sink); // indices may be sharded
 bool take_factors(const Application &app, FactorSink &sink);
 bool matmul_factors(const Application &app, FactorSink &sink); // 1-d operands lack m or n
 bool symmetric_product_factors(const Application &app, FactorSink &sink);
@@ -140,16 +149,22 @@ bool inner_factors(const Application &app, FactorSink &sink);
 bool einsum_factors(const Application &app, FactorSink &sink);
 bool tensordot_factors(const Application &app, FactorSink &sink);
 bool convolution_factors(const Application &app, FactorSink &sink); // any number of dimensions
+bool convolution_backward_factors(const Application &app, FactorSink &sink);
 bool pool_factors(const Application &app, FactorSink &sink);
-bool sized_factors(const Application &app, FactorSink &sink);  // the result as `size` says
-bool number_factors(const Application &app, FactorSink &sink); // a result without dimensions
+bool pool_backward_factors(const Application &app, FactorSink &sink);
+bool sized_factors(const Application &app, FactorSink &sink);       // the result as `size` says
+bool sized_whole_factors(const Application &app, FactorSink &sink); // of all of the operands
+bool number_factors(const Application &app, FactorSink &sink);      // a result without dimensions
 bool arange_factors(const Application &app, FactorSink &sink);
-bool like_first_factors(const Application &app, FactorSink &sink);      // the result as operand 0
-bool like_first_each_factors(const Application &app, FactorSink &sink); // every result
-bool like_donor_factors(const Application &app, FactorSink &sink);      // the result as operand z
-bool like_operands_factors(const Application &app, FactorSink &sink);   // result k as its operand
-bool loss_backward_factors(const Application &app,
-                           FactorSink &sink); // the gradient may be one number
+bool like_first_factors(const Application &app, FactorSink &sink); // as operand 0, all whole
+bool gradient_factors(const Application &app, FactorSink &sink);   // a result per dimension
+bool weight_norm_factors(const Application &app, FactorSink &sink);
+// Gradients of losses: that of the result may be one number.
+bool loss_backward_factors(const Application &app, FactorSink &sink);
+bool class_loss_backward_factors(const Application &app, FactorSink &sink);
+bool nll_loss_backward_factors(const Application &app, FactorSink &sink);
+bool value_selecting_backward_factors(const Application &app, FactorSink &sink);
+bool unfold_backward_factors(const Application &app, FactorSink &sink);
 // By the parameters of jaxprs.
 bool broadcast_in_dim_factors(const Application &app, FactorSink &sink);
 bool expand_dims_factors(const Application &app, FactorSink &sink);

@@ -2,6 +2,7 @@
 // convolutions and pools over any number of dimensions.
 #include "rules/factors.h"
 #include "rules/shape_attrs.h"
+#include "rules/shape_rule.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -230,39 +231,60 @@ bool tensordot_factors(const Application &app, FactorSink &sink) {
   return true;
 }
 
+namespace {
+
+// The channels of a convolution, which groups lead where there are several.
+struct Channels {
+  DimFactors in, out, kernel[2];
+
+  // None if the attributes do not say, or the extents do not fit.
+  static std::optional<Channels> read(const Application &app, FactorSink &sink, unsigned image,
+                                      unsigned kernel) {
+    const ir::Shape *x = sink.shape(image), *w = sink.shape(kernel);
+    bool transposed = flag_attr(app, "transposed");
+    int64_t groups = any_attr(app, {"groups"}) ? number_attr(app, {"groups"}).value_or(0) : 1;
+    if (groups < 1)
+      return std::nullopt;
+    DimFactors group;
+    if (groups > 1)
+      group.push_back(sink.factor(Extent(groups)));
+    auto grouped = [&](uint8_t factor) {
+      DimFactors dim = group;
+      dim.push_back(factor);
+      return dim;
+    };
+    // The channels within a group: of the input, and of the output.
+    auto within = [&](Extent all) {
+      bool even = all.is_number() && all.number() % groups == 0;
+      return sink.factor(groups == 1 ? std::optional(all)
+                         : even      ? std::optional(Extent(all.number() / groups))
+                                     : std::nullopt);
+    };
+    uint8_t in = transposed ? within(w->dims[0]) : sink.factor(w->dims[1]);
+    uint8_t out = transposed ? sink.factor(w->dims[1]) : within(w->dims[0]);
+    if (groups == 1 && !sink.unify(in, x->dims[1], image, 0, 1))
+      return std::nullopt;
+    Channels made{grouped(in), grouped(out), {grouped(out), {in}}};
+    if (transposed)
+      made.kernel[0] = made.in, made.kernel[1] = {out};
+    return made;
+  }
+};
+
+} // namespace
+
 bool convolution_factors(const Application &app, FactorSink &sink) {
   const ir::Shape *x = sink.shape(0), *w = sink.shape(1);
   if (!x || !w || x->dims.size() != w->dims.size() || x->dims.size() < 3)
     return false;
+  std::optional<Channels> channels = Channels::read(app, sink, 0, 1);
+  if (!channels)
+    return false;
   size_t count = x->dims.size() - 2;
-  bool transposed = flag_attr(app, "transposed");
-  int64_t groups = any_attr(app, {"groups"}) ? number_attr(app, {"groups"}).value_or(0) : 1;
-  if (groups < 1)
-    return false;
-  DimFactors group;
-  if (groups > 1)
-    group.push_back(sink.factor(Extent(groups)));
-  auto grouped = [&](uint8_t factor) {
-    DimFactors dim = group;
-    dim.push_back(factor);
-    return dim;
-  };
-  // The channels within a group: of the input, and of the output.
-  auto within = [&](Extent all) {
-    bool even = all.is_number() && all.number() % groups == 0;
-    return sink.factor(groups == 1 ? std::optional(all)
-                       : even      ? std::optional(Extent(all.number() / groups))
-                                   : std::nullopt);
-  };
-  uint8_t in = transposed ? within(w->dims[0]) : sink.factor(w->dims[1]);
-  uint8_t out = transposed ? sink.factor(w->dims[1]) : within(w->dims[0]);
-  if (groups == 1 && !sink.unify(in, x->dims[1], 0, 0, 1))
-    return false;
   uint8_t batch = sink.factor(x->dims[0]);
-  TensorFactors image{{batch}, grouped(in)}, result{{batch}, grouped(out)};
-  TensorFactors kernel =
-      transposed ? TensorFactors{grouped(in), {out}} : TensorFactors{grouped(out), {in}};
-  Window window(app, count, transposed);
+  TensorFactors image{{batch}, channels->in}, result{{batch}, channels->out};
+  TensorFactors kernel{channels->kernel[0], channels->kernel[1]};
+  Window window(app, count, flag_attr(app, "transposed"));
   for (size_t i = 0; i < count; ++i) {
     Extent extent = x->dims[i + 2], reach = w->dims[i + 2];
     image.push_back({sink.factor(extent, true)});
@@ -273,8 +295,36 @@ bool convolution_factors(const Application &app, FactorSink &sink) {
   sink.set(0, std::move(image));
   sink.set(1, std::move(kernel));
   if (sink.shape(2) && sink.shape(2)->dims.size() == 1)
-    sink.set(2, {grouped(out)});
+    sink.set(2, {channels->out});
   sink.result(std::move(result));
+  return true;
+}
+
+// The gradients of x, w and the bias, whichever are asked for.
+bool convolution_backward_factors(const Application &app, FactorSink &sink) {
+  unsigned gradient = sink.operand("g"), image = sink.operand("x"), weight = sink.operand("w");
+  const ir::Shape *g = sink.shape(gradient), *x = sink.shape(image), *w = sink.shape(weight);
+  if (!g || !x || !w || g->dims.size() < 3 || g->dims.size() != x->dims.size() ||
+      g->dims.size() != w->dims.size())
+    return false;
+  std::optional<Channels> channels = Channels::read(app, sink, image, weight);
+  uint8_t batch = sink.factor(x->dims[0]);
+  if (!channels || !sink.unify(batch, g->dims[0], gradient, 0, 0))
+    return false;
+  TensorFactors of_x{{batch}, channels->in}, of_g{{batch}, channels->out};
+  TensorFactors of_w{channels->kernel[0], channels->kernel[1]};
+  for (size_t d = 2; d < g->dims.size(); ++d) {
+    of_x.push_back({sink.factor(x->dims[d], true)});
+    of_g.push_back({sink.factor(g->dims[d], true)});
+    of_w.push_back({sink.factor(w->dims[d], true)});
+  }
+  const TensorFactors gradients[] = {of_x, of_w, {channels->out}};
+  for (unsigned k = 0; k < sink.result_count(); ++k)
+    if (unsigned index = row_result(app, k); index < 3)
+      sink.result(gradients[index]);
+  sink.set(image, std::move(of_x));
+  sink.set(gradient, std::move(of_g));
+  sink.set(weight, std::move(of_w));
   return true;
 }
 

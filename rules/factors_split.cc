@@ -124,11 +124,13 @@ bool backward_of_cut(const Application &app, FactorSink &sink, bool removed) {
   if (!place || !shape || shape->dims.size() + removed != size->size())
     return false;
   TensorFactors result = sink.fresh(0);
-  uint8_t whole = sink.factor((*size)[*place].extent, true);
-  if (removed)
-    result.insert(result.begin() + *place, DimFactors{whole});
-  else
-    result[*place] = {whole};
+  DimFactors whole{sink.factor((*size)[*place].extent, true)};
+  if (removed) {
+    result.insert(result.begin() + *place, whole);
+  } else {
+    sink.whole(result[*place]);
+    result[*place] = whole;
+  }
   sink.result(std::move(result));
   return true;
 }
@@ -279,10 +281,10 @@ bool pad_factors(const Application &app, FactorSink &sink) {
 namespace {
 
 // The dimensions of several indices, which broadcast together. None if they do not say.
-std::optional<TensorFactors> index_dims(FactorSink &sink) {
+std::optional<TensorFactors> index_dims(FactorSink &sink, unsigned operand) {
   size_t rank = 0;
-  for (unsigned i = 0; i < sink.count(1); ++i) {
-    const ir::Shape *index = sink.shape(1, i);
+  for (unsigned i = 0; i < sink.count(operand); ++i) {
+    const ir::Shape *index = sink.shape(operand, i);
     if (!index || ir::info(index->dtype).form == ir::DTypeClass::Boolean)
       return std::nullopt;
     rank = std::max<size_t>(rank, index->dims.size());
@@ -290,15 +292,65 @@ std::optional<TensorFactors> index_dims(FactorSink &sink) {
   TensorFactors dims;
   for (size_t d = 0; d < rank; ++d)
     dims.push_back({sink.factor(std::nullopt)});
-  for (unsigned i = 0; i < sink.count(1); ++i) {
-    const ir::Shape &index = *sink.shape(1, i);
+  for (unsigned i = 0; i < sink.count(operand); ++i) {
+    const ir::Shape &index = *sink.shape(operand, i);
     size_t lead = rank - index.dims.size();
     for (unsigned d = 0; d < index.dims.size(); ++d)
-      if (!sink.unify(dims[lead + d][0], index.dims[d], 1, i, d))
+      if (!sink.unify(dims[lead + d][0], index.dims[d], operand, i, d))
         return std::nullopt;
-    sink.set(1, i, TensorFactors(dims.begin() + static_cast<ptrdiff_t>(lead), dims.end()));
+    sink.set(operand, i, TensorFactors(dims.begin() + static_cast<ptrdiff_t>(lead), dims.end()));
   }
   return dims;
+}
+
+// The tensor that indices are applied to, and what they select of it: indexed dimensions are whole,
+// the others pass.
+struct Indexed {
+  TensorFactors tensor, selected, indices;
+};
+std::optional<Indexed> indexed(FactorSink &sink, unsigned operand) {
+  const ir::Shape *shape = sink.shape(0);
+  if (!shape || sink.count(operand) == 0)
+    return std::nullopt;
+  llvm::SmallVector<unsigned, 4> places;
+  for (unsigned i = 0; i < sink.count(operand); ++i)
+    places.push_back(sink.position(operand, i));
+  std::optional<TensorFactors> dims = index_dims(sink, operand);
+  if (!dims || places.back() >= shape->dims.size())
+    return std::nullopt;
+  bool adjacent = places.back() - places.front() + 1 == places.size();
+  Indexed made{sink.fresh(0), {}, *dims};
+  if (!adjacent)
+    made.selected = *dims;
+  for (unsigned d = 0; d < made.tensor.size(); ++d) {
+    if (adjacent && d == places.front())
+      made.selected.append(*dims);
+    if (llvm::is_contained(places, d))
+      sink.whole(made.tensor[d]);
+    else
+      made.selected.push_back(made.tensor[d]);
+  }
+  return made;
+}
+
+// Writes s at the indices. `adds`: entries are summed, so that indices may be sharded.
+bool index_put(FactorSink &sink, bool adds) {
+  unsigned indices = sink.operand("i"), source = sink.operand("s");
+  if (!sink.shape(0))
+    return false;
+  std::optional<Indexed> made = indexed(sink, indices);
+  if (!made) {
+    sink.result(sink.fresh_whole(0));
+    if (sink.shape(source))
+      sink.fresh_whole(source);
+    return true;
+  }
+  for (const DimFactors &dim : made->indices)
+    if (!adds)
+      sink.whole(dim);
+  follow(sink, source, made->selected);
+  sink.result(std::move(made->tensor));
+  return true;
 }
 
 } // namespace
@@ -306,30 +358,13 @@ std::optional<TensorFactors> index_dims(FactorSink &sink) {
 // The dimensions of the indices stand where the indexed ones stood; first, if these are not
 // adjacent.
 bool index_factors(const Application &, FactorSink &sink) {
-  const ir::Shape *shape = sink.shape(0);
-  if (!shape || sink.count(1) == 0)
-    return false;
-  llvm::SmallVector<unsigned, 4> places;
-  for (unsigned i = 0; i < sink.count(1); ++i)
-    places.push_back(sink.position(1, i));
-  std::optional<TensorFactors> dims = index_dims(sink);
-  if (!dims || places.back() >= shape->dims.size())
-    return false;
-  bool adjacent = places.back() - places.front() + 1 == places.size();
-  const TensorFactors from = sink.fresh(0);
-  TensorFactors result;
-  if (!adjacent)
-    result = *dims;
-  for (unsigned d = 0; d < from.size(); ++d) {
-    if (adjacent && d == places.front())
-      result.append(*dims);
-    if (llvm::is_contained(places, d))
-      sink.whole(from[d]);
-    else
-      result.push_back(from[d]);
-  }
-  sink.result(std::move(result));
-  return true;
+  std::optional<Indexed> made = indexed(sink, 1);
+  if (made)
+    sink.result(std::move(made->selected));
+  return made.has_value();
 }
+
+bool index_put_factors(const Application &, FactorSink &sink) { return index_put(sink, false); }
+bool index_put_add_factors(const Application &, FactorSink &sink) { return index_put(sink, true); }
 
 } // namespace spmd::rules

@@ -46,9 +46,9 @@ constexpr OpDef kLosses[] = {
      .dtype = DTypeRule::First, .note = "a mean over what weights or ignored targets leave"},
     {.name = "nll_loss_backward",
      .equation = "- g[n] * @t[n :!v] * w?[!v] * f(k?[]), #z[n !v] -> [n !v]",
-     .dtype = DTypeRule::First, .factors = like_donor_factors},
+     .dtype = DTypeRule::First, .factors = nll_loss_backward_factors},
     {.name = "cross_entropy_backward", .equation = "g[] * f(z[n !v], @t[n :!v]) -> [n !v]",
-     .dtype = DTypeRule::First, .factors = loss_backward_factors},
+     .dtype = DTypeRule::First, .factors = class_loss_backward_factors},
     {.name = "margin_losses", .equation = "f(a[n !d], b?[n !d], y?[n], w?) /|n| -> []",
      .reduces = true},
 };

@@ -57,7 +57,7 @@ constexpr OpDef kNormalisation[] = {
                  "!...]) -> [c]; g[b c ...] -> [c]", .dtype = DTypeRule::First},
     {.name = "cosine_similarity", .equation = "f(a[... !d], b[... !d]) -> [...]", .placed = "d"},
     {.name = "weight_norm", .equation = "f(v[n !...]) * g[n] -> [n !...]",
-     .factors = like_first_factors},
+     .factors = weight_norm_factors},
     {.name = "local_response_norm", .equation = "f(x[b !c ...]) -> [b !c ...]"},
 };
 
