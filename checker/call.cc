@@ -1,7 +1,10 @@
 // Calls: bodies are typed once per distinct operand types, opaque functions by their signature.
 #include "checker/walk.h"
 
-#include "rules/boundary.h"
+#include "rules/axes.h"
+#include "rules/shards.h"
+
+#include "ir/claims.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -26,7 +29,9 @@ Type unknown_on(const ir::Program &program, ir::MeshId mesh) {
 void Walk::call(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
                 rules::Outcome &outcome) {
   rules::Arg unknown{intern(unknown_on(program_, program_.contexts[inst.context].mesh)), {}};
-  CallSite site{id, inst, args_, {}};
+  CallSite site{id, inst, args_, {}, {}};
+  if (op.boundary == "local_map")
+    site.region = region_axes(site, op);
   site.results.assign(inst.result_count, unknown);
   OperandList kept = operands_;
   if (op.boundary == "cond")
@@ -44,6 +49,33 @@ void Walk::call(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
     outcome.sizes.push_back(result.sizes);
   }
   state_results(site, outcome);
+}
+
+// The axes that a `local_map` makes local, where they were not before.
+AxisSet Walk::region_axes(const CallSite &site, const rules::ResolvedOp &op) {
+  rules::Application app{program_,        op,    site.inst.attrs, site.inst.context,
+                         operands_.slots, args_, claims_,         false};
+  rules::Outcome found;
+  std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, found);
+  for (rules::Violation &violation : found.violations)
+    report(Place::inst(site.id), std::move(violation));
+  return axes ? axes->all() & app.global_axes() : AxisSet();
+}
+
+// Inside of a region a shard on one of its axes is a value per rank.
+void Walk::forget_shards(const CallSite &site, rules::Arg &arg) {
+  const Type before = program_.types[arg.type];
+  if (before.mesh() != program_.contexts[site.inst.context].mesh ||
+      !(before.sharded() & site.region))
+    return;
+  Type type = before.erased(site.region);
+  arg.type = intern(type);
+  if (!arg.sizes.valid())
+    return;
+  ir::ShardSizes sizes = program_.shard_sizes[arg.sizes];
+  llvm::erase_if(sizes.dims,
+                 [&](const ir::UnevenDim &each) { return ir::shards_of(type, each.dim).empty(); });
+  arg.sizes = sizes.dims.empty() ? ir::ShardSizesId() : program_.shard_sizes.add(std::move(sizes));
 }
 
 void Walk::plain_call(CallSite &site) {
@@ -95,6 +127,8 @@ Walk::Args Walk::enter(const CallSite &site, ir::FunctionId function, size_t fir
       cross(site, i + first, args[i], program_.claims[claims[i + first].as<ir::ClaimId>()].type,
             callee);
   }
+  for (rules::Arg &arg : args)
+    forget_shards(site, arg);
   return args;
 }
 
@@ -102,7 +136,7 @@ void Walk::cross(const CallSite &site, size_t operand, rules::Arg &arg, ir::Type
                  const ir::Function &callee) {
   if (!declared.valid())
     return;
-  Type claimed = erased(declared), found = program_.types[arg.type];
+  Type claimed = seen(declared, site.inst.context), found = program_.types[arg.type];
   if (claimed.mesh() != found.mesh())
     return;
   rules::ClaimCheck check = rules::check_claim(found, claimed, found.gradient_free());
@@ -127,10 +161,13 @@ Walk::Round Walk::opaque(const ir::Function &function, llvm::ArrayRef<rules::Arg
     rules::Arg &result = round.results.emplace_back();
     if (!claim.type.valid())
       continue;
-    Type type = erased(claim.type);
+    Type type = seen(claim.type, ir::ContextId{0});
     type.set_gradient_free(free);
     type.set_unknown(silent);
-    result = {intern(type), claim.shape};
+    ir::ShardSizesId sizes;
+    if (program_.mode == ir::Mode::Global)
+      sizes = rules::declared_sizes(program_, type, claim.shape, claim.global_shape, 0).sizes;
+    result = {intern(type), claim.shape, sizes};
   }
   return round;
 }
@@ -194,22 +231,48 @@ void Walk::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Instanc
   }
 }
 
-// What a region states of its results is trusted as far as the kinds agree; `claim` compares them.
+// What a region states of its results is trusted as far as the kinds agree; a list of values without
+// a statement does not leave it.
 void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
   const ir::AttrValue *stated = program_.find(site.inst.attrs, "out_types");
-  if (!stated || stated->form != ir::AttrForm::List)
-    return;
-  llvm::ArrayRef<ir::AttrValue> claims = program_.lists[stated->as<ir::AttrListId>()].items;
-  for (size_t i = 0; i < outcome.types.size() && i < claims.size(); ++i) {
-    ir::TypeId declared = claims[i].form == ir::AttrForm::Claim
-                              ? program_.claims[claims[i].as<ir::ClaimId>()].type
-                              : ir::TypeId();
-    if (!declared.valid())
-      continue;
+  llvm::ArrayRef<ir::AttrValue> claims;
+  if (stated && stated->form == ir::AttrForm::List)
+    claims = program_.lists[stated->as<ir::AttrListId>()].items;
+  for (size_t i = 0; i < outcome.types.size(); ++i) {
+    ValueId result = site.inst.result(static_cast<uint32_t>(i));
+    ir::ClaimId id = i < claims.size() && claims[i].form == ir::AttrForm::Claim
+                         ? claims[i].as<ir::ClaimId>()
+                         : ir::ClaimId();
+    ir::TypeId declared = id.valid() ? program_.claims[id].type : program_.values[result].declared;
     Type type = program_.types[outcome.types[i]];
-    claim(site.id, site.inst.result(static_cast<uint32_t>(i)), type, declared);
+    if (declared.valid())
+      join_region(site, type, declared);
+    if (id.valid() && declared.valid())
+      claim(site.id, result, type, declared, rules::Spec::Compared);
+    if (AxisSet loose = (type.of(ir::Kind::Varying) - type.sharded()) & site.region) {
+      report(Place::inst(site.id), rules::NoSpec{{}, result, loose});
+      type.set_unknown(loose);
+    }
     outcome.types[i] = intern(type);
+    ir::ShapeId global = id.valid() ? program_.claims[id].global_shape : ir::ShapeId();
+    if (!global.valid())
+      global = program_.values[result].global_shape;
+    if (site.region && global.valid()) // trusted like the dimensions
+      outcome.sizes[i] = rules::declared_sizes(program_, type, outcome.shapes[i], global,
+                                               program_.rank.value_or(0))
+                             .sizes;
   }
+}
+
+// What leaves a region is joined as the statement says, on the axes of the region.
+void Walk::join_region(const CallSite &site, Type &type, ir::TypeId declared) {
+  AxisSet loose = (type.of(ir::Kind::Varying) - type.sharded()) & site.region;
+  Type claimed = program_.types[declared];
+  if (!loose || claimed.mesh() != type.mesh())
+    return;
+  // Axes outside of the region keep their place among those of a dimension.
+  claimed.clear(~(loose | (claimed.sharded() & type.sharded())));
+  type = rules::check_claim(type, claimed, type.gradient_free(), rules::Spec::Joined).type;
 }
 
 Walk::Collector::Collector(const ir::Program &program, const std::vector<Instance> &instances)

@@ -5,10 +5,12 @@
 
 #include "checker/walk.h"
 
-#include "rules/boundary.h"
 #include "rules/loss.h"
 #include "rules/registry.h"
 #include "rules/remesh.h"
+#include "rules/shards.h"
+
+#include "ir/text.h"
 
 namespace spmd::checker {
 
@@ -22,6 +24,11 @@ using ir::ValueId;
 namespace {
 
 constexpr uint32_t kProgressOps = 1 << 15; // how often progress is told
+
+// What leaves a local region, stated inside of it, says how its pieces join.
+rules::Spec joining_in(const ir::Program &program, const ir::Inst &inst) {
+  return program.contexts[inst.context].local ? rules::Spec::Joined : rules::Spec::Compared;
+}
 
 bool is_state(ir::Role role) {
   return role == ir::Role::Param || role == ir::Role::Buffer || role == ir::Role::OptState;
@@ -82,9 +89,19 @@ void Walk::report(Place place, rules::Violation violation, uint32_t application)
   trail_->entries.push_back({{std::move(violation), place, application, false, {}}});
 }
 
-// This version judges every axis locally: partition specs are claims about assembly that kinds do
-// not need.
-Type Walk::erased(ir::TypeId declared) const { return program_.types[declared].erased(); }
+// On these axes partition specs are no matter here. Regions make axes of their own mesh local.
+AxisSet Walk::local_axes(ir::MeshId mesh, ir::ContextId id) const {
+  ir::Context context = program_.contexts[id];
+  if (context.mesh != mesh)
+    context = {.mesh = mesh, .local = {}};
+  return program_.local_axes(context);
+}
+
+// A claim as it is judged at a place: without the specs of axes that are local there.
+Type Walk::seen(ir::TypeId declared, ir::ContextId context) const {
+  const Type &type = program_.types[declared];
+  return type.erased(local_axes(type.mesh(), context));
+}
 
 bool Walk::gradient_free(const ir::Value &value, bool by_rule) const {
   if (value.shape.valid()) {
@@ -102,15 +119,20 @@ void Walk::declare(uint32_t index) {
   Type type;
   type.set_mesh(value.mesh.valid() ? value.mesh : program_.contexts[ir::ContextId{0}].mesh);
   if (value.declared.valid())
-    type = erased(value.declared);
+    type = seen(value.declared, ir::ContextId{0});
   bool carries = param.role == ir::Role::Input || param.role == ir::Role::Param;
   type.set_gradient_free(gradient_free(value, !carries));
   AxisSet axes = program_.meshes[type.mesh()].typed_axes();
   if (options_.permissive)
     type.unknown |= axes - type.claimed();
   undecided(index, type);
-  result_.types[param.value.index] = intern(type);
-  result_.shapes[param.value.index] = value.shape;
+  rules::DeclaredSizes sizes;
+  if (value.declared.valid() && program_.mode == ir::Mode::Global)
+    sizes = rules::declared_sizes(program_, type, value.shape, value.global_shape,
+                                  program_.rank.value_or(0));
+  if (sizes.problem)
+    report({Place::Form::Param, index}, std::move(*sizes.problem));
+  learn(param.value, {intern(type), value.shape, sizes.sizes});
   storage_.define(param.value);
   if (is_state(param.role))
     state_.insert(param.value.index);
@@ -168,7 +190,7 @@ void Walk::instruction(InstId id) {
   claims_.clear();
   for (uint32_t i = 0; i < inst.result_count; ++i) {
     const ir::Value &value = program_.values[inst.result(i)];
-    claims_.push_back({value.shape, value.declared});
+    claims_.push_back({value.shape, value.declared, value.global_shape});
   }
   if (op.form == rules::OpForm::Unknown)
     ++trail_->stats.unknown_ops;
@@ -180,7 +202,8 @@ void Walk::instruction(InstId id) {
     results(id, inst, outcome);
     return;
   }
-  rules::Application app{program_, op, inst.attrs, inst.context, operands_.slots, args_, claims_};
+  rules::Application app{program_,        op,    inst.attrs, inst.context,
+                         operands_.slots, args_, claims_,    options_.infer_partial};
   if (!conditions_.empty())
     divergent(id, app);
   const rules::Outcome &outcome = rules_.apply(app);
@@ -199,9 +222,13 @@ rules::Violation Walk::named(rules::Violation violation) const {
     return violation;
   std::visit(
       [&](auto &found) {
-        if constexpr (requires { requires std::is_same_v<decltype(found.value), ValueId>; })
+        if constexpr (requires { requires std::is_same_v<decltype(found.value), ValueId>; }) {
+          size_t meant = 0;
+          if constexpr (requires { found.operand.index; })
+            meant = found.operand.index;
           if (!found.value.valid())
-            found.value = operands_.values.front();
+            found.value = operands_.values[meant];
+        }
       },
       violation);
   return violation;
@@ -276,31 +303,51 @@ void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcom
     if (i == 0)
       type.set_unknown(spoilt);
     if (value.declared.valid() && checked)
-      claim(id, result, type, value.declared);
+      claim(id, result, type, value.declared, joining_in(program_, inst));
     else if (value.declared.valid()) {
       bool free = type.gradient_free();
-      type = erased(value.declared);
+      type = seen(value.declared, inst.context);
       type.set_gradient_free(free);
       report(Place::inst(id), rules::UncheckedClaim{result, value.declared});
     }
     trail_->stats.silent += static_cast<uint64_t>(type.unknown.size());
-    result_.types[result.index] = intern(type);
-    result_.shapes[result.index] = shape;
-    result_.sizes[result.index] = outcome.sizes[i];
+    learn(result, {intern(type), shape, outcome.sizes[i]});
+    if (value.global_shape.valid())
+      claim_sizes(id, result, type);
     if (!edit_)
       storage_.define(result);
   }
 }
 
 // The claim on a result decides what is undecided, and is reported where it contradicts.
-void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared) {
-  Type claimed = erased(declared);
+void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared, rules::Spec spec) {
+  Type claimed = seen(declared, program_.insts[id].context);
   if (claimed.mesh() != type.mesh())
     return;
-  rules::ClaimCheck check = rules::check_claim(type, claimed, type.gradient_free());
+  rules::ClaimCheck check = rules::check_claim(type, claimed, type.gradient_free(), spec);
   if (AxisSet wrong = check.mismatched | check.unowned)
     report(Place::inst(id), rules::ClaimMismatch{value, intern(type), declared, wrong});
   type = check.type;
+}
+
+// Global extents that the program states of a result must be those that follow; where nothing follows,
+// they are believed.
+void Walk::claim_sizes(InstId id, ValueId result, const Type &type) {
+  const ir::Value &value = program_.values[result];
+  if (program_.mode == ir::Mode::Local || type.unknown)
+    return;
+  AxisSet local = local_axes(type.mesh(), program_.insts[id].context);
+  if (type.sharded() & local)
+    return;
+  rules::DeclaredSizes stated = rules::declared_sizes(
+      program_, type, result_.shapes[result.index], value.global_shape, program_.rank.value_or(0));
+  if (stated.problem)
+    report(Place::inst(id), std::move(*stated.problem));
+  else if (stated.sizes != result_.sizes[result.index])
+    report(Place::inst(id),
+           rules::ShapeMismatch{"the declared and the actual global shape",
+                                ir::print_shape(program_, value.global_shape),
+                                rules::print_global(program_, type, known(result))});
 }
 
 // An in-place op must leave its storage with a type that the other names of it can rely on. The
@@ -321,7 +368,7 @@ AxisSet Walk::mutation(InstId id, const ir::Inst &inst, const Type &made) {
 
 AxisSet Walk::written(InstId id, ValueId target, uint16_t position, const Type &made) {
   AxisSet bad;
-  const Type before = program_.types[result_.types[target.index]];
+  const Type before = seen(result_.types[target.index], program_.insts[id].context);
   bool state = state_.count(storage_.root(target).index);
   if ((state || storage_.shared_after(target, id)) && before.mesh() == made.mesh()) {
     bad = rules::check_claim(made, before, made.gradient_free()).mismatched - before.either();
@@ -343,15 +390,18 @@ void Walk::output(uint32_t index) {
   const ir::Output &out = program_.outputs[index];
   const Type type = program_.types[result_.types[out.value.index]];
   Place place{Place::Form::Output, index};
+  AxisSet bad;
   if (out.declared.valid()) {
-    Type claimed = erased(out.declared);
-    AxisSet bad;
+    Type claimed = seen(out.declared, ir::ContextId{0});
     if (claimed.mesh() == type.mesh())
       bad = rules::check_claim(type, claimed, type.gradient_free()).mismatched;
     if (bad)
       report(place,
              rules::ClaimMismatch{out.value, result_.types[out.value.index], out.declared, bad});
   }
+  AxisSet global = type.claimed() - local_axes(type.mesh(), ir::ContextId{0});
+  if (AxisSet loose = (type.of(Kind::Varying) - type.sharded() - bad) & global)
+    report(place, rules::NoSpec{{}, out.value, loose});
   if (out.role == ir::OutputRole::Loss)
     for (rules::Violation &violation : rules::loss_violations(program_, out.value, type))
       report(place, std::move(violation));

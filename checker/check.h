@@ -34,7 +34,6 @@ struct CheckStats {
   uint64_t unknown_ops = 0;        // without a rule
   uint64_t applications = 0;       // distinct ones
   uint64_t silent = 0;             // (value, axis) pairs left unknown after a report
-  uint64_t global_axes_erased = 0; // axes judged locally although the program is global there
 };
 
 // Everything that checking a program yields. `types` is per value; none for values of code not

@@ -3,6 +3,8 @@
 
 #include "checker/check.h"
 
+#include "rules/boundary.h"
+
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -103,7 +105,9 @@ private:
   void missing(ir::InstId id, const ir::Context &context);
   void aliases(ir::InstId id);
   void results(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome);
-  void claim(ir::InstId id, ir::ValueId value, ir::Type &type, ir::TypeId declared);
+  void claim(ir::InstId id, ir::ValueId value, ir::Type &type, ir::TypeId declared,
+             rules::Spec spec);
+  void claim_sizes(ir::InstId id, ir::ValueId value, const ir::Type &type);
   ir::AxisSet mutation(ir::InstId id, const ir::Inst &inst, const ir::Type &made);
   ir::AxisSet written(ir::InstId id, ir::ValueId target, uint16_t position, const ir::Type &made);
   using Args = llvm::SmallVector<rules::Arg, 8>;
@@ -119,6 +123,7 @@ private:
     const ir::Inst &inst;
     Args args;
     llvm::SmallVector<rules::Arg, 2> results; // unknown until typed
+    ir::AxisSet region;                       // axes that are local inside, and were not outside
   };
   // What running bodies leaves, and the bodies that were typed for it; none is of an opaque one.
   struct Round {
@@ -142,6 +147,9 @@ private:
     std::vector<bool> seen_;
     llvm::DenseSet<uint32_t> assumed_; // spellings whose rule was reported as assumed
   };
+  ir::AxisSet region_axes(const CallSite &site, const rules::ResolvedOp &op);
+  void forget_shards(const CallSite &site, rules::Arg &arg);
+  void join_region(const CallSite &site, ir::Type &type, ir::TypeId declared);
   void call(ir::InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
             rules::Outcome &outcome);
   void plain_call(CallSite &site);
@@ -182,7 +190,8 @@ private:
   ir::TypeId on_axes(const ir::Type &type, ir::AxisSet axes);
   void output(uint32_t index);
   void report(Place place, rules::Violation violation, uint32_t application = ~0u);
-  ir::Type erased(ir::TypeId declared) const;
+  ir::Type seen(ir::TypeId declared, ir::ContextId context) const;
+  ir::AxisSet local_axes(ir::MeshId mesh, ir::ContextId context) const;
   ir::TypeId intern(const ir::Type &type) { return program_.types.add(type); }
   bool gradient_free(const ir::Value &value, bool by_rule) const;
 

@@ -113,6 +113,17 @@ void Type::drop_shards(AxisSet gone) {
   }
 }
 
+void Type::close_orders() {
+  AxisSet cut = sharded();
+  Type before = *this;
+  for (AxisId axis : cut) {
+    unsigned outer = 0;
+    for (AxisId other : cut)
+      outer += before.dim(other) == before.dim(axis) && before.order(other) < before.order(axis);
+    set_nibble(shard_order, axis, outer);
+  }
+}
+
 Type Type::erased(AxisSet axes) const {
   Type type = *this;
   type.drop_shards(axes);

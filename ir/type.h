@@ -69,6 +69,8 @@ struct Type {
   Type erased(AxisSet axes) const;
   // Forgets which dimension the axes shard; they stay V.
   void drop_shards(AxisSet axes);
+  // Numbers the axes of each dimension without gaps, in the order that they have.
+  void close_orders();
   // The type of the gradient; Reduced and R give P, P gives R (rules/README.md).
   Type dual() const;
 

@@ -5,6 +5,7 @@
 #include "rules/local.h"
 #include "rules/registry.h"
 #include "rules/shape_rule.h"
+#include "rules/shards.h"
 #include "rules/user_rules.h"
 
 #include <deque>
@@ -68,9 +69,11 @@ bool operands_gradient_free(const LocalInput &input, const Application &app, con
 // Applies one equation row to one application (one member of zipped lists).
 class EquationTyper {
 public:
-  EquationTyper(const Application &app, const OpDef &row, const Binding &binding, Outcome &out)
+  EquationTyper(const Application &app, const OpDef &row, const Binding &binding,
+                const FactorMap &map, Outcome &out)
       : app_(app), row_(row), equation_(row.equation.equation), out_(out),
-        axes_(app.mesh().typed_axes()) {
+        axes_(app.mesh().typed_axes()), shard_input_{app, equation_, binding, map,
+                                                     app.global_axes()} {
     bool no_gradients = !app.where().grad;
     for (unsigned i = 0; i < equation_.operand_count; ++i)
       operands_.push_back(group_of(app, binding[i], no_gradients || is_condition(equation_, i)));
@@ -86,6 +89,7 @@ public:
       type_result(equation_.sums[s], result, stated, !reported[s]);
       reported[s] = true;
     }
+    report_needless_shards(stated);
   }
 
 private:
@@ -97,21 +101,40 @@ private:
     return s;
   }
 
-  // Of several results only those claimed P are meant by `partial` (rules/README.md).
-  AxisSet stated_for(AxisSet stated, unsigned result) const {
-    if (app_.results.size() <= 1 || stated.empty())
-      return stated;
-    ir::TypeId declared = app_.results[result].declared;
-    return declared.valid() ? stated & app_.program.types[declared].of(Kind::Partial) : AxisSet();
+  // Of several results only those claimed P are meant by `partial`; where shards tell which
+  // dimension is summed, those that sum it (rules/README.md).
+  AxisSet stated_for(AxisSet stated, unsigned result, const ShardResult &shards) const {
+    AxisSet told = (stated | (app_.infer_partial ? shards.summed : AxisSet())) & shards.summed;
+    stated -= shards.sharded;
+    if (app_.results.size() > 1 && stated) {
+      ir::TypeId declared = app_.results[result].declared;
+      stated =
+          declared.valid() ? stated & app_.program.types[declared].of(Kind::Partial) : AxisSet();
+    }
+    return stated | told;
   }
 
   void type_result(const Sum &sum, unsigned result, AxisSet stated, bool first) {
-    LocalInput input{equation_,           operands_, generator_, axes_, stated_for(stated, result),
-                     row_.zero_drops_term};
+    llvm::SmallVector<Violation, 0> found;
+    ShardResult shards = judge_shards(shard_input_, sum, result, found);
+    LocalInput input{
+        equation_,           operands_, generator_, axes_, stated_for(stated, result, shards),
+        row_.zero_drops_term};
     LocalResult kinds =
         row_.constant == OpDef::Constant::No ? evaluate_local(input, sum) : constant();
     if (first)
-      report(input, sum, kinds);
+      report(input, sum, kinds, shards);
+    // What kinds refuse is told by kinds; an axis has one finding.
+    for (Violation &violation : found)
+      if (!(axes_of(violation) & (kinds.bad | kinds.unknown)) || axes_of(violation).empty())
+        add_merged(out_.violations, 0, std::move(violation));
+    AxisSet unstated = shards.summed - input.stated - kinds.bad - kinds.unknown;
+    if (unstated)
+      report_unstated(unstated);
+    summed_ |= shards.summed;
+    sharded_ |= shards.sharded - shards.bad - kinds.bad;
+    AxisSet unknown = shards.bad | unstated;
+    unknown |= donated(sum, shards, kinds);
     ir::Type type;
     type.set_mesh(app_.where().mesh);
     type.of(Kind::Replicate) = kinds.r | kinds.either | kinds.zero;
@@ -120,9 +143,67 @@ private:
     type.of(Kind::Varying) = kinds.v;
     type.of(Kind::Partial) = kinds.p | kinds.zero;
     type.unknown = kinds.unknown;
+    type.set_unknown(unknown);
+    for (const ShardResult::Place &place : shards.places)
+      if (!type.unknown.contains(place.axis))
+        type.set_shard(place.axis, place.dim, place.order);
+    type.close_orders();
     type.set_gradient_free(!row_.gradient || !app_.where().grad ||
                            operands_gradient_free(input, app_, sum));
     out_.types[result] = app_.program.types.add(type);
+    out_.sizes[result] = shards.sizes;
+  }
+
+  // Axes on which only an operand that gives extents is sharded, although the value is P or I there,
+  // or random numbers are drawn from a state that does not differ. What is R, every rank has its part
+  // of.
+  AxisSet donated(const Sum &sum, const ShardResult &shards, const LocalResult &kinds) {
+    AxisSet axes = (shards.donated - shards.bad) & (axes_ - kinds.unknown);
+    if (!axes)
+      return {};
+    bool drawn = draws(equation_, sum);
+    auto refuse = [&](AxisSet set, auto make) {
+      for (AxisId axis : set)
+        add_merged(out_.violations, 0, make(axis));
+      return set;
+    };
+    OperandIndex value = first_operand(), donor = donor_on(axes.first());
+    AxisSet bad = refuse(axes & kinds.p, [&](AxisId axis) {
+      return Violation(PartialWithVarying{value, donor, axis});
+    });
+    bad |= refuse(axes & kinds.i, [&](AxisId axis) {
+      return Violation(InvariantMixed{value, donor, Kind::Varying, axis});
+    });
+    if (drawn && sum.term_count == 0)
+      bad |= refuse(axes & (kinds.r | kinds.reduced), [&](AxisId axis) {
+        return Violation(ShardedRandomRepeats{donor, axis});
+      });
+    return bad;
+  }
+  OperandIndex donor_on(AxisId axis) const {
+    for (uint16_t i = 0; i < app_.args.size(); ++i)
+      if (app_.type(app_.args[i]).dim(axis))
+        return {i};
+    return {};
+  }
+
+  void report_unstated(AxisSet axes) {
+    for (AxisId axis : axes)
+      for (uint16_t i = 0; i < app_.args.size(); ++i)
+        if (std::optional<unsigned> dim = app_.type(app_.args[i]).dim(axis)) {
+          add_merged(out_.violations, 0, UnstatedPartial{{i}, *dim, axis});
+          break;
+        }
+  }
+
+  // Axes that are stated partial in vain, though shards tell what is summed there.
+  void report_needless_shards(AxisSet stated) {
+    AxisSet needless = stated & (sharded_ - summed_);
+    for (const ir::TypeId &type : out_.types)
+      if (type.valid())
+        needless -= app_.program.types[type].unknown;
+    if (needless)
+      out_.violations.push_back(NeedlessPartial{Kind::Varying, needless});
   }
 
   LocalResult constant() const {
@@ -131,10 +212,12 @@ private:
     return kinds;
   }
 
-  void report(const LocalInput &input, const Sum &sum, const LocalResult &kinds) {
+  void report(const LocalInput &input, const Sum &sum, const LocalResult &kinds,
+              const ShardResult &shards) {
     if (kinds.bad)
       explain_local(input, sum, kinds.bad, out_.violations);
-    if (AxisSet needless = kinds.needless; needless && app_.results.size() <= 1)
+    AxisSet needless = kinds.needless - shards.sharded;
+    if (needless && app_.results.size() <= 1)
       report_needless(kinds, needless);
     if (kinds.random_diverges)
       report_by_kind(kinds.random_diverges, [&](Kind kind, AxisSet axes) {
@@ -174,8 +257,10 @@ private:
   const Equation &equation_;
   Outcome &out_;
   AxisSet axes_;
+  ShardInput shard_input_;
   llvm::SmallVector<OperandGroup, 6> operands_;
   GeneratorKinds generator_;
+  AxisSet summed_, sharded_; // over all results
 };
 
 // The axes of attribute `partial`; names that are no axis were reported.
@@ -229,6 +314,7 @@ void forget_results(const Application &app, Outcome &out) {
   unknown.unknown = app.mesh().typed_axes();
   out.types.assign(app.results.size(), app.program.types.add(unknown));
   out.shapes.assign(app.results.size(), {});
+  out.sizes.assign(app.results.size(), {});
 }
 
 const OpDef &chosen_row(const Application &app) {
@@ -250,9 +336,11 @@ void apply_row(const Application &app, const OpDef &row, AxisSet stated, unsigne
     out.violations.push_back(std::move(problem));
     return;
   }
-  EquationTyper(app, row, *binding, out).run(stated, result_count);
+  Outcome shapes;
+  FactorMap map = shape_factors(app, row.equation.equation, *binding, shapes);
+  EquationTyper(app, row, *binding, map, out).run(stated, result_count);
   if (result_count == app.results.size())
-    apply_shapes(app, row.equation.equation, *binding, out);
+    apply_shapes(app, row.equation.equation, *binding, map, shapes, out);
 }
 
 // The positional tensors from the last place of the spelling's order on, as one list. Numbers among
@@ -293,9 +381,12 @@ void apply_zipped(const Application &app, const OpDef &row, AxisSet stated, Outc
     Outcome part;
     part.types.assign(count, out.types[0]);
     part.shapes.assign(count, {});
+    part.sizes.assign(count, {});
     apply_row(one, row, stated, per_member, part);
-    for (unsigned r = 0; r < per_member; ++r)
+    for (unsigned r = 0; r < per_member; ++r) {
       out.types[r * members + i] = part.types[r];
+      out.sizes[r * members + i] = part.sizes[r];
+    }
     out.violations.append(part.violations.begin(), part.violations.end());
   }
 }
@@ -351,7 +442,7 @@ struct Rules::State {
     for (const Arg &arg : app.args)
       key.insert(key.end(), {arg.type.index, arg.shape.index, arg.sizes.index});
     for (const ResultClaim &result : app.results)
-      key.push_back(result.shape.index), key.push_back(result.declared.index);
+      key.insert(key.end(), {result.shape.index, result.declared.index, result.global.index});
   }
 };
 

@@ -37,6 +37,7 @@ struct Slot {
 struct ResultClaim {
   ir::ShapeId shape;   // none if not stated
   ir::TypeId declared; // none if not stated
+  ir::ShapeId global;  // extents of all ranks together; none if not stated
 };
 
 struct ResolvedOp;
@@ -49,6 +50,7 @@ struct Application {
   llvm::ArrayRef<Slot> slots;
   llvm::ArrayRef<Arg> args;
   llvm::ArrayRef<ResultClaim> results;
+  bool infer_partial = false; // sums over sharded dimensions need not be stated
 
   const ir::Context &where() const { return program.contexts[context]; }
   const ir::Mesh &mesh() const { return program.meshes[where().mesh]; }

@@ -21,10 +21,7 @@ public:
               Outcome &out)
       : app_(app), equation_(equation), binding_(binding), out_(out) {}
 
-  void run() {
-    size_t found = out_.violations.size();
-    FactorMap map = map_factors(app_, equation_, binding_, out_);
-    bool consistent = out_.violations.size() == found;
+  void run(const FactorMap &map, bool consistent) {
     for (unsigned k = 0; k < app_.results.size(); ++k) {
       out_.shapes[k] = app_.results[k].shape;
       if (consistent && k < map.results.size() && map.results[k])
@@ -122,15 +119,21 @@ bool depends_on_attributes(const OpDef *row) {
 
 } // namespace
 
+FactorMap shape_factors(const Application &app, const Equation &equation, const Binding &binding,
+                        Outcome &found) {
+  if (!has_unread_numbers(app, binding) || !depends_on_attributes(row_of(app, equation)))
+    return map_factors(app, equation, binding, found);
+  FactorMap none;
+  none.args.resize(app.args.size());
+  none.results.resize(app.results.size());
+  return none;
+}
+
 void apply_shapes(const Application &app, const Equation &equation, const Binding &binding,
-                  Outcome &out) {
+                  const FactorMap &map, const Outcome &found, Outcome &out) {
   out.shapes.resize(app.results.size());
-  if (has_unread_numbers(app, binding) && depends_on_attributes(row_of(app, equation))) {
-    for (size_t k = 0; k < app.results.size(); ++k)
-      out.shapes[k] = app.results[k].shape;
-    return;
-  }
-  ShapeReader(app, equation, binding, out).run();
+  out.violations.append(found.violations.begin(), found.violations.end());
+  ShapeReader(app, equation, binding, out).run(map, found.violations.empty());
 }
 
 } // namespace spmd::rules

@@ -6,10 +6,14 @@
 
 namespace spmd::rules {
 
+// The factors of one application, as far as its shapes can be read off them; none where numbers by
+// position are attributes that are not known. What does not fit is added to `found`.
+FactorMap shape_factors(const Application &app, const Equation &equation, const Binding &binding,
+                        Outcome &found);
 // Fills out.shapes (one per declared result, local extents, with dtype) and adds shape-mismatch
-// violations, also where the declared shape of a result differs from what follows.
+// violations: those of `found`, and where the declared shape of a result differs from what follows.
 void apply_shapes(const Application &app, const Equation &equation, const Binding &binding,
-                  Outcome &out);
+                  const FactorMap &map, const Outcome &found, Outcome &out);
 
 // The row that an equation stands in; null for an equation of the trace.
 const OpDef *row_of(const Application &app, const Equation &equation);

@@ -205,10 +205,8 @@ void print_words(const Run &run) {
       continue;
     const CheckStats &stats = report.result->stats;
     say(fmt::format(
-        "{}: {} ops, {} without a rule, {} distinct applications, {} (value, axis) pairs silent, "
-        "{} global axes judged locally",
-        report.input, stats.ops, stats.unknown_ops, stats.applications, stats.silent,
-        stats.global_axes_erased));
+        "{}: {} ops, {} without a rule, {} distinct applications, {} (value, axis) pairs silent",
+        report.input, stats.ops, stats.unknown_ops, stats.applications, stats.silent));
   }
   if (options.timing)
     say(fmt::format("read {:.2f} ms, check {:.2f} ms, report {:.2f} ms, render {:.2f} ms",

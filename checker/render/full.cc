@@ -228,8 +228,6 @@ void print_last_lines(llvm::ArrayRef<Report> reports, llvm::raw_ostream &out) {
   if (totals.cut)
     out << fmt::format("{} more not shown (--max-findings)\n", totals.cut);
   out << counts_line(totals) << '\n';
-  if (totals.global_axes_erased)
-    out << "note: partition specs are read, but axes are judged locally by this version\n";
 }
 
 } // namespace

@@ -193,8 +193,7 @@ Json summary_json(const Totals &totals) {
           {"suppressed", totals.suppressed},
           {"not_shown", totals.cut},
           {"ops", totals.ops},
-          {"unknown_ops", totals.unknown_ops},
-          {"axes_judged_locally", totals.global_axes_erased}};
+          {"unknown_ops", totals.unknown_ops}};
 }
 
 } // namespace

@@ -42,7 +42,6 @@ Totals totals_of(llvm::ArrayRef<Report> reports) {
       continue;
     totals.ops += report.result->stats.ops;
     totals.unknown_ops += report.result->stats.unknown_ops;
-    totals.global_axes_erased += report.result->stats.global_axes_erased;
     totals.errors += report.errors, totals.warnings += report.warnings,
         totals.infos += report.infos;
     totals.suppressed += report.suppressed, totals.cut += report.cut;

@@ -37,7 +37,7 @@ void render_json(llvm::ArrayRef<Report>, SourceCache &, const RenderOptions &, l
 
 // Counts over all inputs of a run.
 struct Totals {
-  uint64_t inputs = 0, unread = 0, ops = 0, unknown_ops = 0, global_axes_erased = 0;
+  uint64_t inputs = 0, unread = 0, ops = 0, unknown_ops = 0;
   uint64_t errors = 0, warnings = 0, infos = 0, suppressed = 0, cut = 0;
   // Typed ops among all, in percent.
   double coverage() const {

@@ -1,0 +1,227 @@
+// Blocks of uneven shards, and what a declaration says of them.
+#include "rules/shard_blocks.h"
+
+#include "rules/shards.h"
+
+#include "ir/claims.h"
+#include "ir/text.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+namespace spmd::rules {
+
+using ir::AxisId;
+using ir::Extent;
+
+namespace {
+
+using Numbers = llvm::SmallVector<int64_t, 8>;
+constexpr int64_t kMaxBlocks = 1 << 16; // written out one by one
+
+std::optional<Numbers> numbers_of(const ir::Program &program, ir::AttrListId list) {
+  Numbers numbers;
+  for (const ir::AttrValue &item : program.lists[list].items) {
+    if (item.form != ir::AttrForm::Integer)
+      return std::nullopt;
+    numbers.push_back(item.as_integer());
+  }
+  return numbers;
+}
+
+ir::AttrListId list_of(ir::Program &program, llvm::ArrayRef<int64_t> numbers) {
+  ir::AttrList list;
+  for (int64_t number : numbers)
+    list.items.push_back(ir::AttrValue::integer(number));
+  return program.lists.add(std::move(list));
+}
+
+Blocks of_sizes(ir::Program &program, llvm::ArrayRef<int64_t> sizes) {
+  int64_t global = 0;
+  for (int64_t size : sizes)
+    global += size;
+  return Blocks(
+      {0, Extent(global), Extent(sizes.empty() ? 0 : sizes.front()), list_of(program, sizes)});
+}
+
+// A division without a remainder; none if it is not known to be one.
+std::optional<Extent> exact(Extent a, Extent b) {
+  if (a == b)
+    return Extent(1);
+  if (b == Extent(1))
+    return a;
+  if (!a.is_number() || !b.is_number() || b.number() == 0 || a.number() % b.number())
+    return std::nullopt;
+  return Extent(a.number() / b.number());
+}
+
+// Every block, one by one.
+std::optional<Numbers> written_out(const ir::Program &program, const Blocks &blocks,
+                                   int64_t ranks) {
+  if (blocks.sizes().valid())
+    return numbers_of(program, blocks.sizes());
+  if (blocks.even() || !blocks.global().is_number() || !blocks.block().is_number() ||
+      ranks > kMaxBlocks)
+    return std::nullopt;
+  Numbers sizes;
+  int64_t left = blocks.global().number();
+  for (int64_t k = 0; k < ranks; ++k) {
+    sizes.push_back(std::min(left, blocks.block().number()));
+    left -= sizes.back();
+  }
+  return sizes;
+}
+
+} // namespace
+
+std::optional<Extent> times(ir::Program &program, Extent a, std::optional<Extent> b) {
+  if (!b)
+    return std::nullopt;
+  if (a == Extent(1))
+    return b;
+  return *b == Extent(1) ? a : ir::combine(program.exprs, ir::Expr::Form::Multiply, a, *b);
+}
+
+std::optional<Blocks> divided(ir::Program &program, const Blocks &blocks, Extent inner) {
+  if (blocks.even() || inner == Extent(1))
+    return blocks;
+  std::optional<Extent> global = exact(blocks.global(), inner);
+  std::optional<Extent> block = exact(blocks.block(), inner);
+  if (!blocks.sizes().valid())
+    return global && block ? std::optional(Blocks({0, *global, *block, {}})) : std::nullopt;
+  std::optional<Numbers> sizes = numbers_of(program, blocks.sizes());
+  if (!sizes || !inner.is_number() || inner.number() == 0)
+    return std::nullopt;
+  for (int64_t &size : *sizes) {
+    if (size % inner.number())
+      return std::nullopt;
+    size /= inner.number();
+  }
+  return of_sizes(program, *sizes);
+}
+
+std::optional<Blocks> multiplied(ir::Program &program, const Blocks &blocks, Extent inner) {
+  if (blocks.even() || inner == Extent(1))
+    return blocks;
+  std::optional<Extent> global = times(program, blocks.global(), inner);
+  std::optional<Extent> block = times(program, blocks.block(), inner);
+  if (!blocks.sizes().valid())
+    return global && block ? std::optional(Blocks({0, *global, *block, {}})) : std::nullopt;
+  std::optional<Numbers> sizes = numbers_of(program, blocks.sizes());
+  if (!sizes || !inner.is_number())
+    return std::nullopt;
+  for (int64_t &size : *sizes)
+    size *= inner.number();
+  return of_sizes(program, *sizes);
+}
+
+std::optional<Blocks> joined(ir::Program &program, const Blocks &outer, int64_t outer_ranks,
+                             const Blocks &inner, int64_t inner_ranks) {
+  if (outer.even() && inner.even())
+    return Blocks{};
+  std::optional<Numbers> sizes = written_out(program, inner, inner_ranks);
+  if (!outer.even() || !sizes || outer_ranks > kMaxBlocks / std::max<int64_t>(inner_ranks, 1))
+    return std::nullopt;
+  Numbers all;
+  for (int64_t k = 0; k < outer_ranks; ++k)
+    all.append(*sizes);
+  return of_sizes(program, all);
+}
+
+std::string print(const ir::Program &program, const Blocks &blocks) {
+  if (blocks.even())
+    return "even";
+  auto text = [&](Extent extent) { return ir::print(extent, program.exprs, program.strings); };
+  if (!blocks.sizes().valid())
+    return fmt::format("{} of {}", text(blocks.block()), text(blocks.global()));
+  std::string out;
+  for (int64_t size : numbers_of(program, blocks.sizes()).value_or(Numbers()))
+    out += fmt::format("{}{}", out.empty() ? "" : ", ", size);
+  return out;
+}
+
+namespace {
+
+// The elements that the rank of these coordinates holds: blocks of ceil(global / ranks).
+int64_t held(int64_t global, int64_t block, int64_t index) {
+  return std::clamp<int64_t>(global - index * block, 0, block);
+}
+
+// The place of a rank among the blocks of a dimension.
+int64_t block_index(const ir::Mesh &mesh, llvm::ArrayRef<AxisId> axes, int64_t rank) {
+  int64_t index = 0, offset = rank - mesh.offset;
+  for (AxisId axis : axes)
+    for (const ir::Atom &atom : mesh[axis].layout)
+      index = index * atom.size + offset / atom.stride % atom.size;
+  return index;
+}
+
+} // namespace
+
+DeclaredSizes declared_sizes(ir::Program &program, const ir::Type &type, ir::ShapeId local_id,
+                             ir::ShapeId global_id, int64_t rank) {
+  if (!local_id.valid() || !global_id.valid())
+    return {};
+  const ir::Shape local = program.shapes[local_id], global = program.shapes[global_id];
+  auto differs = [&](std::string what) {
+    return DeclaredSizes{{},
+                         ShapeMismatch{std::move(what), ir::print_shape(program, global_id),
+                                       ir::print_shape(program, local_id)}};
+  };
+  if (!local.ranked || !global.ranked)
+    return {};
+  if (local.dims.size() != global.dims.size())
+    return differs("the numbers of dimensions of the global and the local shape");
+  const ir::Mesh &mesh = program.meshes[type.mesh()];
+  bool has_lists = !(type.of(ir::Kind::Varying) - type.sharded()).empty();
+  ir::ShardSizes sizes;
+  for (unsigned d = 0; d < local.dims.size(); ++d) {
+    llvm::SmallVector<AxisId, 2> axes = ir::shards_of(type, d);
+    int64_t ranks = 1;
+    for (AxisId axis : axes)
+      ranks *= mesh[axis].size();
+    Extent have = local.dims[d], all = global.dims[d];
+    std::optional<Extent> even = times(program, have, Extent(ranks));
+    if (even == all || (axes.empty() && has_lists))
+      continue;
+    if (have.is_number() && all.is_number()) {
+      int64_t block = (all.number() + ranks - 1) / ranks;
+      if (axes.empty() || have.number() != held(all.number(), block, block_index(mesh, axes, rank)))
+        return differs(
+            fmt::format("dimension {} of the global shape, cut into {}, and of the local "
+                        "shape,",
+                        d, ranks));
+      if (all.number() % ranks)
+        sizes.dims.push_back({d, all, Extent(block), {}});
+    } else if (!axes.empty()) {
+      sizes.dims.push_back({d, all, have, {}});
+    }
+  }
+  if (sizes.dims.empty())
+    return {};
+  return {program.shard_sizes.add(std::move(sizes)), std::nullopt};
+}
+
+std::string print_global(const ir::Program &program, const ir::Type &type, const Arg &arg) {
+  if (!arg.shape.valid() || !program.shapes[arg.shape].ranked)
+    return "unknown";
+  const ir::Shape &shape = program.shapes[arg.shape];
+  std::string out;
+  for (unsigned d = 0; d < shape.dims.size(); ++d) {
+    const ir::UnevenDim *uneven =
+        arg.sizes.valid() ? program.shard_sizes[arg.sizes].find(d) : nullptr;
+    int64_t ranks = 1;
+    for (AxisId axis : ir::shards_of(type, d))
+      ranks *= program.meshes[type.mesh()][axis].size();
+    Extent extent = uneven ? uneven->global : shape.dims[d];
+    std::string text = ir::print(extent, program.exprs, program.strings);
+    if (!uneven && ranks > 1)
+      text = extent.is_number() ? std::to_string(extent.number() * ranks)
+                                : fmt::format("{} * {}", text, ranks);
+    out += fmt::format("{}{}", d ? ", " : "", text);
+  }
+  return fmt::format("{}[{}]", ir::info(shape.dtype).word, out);
+}
+
+} // namespace spmd::rules

@@ -1,0 +1,46 @@
+// The sizes of the blocks into which axes cut one dimension, and what views do to them.
+#pragma once
+
+#include "ir/program.h"
+
+#include <optional>
+#include <string>
+
+namespace spmd::rules {
+
+// Even, or as ir::UnevenDim says.
+class Blocks {
+public:
+  Blocks() = default;
+  explicit Blocks(const ir::UnevenDim &dim)
+      : even_(false), global_(dim.global), block_(dim.block), sizes_(dim.sizes) {}
+
+  bool even() const { return even_; }
+  ir::UnevenDim as_dim(unsigned dim) const { return {dim, global_, block_, sizes_}; }
+  ir::Extent global() const { return global_; }
+  ir::Extent block() const { return block_; }
+  ir::AttrListId sizes() const { return sizes_; }
+  friend bool operator==(const Blocks &, const Blocks &) = default;
+
+private:
+  bool even_ = true;
+  ir::Extent global_, block_;
+  ir::AttrListId sizes_;
+};
+
+// The product; none if either is not known or it leaves the numbers.
+std::optional<ir::Extent> times(ir::Program &program, ir::Extent a, std::optional<ir::Extent> b);
+
+// The blocks of the leading part of a dimension whose other parts have `inner` elements together. None
+// where a block would end inside of one index.
+std::optional<Blocks> divided(ir::Program &program, const Blocks &blocks, ir::Extent inner);
+// The blocks of a dimension that is merged of the cut one and `inner` elements.
+std::optional<Blocks> multiplied(ir::Program &program, const Blocks &blocks, ir::Extent inner);
+// Single elements cut by outer axes, and a dimension cut by inner ones, merged. None where it cannot
+// be written down.
+std::optional<Blocks> joined(ir::Program &program, const Blocks &outer, int64_t outer_ranks,
+                             const Blocks &inner, int64_t inner_ranks);
+// `even`, `4 of 14`, `3, 3, 1`
+std::string print(const ir::Program &program, const Blocks &blocks);
+
+} // namespace spmd::rules
