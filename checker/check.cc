@@ -390,17 +390,21 @@ void Walk::output(uint32_t index) {
   const ir::Output &out = program_.outputs[index];
   const Type type = program_.types[result_.types[out.value.index]];
   Place place{Place::Form::Output, index};
-  AxisSet bad;
+  Type leaves = type;
   if (out.declared.valid()) {
     Type claimed = seen(out.declared, ir::ContextId{0});
-    if (claimed.mesh() == type.mesh())
-      bad = rules::check_claim(type, claimed, type.gradient_free()).mismatched;
-    if (bad)
-      report(place,
-             rules::ClaimMismatch{out.value, result_.types[out.value.index], out.declared, bad});
+    if (claimed.mesh() == type.mesh()) {
+      // The claim says how the pieces of what was local join.
+      rules::ClaimCheck check =
+          rules::check_claim(type, claimed, type.gradient_free(), rules::Spec::Joined);
+      if (check.mismatched)
+        report(place, rules::ClaimMismatch{out.value, result_.types[out.value.index], out.declared,
+                                           check.mismatched});
+      leaves = check.type;
+    }
   }
-  AxisSet global = type.claimed() - local_axes(type.mesh(), ir::ContextId{0});
-  if (AxisSet loose = (type.of(Kind::Varying) - type.sharded() - bad) & global)
+  AxisSet global = leaves.claimed() - local_axes(leaves.mesh(), ir::ContextId{0});
+  if (AxisSet loose = (leaves.of(Kind::Varying) - leaves.sharded()) & global)
     report(place, rules::NoSpec{{}, out.value, loose});
   if (out.role == ir::OutputRole::Loss)
     for (rules::Violation &violation : rules::loss_violations(program_, out.value, type))
