@@ -36,6 +36,14 @@ const ir::Shape *FactorSink::shape(unsigned operand, unsigned member) const {
   return shape && shape->ranked ? shape : nullptr;
 }
 
+bool FactorSink::cut(unsigned operand, unsigned member, unsigned dim) const {
+  const ir::Type &type = app_.type(app_.args[arg(operand, member)]);
+  for (ir::AxisId axis : app_.global_axes() & type.of(ir::Kind::Varying))
+    if (type.dim(axis) == dim)
+      return true;
+  return false;
+}
+
 TensorFactors FactorSink::fresh(unsigned operand, unsigned member) {
   TensorFactors factors;
   for (Extent extent : shape(operand, member)->dims)

@@ -49,6 +49,8 @@ public:
   unsigned count(unsigned operand) const;
   // Null if there is no such tensor, or its shape is not known.
   const ir::Shape *shape(unsigned operand, unsigned member = 0) const;
+  // True if an axis whose specs are judged shards the dimension.
+  bool cut(unsigned operand, unsigned member, unsigned dim) const;
   // Gives every dimension of a tensor a factor of its own. The shape must be known.
   TensorFactors fresh(unsigned operand, unsigned member = 0);
   // The same, none of them to be cut.

@@ -12,12 +12,15 @@ using ir::Extent;
 
 namespace {
 
-// Refines old and new extents into common factors.
+// Refines old and new extents into common factors. Dimensions of one element are left out, but for
+// those that are sharded: on all ranks together they are longer.
 class Refinement {
 public:
   Refinement(FactorSink &sink, const ir::Shape &from, const WantedExtents &to) : sink_(sink) {
-    for (Extent extent : from.dims)
-      old_.push_back(extent);
+    for (unsigned d = 0; d < from.dims.size(); ++d) {
+      old_.push_back(from.dims[d]);
+      cut_.push_back(sink.cut(0, 0, d));
+    }
     for (const WantedExtent &wanted : to)
       new_.push_back(wanted.extent);
     from_.resize(old_.size());
@@ -28,9 +31,13 @@ public:
   void run() {
     size_t i = 0, j = 0;
     while (i < old_.size() || j < new_.size()) {
-      if (i < old_.size() && old_[i] == Extent(1)) {
+      bool one = i < old_.size() && old_[i] == Extent(1), new_one = is_one(j);
+      if (one && !cut_[i]) {
+        j += new_one;
         ++i;
-      } else if (j < new_.size() && new_[j] == Extent(1)) {
+      } else if (i < old_.size() && cut_[i] && (one || new_one)) {
+        lead(i, j, new_one);
+      } else if (new_one) {
         ++j;
       } else if (i == old_.size() || j == new_.size() || !step(i, j)) {
         finish(i, j);
@@ -42,6 +49,24 @@ public:
   TensorFactors to() { return std::move(to_); }
 
 private:
+  // A new dimension of one element that nothing has been put into.
+  bool is_one(size_t j) const { return j < new_.size() && new_[j] == Extent(1) && !left_new_; }
+
+  // The shard of old dimension i leads the new dimension at hand; a single element does, where there
+  // is one.
+  void lead(size_t &i, size_t &j, bool new_one) {
+    if (new_.empty()) {
+      from_[i] = {sink_.factor(old_[i], true)};
+      ++i;
+      return;
+    }
+    share(Extent(1), i, std::min(j, new_.size() - 1));
+    j += new_one;
+    if (old_[i] == Extent(1))
+      ++i;
+    else
+      cut_[i] = false;
+  }
   void share(std::optional<Extent> extent, size_t i, size_t j) {
     uint8_t factor = sink_.factor(extent);
     from_[i].push_back(factor);
@@ -85,16 +110,16 @@ private:
     if (left_old_ || left_new_)
       return opaque(i, old_end, j, new_end);
     if (new_end == j + 1)
-      return merge(from_, old_, i, old_end, to_[j]);
+      return merge(from_, old_, i, old_end, to_[j], cut_);
     if (old_end == i + 1)
-      return merge(to_, new_, j, new_end, from_[i]);
+      return merge(to_, new_, j, new_end, from_[i], {});
     opaque(i, old_end, j, new_end);
   }
   template <class Extents>
   void merge(TensorFactors &parts, const Extents &extents, size_t first, size_t last,
-             DimFactors &whole) {
+             DimFactors &whole, llvm::ArrayRef<bool> cut) {
     for (size_t d = first; d < last; ++d) {
-      if (extents[d] == Extent(1))
+      if (extents[d] == Extent(1) && (d >= cut.size() || !cut[d]))
         continue;
       uint8_t factor = sink_.factor(extents[d]);
       parts[d].push_back(factor);
@@ -110,6 +135,7 @@ private:
 
   FactorSink &sink_;
   llvm::SmallVector<std::optional<Extent>, 5> old_, new_;
+  llvm::SmallVector<bool, 5> cut_; // old dimensions whose shard has no place yet
   TensorFactors from_, to_;
   int64_t left_old_ = 0, left_new_ = 0; // what is left of the dimensions at hand; 0: all of them
 };
@@ -229,6 +255,9 @@ bool reshape_factors(const Application &app, FactorSink &sink) {
   std::optional<WantedExtents> shape =
       extents_attr(app, {"shape", "size", "sizes", "new_sizes", "newshape"});
   bool transposes = any_attr(app, {"dimensions"}); // of an order other than row-major
+  if (!shape && !app.results.empty() && app.results[0].shape.valid() &&
+      app.program.shapes[app.results[0].shape].ranked)
+    shape = extents_of(app.program.shapes[app.results[0].shape]);
   return shape && !transposes && reshape(app, sink, std::move(*shape));
 }
 
@@ -281,15 +310,18 @@ bool squeeze_factors(const Application &app, FactorSink &sink) {
   std::optional<Numbers> dims = dim_numbers(app);
   if (!dims && dim_attr(app))
     return false;
-  WantedExtents to;
-  for (unsigned d = 0; d < shape->dims.size(); ++d) {
-    bool named = !dims || llvm::any_of(*dims, [&](int64_t dim) {
-      return place_of(dim, shape->dims.size()) == d;
-    });
-    if (!named || shape->dims[d] != Extent(1))
-      to.push_back({shape->dims[d]});
+  const TensorFactors from = sink.fresh(0);
+  TensorFactors result;
+  for (unsigned d = 0; d < from.size(); ++d) {
+    bool named =
+        !dims || llvm::any_of(*dims, [&](int64_t dim) { return place_of(dim, from.size()) == d; });
+    if (named && shape->dims[d] == Extent(1))
+      sink.whole(from[d]); // one element on each rank is not one element
+    else
+      result.push_back(from[d]);
   }
-  return reshape(app, sink, std::move(to));
+  sink.result(std::move(result));
+  return true;
 }
 
 bool unsqueeze_factors(const Application &app, FactorSink &sink) {

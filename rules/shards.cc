@@ -3,6 +3,7 @@
 // summed, or cannot be written.
 #include "rules/shards.h"
 
+#include "rules/axes.h"
 #include "rules/shard_blocks.h"
 
 #include "ir/claims.h"
@@ -199,7 +200,7 @@ private:
         return report(axis, NoShardRule{index(other), axis});
       std::optional<unsigned> same = dim_with(other, *factor);
       if (!dim && same && !stretches(other, *same))
-        return report(axis, SpecMismatch{index(first), first_dim, index(other), *same, axis});
+        return mismatch(axis, first, first_dim, other, *same);
       if (!dim)
         continue;
       std::optional<uint8_t> theirs = factor_of(other, axis);
@@ -214,6 +215,33 @@ private:
         return report(axis, SpecMismatch{index(other), *dim, index(first), *mine, axis});
       return report(axis, AxisUsedTwice{index(first), first_dim, index(other), *dim, axis});
     }
+  }
+  // Cut over another axis is another mistake than not cut at all; the axis of the operand that comes
+  // first is named.
+  void mismatch(AxisId axis, const Operand &first, unsigned dim, const Operand &other,
+                unsigned other_dim) {
+    AxisSet others;
+    for (AxisId each : ir::shards_of(other.type, other_dim))
+      if (in_.axes.contains(each) && first.type.dim(each) != dim)
+        others |= each;
+    if (!others)
+      return report(axis, SpecMismatch{index(first), dim, index(other), other_dim, axis});
+    bool ahead = first.arg < other.arg;
+    const Operand &second = ahead ? other : first;
+    AxisSet named = ahead ? AxisSet(axis) : others, actual = ahead ? others : AxisSet(axis);
+    ir::KindWord word{.form = ir::KindWord::Form::Shard,
+                      .kind = Kind::Varying,
+                      .dim = static_cast<int8_t>(ahead ? other_dim : dim)};
+    result_.bad |= named | actual;
+    result_.sharded |= named | actual;
+    WrongAxis wrong{index(second),
+                    word,
+                    named,
+                    actual,
+                    print_layout(app_.mesh(), layout_of_set(app_.mesh(), named)),
+                    print_layout(app_.mesh(), layout_of_set(app_.mesh(), actual))};
+    if (!llvm::is_contained(out_, Violation(wrong)))
+      out_.push_back(std::move(wrong));
   }
   static bool has_dims(const Operand &operand) {
     return !operand.shape || !operand.shape->dims.empty();
