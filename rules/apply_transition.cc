@@ -1,5 +1,6 @@
-// The local judgment of collectives, convert and reinterpret: each axis of a call on its own, then
-// equal verdicts joined into one violation (rules/README.md; precedence: checker/README.md).
+// The judgment of collectives, convert and reinterpret: each axis of a call on its own, by its kind
+// and, where it is global, by the dimension that it shards; then equal verdicts joined into one
+// violation (rules/README.md; precedence: checker/README.md).
 #include "rules/transition_call.h"
 
 #include "ir/claims.h"
@@ -28,9 +29,12 @@ struct Verdict {
     Expert,
     ReductionMismatch,
     NonSumGradient,
+    NoShardRule,
+    WrongDimension,
   };
   Form form = Form::Fine;
   KindWord src, dst, found;
+  int64_t stated = 0;  // WrongDimension
   bool erased = false; // a word was inferred
   AxisSet actual;      // WrongAxis
   friend bool operator==(const Verdict &, const Verdict &) = default;
@@ -68,33 +72,83 @@ const Transition *row_of(std::string_view name, Kind src, Kind dst) {
   return row || src != Kind::Reduced ? row : find_transition(name, Kind::Replicate, dst);
 }
 
+// An operand of a call, and where its partition spec is judged.
+struct Operand {
+  const Application &app;
+  const TransitionCall &call;
+  const ir::Type &type;
+  const ir::Shape *shape = nullptr;    // null if not known
+  const ir::Shape *declared = nullptr; // of the result; null if not stated
+  AxisSet global;                      // no list stands for the axis
+
+  std::optional<unsigned> dim(std::optional<AxisId> axis) const {
+    return axis && global.contains(*axis) ? type.dim(*axis) : std::nullopt;
+  }
+  // An axis of size 1 is what the others of the call are.
+  bool is_global(std::optional<AxisId> axis) const {
+    return axis ? global.contains(*axis) : !(call.axes.all() & global).empty();
+  }
+  // Recorded calls tell a stack from a concatenation by the rank of the result.
+  bool result_has(int more) const {
+    return shape && declared && shape->ranked && declared->ranked &&
+           declared->dims.size() == shape->dims.size() + static_cast<size_t>(more);
+  }
+};
+
+// `S(i)`, i from an attribute; recorded calls mean 0 where there is none.
+KindWord shard_word(const Operand &operand, llvm::StringRef key) {
+  const ir::AttrValue *attr = operand.app.attr(key);
+  int64_t dim = attr && attr->form == ir::AttrForm::Integer ? attr->as_integer() : 0;
+  bool fits = dim >= INT8_MIN && dim <= INT8_MAX; // what does not is no dimension either
+  return {.form = KindWord::Form::Shard,
+          .kind = Kind::Varying,
+          .dim = static_cast<int8_t>(fits ? dim : INT8_MAX)};
+}
+
 // The word of the operand, where the call states none: what the name expects, else what it is.
-std::optional<KindWord> erased_source(const TransitionCall &call, const ir::Type &type,
-                                      std::optional<AxisId> axis) {
+std::optional<KindWord> erased_source(const Operand &operand, std::optional<AxisId> axis) {
+  const TransitionCall &call = operand.call;
+  std::optional<unsigned> dim = operand.dim(axis);
+  bool shard = dim || (!axis && operand.is_global(axis));
+  if (call.erased->src == Kind::Varying && shard && !operand.result_has(+1)) {
+    if (call.name == "all_gather")
+      return shard_word(operand, "dim");
+    if (call.name == "all_to_all")
+      return shard_word(operand, "concat_dim");
+  }
   if (call.erased->src)
     return KindWord{.kind = *call.erased->src};
-  std::optional<KindWord> found = axis ? ir::kind_word(type, *axis) : std::nullopt;
+  std::optional<KindWord> found = axis ? ir::kind_word(operand.type, *axis) : std::nullopt;
   if (!found || found->form == KindWord::Form::Unknown)
     return std::nullopt;
+  if (dim && call.name == "convert")
+    return KindWord{
+        .form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
   return KindWord{.kind = found->kind};
 }
 
-KindWord erased_result(const TransitionCall &call) {
+KindWord erased_result(const Operand &operand, bool global) {
+  const TransitionCall &call = operand.call;
   if (call.erased->dst == Kind::Replicate)
     return {.form = KindWord::Form::Either};
+  if (global && call.name == "reduce_scatter" && !operand.result_has(-1))
+    return shard_word(operand, "dim");
+  if (global && call.name == "all_to_all")
+    return shard_word(operand, "split_dim");
   return {.kind = *call.erased->dst};
 }
 
 // The words on one axis, erased ones filled in, and the row that they name. `axis`: a piece of the
 // axis as written; none if that has size 1.
-AxisEffect effect_of(const TransitionCall &call, size_t written, const ir::Type &type,
-                     std::optional<AxisId> axis) {
+AxisEffect effect_of(const Operand &operand, size_t written, std::optional<AxisId> axis) {
+  const TransitionCall &call = operand.call;
   const CallWords &words = call.words[written];
   AxisEffect effect;
   effect.src_stated = words.src.has_value();
   effect.dst_stated = words.dst.has_value();
-  effect.dst = words.dst ? *words.dst : erased_result(call);
-  std::optional<KindWord> source = words.src ? words.src : erased_source(call, type, axis);
+  effect.global = operand.is_global(axis);
+  effect.dst = words.dst ? *words.dst : erased_result(operand, effect.global);
+  std::optional<KindWord> source = words.src ? words.src : erased_source(operand, axis);
   if (!source)
     return effect;
   effect.src = *source;
@@ -115,32 +169,59 @@ AxisEffect effect_of(const TransitionCall &call, size_t written, const ir::Type 
 class OperandJudgment {
 public:
   OperandJudgment(const Application &app, const TransitionCall &call, uint16_t operand,
-                  Outcome &out)
-      : app_(app), call_(call), operand_{operand}, out_(out),
-        type_(app.type(app.args[operand]).erased()),
-        gradient_free_(type_.gradient_free() || !app.where().grad) {}
+                  ResultClaim declared, Outcome &out);
 
   ir::Type run();
-  llvm::ArrayRef<AxisEffect> effects() const { return effects_; }
+  ir::ShapeId shape() const { return layout_.shape; }
+  ir::ShardSizesId sizes() const { return layout_.sizes; }
 
 private:
+  using Judged = std::pair<Verdict, AxisSet>;
+
+  llvm::SmallVector<Judged, 2> judge_all();
   Verdict judge(const AxisEffect &effect, AxisId axis) const;
   Verdict::Form form_of(const AxisEffect &effect, AxisId axis, Verdict &verdict) const;
   bool stands_as_source(const AxisEffect &effect, AxisId axis) const;
   Verdict::Form mismatch(const AxisEffect &effect, AxisId axis, Verdict &verdict) const;
+  std::optional<Verdict::Form> spec_form(const AxisEffect &effect, AxisId axis,
+                                         Verdict &verdict) const;
   bool needs_mark(const AxisEffect &effect) const;
+  bool mixes_lists();
+  std::optional<int64_t> from_front(const KindWord &word) const;
   void report(const Verdict &verdict, AxisSet axes);
   void infer(const Verdict &verdict, AxisSet axes);
   void set_result(ir::Type &result, const Verdict &verdict, AxisSet axes) const;
+  void place_shards(ir::Type &result) const;
 
   const Application &app_;
   const TransitionCall &call_;
   OperandIndex operand_;
+  ResultClaim declared_;
   Outcome &out_;
-  ir::Type type_; // a copy: interning moves types
+  ir::Type type_;                           // a copy: interning moves types
+  std::optional<ir::Shape> shape_, wanted_; // copies too
+  Operand view_;
   bool gradient_free_;
   llvm::SmallVector<AxisEffect, 2> effects_;
+  TransitionLayout layout_;
 };
+
+// V that no dimension explains is a list, whatever the program is on the axis.
+AxisSet lists_of(const Application &app, const ir::Type &type) {
+  return app.local_axes() | (type.of(Kind::Varying) - type.sharded());
+}
+
+OperandJudgment::OperandJudgment(const Application &app, const TransitionCall &call,
+                                 uint16_t operand, ResultClaim declared, Outcome &out)
+    : app_(app), call_(call), operand_{operand}, declared_(declared), out_(out),
+      type_(app.type(app.args[operand])),
+      view_{app, call, type_, nullptr, nullptr, app.mesh().typed_axes() - lists_of(app, type_)},
+      gradient_free_(type_.gradient_free() || !app.where().grad) {
+  if (const ir::Shape *shape = app.shape(app.args[operand]))
+    view_.shape = &shape_.emplace(*shape);
+  if (declared.shape.valid())
+    view_.declared = &wanted_.emplace(app.program.shapes[declared.shape]);
+}
 
 bool OperandJudgment::stands_as_source(const AxisEffect &effect, AxisId axis) const {
   if (effect.src.kind == Kind::Partial && type_.zero().contains(axis))
@@ -156,6 +237,8 @@ Verdict::Form OperandJudgment::mismatch(const AxisEffect &effect, AxisId axis,
                                         Verdict &verdict) const {
   bool pending = type_.of(Kind::Partial).contains(axis) && !type_.zero().contains(axis);
   if (pending && is_replicated(effect.src.kind))
+    return Verdict::Form::WrongSource;
+  if (verdict.found.form == KindWord::Form::Shard && !effect.src_stated)
     return Verdict::Form::WrongSource;
   if (call_.erased->reduces && effect.src.kind == Kind::Partial &&
       is_same_everywhere(verdict.found))
@@ -179,11 +262,54 @@ bool OperandJudgment::needs_mark(const AxisEffect &effect) const {
   return !is_replicated(effect.dst.kind) && (!row || row->expert);
 }
 
+std::optional<int64_t> OperandJudgment::from_front(const KindWord &word) const {
+  if (word.dim >= 0)
+    return word.dim;
+  if (!view_.shape || !view_.shape->ranked)
+    return std::nullopt;
+  return word.dim + static_cast<int64_t>(view_.shape->dims.size());
+}
+
+// Where the axis is global a shard is moved by S(i) alone, and V without a dimension is no result.
+std::optional<Verdict::Form> OperandJudgment::spec_form(const AxisEffect &effect, AxisId axis,
+                                                        Verdict &verdict) const {
+  const KindWord &src = effect.src, &dst = effect.dst;
+  bool shard = view_.dim(axis).has_value();
+  bool by_dimension = src.form == KindWord::Form::Shard;
+  bool plain_target = dst.form == KindWord::Form::Plain && dst.kind == Kind::Varying;
+  if (effect.identity && !by_dimension)
+    return std::nullopt;
+  if (shard && !by_dimension) {
+    // The blocks of one tensor are no addends.
+    bool adds = dst.kind == Kind::Partial && call_.name == "reinterpret";
+    adds |= call_.erased->reduces && call_.name != "reduce";
+    return adds ? Verdict::Form::WrongSource : Verdict::Form::NoShardRule;
+  }
+  if (plain_target)
+    return Verdict::Form::NoShardRule;
+  if (!by_dimension)
+    return std::nullopt;
+  std::optional<int64_t> from = from_front(src);
+  if (!from)
+    return Verdict::Form::Unknown;
+  if (*from != verdict.found.dim) {
+    verdict.stated = *from;
+    return Verdict::Form::WrongDimension;
+  }
+  // Blocks of one dimension that change places are in no order any more.
+  if (!effect.identity && dst.form == KindWord::Form::Shard && from_front(dst) == from)
+    return Verdict::Form::NoShardRule;
+  return std::nullopt;
+}
+
 Verdict::Form OperandJudgment::form_of(const AxisEffect &effect, AxisId axis,
                                        Verdict &verdict) const {
   if (!type_.claimed().contains(axis) || type_.unknown.contains(axis))
     return Verdict::Form::Unknown;
   verdict.found = ir::kind_word(type_, axis).value_or(KindWord{});
+  if (std::optional<unsigned> dim = view_.dim(axis))
+    verdict.found = {
+        .form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
   bool pending = type_.of(Kind::Partial).contains(axis) && !type_.zero().contains(axis);
   if (effect.src.kind == Kind::Replicate && effect.dst.kind == Kind::Reduced && !pending) {
     bool owned = gradient_free_ || type_.of(Kind::Reduced).contains(axis);
@@ -193,6 +319,9 @@ Verdict::Form OperandJudgment::form_of(const AxisEffect &effect, AxisId axis,
     return Verdict::Form::NoTransition;
   if (!stands_as_source(effect, axis))
     return mismatch(effect, axis, verdict);
+  if (effect.global)
+    if (std::optional<Verdict::Form> form = spec_form(effect, axis, verdict))
+      return *form;
   if (pending && type_.combiner(axis) != call_.asked(effect.src))
     return Verdict::Form::ReductionMismatch;
   bool sums = call_.asked(effect.src) == Combiner::Sum && effect.dst.combiner == Combiner::Sum;
@@ -243,6 +372,10 @@ void OperandJudgment::report(const Verdict &verdict, AxisSet axes) {
     Combiner combiner = by_source ? verdict.src.combiner : verdict.dst.combiner;
     return add(NonSumGradient{operand_, combiner, axes});
   }
+  case Verdict::Form::NoShardRule:
+    return add(NoShardRule{operand_, axes});
+  case Verdict::Form::WrongDimension:
+    return add(WrongDimension{operand_, verdict.stated, verdict.found.dim, axes});
   }
 }
 
@@ -269,14 +402,14 @@ void OperandJudgment::set_result(ir::Type &result, const Verdict &verdict, AxisS
       result.set_combiner(axis, verdict.dst.combiner);
 }
 
-ir::Type OperandJudgment::run() {
-  llvm::SmallVector<std::pair<Verdict, AxisSet>, 2> verdicts;
+llvm::SmallVector<OperandJudgment::Judged, 2> OperandJudgment::judge_all() {
+  llvm::SmallVector<Judged, 2> verdicts;
   for (size_t i = 0; i < call_.axes.written.size(); ++i) {
     llvm::ArrayRef<AxisId> pieces = call_.axes.written[i].axes;
     std::optional<AxisId> first = pieces.empty() ? std::nullopt : std::optional(pieces.front());
-    effects_.push_back(effect_of(call_, i, type_, first));
+    effects_.push_back(effect_of(view_, i, first));
     for (AxisId axis : pieces) {
-      Verdict verdict = judge(effect_of(call_, i, type_, axis), axis);
+      Verdict verdict = judge(effect_of(view_, i, axis), axis);
       auto *same = llvm::find_if(verdicts, [&](const auto &each) { return each.first == verdict; });
       if (same == verdicts.end())
         verdicts.push_back({verdict, axis});
@@ -284,15 +417,58 @@ ir::Type OperandJudgment::run() {
         same->second |= axis;
     }
   }
-  ir::Type result = type_;
+  return verdicts;
+}
+
+// One call cannot move a list along one axis and a shard along another.
+bool OperandJudgment::mixes_lists() {
+  AxisSet all = call_.axes.all(), lists = all & type_.of(Kind::Varying) & ~view_.global;
+  AxisSet shards = all & type_.sharded() & view_.global;
+  if (lists && shards)
+    add_merged(out_.violations, 0, MixedPolicy{lists, shards});
+  return lists && shards;
+}
+
+// Axes that a finding took out leave the others of their dimension closed up.
+void OperandJudgment::place_shards(ir::Type &result) const {
+  AxisSet placed = result.of(Kind::Varying) - result.unknown;
+  for (unsigned dim = 0; dim < layout_.shards.size(); ++dim) {
+    unsigned order = 0;
+    for (AxisId axis : layout_.shards[dim])
+      if (placed.contains(axis))
+        result.set_shard(axis, dim, order++);
+  }
+}
+
+ir::Type OperandJudgment::run() {
+  ir::Type result = type_.erased();
   result.set_mesh(app_.where().mesh);
   result.set_gradient_free(gradient_free_);
-  for (const auto &[verdict, axes] : verdicts) {
-    report(verdict, axes);
-    if (verdict.form == Verdict::Form::Fine && verdict.erased)
-      infer(verdict, axes);
-    set_result(result, verdict, axes);
+  size_t before = out_.violations.size();
+  AxisSet fine;
+  if (mixes_lists()) {
+    result.set_unknown(call_.axes.all());
+  } else {
+    for (const auto &[verdict, axes] : judge_all()) {
+      report(verdict, axes);
+      bool right = verdict.form == Verdict::Form::Fine;
+      if (right && verdict.erased)
+        infer(verdict, axes);
+      if (right)
+        fine |= axes;
+      set_result(result, verdict, axes);
+    }
   }
+  // Shapes that do not fit often follow from the wrong axis: one mistake, one finding.
+  Outcome specs, shapes;
+  layout_ = transition_layout({app_, call_, effects_, operand_.index, type_, fine, declared_},
+                              specs, shapes);
+  for (Violation &violation : specs.violations)
+    add_merged(out_.violations, before, std::move(violation));
+  if (out_.violations.size() == before)
+    llvm::move(shapes.violations, std::back_inserter(out_.violations));
+  result.set_unknown(layout_.bad);
+  place_shards(result);
   return result;
 }
 
@@ -321,10 +497,11 @@ ir::AxisSet communicated_axes(const Application &app) {
     return axes;
   for (uint16_t operand : operands_of(app)) {
     ir::Type type = app.type(app.args[operand]).erased();
+    Operand view{app, *call, type};
     bool backward = app.where().grad && !type.gradient_free();
     for (size_t i = 0; i < call->axes.written.size(); ++i)
       for (AxisId axis : call->axes.written[i].axes) {
-        AxisEffect effect = effect_of(*call, i, type, axis);
+        AxisEffect effect = effect_of(view, i, axis);
         // A call that names no row of its own is judged by what the name does on the wire.
         bool over = effect.row ? communicates(*effect.row, backward)
                                : !effect.identity && call->erased->src.has_value();
@@ -335,29 +512,35 @@ ir::AxisSet communicated_axes(const Application &app) {
   return axes;
 }
 
+// One call over axes of which some are judged by kinds alone.
+static bool mixes_policies(const Application &app, const TransitionCall &call, Outcome &out) {
+  AxisSet axes = call.axes.all(), local = axes & app.local_axes();
+  if (!local || local == axes)
+    return false;
+  out.violations.push_back(MixedPolicy{local, axes - local});
+  return true;
+}
+
 void apply_transition(const Application &app, Outcome &out) {
   forget_results(app, out);
+  out.sizes.resize(app.results.size());
   llvm::SmallVector<uint16_t, 2> operands = operands_of(app);
   if (operands.empty()) {
     out.violations.push_back(OperandMismatch{"a value, or a list of values", "none is given"});
     return;
   }
   std::optional<TransitionCall> call = read_call(app, out);
-  if (!call)
+  if (!call || mixes_policies(app, *call, out))
     return;
   for (size_t i = 0; i < operands.size(); ++i) {
-    size_t found = out.violations.size();
-    OperandJudgment judgment(app, *call, operands[i], out);
+    ResultClaim declared = i < app.results.size() ? app.results[i] : ResultClaim{};
+    OperandJudgment judgment(app, *call, operands[i], declared, out);
     ir::Type type = judgment.run();
-    ir::ShapeId declared = i < app.results.size() ? app.results[i].shape : ir::ShapeId{};
-    // Shapes that do not fit often follow from the wrong axis: one mistake, one finding.
-    Outcome silent;
-    ir::ShapeId shape = transition_shape(app, *call, judgment.effects(), app.args[operands[i]],
-                                         declared, out.violations.size() == found ? out : silent);
-    if (i < app.results.size()) {
-      out.types[i] = app.program.types.add(type);
-      out.shapes[i] = shape;
-    }
+    if (i >= app.results.size())
+      continue;
+    out.types[i] = app.program.types.add(type);
+    out.shapes[i] = judgment.shape();
+    out.sizes[i] = judgment.sizes();
   }
 }
 

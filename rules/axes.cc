@@ -237,6 +237,13 @@ ir::Layout layout_of_set(const ir::Mesh &mesh, ir::AxisSet axes) {
   return ir::layout_of_axes(mesh, listed);
 }
 
+std::string print_order(const Application &app, llvm::ArrayRef<ir::AxisId> axes) {
+  std::string text;
+  for (ir::AxisId axis : axes)
+    text += (text.empty() ? "" : ", ") + text_of(app.program.strings[app.mesh()[axis].name]);
+  return text;
+}
+
 int64_t size_of(const ir::Mesh &mesh, ir::AxisSet axes) {
   int64_t size = 1;
   for (ir::AxisId axis : axes)

@@ -36,6 +36,9 @@ std::string print_layout(const ir::Mesh &mesh, llvm::ArrayRef<ir::Atom> layout);
 // The layout of axes taken in mesh order.
 ir::Layout layout_of_set(const ir::Mesh &mesh, ir::AxisSet axes);
 
+// `dp, tp`: names in the given order.
+std::string print_order(const Application &app, llvm::ArrayRef<ir::AxisId> axes);
+
 // Product of the sizes of the axes, saturated.
 int64_t size_of(const ir::Mesh &mesh, ir::AxisSet axes);
 

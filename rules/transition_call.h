@@ -41,6 +41,8 @@ struct AxisEffect {
   bool identity = false;
   ir::KindWord src, dst;
   bool src_stated = false, dst_stated = false;
+  // Partition specs are judged here: S(i) is in the words wherever a shard is meant.
+  bool global = false;
   friend bool operator==(const AxisEffect &, const AxisEffect &) = default;
 };
 
@@ -48,10 +50,28 @@ struct AxisEffect {
 // backward. Empty for what is no transition and sends nothing along an axis.
 ir::AxisSet communicated_axes(const Application &app);
 
-// The local shape of a result, checked against what is declared of it. None where it cannot be
-// told. `effects`: per axis as written.
-ir::ShapeId transition_shape(const Application &app, const TransitionCall &call,
-                             llvm::ArrayRef<AxisEffect> effects, const Arg &arg,
-                             ir::ShapeId declared, Outcome &out);
+// One operand of a call, and what its kinds came to.
+struct LayoutInput {
+  const Application &app;
+  const TransitionCall &call;
+  llvm::ArrayRef<AxisEffect> effects; // per axis as written
+  uint16_t operand;                   // into Application::args
+  const ir::Type &type;               // of the operand
+  ir::AxisSet fine;                   // axes of the call whose kinds are right
+  ResultClaim declared;
+};
+
+// What a call makes of the dimensions of an operand.
+struct TransitionLayout {
+  ir::ShapeId shape; // local; none where it cannot be told
+  ir::ShardSizesId sizes;
+  using Axes = llvm::SmallVector<ir::AxisId, 2>;
+  llvm::SmallVector<Axes, 6> shards; // of the result, per dimension, outermost axis first
+  ir::AxisSet bad;                   // what the result is there was reported, or cannot be told
+};
+
+// Shapes are checked against what is declared; `shapes` takes these findings, `specs` those about
+// where shards lie.
+TransitionLayout transition_layout(const LayoutInput &input, Outcome &specs, Outcome &shapes);
 
 } // namespace spmd::rules

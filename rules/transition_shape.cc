@@ -1,7 +1,10 @@
-// What a transition does to the local shape: V stacks or unbinds a dimension, S(i) joins or cuts
-// dimension i. An extent that cannot be told is left to the declared shape.
+// What a transition does to the dimensions of its operand: V stacks or unbinds one, S(i) joins or
+// cuts dimension i, and the axes that shard a dimension go with it. An extent that cannot be told is
+// left to the declared shape.
+#include "rules/transition_blocks.h"
 #include "rules/transition_call.h"
 
+#include "ir/claims.h"
 #include "ir/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -11,6 +14,8 @@
 namespace spmd::rules {
 namespace {
 
+using ir::AxisId;
+using ir::AxisSet;
 using ir::Extent;
 using ir::KindWord;
 
@@ -26,52 +31,80 @@ Reshape reshape_of(const Transition &row) {
   return Reshape::Keep;
 }
 
-// Block lengths that the call states, `splits` and the like; a part that is no number makes the sum
-// unknown.
+// Block lengths that the call states, `splits` and the like: none of them known if a part is no
+// number.
 struct Splits {
-  size_t count = 0;
-  std::optional<int64_t> sum;
+  llvm::SmallVector<int64_t, 8> lengths;
+  bool known = true;
+
+  std::optional<llvm::ArrayRef<int64_t>> numbers() const {
+    return known ? std::optional(llvm::makeArrayRef(lengths)) : std::nullopt;
+  }
 };
 
-class ShapeEffect {
+class LayoutEffect {
 public:
-  ShapeEffect(const Application &app, const ir::Shape &operand, ir::ShapeId declared, Outcome &out)
-      : app_(app), operand_(operand), out_(out) {
-    dims_.assign(operand.dims.begin(), operand.dims.end());
-    if (declared.valid() && app.program.shapes[declared].ranked)
-      declared_ = app.program.shapes[declared];
-  }
+  LayoutEffect(const LayoutInput &input, Outcome &specs, Outcome &shapes);
 
-  // One call over ranks of `axes`, `size` in all. False if nothing can be said of the result.
-  bool apply(const AxisEffect &effect, ir::AxisSet axes, int64_t size);
-  ir::ShapeId finish();
+  TransitionLayout run();
 
 private:
   using Dim = std::optional<size_t>;
+  // One call over the ranks of these axes. False from here on: nothing can be said of the result.
+  struct Step {
+    const AxisEffect *effect;
+    llvm::SmallVector<AxisId, 4> axes;
+    int64_t size;
+  };
 
+  llvm::SmallVector<Step, 2> steps() const;
+  bool run_global(llvm::ArrayRef<Step> steps);
+  bool run_local(llvm::ArrayRef<Step> steps);
+  void begin(const Step &step);
+
+  // Shards move.
+  bool take_source(const AxisEffect &effect);
+  bool put_target(const AxisEffect &effect);
+  void join_innermost(size_t dim, llvm::StringRef key);
+  void cut_innermost(size_t dim, llvm::StringRef key);
+  void report(const BlockMoves::Problem &problem, size_t dim, llvm::StringRef key);
+  void not_innermost(size_t dim, AxisSet axes);
+  // Always false, for the caller to return.
+  bool unplaced() {
+    bad_ |= axes_ & input_.fine;
+    return false;
+  }
+
+  // The axes of the call stand for a list.
+  bool apply(const AxisEffect &effect);
   bool join(const AxisEffect &effect);
   bool cut(const AxisEffect &effect);
   bool exchange(const AxisEffect &effect);
   bool exchange_erased();
   bool exchange_stated(size_t split, size_t join);
   bool states_lengths() const { return app_.attr("in_splits") || app_.attr("out_splits"); }
+  void lengthen(size_t dim, llvm::StringRef key);
+  void shorten(size_t dim, llvm::StringRef key);
+  void divide(size_t dim);
+  void insert(size_t dim);
+  void unbind(size_t dim);
+  void touch(size_t dim, bool joins, bool removes = false);
+  void release(AxisSet axes);
 
   // The dimension that an attribute names among `rank`; reported if it is none.
   Dim named(llvm::StringRef key, size_t rank);
   Dim shard(const KindWord &word);
   Dim place(int64_t dim, size_t rank, llvm::StringRef key);
   std::optional<Splits> splits(llvm::StringRef key);
-
-  void lengthen(size_t dim, llvm::StringRef key);
-  void shorten(size_t dim, llvm::StringRef key);
-  void divide(size_t dim);
-  void insert(size_t dim) { dims_.insert(dims_.begin() + dim, Extent(size_)); }
-  void unbind(size_t dim);
   void need_equal(std::string what, int64_t expected, Extent found);
   void compare();
+  ir::ShapeId shape();
+  ir::ShardSizesId sizes();
 
   // Whether an erased end is a stack: only the declared rank can say so.
-  bool is_declared_rank(size_t rank) const { return declared_ && declared_->dims.size() == rank; }
+  bool is_declared_rank(size_t rank) const {
+    return ranked_ && declared_ && declared_->dims.size() == rank;
+  }
   bool stacks(const AxisEffect &effect) const {
     if (effect.src_stated)
       return effect.src.form != KindWord::Form::Shard;
@@ -85,104 +118,313 @@ private:
   std::string print(Extent extent) const {
     return ir::print(extent, app_.program.exprs, app_.program.strings);
   }
+  AxisSet shard_axes() const {
+    AxisSet axes;
+    for (const BlockDim &dim : dims_)
+      for (AxisId axis : dim.axes)
+        axes |= axis;
+    return axes;
+  }
 
+  const LayoutInput &input_;
   const Application &app_;
-  ir::Shape operand_; // copies: interning moves shapes
-  std::optional<ir::Shape> declared_;
-  Outcome &out_;
-  ir::AxisSet axes_;
+  Outcome &specs_, &shapes_;
+  BlockMoves blocks_;
+  ir::DType dtype_ = ir::DType::Unknown;
+  std::optional<ir::Shape> declared_; // a copy: interning moves shapes
+  bool ranked_ = false;
+  AxisSet bad_;
+  // Of the step at hand: its axes outermost first, as a set, those whose kinds are right, and ranks.
+  llvm::SmallVector<AxisId, 4> order_;
+  AxisSet axes_;
+  llvm::SmallVector<AxisId, 4> fine_;
   int64_t size_ = 1;
-  llvm::SmallVector<std::optional<Extent>, 6> dims_;
+  // As many as a tensor can have where the rank is not known.
+  llvm::SmallVector<BlockDim, 6> dims_;
 };
 
-ShapeEffect::Dim ShapeEffect::place(int64_t dim, size_t rank, llvm::StringRef key) {
+LayoutEffect::LayoutEffect(const LayoutInput &input, Outcome &specs, Outcome &shapes)
+    : input_(input), app_(input.app), specs_(specs), shapes_(shapes),
+      blocks_(app_.program, app_.mesh()) {
+  const Arg &arg = app_.args[input.operand];
+  const ir::Shape *operand = app_.shape(arg);
+  ranked_ = operand && operand->ranked;
+  dims_.resize(ranked_ ? operand->dims.size() : ir::kMaxDims);
+  for (size_t i = 0; i < dims_.size(); ++i) {
+    if (ranked_)
+      dims_[i].local = operand->dims[i];
+    dims_[i].axes = ir::shards_of(input.type, static_cast<unsigned>(i));
+  }
+  if (operand)
+    dtype_ = operand->dtype;
+  if (arg.sizes.valid())
+    for (const ir::UnevenDim &each : app_.program.shard_sizes[arg.sizes].dims)
+      if (each.dim < dims_.size())
+        dims_[each.dim].uneven = each;
+  if (ir::ShapeId shape = input.declared.shape; shape.valid() && app_.program.shapes[shape].ranked)
+    declared_ = app_.program.shapes[shape];
+  release(input.call.axes.all() - input.fine);
+}
+
+// Forgets the axes. What becomes of uneven blocks that they cut together with others is not told.
+void LayoutEffect::release(AxisSet axes) {
+  for (BlockDim &dim : dims_) {
+    size_t before = dim.axes.size();
+    llvm::erase_if(dim.axes, [&](AxisId axis) { return axes.contains(axis); });
+    if (dim.axes.size() == before || !dim.uneven)
+      continue;
+    dim.uneven.reset();
+    for (AxisId axis : dim.axes)
+      bad_ |= axis;
+  }
+}
+
+LayoutEffect::Dim LayoutEffect::place(int64_t dim, size_t rank, llvm::StringRef key) {
+  if (dim < 0 && !ranked_)
+    return std::nullopt;
   int64_t from_front = dim < 0 ? dim + static_cast<int64_t>(rank) : dim;
   if (from_front >= 0 && from_front < static_cast<int64_t>(rank))
     return static_cast<size_t>(from_front);
-  out_.violations.push_back(
+  shapes_.violations.push_back(
       AttributeMismatch{key.str(), fmt::format("one of {} dimensions", rank)});
   return std::nullopt;
 }
 
-ShapeEffect::Dim ShapeEffect::named(llvm::StringRef key, size_t rank) {
+LayoutEffect::Dim LayoutEffect::named(llvm::StringRef key, size_t rank) {
   const ir::AttrValue *attr = app_.attr(key);
   bool other = attr && attr->form != ir::AttrForm::Integer;
   return place(attr && !other ? attr->as_integer() : 0, other ? 0 : rank, key);
 }
 
-ShapeEffect::Dim ShapeEffect::shard(const KindWord &word) {
+LayoutEffect::Dim LayoutEffect::shard(const KindWord &word) {
   if (word.form == KindWord::Form::Shard)
     return place(word.dim, dims_.size(), ir::print(word));
   return named("dim", dims_.size());
 }
 
-std::optional<Splits> ShapeEffect::splits(llvm::StringRef key) {
+std::optional<Splits> LayoutEffect::splits(llvm::StringRef key) {
   const ir::AttrValue *attr = app_.attr(key);
   if (!attr || attr->form != ir::AttrForm::List)
     return std::nullopt;
   const ir::AttrList &list = app_.program.lists[attr->as<ir::AttrListId>()];
-  Splits splits{list.items.size(), 0};
+  Splits splits;
+  int64_t sum = 0;
   for (const ir::AttrValue &item : list.items) {
-    int64_t sum = 0;
-    bool number = item.form == ir::AttrForm::Integer && splits.sum &&
-                  !__builtin_add_overflow(*splits.sum, item.as_integer(), &sum);
-    splits.sum = number ? std::optional(sum) : std::nullopt;
+    splits.known &= item.form == ir::AttrForm::Integer && item.as_integer() >= 0 &&
+                    !__builtin_add_overflow(sum, item.as_integer(), &sum);
+    splits.lengths.push_back(splits.known ? item.as_integer() : 0);
   }
-  if (static_cast<int64_t>(splits.count) == size_)
+  if (static_cast<int64_t>(splits.lengths.size()) == size_)
     return splits;
-  out_.violations.push_back(AttributeMismatch{key.str(), fmt::format("{} block lengths", size_)});
-  return Splits{splits.count, std::nullopt};
+  shapes_.violations.push_back(
+      AttributeMismatch{key.str(), fmt::format("{} block lengths", size_)});
+  splits.known = false;
+  return splits;
 }
 
-void ShapeEffect::need_equal(std::string what, int64_t expected, Extent found) {
+static int64_t sum_of(const Splits &splits) {
+  int64_t sum = 0;
+  for (int64_t length : splits.lengths)
+    sum += length;
+  return sum;
+}
+
+void LayoutEffect::need_equal(std::string what, int64_t expected, Extent found) {
   if (found.is_number() && found.number() != expected)
-    out_.violations.push_back(
+    shapes_.violations.push_back(
         ShapeMismatch{std::move(what), std::to_string(expected), std::to_string(found.number())});
 }
 
-void ShapeEffect::lengthen(size_t dim, llvm::StringRef key) {
-  if (std::optional<Splits> lengths = splits(key))
-    dims_[dim] = lengths->sum ? std::optional(Extent(*lengths->sum)) : std::nullopt;
-  else if (dims_[dim])
-    dims_[dim] = ir::combine(app_.program.exprs, ir::Expr::Form::Multiply, *dims_[dim], size_);
-}
-
-void ShapeEffect::divide(size_t dim) {
-  std::optional<Extent> &extent = dims_[dim];
-  if (!extent || size_ == 1)
-    return;
-  if (!extent->is_number()) {
-    extent = std::nullopt;
-  } else if (extent->number() % size_ == 0) {
-    extent = Extent(extent->number() / size_);
-  } else {
-    out_.violations.push_back(Indivisible{static_cast<int64_t>(dim), size_, print(*extent), axes_});
-    extent = std::nullopt;
+void LayoutEffect::begin(const Step &step) {
+  order_ = step.axes;
+  size_ = step.size;
+  axes_ = {};
+  fine_.clear();
+  for (AxisId axis : order_) {
+    axes_ |= axis;
+    if (input_.fine.contains(axis))
+      fine_.push_back(axis);
   }
 }
 
-void ShapeEffect::shorten(size_t dim, llvm::StringRef key) {
+void LayoutEffect::report(const BlockMoves::Problem &problem, size_t dim, llvm::StringRef key) {
+  switch (problem.form) {
+  case BlockMoves::Problem::Form::None:
+    return;
+  case BlockMoves::Problem::Form::Lengths:
+    shapes_.violations.push_back(
+        ShapeMismatch{fmt::format("dimension {} and its blocks by {}", dim, key.str()),
+                      problem.stated, problem.found});
+    return;
+  case BlockMoves::Problem::Form::Indivisible:
+    shapes_.violations.push_back(
+        Indivisible{static_cast<int64_t>(dim), size_, problem.extent, axes_});
+    return;
+  }
+}
+
+void LayoutEffect::not_innermost(size_t dim, AxisSet axes) {
+  specs_.violations.push_back(NotInnermost{
+      {input_.operand}, static_cast<int64_t>(dim), print_order(app_, dims_[dim].axes), axes});
+  bad_ |= axes;
+  release(axes);
+}
+
+// Axes whose kinds were refused, or are not known, only count as ranks.
+void LayoutEffect::join_innermost(size_t dim, llvm::StringRef key) {
+  BlockDim &at = dims_[dim];
+  std::optional<Splits> lengths = splits(key);
+  bool innermost = fine_.size() <= at.axes.size() &&
+                   llvm::makeArrayRef(at.axes).take_back(fine_.size()) == llvm::makeArrayRef(fine_);
+  int64_t ranks = blocks_.ranks_of(fine_);
+  if (!innermost)
+    return not_innermost(dim, axes_ & input_.fine);
+  if (lengths && !lengths->known) {
+    at.axes.resize(at.axes.size() - fine_.size());
+    at.local = std::nullopt;
+    at.uneven.reset();
+    return;
+  }
+  bool whole = ranks == size_;
+  report(blocks_.join(at, static_cast<unsigned>(fine_.size()),
+                      lengths && whole ? lengths->numbers() : std::nullopt),
+         dim, key);
+  if (!whole)
+    at.local = lengths    ? std::optional(Extent(sum_of(*lengths)))
+               : at.local ? product(app_.program, *at.local, size_ / ranks)
+                          : std::nullopt;
+}
+
+void LayoutEffect::cut_innermost(size_t dim, llvm::StringRef key) {
+  BlockDim &at = dims_[dim];
+  std::optional<Splits> lengths = splits(key);
+  if ((lengths && !lengths->known) || blocks_.ranks_of(fine_) != size_) {
+    at.axes.append(fine_.begin(), fine_.end());
+    at.local = std::nullopt;
+    at.uneven.reset();
+    return;
+  }
+  std::optional<Extent> whole;
+  if (ir::ShapeId global = input_.declared.global; global.valid()) {
+    const ir::Shape &claimed = app_.program.shapes[global];
+    if (claimed.ranked && dim < claimed.dims.size())
+      whole = claimed.dims[dim];
+  }
+  report(blocks_.cut(at, fine_, lengths ? lengths->numbers() : std::nullopt, whole), dim, key);
+}
+
+bool LayoutEffect::take_source(const AxisEffect &effect) {
+  if (effect.identity)
+    return true;
+  if (!effect.row)
+    return false;
+  Reshape reshape = reshape_of(*effect.row);
+  if (reshape != Reshape::Join && reshape != Reshape::Exchange)
+    return true;
+  if (effect.src.form != KindWord::Form::Shard)
+    return false;
+  Dim dim = shard(effect.src);
+  if (dim)
+    join_innermost(*dim, reshape == Reshape::Join ? "splits" : "out_splits");
+  return dim.has_value();
+}
+
+bool LayoutEffect::put_target(const AxisEffect &effect) {
+  if (effect.identity || !effect.row)
+    return effect.identity;
+  Reshape reshape = reshape_of(*effect.row);
+  if (reshape != Reshape::Cut && reshape != Reshape::Exchange)
+    return true;
+  if (effect.dst.form != KindWord::Form::Shard)
+    return false;
+  Dim dim = shard(effect.dst);
+  if (dim)
+    cut_innermost(*dim, reshape == Reshape::Cut ? "splits" : "in_splits");
+  return dim.has_value();
+}
+
+// The list along the axes of the call is joined or cut along a dimension of what is, on other axes,
+// one tensor: that must be whole, or the axes be the innermost ones that a region made local.
+void LayoutEffect::touch(size_t dim, bool joins, bool removes) {
+  BlockDim &at = dims_[dim];
+  if (order_.empty() && !removes)
+    return;
+  AxisSet others, own;
+  for (AxisId axis : at.axes)
+    (axes_.contains(axis) ? own : others) |= axis;
+  others &= app_.global_axes();
+  bool innermost =
+      joins && order_.size() <= at.axes.size() &&
+      llvm::makeArrayRef(at.axes).take_back(order_.size()) == llvm::makeArrayRef(order_);
+  if (others && !innermost) {
+    if (joins && own)
+      return not_innermost(dim, axes_);
+    specs_.violations.push_back(
+        UnwholeDimension{{input_.operand}, static_cast<int64_t>(dim), others});
+    bad_ |= axes_ | others;
+  }
+}
+
+void LayoutEffect::lengthen(size_t dim, llvm::StringRef key) {
+  touch(dim, true);
+  BlockDim &at = dims_[dim];
+  bool recorded =
+      at.uneven && fine_.size() == order_.size() && order_.size() <= at.axes.size() &&
+      llvm::makeArrayRef(at.axes).take_back(order_.size()) == llvm::makeArrayRef(order_);
+  if (std::optional<Splits> lengths = splits(key))
+    at.local = lengths->known ? std::optional(Extent(sum_of(*lengths))) : std::nullopt;
+  else if (recorded)
+    blocks_.join(at, static_cast<unsigned>(order_.size()), std::nullopt);
+  else if (at.local)
+    at.local = product(app_.program, *at.local, size_);
+}
+
+void LayoutEffect::divide(size_t dim) {
+  std::optional<Extent> &extent = dims_[dim].local;
+  if (!extent || size_ == 1)
+    return;
+  std::optional<Extent> piece = exact_quotient(app_.program, *extent, size_);
+  if (!piece && extent->is_number())
+    shapes_.violations.push_back(
+        Indivisible{static_cast<int64_t>(dim), size_, print(*extent), axes_});
+  extent = piece;
+}
+
+void LayoutEffect::shorten(size_t dim, llvm::StringRef key) {
+  touch(dim, false);
   std::optional<Splits> lengths = splits(key);
   if (!lengths)
     return divide(dim);
-  if (lengths->sum && dims_[dim])
-    need_equal(fmt::format("dimension {} and the sum of {}", dim, key.str()), *lengths->sum,
-               *dims_[dim]);
+  std::optional<Extent> &extent = dims_[dim].local;
+  if (lengths->known && extent)
+    need_equal(fmt::format("dimension {} and the sum of {}", dim, key.str()), sum_of(*lengths),
+               *extent);
   // The own block differs from rank to rank.
-  dims_[dim] = std::nullopt;
+  extent = std::nullopt;
 }
 
-void ShapeEffect::unbind(size_t dim) {
+void LayoutEffect::insert(size_t dim) {
+  BlockDim made;
+  made.local = Extent(size_);
+  dims_.insert(dims_.begin() + static_cast<ptrdiff_t>(dim), std::move(made));
+  if (!ranked_)
+    dims_.pop_back();
+}
+
+void LayoutEffect::unbind(size_t dim) {
+  touch(dim, false, true);
   std::string axes = ir::print_axes(app_.program, app_.where().mesh, axes_);
-  if (dims_[dim])
+  if (dims_[dim].local)
     need_equal(fmt::format("dimension {} and the number of ranks of {}", dim, axes), size_,
-               *dims_[dim]);
-  dims_.erase(dims_.begin() + dim);
+               *dims_[dim].local);
+  dims_.erase(dims_.begin() + static_cast<ptrdiff_t>(dim));
+  if (!ranked_)
+    dims_.emplace_back();
 }
 
-bool ShapeEffect::join(const AxisEffect &effect) {
+bool LayoutEffect::join(const AxisEffect &effect) {
   if (stacks(effect)) {
-    Dim dim = named("dim", dims_.size() + 1);
+    Dim dim = named("dim", dims_.size() + ranked_);
     if (dim)
       insert(*dim);
     return dim.has_value();
@@ -193,7 +435,7 @@ bool ShapeEffect::join(const AxisEffect &effect) {
   return dim.has_value();
 }
 
-bool ShapeEffect::cut(const AxisEffect &effect) {
+bool LayoutEffect::cut(const AxisEffect &effect) {
   bool unbound = unbinds(effect);
   Dim dim = unbound ? named("dim", dims_.size()) : shard(effect.dst);
   if (dim && unbound)
@@ -203,36 +445,40 @@ bool ShapeEffect::cut(const AxisEffect &effect) {
   return dim.has_value();
 }
 
-// Blocks whose lengths are stated lie one after another, whatever the ends are called.
-bool ShapeEffect::exchange_stated(size_t split, size_t join) {
+// BlockMoves whose lengths are stated lie one after another, whatever the ends are called.
+bool LayoutEffect::exchange_stated(size_t split, size_t join) {
   shorten(split, "in_splits");
   lengthen(join, "out_splits");
   return true;
 }
 
-// Blocks change places; both ends are one dimension unless attributes say otherwise.
-bool ShapeEffect::exchange_erased() {
+// BlockMoves change places; both ends are one dimension unless attributes say otherwise.
+bool LayoutEffect::exchange_erased() {
   Dim split = named("split_dim", dims_.size()), join = named("concat_dim", dims_.size());
   if (!split || !join)
     return false;
   bool stays = *split == *join && !states_lengths();
-  std::optional<Extent> before = dims_[*split];
+  std::optional<Extent> before = dims_[*split].local;
   shorten(*split, "in_splits");
+  std::optional<Extent> &after = dims_[*split].local;
   if (stays)
-    dims_[*split] = dims_[*split] || (before && !before->is_number()) ? before : std::nullopt;
+    after = after || (before && !before->is_number()) ? before : std::nullopt;
   else
     lengthen(*join, "out_splits");
   return true;
 }
 
-bool ShapeEffect::exchange(const AxisEffect &effect) {
+bool LayoutEffect::exchange(const AxisEffect &effect) {
   if (!effect.src_stated || !effect.dst_stated)
     return exchange_erased();
   if (effect.src.form == KindWord::Form::Shard) {
     Dim join = shard(effect.src), split = shard(effect.dst);
     if (!join || !split)
       return false;
-    return (*join == *split && !states_lengths()) || exchange_stated(*split, *join);
+    if (*join != *split || states_lengths())
+      return exchange_stated(*split, *join);
+    touch(*join, false);
+    return true;
   }
   Dim split = named("split_dim", dims_.size()), stack = named("concat_dim", dims_.size());
   if (!split || !stack)
@@ -244,32 +490,84 @@ bool ShapeEffect::exchange(const AxisEffect &effect) {
   return true;
 }
 
-bool ShapeEffect::apply(const AxisEffect &effect, ir::AxisSet axes, int64_t size) {
+bool LayoutEffect::apply(const AxisEffect &effect) {
   if (effect.identity)
     return true;
   if (!effect.row)
     return false;
-  axes_ = axes;
-  size_ = size;
+  bool done = true;
   switch (reshape_of(*effect.row)) {
   case Reshape::Keep:
-    return true;
+    break;
   case Reshape::Join:
-    return join(effect);
+    done = join(effect);
+    break;
   case Reshape::Cut:
-    return cut(effect);
+    done = cut(effect);
+    break;
   case Reshape::Exchange:
-    return exchange(effect);
+    done = exchange(effect);
+    break;
   }
-  return false;
+  release(axes_);
+  return done;
 }
 
-void ShapeEffect::compare() {
+llvm::SmallVector<LayoutEffect::Step, 2> LayoutEffect::steps() const {
+  llvm::SmallVector<Step, 2> steps;
+  const CallAxes &axes = input_.call.axes;
+  bool alike = llvm::all_of(input_.effects,
+                            [&](const AxisEffect &each) { return each == input_.effects[0]; });
+  for (size_t i = 0; i < input_.effects.size(); ++i) {
+    if (i == 0 || !alike)
+      steps.push_back({&input_.effects[i], {}, alike ? axes.size() : axes.written[i].size});
+    steps.back().axes.append(axes.written[i].axes.begin(), axes.written[i].axes.end());
+  }
+  return steps;
+}
+
+// The innermost axis leaves first, the outermost arrives first.
+bool LayoutEffect::run_global(llvm::ArrayRef<Step> steps) {
+  for (const Step &step : llvm::reverse(steps)) {
+    begin(step);
+    if (!take_source(*step.effect))
+      return unplaced();
+  }
+  for (const Step &step : steps) {
+    begin(step);
+    if (!put_target(*step.effect))
+      return unplaced();
+  }
+  return true;
+}
+
+// The innermost axis joins first, the outermost cuts first.
+bool LayoutEffect::run_local(llvm::ArrayRef<Step> steps) {
+  bool joins =
+      !steps.empty() && steps[0].effect->row && reshape_of(*steps[0].effect->row) == Reshape::Join;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Step &step = steps[joins ? steps.size() - 1 - i : i];
+    begin(step);
+    bool keeps = step.effect->identity ||
+                 (step.effect->row && reshape_of(*step.effect->row) == Reshape::Keep);
+    AxisSet others = shard_axes() - axes_;
+    // Without a rank nobody can say whether an erased word makes or takes a dimension.
+    bool told = ranked_ || keeps || (step.effect->src_stated && step.effect->dst_stated);
+    bool done = apply(*step.effect);
+    if (!told || (!done && step.effect->row))
+      bad_ |= others;
+    if (!done)
+      return false;
+  }
+  return true;
+}
+
+void LayoutEffect::compare() {
   bool differs = dims_.size() != declared_->dims.size();
   for (size_t i = 0; i < dims_.size() && !differs; ++i) {
     Extent stated = declared_->dims[i];
-    bool numbers = dims_[i] && dims_[i]->is_number() && stated.is_number();
-    differs = numbers && *dims_[i] != stated;
+    bool numbers = dims_[i].local && dims_[i].local->is_number() && stated.is_number();
+    differs = numbers && *dims_[i].local != stated;
   }
   if (!differs)
     return;
@@ -279,60 +577,64 @@ void ShapeEffect::compare() {
       list += fmt::format("{}{}", i ? ", " : "", extent_of(i));
     return fmt::format("[{}]", list);
   };
-  out_.violations.push_back(ShapeMismatch{
-      "the result",
-      text(dims_.size(), [&](size_t i) { return dims_[i] ? print(*dims_[i]) : std::string("?"); }),
+  auto found = [&](size_t i) { return dims_[i].local ? print(*dims_[i].local) : "?"; };
+  shapes_.violations.push_back(ShapeMismatch{
+      "the result", text(dims_.size(), found),
       text(declared_->dims.size(), [&](size_t i) { return print(declared_->dims[i]); })});
 }
 
-ir::ShapeId ShapeEffect::finish() {
+ir::ShapeId LayoutEffect::shape() {
   ir::Shape shape;
-  shape.dtype = operand_.dtype;
+  shape.dtype = dtype_;
   if (declared_) {
     compare();
     if (shape.dtype == ir::DType::Unknown || app_.attr("out_dtype"))
       shape.dtype = declared_->dtype;
   }
+  bool stated = is_declared_rank(dims_.size());
   for (size_t i = 0; i < dims_.size(); ++i) {
-    bool told = dims_[i] && dims_[i]->is_number();
-    bool stated = is_declared_rank(dims_.size());
-    if (!told && !stated && !dims_[i])
+    const std::optional<Extent> &local = dims_[i].local;
+    if (!local && !stated)
       return {};
-    shape.dims.push_back(told || !stated ? *dims_[i] : declared_->dims[i]);
+    bool told = local && local->is_number();
+    shape.dims.push_back(told || !stated ? *local : declared_->dims[i]);
   }
   return app_.program.shapes.add(std::move(shape));
 }
 
+ir::ShardSizesId LayoutEffect::sizes() {
+  ir::ShardSizes sizes;
+  for (size_t i = 0; i < dims_.size(); ++i)
+    if (dims_[i].uneven && !dims_[i].axes.empty()) {
+      sizes.dims.push_back(*dims_[i].uneven);
+      sizes.dims.back().dim = static_cast<unsigned>(i);
+    }
+  return sizes.dims.empty() ? ir::ShardSizesId{} : app_.program.shard_sizes.add(std::move(sizes));
+}
+
+TransitionLayout LayoutEffect::run() {
+  llvm::SmallVector<Step, 2> listed = steps();
+  bool global = llvm::any_of(input_.effects, [](const AxisEffect &each) { return each.global; });
+  bool done = global ? run_global(listed) : run_local(listed);
+  TransitionLayout layout;
+  if (done && ranked_)
+    layout.shape = shape();
+  // A dimension beyond the last one that a spec can name.
+  for (size_t i = ir::kMaxDims; i < dims_.size(); ++i)
+    for (AxisId axis : dims_[i].axes)
+      bad_ |= axis;
+  dims_.resize(std::min<size_t>(dims_.size(), ir::kMaxDims));
+  layout.sizes = sizes();
+  for (BlockDim &dim : dims_)
+    layout.shards.push_back(std::move(dim.axes));
+  layout.bad = bad_;
+  return layout;
+}
+
 } // namespace
 
-ir::ShapeId transition_shape(const Application &app, const TransitionCall &call,
-                             llvm::ArrayRef<AxisEffect> effects, const Arg &arg,
-                             ir::ShapeId declared, Outcome &out) {
-  const ir::Shape *operand = app.shape(arg);
-  if (!operand || !operand->ranked)
-    return {};
-  ShapeEffect shape(app, *operand, declared, out);
-  bool alike = llvm::all_of(effects, [&](const AxisEffect &each) { return each == effects[0]; });
-  if (alike) {
-    if (!effects.empty() && !shape.apply(effects[0], call.axes.all(), call.axes.size()))
-      return {};
-    return shape.finish();
-  }
-  // The innermost axis joins first, the outermost cuts first.
-  llvm::SmallVector<size_t, 2> order;
-  for (size_t i = 0; i < effects.size(); ++i)
-    order.push_back(i);
-  if (effects[0].row && reshape_of(*effects[0].row) == Reshape::Join)
-    std::reverse(order.begin(), order.end());
-  for (size_t i : order) {
-    const WrittenAxis &written = call.axes.written[i];
-    ir::AxisSet axes;
-    for (ir::AxisId axis : written.axes)
-      axes |= axis;
-    if (!shape.apply(effects[i], axes, written.size))
-      return {};
-  }
-  return shape.finish();
+TransitionLayout transition_layout(const LayoutInput &input, Outcome &specs, Outcome &shapes) {
+  return LayoutEffect(input, specs, shapes).run();
 }
 
 } // namespace spmd::rules

@@ -1,0 +1,306 @@
+// Lengths of blocks stay in the shortest form that says them: evenly, the first block and the rest
+// as it comes, or each length.
+#include "rules/transition_blocks.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+namespace spmd::rules {
+namespace {
+
+using ir::AxisId;
+using ir::Expr;
+using ir::Extent;
+
+constexpr int64_t kMostBlocks = 1 << 16; // that are ever listed
+
+// A number that is known to divide the extent; 0 of what is 0.
+int64_t known_divisor(const ir::Program &program, Extent extent) {
+  if (extent.is_number())
+    return extent.number();
+  const Expr expr = program.exprs[extent.expr()];
+  if (expr.form == Expr::Form::Symbol) {
+    const auto *symbol = llvm::find_if(llvm::ArrayRef(program.symbols),
+                                       [&](const auto &each) { return each.name == expr.symbol; });
+    return symbol == llvm::ArrayRef(program.symbols).end() ? 1 : symbol->multiple_of.value_or(1);
+  }
+  int64_t left = known_divisor(program, expr.left), right = known_divisor(program, expr.right);
+  int64_t both = 0;
+  switch (expr.form) {
+  case Expr::Form::Symbol:
+    break;
+  case Expr::Form::Add:
+  case Expr::Form::Subtract:
+  case Expr::Form::Modulo:
+    return std::gcd(left, right);
+  case Expr::Form::Multiply:
+    return __builtin_mul_overflow(left, right, &both) ? std::max(left, right) : both;
+  case Expr::Form::Divide:
+    return expr.right.is_number() && right > 0 && left % right == 0 ? left / right : 1;
+  }
+  return 1;
+}
+
+// Moves what it can of the factor n out of a product: none unless all of it.
+std::optional<Extent> without_factor(ir::Program &program, Extent extent, int64_t n) {
+  if (n == 1)
+    return extent;
+  if (n <= 0 || known_divisor(program, extent) % n != 0)
+    return std::nullopt;
+  if (extent.is_number())
+    return Extent(extent.number() / n);
+  const Expr expr = program.exprs[extent.expr()];
+  if (expr.form != Expr::Form::Multiply)
+    return ir::combine(program.exprs, Expr::Form::Divide, extent, n);
+  // Numbers lose their factors first: what is left of n must be found on the other side.
+  Extent first = expr.right.is_number() ? expr.right : expr.left;
+  Extent second = expr.right.is_number() ? expr.left : expr.right;
+  int64_t taken = std::gcd(known_divisor(program, first), n);
+  std::optional<Extent> a = without_factor(program, first, taken),
+                        b = without_factor(program, second, n / taken);
+  if (!a || !b)
+    return ir::combine(program.exprs, Expr::Form::Divide, extent, n);
+  if (*a == Extent(1) || *b == Extent(1))
+    return *a == Extent(1) ? b : a;
+  bool swapped = first == expr.right;
+  return ir::combine(program.exprs, Expr::Form::Multiply, swapped ? *b : *a, swapped ? *a : *b);
+}
+
+int64_t sum_of(llvm::ArrayRef<int64_t> lengths) {
+  return std::accumulate(lengths.begin(), lengths.end(), int64_t(0));
+}
+
+std::string print_lengths(llvm::ArrayRef<int64_t> lengths) {
+  constexpr size_t kShown = 16;
+  std::string text;
+  for (int64_t length : lengths.take_front(kShown))
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", length);
+  return fmt::format("[{}{}]", text, lengths.size() > kShown ? ", ..." : "");
+}
+
+// Whether blocks are as long as the first one until no element is left.
+bool follow_first(llvm::ArrayRef<int64_t> lengths) {
+  int64_t left = sum_of(lengths);
+  for (int64_t length : lengths) {
+    if (length != std::min(left, lengths.front()))
+      return false;
+    left -= length;
+  }
+  return true;
+}
+
+} // namespace
+
+std::optional<Extent> exact_quotient(ir::Program &program, Extent extent, int64_t n) {
+  return without_factor(program, extent, n);
+}
+
+std::optional<Extent> product(ir::Program &program, Extent extent, int64_t n) {
+  if (n == 1)
+    return extent;
+  if (!extent.is_number()) {
+    const Expr expr = program.exprs[extent.expr()];
+    bool quotient = expr.form == Expr::Form::Divide && expr.right.is_number();
+    if (quotient && expr.right.number() % n == 0 &&
+        known_divisor(program, expr.left) % expr.right.number() == 0)
+      return ir::combine(program.exprs, Expr::Form::Divide, expr.left, expr.right.number() / n);
+  }
+  return ir::combine(program.exprs, Expr::Form::Multiply, extent, n);
+}
+
+int64_t BlockMoves::ranks_of(llvm::ArrayRef<AxisId> axes) const {
+  int64_t ranks = 1;
+  for (AxisId axis : axes)
+    if (__builtin_mul_overflow(ranks, mesh_[axis].size(), &ranks))
+      return INT64_MAX;
+  return ranks;
+}
+
+std::string BlockMoves::print(Extent extent) const {
+  return ir::print(extent, program_.exprs, program_.strings);
+}
+
+int64_t BlockMoves::own_block(llvm::ArrayRef<AxisId> axes) const {
+  int64_t offset = program_.rank.value_or(mesh_.offset) - mesh_.offset, block = 0;
+  if (offset < 0)
+    return 0; // recorded on a rank that is not on the mesh
+  for (AxisId axis : axes)
+    for (ir::Atom atom : mesh_[axis].layout)
+      block = block * atom.size + offset / atom.stride % atom.size;
+  return block;
+}
+
+std::optional<BlockMoves::Lengths> BlockMoves::lengths_of(const BlockDim &dim,
+                                                          int64_t blocks) const {
+  if (blocks > kMostBlocks)
+    return std::nullopt;
+  Lengths lengths;
+  if (!dim.uneven) {
+    if (!dim.local || !dim.local->is_number())
+      return std::nullopt;
+    lengths.assign(static_cast<size_t>(blocks), dim.local->number());
+    return lengths;
+  }
+  if (dim.uneven->sizes.valid()) {
+    for (const ir::AttrValue &item : program_.lists[dim.uneven->sizes].items)
+      lengths.push_back(item.as_integer());
+    return static_cast<int64_t>(lengths.size()) == blocks ? std::optional(lengths) : std::nullopt;
+  }
+  if (!dim.uneven->global.is_number() || !dim.uneven->block.is_number())
+    return std::nullopt;
+  int64_t left = dim.uneven->global.number();
+  for (int64_t i = 0; i < blocks; ++i) {
+    lengths.push_back(std::min(left, dim.uneven->block.number()));
+    left -= lengths.back();
+  }
+  return lengths;
+}
+
+void BlockMoves::set(BlockDim &dim, llvm::ArrayRef<int64_t> lengths) {
+  dim.local = Extent(lengths[static_cast<size_t>(own_block(dim.axes))]);
+  dim.uneven.reset();
+  if (llvm::all_of(lengths, [&](int64_t length) { return length == lengths.front(); }))
+    return;
+  ir::UnevenDim uneven;
+  uneven.global = Extent(sum_of(lengths));
+  uneven.block = Extent(lengths.front());
+  if (!follow_first(lengths)) {
+    ir::AttrList list;
+    for (int64_t length : lengths)
+      list.items.push_back(ir::AttrValue::integer(length));
+    uneven.sizes = program_.lists.add(std::move(list));
+  }
+  dim.uneven = uneven;
+}
+
+BlockMoves::Problem BlockMoves::join(BlockDim &dim, unsigned count,
+                                     std::optional<llvm::ArrayRef<int64_t>> lengths) {
+  int64_t blocks = ranks_of(dim.axes);
+  int64_t n = ranks_of(llvm::makeArrayRef(dim.axes).take_back(count));
+  std::optional<Lengths> before = lengths_of(dim, blocks);
+  if (lengths && before)
+    for (size_t first = 0; first < before->size(); first += lengths->size()) {
+      llvm::ArrayRef<int64_t> group = llvm::makeArrayRef(*before).slice(first, lengths->size());
+      if (group != *lengths)
+        return {Problem::Form::Lengths, print_lengths(*lengths), print_lengths(group), ""};
+    }
+  dim.axes.resize(dim.axes.size() - count);
+  if (!dim.uneven) {
+    if (lengths)
+      dim.local = Extent(sum_of(*lengths));
+    else if (dim.local)
+      dim.local = product(program_, *dim.local, n);
+    return {};
+  }
+  if (dim.axes.empty()) {
+    dim.local = dim.uneven->global;
+    dim.uneven.reset();
+    return {};
+  }
+  if (before) {
+    Lengths joined;
+    for (size_t first = 0; first < before->size(); first += static_cast<size_t>(n))
+      joined.push_back(sum_of(llvm::makeArrayRef(*before).slice(first, static_cast<size_t>(n))));
+    set(dim, joined);
+    return {};
+  }
+  std::optional<Extent> block;
+  if (!dim.uneven->sizes.valid())
+    block = product(program_, dim.uneven->block, n);
+  dim.local = own_block(dim.axes) == 0 ? block : std::nullopt;
+  if (block)
+    dim.uneven->block = *block;
+  else
+    dim.uneven.reset();
+  return {};
+}
+
+BlockMoves::Problem BlockMoves::cut_stated(BlockDim &dim, llvm::ArrayRef<AxisId> axes,
+                                           llvm::ArrayRef<int64_t> lengths, int64_t outer) {
+  std::optional<Lengths> before = lengths_of(dim, outer);
+  for (int64_t length : before.value_or(Lengths{}))
+    if (length != sum_of(lengths))
+      return {Problem::Form::Lengths, std::to_string(sum_of(lengths)), std::to_string(length), ""};
+  dim.axes.append(axes.begin(), axes.end());
+  int64_t blocks = 0;
+  if (__builtin_mul_overflow(outer, static_cast<int64_t>(lengths.size()), &blocks) ||
+      blocks > kMostBlocks) {
+    dim.local = std::nullopt;
+    dim.uneven.reset();
+    return {};
+  }
+  Lengths all;
+  for (int64_t i = 0; i < outer; ++i)
+    all.append(lengths.begin(), lengths.end());
+  set(dim, all);
+  return {};
+}
+
+BlockMoves::Problem BlockMoves::cut_evenly(BlockDim &dim, llvm::ArrayRef<AxisId> axes, int64_t n) {
+  Problem problem;
+  if (dim.local) {
+    std::optional<Extent> piece = exact_quotient(program_, *dim.local, n);
+    if (!piece) {
+      problem = {Problem::Form::Indivisible, "", "", print(*dim.local)};
+      if (!dim.local->is_number())
+        piece = ir::combine(program_.exprs, Expr::Form::Divide, *dim.local, n);
+    }
+    dim.local = piece;
+  }
+  dim.axes.append(axes.begin(), axes.end());
+  return problem;
+}
+
+BlockMoves::Problem BlockMoves::cut_uneven(BlockDim &dim, llvm::ArrayRef<AxisId> axes,
+                                           int64_t outer, int64_t n) {
+  std::optional<Lengths> before = lengths_of(dim, outer);
+  std::optional<int64_t> odd;
+  for (int64_t length : before.value_or(Lengths{}))
+    if (length % n != 0 && !odd)
+      odd = length;
+  int64_t blocks = 0;
+  bool listed =
+      before && !__builtin_mul_overflow(outer, n, &blocks) && blocks <= kMostBlocks && !odd;
+  dim.axes.append(axes.begin(), axes.end());
+  if (listed) {
+    Lengths after;
+    for (int64_t length : *before)
+      after.append(static_cast<size_t>(n), length / n);
+    set(dim, after);
+    return {};
+  }
+  std::string extent = odd ? std::to_string(*odd) : dim.local ? print(*dim.local) : "?";
+  dim.local = std::nullopt;
+  dim.uneven.reset();
+  return {Problem::Form::Indivisible, "", "", std::move(extent)};
+}
+
+BlockMoves::Problem BlockMoves::cut(BlockDim &dim, llvm::ArrayRef<AxisId> axes,
+                                    std::optional<llvm::ArrayRef<int64_t>> lengths,
+                                    std::optional<Extent> whole) {
+  int64_t outer = ranks_of(dim.axes), n = ranks_of(axes);
+  if (lengths && lengths->empty())
+    return {};
+  if (lengths)
+    return cut_stated(dim, axes, *lengths, outer);
+  if (dim.uneven)
+    return cut_uneven(dim, axes, outer, n);
+  bool claimed = whole && whole->is_number() && dim.local && dim.local->is_number() &&
+                 dim.local->number() % n != 0 && n <= kMostBlocks;
+  int64_t all = 0;
+  if (!claimed || __builtin_mul_overflow(outer, dim.local->number(), &all) ||
+      all != whole->number())
+    return cut_evenly(dim, axes, n);
+  Lengths pieces;
+  int64_t length = dim.local->number(), piece = (length + n - 1) / n;
+  for (int64_t i = 0; i < n; ++i) {
+    pieces.push_back(std::min(length, piece));
+    length -= pieces.back();
+  }
+  return cut_stated(dim, axes, pieces, outer);
+}
+
+} // namespace spmd::rules
