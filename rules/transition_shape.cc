@@ -445,14 +445,14 @@ bool LayoutEffect::cut(const AxisEffect &effect) {
   return dim.has_value();
 }
 
-// BlockMoves whose lengths are stated lie one after another, whatever the ends are called.
+// Blocks whose lengths are stated lie one after another, whatever the ends are called.
 bool LayoutEffect::exchange_stated(size_t split, size_t join) {
   shorten(split, "in_splits");
   lengthen(join, "out_splits");
   return true;
 }
 
-// BlockMoves change places; both ends are one dimension unless attributes say otherwise.
+// Blocks change places; both ends are one dimension unless attributes say otherwise.
 bool LayoutEffect::exchange_erased() {
   Dim split = named("split_dim", dims_.size()), join = named("concat_dim", dims_.size());
   if (!split || !join)
