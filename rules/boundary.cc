@@ -5,6 +5,7 @@
 #include "rules/loss.h"
 #include "rules/norms.h"
 #include "rules/remesh.h"
+#include "rules/shards.h"
 
 #include "ir/claims.h"
 #include "ir/text.h"
@@ -19,23 +20,29 @@ using ir::AxisSet;
 using ir::Kind;
 using ir::Type;
 
+// Specs on axes that are local here are no matter.
 Type operand(const Application &app, unsigned i) {
-  Type type = app.type(app.args[i]).erased();
+  Type type = app.type(app.args[i]).erased(app.local_axes());
   if (!app.where().grad)
     type.set_gradient_free(true);
   return type;
 }
 
-void give(const Application &app, Outcome &out, const Type &type, ir::ShapeId shape) {
+void give(const Application &app, Outcome &out, const Type &type, ir::ShapeId shape,
+          ir::ShardSizesId sizes = {}) {
   if (app.results.empty())
     return;
   out.types[0] = app.program.types.add(type);
   out.shapes[0] = shape;
+  out.sizes[0] = sizes;
 }
 
-void pass(const Application &app, Outcome &out) {
-  give(app, out, operand(app, 0), app.args[0].shape);
+// A result of the shape and the blocks of the first operand.
+void give_like_first(const Application &app, Outcome &out, const Type &type) {
+  give(app, out, type, app.args[0].shape, app.args[0].sizes);
 }
+
+void pass(const Application &app, Outcome &out) { give_like_first(app, out, operand(app, 0)); }
 
 bool complain(Outcome &out, std::string attribute, std::string expected) {
   out.violations.push_back(AttributeMismatch{std::move(attribute), std::move(expected)});
@@ -45,22 +52,41 @@ bool complain(Outcome &out, std::string attribute, std::string expected) {
 // A claim about a value on the current mesh, and the shape that was stated with it.
 struct StatedClaim {
   Type before, after; // what the operand must be; what the result then is
-  ir::ShapeId shape;
+  ir::ShapeId shape, global;
 };
 
 Type on_mesh(const Application &app, const Type &type, Outcome &out) {
   if (type.mesh() == app.where().mesh)
-    return type.erased();
+    return type.erased(app.local_axes());
   Remeshed moved = remesh(app.program, type, app.where().mesh, {0});
   if (moved.violation)
     out.violations.push_back(std::move(*moved.violation));
-  return moved.type.erased();
+  return moved.type.erased(app.local_axes());
 }
 
-bool set_word(Type &type, AxisSet axes, const ir::AttrValue *attr) {
+// Sets S(i), the axes in the order of the call; false if the operand has no dimension i.
+bool set_shard_word(const Application &app, Type &type, const CallAxes &axes, int64_t dim) {
+  const ir::Shape *shape = app.args.empty() ? nullptr : app.shape(app.args[0]);
+  int64_t rank = shape && shape->ranked ? static_cast<int64_t>(shape->dims.size()) : ir::kMaxDims;
+  if (dim < 0 && shape && shape->ranked)
+    dim += rank;
+  if (dim < 0 || dim >= rank)
+    return false;
+  unsigned order = 0;
+  for (const WrittenAxis &written : axes.written)
+    for (AxisId axis : written.axes)
+      type.set_shard(axis, static_cast<unsigned>(dim), order++);
+  type.drop_shards(app.local_axes());
+  return true;
+}
+
+bool set_word(const Application &app, Type &type, const CallAxes &call, const ir::AttrValue *attr) {
   if (!attr || attr->form != ir::AttrForm::Kind)
     return false;
   ir::KindWord word = attr->as_kind();
+  AxisSet axes = call.all();
+  if (word.form == ir::KindWord::Form::Shard)
+    return set_shard_word(app, type, call, word.dim);
   if (word.form == ir::KindWord::Form::Either) {
     type.set_either(axes);
   } else if (word.form == ir::KindWord::Form::Unknown) {
@@ -81,6 +107,7 @@ bool read_claim(const Application &app, StatedClaim &claim, Outcome &out) {
   if (type && type->form == ir::AttrForm::Claim) {
     ir::Claim stated = app.program.claims[type->as<ir::ClaimId>()];
     claim.shape = stated.shape;
+    claim.global = stated.global_shape;
     if (stated.type.valid())
       claim.before = claim.after = on_mesh(app, app.program.types[stated.type], out);
     return true;
@@ -91,9 +118,22 @@ bool read_claim(const Application &app, StatedClaim &claim, Outcome &out) {
   std::optional<CallAxes> axes = resolve_axes(app, {}, out);
   if (!axes)
     return false;
-  bool read = set_word(claim.before, axes->all(), src ? src : dst) &&
-              set_word(claim.after, axes->all(), dst ? dst : src);
+  bool read = set_word(app, claim.before, *axes, src ? src : dst) &&
+              set_word(app, claim.after, *axes, dst ? dst : src);
   return read || complain(out, src ? "src" : "dst", "a kind");
+}
+
+// The axes that shard a dimension of the result, where the claim joins pieces there: its own in
+// their order, inside those of which it does not speak.
+void join_shards(Type &type, const Type &claim, unsigned dim) {
+  llvm::SmallVector<AxisId, 4> axes = ir::shards_of(type, dim);
+  llvm::SmallVector<AxisId, 2> claimed = ir::shards_of(claim, dim);
+  llvm::erase_if(axes, [&](AxisId axis) { return llvm::is_contained(claimed, axis); });
+  for (AxisId axis : claimed)
+    if (type.of(Kind::Varying).contains(axis))
+      axes.push_back(axis);
+  for (unsigned order = 0; order < axes.size(); ++order)
+    type.set_shard(axes[order], dim, order);
 }
 
 void check_shape(const Application &app, ir::ShapeId found, ir::ShapeId stated, std::string what,
@@ -107,9 +147,10 @@ ir::TypeId restricted_id(const Application &app, const Type &type, AxisSet axes)
 }
 
 // Checks the first operand and returns what is known of it then.
-Type check_first(const Application &app, const Type &claim, Outcome &out) {
+Type check_first(const Application &app, const Type &claim, Outcome &out,
+                 Spec spec = Spec::Compared) {
   Type found = operand(app, 0);
-  ClaimCheck check = check_claim(found, claim, found.gradient_free());
+  ClaimCheck check = check_claim(found, claim, found.gradient_free(), spec);
   if (check.mismatched)
     out.violations.push_back(ClaimMismatch{{},
                                            restricted_id(app, found, check.mismatched),
@@ -120,15 +161,38 @@ Type check_first(const Application &app, const Type &claim, Outcome &out) {
   return check.type;
 }
 
-void assert_type(const Application &app, Outcome &out) {
+// How the blocks are cut of which the claim states all together; else `known`.
+ir::ShardSizesId sizes_of(const Application &app, const Type &type, ir::ShapeId local,
+                          ir::ShapeId global, ir::ShardSizesId known, Outcome &out) {
+  if (!global.valid() || type.unknown || !app.global_axes())
+    return known;
+  DeclaredSizes stated =
+      declared_sizes(app.program, type, local, global, app.program.rank.value_or(0));
+  if (stated.problem)
+    out.violations.push_back(std::move(*stated.problem));
+  return stated.sizes;
+}
+
+void take_claim(const Application &app, Outcome &out, Spec spec) {
   StatedClaim claim;
   if (!read_claim(app, claim, out))
     return;
   check_shape(app, app.args[0].shape, claim.shape, "the operand and its claim", out);
-  Type type = check_first(app, claim.before, out);
+  Type type = check_first(app, claim.before, out, spec);
   if (app.attr("dst"))
-    type = check_claim(type, claim.after, type.gradient_free()).type;
-  give(app, out, type, app.args[0].shape.valid() ? app.args[0].shape : claim.shape);
+    type = check_claim(type, claim.after, type.gradient_free(), spec).type;
+  ir::ShapeId shape = app.args[0].shape.valid() ? app.args[0].shape : claim.shape;
+  ir::ShardSizesId sizes = app.args[0].sizes;
+  if (spec == Spec::Joined)
+    sizes = sizes_of(app, type, shape, claim.global, sizes, out);
+  give(app, out, type, shape, sizes);
+}
+
+void assert_type(const Application &app, Outcome &out) { take_claim(app, out, Spec::Compared); }
+void from_local(const Application &app, Outcome &out) { take_claim(app, out, Spec::Joined); }
+
+void to_local(const Application &app, Outcome &out) {
+  give(app, out, operand(app, 0).erased(), app.args[0].shape);
 }
 
 void mutate_type(const Application &app, Outcome &out) {
@@ -138,14 +202,22 @@ void mutate_type(const Application &app, Outcome &out) {
   bool checked = app.attr("src");
   Type type = checked ? check_first(app, claim.before, out) : operand(app, 0);
   AxisSet taken = claim.after.claimed() - (checked ? type.unknown : AxisSet());
+  type.drop_shards(taken);
   for (const ir::KindInfo &row : ir::kKinds)
     type.of(row.kind) = (type.of(row.kind) - taken) | (claim.after.of(row.kind) & taken);
   type.unknown = (type.unknown - taken) | (claim.after.unknown & taken);
-  for (AxisId axis : taken)
+  for (AxisId axis : taken - type.of(Kind::Varying))
     type.set_combiner(axis, claim.after.combiner(axis));
+  for (unsigned dim = 0; dim < ir::kMaxDims; ++dim)
+    join_shards(type, claim.after, dim);
   if (taken)
     out.violations.push_back(UncheckedClaim{{}, restricted_id(app, claim.after, taken)});
-  give(app, out, type, app.args[0].shape);
+  // Blocks are those of the operand as long as the same axes cut it.
+  bool moved = type.shard_dim != app.type(app.args[0]).shard_dim ||
+               type.shard_order != app.type(app.args[0]).shard_order;
+  give(app, out, type, app.args[0].shape,
+       sizes_of(app, type, app.args[0].shape, claim.global,
+                moved ? ir::ShardSizesId() : app.args[0].sizes, out));
 }
 
 // A random state: what is claimed of it, and no gradient.
@@ -162,6 +234,7 @@ void fork(const Application &app, Outcome &out) {
   if (!axes)
     return;
   Type type = operand(app, 0);
+  type.drop_shards(axes->all());
   type.set_kind(axes->all() - type.unknown, Kind::Varying);
   type.set_gradient_free(true);
   give(app, out, type, app.args[0].shape);
@@ -184,7 +257,9 @@ void axis_index(const Application &app, Outcome &out) {
 
 // The view of new storage that an older view, if the program shows it, was of the old one.
 void alias(const Application &app, Outcome &out) {
-  give(app, out, operand(app, 0), app.args.size() > 1 ? app.args[1].shape : ir::ShapeId{});
+  bool viewed = app.args.size() > 1;
+  give(app, out, operand(app, 0), viewed ? app.args[1].shape : ir::ShapeId{},
+       viewed ? app.args[1].sizes : app.args[0].sizes);
 }
 
 std::optional<ir::MeshId> target_mesh(const Application &app) {
@@ -214,14 +289,16 @@ void reinterpret_mesh(const Application &app, Outcome &out) {
   if (attr && attr->form == ir::AttrForm::Claim)
     stated = app.program.claims[attr->as<ir::ClaimId>()].type;
   if (stated.valid() && app.program.types[stated].mesh() == *mesh) {
-    Type claim = app.program.types[stated].erased();
+    AxisSet local = counterparts(app.program, app.where().mesh, app.where().local, *mesh) |
+                    app.program.local_axes({.mesh = *mesh, .local = {}});
+    Type claim = app.program.types[stated].erased(local);
     ClaimCheck check = check_claim(type, claim, type.gradient_free());
     if (AxisSet wrong = check.mismatched | check.unowned)
       out.violations.push_back(ClaimMismatch{
           {}, restricted_id(app, type, wrong), restricted_id(app, claim, wrong), wrong});
     type = check.type;
   }
-  give(app, out, type, app.args[0].shape);
+  give_like_first(app, out, type);
 }
 
 void backward(const Application &app, Outcome &out) {
@@ -237,7 +314,7 @@ void grad(const Application &app, Outcome &out) {
   Type dual = type.dual();
   dual.set_unknown(undecided);
   dual.set_gradient_free(true);
-  give(app, out, dual, app.args[0].shape);
+  give_like_first(app, out, dual);
 }
 
 void report(const Application &app, Outcome &out) {
@@ -257,6 +334,12 @@ void report(const Application &app, Outcome &out) {
 void store(const Application &app, Outcome &out) {
   Type before = operand(app, 0), after = operand(app, 1);
   check_shape(app, app.args[1].shape, app.args[0].shape, "the content and what it replaces", out);
+  if (Arg kept = app.args[0], taken = app.args[1]; kept.sizes != taken.sizes &&
+                                                   before.shard_dim == after.shard_dim &&
+                                                   before.shard_order == after.shard_order)
+    out.violations.push_back(ShapeMismatch{
+        "all shards of what is replaced and of the content together",
+        print_global(app.program, before, kept), print_global(app.program, after, taken)});
   bool gradient_free = before.gradient_free() || after.gradient_free();
   ClaimCheck check = check_claim(after, before, gradient_free);
   AxisSet changed = check.mismatched | check.unowned;
@@ -277,7 +360,26 @@ void recv(const Application &app, Outcome &out) {
   ir::ShapeId shape = app.results[0].shape;
   bool differentiable = !shape.valid() || ir::differentiable(app.program.shapes[shape].dtype);
   type.set_gradient_free(!app.where().grad || !differentiable);
-  give(app, out, type, shape);
+  Outcome ignored; // extents that do not belong together are reported with the declaration
+  give(app, out, type, shape, sizes_of(app, type, shape, app.results[0].global, {}, ignored));
+}
+
+// To the next coordinate of the axis: each rank then holds the block of its neighbour.
+void send(const Application &app, Outcome &out) {
+  pass(app, out);
+  if (!app.attr("axis") && !app.attr("group"))
+    return;
+  std::optional<CallAxes> axes = resolve_axes(app, {}, out);
+  if (!axes)
+    return;
+  Type type = operand(app, 0);
+  AxisSet moved = axes->all() & type.sharded();
+  if (!moved)
+    return;
+  out.violations.push_back(NoShardRule{{0}, moved});
+  type.drop_shards(moved);
+  type.set_unknown(moved);
+  give_like_first(app, out, type);
 }
 
 void token(const Application &app, Outcome &out) {
@@ -291,8 +393,8 @@ void token(const Application &app, Outcome &out) {
 constexpr BoundaryOp kBoundaryOps[] = {
     {"assert_type", 1, assert_type, "checks a claim and passes the value on"},
     {"mutate_type", 1, mutate_type, "takes a claim without proof"},
-    {"to_local", 1, pass, "forgets how the pieces join; kinds stay"},
-    {"from_local", 1, assert_type, "states how the pieces join; kinds stay"},
+    {"to_local", 1, to_local, "forgets how the pieces join; kinds stay"},
+    {"from_local", 1, from_local, "states how the pieces join; kinds stay"},
     {"rng", 0, rng, "a random state, equal or different along each axis"},
     {"fork", 1, fork, "a random state that differs along the axis"},
     {"axis_index", 0, axis_index, "the coordinate of this rank on the axis"},
@@ -305,7 +407,7 @@ constexpr BoundaryOp kBoundaryOps[] = {
     {"clip_norm", 1, clip_norm, "scales gradients so that their total norm is bounded"},
     {"report", 1, report, "publishes one number: replicate or invariant on every axis"},
     {"store", 2, store, "new content of a buffer, of the buffer's type"},
-    {"send", 1, pass, "passes a value to a peer, or on along an axis"},
+    {"send", 1, send, "passes a value to a peer, or on along an axis"},
     {"recv", 0, recv, "a value of another stage, of the stated type"},
     {"wait", 1, pass, "the value of an asynchronous op"},
     {"token", 0, token, "orders effects; carries no data"},
@@ -326,19 +428,6 @@ bool same_shard(const Type &found, const Type &claim, AxisId axis, Spec spec) {
         (claim.order(other) < claim.order(axis)) != (found.order(other) < found.order(axis)))
       return false;
   return true;
-}
-
-// The axes that shard a dimension of the result, where the claim joins pieces there: its own in
-// their order, inside those of which it does not speak.
-void join_shards(Type &type, const Type &claim, unsigned dim) {
-  llvm::SmallVector<AxisId, 4> axes = ir::shards_of(type, dim);
-  llvm::SmallVector<AxisId, 2> claimed = ir::shards_of(claim, dim);
-  llvm::erase_if(axes, [&](AxisId axis) { return llvm::is_contained(claimed, axis); });
-  for (AxisId axis : claimed)
-    if (type.of(Kind::Varying).contains(axis))
-      axes.push_back(axis);
-  for (unsigned order = 0; order < axes.size(); ++order)
-    type.set_shard(axes[order], dim, order);
 }
 
 bool agrees(const Type &found, const Type &claim, AxisId axis, bool gradient_free) {
@@ -432,6 +521,7 @@ llvm::ArrayRef<llvm::StringRef> call_names() { return kCallNames; }
 
 void apply_boundary(const Application &app, Outcome &out) {
   forget_results(app, out);
+  out.sizes.resize(app.results.size());
   const BoundaryOp *op = llvm::find_if(
       kBoundaryOps, [&](const BoundaryOp &row) { return row.name == app.op.boundary; });
   SPMD_CHECK(op != std::end(kBoundaryOps), "no boundary op of that name");

@@ -72,10 +72,13 @@ void clip_norm(const Application &app, Outcome &out) {
   if (first && count)
     give(app, 0, *norm, number_like_first(app), out);
   for (size_t i = 0; first + i < count && i < members; ++i) {
-    Type type = app.type(app.args[i]).erased();
-    type.set_kind(norm->of(Kind::Varying) - type.unknown, Kind::Varying);
+    unsigned result = static_cast<unsigned>(first + i);
+    Type type = app.type(app.args[i]).erased(app.local_axes());
+    type.set_kind(norm->of(Kind::Varying) - type.unknown - type.of(Kind::Varying), Kind::Varying);
+    type.drop_shards(norm->unknown);
     type.set_unknown(norm->unknown);
-    give(app, static_cast<unsigned>(first + i), type, app.args[i].shape, out);
+    give(app, result, type, app.args[i].shape, out);
+    out.sizes[result] = app.args[i].sizes;
   }
 }
 

@@ -1,7 +1,11 @@
-// Carries kinds from the axes of one mesh to those of another by way of their common refinement.
+// Carries kinds and partition specs from the axes of one mesh to those of another by way of their
+// common refinement.
 #include "rules/remesh.h"
 
+#include "ir/claims.h"
 #include "ir/text.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 namespace spmd::rules {
 
@@ -51,20 +55,109 @@ llvm::SmallVector<Group, 4> groups_of(const Mesh &from, const Mesh &to, const ir
   return groups;
 }
 
-// True if all axes of the set are in the same planes of the type.
+// The pieces of an axis, outermost first.
+llvm::SmallVector<Atom, 4> cut(const ir::Axis &axis, const ir::Layout &pieces) {
+  llvm::SmallVector<Atom, 4> made;
+  for (const Atom &atom : axis.layout) {
+    size_t first = made.size();
+    for (const Atom &piece : pieces)
+      if (contains({atom}, piece))
+        made.push_back(piece);
+    llvm::sort(made.begin() + static_cast<ptrdiff_t>(first), made.end(),
+               [](const Atom &a, const Atom &b) { return a.stride > b.stride; });
+  }
+  return made;
+}
+
+// Blocks stay where they are: the axes that number them on the other mesh, in the same order. None
+// if there are no such axes.
+std::optional<llvm::SmallVector<AxisId, 2>>
+follow(const Mesh &from, const Mesh &to, llvm::ArrayRef<AxisId> axes, const ir::Layout &pieces) {
+  llvm::SmallVector<Atom, 8> order;
+  for (AxisId axis : axes)
+    order.append(cut(from[axis], pieces));
+  llvm::SmallVector<AxisId, 2> made;
+  for (llvm::ArrayRef<Atom> rest = order; !rest.empty();) {
+    size_t taken = 0;
+    for (AxisId axis : to.typed_axes()) {
+      llvm::SmallVector<Atom, 4> own = cut(to[axis], pieces);
+      if (own.size() > rest.size() || rest.take_front(own.size()) != llvm::makeArrayRef(own))
+        continue;
+      taken = own.size();
+      made.push_back(axis);
+    }
+    if (taken == 0)
+      return std::nullopt;
+    rest = rest.drop_front(taken);
+  }
+  return made;
+}
+
+// True if all axes of the set are in the same planes of the type, and await one combiner.
 bool one_kind(const Type &type, AxisSet axes) {
+  for (AxisId axis : axes &type.of(Kind::Partial) & ~type.zero())
+    if (type.combiner(axis) != type.combiner(axes.first()))
+      return false;
   for (AxisSet plane : type.axes)
     if ((plane & axes) && !plane.contains(axes))
       return false;
   return true;
 }
 
+std::string order_of(const ir::Program &program, const Mesh &mesh, llvm::ArrayRef<AxisId> axes) {
+  std::string text;
+  for (AxisId axis : axes)
+    text += (text.empty() ? "" : ", ") + program.strings[mesh[axis].name].str();
+  return text;
+}
+
 Remeshed refused(const Mesh &to, Type type, Violation violation) {
-  type.unknown = to.typed_axes();
+  type.set_unknown(to.typed_axes());
   return {type, std::move(violation)};
 }
 
 } // namespace
+
+static AxisSet met_by(llvm::ArrayRef<Group> groups, AxisSet axes) {
+  AxisSet met;
+  for (const Group &group : groups)
+    if (group.from & axes)
+      met |= group.to;
+  return met;
+}
+
+AxisSet counterparts(const ir::Program &program, ir::MeshId from, AxisSet axes, ir::MeshId to) {
+  if (from == to)
+    return axes;
+  const Mesh &a = program.meshes[from], &b = program.meshes[to];
+  std::optional<ir::Layout> pieces = ir::common_refinement(a, b);
+  return pieces ? met_by(groups_of(a, b, *pieces), axes) : AxisSet();
+}
+
+// Shards follow; false, with the axes of a dimension that cannot, if some do not.
+static bool move_shards(const Mesh &from, const Mesh &to, const ir::Layout &pieces,
+                        llvm::ArrayRef<Group> groups, const Type &type, Type &made,
+                        std::pair<unsigned, llvm::SmallVector<AxisId, 2>> &stuck) {
+  for (unsigned dim = 0; dim < ir::kMaxDims; ++dim) {
+    llvm::SmallVector<AxisId, 2> axes = ir::shards_of(type, dim);
+    AxisSet met;
+    for (AxisId axis : axes)
+      met |= met_by(groups, axis);
+    if (met & made.unknown) {
+      made.set_unknown(met);
+      continue;
+    }
+    std::optional<llvm::SmallVector<AxisId, 2>> moved = follow(from, to, axes, pieces);
+    if (!moved) {
+      stuck = {dim, axes};
+      return false;
+    }
+    for (unsigned order = 0; order < moved->size(); ++order)
+      made.set_shard((*moved)[order], dim, order);
+  }
+  made.close_orders();
+  return true;
+}
 
 Remeshed remesh(const ir::Program &program, const Type &type, ir::MeshId to_id,
                 OperandIndex operand) {
@@ -78,7 +171,8 @@ Remeshed remesh(const ir::Program &program, const Type &type, ir::MeshId to_id,
   std::optional<ir::Layout> pieces = ir::common_refinement(from, to);
   if (!pieces || from.offset != to.offset)
     return refused(to, made, MeshChange{operand, from_name, to_name});
-  for (const Group &group : groups_of(from, to, *pieces)) {
+  llvm::SmallVector<Group, 4> groups = groups_of(from, to, *pieces);
+  for (const Group &group : groups) {
     if (!group.from || !group.to)
       return refused(to, made, MeshChange{operand, from_name, to_name});
     if (type.unknown & group.from) {
@@ -92,8 +186,15 @@ Remeshed remesh(const ir::Program &program, const Type &type, ir::MeshId to_id,
     for (unsigned k = 0; k < ir::kKindCount; ++k)
       if (type.axes[k] & group.from)
         made.axes[k] |= group.to;
+    for (AxisId axis : group.to &made.of(Kind::Partial))
+      made.set_combiner(axis, type.combiner(group.from.first()));
   }
-  return {made, std::nullopt};
+  std::pair<unsigned, llvm::SmallVector<AxisId, 2>> stuck;
+  if (move_shards(from, to, *pieces, groups, type, made, stuck))
+    return {made, std::nullopt};
+  return refused(to, made,
+                 SpecNotRemappable{operand, order_of(program, from, stuck.second), to_name,
+                                   static_cast<int64_t>(stuck.first)});
 }
 
 } // namespace spmd::rules

@@ -1,6 +1,6 @@
 // The same tensor seen on another mesh over the same ranks (rules/README.md, "Reinterpret
-// mesh"). Kinds only: axes of the two meshes must group into equal layouts, with one kind per
-// group.
+// mesh"): axes of the two meshes must group into equal layouts, with one kind per group, and axes
+// that shard a dimension must be followed by axes of the other mesh in the same order of ranks.
 #pragma once
 
 #include "rules/violation.h"
@@ -13,8 +13,12 @@ namespace spmd::rules {
 
 struct Remeshed {
   ir::Type type;                      // on the new mesh; unknown where it cannot be told
-  std::optional<Violation> violation; // mesh-change, mesh-group-mixed
+  std::optional<Violation> violation; // mesh-change, mesh-group-mixed, spec-not-remappable
 };
+
+// Axes of the other mesh that share ranks with these. Empty if the meshes cut one another.
+ir::AxisSet counterparts(const ir::Program &program, ir::MeshId from, ir::AxisSet axes,
+                         ir::MeshId to);
 
 Remeshed remesh(const ir::Program &program, const ir::Type &type, ir::MeshId to,
                 OperandIndex operand);
