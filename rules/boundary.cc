@@ -147,8 +147,7 @@ ir::TypeId restricted_id(const Application &app, const Type &type, AxisSet axes)
 }
 
 // Checks the first operand and returns what is known of it then.
-Type check_first(const Application &app, const Type &claim, Outcome &out,
-                 Spec spec = Spec::Compared) {
+Type check_first(const Application &app, const Type &claim, Outcome &out, Spec spec) {
   Type found = operand(app, 0);
   ClaimCheck check = check_claim(found, claim, found.gradient_free(), spec);
   if (check.mismatched)
@@ -173,23 +172,21 @@ ir::ShardSizesId sizes_of(const Application &app, const Type &type, ir::ShapeId 
   return stated.sizes;
 }
 
-void take_claim(const Application &app, Outcome &out, Spec spec) {
+// A claim refines: it says how pieces join that came out of a region or of to_local.
+void assert_type(const Application &app, Outcome &out) {
   StatedClaim claim;
   if (!read_claim(app, claim, out))
     return;
   check_shape(app, app.args[0].shape, claim.shape, "the operand and its claim", out);
-  Type type = check_first(app, claim.before, out, spec);
+  Type type = check_first(app, claim.before, out, Spec::Joined);
   if (app.attr("dst"))
-    type = check_claim(type, claim.after, type.gradient_free(), spec).type;
+    type = check_claim(type, claim.after, type.gradient_free(), Spec::Joined).type;
   ir::ShapeId shape = app.args[0].shape.valid() ? app.args[0].shape : claim.shape;
   ir::ShardSizesId sizes = app.args[0].sizes;
-  if (spec == Spec::Joined)
+  if (app.type(app.args[0]).sharded() != type.sharded())
     sizes = sizes_of(app, type, shape, claim.global, sizes, out);
   give(app, out, type, shape, sizes);
 }
-
-void assert_type(const Application &app, Outcome &out) { take_claim(app, out, Spec::Compared); }
-void from_local(const Application &app, Outcome &out) { take_claim(app, out, Spec::Joined); }
 
 void to_local(const Application &app, Outcome &out) {
   give(app, out, operand(app, 0).erased(), app.args[0].shape);
@@ -200,7 +197,7 @@ void mutate_type(const Application &app, Outcome &out) {
   if (!read_claim(app, claim, out))
     return;
   bool checked = app.attr("src");
-  Type type = checked ? check_first(app, claim.before, out) : operand(app, 0);
+  Type type = checked ? check_first(app, claim.before, out, Spec::Compared) : operand(app, 0);
   AxisSet taken = claim.after.claimed() - (checked ? type.unknown : AxisSet());
   type.drop_shards(taken);
   for (const ir::KindInfo &row : ir::kKinds)
@@ -394,7 +391,7 @@ constexpr BoundaryOp kBoundaryOps[] = {
     {"assert_type", 1, assert_type, "checks a claim and passes the value on"},
     {"mutate_type", 1, mutate_type, "takes a claim without proof"},
     {"to_local", 1, to_local, "forgets how the pieces join; kinds stay"},
-    {"from_local", 1, from_local, "states how the pieces join; kinds stay"},
+    {"from_local", 1, assert_type, "states how the pieces join; kinds stay"},
     {"rng", 0, rng, "a random state, equal or different along each axis"},
     {"fork", 1, fork, "a random state that differs along the axis"},
     {"axis_index", 0, axis_index, "the coordinate of this rank on the axis"},
