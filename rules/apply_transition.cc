@@ -246,6 +246,11 @@ Verdict::Form OperandJudgment::mismatch(const AxisEffect &effect, AxisId axis,
   AxisSet elsewhere = axes_as(type_, effect.src.kind, gradient_free_);
   if (effect.src.kind == Kind::Partial)
     elsewhere -= type_.zero();
+  // A list is no shard, nor is a shard of another dimension what the call names.
+  for (AxisId other : elsewhere &type_.of(Kind::Varying))
+    if (std::optional<unsigned> dim = view_.dim(other);
+        dim && (effect.src.form != KindWord::Form::Shard || from_front(effect.src) != *dim))
+      elsewhere -= other;
   verdict.actual = elsewhere & (app_.mesh().typed_axes() - call_.axes.all());
   return verdict.actual ? Verdict::Form::WrongAxis : Verdict::Form::WrongSource;
 }

@@ -291,8 +291,11 @@ void reinterpret_mesh(const Application &app, Outcome &out) {
     Type claim = app.program.types[stated].erased(local);
     ClaimCheck check = check_claim(type, claim, type.gradient_free());
     if (AxisSet wrong = check.mismatched | check.unowned)
-      out.violations.push_back(ClaimMismatch{
-          {}, restricted_id(app, type, wrong), restricted_id(app, claim, wrong), wrong});
+      out.violations.push_back(
+          ClaimMismatch{{},
+                        restricted_id(app, type, wrong),
+                        restricted_id(app, claim, wrong),
+                        counterparts(app.program, *mesh, wrong, app.where().mesh)});
     type = check.type;
   }
   give_like_first(app, out, type);

@@ -53,6 +53,11 @@ std::optional<Extent> without_factor(ir::Program &program, Extent extent, int64_
   if (extent.is_number())
     return Extent(extent.number() / n);
   const Expr expr = program.exprs[extent.expr()];
+  int64_t divisor = 0;
+  if (expr.form == Expr::Form::Divide && expr.right.is_number() &&
+      !__builtin_mul_overflow(expr.right.number(), n, &divisor) &&
+      known_divisor(program, expr.left) % divisor == 0)
+    return ir::combine(program.exprs, Expr::Form::Divide, expr.left, divisor);
   if (expr.form != Expr::Form::Multiply)
     return ir::combine(program.exprs, Expr::Form::Divide, extent, n);
   // Numbers lose their factors first: what is left of n must be found on the other side.
@@ -104,8 +109,11 @@ std::optional<Extent> product(ir::Program &program, Extent extent, int64_t n) {
   if (!extent.is_number()) {
     const Expr expr = program.exprs[extent.expr()];
     bool quotient = expr.form == Expr::Form::Divide && expr.right.is_number();
-    if (quotient && expr.right.number() % n == 0 &&
-        known_divisor(program, expr.left) % expr.right.number() == 0)
+    bool exact = quotient && expr.right.number() % n == 0 &&
+                 known_divisor(program, expr.left) % expr.right.number() == 0;
+    if (exact && expr.right.number() == n)
+      return expr.left;
+    if (exact)
       return ir::combine(program.exprs, Expr::Form::Divide, expr.left, expr.right.number() / n);
   }
   return ir::combine(program.exprs, Expr::Form::Multiply, extent, n);

@@ -46,10 +46,14 @@ Kinds parse(llvm::StringRef text, bool erased) {
     auto [kind, axes] = word.split('@');
     if (kind == "P(sum)")
       kind = "P";
-    if (erased && kind.startswith("S("))
+    bool shard = kind.startswith("S(");
+    if (erased && shard)
       kind = "V";
-    for (llvm::StringRef axis : split_axes(axes))
-      kinds.by_axis[axis.str()] = kind.str();
+    // Which of the axes on one dimension is the outer one is part of the claim.
+    llvm::SmallVector<llvm::StringRef, 4> names = split_axes(axes);
+    for (size_t place = 0; place < names.size(); ++place)
+      kinds.by_axis[names[place].str()] =
+          kind.str() + (shard && !erased && place > 0 ? " inside " + names[place - 1].str() : "");
   }
   return kinds;
 }

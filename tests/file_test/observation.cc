@@ -94,13 +94,8 @@ std::vector<ir::InputError> read_and_verify(llvm::StringRef text,
   return errors;
 }
 
-bool is_erased(const ir::Program &program, const checker::CheckResult &result,
-               const checker::CheckOptions &options) {
-  auto sharded = [&](ir::TypeId type) {
-    return type.valid() && !program.types[type].sharded().empty();
-  };
-  return options.mode.value_or(program.mode) == ir::Mode::Local ||
-         llvm::none_of(result.types, sharded);
+bool is_erased(const ir::Program &program, const checker::CheckOptions &options) {
+  return options.mode.value_or(program.mode) == ir::Mode::Local;
 }
 
 uint64_t origin_of(const ir::Program &program, const checker::Place &place) {
@@ -140,7 +135,7 @@ Observation observe(llvm::StringRef text, ir::Program &program, const checker::C
       make_report("", text, program, result, options, {.fold = false, .max_findings = 10'000});
   add_findings(lines, report, out);
   add_results(lines, program, result, out);
-  out.erased = is_erased(program, result, options);
+  out.erased = is_erased(program, options);
   return out;
 }
 

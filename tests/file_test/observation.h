@@ -34,9 +34,8 @@ struct Observation {
 
 std::vector<ir::InputError> read_and_verify(llvm::StringRef text,
                                             std::optional<ir::Program> &program);
-// True if shards play no part in the types that were found: judged locally.
-bool is_erased(const ir::Program &program, const checker::CheckResult &result,
-               const checker::CheckOptions &options);
+// True if shards play no part in types: all axes are judged locally.
+bool is_erased(const ir::Program &program, const checker::CheckOptions &options);
 uint64_t origin_of(const ir::Program &program, const checker::Place &place);
 std::string axes_text(const ir::Program &program, const checker::Finding &finding);
 std::string kinds_text(const ir::Program &program, const checker::CheckResult &result,
