@@ -198,6 +198,7 @@ private:
   OperandIndex operand_;
   ResultClaim declared_;
   Outcome &out_;
+  size_t first_;                            // of the violations that are about this operand
   ir::Type type_;                           // a copy: interning moves types
   std::optional<ir::Shape> shape_, wanted_; // copies too
   Operand view_;
@@ -214,7 +215,7 @@ AxisSet lists_of(const Application &app, const ir::Type &type) {
 OperandJudgment::OperandJudgment(const Application &app, const TransitionCall &call,
                                  uint16_t operand, ResultClaim declared, Outcome &out)
     : app_(app), call_(call), operand_{operand}, declared_(declared), out_(out),
-      type_(app.type(app.args[operand])),
+      first_(out.violations.size()), type_(app.type(app.args[operand])),
       view_{app, call, type_, nullptr, nullptr, app.mesh().typed_axes() - lists_of(app, type_)},
       gradient_free_(type_.gradient_free() || !app.where().grad) {
   if (const ir::Shape *shape = app.shape(app.args[operand]))
@@ -348,7 +349,9 @@ Verdict OperandJudgment::judge(const AxisEffect &effect, AxisId axis) const {
 
 void OperandJudgment::report(const Verdict &verdict, AxisSet axes) {
   const ir::Mesh &mesh = app_.mesh();
-  auto add = [&](Violation violation) { out_.violations.push_back(std::move(violation)); };
+  auto add = [&](Violation violation) {
+    add_merged(out_.violations, first_, std::move(violation));
+  };
   switch (verdict.form) {
   case Verdict::Form::Fine:
   case Verdict::Form::Unknown:
@@ -449,7 +452,6 @@ ir::Type OperandJudgment::run() {
   ir::Type result = type_.erased();
   result.set_mesh(app_.where().mesh);
   result.set_gradient_free(gradient_free_);
-  size_t before = out_.violations.size();
   AxisSet fine;
   if (mixes_lists()) {
     result.set_unknown(call_.axes.all());
@@ -469,8 +471,8 @@ ir::Type OperandJudgment::run() {
   layout_ = transition_layout({app_, call_, effects_, operand_.index, type_, fine, declared_},
                               specs, shapes);
   for (Violation &violation : specs.violations)
-    add_merged(out_.violations, before, std::move(violation));
-  if (out_.violations.size() == before)
+    add_merged(out_.violations, first_, std::move(violation));
+  if (out_.violations.size() == first_)
     llvm::move(shapes.violations, std::back_inserter(out_.violations));
   result.set_unknown(layout_.bad);
   place_shards(result);

@@ -72,17 +72,25 @@ Tensor concat(const Ranks &pieces, size_t dim) {
   return result;
 }
 
-Ranks chunk(const Tensor &whole, size_t count, size_t dim) {
-  std::vector<int> shape = whole.shape;
-  shape[dim] /= static_cast<int>(count);
-  size_t block = count_of(shape, dim, shape.size());
-  Ranks pieces(count, Tensor{shape, {}});
-  for (size_t at = 0; at < whole.data.size(); at += block) {
-    auto first = whole.data.begin() + static_cast<ptrdiff_t>(at);
-    std::vector<int64_t> &data = pieces[at / block % count].data;
-    data.insert(data.end(), first, first + static_cast<ptrdiff_t>(block));
+Ranks split(const Tensor &whole, const std::vector<int> &lengths, size_t dim) {
+  Ranks pieces;
+  size_t row = count_of(whole.shape, dim + 1, whole.rank());
+  for (int length : lengths) {
+    pieces.push_back({whole.shape, {}});
+    pieces.back().shape[dim] = length;
   }
+  auto at = whole.data.begin();
+  while (at != whole.data.end())
+    for (Tensor &piece : pieces) {
+      auto end = at + static_cast<ptrdiff_t>(row) * piece.shape[dim];
+      piece.data.insert(piece.data.end(), at, end);
+      at = end;
+    }
   return pieces;
+}
+
+Ranks chunk(const Tensor &whole, size_t count, size_t dim) {
+  return split(whole, std::vector<int>(count, whole.shape[dim] / static_cast<int>(count)), dim);
 }
 
 Tensor with_dim(const Tensor &tensor, size_t dim) {

@@ -34,6 +34,7 @@ Tensor sum_of(const Ranks &ranks);
 Tensor concat(const Ranks &pieces, size_t dim);
 Tensor stack(const Ranks &pieces, size_t dim);
 Ranks chunk(const Tensor &whole, size_t count, size_t dim);
+Ranks split(const Tensor &whole, const std::vector<int> &lengths, size_t dim);
 Ranks unbind(const Tensor &whole, size_t dim);
 Tensor without_dim(const Tensor &tensor, size_t dim); // of extent 1
 Tensor with_dim(const Tensor &tensor, size_t dim);

@@ -16,6 +16,8 @@ Tensor join(const Form &form, const Ranks &pieces, size_t dim) {
   return form.shard ? concat(pieces, dim) : stack(pieces, dim);
 }
 Ranks cut(const Form &form, const Tensor &whole, size_t ranks, size_t dim) {
+  if (form.shard && !form.lengths.empty())
+    return split(whole, form.lengths, dim);
   return form.shard ? chunk(whole, ranks, dim) : unbind(whole, dim);
 }
 

@@ -12,6 +12,7 @@ struct Form {
   bool shard = false;         // V ends are S(dim), else a stack on dimension `dim`
   size_t dim = 0;             // all but all_to_all
   size_t split = 0, join = 0; // all_to_all: the dimension that is cut, the one that is made longer
+  std::vector<int> lengths;   // of the pieces that S(i) is cut into; none: equal
   size_t root = 0;
   std::vector<std::optional<size_t>> sends_to; // collective_permute
 };
