@@ -27,14 +27,17 @@ int64_t small(uint64_t hash, int64_t most) {
 
 int64_t remainder(int64_t value, int64_t extent) { return ((value % extent) + extent) % extent; }
 
-TensorPlan written(const Equation &equation, unsigned first, unsigned count) {
+TensorPlan written(const Equation &equation, unsigned first, unsigned count, unsigned rest) {
   TensorPlan tensor;
   for (unsigned d = first; d < first + count; ++d) {
     const Dim &dim = equation.dims[d];
     std::vector<uint8_t> factors;
-    if (dim.form == Dim::Form::Rest)
-      factors = {rules::kRestFactor};
-    else if (dim.form == Dim::Form::Merged)
+    if (dim.form == Dim::Form::Rest) {
+      for (unsigned i = 0; i < rest; ++i)
+        tensor.dims.push_back({static_cast<uint8_t>(rules::kRestFactor + i)});
+      continue;
+    }
+    if (dim.form == Dim::Form::Merged)
       factors.assign(equation.merged.begin() + dim.first,
                      equation.merged.begin() + dim.first + dim.count);
     else if (dim.form != Dim::Form::One)
@@ -54,13 +57,18 @@ size_t ShapePlan::size(const TensorPlan &tensor) const {
   return size;
 }
 
-ShapePlan plan_as_written(const Equation &equation, uint32_t absent) {
+ShapePlan plan_as_written(const Equation &equation, uint32_t absent, unsigned rest) {
   ShapePlan plan;
-  plan.extents.assign(rules::kRestFactor + 1, 2);
+  plan.extents.assign(rules::kRestFactor + rest, 2);
   plan.operands.resize(equation.operand_count);
-  for (unsigned f = 0; f <= rules::kRestFactor; ++f) {
+  for (unsigned f = 0; f < rules::kRestFactor; ++f) {
     plan.whole.push_back(equation.whole >> f & 1);
     plan.row_factors.push_back({static_cast<uint8_t>(f)});
+  }
+  plan.row_factors.emplace_back();
+  for (unsigned i = 0; i < rest; ++i) {
+    plan.whole.push_back(equation.whole >> rules::kRestFactor & 1);
+    plan.row_factors.back().push_back(static_cast<uint8_t>(rules::kRestFactor + i));
   }
   for (unsigned r = 0; r < equation.ref_count; ++r) {
     const Ref &ref = equation.refs[r];
@@ -69,11 +77,11 @@ ShapePlan plan_as_written(const Equation &equation, uint32_t absent) {
       continue;
     bool single = equation.operands[ref.operand].list == rules::ListForm::Single;
     plan.operands[ref.operand].assign(single ? 1 : 2,
-                                      written(equation, ref.first_dim, ref.dim_count));
+                                      written(equation, ref.first_dim, ref.dim_count, rest));
   }
   for (unsigned s = 0; s < equation.sum_count; ++s) {
     const rules::Result &result = equation.results[equation.sums[s].first_result];
-    plan.results.push_back(written(equation, result.first_dim, result.dim_count));
+    plan.results.push_back(written(equation, result.first_dim, result.dim_count, rest));
   }
   return plan;
 }
@@ -236,6 +244,9 @@ private:
       for (const Ref *ref : functions[f])
         add_arguments(*ref, out.functions.back().arguments);
     }
+    if (std::any_of(variables_.begin(), variables_.end(),
+                    [](const Variable &variable) { return variable.extent == 0; }))
+      return; // an empty block
     do
       add_point(reads, seed, out);
     while (advance());
@@ -249,7 +260,12 @@ private:
     read.summed = equation_.operands[ref.operand].list == rules::ListForm::Summed;
     bool points = ref.index != rules::kNoFactor && !factors_of_row(ref.index).empty();
     read.one_hot = points;
-    read.one_hot_extent = points ? shapes_.extents[factors_of_row(ref.index)[0]] : 0;
+    if (points) {
+      uint8_t target = factors_of_row(ref.index)[0];
+      bool counts_all = !ref.index_whole && !shapes_.all.empty();
+      read.one_hot_extent = counts_all ? shapes_.all[target] : shapes_.extents[target];
+      read.one_hot_first = counts_all ? shapes_.first[target] : 0;
+    }
     read.weighs = !points && ref.role == RefRole::Condition;
     return read;
   }
@@ -274,8 +290,8 @@ private:
       for (size_t k = 0; k < (read.is_state ? 0 : shapes_.operands[ref.operand].size()); ++k)
         read.at.push_back(place(shapes_.operands[ref.operand][k], false));
       if (read.one_hot)
-        read.target.push_back(
-            static_cast<uint32_t>(variables_[variable(factors_of_row(ref.index)[0], false)].value));
+        read.target.push_back(static_cast<uint32_t>(
+            read.one_hot_first + variables_[variable(factors_of_row(ref.index)[0], false)].value));
     }
     for (Function &function : out.functions)
       for (Argument &argument : function.arguments)

@@ -1,0 +1,405 @@
+// Each application is judged by the rules, then run on all ranks.
+#include "tests/property/shard_check.h"
+
+#include "rules/violation.h"
+#include "tests/unit/catch.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+
+namespace spmd::property {
+
+namespace {
+
+constexpr unsigned kAcceptedDraws = 2, kMostDraws = 16, kShownFailures = 40;
+constexpr const char *kAxisNames[] = {"dp", "tp"};
+
+std::string mesh_text(const MeshSizes &mesh) {
+  std::string text = "mesh m { ";
+  for (size_t a = 0; a < mesh.size(); ++a)
+    text += std::string(a ? ", " : "") + kAxisNames[a] + " = " + std::to_string(mesh[a]);
+  return text + " }\n";
+}
+
+std::string partial_text(unsigned stated, size_t axes) {
+  std::string names;
+  for (size_t a = 0; a < axes; ++a)
+    if (stated >> a & 1)
+      names += std::string(names.empty() ? "" : ", ") + kAxisNames[a];
+  return names.empty() ? "" : "partial = (" + names + ")";
+}
+
+// None if the shape is not known in numbers.
+std::optional<std::vector<int>> numbers_of(const ir::Program &program, ir::ShapeId shape) {
+  if (!shape.valid() || !program.shapes[shape].ranked)
+    return std::nullopt;
+  std::vector<int> numbers;
+  for (ir::Extent extent : program.shapes[shape].dims) {
+    if (!extent.is_number())
+      return std::nullopt;
+    numbers.push_back(static_cast<int>(extent.number()));
+  }
+  return numbers;
+}
+
+Tensor draw(const std::vector<int> &dims, std::mt19937 &random) {
+  Tensor tensor{dims, Data(element_count(dims)), {}, {}};
+  for (int64_t &value : tensor.data)
+    value = static_cast<int64_t>(random() % 19) - 9;
+  return tensor;
+}
+
+void scale_by(Tensor &tensor, int64_t scale) {
+  for (int64_t &value : tensor.data)
+    value *= scale;
+}
+
+bool equal(const std::optional<Tensor> &found, const Tensor &expected) {
+  return found && found->dims == expected.dims && found->data == expected.data;
+}
+
+std::string joined(const std::set<std::string> &names) {
+  std::string text;
+  for (const std::string &name : names)
+    text += (text.empty() ? "" : "+") + name;
+  return text;
+}
+
+} // namespace
+
+int64_t Meaning::scale(size_t, const std::vector<Layout> &, const MeshSizes &) const { return 1; }
+
+struct ShardCheck::Reader {
+  ir::ReadResult read;
+  std::unique_ptr<rules::Rules> rules;
+  const rules::ResolvedOp *op = nullptr;
+  checker::OperandList operands;
+  std::vector<size_t> places; // per arg: the tensor of the case
+  ir::ContextId local;
+
+  const ir::Inst &inst() const {
+    return read.program.insts[ir::InstId{read.program.main.last.index - 1}];
+  }
+};
+
+std::string print(const OpCase &op, const std::vector<Layout> &layouts) {
+  std::string text = op.name + ":";
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    text += i ? ", [" : " [";
+    for (size_t d = 0; d < op.tensors[i].dims.size(); ++d)
+      text += (d ? " " : "") + std::to_string(op.tensors[i].dims[d]);
+    text += "] " + layouts[i].print();
+  }
+  return text;
+}
+
+ShardCheck::ShardCheck(MeshSizes mesh, unsigned seed)
+    : mesh_(std::move(mesh)), random_(seed), seed_(seed) {}
+ShardCheck::~ShardCheck() = default;
+
+ShardCheck::Reader &ShardCheck::reader(const OpCase &op, const std::vector<Layout> &layouts,
+                                       unsigned stated) {
+  std::vector<std::vector<int>> local;
+  std::string text = "trace { mode = global }\n" + mesh_text(mesh_);
+  for (size_t i = 0; i < op.tensors.size(); ++i) {
+    local.push_back(local_dims(op.tensors[i].dims, layouts[i], mesh_));
+    text += "%" + std::to_string(i) + " = input " + (op.tensors[i].integer ? "i64[" : "f32[");
+    for (size_t d = 0; d < op.tensors[i].dims.size(); ++d)
+      text += (d ? ", " : "") + std::to_string(op.tensors[i].dims[d]);
+    text += "] R\n";
+  }
+  for (unsigned k = 0; k < op.results; ++k)
+    text += (k ? ", %r" : "%r") + std::to_string(k);
+  std::string attrs = op.attrs ? op.attrs(local) : "", partial = partial_text(stated, mesh_.size());
+  text += " = " + op.op + " " + op.operands + " { " + attrs +
+          (attrs.empty() || partial.empty() ? "" : ", ") + partial + " }\n";
+  std::unique_ptr<Reader> &made = readers_[text];
+  if (!made)
+    made = read(text);
+  return *made;
+}
+
+std::unique_ptr<ShardCheck::Reader> ShardCheck::read(const std::string &text) const {
+  auto made = std::make_unique<Reader>();
+  made->read = ir::read_text(text);
+  INFO(text);
+  INFO((made->read.errors.empty() ? "" : made->read.errors[0].message));
+  REQUIRE(made->read.errors.empty());
+  ir::Program &program = made->read.program;
+  made->rules = std::make_unique<rules::Rules>(program);
+  made->op = &made->rules->resolve(made->inst().op);
+  REQUIRE(made->op->row);
+  made->operands.read(program, made->inst().operands);
+  for (ir::ValueId value : made->operands.values)
+    made->places.push_back(program.values[value].name.bits & ~ir::ValueName::kNumber);
+  ir::Context local = program.contexts[made->inst().context];
+  local.local = program.meshes[local.mesh].typed_axes();
+  made->local = program.contexts.add(local);
+  return made;
+}
+
+ShardCheck::Verdict ShardCheck::judge(const Situation &at, const Verdict *erased) {
+  ir::Program &program = at.reader.read.program;
+  const ir::Inst inst = at.reader.inst();
+  ir::MeshId mesh = program.contexts[inst.context].mesh;
+  std::vector<rules::Arg> args;
+  for (size_t place : at.reader.places) {
+    const OpOperand &tensor = at.op.tensors[place];
+    ir::Type type = type_of(at.layouts[place], mesh);
+    type.set_gradient_free(tensor.integer);
+    ir::Shape shape;
+    shape.dtype = tensor.integer ? ir::DType::I64 : ir::DType::F32;
+    for (int extent : local_dims(tensor.dims, at.layouts[place], mesh_))
+      shape.dims.push_back(ir::Extent(extent));
+    args.push_back(
+        {program.types.add(erased ? type.erased() : type), program.shapes.add(std::move(shape)),
+         erased ? ir::ShardSizesId() : sizes_of(program, tensor.dims, at.layouts[place], mesh_)});
+  }
+  std::vector<rules::ResultClaim> claims(inst.result_count);
+  for (size_t k = 0; erased && claims.size() > 1 && k < claims.size(); ++k)
+    claims[k].declared = program.types.add(erased->types[k].erased());
+  rules::Application app{program,
+                         *at.reader.op,
+                         inst.attrs,
+                         erased ? at.reader.local : inst.context,
+                         at.reader.operands.slots,
+                         args,
+                         claims};
+  const rules::Outcome &out = at.reader.rules->apply(app);
+  Verdict verdict;
+  for (const rules::Violation &violation : out.violations)
+    verdict.violations.insert(std::string(rules::info(violation).name));
+  for (size_t k = 0; k < out.types.size(); ++k) {
+    verdict.types.push_back(program.types[out.types[k]]);
+    verdict.results.push_back(layout_of(verdict.types.back(), mesh_.size()));
+    verdict.unknown |= !verdict.results.back();
+    verdict.sizes.push_back(k < out.sizes.size() ? out.sizes[k] : ir::ShardSizesId());
+    verdict.shapes.push_back(numbers_of(program, out.shapes[k]));
+  }
+  verdict.accepted = verdict.violations.empty() && !verdict.unknown;
+  return verdict;
+}
+
+ShardCheck::Values ShardCheck::compute(const Situation &at) {
+  std::vector<Tensor> whole;
+  std::vector<std::vector<Tensor>> local;
+  for (size_t i = 0; i < at.op.tensors.size(); ++i) {
+    whole.push_back(draw(at.op.tensors[i].dims, random_));
+    local.push_back(distribute(whole.back(), at.layouts[i], mesh_, random_));
+  }
+  Values values;
+  std::optional<std::vector<Tensor>> expected = at.op.meaning->run(whole);
+  INFO(print(at.op, at.layouts));
+  REQUIRE(expected);
+  values.expected = std::move(*expected);
+  values.held.resize(values.expected.size());
+  for (int r = 0; r < rank_count(mesh_); ++r) {
+    std::vector<Tensor> operands;
+    for (const std::vector<Tensor> &ranks : local)
+      operands.push_back(ranks[static_cast<size_t>(r)]);
+    std::optional<std::vector<Tensor>> results = at.op.meaning->run(operands);
+    if (!results) {
+      values.held.clear();
+      return values;
+    }
+    for (size_t k = 0; k < results->size(); ++k)
+      values.held[k].push_back(std::move((*results)[k]));
+  }
+  return values;
+}
+
+std::string ShardCheck::check_extents(const Situation &at, const Verdict &verdict,
+                                      const Values &values) {
+  const ir::Program &program = at.reader.read.program;
+  for (size_t k = 0; k < verdict.results.size(); ++k) {
+    const std::vector<int> &whole = values.expected[k].dims, &first = values.held[k][0].dims;
+    if (verdict.shapes[k] && *verdict.shapes[k] != first)
+      return "the shape is not that of the first rank";
+    for (size_t d = 0; d < whole.size(); ++d) {
+      int count = block_count(*verdict.results[k], mesh_, d);
+      const ir::UnevenDim *uneven = verdict.sizes[k].valid()
+                                        ? program.shard_sizes[verdict.sizes[k]].find(unsigned(d))
+                                        : nullptr;
+      bool even = true;
+      for (const Tensor &held : values.held[k])
+        even &= held.dims[d] == first[d];
+      bool stated = uneven && uneven->global == ir::Extent(whole[d]) && !uneven->sizes.valid() &&
+                    uneven->block == ir::Extent(blocks_of(whole[d], count)[0]);
+      if (uneven ? !stated : !even)
+        return "the sizes of its shards are false";
+    }
+  }
+  return "";
+}
+
+std::string ShardCheck::check_accepted(const Situation &at, const Verdict &verdict) {
+  bool varies = std::any_of(at.layouts.begin(), at.layouts.end(),
+                            [](const Layout &layout) { return layout.has(Form::Varying); });
+  for (unsigned draw = 0; draw < kAcceptedDraws; ++draw) {
+    Values values = compute(at);
+    if (values.held.empty())
+      return "the ranks cannot run it";
+    if (values.held.size() != verdict.results.size())
+      return "the number of results is another";
+    for (size_t k = 0; k < values.held.size(); ++k) {
+      const Layout &layout = *verdict.results[k];
+      Tensor expected = values.expected[k];
+      scale_by(expected, at.op.meaning->scale(k, at.layouts, mesh_));
+      // What varies by no dimension has no whole; it may spread, and nothing more.
+      bool right = varies ? !layout.has(Form::Shard) && (layout.has(Form::Varying) || at.stated ||
+                                                         assemble(values.held[k], layout, mesh_))
+                          : equal(assemble(values.held[k], layout, mesh_), expected);
+      if (!right)
+        return "result " + std::to_string(k) + " is not " + layout.print();
+    }
+    std::string problem = varies ? "" : check_extents(at, verdict, values);
+    if (!problem.empty())
+      return problem;
+  }
+  return check_erasure(at, verdict);
+}
+
+std::string ShardCheck::check_erasure(const Situation &at, const Verdict &verdict) {
+  Verdict local = judge(at, &verdict);
+  if (!local.accepted)
+    return "refused after erasing shards: " + joined(local.violations);
+  for (size_t a = 0; a < mesh_.size(); ++a) {
+    bool donated = false;
+    for (size_t i = 0; i < at.layouts.size(); ++i)
+      donated |= at.op.tensors[i].donor && at.layouts[i].axes[a].form == Form::Shard;
+    for (size_t k = 0; k < verdict.results.size(); ++k) {
+      Form global = verdict.results[k]->axes[a].form, erased = local.results[k]->axes[a].form;
+      bool same = (global == Form::Shard ? Form::Varying : global) == erased;
+      if (!same && !(donated && erased == Form::Replicate))
+        return "after erasing shards result " + std::to_string(k) + " is " +
+               local.results[k]->print() + ", not " + verdict.results[k]->print();
+    }
+  }
+  return "";
+}
+
+std::vector<std::optional<Layout>> ShardCheck::unrefuted(const Situation &at,
+                                                         const Verdict &verdict) {
+  std::vector<std::vector<Layout>> left;
+  bool unstated = verdict.violations.count("unstated-partial");
+  for (unsigned d = 0; d < kMostDraws; ++d) {
+    Values values = compute(at);
+    bool any = false;
+    for (size_t k = 0; k < values.expected.size(); ++k) {
+      if (d == 0) {
+        left.push_back(values.held.empty()
+                           ? std::vector<Layout>()
+                           : all_layouts(mesh_.size(), values.expected[k].dims.size()));
+        llvm::erase_if(left[k], [&](const Layout &layout) {
+          for (size_t a = 0; a < mesh_.size(); ++a) {
+            bool partial = layout.axes[a].form == Form::Partial;
+            // Stated, one result is P; of several those that are summed.
+            if (at.stated >> a & 1 ? !partial && at.op.results == 1 : partial && unstated)
+              return true;
+          }
+          return false;
+        });
+      }
+      if (values.held.empty())
+        return std::vector<std::optional<Layout>>(values.expected.size());
+      llvm::erase_if(left[k], [&](const Layout &layout) {
+        Tensor expected = values.expected[k];
+        if (layout.has(Form::Partial))
+          scale_by(expected, at.op.meaning->scale(k, at.layouts, mesh_));
+        return !equal(assemble(values.held[k], layout, mesh_), expected);
+      });
+      any |= left[k].empty();
+    }
+    if (any)
+      break;
+  }
+  std::vector<std::optional<Layout>> found;
+  for (const std::vector<Layout> &layouts : left)
+    found.push_back(layouts.empty() ? std::nullopt : std::optional(layouts[0]));
+  return found;
+}
+
+void ShardCheck::check_refused(const Situation &at, const Verdict &verdict) {
+  std::vector<std::optional<Layout>> found = unrefuted(at, verdict);
+  std::string types;
+  for (const std::optional<Layout> &layout : found) {
+    if (!layout)
+      return;
+    types += (types.empty() ? "" : "; ") + layout->print();
+  }
+  ++counts.needless;
+  Needless &family = needless[{at.op.name, joined(verdict.violations)}];
+  if (family.count++ == 0)
+    family.example = print(at.op, at.layouts) + (at.stated ? ", stated" : "") + " -> " + types;
+}
+
+void ShardCheck::check(const OpCase &op, const std::vector<Layout> &layouts) {
+  bool varies = std::any_of(layouts.begin(), layouts.end(),
+                            [](const Layout &layout) { return layout.has(Form::Varying); });
+  for (unsigned stated = 0; stated < 1u << mesh_.size(); ++stated) {
+    Situation at{op, layouts, stated, reader(op, layouts, stated)};
+    Verdict verdict = judge(at);
+    if (verdict.violations.count("needless-partial"))
+      continue; // as without the statement
+    if (verdict.accepted) {
+      ++counts.accepted;
+      if (std::string problem = check_accepted(at, verdict); !problem.empty())
+        fail(at, problem);
+    } else if (verdict.violations.empty()) {
+      ++counts.silent;
+      fail(at, "nothing is said, and nothing is known");
+    } else {
+      ++counts.refused;
+      if (!varies)
+        check_refused(at, verdict);
+    }
+  }
+}
+
+void ShardCheck::fail(const Situation &at, const std::string &what) {
+  if (++counts.failures <= kShownFailures)
+    FAIL_CHECK(print(at.op, at.layouts)
+               << (at.stated ? ", stated " + std::to_string(at.stated) : "") << ": " << what
+               << " (seed " << seed_ << ", ranks " << rank_count(mesh_) << ")");
+}
+
+void ShardCheck::run(const OpCase &op, size_t most) {
+  ++counts.cases;
+  std::vector<std::vector<Layout>> options;
+  size_t all = 1;
+  for (const OpOperand &tensor : op.tensors) {
+    options.push_back(all_layouts(mesh_.size(), tensor.dims.size()));
+    if (mesh_.size() == 1)
+      options.back().push_back({{{Form::Varying, 0}}, false});
+    all *= std::min<size_t>(options.back().size(), 100000 / all + 1);
+  }
+  for (size_t i = 0; i < std::min(all, most); ++i) {
+    std::vector<Layout> layouts;
+    size_t code = i;
+    for (const std::vector<Layout> &each : options) {
+      layouts.push_back(each[all > most ? random_() % each.size() : code % each.size()]);
+      code /= each.size();
+    }
+    check(op, layouts);
+  }
+}
+
+void check_needless(const NeedlessMap &found, std::span<const NeedlessEntry> listed) {
+  std::vector<bool> used(listed.size());
+  for (const auto &[family, what] : found) {
+    bool known = false;
+    for (size_t i = 0; i < listed.size(); ++i)
+      if (family.first.starts_with(listed[i].name) && family.second == listed[i].violation)
+        known = used[i] = true;
+    if (!known)
+      FAIL_CHECK("needlessly refused: " << family.first << ", " << family.second << ", "
+                                        << what.count << " times, as in " << what.example);
+  }
+  for (size_t i = 0; i < listed.size(); ++i) {
+    INFO(listed[i].name << ", " << listed[i].violation << ": is not refused needlessly any more");
+    CHECK(used[i]);
+  }
+}
+
+} // namespace spmd::property

@@ -1,0 +1,120 @@
+// The verdict of the rules on one op with sharded operands, held against what the ranks compute: an
+// accepted application joins to what one device computes, a refused one has, for each type that its
+// results could have been given, data for which that type would be false.
+#pragma once
+
+#include "tests/property/sharding.h"
+
+#include "checker/walk.h"
+#include "ir/input.h"
+#include "rules/apply.h"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+
+namespace spmd::property {
+
+// What an op computes, on whole tensors and on blocks alike.
+class Meaning {
+public:
+  virtual ~Meaning() = default;
+  // None if operands do not fit together.
+  virtual std::optional<std::vector<Tensor>> run(const std::vector<Tensor> &operands) const = 0;
+  // What the results of the ranks are times what one device computes: an average counts shards.
+  virtual int64_t scale(size_t result, const std::vector<Layout> &operands,
+                        const MeshSizes &mesh) const;
+};
+
+struct OpOperand {
+  std::vector<int> dims; // of the whole
+  bool integer = false;
+  bool donor = false; // gives extents only
+};
+struct OpCase {
+  std::string name; // in reports and in the list of what is needlessly refused
+  std::string op;
+  std::string operands; // `%0, [%1, %2], null`
+  std::vector<OpOperand> tensors;
+  // Attributes for operands of these local extents, without braces.
+  std::function<std::string(const std::vector<std::vector<int>> &local)> attrs;
+  unsigned results = 1;
+  const Meaning *meaning = nullptr;
+};
+
+struct ShardCounts {
+  size_t cases = 0, accepted = 0, refused = 0, needless = 0, silent = 0, failures = 0;
+};
+// Per case and kinds of violation, how often a refusal had no counterexample, and for example where.
+struct Needless {
+  size_t count = 0;
+  std::string example;
+};
+using NeedlessMap = std::map<std::pair<std::string, std::string>, Needless>;
+
+class ShardCheck {
+public:
+  ShardCheck(MeshSizes mesh, unsigned seed);
+  ~ShardCheck();
+
+  // All assignments, or so many of them drawn at random.
+  void run(const OpCase &op, size_t most);
+
+  ShardCounts counts;
+  NeedlessMap needless;
+
+private:
+  struct Reader; // a program with one statement, whose operands are replaced
+  // One assignment.
+  struct Situation {
+    const OpCase &op;
+    std::vector<Layout> layouts; // per tensor
+    unsigned stated = 0;         // a bit per axis in `partial`
+    Reader &reader;
+  };
+  struct Verdict {
+    bool accepted = false, unknown = false;
+    std::set<std::string> violations;
+    std::vector<std::optional<Layout>> results;
+    std::vector<ir::Type> types;
+    std::vector<ir::ShardSizesId> sizes;
+    std::vector<std::optional<std::vector<int>>> shapes;
+  };
+  struct Values {
+    std::vector<Tensor> expected;
+    std::vector<std::vector<Tensor>> held; // per result and rank; empty: it cannot be run
+  };
+
+  void check(const OpCase &op, const std::vector<Layout> &layouts);
+  Reader &reader(const OpCase &op, const std::vector<Layout> &layouts, unsigned stated);
+  std::unique_ptr<Reader> read(const std::string &text) const;
+  // `erased`: judged locally, after this verdict.
+  Verdict judge(const Situation &at, const Verdict *erased = nullptr);
+  Values compute(const Situation &at);
+  // Each gives what is wrong, or nothing.
+  std::string check_accepted(const Situation &at, const Verdict &verdict);
+  std::string check_extents(const Situation &at, const Verdict &verdict, const Values &values);
+  std::string check_erasure(const Situation &at, const Verdict &verdict);
+  // A type of a result that no data speak against, per result; none where there is none.
+  std::vector<std::optional<Layout>> unrefuted(const Situation &at, const Verdict &verdict);
+  void check_refused(const Situation &at, const Verdict &verdict);
+  void fail(const Situation &at, const std::string &what);
+
+  MeshSizes mesh_;
+  std::mt19937 random_;
+  unsigned seed_;
+  std::map<std::string, std::unique_ptr<Reader>> readers_;
+};
+
+std::string print(const OpCase &op, const std::vector<Layout> &layouts);
+
+// What is refused without a counterexample, by the start of the name of the case (empty: any) and
+// the violation; each entry must occur, and nothing else may.
+struct NeedlessEntry {
+  std::string_view name, violation, reason;
+};
+void check_needless(const NeedlessMap &found, std::span<const NeedlessEntry> listed);
+
+} // namespace spmd::property
