@@ -93,7 +93,7 @@ private:
     }
   }
   bool divides(unsigned factor) const {
-    if (row_ && row_->reduces && reduction_of(app_) == "sum")
+    if (row_ && row_->reduces && reduction_of(app_) != "mean")
       return false;
     for (unsigned t = 0; t < equation_.term_count; ++t)
       if (equation_.terms[t].divisors >> factor & 1)

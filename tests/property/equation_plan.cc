@@ -282,7 +282,7 @@ private:
       whole = variable.whole ? mix(whole, static_cast<uint64_t>(variable.value)) : whole;
     out.places.push_back(whole);
     if (joins_)
-      out.coefficients.push_back(1 + static_cast<int64_t>(mix(whole, 1) % 5)); // never 0
+      out.coefficients.push_back(1 + static_cast<int64_t>(mix(whole, 1) % 97)); // never 0
     for (size_t i = 0; i < reads.size(); ++i) {
       const Ref &ref = *reads[i];
       Read &read = out.reads[i];

@@ -4,12 +4,8 @@
 // tested by kind_tables.cc.
 #include "tests/property/equation_plan.h"
 
-#include "checker/walk.h"
-#include "ir/input.h"
-#include "rules/bind.h"
 #include "rules/local.h"
 #include "rules/registry.h"
-#include "rules/shape_rule.h"
 #include "tests/property/row_samples.h"
 #include "tests/unit/catch.h"
 
@@ -277,47 +273,18 @@ template <class Visit> void each_absence(const Equation &equation, Visit visit) 
   }
 }
 
-// The row that a statement means, and the dimensions that the rules give it.
-void check_sample(const RowSample &sample, std::set<std::string> &rows, Counts &counts) {
-  INFO(sample.statement);
-  ir::ReadResult read = ir::read_text(sample_program(sample));
-  REQUIRE(read.errors.empty());
-  ir::Program &program = read.program;
-  const ir::Inst &inst = program.insts[ir::InstId{program.main.last.index - 1}];
-  rules::ResolvedOp op = rules::resolve_spelling(program.op_name(inst.op), "spmd");
-  REQUIRE(op.row);
-  checker::OperandList operands;
-  operands.read(program, inst.operands);
-  std::vector<rules::Arg> args;
-  for (ir::ValueId value : operands.values)
-    args.push_back({program.values[value].declared, program.values[value].shape});
-  std::vector<rules::ResultClaim> claims(inst.result_count);
-  rules::Application app{program, op, inst.attrs, inst.context, operands.slots, args, claims};
-  const Equation &equation = op.row->equation.equation;
-  rules::OperandMismatch problem;
-  std::optional<rules::Binding> binding = rules::bind_operands(app, equation, problem);
-  REQUIRE(binding);
-  rules::Outcome out;
-  rules::FactorMap map = rules::map_factors(app, equation, *binding, out);
-  CHECK(out.violations.empty());
-  REQUIRE(!map.results.empty());
-  REQUIRE(map.results[0]);
-  std::vector<std::vector<uint16_t>> members(equation.operand_count);
-  for (unsigned i = 0; i < equation.operand_count; ++i)
-    for (unsigned k = 0; (*binding)[i] && k < (*binding)[i]->count; ++k)
-      members[i].push_back(static_cast<uint16_t>((*binding)[i]->first + k));
-  rows.insert(std::string(op.row->name));
-  RowCheck(sample.statement, equation, op.row->zero_drops_term, plan_of_map(map, members), counts)
-      .run();
-}
-
 } // namespace
 
 TEST_CASE("every op row, with all kinds of operands, says what the ranks compute") {
   Counts counts;
   std::set<std::string> seen, sampled;
-  for (const RowSample &sample : row_samples())
-    check_sample(sample, sampled, counts);
+  for (const RowSample &sample : row_samples()) {
+    ReadSample read = read_sample(sample);
+    sampled.insert(std::string(read.row->name));
+    RowCheck(sample.statement, read.row->equation.equation, read.row->zero_drops_term,
+             std::move(read.plan), counts)
+        .run();
+  }
   for (llvm::ArrayRef<rules::OpDef> family : rules::op_families())
     for (const rules::OpDef &row : family) {
       const Equation &equation = row.equation.equation;

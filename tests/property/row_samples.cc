@@ -1,6 +1,13 @@
 // Extents are small: every sample is run for each kind of each operand.
 #include "tests/property/row_samples.h"
 
+#include "checker/walk.h"
+#include "ir/input.h"
+#include "rules/bind.h"
+#include "rules/registry.h"
+#include "rules/shape_rule.h"
+#include "tests/unit/catch.h"
+
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 
@@ -59,10 +66,7 @@ constexpr RowSample kSamples[] = {
     {"i64[]", "%r = random %0 { size = [2, 2] }"},
 };
 
-} // namespace
-
-std::span<const RowSample> row_samples() { return kSamples; }
-
+// A program that ends with the statement.
 std::string sample_program(const RowSample &sample) {
   std::string text = "trace { mode = local }\nmesh m { tp = 2 }\n";
   llvm::SmallVector<llvm::StringRef, 4> inputs;
@@ -70,6 +74,53 @@ std::string sample_program(const RowSample &sample) {
   for (size_t i = 0; i < inputs.size(); ++i)
     text += "%" + std::to_string(i) + " = input " + inputs[i].trim().str() + " R\n";
   return text + sample.statement + "\n";
+}
+
+} // namespace
+
+std::span<const RowSample> row_samples() { return kSamples; }
+
+ReadSample read_sample(const RowSample &sample) {
+  INFO(sample.statement);
+  ir::ReadResult read = ir::read_text(sample_program(sample));
+  REQUIRE(read.errors.empty());
+  ir::Program &program = read.program;
+  const ir::Inst &inst = program.insts[ir::InstId{program.main.last.index - 1}];
+  rules::ResolvedOp op = rules::resolve_spelling(program.op_name(inst.op), "spmd");
+  REQUIRE(op.row);
+  checker::OperandList operands;
+  operands.read(program, inst.operands);
+  std::vector<rules::Arg> args;
+  for (ir::ValueId value : operands.values)
+    args.push_back({program.values[value].declared, program.values[value].shape});
+  std::vector<rules::ResultClaim> claims(inst.result_count);
+  rules::Application app{program, op, inst.attrs, inst.context, operands.slots, args, claims};
+  const rules::Equation &equation = op.row->equation.equation;
+  rules::OperandMismatch problem;
+  std::optional<rules::Binding> binding = rules::bind_operands(app, equation, problem);
+  REQUIRE(binding);
+  rules::Outcome out;
+  rules::FactorMap map = rules::map_factors(app, equation, *binding, out);
+  CHECK(out.violations.empty());
+  REQUIRE(!map.results.empty());
+  REQUIRE(map.results[0]);
+  std::vector<std::vector<uint16_t>> members(equation.operand_count);
+  for (unsigned i = 0; i < equation.operand_count; ++i)
+    for (unsigned k = 0; (*binding)[i] && k < (*binding)[i]->count; ++k)
+      members[i].push_back(static_cast<uint16_t>((*binding)[i]->first + k));
+  ReadSample made{op.row, plan_of_map(map, members), {}, {}, {}, inst.result_count};
+  for (const std::vector<uint16_t> &operand : members)
+    for (uint16_t arg : operand)
+      made.order.push_back(program.values[operands.values[arg]].name.bits &
+                           ~ir::ValueName::kNumber);
+  for (const ir::Param &param : program.params) {
+    const ir::Shape &shape = program.shapes[program.values[param.value].shape];
+    made.integer.push_back(ir::info(shape.dtype).form == ir::DTypeClass::Integer);
+    made.inputs.emplace_back();
+    for (ir::Extent extent : shape.dims)
+      made.inputs.back().push_back(static_cast<int>(extent.number()));
+  }
+  return made;
 }
 
 } // namespace spmd::property

@@ -31,21 +31,24 @@ public:
 struct OpOperand {
   std::vector<int> dims; // of the whole
   bool integer = false;
-  bool donor = false; // gives extents only
+  bool donor = false, only_donor = false; // gives extents, to some result or to all
 };
 struct OpCase {
   std::string name; // in reports and in the list of what is needlessly refused
   std::string op;
   std::string operands; // `%0, [%1, %2], null`
   std::vector<OpOperand> tensors;
+  // Assignments for which the attributes have no value are left out; none: all have.
+  std::function<bool(const std::vector<std::vector<int>> &local)> fits;
   // Attributes for operands of these local extents, without braces.
   std::function<std::string(const std::vector<std::vector<int>> &local)> attrs;
   unsigned results = 1;
+  bool local = false; // the extents of the tensors are those of a block
   const Meaning *meaning = nullptr;
 };
 
 struct ShardCounts {
-  size_t cases = 0, accepted = 0, refused = 0, needless = 0, silent = 0, failures = 0;
+  size_t cases = 0, accepted = 0, refused = 0, needless = 0, silent = 0;
 };
 // Per case and kinds of violation, how often a refusal had no counterexample, and for example where.
 struct Needless {
@@ -56,11 +59,17 @@ using NeedlessMap = std::map<std::pair<std::string, std::string>, Needless>;
 
 class ShardCheck {
 public:
-  ShardCheck(MeshSizes mesh, unsigned seed);
+  // Without `uneven` only such assignments as cut all dimensions evenly.
+  ShardCheck(MeshSizes mesh, unsigned seed, bool uneven = false);
   ~ShardCheck();
 
   // All assignments, or so many of them drawn at random.
   void run(const OpCase &op, size_t most);
+  // Fails if nothing was wrong with a case; else what was is forgotten.
+  void expect_failure(const std::string &name);
+
+  // Fails for all that was wrong.
+  void report() const;
 
   ShardCounts counts;
   NeedlessMap needless;
@@ -87,7 +96,10 @@ private:
     std::vector<std::vector<Tensor>> held; // per result and rank; empty: it cannot be run
   };
 
+  // Every dimension is long enough to be cut so, and evenly if asked for.
+  bool cuts(const OpCase &op, const std::vector<Layout> &layouts) const;
   void check(const OpCase &op, const std::vector<Layout> &layouts);
+  std::vector<std::vector<int>> locals(const OpCase &op, const std::vector<Layout> &layouts) const;
   Reader &reader(const OpCase &op, const std::vector<Layout> &layouts, unsigned stated);
   std::unique_ptr<Reader> read(const std::string &text) const;
   // `erased`: judged locally, after this verdict.
@@ -105,7 +117,9 @@ private:
   MeshSizes mesh_;
   std::mt19937 random_;
   unsigned seed_;
+  bool uneven_;
   std::map<std::string, std::unique_ptr<Reader>> readers_;
+  std::map<std::string, std::vector<std::string>> failures_; // per case: what was wrong
 };
 
 std::string print(const OpCase &op, const std::vector<Layout> &layouts);
@@ -115,6 +129,8 @@ std::string print(const OpCase &op, const std::vector<Layout> &layouts);
 struct NeedlessEntry {
   std::string_view name, violation, reason;
 };
-void check_needless(const NeedlessMap &found, std::span<const NeedlessEntry> listed);
+// Reports what was wrong, too.
+void check_needless(std::initializer_list<const ShardCheck *> checks,
+                    std::initializer_list<std::span<const NeedlessEntry>> lists);
 
 } // namespace spmd::property

@@ -72,17 +72,6 @@ int leader(const Layout &layout, const MeshSizes &mesh, int rank, Form form) {
   return found;
 }
 
-// Which block of a dimension a rank holds.
-int block_of(const Layout &layout, const MeshSizes &mesh, size_t dim, int rank) {
-  int block = 0;
-  for (size_t i = 0; i < mesh.size(); ++i) {
-    size_t a = layout.swapped ? mesh.size() - 1 - i : i;
-    if (layout.axes[a].form == Form::Shard && layout.axes[a].dim == dim)
-      block = block * mesh[a] + coordinate(mesh, rank, a);
-  }
-  return block;
-}
-
 // Visits the places of a block in the whole, in the order of the block.
 template <class Visit>
 void each_place(const std::vector<int> &dims, const std::vector<int> &first,
@@ -105,6 +94,16 @@ void each_place(const std::vector<int> &dims, const std::vector<int> &first,
 int number(std::mt19937 &random) { return static_cast<int>(random() % 19) - 9; }
 
 } // namespace
+
+int block_of(const Layout &layout, const MeshSizes &mesh, size_t dim, int rank) {
+  int block = 0;
+  for (size_t i = 0; i < mesh.size(); ++i) {
+    size_t a = layout.swapped ? mesh.size() - 1 - i : i;
+    if (layout.axes[a].form == Form::Shard && layout.axes[a].dim == dim)
+      block = block * mesh[a] + coordinate(mesh, rank, a);
+  }
+  return block;
+}
 
 std::vector<int> blocks_of(int extent, int count) {
   int block = (extent + count - 1) / count;

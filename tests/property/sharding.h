@@ -46,6 +46,8 @@ int rank_count(const MeshSizes &mesh);
 
 // Blocks of a dimension: the first ones full, the last ones short or empty.
 std::vector<int> blocks_of(int extent, int count);
+// Which block of a dimension a rank holds, outermost axis first.
+int block_of(const Layout &layout, const MeshSizes &mesh, size_t dim, int rank);
 // Number of blocks of a dimension.
 int block_count(const Layout &layout, const MeshSizes &mesh, size_t dim);
 // What a rank holds, or the first one.
