@@ -55,13 +55,19 @@ struct StatedClaim {
   ir::ShapeId shape, global;
 };
 
+// Axes that are local wherever the program is. On those that a region made local a claim says what
+// the value is to the outside.
+AxisSet local_everywhere(const Application &app) {
+  return app.program.local_axes({.mesh = app.where().mesh, .local = {}});
+}
+
 Type on_mesh(const Application &app, const Type &type, Outcome &out) {
   if (type.mesh() == app.where().mesh)
-    return type.erased(app.local_axes());
+    return type.erased(local_everywhere(app));
   Remeshed moved = remesh(app.program, type, app.where().mesh, {0});
   if (moved.violation)
     out.violations.push_back(std::move(*moved.violation));
-  return moved.type.erased(app.local_axes());
+  return moved.type.erased(local_everywhere(app));
 }
 
 // Sets S(i), the axes in the order of the call; false if the operand has no dimension i.
@@ -76,7 +82,7 @@ bool set_shard_word(const Application &app, Type &type, const CallAxes &axes, in
   for (const WrittenAxis &written : axes.written)
     for (AxisId axis : written.axes)
       type.set_shard(axis, static_cast<unsigned>(dim), order++);
-  type.drop_shards(app.local_axes());
+  type.drop_shards(local_everywhere(app));
   return true;
 }
 
