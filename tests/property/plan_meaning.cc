@@ -94,14 +94,14 @@ int64_t PlanMeaning::scale(size_t result, const std::vector<Layout> &operands,
     bool counts = false;
     for (size_t i = 0; i < all.size(); ++i)
       if (Layout::Place place = operands[operand(i)].axes[a];
-          place.form == Form::Shard && !all[i]->dims[place.dim].empty())
+          place.form == ShardForm::Shard && !all[i]->dims[place.dim].empty())
         counts |= std::count(averaged.begin(), averaged.end(), all[i]->dims[place.dim][0]) > 0;
     scale *= counts ? mesh[a] : 1;
   }
   return scale;
 }
 
-Tensor PlanMeaning::evaluate(size_t k, const ShapePlan &shapes, const RankData &data) const {
+Array PlanMeaning::evaluate(size_t k, const ShapePlan &shapes, const RankData &data) const {
   std::vector<int> key = shapes.extents;
   key.insert(key.end(), shapes.first.begin(), shapes.first.end());
   std::vector<SumPlan> &plans = plans_[key];
@@ -112,7 +112,7 @@ Tensor PlanMeaning::evaluate(size_t k, const ShapePlan &shapes, const RankData &
   }
   const rules::Sum &sum = sum_of(k);
   const SumPlan &plan = plans[k];
-  Tensor out;
+  Array out;
   for (const std::vector<uint8_t> &dim : result(k).dims) {
     out.dims.push_back(1);
     for (uint8_t factor : dim)
@@ -131,12 +131,12 @@ Tensor PlanMeaning::evaluate(size_t k, const ShapePlan &shapes, const RankData &
   return out;
 }
 
-std::optional<std::vector<Tensor>> PlanMeaning::run(const std::vector<Tensor> &given) const {
-  std::vector<Tensor> operands;
+std::optional<std::vector<Array>> PlanMeaning::run(const std::vector<Array> &given) const {
+  std::vector<Array> operands;
   for (size_t i = 0; i < given.size(); ++i)
     operands.push_back(given[operand(i)]);
   std::vector<std::vector<int>> dims;
-  for (const Tensor &tensor : operands)
+  for (const Array &tensor : operands)
     dims.push_back(tensor.dims);
   std::optional<std::vector<int>> found = extents(dims);
   if (!found)
@@ -161,7 +161,7 @@ std::optional<std::vector<Tensor>> PlanMeaning::run(const std::vector<Tensor> &g
     for (size_t k = 0; k < operand.size(); ++k)
       data.operands.back().push_back(operands[at++].data);
   }
-  std::vector<Tensor> results;
+  std::vector<Array> results;
   for (size_t k = 0; k < results_; ++k)
     results.push_back(evaluate(k, shapes, data));
   return results;

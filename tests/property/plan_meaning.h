@@ -5,7 +5,7 @@
 
 namespace spmd::property {
 
-class PlanMeaning : public Meaning {
+class PlanMeaning : public OpMeaning {
 public:
   // `shapes`: the dimensions; its extents are those of factors that no operand has. Without
   // `averages` nothing is divided by.
@@ -14,7 +14,7 @@ public:
   // Which operand each tensor of the equation is, where they come in another order.
   void reorder(std::vector<size_t> order) { order_ = std::move(order); }
 
-  std::optional<std::vector<Tensor>> run(const std::vector<Tensor> &operands) const override;
+  std::optional<std::vector<Array>> run(const std::vector<Array> &operands) const override;
   int64_t scale(size_t result, const std::vector<Layout> &operands,
                 const MeshSizes &mesh) const override;
 
@@ -30,7 +30,7 @@ private:
   size_t operand(size_t tensor) const { return order_.empty() ? tensor : order_[tensor]; }
   const rules::Sum &sum_of(size_t result) const;
   std::vector<uint8_t> divisors(const rules::Term &term) const;
-  Tensor evaluate(size_t result, const ShapePlan &shapes, const RankData &data) const;
+  Array evaluate(size_t result, const ShapePlan &shapes, const RankData &data) const;
 
   const rules::Equation &equation_;
   ShapePlan shapes_;

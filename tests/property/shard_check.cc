@@ -43,19 +43,19 @@ std::optional<std::vector<int>> numbers_of(const ir::Program &program, ir::Shape
   return numbers;
 }
 
-Tensor draw(const std::vector<int> &dims, std::mt19937 &random) {
-  Tensor tensor{dims, Data(element_count(dims)), {}, {}};
+Array draw(const std::vector<int> &dims, std::mt19937 &random) {
+  Array tensor{dims, Data(element_count(dims)), {}, {}};
   for (int64_t &value : tensor.data)
     value = static_cast<int64_t>(random() % 19) - 9;
   return tensor;
 }
 
-void scale_by(Tensor &tensor, int64_t scale) {
+void scale_by(Array &tensor, int64_t scale) {
   for (int64_t &value : tensor.data)
     value *= scale;
 }
 
-bool equal(const std::optional<Tensor> &found, const Tensor &expected) {
+bool equal(const std::optional<Array> &found, const Array &expected) {
   return found && found->dims == expected.dims && found->data == expected.data;
 }
 
@@ -68,7 +68,7 @@ std::string joined(const std::set<std::string> &names) {
 
 } // namespace
 
-int64_t Meaning::scale(size_t, const std::vector<Layout> &, const MeshSizes &) const { return 1; }
+int64_t OpMeaning::scale(size_t, const std::vector<Layout> &, const MeshSizes &) const { return 1; }
 
 struct ShardCheck::Reader {
   ir::ReadResult read;
@@ -188,23 +188,23 @@ ShardCheck::Verdict ShardCheck::judge(const Situation &at, const Verdict *erased
 }
 
 ShardCheck::Values ShardCheck::compute(const Situation &at) {
-  std::vector<Tensor> whole;
-  std::vector<std::vector<Tensor>> local;
+  std::vector<Array> whole;
+  std::vector<std::vector<Array>> local;
   for (size_t i = 0; i < at.op.tensors.size(); ++i) {
     whole.push_back(draw(at.op.tensors[i].dims, random_));
     local.push_back(distribute(whole.back(), at.layouts[i], mesh_, random_));
   }
   Values values;
-  std::optional<std::vector<Tensor>> expected = at.op.meaning->run(whole);
+  std::optional<std::vector<Array>> expected = at.op.meaning->run(whole);
   if (!expected)
     return values;
   values.expected = std::move(*expected);
   values.held.resize(values.expected.size());
   for (int r = 0; r < rank_count(mesh_); ++r) {
-    std::vector<Tensor> operands;
-    for (const std::vector<Tensor> &ranks : local)
+    std::vector<Array> operands;
+    for (const std::vector<Array> &ranks : local)
       operands.push_back(ranks[static_cast<size_t>(r)]);
-    std::optional<std::vector<Tensor>> results = at.op.meaning->run(operands);
+    std::optional<std::vector<Array>> results = at.op.meaning->run(operands);
     if (!results) {
       values.held.clear();
       return values;
@@ -244,7 +244,7 @@ std::string ShardCheck::check_extents(const Situation &at, const Verdict &verdic
 std::string ShardCheck::check_accepted(const Situation &at, const Verdict &verdict) {
   bool varies = false;
   for (size_t i = 0; i < at.layouts.size(); ++i)
-    varies |= at.layouts[i].has(Form::Varying) && !at.op.tensors[i].only_donor;
+    varies |= at.layouts[i].has(ShardForm::Varying) && !at.op.tensors[i].only_donor;
   for (unsigned draw = 0; draw < kAcceptedDraws; ++draw) {
     Values values = compute(at);
     if (values.held.empty())
@@ -253,12 +253,13 @@ std::string ShardCheck::check_accepted(const Situation &at, const Verdict &verdi
       return "the number of results is another";
     for (size_t k = 0; k < values.held.size(); ++k) {
       const Layout &layout = *verdict.results[k];
-      Tensor expected = values.expected[k];
+      Array expected = values.expected[k];
       scale_by(expected, at.op.meaning->scale(k, at.layouts, mesh_));
       // What varies by no dimension has no whole; it may spread, and nothing more.
-      bool right = varies ? !layout.has(Form::Shard) && (layout.has(Form::Varying) || at.stated ||
-                                                         assemble(values.held[k], layout, mesh_))
-                          : equal(assemble(values.held[k], layout, mesh_), expected);
+      bool right =
+          varies ? !layout.has(ShardForm::Shard) && (layout.has(ShardForm::Varying) || at.stated ||
+                                                     assemble(values.held[k], layout, mesh_))
+                 : equal(assemble(values.held[k], layout, mesh_), expected);
       if (!right)
         return "result " + std::to_string(k) + " is not " + layout.print();
     }
@@ -276,11 +277,11 @@ std::string ShardCheck::check_erasure(const Situation &at, const Verdict &verdic
   for (size_t a = 0; a < mesh_.size(); ++a) {
     bool donated = false;
     for (size_t i = 0; i < at.layouts.size(); ++i)
-      donated |= at.op.tensors[i].donor && at.layouts[i].axes[a].form == Form::Shard;
+      donated |= at.op.tensors[i].donor && at.layouts[i].axes[a].form == ShardForm::Shard;
     for (size_t k = 0; k < verdict.results.size(); ++k) {
-      Form global = verdict.results[k]->axes[a].form, erased = local.results[k]->axes[a].form;
-      bool same = (global == Form::Shard ? Form::Varying : global) == erased;
-      if (!same && !(donated && erased == Form::Replicate))
+      ShardForm global = verdict.results[k]->axes[a].form, erased = local.results[k]->axes[a].form;
+      bool same = (global == ShardForm::Shard ? ShardForm::Varying : global) == erased;
+      if (!same && !(donated && erased == ShardForm::Replicate))
         return "after erasing shards result " + std::to_string(k) + " is " +
                local.results[k]->print() + ", not " + verdict.results[k]->print();
     }
@@ -302,7 +303,7 @@ std::vector<std::optional<Layout>> ShardCheck::unrefuted(const Situation &at,
         left.push_back(all_layouts(mesh_.size(), values.expected[k].dims.size()));
         llvm::erase_if(left[k], [&](const Layout &layout) {
           for (size_t a = 0; a < mesh_.size(); ++a) {
-            bool partial = layout.axes[a].form == Form::Partial;
+            bool partial = layout.axes[a].form == ShardForm::Partial;
             // Stated, one result is P; of several those that are summed.
             if (at.stated >> a & 1 ? !partial && at.op.results == 1 : partial && unstated)
               return true;
@@ -311,8 +312,8 @@ std::vector<std::optional<Layout>> ShardCheck::unrefuted(const Situation &at,
         });
       }
       llvm::erase_if(left[k], [&](const Layout &layout) {
-        Tensor expected = values.expected[k];
-        if (layout.has(Form::Partial))
+        Array expected = values.expected[k];
+        if (layout.has(ShardForm::Partial))
           scale_by(expected, at.op.meaning->scale(k, at.layouts, mesh_));
         return !equal(assemble(values.held[k], layout, mesh_), expected);
       });
@@ -362,7 +363,7 @@ void ShardCheck::check(const OpCase &op, const std::vector<Layout> &layouts) {
   if (!cuts(op, layouts) || (op.fits && !op.fits(locals(op, layouts))))
     return;
   bool varies = std::any_of(layouts.begin(), layouts.end(),
-                            [](const Layout &layout) { return layout.has(Form::Varying); });
+                            [](const Layout &layout) { return layout.has(ShardForm::Varying); });
   bool stated_accepted = false;
   for (unsigned stated = 1u << mesh_.size(); stated-- > 0;) {
     Situation at{op, layouts, stated, reader(op, layouts, stated)};
@@ -410,7 +411,7 @@ void ShardCheck::run(const OpCase &op, size_t most) {
   for (const OpOperand &tensor : op.tensors) {
     options.push_back(all_layouts(mesh_.size(), tensor.dims.size()));
     if (mesh_.size() == 1)
-      options.back().push_back({{{Form::Varying, 0}}, false});
+      options.back().push_back({{{ShardForm::Varying, 0}}, false});
     all *= std::min<size_t>(options.back().size(), 100000 / all + 1);
   }
   for (size_t i = 0; i < std::min(all, most); ++i) {

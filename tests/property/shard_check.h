@@ -18,11 +18,11 @@
 namespace spmd::property {
 
 // What an op computes, on whole tensors and on blocks alike.
-class Meaning {
+class OpMeaning {
 public:
-  virtual ~Meaning() = default;
+  virtual ~OpMeaning() = default;
   // None if operands do not fit together.
-  virtual std::optional<std::vector<Tensor>> run(const std::vector<Tensor> &operands) const = 0;
+  virtual std::optional<std::vector<Array>> run(const std::vector<Array> &operands) const = 0;
   // What the results of the ranks are times what one device computes: an average counts shards.
   virtual int64_t scale(size_t result, const std::vector<Layout> &operands,
                         const MeshSizes &mesh) const;
@@ -44,7 +44,7 @@ struct OpCase {
   std::function<std::string(const std::vector<std::vector<int>> &local)> attrs;
   unsigned results = 1;
   bool local = false; // the extents of the tensors are those of a block
-  const Meaning *meaning = nullptr;
+  const OpMeaning *meaning = nullptr;
 };
 
 struct ShardCounts {
@@ -92,8 +92,8 @@ private:
     std::vector<std::optional<std::vector<int>>> shapes;
   };
   struct Values {
-    std::vector<Tensor> expected;
-    std::vector<std::vector<Tensor>> held; // per result and rank; empty: it cannot be run
+    std::vector<Array> expected;
+    std::vector<std::vector<Array>> held; // per result and rank; empty: it cannot be run
   };
 
   // Every dimension is long enough to be cut so, and evenly if asked for.

@@ -15,27 +15,27 @@ size_t element_count(const std::vector<int> &dims) {
   return count;
 }
 
-bool Layout::has(Form form) const {
+bool Layout::has(ShardForm form) const {
   return std::any_of(axes.begin(), axes.end(), [&](Place place) { return place.form == form; });
 }
 bool Layout::shares_dim() const {
-  return axes.size() == 2 && axes[0].form == Form::Shard && axes[0] == axes[1];
+  return axes.size() == 2 && axes[0].form == ShardForm::Shard && axes[0] == axes[1];
 }
 std::string Layout::print() const {
   std::string text;
   for (Place place : axes) {
     text += text.empty() ? "" : " ";
     text += "RPSV"[static_cast<int>(place.form)];
-    if (place.form == Form::Shard)
+    if (place.form == ShardForm::Shard)
       text += std::to_string(place.dim);
   }
   return text + (swapped ? "~" : "");
 }
 
 std::vector<Layout> all_layouts(size_t axes, size_t rank) {
-  std::vector<Layout::Place> places = {{Form::Replicate, 0}, {Form::Partial, 0}};
+  std::vector<Layout::Place> places = {{ShardForm::Replicate, 0}, {ShardForm::Partial, 0}};
   for (size_t d = 0; d < rank; ++d)
-    places.push_back({Form::Shard, static_cast<uint8_t>(d)});
+    places.push_back({ShardForm::Shard, static_cast<uint8_t>(d)});
   std::vector<Layout> layouts;
   for (Layout::Place outer : places) {
     if (axes == 1)
@@ -65,7 +65,7 @@ int coordinate(const MeshSizes &mesh, int rank, size_t axis) {
 }
 
 // The rank with coordinate 0 on axes of one form.
-int leader(const Layout &layout, const MeshSizes &mesh, int rank, Form form) {
+int leader(const Layout &layout, const MeshSizes &mesh, int rank, ShardForm form) {
   int found = 0;
   for (size_t a = 0; a < mesh.size(); ++a)
     found = found * mesh[a] + (layout.axes[a].form == form ? 0 : coordinate(mesh, rank, a));
@@ -99,7 +99,7 @@ int block_of(const Layout &layout, const MeshSizes &mesh, size_t dim, int rank) 
   int block = 0;
   for (size_t i = 0; i < mesh.size(); ++i) {
     size_t a = layout.swapped ? mesh.size() - 1 - i : i;
-    if (layout.axes[a].form == Form::Shard && layout.axes[a].dim == dim)
+    if (layout.axes[a].form == ShardForm::Shard && layout.axes[a].dim == dim)
       block = block * mesh[a] + coordinate(mesh, rank, a);
   }
   return block;
@@ -116,7 +116,7 @@ std::vector<int> blocks_of(int extent, int count) {
 int block_count(const Layout &layout, const MeshSizes &mesh, size_t dim) {
   int count = 1;
   for (size_t a = 0; a < mesh.size(); ++a)
-    if (layout.axes[a].form == Form::Shard && layout.axes[a].dim == dim)
+    if (layout.axes[a].form == ShardForm::Shard && layout.axes[a].dim == dim)
       count *= mesh[a];
   return count;
 }
@@ -131,15 +131,15 @@ std::vector<int> local_dims(const std::vector<int> &dims, const Layout &layout,
   return local;
 }
 
-std::vector<Tensor> distribute(const Tensor &whole, const Layout &layout, const MeshSizes &mesh,
-                               std::mt19937 &random) {
+std::vector<Array> distribute(const Array &whole, const Layout &layout, const MeshSizes &mesh,
+                              std::mt19937 &random) {
   int ranks = rank_count(mesh);
   // Addends, one per rank that leads on all other axes; the last one makes up the sum.
   std::vector<Data> addends(static_cast<size_t>(ranks));
   Data rest = whole.data;
   int last = -1;
   auto owner = [&](int rank) {
-    return leader(layout, mesh, leader(layout, mesh, rank, Form::Replicate), Form::Shard);
+    return leader(layout, mesh, leader(layout, mesh, rank, ShardForm::Replicate), ShardForm::Shard);
   };
   for (int r = 0; r < ranks; ++r) {
     if (owner(r) != r)
@@ -151,12 +151,12 @@ std::vector<Tensor> distribute(const Tensor &whole, const Layout &layout, const 
     }
     last = r;
   }
-  if (!layout.has(Form::Varying))
+  if (!layout.has(ShardForm::Varying))
     for (size_t e = 0; e < rest.size(); ++e)
       addends[static_cast<size_t>(last)][e] += rest[e];
-  std::vector<Tensor> held;
+  std::vector<Array> held;
   for (int r = 0; r < ranks; ++r) {
-    Tensor block;
+    Array block;
     block.dims = local_dims(whole.dims, layout, mesh, r);
     block.all = whole.dims;
     for (size_t d = 0; d < whole.dims.size(); ++d) {
@@ -175,11 +175,11 @@ std::vector<Tensor> distribute(const Tensor &whole, const Layout &layout, const 
   return held;
 }
 
-std::optional<Tensor> assemble(const std::vector<Tensor> &ranks, const Layout &layout,
-                               const MeshSizes &mesh) {
+std::optional<Array> assemble(const std::vector<Array> &ranks, const Layout &layout,
+                              const MeshSizes &mesh) {
   size_t rank = ranks[0].dims.size();
   std::vector<std::vector<int>> blocks(rank);
-  Tensor whole;
+  Array whole;
   for (size_t d = 0; d < rank; ++d) {
     blocks[d].assign(static_cast<size_t>(block_count(layout, mesh, d)), -1);
     for (size_t r = 0; r < ranks.size(); ++r) {
@@ -194,7 +194,7 @@ std::optional<Tensor> assemble(const std::vector<Tensor> &ranks, const Layout &l
   }
   whole.data.assign(element_count(whole.dims), 0);
   for (size_t r = 0; r < ranks.size(); ++r) {
-    int at = static_cast<int>(r), lead = leader(layout, mesh, at, Form::Replicate);
+    int at = static_cast<int>(r), lead = leader(layout, mesh, at, ShardForm::Replicate);
     if (lead != at) {
       if (ranks[r].data != ranks[static_cast<size_t>(lead)].data)
         return std::nullopt;
@@ -216,10 +216,10 @@ ir::Type type_of(const Layout &layout, ir::MeshId mesh) {
   for (size_t a = 0; a < layout.axes.size(); ++a) {
     AxisId axis{static_cast<uint8_t>(a)};
     Layout::Place place = layout.axes[a];
-    type.set_kind(axis, place.form == Form::Replicate ? Kind::Replicate
-                        : place.form == Form::Partial ? Kind::Partial
-                                                      : Kind::Varying);
-    if (place.form == Form::Shard)
+    type.set_kind(axis, place.form == ShardForm::Replicate ? Kind::Replicate
+                        : place.form == ShardForm::Partial ? Kind::Partial
+                                                           : Kind::Varying);
+    if (place.form == ShardForm::Shard)
       type.set_shard(axis, place.dim, layout.shares_dim() && layout.swapped == (a == 0) ? 1 : 0);
   }
   return type;
@@ -233,11 +233,11 @@ std::optional<Layout> layout_of(const ir::Type &type, size_t axes) {
       return std::nullopt;
     Layout::Place place;
     if (type.dim(axis))
-      place = {Form::Shard, static_cast<uint8_t>(*type.dim(axis))};
+      place = {ShardForm::Shard, static_cast<uint8_t>(*type.dim(axis))};
     else if (type.of(Kind::Varying).contains(axis))
-      place.form = Form::Varying;
+      place.form = ShardForm::Varying;
     else if (type.of(Kind::Partial).contains(axis) && !type.zero().contains(axis))
-      place.form = Form::Partial;
+      place.form = ShardForm::Partial;
     layout.axes.push_back(place);
   }
   layout.swapped = layout.shares_dim() && type.order(AxisId{0}) > type.order(AxisId{1});

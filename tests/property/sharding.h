@@ -12,7 +12,7 @@
 
 namespace spmd::property {
 
-struct Tensor {
+struct Array {
   std::vector<int> dims;
   Data data; // row major
   // Of what it is a block: its first entry and the extent of the whole, per dimension. Empty: it is
@@ -21,19 +21,19 @@ struct Tensor {
 };
 size_t element_count(const std::vector<int> &dims);
 
-enum class Form : uint8_t { Replicate, Partial, Shard, Varying }; // Varying: by no dimension
+enum class ShardForm : uint8_t { Replicate, Partial, Shard, Varying }; // Varying: by no dimension
 
 // What is claimed of a tensor on each axis of a mesh of one or two axes.
 struct Layout {
   struct Place {
-    Form form = Form::Replicate;
+    ShardForm form = ShardForm::Replicate;
     uint8_t dim = 0; // Shard
     friend bool operator==(const Place &, const Place &) = default;
   };
   std::vector<Place> axes;
   bool swapped = false; // both axes shard one dimension, and the second is the outer one
 
-  bool has(Form form) const;
+  bool has(ShardForm form) const;
   bool shares_dim() const;   // both axes shard one dimension
   std::string print() const; // `S0 P`, `S0 S0~` where swapped
   friend bool operator==(const Layout &, const Layout &) = default;
@@ -56,11 +56,11 @@ std::vector<int> local_dims(const std::vector<int> &dims, const Layout &layout,
 
 // One tensor per rank; addends are random. Where the layout varies by no dimension, each rank along
 // the axis holds random data of its own.
-std::vector<Tensor> distribute(const Tensor &whole, const Layout &layout, const MeshSizes &mesh,
-                               std::mt19937 &random);
+std::vector<Array> distribute(const Array &whole, const Layout &layout, const MeshSizes &mesh,
+                              std::mt19937 &random);
 // The whole that the ranks hold; none if the layout is not true of them.
-std::optional<Tensor> assemble(const std::vector<Tensor> &ranks, const Layout &layout,
-                               const MeshSizes &mesh);
+std::optional<Array> assemble(const std::vector<Array> &ranks, const Layout &layout,
+                              const MeshSizes &mesh);
 
 ir::Type type_of(const Layout &layout, ir::MeshId mesh);
 // None on an axis that is unknown.
