@@ -45,6 +45,9 @@ struct OpCase {
   unsigned results = 1;
   bool local = false; // the extents of the tensors are those of a block
   const OpMeaning *meaning = nullptr;
+  // A view that keeps the order of elements: what the first rank makes of its block.
+  std::optional<std::vector<int>> view;
+  std::optional<std::vector<int>> view_of_whole; // where it follows from the whole
 };
 
 struct ShardCounts {
@@ -65,8 +68,9 @@ public:
 
   // All assignments, or so many of them drawn at random.
   void run(const OpCase &op, size_t most);
-  // Fails if nothing was wrong with a case; else what was is forgotten.
-  void expect_failure(const std::string &name);
+  void run_one(const OpCase &op, const std::vector<Layout> &layouts);
+  // Fails if nothing was wrong with a case in these words; else what was is forgotten.
+  void expect_failure(const std::string &name, const std::string &words);
 
   // Fails for all that was wrong.
   void report() const;
@@ -98,6 +102,14 @@ private:
 
   // Every dimension is long enough to be cut so, and evenly if asked for.
   bool cuts(const OpCase &op, const std::vector<Layout> &layouts) const;
+  // The whole that a result is by this layout. Of a view: its elements in order, its blocks being as
+  // long as sizes (none: evenly) say.
+  std::optional<Array> join(const Situation &at, const std::vector<Array> &held,
+                            const Layout &layout, const std::vector<int> &first,
+                            const ir::ShardSizes *sizes) const;
+  std::optional<Array> join_view(const Situation &at, const std::vector<Array> &held,
+                                 const Layout &layout) const;
+  bool is_right(const Situation &at, const Verdict &verdict, const Values &values, size_t k) const;
   void check(const OpCase &op, const std::vector<Layout> &layouts);
   std::vector<std::vector<int>> locals(const OpCase &op, const std::vector<Layout> &layouts) const;
   Reader &reader(const OpCase &op, const std::vector<Layout> &layouts, unsigned stated);
