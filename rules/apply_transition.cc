@@ -56,115 +56,6 @@ AxisSet axes_as(const ir::Type &type, Kind kind, bool gradient_free) {
   return kind == Kind::Replicate ? replicated : type.of(kind);
 }
 
-// Whether V is written at this end in a form that the row has.
-bool has_form(const Transition &row, const KindWord &src, const KindWord &dst) {
-  bool src_shard = src.form == KindWord::Form::Shard, dst_shard = dst.form == KindWord::Form::Shard;
-  if (!src_shard && !dst_shard)
-    return true;
-  if (row.layouts == Layouts::Plain || row.composed)
-    return false;
-  // Both ends varying: a transposition of stacks or of shards, never one of each.
-  return row.src != Kind::Varying || row.dst != Kind::Varying || src_shard == dst_shard;
-}
-
-const Transition *row_of(std::string_view name, Kind src, Kind dst) {
-  const Transition *row = find_transition(name, src, dst);
-  return row || src != Kind::Reduced ? row : find_transition(name, Kind::Replicate, dst);
-}
-
-// An operand of a call, and where its partition spec is judged.
-struct Operand {
-  const Application &app;
-  const TransitionCall &call;
-  const ir::Type &type;
-  const ir::Shape *shape = nullptr;    // null if not known
-  const ir::Shape *declared = nullptr; // of the result; null if not stated
-  AxisSet global;                      // no list stands for the axis
-
-  std::optional<unsigned> dim(std::optional<AxisId> axis) const {
-    return axis && global.contains(*axis) ? type.dim(*axis) : std::nullopt;
-  }
-  // An axis of size 1 is what the others of the call are.
-  bool is_global(std::optional<AxisId> axis) const {
-    return axis ? global.contains(*axis) : !(call.axes.all() & global).empty();
-  }
-  // Recorded calls tell a stack from a concatenation by the rank of the result.
-  bool result_has(int more) const {
-    return shape && declared && shape->ranked && declared->ranked &&
-           declared->dims.size() == shape->dims.size() + static_cast<size_t>(more);
-  }
-};
-
-// `S(i)`, i from an attribute; recorded calls mean 0 where there is none.
-KindWord shard_word(const Operand &operand, llvm::StringRef key) {
-  const ir::AttrValue *attr = operand.app.attr(key);
-  int64_t dim = attr && attr->form == ir::AttrForm::Integer ? attr->as_integer() : 0;
-  bool fits = dim >= INT8_MIN && dim <= INT8_MAX; // what does not is no dimension either
-  return {.form = KindWord::Form::Shard,
-          .kind = Kind::Varying,
-          .dim = static_cast<int8_t>(fits ? dim : INT8_MAX)};
-}
-
-// The word of the operand, where the call states none: what the name expects, else what it is.
-std::optional<KindWord> erased_source(const Operand &operand, std::optional<AxisId> axis) {
-  const TransitionCall &call = operand.call;
-  std::optional<unsigned> dim = operand.dim(axis);
-  bool shard = dim || (!axis && operand.is_global(axis));
-  if (call.erased->src == Kind::Varying && shard && !operand.result_has(+1)) {
-    if (call.name == "all_gather")
-      return shard_word(operand, "dim");
-    if (call.name == "all_to_all")
-      return shard_word(operand, "concat_dim");
-  }
-  if (call.erased->src)
-    return KindWord{.kind = *call.erased->src};
-  std::optional<KindWord> found = axis ? ir::kind_word(operand.type, *axis) : std::nullopt;
-  if (!found || found->form == KindWord::Form::Unknown)
-    return std::nullopt;
-  if (dim && call.name == "convert")
-    return KindWord{
-        .form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
-  return KindWord{.kind = found->kind};
-}
-
-KindWord erased_result(const Operand &operand, bool global) {
-  const TransitionCall &call = operand.call;
-  if (call.erased->dst == Kind::Replicate)
-    return {.form = KindWord::Form::Either};
-  if (global && call.name == "reduce_scatter" && !operand.result_has(-1))
-    return shard_word(operand, "dim");
-  if (global && call.name == "all_to_all")
-    return shard_word(operand, "split_dim");
-  return {.kind = *call.erased->dst};
-}
-
-// The words on one axis, erased ones filled in, and the row that they name. `axis`: a piece of the
-// axis as written; none if that has size 1.
-AxisEffect effect_of(const Operand &operand, size_t written, std::optional<AxisId> axis) {
-  const TransitionCall &call = operand.call;
-  const CallWords &words = call.words[written];
-  AxisEffect effect;
-  effect.src_stated = words.src.has_value();
-  effect.dst_stated = words.dst.has_value();
-  effect.global = operand.is_global(axis);
-  effect.dst = words.dst ? *words.dst : erased_result(operand, effect.global);
-  std::optional<KindWord> source = words.src ? words.src : erased_source(operand, axis);
-  if (!source)
-    return effect;
-  effect.src = *source;
-  Kind src = source->kind, dst = effect.dst.kind;
-  // A list of contributions to a maximum is read as pending.
-  if (call.erased->reduces && call.asked(*source) != Combiner::Sum && src == Kind::Varying)
-    src = Kind::Partial;
-  const Transition *row = row_of(call.name, src, dst);
-  if (row && has_form(*row, effect.src, effect.dst))
-    effect.row = row;
-  // Of the names, only convert and reinterpret take any operand.
-  bool forgets = src == Kind::Reduced && dst == Kind::Replicate;
-  effect.identity = !call.erased->src && (effect.src == effect.dst || forgets);
-  return effect;
-}
-
 // Judges one operand of a call.
 class OperandJudgment {
 public:
@@ -201,7 +92,7 @@ private:
   size_t first_;                            // of the violations that are about this operand
   ir::Type type_;                           // a copy: interning moves types
   std::optional<ir::Shape> shape_, wanted_; // copies too
-  Operand view_;
+  TransitionOperand view_;
   bool gradient_free_;
   llvm::SmallVector<AxisEffect, 2> effects_;
   TransitionLayout layout_;
@@ -480,44 +371,6 @@ ir::Type OperandJudgment::run() {
 }
 
 } // namespace
-
-static bool communicates(const Transition &row, bool backward) {
-  if (row.composed) {
-    TransitionParts parts = parts_of(row);
-    return communicates(*parts.first, backward) || communicates(*parts.second, backward);
-  }
-  const Transition *dual = dual_of(row);
-  return row.wire != Wire::None || (backward && dual && dual->wire != Wire::None);
-}
-
-ir::AxisSet communicated_axes(const Application &app) {
-  Outcome ignored;
-  AxisSet axes;
-  bool sends = app.op.boundary == "send" || app.op.boundary == "recv";
-  if (sends && app.attr("axis"))
-    if (std::optional<CallAxes> along = resolve_axes(app, {}, ignored))
-      axes = along->all();
-  if (app.op.form != OpForm::Transition)
-    return axes;
-  std::optional<TransitionCall> call = read_call(app, ignored);
-  if (!call)
-    return axes;
-  for (uint16_t operand : operands_of(app)) {
-    ir::Type type = app.type(app.args[operand]).erased();
-    Operand view{app, *call, type};
-    bool backward = app.where().grad && !type.gradient_free();
-    for (size_t i = 0; i < call->axes.written.size(); ++i)
-      for (AxisId axis : call->axes.written[i].axes) {
-        AxisEffect effect = effect_of(view, i, axis);
-        // A call that names no row of its own is judged by what the name does on the wire.
-        bool over = effect.row ? communicates(*effect.row, backward)
-                               : !effect.identity && call->erased->src.has_value();
-        if (over)
-          axes |= axis;
-      }
-  }
-  return axes;
-}
 
 // One call over axes of which some are judged by kinds alone.
 static bool mixes_policies(const Application &app, const TransitionCall &call, Outcome &out) {

@@ -188,7 +188,9 @@ BlockMoves::Problem BlockMoves::join(BlockDim &dim, unsigned count,
                                      std::optional<llvm::ArrayRef<int64_t>> lengths) {
   int64_t blocks = ranks_of(dim.axes);
   int64_t n = ranks_of(llvm::makeArrayRef(dim.axes).take_back(count));
-  std::optional<Lengths> before = lengths_of(dim, blocks);
+  std::optional<Lengths> before;
+  if (lengths || dim.uneven)
+    before = lengths_of(dim, blocks);
   if (lengths && before)
     for (size_t first = 0; first < before->size(); first += lengths->size()) {
       llvm::ArrayRef<int64_t> group = llvm::makeArrayRef(*before).slice(first, lengths->size());

@@ -46,6 +46,34 @@ struct AxisEffect {
   friend bool operator==(const AxisEffect &, const AxisEffect &) = default;
 };
 
+// An operand of a call, and where its partition spec is judged.
+struct TransitionOperand {
+  const Application &app;
+  const TransitionCall &call;
+  const ir::Type &type;
+  const ir::Shape *shape = nullptr;    // null if not known
+  const ir::Shape *declared = nullptr; // of the result; null if not stated
+  ir::AxisSet global;                  // no list stands for the axis
+
+  std::optional<unsigned> dim(std::optional<ir::AxisId> axis) const {
+    return axis && global.contains(*axis) ? type.dim(*axis) : std::nullopt;
+  }
+  // An axis of size 1 is what the others of the call are.
+  bool is_global(std::optional<ir::AxisId> axis) const {
+    return axis ? global.contains(*axis) : !(call.axes.all() & global).empty();
+  }
+  // Recorded calls tell a stack from a concatenation by the rank of the result.
+  bool result_has(int more) const {
+    return shape && declared && shape->ranked && declared->ranked &&
+           declared->dims.size() == shape->dims.size() + static_cast<size_t>(more);
+  }
+};
+
+// The words on one axis, erased ones filled in, and the row that they name. `axis`: a piece of the
+// axis as written; none if that has size 1.
+AxisEffect effect_of(const TransitionOperand &operand, size_t written,
+                     std::optional<ir::AxisId> axis);
+
 // The axes over which a call makes ranks wait for each other, forward or, where a gradient flows,
 // backward. Empty for what is no transition and sends nothing along an axis.
 ir::AxisSet communicated_axes(const Application &app);

@@ -1,8 +1,7 @@
 // What a transition does to the dimensions of its operand: V stacks or unbinds one, S(i) joins or
 // cuts dimension i, and the axes that shard a dimension go with it. An extent that cannot be told is
 // left to the declared shape.
-#include "rules/transition_blocks.h"
-#include "rules/transition_call.h"
+#include "rules/transition_layout.h"
 
 #include "ir/claims.h"
 #include "ir/text.h"
@@ -12,14 +11,11 @@
 #include <fmt/format.h>
 
 namespace spmd::rules {
-namespace {
 
 using ir::AxisId;
 using ir::AxisSet;
 using ir::Extent;
 using ir::KindWord;
-
-enum class Reshape : uint8_t { Keep, Join, Cut, Exchange };
 
 Reshape reshape_of(const Transition &row) {
   if (row.wire == Wire::AllToAll)
@@ -30,118 +26,6 @@ Reshape reshape_of(const Transition &row) {
     return Reshape::Cut;
   return Reshape::Keep;
 }
-
-// Block lengths that the call states, `splits` and the like: none of them known if a part is no
-// number.
-struct Splits {
-  llvm::SmallVector<int64_t, 8> lengths;
-  bool known = true;
-
-  std::optional<llvm::ArrayRef<int64_t>> numbers() const {
-    return known ? std::optional(llvm::makeArrayRef(lengths)) : std::nullopt;
-  }
-};
-
-class LayoutEffect {
-public:
-  LayoutEffect(const LayoutInput &input, Outcome &specs, Outcome &shapes);
-
-  TransitionLayout run();
-
-private:
-  using Dim = std::optional<size_t>;
-  // One call over the ranks of these axes. False from here on: nothing can be said of the result.
-  struct Step {
-    const AxisEffect *effect;
-    llvm::SmallVector<AxisId, 4> axes;
-    int64_t size;
-  };
-
-  llvm::SmallVector<Step, 2> steps() const;
-  bool run_global(llvm::ArrayRef<Step> steps);
-  bool run_local(llvm::ArrayRef<Step> steps);
-  void begin(const Step &step);
-
-  // Shards move.
-  bool take_source(const AxisEffect &effect);
-  bool put_target(const AxisEffect &effect);
-  void join_innermost(size_t dim, llvm::StringRef key);
-  void cut_innermost(size_t dim, llvm::StringRef key);
-  void report(const BlockMoves::Problem &problem, size_t dim, llvm::StringRef key);
-  void not_innermost(size_t dim, AxisSet axes);
-  // Always false, for the caller to return.
-  bool unplaced() {
-    bad_ |= axes_ & input_.fine;
-    return false;
-  }
-
-  // The axes of the call stand for a list.
-  bool apply(const AxisEffect &effect);
-  bool join(const AxisEffect &effect);
-  bool cut(const AxisEffect &effect);
-  bool exchange(const AxisEffect &effect);
-  bool exchange_erased();
-  bool exchange_stated(size_t split, size_t join);
-  bool states_lengths() const { return app_.attr("in_splits") || app_.attr("out_splits"); }
-  void lengthen(size_t dim, llvm::StringRef key);
-  void shorten(size_t dim, llvm::StringRef key);
-  void divide(size_t dim);
-  void insert(size_t dim);
-  void unbind(size_t dim);
-  void touch(size_t dim, bool joins, bool removes = false);
-  void release(AxisSet axes);
-
-  // The dimension that an attribute names among `rank`; reported if it is none.
-  Dim named(llvm::StringRef key, size_t rank);
-  Dim shard(const KindWord &word);
-  Dim place(int64_t dim, size_t rank, llvm::StringRef key);
-  std::optional<Splits> splits(llvm::StringRef key);
-  void need_equal(std::string what, int64_t expected, Extent found);
-  void compare();
-  ir::ShapeId shape();
-  ir::ShardSizesId sizes();
-
-  // Whether an erased end is a stack: only the declared rank can say so.
-  bool is_declared_rank(size_t rank) const {
-    return ranked_ && declared_ && declared_->dims.size() == rank;
-  }
-  bool stacks(const AxisEffect &effect) const {
-    if (effect.src_stated)
-      return effect.src.form != KindWord::Form::Shard;
-    return declared_ ? is_declared_rank(dims_.size() + 1) : effect.row->wire == Wire::None;
-  }
-  bool unbinds(const AxisEffect &effect) const {
-    if (effect.dst_stated)
-      return effect.dst.form != KindWord::Form::Shard;
-    return declared_ && !dims_.empty() && is_declared_rank(dims_.size() - 1);
-  }
-  std::string print(Extent extent) const {
-    return ir::print(extent, app_.program.exprs, app_.program.strings);
-  }
-  AxisSet shard_axes() const {
-    AxisSet axes;
-    for (const BlockDim &dim : dims_)
-      for (AxisId axis : dim.axes)
-        axes |= axis;
-    return axes;
-  }
-
-  const LayoutInput &input_;
-  const Application &app_;
-  Outcome &specs_, &shapes_;
-  BlockMoves blocks_;
-  ir::DType dtype_ = ir::DType::Unknown;
-  std::optional<ir::Shape> declared_; // a copy: interning moves shapes
-  bool ranked_ = false;
-  AxisSet bad_;
-  // Of the step at hand: its axes outermost first, as a set, those whose kinds are right, and ranks.
-  llvm::SmallVector<AxisId, 4> order_;
-  AxisSet axes_;
-  llvm::SmallVector<AxisId, 4> fine_;
-  int64_t size_ = 1;
-  // As many as a tensor can have where the rank is not known.
-  llvm::SmallVector<BlockDim, 6> dims_;
-};
 
 LayoutEffect::LayoutEffect(const LayoutInput &input, Outcome &specs, Outcome &shapes)
     : input_(input), app_(input.app), specs_(specs), shapes_(shapes),
@@ -222,13 +106,6 @@ std::optional<Splits> LayoutEffect::splits(llvm::StringRef key) {
   return splits;
 }
 
-static int64_t sum_of(const Splits &splits) {
-  int64_t sum = 0;
-  for (int64_t length : splits.lengths)
-    sum += length;
-  return sum;
-}
-
 void LayoutEffect::need_equal(std::string what, int64_t expected, Extent found) {
   if (found.is_number() && found.number() != expected)
     shapes_.violations.push_back(
@@ -245,102 +122,6 @@ void LayoutEffect::begin(const Step &step) {
     if (input_.fine.contains(axis))
       fine_.push_back(axis);
   }
-}
-
-void LayoutEffect::report(const BlockMoves::Problem &problem, size_t dim, llvm::StringRef key) {
-  switch (problem.form) {
-  case BlockMoves::Problem::Form::None:
-    return;
-  case BlockMoves::Problem::Form::Lengths:
-    shapes_.violations.push_back(
-        ShapeMismatch{fmt::format("dimension {} and its blocks by {}", dim, key.str()),
-                      problem.stated, problem.found});
-    return;
-  case BlockMoves::Problem::Form::Indivisible:
-    shapes_.violations.push_back(
-        Indivisible{static_cast<int64_t>(dim), size_, problem.extent, axes_});
-    return;
-  }
-}
-
-void LayoutEffect::not_innermost(size_t dim, AxisSet axes) {
-  specs_.violations.push_back(NotInnermost{
-      {input_.operand}, static_cast<int64_t>(dim), print_order(app_, dims_[dim].axes), axes});
-  bad_ |= axes;
-  release(axes);
-}
-
-// Axes whose kinds were refused, or are not known, only count as ranks.
-void LayoutEffect::join_innermost(size_t dim, llvm::StringRef key) {
-  BlockDim &at = dims_[dim];
-  std::optional<Splits> lengths = splits(key);
-  bool innermost = fine_.size() <= at.axes.size() &&
-                   llvm::makeArrayRef(at.axes).take_back(fine_.size()) == llvm::makeArrayRef(fine_);
-  int64_t ranks = blocks_.ranks_of(fine_);
-  if (!innermost)
-    return not_innermost(dim, axes_ & input_.fine);
-  if (lengths && !lengths->known) {
-    at.axes.resize(at.axes.size() - fine_.size());
-    at.local = std::nullopt;
-    at.uneven.reset();
-    return;
-  }
-  bool whole = ranks == size_;
-  report(blocks_.join(at, static_cast<unsigned>(fine_.size()),
-                      lengths && whole ? lengths->numbers() : std::nullopt),
-         dim, key);
-  if (!whole)
-    at.local = lengths    ? std::optional(Extent(sum_of(*lengths)))
-               : at.local ? product(app_.program, *at.local, size_ / ranks)
-                          : std::nullopt;
-}
-
-void LayoutEffect::cut_innermost(size_t dim, llvm::StringRef key) {
-  BlockDim &at = dims_[dim];
-  std::optional<Splits> lengths = splits(key);
-  if ((lengths && !lengths->known) || blocks_.ranks_of(fine_) != size_) {
-    at.axes.append(fine_.begin(), fine_.end());
-    at.local = std::nullopt;
-    at.uneven.reset();
-    return;
-  }
-  std::optional<Extent> whole;
-  if (ir::ShapeId global = input_.declared.global; global.valid()) {
-    const ir::Shape &claimed = app_.program.shapes[global];
-    if (claimed.ranked && dim < claimed.dims.size())
-      whole = claimed.dims[dim];
-  }
-  report(blocks_.cut(at, fine_, lengths ? lengths->numbers() : std::nullopt, whole), dim, key);
-}
-
-bool LayoutEffect::take_source(const AxisEffect &effect) {
-  if (effect.identity)
-    return true;
-  if (!effect.row)
-    return false;
-  Reshape reshape = reshape_of(*effect.row);
-  if (reshape != Reshape::Join && reshape != Reshape::Exchange)
-    return true;
-  if (effect.src.form != KindWord::Form::Shard)
-    return false;
-  Dim dim = shard(effect.src);
-  if (dim)
-    join_innermost(*dim, reshape == Reshape::Join ? "splits" : "out_splits");
-  return dim.has_value();
-}
-
-bool LayoutEffect::put_target(const AxisEffect &effect) {
-  if (effect.identity || !effect.row)
-    return effect.identity;
-  Reshape reshape = reshape_of(*effect.row);
-  if (reshape != Reshape::Cut && reshape != Reshape::Exchange)
-    return true;
-  if (effect.dst.form != KindWord::Form::Shard)
-    return false;
-  Dim dim = shard(effect.dst);
-  if (dim)
-    cut_innermost(*dim, reshape == Reshape::Cut ? "splits" : "in_splits");
-  return dim.has_value();
 }
 
 // The list along the axes of the call is joined or cut along a dimension of what is, on other axes,
@@ -372,7 +153,7 @@ void LayoutEffect::lengthen(size_t dim, llvm::StringRef key) {
       at.uneven && fine_.size() == order_.size() && order_.size() <= at.axes.size() &&
       llvm::makeArrayRef(at.axes).take_back(order_.size()) == llvm::makeArrayRef(order_);
   if (std::optional<Splits> lengths = splits(key))
-    at.local = lengths->known ? std::optional(Extent(sum_of(*lengths))) : std::nullopt;
+    at.local = lengths->known ? std::optional(Extent(lengths->sum())) : std::nullopt;
   else if (recorded)
     blocks_.join(at, static_cast<unsigned>(order_.size()), std::nullopt);
   else if (at.local)
@@ -397,7 +178,7 @@ void LayoutEffect::shorten(size_t dim, llvm::StringRef key) {
     return divide(dim);
   std::optional<Extent> &extent = dims_[dim].local;
   if (lengths->known && extent)
-    need_equal(fmt::format("dimension {} and the sum of {}", dim, key.str()), sum_of(*lengths),
+    need_equal(fmt::format("dimension {} and the sum of {}", dim, key.str()), lengths->sum(),
                *extent);
   // The own block differs from rank to rank.
   extent = std::nullopt;
@@ -526,21 +307,6 @@ llvm::SmallVector<LayoutEffect::Step, 2> LayoutEffect::steps() const {
   return steps;
 }
 
-// The innermost axis leaves first, the outermost arrives first.
-bool LayoutEffect::run_global(llvm::ArrayRef<Step> steps) {
-  for (const Step &step : llvm::reverse(steps)) {
-    begin(step);
-    if (!take_source(*step.effect))
-      return unplaced();
-  }
-  for (const Step &step : steps) {
-    begin(step);
-    if (!put_target(*step.effect))
-      return unplaced();
-  }
-  return true;
-}
-
 // The innermost axis joins first, the outermost cuts first.
 bool LayoutEffect::run_local(llvm::ArrayRef<Step> steps) {
   bool joins =
@@ -630,8 +396,6 @@ TransitionLayout LayoutEffect::run() {
   layout.bad = bad_;
   return layout;
 }
-
-} // namespace
 
 TransitionLayout transition_layout(const LayoutInput &input, Outcome &specs, Outcome &shapes) {
   return LayoutEffect(input, specs, shapes).run();
