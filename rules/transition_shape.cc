@@ -93,16 +93,17 @@ std::optional<Splits> LayoutEffect::splits(llvm::StringRef key) {
   const ir::AttrList &list = app_.program.lists[attr->as<ir::AttrListId>()];
   Splits splits;
   int64_t sum = 0;
+  bool right = static_cast<int64_t>(list.items.size()) == size_;
   for (const ir::AttrValue &item : list.items) {
-    splits.known &= item.form == ir::AttrForm::Integer && item.as_integer() >= 0 &&
-                    !__builtin_add_overflow(sum, item.as_integer(), &sum);
+    bool number = item.form == ir::AttrForm::Integer;
+    right &= !number || item.as_integer() >= 0;
+    splits.known &= number && !__builtin_add_overflow(sum, item.as_integer(), &sum);
     splits.lengths.push_back(splits.known ? item.as_integer() : 0);
   }
-  if (static_cast<int64_t>(splits.lengths.size()) == size_)
-    return splits;
-  shapes_.violations.push_back(
-      AttributeMismatch{key.str(), fmt::format("{} block lengths", size_)});
-  splits.known = false;
+  if (!right)
+    shapes_.violations.push_back(
+        AttributeMismatch{key.str(), fmt::format("{} block lengths", size_)});
+  splits.known &= right;
   return splits;
 }
 
