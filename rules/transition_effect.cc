@@ -1,5 +1,5 @@
-// What the words of a call come to on one axis: stated ones as they stand, erased ones from what the
-// operand is there.
+// What the words of a call come to on one axis: stated ones as they stand, erased ones from what
+// the operand is there.
 #include "rules/transition_call.h"
 
 #include "ir/claims.h"

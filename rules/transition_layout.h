@@ -119,7 +119,7 @@ private:
   std::optional<ir::Shape> declared_; // a copy: interning moves shapes
   bool ranked_ = false;
   ir::AxisSet bad_;
-  // Of the step at hand: its axes outermost first, as a set, those whose kinds are right, and ranks.
+  // Of the step at hand: its axes outermost first, as a set, those whose kinds are right; ranks.
   llvm::SmallVector<ir::AxisId, 4> order_;
   ir::AxisSet axes_;
   llvm::SmallVector<ir::AxisId, 4> fine_;

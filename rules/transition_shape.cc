@@ -1,6 +1,6 @@
 // What a transition does to the dimensions of its operand: V stacks or unbinds one, S(i) joins or
-// cuts dimension i, and the axes that shard a dimension go with it. An extent that cannot be told is
-// left to the declared shape.
+// cuts dimension i, and the axes that shard a dimension go with it. An extent that cannot be told
+// is left to the declared shape.
 #include "rules/transition_layout.h"
 
 #include "ir/claims.h"

@@ -1,5 +1,5 @@
-// Shards that a call moves where the axes are global: the innermost axes of one dimension leave it, or
-// become the innermost ones of another.
+// Shards that a call moves where the axes are global: the innermost axes of one dimension leave it,
+// or become the innermost ones of another.
 #include "rules/transition_layout.h"
 
 #include "llvm/ADT/STLExtras.h"

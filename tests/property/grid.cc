@@ -44,7 +44,8 @@ Ranks distribute(const Grid &grid, const Spec &spec, const Tensor &whole, Length
   return held;
 }
 
-// One dimension after the other: blocks join in order, so that all ranks along its axes hold the same.
+// One dimension after the other: blocks join in order, so that all ranks along its axes hold the
+// same.
 std::optional<Tensor> assemble(const Grid &grid, const Spec &spec, const Ranks &held) {
   size_t dims = held[0].shape.size();
   Ranks now = held;

@@ -1,5 +1,5 @@
-// Tensors spread over a grid of two mesh axes, a and b: which kinds and dimensions the axes have, what
-// each rank then holds, and what it denotes.
+// Tensors spread over a grid of two mesh axes, a and b: which kinds and dimensions the axes have,
+// what each rank then holds, and what it denotes.
 #pragma once
 
 #include "ir/type.h"

@@ -1,6 +1,6 @@
-// Transitions on tensors that are sharded over a grid of two axes: what is accepted denotes what its
-// row does to the whole tensor, also with another axis on the same dimension; what is refused for
-// the order or the dimension of its axes would not. The backward of a call undoes its partition
+// Transitions on tensors that are sharded over a grid of two axes: what is accepted denotes what
+// its row does to the whole tensor, also with another axis on the same dimension; what is refused
+// for the order or the dimension of its axes would not. The backward of a call undoes its partition
 // spec.
 #include "tests/property/grid.h"
 
