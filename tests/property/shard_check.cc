@@ -105,6 +105,8 @@ std::string print(const OpCase &op, const std::vector<Layout> &layouts) {
     for (int extent : *op.view)
       text += " " + std::to_string(extent);
   }
+  if (op.declared)
+    text += ", declared " + op.declared->print();
   return text;
 }
 
@@ -179,6 +181,8 @@ ShardCheck::Verdict ShardCheck::judge(const Situation &at, const Verdict *erased
   std::vector<rules::ResultClaim> claims(inst.result_count);
   for (size_t k = 0; erased && claims.size() > 1 && k < claims.size(); ++k)
     claims[k].declared = program.types.add(erased->types[k].erased());
+  if (at.op.declared && !erased)
+    claims[0].declared = program.types.add(type_of(*at.op.declared, mesh));
   rules::Application app{program,
                          *at.reader.op,
                          inst.attrs,

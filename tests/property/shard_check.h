@@ -48,6 +48,7 @@ struct OpCase {
   // A view that keeps the order of elements: what the first rank makes of its block.
   std::optional<std::vector<int>> view;
   std::optional<std::vector<int>> view_of_whole; // where it follows from the whole
+  std::optional<Layout> declared; // what the program states of the result, true or not
 };
 
 struct ShardCounts {

@@ -101,12 +101,13 @@ void run_equations(ShardCheck &check, unsigned seed, int extent) {
 } // namespace
 
 TEST_CASE("einsums of sharded operands sum what their letters say") {
-  ShardCheck pairs({2}, 1), triples({3}, 2), grid({2, 2}, 3), uneven({2}, 4, true);
+  ShardCheck pairs({2}, 1), triples({3}, 2), grid({2, 2}, 3), uneven({2}, 4, true), wide({2, 3}, 5);
   run_equations(pairs, 1, kExtent);
   run_equations(triples, 2, 3);
   run_equations(grid, 3, kExtent);
   run_equations(uneven, 4, 5);
-  check_needless({&pairs, &triples, &grid, &uneven}, {});
+  run_equations(wide, 5, 6);
+  check_needless({&pairs, &triples, &grid, &uneven, &wide}, {});
 }
 
 } // namespace spmd::property

@@ -339,13 +339,15 @@ TEST_CASE("op rows that are not run with sharded operands are known") {
 }
 
 TEST_CASE("op rows with sharded operands say how their results join") {
-  ShardCheck pairs({2}, 1), triples({3}, 2), grid({2, 2}, 3);
+  ShardCheck pairs({2}, 1), triples({3}, 2), grid({2, 2}, 3), wide({2, 3}, 11);
   run_rows(pairs, 4, 200, false);
   run_rows(triples, 3, 100, false);
   run_rows(grid, 4, 100, false);
+  run_rows(wide, 6, 30, false);
   for (std::string_view name : kDisagree)
     triples.expect_failure(std::string(name), "some rank cannot run it");
-  check_needless({&pairs, &triples, &grid}, {kUntold, kNeedless});
+  wide.expect_failure("linear_backward", "some rank cannot run it");
+  check_needless({&pairs, &triples, &grid, &wide}, {kUntold, kNeedless});
 }
 
 TEST_CASE("op rows with unevenly sharded operands say how their results join") {

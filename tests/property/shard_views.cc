@@ -315,18 +315,26 @@ bool draw_view(OpCase &view, const MeshSizes &mesh, bool uneven, std::vector<Lay
   return true;
 }
 
-void run_views(ShardCheck &check, const MeshSizes &mesh, bool uneven, unsigned seed) {
+void run_views(ShardCheck &check, const MeshSizes &mesh, bool uneven, unsigned seed,
+               bool declared = false) {
   std::mt19937 random(seed);
   for (unsigned i = 0; i < 4000; ++i) {
     OpCase view;
     std::vector<Layout> layouts;
-    if (draw_view(view, mesh, uneven, layouts, random))
-      check.run_one(view, layouts);
+    if (!draw_view(view, mesh, uneven, layouts, random))
+      continue;
+    if (declared) {
+      std::vector<Layout> all = all_layouts(mesh.size(), view.view->size());
+      view.declared = all[random() % all.size()];
+    }
+    check.run_one(view, layouts);
   }
 }
 
 constexpr NeedlessEntry kNeedless[] = {
     {"reshape", "unwhole-dimension", "what is merged and split again has no common part"},
+};
+constexpr NeedlessEntry kNeedlessUneven[] = {
     {"reshape", "strided-uneven", "a leading new dimension of extent 1 takes the shard"},
     {"unflatten", "strided-uneven", "likewise"},
 };
@@ -343,16 +351,26 @@ TEST_CASE("views, joins and cuts of sharded tensors move each element to its pla
 
 TEST_CASE("reshapes of sharded tensors keep the order of elements") {
   ShardCheck pairs({2}, 4), triples({3}, 5), grid({2, 2}, 6), uneven({2}, 7, true),
-      grid_uneven({2, 2}, 8, true);
+      grid_uneven({2, 2}, 8, true), wide({2, 3}, 12);
   run_views(pairs, {2}, false, 4);
   run_views(triples, {3}, false, 5);
   run_views(grid, {2, 2}, false, 6);
   run_views(uneven, {2}, true, 7);
   run_views(grid_uneven, {2, 2}, true, 8);
+  run_views(wide, {2, 3}, false, 12);
   // What is merged and split again counts as summed where its shard finds no place.
-  pairs.expect_failure("reshape", "stated 1: result 0 is not P");
-  uneven.expect_failure("reshape", "stated 1: result 0 is not P");
-  check_needless({&pairs, &triples, &grid, &uneven, &grid_uneven}, {kNeedless});
+  for (ShardCheck *check : {&pairs, &uneven, &wide})
+    check->expect_failure("reshape", "stated 1: result 0 is not P");
+  check_needless({&pairs, &triples, &grid, &uneven, &grid_uneven, &wide},
+                 {kNeedless, kNeedlessUneven});
+}
+
+TEST_CASE("a declared type does not make a reshape of sharded tensors wrong") {
+  ShardCheck pairs({2}, 9), grid({2, 2}, 10), wide({2, 3}, 11);
+  run_views(pairs, {2}, false, 9, true);
+  run_views(grid, {2, 2}, false, 10, true);
+  run_views(wide, {2, 3}, false, 11, true);
+  check_needless({&pairs, &grid, &wide}, {kNeedless});
 }
 
 } // namespace spmd::property
