@@ -321,7 +321,10 @@ void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcom
 
 // The claim on a result decides what is undecided, and is reported where it contradicts.
 void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared, rules::Spec spec) {
-  Type claimed = seen(declared, program_.insts[id].context);
+  // A statement that joins pieces speaks of the axes of the region.
+  ir::ContextId around =
+      spec == rules::Spec::Joined ? ir::ContextId{0} : program_.insts[id].context;
+  Type claimed = seen(declared, around);
   if (claimed.mesh() != type.mesh())
     return;
   rules::ClaimCheck check = rules::check_claim(type, claimed, type.gradient_free(), spec);
@@ -345,9 +348,10 @@ void Walk::claim_sizes(InstId id, ValueId result, const Type &type) {
     report(Place::inst(id), std::move(*stated.problem));
   else if (stated.sizes != result_.sizes[result.index])
     report(Place::inst(id),
-           rules::ShapeMismatch{"the declared and the actual global shape",
-                                ir::print_shape(program_, value.global_shape),
-                                rules::print_global(program_, type, known(result))});
+           rules::ShapeMismatch{
+               "the declared and the actual global shape",
+               ir::print_shape(program_, value.global_shape),
+               ir::print_shape(program_, rules::global_shape(program_, type, known(result)))});
 }
 
 // An in-place op must leave its storage with a type that the other names of it can rely on. The

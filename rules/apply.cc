@@ -91,6 +91,8 @@ public:
     }
     report_needless_shards(stated);
   }
+  // True if operands are cut in ways that do not go together.
+  bool shards_clash() const { return clash_; }
 
 private:
   // The sum that defines a result of the row; lists of results belong to the last one.
@@ -101,17 +103,16 @@ private:
     return s;
   }
 
-  // Of several results only those claimed P are meant by `partial`; where shards tell which
-  // dimension is summed, those that sum it (rules/README.md).
+  // Of several results only those claimed P are meant by `partial`. Where shards tell that a dimension
+  // is summed the result is P; whether that is stated is another question (rules/README.md).
   AxisSet stated_for(AxisSet stated, unsigned result, const ShardResult &shards) const {
-    AxisSet told = (stated | (app_.infer_partial ? shards.summed : AxisSet())) & shards.summed;
     stated -= shards.sharded;
     if (app_.results.size() > 1 && stated) {
       ir::TypeId declared = app_.results[result].declared;
       stated =
           declared.valid() ? stated & app_.program.types[declared].of(Kind::Partial) : AxisSet();
     }
-    return stated | told;
+    return stated | shards.summed;
   }
 
   void type_result(const Sum &sum, unsigned result, AxisSet stated, bool first) {
@@ -125,10 +126,13 @@ private:
     if (first)
       report(input, sum, kinds, shards);
     // What kinds refuse is told by kinds; an axis has one finding.
+    clash_ |= !found.empty();
     for (Violation &violation : found)
       if (!(axes_of(violation) & (kinds.bad | kinds.unknown)) || axes_of(violation).empty())
         add_merged(out_.violations, 0, std::move(violation));
-    AxisSet unstated = shards.summed - input.stated - kinds.bad - kinds.unknown;
+    AxisSet unstated = shards.summed - stated - kinds.bad - kinds.unknown;
+    if (app_.infer_partial)
+      unstated = {};
     if (unstated)
       report_unstated(unstated);
     summed_ |= shards.summed;
@@ -196,14 +200,21 @@ private:
         }
   }
 
-  // Axes that are stated partial in vain, though shards tell what is summed there.
+  // Axes that are stated partial in vain: shards tell that nothing is summed there, or, of several
+  // results, no operand differs between ranks.
   void report_needless_shards(AxisSet stated) {
-    AxisSet needless = stated & (sharded_ - summed_);
-    for (const ir::TypeId &type : out_.types)
+    AxisSet needless = stated & (sharded_ - summed_), same = stated & axes_;
+    for (ir::TypeId type : out_.types)
       if (type.valid())
         needless -= app_.program.types[type].unknown;
     if (needless)
       out_.violations.push_back(NeedlessPartial{Kind::Varying, needless});
+    for (const Arg &arg : app_.args)
+      same -= app_.type(arg).of(Kind::Varying) | app_.type(arg).unknown;
+    if (app_.results.size() > 1 && !app_.args.empty() && same)
+      report_by_kind(same, [&](Kind kind, AxisSet axes) {
+        out_.violations.push_back(NeedlessPartial{kind, axes});
+      });
   }
 
   LocalResult constant() const {
@@ -261,6 +272,7 @@ private:
   llvm::SmallVector<OperandGroup, 6> operands_;
   GeneratorKinds generator_;
   AxisSet summed_, sharded_; // over all results
+  bool clash_ = false;
 };
 
 // The axes of attribute `partial`; names that are no axis were reported.
@@ -338,7 +350,11 @@ void apply_row(const Application &app, const OpDef &row, AxisSet stated, unsigne
   }
   Outcome shapes;
   FactorMap map = shape_factors(app, row.equation.equation, *binding, shapes);
-  EquationTyper(app, row, *binding, map, out).run(stated, result_count);
+  EquationTyper typer(app, row, *binding, map, out);
+  typer.run(stated, result_count);
+  // Shapes that do not fit follow from shards that do not: one mistake, one finding.
+  if (typer.shards_clash())
+    shapes.violations.clear();
   if (result_count == app.results.size())
     apply_shapes(app, row.equation.equation, *binding, map, shapes, out);
 }
@@ -434,7 +450,7 @@ struct Rules::State {
       key.push_back(static_cast<uint32_t>(slot.form) << 16 | slot.count);
       if (slot.name.valid())
         key.push_back(slot.name.index | 0x8000'0000u);
-      if (slot.form == Slot::Form::Literal)
+      if (slot.form != Slot::Form::Tensor) // of a list: which members are there
         for (uint64_t word : {uint64_t(slot.literal.form), slot.literal.bits})
           key.push_back(static_cast<uint32_t>(word)),
               key.push_back(static_cast<uint32_t>(word >> 32));

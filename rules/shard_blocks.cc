@@ -203,25 +203,23 @@ DeclaredSizes declared_sizes(ir::Program &program, const ir::Type &type, ir::Sha
   return {program.shard_sizes.add(std::move(sizes)), std::nullopt};
 }
 
-std::string print_global(const ir::Program &program, const ir::Type &type, const Arg &arg) {
+ir::ShapeId global_shape(ir::Program &program, const ir::Type &type, const Arg &arg) {
   if (!arg.shape.valid() || !program.shapes[arg.shape].ranked)
-    return "unknown";
-  const ir::Shape &shape = program.shapes[arg.shape];
-  std::string out;
+    return {};
+  ir::Shape shape = program.shapes[arg.shape];
   for (unsigned d = 0; d < shape.dims.size(); ++d) {
     const ir::UnevenDim *uneven =
         arg.sizes.valid() ? program.shard_sizes[arg.sizes].find(d) : nullptr;
     int64_t ranks = 1;
     for (AxisId axis : ir::shards_of(type, d))
       ranks *= program.meshes[type.mesh()][axis].size();
-    Extent extent = uneven ? uneven->global : shape.dims[d];
-    std::string text = ir::print(extent, program.exprs, program.strings);
-    if (!uneven && ranks > 1)
-      text = extent.is_number() ? std::to_string(extent.number() * ranks)
-                                : fmt::format("{} * {}", text, ranks);
-    out += fmt::format("{}{}", d ? ", " : "", text);
+    std::optional<Extent> extent =
+        uneven ? uneven->global : times(program, shape.dims[d], Extent(ranks));
+    if (!extent)
+      return {};
+    shape.dims[d] = *extent;
   }
-  return fmt::format("{}[{}]", ir::info(shape.dtype).word, out);
+  return program.shapes.add(std::move(shape));
 }
 
 } // namespace spmd::rules

@@ -4,6 +4,7 @@
 #include "rules/shards.h"
 
 #include "rules/axes.h"
+#include "rules/shape_rule.h"
 #include "rules/shard_blocks.h"
 
 #include "ir/claims.h"
@@ -23,6 +24,7 @@ using ir::Kind;
 struct Operand {
   uint16_t arg;
   bool donor; // it gives extents only
+  bool aside; // it takes part in another result of the row only
   ir::Type type;
   const TensorFactors *factors; // null: they cannot be told
   const ir::Shape *shape;       // null: not known
@@ -57,19 +59,25 @@ private:
   // --- what takes part ---
 
   void collect() {
+    collect(sum_, false);
+    for (unsigned s = 0; s < in_.equation.sum_count; ++s)
+      if (&in_.equation.sums[s] != &sum_)
+        collect(in_.equation.sums[s], true);
+  }
+  void collect(const Sum &sum, bool aside) {
     const Equation &eq = in_.equation;
-    for (unsigned t = 0; t < sum_.term_count; ++t) {
-      const Term &term = eq.terms[sum_.first_term + t];
+    for (unsigned t = 0; t < sum.term_count; ++t) {
+      const Term &term = eq.terms[sum.first_term + t];
       for (unsigned a = 0; a < term.atom_count; ++a) {
         const Atom &atom = eq.atoms[term.first_atom + a];
         for (unsigned r = 0; atom.form != Atom::Form::Integer && r < atom.count; ++r)
-          add(eq.refs[atom.first + r]);
+          add(eq.refs[atom.first + r], aside);
       }
     }
-    for (unsigned e = 0; e < sum_.extra_count; ++e)
-      add(eq.refs[sum_.first_extra + e]);
+    for (unsigned e = 0; e < sum.extra_count; ++e)
+      add(eq.refs[sum.first_extra + e], aside);
   }
-  void add(const Ref &ref) {
+  void add(const Ref &ref, bool aside) {
     if (ref.operand == kGenerator || !in_.binding[ref.operand])
       return;
     const Slot &slot = *in_.binding[ref.operand];
@@ -78,12 +86,13 @@ private:
       uint16_t arg = static_cast<uint16_t>(slot.first + i);
       auto *known = llvm::find_if(operands_, [&](const Operand &each) { return each.arg == arg; });
       if (known != operands_.end()) {
-        known->donor &= donor;
+        known->donor &= donor || aside;
         continue;
       }
       const ir::Shape *shape = app_.shape(app_.args[arg]);
       const auto &factors = in_.map.args[arg];
-      operands_.push_back({arg, donor, app_.type(app_.args[arg]), factors ? &*factors : nullptr,
+      operands_.push_back({arg, donor, aside, app_.type(app_.args[arg]),
+                           factors ? &*factors : nullptr,
                            shape && shape->ranked ? shape : nullptr});
     }
   }
@@ -100,6 +109,8 @@ private:
     const Operand *first = nullptr, *loose = nullptr;
     bool unknown = false, donated = true;
     for (const Operand &operand : operands_) {
+      if (operand.aside)
+        continue;
       unknown |= operand.type.unknown.contains(axis);
       if (operand.type.dim(axis)) {
         first = first ? first : &operand;
@@ -193,15 +204,15 @@ private:
       return;
     unsigned first_dim = *first.type.dim(axis);
     for (const Operand &other : operands_) {
-      if (&other == &first)
+      if (&other == &first || (other.aside && other.type.unknown.contains(axis)))
         continue;
       std::optional<unsigned> dim = other.type.dim(axis);
-      if (!dim && !other.factors && has_dims(other))
+      if (!dim && !other.factors && !other.aside && has_dims(other))
         return report(axis, NoShardRule{index(other), axis});
       std::optional<unsigned> same = dim_with(other, *factor);
       if (!dim && same && !stretches(other, *same))
         return mismatch(axis, first, first_dim, other, *same);
-      if (!dim)
+      if (!dim || other.aside)
         continue;
       std::optional<uint8_t> theirs = factor_of(other, axis);
       if (!theirs)
@@ -257,7 +268,8 @@ private:
   void gather_factors(AxisSet axes) {
     shards_.resize(in_.map.factors.size());
     for (const Operand &operand : operands_)
-      for (unsigned dim = 0; operand.factors && dim < operand.factors->size(); ++dim)
+      for (unsigned dim = 0; !operand.aside && operand.factors && dim < operand.factors->size();
+           ++dim)
         for (AxisId axis : ir::shards_of(operand.type, dim)) {
           if (!axes.contains(axis))
             continue;
@@ -276,7 +288,7 @@ private:
         continue;
       for (const Operand &other : operands_) {
         std::optional<unsigned> dim = dim_with(other, factor);
-        if (&other == known.from || !dim || stretches(other, *dim))
+        if (&other == known.from || !dim || other.aside || stretches(other, *dim))
           continue;
         llvm::SmallVector<AxisId, 2> axes;
         for (AxisId axis : ir::shards_of(other.type, *dim))
@@ -360,6 +372,12 @@ private:
   void settle() {
     AxisSet left = result_.sharded - result_.bad;
     const TensorFactors *dims = result_factors();
+    // The row says nothing of results beyond its own: seeds, pivots, flags.
+    if (!dims && row_result(app_, result_index_) >= in_.equation.result_count &&
+        !in_.equation.results[in_.equation.result_count - 1].list) {
+      result_.bad |= left;
+      return;
+    }
     if (!dims) {
       for (AxisId axis : left)
         for (const Operand &operand : operands_)

@@ -46,7 +46,7 @@ struct DeclaredSizes {
 DeclaredSizes declared_sizes(ir::Program &program, const ir::Type &type, ir::ShapeId local,
                              ir::ShapeId global, int64_t rank);
 
-// The extents of all ranks together, as `f32[16, 64]`.
-std::string print_global(const ir::Program &program, const ir::Type &type, const Arg &arg);
+// The extents of all ranks together; none where they cannot be told.
+ir::ShapeId global_shape(ir::Program &program, const ir::Type &type, const Arg &arg);
 
 } // namespace spmd::rules

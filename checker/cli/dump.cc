@@ -3,6 +3,8 @@
 #include "checker/cli/input.h"
 #include "checker/cli/output.h"
 
+#include "rules/shards.h"
+
 namespace spmd::checker {
 namespace {
 
@@ -13,6 +15,10 @@ void state_types(ir::Program &program, const CheckResult &result) {
       value.declared = result.types[i];
     if (!value.shape.valid())
       value.shape = result.shapes[i];
+    if (!value.global_shape.valid() && result.sizes[i].valid() && result.types[i].valid())
+      value.global_shape =
+          rules::global_shape(program, program.types[result.types[i]],
+                              {result.types[i], result.shapes[i], result.sizes[i]});
   }
 }
 

@@ -275,7 +275,7 @@ extent. Pad the dimension so that it is, or gather it.
 )",
       .wrong = R"(
 mesh m { tp = 4 }
-%x = input f32[4@tp] of [14]
+%x = input f32[4@tp] of [15]
 %y = reshape %x { shape = [2, 2] }
 )",
       .right = R"(
