@@ -343,9 +343,10 @@ void store(const Application &app, Outcome &out) {
   if (Arg kept = app.args[0], taken = app.args[1]; kept.sizes != taken.sizes &&
                                                    before.shard_dim == after.shard_dim &&
                                                    before.shard_order == after.shard_order)
-    out.violations.push_back(ShapeMismatch{
-        "all shards of what is replaced and of the content together",
-        print_global(app.program, before, kept), print_global(app.program, after, taken)});
+    out.violations.push_back(
+        ShapeMismatch{"all shards of what is replaced and of the content together",
+                      ir::print_shape(app.program, global_shape(app.program, before, kept)),
+                      ir::print_shape(app.program, global_shape(app.program, after, taken))});
   bool gradient_free = before.gradient_free() || after.gradient_free();
   ClaimCheck check = check_claim(after, before, gradient_free);
   AxisSet changed = check.mismatched | check.unowned;
