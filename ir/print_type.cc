@@ -3,6 +3,8 @@
 #include "ir/claims.h"
 #include "ir/text.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <fmt/core.h>
 
 namespace spmd::ir {
@@ -28,8 +30,9 @@ static void append_scale(std::string &out, const Program &program, const Type &t
     append(out, "scale " + print(program.scales[type.scale], program.strings));
 }
 
-// One claim; a shard that is not in brackets is S(i), all axes of its dimension in order.
-static std::string print_claim(const Program &program, const Type &type, AxisId axis) {
+// One claim; a shard that is not in brackets is S(i). `join`: all axes of its dimension in order; else
+// one by one, as long as the order in which they are written says the same.
+static std::string print_claim(const Program &program, const Type &type, AxisId axis, bool join) {
   const Mesh &mesh = program.meshes[type.mesh()];
   std::optional<KindWord> word = kind_word(type, axis);
   std::optional<unsigned> dim = type.dim(axis);
@@ -38,6 +41,9 @@ static std::string print_claim(const Program &program, const Type &type, AxisId 
   if (!dim)
     return fmt::format("{}@{}", print(*word), axis_name(program, mesh, axis));
   llvm::SmallVector<AxisId, 2> axes = shards_of(type, *dim);
+  auto mesh_order = [](AxisId a, AxisId b) { return a.index < b.index; };
+  if (!join && llvm::is_sorted(axes, mesh_order))
+    axes = {axis};
   // Joined shards stand where the first of their axes does.
   for (AxisId other : axes)
     if (other.index < axis.index)
@@ -48,7 +54,7 @@ static std::string print_claim(const Program &program, const Type &type, AxisId 
 std::string print_kinds(const Program &program, const Type &type) {
   std::string out;
   for (AxisId axis : type.claimed())
-    if (std::string claim = print_claim(program, type, axis); !claim.empty())
+    if (std::string claim = print_claim(program, type, axis, false); !claim.empty())
       append(out, claim);
   append_scale(out, program, type);
   return out;
@@ -98,7 +104,7 @@ std::string print_type(const Program &program, const Type &type, ShapeId local, 
   for (AxisId axis : type.claimed()) {
     if (type.dim(axis) && *type.dim(axis) < shown)
       continue;
-    if (std::string claim = print_claim(program, type, axis); !claim.empty())
+    if (std::string claim = print_claim(program, type, axis, true); !claim.empty())
       append(out, claim);
   }
   append_scale(out, program, type);
