@@ -199,7 +199,7 @@ AttrValue JsonReader::claim_list(const OpShape &op, bool results) {
   json_.array([&](uint32_t i) {
     bool none = json_.null();
     std::optional<unsigned> rank = results ? op.rank_out(i) : op.rank_in(i);
-    list.items.push_back(none ? AttrValue::null() : AttrValue::claim(claim(op.mesh, rank)));
+    list.items.push_back(AttrValue::claim(none ? program_.claims.add({}) : claim(op.mesh, rank)));
   });
   return AttrValue::list(program_.lists.add(std::move(list)));
 }

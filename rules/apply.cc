@@ -165,7 +165,7 @@ private:
     AxisSet axes = (shards.donated - shards.bad) & (axes_ - kinds.unknown);
     if (!axes)
       return {};
-    bool drawn = draws(equation_, sum);
+    bool drawn = draws(equation_, sum) && !has_values(sum);
     auto refuse = [&](AxisSet set, auto make) {
       for (AxisId axis : set)
         add_merged(out_.violations, 0, make(axis));
@@ -178,11 +178,24 @@ private:
     bad |= refuse(axes & kinds.i, [&](AxisId axis) {
       return Violation(InvariantMixed{value, donor, Kind::Varying, axis});
     });
-    if (drawn && sum.term_count == 0)
+    if (drawn)
       bad |= refuse(axes & (kinds.r | kinds.reduced), [&](AxisId axis) {
         return Violation(ShardedRandomRepeats{donor, axis});
       });
     return bad;
+  }
+  // True if an operand enters the sum: not only extents and random numbers.
+  bool has_values(const Sum &sum) const {
+    for (unsigned t = 0; t < sum.term_count; ++t) {
+      const Term &term = equation_.terms[sum.first_term + t];
+      for (unsigned a = 0; a < term.atom_count; ++a) {
+        const Atom &atom = equation_.atoms[term.first_atom + a];
+        for (unsigned r = 0; atom.form != Atom::Form::Integer && r < atom.count; ++r)
+          if (equation_.refs[atom.first + r].operand != kGenerator)
+            return true;
+      }
+    }
+    return false;
   }
   OperandIndex donor_on(AxisId axis) const {
     for (uint16_t i = 0; i < app_.args.size(); ++i)

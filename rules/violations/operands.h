@@ -71,8 +71,9 @@ mesh m { tp = 4 }
 struct ShapeMismatch {
   std::string what; // `dimension 1 of operand 0 and dimension 0 of operand 1`, or `the result`
   std::string expected, found;
+  ir::AxisSet axes = {}; // that shard the dimension; none where shards are no matter
   void fields(auto &&visit) const {
-    visit("what", what), visit("expected", expected), visit("found", found);
+    visit("what", what), visit("expected", expected), visit("found", found), visit("axes", axes);
   }
   bool operator==(const ShapeMismatch &) const = default;
   static constexpr DiagnosticInfo info = {

@@ -36,6 +36,7 @@ llvm::SmallVector<llvm::StringRef, 4> split_axes(llvm::StringRef axes) {
 
 Kinds parse(llvm::StringRef text, bool erased) {
   Kinds kinds;
+  std::map<std::string, std::string> innermost; // S(i) -> the axis written last
   text = text.trim();
   while (!text.empty()) {
     llvm::StringRef word = take_word(text);
@@ -51,9 +52,12 @@ Kinds parse(llvm::StringRef text, bool erased) {
       kind = "V";
     // Which of the axes on one dimension is the outer one is part of the claim.
     llvm::SmallVector<llvm::StringRef, 4> names = split_axes(axes);
-    for (size_t place = 0; place < names.size(); ++place)
-      kinds.by_axis[names[place].str()] =
-          kind.str() + (shard && !erased && place > 0 ? " inside " + names[place - 1].str() : "");
+    for (llvm::StringRef name : names) {
+      std::string &outer = innermost[kind.str()];
+      kinds.by_axis[name.str()] =
+          kind.str() + (shard && !erased && !outer.empty() ? " inside " + outer : "");
+      outer = name.str();
+    }
   }
   return kinds;
 }
