@@ -263,11 +263,11 @@ private:
     ir::ShapeId shape_id = search_.original_.shapes[value.index];
     unsigned rank =
         shape_id.valid() ? static_cast<unsigned>(program_.shapes[shape_id].dims.size()) : 0;
-    for (unsigned dim = 0; dim < rank; ++dim) {
+    for (unsigned dim : dims_to_try(rank)) {
       KindWord shard{
           .form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(dim)};
       KindWord &end = row.src == Kind::Varying ? src : dst;
-      if (!declared_here(row, value, dim))
+      if (!sharded_here(row, value, dim))
         continue;
       end = shard;
       if (try_row(row, operands, src, dst))
@@ -275,14 +275,27 @@ private:
     }
   }
 
-  // Gathering is offered along the dimension that the program says is sharded, never along a guess.
-  bool declared_here(const Transition &row, ValueId value, unsigned dim) const {
+  // Where operands disagree, the other one's dimension is likelier than any.
+  llvm::SmallVector<unsigned, 6> dims_to_try(unsigned rank) const {
+    llvm::SmallVector<unsigned, 6> dims;
+    if (const auto *clash = std::get_if<rules::SpecMismatch>(&search_.finding_.violation);
+        clash && static_cast<unsigned>(clash->other_dim) < rank)
+      dims.push_back(static_cast<unsigned>(clash->other_dim));
+    for (unsigned dim = 0; dim < rank; ++dim)
+      if (!llvm::is_contained(dims, dim))
+        dims.push_back(dim);
+    return dims;
+  }
+  // Gathering is offered along the dimension that is sharded, or that the program says is: never along
+  // a guess.
+  bool sharded_here(const Transition &row, ValueId value, unsigned dim) const {
     if (row.src != Kind::Varying)
       return true;
+    AxisId axis = search_.axes_.first();
+    const ir::Type &found = program_.types[search_.original_.types[value.index]];
     ir::TypeId declared = program_.values[value].declared;
-    if (!declared.valid())
-      return false;
-    return program_.types[declared].dim(search_.axes_.first()) == std::optional<unsigned>(dim);
+    return found.dim(axis) == dim ||
+           (declared.valid() && program_.types[declared].dim(axis) == dim);
   }
 
   ir::AttrsId words(std::optional<KindWord> src, KindWord dst) {
@@ -374,6 +387,10 @@ private:
                   fmt::format("src = {}", ir::print(wrong->found)), true);
     if (std::get_if<rules::NeedlessPartial>(&violation))
       drop_partial(attrs);
+    if (std::get_if<rules::UnstatedPartial>(&violation))
+      state_partial(attrs);
+    if (const auto *wrong = std::get_if<rules::WrongDimension>(&violation))
+      name_dimension(attrs, wrong->found);
     if (const auto *wrong = std::get_if<rules::WrongAxis>(&violation))
       try_attrs(state_.with(attrs, "axis", state_.axes_value(mesh(), wrong->actual)),
                 fmt::format("axis = {}", axes_text(program_, mesh_id(), wrong->actual)), true);
@@ -384,14 +401,17 @@ private:
       drop_inst(replicated->operand.index);
   }
 
-  void drop_partial(ir::AttrsId attrs) {
+  AxisSet stated_partial(ir::AttrsId attrs) const {
     AxisSet stated;
     if (const ir::AttrValue *partial = program_.find(attrs, "partial");
         partial && partial->form == ir::AttrForm::Axes)
       for (const ir::AxisRef &ref : program_.axis_refs[partial->as<ir::AxisRefsId>()].refs)
         if (std::optional<AxisId> axis = mesh().find(ref.axis))
           stated |= *axis;
-    stated -= search_.axes_;
+    return stated;
+  }
+  void drop_partial(ir::AttrsId attrs) {
+    AxisSet stated = stated_partial(attrs) - search_.axes_;
     std::optional<ir::AttrValue> rest;
     if (stated)
       rest = state_.axes_value(mesh(), stated);
@@ -399,6 +419,17 @@ private:
               stated ? fmt::format("partial = {}", axes_text(program_, mesh_id(), stated))
                      : "drop `partial`",
               false);
+  }
+  void state_partial(ir::AttrsId attrs) {
+    AxisSet stated = stated_partial(attrs) | search_.axes_;
+    try_attrs(state_.with(attrs, "partial", state_.axes_value(mesh(), stated)),
+              fmt::format("partial = {}", axes_text(program_, mesh_id(), stated)), false);
+  }
+  void name_dimension(ir::AttrsId attrs, int64_t dim) {
+    KindWord shard{
+        .form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(dim)};
+    try_attrs(state_.with(attrs, "src", ir::AttrValue::kind(shard)),
+              fmt::format("src = {}", ir::print(shard)), true);
   }
 
   // A coalesced call goes on without the operand.

@@ -72,10 +72,11 @@ bool runs_over(const ir::Program &program, const ir::Inst &inst, AxisSet axes) {
 // Where the kind of one value on one axis comes from.
 class Origin {
 public:
-  // `either`: the kind is R or I, undecided.
-  Origin(const ir::Program &program, const CheckResult &result, AxisId axis, Kind kind,
-         bool either = false)
-      : program_(program), result_(result), axis_(axis), kind_(kind), either_(either) {}
+  // What the type says on the axis: a kind, R or I undecided, or the shard of a dimension.
+  Origin(const ir::Program &program, const CheckResult &result, AxisId axis, const ir::Type &type)
+      : program_(program), result_(result), axis_(axis),
+        kind_(type.kind(axis).value_or(Kind::Replicate)), either_(type.either().contains(axis)),
+        sharded_(type.dim(axis).has_value()) {}
 
   Note find(ValueId value) {
     unsigned passed = 0;
@@ -113,9 +114,13 @@ private:
 
   bool of_kind(const ir::Type &type) const {
     bool either = type.either().contains(axis_);
+    if (kind_ == Kind::Varying && type.dim(axis_).has_value() != sharded_)
+      return false;
     return either_ ? either : !either && type.of(kind_).contains(axis_);
   }
   std::string_view kind_name() const {
+    if (sharded_)
+      return "sharded";
     return either_ ? "replicate or invariant" : ir::info(kind_).name;
   }
 
@@ -188,7 +193,7 @@ private:
   const CheckResult &result_;
   AxisId axis_;
   Kind kind_;
-  bool either_;
+  bool either_, sharded_;
 };
 
 // The operands that a finding names, in the order of its fields.
@@ -255,7 +260,7 @@ std::optional<Note> brought_in(const ir::Program &program, const CheckResult &re
       if (i == change.operand.index || !kind || !type.valid() ||
           program.types[type].kind(axis) != kind)
         continue;
-      Note note = Origin(program, result, axis, *kind).find(tensors[i]);
+      Note note = Origin(program, result, axis, program.types[type]).find(tensors[i]);
       note.form = Note::Form::Because;
       return note;
     }
@@ -309,12 +314,9 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
       continue;
     const ir::Type &type = program.types[result.types[tensors[operand].index]];
     for (AxisId axis : axes) {
-      std::optional<Kind> kind = type.kind(axis);
-      bool either = type.either().contains(axis);
-      if (!kind && !either)
+      if (!type.kind(axis) && !type.either().contains(axis))
         continue;
-      Note note = Origin(program, result, axis, kind.value_or(Kind::Replicate), either)
-                      .find(tensors[operand]);
+      Note note = Origin(program, result, axis, type).find(tensors[operand]);
       note.form = notes.empty() ? Note::Form::Since : Note::Form::Because;
       notes.push_back(std::move(note));
       break;

@@ -190,8 +190,12 @@ std::optional<Verdict::Form> OperandJudgment::spec_form(const AxisEffect &effect
   if (!from)
     return Verdict::Form::Unknown;
   if (*from != verdict.found.dim) {
+    // Another axis shards the dimension that is meant.
+    for (AxisId other : type_.of(Kind::Varying) - call_.axes.all())
+      if (view_.dim(other) == static_cast<unsigned>(*from))
+        verdict.actual |= other;
     verdict.stated = *from;
-    return Verdict::Form::WrongDimension;
+    return verdict.actual ? Verdict::Form::WrongAxis : Verdict::Form::WrongDimension;
   }
   // Blocks of one dimension that change places are in no order any more.
   if (!effect.identity && dst.form == KindWord::Form::Shard && from_front(dst) == from)

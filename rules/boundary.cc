@@ -178,12 +178,30 @@ ir::ShardSizesId sizes_of(const Application &app, const Type &type, ir::ShapeId 
   return stated.sizes;
 }
 
+// The axes of the claim that shard a dimension in which the shapes differ.
+AxisSet axes_where_differing(const ir::Program &program, const Type &claim, ir::ShapeId a,
+                             ir::ShapeId b) {
+  const ir::Shape &left = program.shapes[a], &right = program.shapes[b];
+  AxisSet axes;
+  for (AxisId axis : claim.sharded())
+    if (unsigned dim = *claim.dim(axis);
+        dim < left.dims.size() && dim < right.dims.size() && left.dims[dim] != right.dims[dim])
+      axes |= axis;
+  return axes;
+}
+
 // A claim refines: it says how pieces join that came out of a region or of to_local.
 void assert_type(const Application &app, Outcome &out) {
   StatedClaim claim;
   if (!read_claim(app, claim, out))
     return;
-  check_shape(app, app.args[0].shape, claim.shape, "the operand and its claim", out);
+  if (std::optional<Violation> differs =
+          shape_differs(app.program, "the operand and its claim", claim.shape, app.args[0].shape)) {
+    std::get<ShapeMismatch>(*differs).axes =
+        axes_where_differing(app.program, claim.before, claim.shape, app.args[0].shape);
+    out.violations.push_back(std::move(*differs));
+    claim.global = {}; // of another shape than the operand has
+  }
   Type type = check_first(app, claim.before, out, Spec::Joined);
   if (app.attr("dst"))
     type = check_claim(type, claim.after, type.gradient_free(), Spec::Joined).type;

@@ -148,6 +148,13 @@ int64_t held(int64_t global, int64_t block, int64_t index) {
   return std::clamp<int64_t>(global - index * block, 0, block);
 }
 
+ir::AxisSet set_of(llvm::ArrayRef<AxisId> axes) {
+  ir::AxisSet set;
+  for (AxisId axis : axes)
+    set |= axis;
+  return set;
+}
+
 // The place of a rank among the blocks of a dimension.
 int64_t block_index(const ir::Mesh &mesh, llvm::ArrayRef<AxisId> axes, int64_t rank) {
   int64_t index = 0, offset = rank - mesh.offset;
@@ -164,10 +171,10 @@ DeclaredSizes declared_sizes(ir::Program &program, const ir::Type &type, ir::Sha
   if (!local_id.valid() || !global_id.valid())
     return {};
   const ir::Shape local = program.shapes[local_id], global = program.shapes[global_id];
-  auto differs = [&](std::string what) {
+  auto differs = [&](std::string what, ir::AxisSet axes = {}) {
     return DeclaredSizes{{},
                          ShapeMismatch{std::move(what), ir::print_shape(program, global_id),
-                                       ir::print_shape(program, local_id)}};
+                                       ir::print_shape(program, local_id), axes}};
   };
   if (!local.ranked || !global.ranked)
     return {};
@@ -191,7 +198,8 @@ DeclaredSizes declared_sizes(ir::Program &program, const ir::Type &type, ir::Sha
         return differs(
             fmt::format("dimension {} of the global shape, cut into {}, and of the local "
                         "shape,",
-                        d, ranks));
+                        d, ranks),
+            set_of(axes));
       if (all.number() % ranks)
         sizes.dims.push_back({d, all, Extent(block), {}});
     } else if (!axes.empty()) {

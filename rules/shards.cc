@@ -354,11 +354,11 @@ private:
     if (!a || !b || *a == *b)
       return;
     result_.bad |= set_of(known.axes);
-    out_.push_back(ShapeMismatch{"the shards of dimension " + std::to_string(known.dim) +
-                                     " of operand " + std::to_string(known.from->arg) +
-                                     " and of dimension " + std::to_string(dim) + " of operand " +
-                                     std::to_string(other.arg),
-                                 print(app_.program, *a), print(app_.program, *b)});
+    out_.push_back(
+        ShapeMismatch{"the shards of dimension " + std::to_string(known.dim) + " of operand " +
+                          std::to_string(known.from->arg) + " and of dimension " +
+                          std::to_string(dim) + " of operand " + std::to_string(other.arg),
+                      print(app_.program, *a), print(app_.program, *b), set_of(known.axes)});
   }
 
   // --- the result ---
