@@ -19,6 +19,19 @@ bool is_name(llvm::StringRef text) {
   return !text.empty() && !llvm::isDigit(text.front()) && llvm::all_of(text, in_name);
 }
 
+static bool in_op_name(char c) { return in_name(c) || c == '.' || c == ':'; }
+bool is_op_name(llvm::StringRef text) {
+  return !text.empty() && !llvm::isDigit(text.front()) && text.front() != '.' &&
+         llvm::all_of(text, in_op_name);
+}
+
+bool is_value_name(llvm::StringRef text) { return !text.empty() && llvm::all_of(text, in_id); }
+
+static bool in_finding(char c) { return in_name(c) || c == '-'; }
+bool is_finding(llvm::StringRef text) {
+  return !text.empty() && llvm::isAlpha(text.front()) && llvm::all_of(text, in_finding);
+}
+
 bool is_date(llvm::StringRef text) {
   if (text.size() != 10 || text[4] != '-' || text[7] != '-')
     return false;

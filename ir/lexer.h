@@ -79,6 +79,10 @@ bool is_name(llvm::StringRef text);
 bool is_reserved(llvm::StringRef name); // names of kinds
 bool is_keyword(llvm::StringRef name);  // words that begin another statement than an operation
 bool is_date(llvm::StringRef text);     // 2030-01-31
+// What a program may call these, in any encoding; without `%`.
+bool is_op_name(llvm::StringRef text);
+bool is_value_name(llvm::StringRef text);
+bool is_finding(llvm::StringRef text);
 // Values and functions whose names stand without quotes.
 bool is_plain_id(llvm::StringRef text);
 

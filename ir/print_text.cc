@@ -141,7 +141,7 @@ void TextPrinter::function(const Function &function) {
   llvm::SmallVector<std::string, 4> params;
   for (const FunctionParam &param : function.params)
     params.push_back(parameter(param));
-  std::string head = fmt::format("func @{}({})", name(function.name), joined(params));
+  std::string head = fmt::format("func {}({})", function_name(function), joined(params));
   if (function.context.valid())
     head += " " + context_attrs(top(), inside);
   if (function.opaque) {

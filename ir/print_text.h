@@ -79,6 +79,8 @@ private:
   // Small things.
   std::string op_name(llvm::StringRef name) const;
   std::string name(StringId id) const; // bare, or in quotes where it is no name
+  std::string name(llvm::StringRef text) const;
+  std::string function_name(const Function &function) const; // with its `@`
   std::string key(llvm::StringRef key) const;
   std::string finding(StringId id) const;
   std::string quoted(StringId id) const;

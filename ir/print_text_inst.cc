@@ -46,9 +46,15 @@ std::string TextPrinter::print_bare(InstId id) {
 std::string TextPrinter::quoted(StringId id) const { return quote(program_.strings[id]); }
 
 std::string TextPrinter::name(StringId id) const {
-  llvm::StringRef text = program_.strings[id];
-  text.consume_front("@");
+  return name(program_.strings[id]);
+}
+
+std::string TextPrinter::name(llvm::StringRef text) const {
   return is_name(text) && !is_reserved(text) ? text.str() : quote(text);
+}
+
+std::string TextPrinter::function_name(const Function &function) const {
+  return "@" + name(program_.strings[function.name].drop_front());
 }
 
 std::string TextPrinter::op_name(llvm::StringRef name) const {
@@ -242,7 +248,7 @@ std::string TextPrinter::value_text(const AttrValue &value, MeshId mesh) const {
   case AttrForm::Claim:
     return claim(value.as<ClaimId>(), mesh);
   case AttrForm::Function:
-    return "@" + name(program_.functions[value.as<FunctionId>()].name);
+    return function_name(program_.functions[value.as<FunctionId>()]);
   case AttrForm::Value:
     return print_value(program_, value.as<ValueId>());
   }

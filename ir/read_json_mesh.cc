@@ -206,6 +206,8 @@ void JsonReader::layout(Layout &layout) {
       (i == 0 ? atom.size : atom.stride) = number;
       ++length;
     });
+    if (length == 2 && (atom.size < 1 || atom.stride < 1))
+      json_.error(token, "trace-mesh", "a piece of a layout has size or stride 0");
     if (length != 2)
       json_.error(token, "trace-mesh", "a piece of a layout is not a size and a stride");
     layout.push_back(atom);

@@ -1,5 +1,6 @@
 // Operations of the JSON format: the hot path. Nothing here allocates for each op, except as tables
 // grow.
+#include "ir/lexer.h"
 #include "ir/read_json.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -40,12 +41,6 @@ constexpr std::array<std::string_view, 6> kTypeStatingOps = {
 bool states_type(llvm::StringRef op) {
   op.consume_front("spmd.");
   return llvm::is_contained(kTypeStatingOps, std::string_view(op));
-}
-
-bool is_op_name(llvm::StringRef name) {
-  auto in_name = [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.' || c == ':'; };
-  return !name.empty() && !llvm::isDigit(name.front()) && name.front() != '.' &&
-         llvm::all_of(name, in_name);
 }
 
 } // namespace

@@ -44,8 +44,12 @@ void JsonReader::group(llvm::StringRef key) {
   if (members.at(MeshName) && members.has(Axes)) {
     group.mesh = mesh_ref();
     members.at(Axes);
+    Token token = json_.at();
+    size_t before = json_.errors().size();
     if (group.mesh.valid())
       group.axes = axes_of(group.mesh);
+    if (group.mesh.valid() && group.axes.empty() && json_.errors().size() == before)
+      json_.error(token, "trace-mesh", "a group has no axes");
   } else if (members.at(LayoutKey)) {
     group.form = Group::Form::Layout;
     layout(group.layout);
@@ -63,6 +67,8 @@ void JsonReader::group(llvm::StringRef key) {
 
 void JsonReader::ranks(Group &group) {
   llvm::DenseSet<int64_t> seen;
+  Token list = json_.at();
+  size_t before = json_.errors().size();
   json_.array([&](uint32_t) {
     Token token = json_.at();
     std::optional<int64_t> rank = json_.integer(0, kMaxInteger, "trace-mesh");
@@ -72,6 +78,8 @@ void JsonReader::ranks(Group &group) {
     if (!seen.insert(*rank).second)
       json_.error(token, "trace-mesh", fmt::format("rank {} stands twice in a group", *rank));
   });
+  if (group.ranks.empty() && json_.errors().size() == before)
+    json_.error(list, "trace-mesh", "a group has no ranks");
 }
 
 llvm::SmallVector<AxisId, 2> JsonReader::axes_of(MeshId mesh) {

@@ -11,13 +11,6 @@ namespace spmd::ir {
 
 namespace {
 
-bool is_name_char(char c) { return llvm::isAlnum(c) || c == '_'; }
-
-bool is_value_name(llvm::StringRef name) {
-  auto in_name = [](char c) { return is_name_char(c) || c == '.' || c == '/' || c == '-'; };
-  return !name.empty() && llvm::all_of(name, in_name);
-}
-
 llvm::SmallVector<llvm::StringRef, 24> as_refs(llvm::ArrayRef<std::string_view> words) {
   return {words.begin(), words.end()};
 }
@@ -72,8 +65,7 @@ StringId JsonReader::finding() {
   std::optional<llvm::StringRef> text = json_.string();
   if (!text)
     return {};
-  auto in_name = [](char c) { return is_name_char(c) || c == '-'; };
-  if (!text->empty() && llvm::isAlpha(text->front()) && llvm::all_of(*text, in_name))
+  if (is_finding(*text))
     return builder_.string(*text);
   json_.error(token, "trace-key", fmt::format("`{}` is no name of a finding", cut(*text)));
   return {};

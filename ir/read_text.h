@@ -123,6 +123,7 @@ private:
   bool read_sync(GradContract &grad);
   bool read_sync_axes(GradContract &grad);
   std::optional<std::string> finding();
+  std::optional<std::string> dashed_name(std::string_view what);
   void check_counts();
 
   // Meshes and groups (read_text_meshes.cc).

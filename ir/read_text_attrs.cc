@@ -123,7 +123,13 @@ std::optional<ValueName> TextReader::value_name(const Token &token) {
   if (!token.quoted)
     return make_name(token.text, program_.strings);
   std::optional<std::string> text = unescaped(token);
-  return text ? std::optional(make_name(*text, program_.strings)) : std::nullopt;
+  if (!text)
+    return std::nullopt;
+  if (!is_value_name(*text))
+    error(token, "trace-key",
+          fmt::format("`{}` is no name of a value: letters, digits, `_ . / -`",
+                      view(llvm::StringRef(*text).take_front(60))));
+  return make_name(*text, program_.strings);
 }
 
 std::string TextReader::nearest_value(llvm::StringRef name) const {

@@ -6,6 +6,8 @@
 
 namespace spmd::ir {
 
+static std::string_view shortened(llvm::StringRef text) { return text.take_front(60); }
+
 bool TextReader::read_with() {
   begin_body();
   Context context = context_;
@@ -155,11 +157,14 @@ bool TextReader::read_operation(llvm::SmallVectorImpl<WrittenValue> &results, ui
 }
 
 bool TextReader::read_op(llvm::SmallVectorImpl<WrittenValue> &results, Operation &op) {
+  Token token = peek();
   std::optional<StringId> name = op_name();
   if (!name)
     return false;
   op.inst.op = OpNameId{name->index};
   llvm::StringRef spelling = program_.strings[*name];
+  if (!is_op_name(spelling))
+    error(token, "trace-key", fmt::format("`{}` is no name of an op", shortened(spelling)));
   bool bare = last_end_ > 0 && bytes_[last_end_ - 1] != '"';
   if (bare && spelling == "rng" && at_type())
     return read_rng(op);
@@ -299,8 +304,8 @@ bool TextReader::read_number(uint32_t &out, std::string_view what) {
   std::optional<int64_t> number = integer(what, 1, "trace-key");
   if (!number)
     return false;
-  if (*number >= UINT32_MAX)
-    return error(token, "trace-limit", fmt::format("{} is beyond 2^32", what));
+  if (*number > INT32_MAX)
+    return error(token, "trace-limit", fmt::format("{} is beyond 2^31", what));
   out = static_cast<uint32_t>(*number);
   return true;
 }

@@ -10,6 +10,8 @@ StringId TextReader::function_name(const Token &token) {
   std::string text = token.text.str();
   if (token.quoted)
     text = unescaped(token).value_or("");
+  if (text.empty())
+    error(token, "trace-key", "a function has no name");
   return builder_.string("@" + text);
 }
 

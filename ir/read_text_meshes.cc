@@ -233,10 +233,12 @@ bool TextReader::read_group() {
     error(token, "trace-key", fmt::format("group `{}` is declared twice", *key));
   if (!(peek().is('[') ? read_group_ranks(group) : read_group_axes(group)))
     return false;
-  if (take_word("offset")) {
+  if (Token at = peek(); take_word("offset")) {
     std::optional<int64_t> offset = integer("an offset", 0, "trace-mesh");
     if (!offset)
       return false;
+    if (group.form != Group::Form::Layout)
+      error(at, "trace-mesh", "an offset stands behind what is no layout");
     group.offset = *offset;
   }
   program_.groups.push_back(std::move(group));

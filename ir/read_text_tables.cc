@@ -50,6 +50,9 @@ bool TextReader::read_trace_key(const Token &token, Key key) {
 
 bool TextReader::read_extra(Key key) {
   Token token = peek();
+  StringId id = builder_.string(key);
+  if (llvm::any_of(program_.extras, [&](const auto &row) { return row.first == id; }))
+    error(token, "trace-key", fmt::format("key `{}` is repeated", view(key)));
   std::optional<std::string> json = string("a string of JSON");
   if (!json)
     return false;
@@ -57,7 +60,7 @@ bool TextReader::read_extra(Key key) {
   cursor.skip();
   if (cursor.failed() || !cursor.at_end())
     error(token, "trace-key", fmt::format("the string of `{}` holds no JSON", view(key)));
-  program_.extras.push_back({builder_.string(key), builder_.string(*json)});
+  program_.extras.push_back({id, builder_.string(*json)});
   return true;
 }
 
@@ -74,7 +77,7 @@ bool TextReader::read_version() {
     return false;
   auto [major, minor] = llvm::StringRef(*version).split('.');
   uint32_t number = 0;
-  if (minor.getAsInteger(10, number))
+  if (minor.size() > 9 || minor.getAsInteger(10, number)) // as in JSON
     return error(token, "trace-key", fmt::format("`{}` is no version of the form 1.0", *version));
   if (major != "1")
     return error(token, "trace-version",
@@ -221,15 +224,24 @@ bool TextReader::read_rule() {
 
 // Names joined by `-`, or a string.
 std::optional<std::string> TextReader::finding() {
-  if (peek().kind == TokenKind::String)
-    return string("a finding");
-  std::optional<Token> part = any_name("a finding");
+  Token first = peek();
+  std::optional<std::string> text;
+  if (first.kind == TokenKind::String)
+    text = string("a finding");
+  else
+    text = dashed_name("a finding");
+  if (text && !is_finding(*text))
+    error(first, "trace-key",
+          fmt::format("`{}` is no name of a finding", view(llvm::StringRef(*text).take_front(60))));
+  return text;
+}
+
+std::optional<std::string> TextReader::dashed_name(std::string_view what) {
   std::string text;
-  for (; part; part = any_name("the rest of a finding")) {
+  for (std::optional<Token> part = any_name(what); part; part = any_name(what)) {
     text += part->text;
-    if (!peek().is('-'))
+    if (!take_if('-'))
       return text;
-    take();
     text += '-';
   }
   return std::nullopt;
@@ -246,11 +258,8 @@ bool TextReader::read_suppress() {
   if (peek().is('{') &&
       !dict([&](const Token &at, Key key) { return read_suppress_key(row, at, key); }))
     return false;
-  LocId loc;
-  if (!read_where(loc))
+  if (take_word("at") && !read_frames(row.loc))
     return false;
-  if (loc.valid())
-    row.loc = program_.locs[loc].frame;
   if (!row.reason.valid())
     error(token, "trace-key", fmt::format("the suppression of `{}` states no `reason`", *name));
   program_.suppressions.push_back(row);

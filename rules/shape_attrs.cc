@@ -2,6 +2,10 @@
 // that everything is read leniently here and nowhere else.
 #include "rules/shape_attrs.h"
 
+#include "ir/input.h"
+
+#include <cmath>
+
 namespace spmd::rules {
 
 using ir::AttrForm;
@@ -17,10 +21,13 @@ const AttrValue *any_attr(const Application &app, std::initializer_list<llvm::St
 static std::optional<int64_t> number_of(const AttrValue &value) {
   if (value.form == AttrForm::Integer)
     return value.as_integer();
-  if (value.form == AttrForm::Float &&
-      value.as_number() == static_cast<double>(int64_t(value.as_number())))
-    return static_cast<int64_t>(value.as_number());
-  return std::nullopt;
+  if (value.form != AttrForm::Float)
+    return std::nullopt;
+  // What an integer may be in a program; beyond it, and for inf and nan, the conversion has no
+  // meaning.
+  double real = value.as_number();
+  bool whole = std::abs(real) <= static_cast<double>(ir::kMaxInteger) && real == std::trunc(real);
+  return whole ? std::optional(static_cast<int64_t>(real)) : std::nullopt;
 }
 
 std::optional<int64_t> number_attr(const Application &app,

@@ -101,6 +101,13 @@ constexpr Bad kBad[] = {
      "trace-mesh", "groups.0.axes[0]", "`xp`", R"~("xp")~"},
     {R"~([0, 3, 5])~", R"~([0, 3, 3])~",
      "trace-mesh", "groups.2.ranks[2]", "rank 3 stands twice", "3]}"},
+    {R"~([0, 3, 5])~", "[]", "trace-mesh", "groups.2.ranks", "no ranks", "[]}"},
+    {R"~({"mesh": "m", "axes": ["tp"]})~", R"~({"mesh": "m", "axes": []})~",
+     "trace-mesh", "groups.0.axes", "no axes", "[]}"},
+    {R"~([[2, 8]])~", R"~([[0, 8]])~",
+     "trace-mesh", "groups.1.layout[0]", "size or stride 0", "[0, 8]"},
+    {R"~([[2, 8]])~", R"~([[2, 0]])~",
+     "trace-mesh", "groups.1.layout[0]", "size or stride 0", "[2, 0]"},
     // Tables.
     {R"~("files": ["a.py")~", R"~("files": [4)~",
      "trace-key", "files[0]", "a number", "4, {\"path"},

@@ -30,6 +30,7 @@ TEST_CASE("text: one error each, where it stands") {
       {"%y = g 1, { a = %x = 3 }\n", "2:11", "trace-syntax", "`{` stands where an operand"},
       {"local_map over tp () { yield }\n", "2:1", "trace-syntax", "no results"},
       {"%x = f { axis = () }\n", "2:18", "trace-syntax", "list of axes is empty"},
+      {"suppress a { reason = \"x\" } in \"b\"\n", "2:29", "trace-syntax", "`in` stands where"},
       // trace-encoding
       {"// \xFF\n", "2:4", "trace-encoding", "not UTF-8"},
       {"// \xED\xA0\x80\n", "2:4", "trace-encoding", "not UTF-8"},
@@ -54,6 +55,18 @@ TEST_CASE("text: one error each, where it stands") {
       {"%x = f at \"a\":0\n", "2:15", "trace-key", "at least 1"},
       {"group \"a\" = m.tp\ngroup \"a\" = m.dp\n", "3:7", "trace-key", "twice"},
       {"rule f = \"-> []\"\nrule f like g\n", "3:6", "trace-key", "second rule"},
+      {"trace { version = \"1.1000000000\" }\n", "2:19", "trace-key", "1.0"},
+      {"trace { x_a = \"1\" }\ntrace { x_a = \"2\" }\n", "3:15", "trace-key", "repeated"},
+      // What JSON has no name for.
+      {"\"\"\n", "2:1", "trace-key", "no name of an op"},
+      {"%x = \"a b\" 1\n", "2:6", "trace-key", "`a b` is no name of an op"},
+      {"%\"a b\" = f\n", "2:1", "trace-key", "`a b` is no name of a value"},
+      {"%\"\" = f\n", "2:1", "trace-key", "no name of a value"},
+      {"func @\"\"() -> ()\n", "2:6", "trace-key", "a function has no name"},
+      {"suppress _a { reason = \"x\" }\n", "2:10", "trace-key", "`_a` is no name of a finding"},
+      {"%x = f { ignore = \"a b\" }\n", "2:19", "trace-key", "`a b` is no name of a finding"},
+      {"%x = f at \"a\":2147483648\n", "2:12", "trace-limit", "2^31"},
+      {"%x = f expect error \"\"\n", "2:21", "trace-key", "no name of a finding"},
       // trace-duplicate, trace-reference
       {"%x = f\n%x = f\n", "3:1", "trace-duplicate", "`%x`"},
       {"%x, %x = f\n", "2:5", "trace-duplicate", "`%x`"},
@@ -89,6 +102,9 @@ TEST_CASE("text: one error each, where it stands") {
       {"group \"a\" = m.pp\n", "2:15", "trace-mesh", "nearest is"},
       {"group \"a\" = [1, 1]\n", "2:13", "trace-mesh", "twice"},
       {"group \"a\" = [1:1, 2]\n", "2:13", "trace-mesh", "neither"},
+      {"group \"a\" = [0:1]\n", "2:14", "trace-mesh", "size 0"},
+      {"group \"a\" = m.tp offset 3\n", "2:18", "trace-mesh", "no layout"},
+      {"group \"a\" = [0, 3] offset 3\n", "2:20", "trace-mesh", "no layout"},
       {"trace { world = 4 }\n", "3:1", "trace-mesh", "has 8 ranks"},
       {"trace { world = 8, rank = 8 }\n", "3:1", "trace-mesh", "`rank` is 8"},
       // trace-shape

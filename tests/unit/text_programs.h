@@ -141,6 +141,7 @@ inline constexpr std::string_view kCanonical[] = {
 
 // Whole programs.
 inline constexpr std::string_view kTables[] = {
+    "trace { dialect = \"@d\" }\nmesh m { a = 2 }\nsymbol \"@s\"\n",
     "mesh m { a = 2 }\n",
     "trace { version = \"1.3\", producer = { name = \"p\", frontend = \"fx\" }, dialect = jax, "
     "mode = local, "

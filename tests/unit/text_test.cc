@@ -55,6 +55,8 @@ TEST_CASE("text: other spellings print canonically") {
   };
   static constexpr Row kRows[] = {
       {"%x = input f32[8] R", "%x = input f32[8] R@dp R@tp\n"},
+      {"%x = f { op = \"@sum\", a = @\"@f\", b = @\"g\" }\nfunc @\"@f\"() -> ()\nfunc @g() -> ()",
+       "func @\"@f\"() -> ()\nfunc @g() -> ()\n%x = f { op = \"@sum\", a = @\"@f\", b = @g }\n"},
       {"%x = input f32[8] P(sum)@tp R", "%x = input f32[8] R@dp P@tp\n"},
       {"%x = input f32[8] P(avg)@tp", "%x = input f32[8] P@tp scale tp\n"},
       {"%x = input f32[8, 8] S(-1)@dp S(0)@tp", "%x = input f32[8@tp, 8@dp]\n"},
