@@ -45,9 +45,7 @@ std::string TextPrinter::print_bare(InstId id) {
 
 std::string TextPrinter::quoted(StringId id) const { return quote(program_.strings[id]); }
 
-std::string TextPrinter::name(StringId id) const {
-  return name(program_.strings[id]);
-}
+std::string TextPrinter::name(StringId id) const { return name(program_.strings[id]); }
 
 std::string TextPrinter::name(llvm::StringRef text) const {
   return is_name(text) && !is_reserved(text) ? text.str() : quote(text);

@@ -97,9 +97,10 @@ void ExtentUnifier::divide(const DimFactors &dim, Extent whole) {
   int64_t known = 1;
   for (uint8_t factor : dim) {
     const std::optional<Extent> &extent = map_.factors[factor].extent;
-    if (extent && extent->is_number())
-      known *= extent->number();
-    else if (extent || missing)
+    if (extent && extent->is_number()) {
+      if (__builtin_mul_overflow(known, extent->number(), &known))
+        return;
+    } else if (extent || missing)
       return;
     else
       missing = factor;

@@ -31,7 +31,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (size == 0)
     return 0;
   llvm::StringRef bytes = fuzz::bytes_of(data + 1, size - 1);
-  checker::CheckOptions options{.permissive = bool(data[0] & 1), .infer_partial = bool(data[0] & 2)};
+  checker::CheckOptions options{.permissive = bool(data[0] & 1),
+                                .infer_partial = bool(data[0] & 2)};
   if (data[0] & 4)
     options.mode = data[0] & 8 ? ir::Mode::Local : ir::Mode::Global;
   ir::ReadResult first = ir::read_program(bytes), second = ir::read_program(bytes);
