@@ -65,7 +65,7 @@ TEST_CASE("text: one error each, where it stands") {
       {"func @\"\"() -> ()\n", "2:6", "trace-key", "a function has no name"},
       {"suppress _a { reason = \"x\" }\n", "2:10", "trace-key", "`_a` is no name of a finding"},
       {"%x = f { ignore = \"a b\" }\n", "2:19", "trace-key", "`a b` is no name of a finding"},
-      {"%x = f at \"a\":2147483648\n", "2:12", "trace-limit", "2^31"},
+      {"%x = f at \"a\":2147483648\n", "2:15", "trace-limit", "2^31"},
       {"%x = f expect error \"\"\n", "2:21", "trace-key", "no name of a finding"},
       // trace-duplicate, trace-reference
       {"%x = f\n%x = f\n", "3:1", "trace-duplicate", "`%x`"},
