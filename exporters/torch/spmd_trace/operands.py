@@ -13,7 +13,7 @@ import torch
 from .values import DTYPES
 
 _DROPPED = {"device", "layout", "pin_memory", "memory_format", "generator", "non_blocking"}
-_OPERAND_NUMBERS = {"other", "exponent", "weight", "self"}
+_OPERAND_NUMBERS = {"other", "exponent", "weight", "self", "scalar"}
 
 
 @dataclasses.dataclass

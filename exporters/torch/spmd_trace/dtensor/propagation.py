@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
@@ -74,11 +75,12 @@ class Decision:
     verdict: `keeps`, `redistributes` or `error`; wanted: the placements it runs on.
     calls: the call on local tensors, operands named `%0`, `%1` ..; where DTensor does not keep the
     operands and sizes are arguments, one call for each way in which they could be the local ones.
+    results: written operands first, as a trace has them; where and how large if it keeps.
     """
 
     verdict: str
     wanted: tuple[tuple[str, ...], ...] | None
-    results: list[dict | None]
+    results: list[dict]
     calls: list[dict]
     error: str = ""
 
@@ -124,41 +126,87 @@ class Asked:
     def decide(self) -> Decision:
         """The decision, and for operands that are kept the call that a rank makes."""
         schema = self._schema()
-        whole = _local_calls(self.case, schema, self.operands)
+        calls = _local_calls(self.case, schema, self.operands)
+        written = _written(calls[0])
+        returned = _returned(self.case)
+        told = [{"shape": self.operands[i]["shape"], "of": i} for i in written]
+        told += [{"shape": shape} for shape in returned.values()]
         try:
             sharding = DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding(schema)
         except Exception as error:
-            return Decision("error", None, [], whole, _first_line(error))
+            return Decision("error", None, told, calls, _first_line(error))
         wanted = _placements(sharding.redistribute_schema or schema)
         if wanted != _placements(schema):
-            return Decision("redistributes", wanted, [], whole)
-        results = _specs_told(sharding.output_spec)
+            return Decision("redistributes", wanted, told, calls)
+        found = sharding.output_spec
         if self.case.runs:
             collectives = _Collectives()
             try:
                 with torch.no_grad(), collectives:
                     found = self.case.op(*self._args, **self._kwargs)
             except Exception as error:
-                return Decision("error", None, [], whole, _first_line(error))
+                return Decision("error", None, told, calls, _first_line(error))
             if collectives.seen:
-                return Decision("redistributes", wanted, [], whole, " ".join(collectives.seen))
-            results = _tensors_told(found)
+                return Decision("redistributes", wanted, told, calls, " ".join(collectives.seen))
+        placed = [{key: self.operands[i][key] for key in ("local", "at")} for i in written]
+        leaves = pytree.tree_leaves([found], is_leaf=_is_spec)
+        placed += [_placed(leaves[position]) for position in returned]
+        told = [entry | where for entry, where in zip(told, placed, strict=True)]
         uses_values = sharding.use_val_from_redistribute_schema
         local = sharding.redistribute_schema if uses_values else schema
-        return Decision("keeps", wanted, results, [_call(self.case.op, local)])
+        return Decision("keeps", wanted, told, [_call(self.case.op, local)])
+
+
+def _placed(result) -> dict:
+    """Local extents and placements of a result; empty for what has none, such as a seed."""
+    if isinstance(result, DTensor):
+        return {"local": list(result._local_tensor.shape), "at": list(_words(result._spec))}
+    if not _is_spec(result):
+        return {}
+    shape = result.tensor_meta.shape
+    local, _ = compute_local_shape_and_global_offset(shape, result.mesh, result.placements)
+    return {"local": list(local), "at": list(_words(result))}
+
+
+def _written(call: dict) -> list[int]:
+    """The operands that a call writes, by number."""
+    leaves = pytree.tree_leaves([call["in"][i] for i in call.get("mut", [])])
+    return [int(leaf[1:]) for leaf in leaves if isinstance(leaf, str)]
+
+
+def _returned(case: Case) -> dict[int, list[int]]:
+    """Position and global extents of the tensors that a call returns, those that it writes apart."""
+    if case.name not in _KNOWN_RESULTS:
+        with FakeTensorMode():
+            args, kwargs = pytree.tree_map(_whole, (case.args, case.kwargs))
+            given = pytree.tree_leaves((args, kwargs))
+            found = pytree.tree_leaves([case.op(*args, **kwargs)])
+        _KNOWN_RESULTS[case.name] = {
+            position: list(tensor.shape)
+            for position, tensor in enumerate(found)
+            if isinstance(tensor, torch.Tensor) and not any(tensor is one for one in given)
+        }
+    return _KNOWN_RESULTS[case.name]
+
+
+_KNOWN_RESULTS: dict[str, dict[int, list[int]]] = {}
+
+
+def _whole(leaf):
+    return torch.empty(leaf.shape, dtype=leaf.dtype) if isinstance(leaf, Sample) else leaf
 
 
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
 
 
-def _specs(tree) -> list[DTensorSpec]:
-    leaves = pytree.tree_leaves(tree, is_leaf=lambda leaf: isinstance(leaf, DTensorSpec))
-    return [leaf for leaf in leaves if isinstance(leaf, DTensorSpec)]
+def _is_spec(leaf) -> bool:
+    return isinstance(leaf, DTensorSpec)
 
 
 def _placements(schema) -> tuple[tuple[str, ...], ...]:
-    return tuple(_words(spec) for spec in _specs((schema.args_schema, schema.kwargs_schema)))
+    leaves = pytree.tree_leaves((schema.args_schema, schema.kwargs_schema), is_leaf=_is_spec)
+    return tuple(_words(leaf) for leaf in leaves if _is_spec(leaf))
 
 
 def _call(op, schema) -> dict:
@@ -167,14 +215,13 @@ def _call(op, schema) -> dict:
 
     def name(leaf):
         nonlocal count
-        if not isinstance(leaf, DTensorSpec):
+        if not _is_spec(leaf):
             return leaf
         count += 1
         return f"%{count}"
 
-    is_spec = lambda leaf: isinstance(leaf, DTensorSpec)  # noqa: E731
-    args = pytree.tree_map(name, tuple(schema.args_schema), is_leaf=is_spec)
-    kwargs = pytree.tree_map(name, schema.kwargs_schema, is_leaf=is_spec)
+    args = pytree.tree_map(name, tuple(schema.args_schema), is_leaf=_is_spec)
+    kwargs = pytree.tree_map(name, schema.kwargs_schema, is_leaf=_is_spec)
     bound = bind(op, args, kwargs)
     call = {"in": bound.ins, "attrs": bound.attrs, "mut": bound.written}
     return {key: value for key, value in call.items() if value}
@@ -210,35 +257,3 @@ def _divided(sizes: tuple[int, ...], cut: int) -> list[list[int]]:
         found += sorted(ways)
     unique = list(dict.fromkeys(found)) or [sizes]
     return [list(way) for way in unique]
-
-
-def _specs_told(output) -> list[dict | None]:
-    """Results by their specs, where nothing ran."""
-    told: list[dict | None] = []
-    for spec in output if isinstance(output, (list, tuple)) else [output]:
-        if spec is None or spec.tensor_meta is None:
-            told.append(None)
-            continue
-        meta = spec.tensor_meta
-        shape = meta.shape
-        local, _ = compute_local_shape_and_global_offset(shape, spec.mesh, spec.placements)
-        told.append({"dtype": DTYPES[meta.dtype], "local": list(local), "at": list(_words(spec))})
-    return told
-
-
-def _tensors_told(found) -> list[dict | None]:
-    """Results as they are; None for what is no distributed tensor."""
-    told: list[dict | None] = []
-    for tensor in _flat(found):
-        if not isinstance(tensor, DTensor):
-            told.append(None)
-            continue
-        entry = {"dtype": DTYPES[tensor.dtype], "local": list(tensor._local_tensor.shape)}
-        told.append(entry | {"at": list(_words(tensor._spec))})
-    return told
-
-
-def _flat(found) -> list:
-    if isinstance(found, (list, tuple)):
-        return [leaf for one in found for leaf in ([None] if one is None else _flat(one))]
-    return [] if found is None else [found]

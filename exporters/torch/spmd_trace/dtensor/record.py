@@ -24,9 +24,7 @@ def _row(case: Case, name: str, mesh, assignment) -> dict:
     asked = Asked(case, mesh, assignment)
     decision = asked.decide()
     row = {"case": case.name, "op": str(case.op), "mesh": name, "operands": asked.operands}
-    row |= {"verdict": decision.verdict}
-    if decision.verdict == "keeps":
-        row["results"] = decision.results
+    row |= {"verdict": decision.verdict, "results": decision.results}
     if decision.verdict == "redistributes":
         row["wanted"] = [list(words) for words in decision.wanted]
     if decision.error:

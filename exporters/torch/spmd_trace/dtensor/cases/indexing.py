@@ -1,6 +1,6 @@
 """Gathers, scatters and tables."""
 
-from ..samples import booleans, case, floats, integers
+from ..samples import case, floats, integers
 
 _X = floats(8, 16)
 
@@ -22,5 +22,4 @@ CASES = [
     case("embedding", floats(16, 8), integers(4, 12)),
     case("embedding_dense_backward", floats(4, 12, 8), integers(4, 12), 16, -1, False),
     case("bucketize.Tensor", _X, floats(4)),
-    case("masked_select", _X, booleans(8, 16), runs=False),
 ]

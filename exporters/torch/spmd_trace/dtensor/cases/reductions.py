@@ -44,5 +44,4 @@ CASES = [
     case("_softmax", _X, 0, False, note=_FIRST),
     case("_log_softmax", _X, 1, False),
     case("_safe_softmax", _X, 1),
-    case("equal", _X, floats(8, 16)),
 ]
