@@ -1,4 +1,7 @@
-"""The command line: `python -m spmd_trace.dtensor -o decisions.json`."""
+"""Records what DTensor does with operations, and compares it with the checker.
+
+python -m spmd_trace.dtensor -o decisions.json --checker build/checker/spmdlint
+"""
 
 import argparse
 import logging
@@ -8,9 +11,14 @@ import warnings
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m spmd_trace.dtensor", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m spmd_trace.dtensor",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("-o", "--output", type=pathlib.Path, required=True, metavar="FILE")
     parser.add_argument("--case", action="append", metavar="NAME", help="only that one; repeatable")
+    parser.add_argument("--checker", metavar="PATH", help="compare with what this spmdlint says")
     options = parser.parse_args(arguments)
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
@@ -20,7 +28,18 @@ def main(arguments: list[str] | None = None) -> int:
     options.output.write_text(dumps(recorded), encoding="utf-8")
     told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts(recorded).items()))
     print(f"{options.output}: {len(recorded['rows'])} decisions ({told})")
+    if options.checker:
+        _compare(recorded, options.checker)
     return 0
+
+
+def _compare(recorded: dict, checker: str) -> None:
+    from . import comparison, verdicts
+
+    found = comparison.differences(recorded, verdicts.judged(recorded, checker))
+    print(comparison.summary(recorded, found))
+    for (kind, sign, case), count in comparison.families(found):
+        print(f"  {kind} {sign}: {case} ({count})")
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ import itertools
 import random
 from collections.abc import Callable
 
-ALL = 64  # so many assignments are all asked
-KEPT, OTHERS = 24, 14  # at most so many of each kind are recorded
-TWO_AXES = 5  # of each kind again
+ALL = 36  # so many assignments are all asked
+KEPT, OTHERS = 15, 9  # at most so many of each kind are recorded
+TWO_AXES = 4  # of each kind again
 
 Assignment = tuple[tuple[str, ...], ...]  # per operand a placement per axis
 

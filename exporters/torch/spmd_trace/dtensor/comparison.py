@@ -15,7 +15,7 @@ OTHER_RESULT = "c"  # both accept, with different results
 class Difference:
     """One decision that the checker does not share.
 
-    sign: of class a the findings; of b what DTensor does to operands, or `error`; of c the
+    sign: of class a the findings; of b which placements DTensor changes, or `error`; of c the
     placements of the first result that differ, DTensor's first.
     """
 
@@ -34,15 +34,14 @@ def _expected(result: dict, axes: list[str]) -> Type:
 
 
 def _moves(row: dict) -> str:
-    """What DTensor does to the operands: `P>R S>R` and the like, dimensions left out."""
+    """Which placements DTensor changes, dimensions left out, as in `P S`."""
     if row["verdict"] == "error":
         return "error"
     moves = set()
     for operand, wanted in zip(row["operands"], row["wanted"]):
         for before, after in zip(operand["at"], wanted):
             if before != after:
-                same = before[0] == after[0]
-                moves.add(f"{before}>{after}" if same else f"{before[0]}>{after[0]}")
+                moves.add(before[0])
     return " ".join(sorted(moves)) or "communicates"
 
 
@@ -73,6 +72,12 @@ def differences(recorded: dict, verdicts: list[Verdict]) -> list[Difference]:
             at = tuple(tuple(operand["at"]) for operand in row["operands"])
             found.append(Difference(told[0], row["op"], told[1], row["case"], at))
     return found
+
+
+def families(found: list[Difference]) -> list[tuple[tuple[str, str, str], int]]:
+    """Class, sign and case of differences, and how many there are of each."""
+    counts = collections.Counter((one.kind, one.sign, one.case) for one in found)
+    return sorted(counts.items())
 
 
 def summary(recorded: dict, found: list[Difference]) -> str:

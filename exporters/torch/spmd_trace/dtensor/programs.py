@@ -39,7 +39,7 @@ def _operation(row: dict, call: dict, prefix: str) -> dict:
     def named(leaf):
         return prefix + leaf[1:] if isinstance(leaf, str) and leaf.startswith("%") else leaf
 
-    op = {"op": row["op"], "in": pytree.tree_map(named, call.get("in", []))}
+    op = {"op": call["op"], "in": pytree.tree_map(named, call.get("in", []))}
     if call.get("attrs"):
         op["attrs"] = call["attrs"]
     op["out"] = []

@@ -139,22 +139,43 @@ class Asked:
         if wanted != _placements(schema):
             return Decision("redistributes", wanted, told, calls)
         found = sharding.output_spec
-        if self.case.runs:
-            collectives = _Collectives()
+        if _does_more_than_its_rule(self.case.op):
             try:
-                with torch.no_grad(), collectives:
-                    found = self.case.op(*self._args, **self._kwargs)
+                found, collectives = self._run()
             except Exception as error:
                 return Decision("error", None, told, calls, _first_line(error))
-            if collectives.seen:
-                return Decision("redistributes", wanted, told, calls, " ".join(collectives.seen))
-        placed = [{key: self.operands[i][key] for key in ("local", "at")} for i in written]
-        leaves = pytree.tree_leaves([found], is_leaf=_is_spec)
-        placed += [_placed(leaves[position]) for position in returned]
+            if collectives:
+                return Decision("redistributes", wanted, told, calls, " ".join(collectives))
+        placed = self._results(found)
         told = [entry | where for entry, where in zip(told, placed, strict=True)]
         uses_values = sharding.use_val_from_redistribute_schema
         local = sharding.redistribute_schema if uses_values else schema
-        return Decision("keeps", wanted, told, [_call(self.case.op, local)])
+        return Decision("keeps", wanted, told, [_call(local)])
+
+
+    def run(self) -> tuple[list[dict], list[str]]:
+        """The results of really running the call, and the collectives that it ran."""
+        found, collectives = self._run()
+        return self._results(found), collectives
+
+    def _run(self):
+        collectives = _Collectives()
+        with torch.no_grad(), collectives:
+            return self.case.op(*self._args, **self._kwargs), collectives.seen
+
+    def _results(self, found) -> list[dict]:
+        """Where the results are, written operands first; `found` are tensors or their specs."""
+        written = _written(_call(self._schema()))
+        placed = [{key: self.operands[i][key] for key in ("local", "at")} for i in written]
+        leaves = pytree.tree_leaves([found], is_leaf=_is_spec)
+        return placed + [_placed(leaves[position]) for position in _returned(self.case)]
+
+
+def _does_more_than_its_rule(op: torch._ops.OpOverload) -> bool:
+    """Whether DTensor runs a function of its own, or the pieces of a composite."""
+    composite = torch._C.DispatchKey.CompositeImplicitAutograd
+    handlers = DTensor._op_dispatcher._custom_op_handlers
+    return op in handlers or torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), composite)
 
 
 def _placed(result) -> dict:
@@ -209,7 +230,7 @@ def _placements(schema) -> tuple[tuple[str, ...], ...]:
     return tuple(_words(leaf) for leaf in leaves if _is_spec(leaf))
 
 
-def _call(op, schema) -> dict:
+def _call(schema) -> dict:
     """The call as a trace writes it, operands numbered in the order of the arguments."""
     count = -1
 
@@ -222,15 +243,15 @@ def _call(op, schema) -> dict:
 
     args = pytree.tree_map(name, tuple(schema.args_schema), is_leaf=_is_spec)
     kwargs = pytree.tree_map(name, schema.kwargs_schema, is_leaf=_is_spec)
-    bound = bind(op, args, kwargs)
-    call = {"in": bound.ins, "attrs": bound.attrs, "mut": bound.written}
+    bound = bind(schema.op, args, kwargs)
+    call = {"op": str(schema.op), "in": bound.ins, "attrs": bound.attrs, "mut": bound.written}
     return {key: value for key, value in call.items() if value}
 
 
 def _local_calls(case: Case, schema, operands: list[dict]) -> list[dict]:
     """The calls of a rank that DTensor did not settle."""
     sizes_at = DTensor._op_dispatcher.sharding_propagator.op_to_shape_and_stride_idx
-    call = _call(case.op, schema)
+    call = _call(schema)
     position = sizes_at.get(case.op)
     if not isinstance(position, int):
         return [call]

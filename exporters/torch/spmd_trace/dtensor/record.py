@@ -14,7 +14,7 @@ from .samples import Case
 
 
 @contextlib.contextmanager
-def _ranks():
+def ranks():
     """A fake process group of four ranks, of which this process is the first."""
     with cpu.fake_ranks(0, 4):
         yield
@@ -55,7 +55,7 @@ def _rows_of(case: Case, known: dict) -> list[dict]:
 
 def recording(only: list[str] | None = None) -> dict:
     """The decisions of the installed torch about the cases, or about those named in `only`."""
-    with _ranks():
+    with ranks():
         known = meshes()
         chosen = [case for case in cases() if only is None or case.name in only]
         rows = [row for case in chosen for row in _rows_of(case, known)]

@@ -15,6 +15,7 @@ class Sample:
     shape: tuple[int, ...]
     dtype: torch.dtype = torch.float32
     below: int = 2
+    ascending: bool = False
 
     def options(self, size: int, uneven: bool) -> list[str]:
         """The placements on an axis of `size` ranks: the block of the first rank is never empty."""
@@ -38,6 +39,10 @@ def floats(*shape: int) -> Sample:
     return Sample(shape)
 
 
+def ascending(extent: int) -> Sample:
+    return Sample((extent,), ascending=True)
+
+
 def integers(*shape: int, below: int = 2) -> Sample:
     return Sample(shape, torch.int64, below)
 
@@ -54,7 +59,7 @@ def complexes(*shape: int) -> Sample:
 class Case:
     """A call of `op`; samples stand in place of tensors, possibly inside lists.
 
-    runs: whether the CPU has a kernel; otherwise only the decision is recorded.
+    runs: whether the CPU has a kernel for it.
     uneven: dimensions are sharded too where the axis does not divide them.
     """
 

@@ -1,5 +1,6 @@
 """The checker's verdicts about decisions: accepted with which types, or refused with which finding."""
 
+import collections
 import dataclasses
 import json
 import pathlib
@@ -26,19 +27,26 @@ class Type:
 
 @dataclasses.dataclass
 class Verdict:
-    """findings: names of what is wrong, none if the operation is accepted; its results' types."""
+    """findings: names of what is wrong, none if the operation is accepted; its results' types.
+
+    way: which of the decision's calls this is about.
+    """
 
     findings: tuple[str, ...]
     results: list[Type]
+    way: int = 0
 
 
 def judged(recorded: dict, checker: str) -> list[Verdict]:
     """A verdict for each decision; accepted if one of the ways to call is."""
     found: list[Verdict | None] = [None] * len(recorded["rows"])
+    ways = collections.Counter()
     for trace in traces(recorded):
         sizes = {axis["name"]: axis["size"] for axis in trace.document["meshes"][0]["axes"]}
         for position, verdict in zip(trace.sources, _of_trace(trace, list(sizes), checker)):
             row, best = recorded["rows"][position], found[position]
+            verdict.way = ways[position]
+            ways[position] += 1
             if len(row["calls"]) > 1 and not _assembles(row, verdict, sizes):
                 verdict = Verdict(("another view",), [])
             if best is None or (best.findings and not verdict.findings):
@@ -67,7 +75,7 @@ def _of_trace(trace: Trace, axes: list[str], checker: str) -> list[Verdict]:
             [checker, "check", "--isolated", "--format=json", "--infer-partial", "--no-fold"]
             + ["--no-fixes", "--max-findings", count, str(path)]
         )
-        types = _run(
+        dumped = _run(
             [checker, "dump", "--stage=types", "--infer-partial", "--isolated", str(path)]
         )
     names: list[set[str]] = [set() for _ in trace.sources]
@@ -77,7 +85,7 @@ def _of_trace(trace: Trace, axes: list[str], checker: str) -> list[Verdict]:
     for finding in told["findings"]:
         if finding["severity"] == "error":
             names[finding["places"][0]["op_index"]].add(finding["name"])
-    known = _types(types, axes)
+    known = types(dumped, axes)
     return [
         Verdict(tuple(sorted(found)), [known[name] for name in results if name in known])
         for found, results in zip(names, trace.results)
@@ -91,7 +99,7 @@ def _run(command: list[str]) -> str:
     return done.stdout
 
 
-def _types(text: str, axes: list[str]) -> dict[str, Type]:
+def types(text: str, axes: list[str]) -> dict[str, Type]:
     """The types of results, by name, in a dump of types."""
     found = {}
     for line in text.splitlines():

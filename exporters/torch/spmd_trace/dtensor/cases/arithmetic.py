@@ -6,7 +6,7 @@ from ..samples import booleans, case, complexes, floats, integers
 
 _X, _Y, _Z = floats(8, 16), floats(8, 16), floats(8, 16)
 
-_LINEAR = "neg clone alias detach positive zeros_like ones_like rand_like".split()
+_LINEAR = "neg clone alias detach zeros_like ones_like rand_like".split()
 _NONLINEAR = (
     "abs exp expm1 log log1p sqrt rsqrt reciprocal sin cos tanh erf sigmoid relu gelu silu mish "
     "elu leaky_relu hardtanh hardsigmoid softplus sign sgn floor round trunc isnan isfinite square "
