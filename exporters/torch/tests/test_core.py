@@ -43,6 +43,11 @@ def test_absent_operands_and_non_finite_numbers():
     assert fill["attrs"] == {"value": {"num": "-inf"}}
 
 
+def test_the_number_of_a_list_operation_is_an_operand():
+    trace = record(lambda r, x: torch._foreach_mul([x], 0.5), torch.ones(3))
+    assert trace["ops"][0]["in"] == [["%0"], 0.5] and "attrs" not in trace["ops"][0]
+
+
 def test_a_slice_to_the_end_names_no_end():
     trace = record(lambda r, x: x[1:].mul(2), torch.ones(3))
     assert ops_named(trace, "aten.slice.Tensor")[0]["attrs"] == {"start": 1}

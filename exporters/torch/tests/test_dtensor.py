@@ -11,7 +11,8 @@ import pytest
 import torch
 
 import judged
-from spmd_trace.dtensor import assignments, comparison, programs, propagation, record, samples, verdicts
+from spmd_trace.dtensor import assignments, comparison, programs, propagation, record
+from spmd_trace.dtensor import samples, verdicts
 from spmd_trace.dtensor.cases import by_name
 from spmd_trace.dtensor.simulation import Simulation
 
@@ -141,8 +142,9 @@ def test_every_row_of_the_table_occurs(differences, table):
     gone = []
     for row in table:
         found = _matching(row, differences)
-        missing = {*row["cases"], *row["signs"]} - {word for d in found for word in (d.case, d.sign)}
-        gone += [(row["kind"], word, row["why"]) for word in sorted(missing)]
+        words = {word for one in found for word in (one.case, one.sign)}
+        missing = sorted({*row["cases"], *row["signs"]} - words)
+        gone += [(row["kind"], word, row["why"]) for word in missing]
     assert not gone
 
 

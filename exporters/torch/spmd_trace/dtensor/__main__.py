@@ -22,8 +22,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
+    from .cases import cases
     from .record import counts, dumps, recording
 
+    if unknown := {*(options.case or [])} - {case.name for case in cases()}:
+        parser.error(f"no such case: {', '.join(sorted(unknown))}")
     recorded = recording(options.case)
     options.output.write_text(dumps(recorded), encoding="utf-8")
     told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts(recorded).items()))

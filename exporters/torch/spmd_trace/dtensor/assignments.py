@@ -17,7 +17,7 @@ Assignment = tuple[tuple[str, ...], ...]  # per operand a placement per axis
 
 
 def one_axis(options: list[list[str]], suggest: Callable) -> list[Assignment]:
-    """Assignments on one axis; `suggest` gives what DTensor would have instead, None on an error."""
+    """Assignments on one axis; `suggest` gives what DTensor would have instead, None if nothing."""
     total = 1
     for words in options:
         total *= len(words)

@@ -196,7 +196,7 @@ def _written(call: dict) -> list[int]:
 
 
 def _returned(case: Case) -> dict[int, list[int]]:
-    """Position and global extents of the tensors that a call returns, those that it writes apart."""
+    """Position and global extents of the tensors that a call returns and has not written."""
     if case.name not in _KNOWN_RESULTS:
         with FakeTensorMode():
             args, kwargs = pytree.tree_map(_whole, (case.args, case.kwargs))

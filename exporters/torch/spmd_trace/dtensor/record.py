@@ -9,14 +9,14 @@ import torch
 from ..frameworks import cpu
 from . import assignments
 from .cases import cases
-from .propagation import MESHES, Asked, meshes
+from .propagation import MESHES, RANKS, Asked, meshes
 from .samples import Case
 
 
 @contextlib.contextmanager
 def ranks():
-    """A fake process group of four ranks, of which this process is the first."""
-    with cpu.fake_ranks(0, 4):
+    """A fake process group, of which this process is the first rank."""
+    with cpu.fake_ranks(0, RANKS):
         yield
 
 

@@ -1,4 +1,4 @@
-"""The checker's verdicts about decisions: accepted with which types, or refused with which finding."""
+"""The checker's verdicts about decisions: accepted with types, or refused with findings."""
 
 import collections
 import dataclasses
