@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 
-_CLAIM = re.compile(r"(\?|R\|I|Reduced|R|I|V|P(?:\(\w+\))?)@(\([\w, .]+\)|[\w.]+)")
+_CLAIM = re.compile(r"(\?|R\|I|Reduced|R|I|V|P(?:\(\w+\))?|S\(\d+\))@(\([\w, .]+\)|[\w.]+)")
 
 
 def checker() -> str | None:
@@ -43,8 +43,12 @@ def findings(path) -> collections.Counter:
 
 
 def _claims(text: str) -> dict[str, str]:
+    """Kinds by axis; the suffix of an extent says that its axes vary, and so does `S(dim)`."""
     claims = {}
+    for shape in re.findall(r"\w+\[([^\]]*)\]", text)[:1]:
+        for axes in re.findall(r"@(\([\w, .]+\)|[\w.]+)", shape):
+            claims |= {axis.split(".")[-1]: "V" for axis in re.findall(r"[\w.]+", axes)}
     for kind, axes in _CLAIM.findall(text):
         for axis in axes.strip("()").split(", "):
-            claims[axis.split(".")[-1]] = kind
+            claims[axis.split(".")[-1]] = "V" if kind.startswith("S") else kind
     return claims
