@@ -63,8 +63,9 @@ using NeedlessMap = std::map<std::pair<std::string, std::string>, Needless>;
 
 class ShardCheck {
 public:
-  // Without `uneven` only such assignments as cut all dimensions evenly.
-  ShardCheck(MeshSizes mesh, unsigned seed, bool uneven = false);
+  // Without `uneven` only such assignments as cut all dimensions evenly. `reversed`: uneven blocks
+  // stand in reverse order.
+  ShardCheck(MeshSizes mesh, unsigned seed, bool uneven = false, bool reversed = false);
   ~ShardCheck();
 
   // All assignments, or so many of them drawn at random.
@@ -130,7 +131,7 @@ private:
   MeshSizes mesh_;
   std::mt19937 random_;
   unsigned seed_;
-  bool uneven_;
+  bool uneven_, reversed_;
   std::map<std::string, std::unique_ptr<Reader>> readers_;
   std::map<std::string, std::vector<std::string>> failures_; // per case: what was wrong
 };

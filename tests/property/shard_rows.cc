@@ -355,7 +355,10 @@ TEST_CASE("op rows with unevenly sharded operands say how their results join") {
   run_rows(pairs, 5, 100, false);
   run_rows(triples, 4, 100, false);
   run_rows(grid, 5, 40, false);
-  check_needless({&pairs, &triples, &grid}, {kUntold, kNeedlessUneven});
+  ShardCheck stated({2}, 12, true, true), stated_grid({2, 2}, 13, true, true);
+  run_rows(stated, 5, 100, false);
+  run_rows(stated_grid, 5, 40, false);
+  check_needless({&pairs, &triples, &grid, &stated, &stated_grid}, {kUntold, kNeedlessUneven});
 }
 
 TEST_CASE("op rows with sharded operands that broadcast say how their results join") {

@@ -105,11 +105,13 @@ int block_of(const Layout &layout, const MeshSizes &mesh, size_t dim, int rank) 
   return block;
 }
 
-std::vector<int> blocks_of(int extent, int count) {
+std::vector<int> blocks_of(int extent, int count, bool reversed) {
   int block = (extent + count - 1) / count;
   std::vector<int> blocks;
   for (int b = 0; b < count; ++b)
     blocks.push_back(std::clamp(extent - b * block, 0, block));
+  if (reversed)
+    std::reverse(blocks.begin(), blocks.end());
   return blocks;
 }
 
@@ -124,10 +126,10 @@ int block_count(const Layout &layout, const MeshSizes &mesh, size_t dim) {
 std::vector<int> local_dims(const std::vector<int> &dims, const Layout &layout,
                             const MeshSizes &mesh, int rank) {
   std::vector<int> local;
-  for (size_t d = 0; d < dims.size(); ++d)
-    local.push_back(
-        blocks_of(dims[d], block_count(layout, mesh,
-                                       d))[static_cast<size_t>(block_of(layout, mesh, d, rank))]);
+  for (size_t d = 0; d < dims.size(); ++d) {
+    std::vector<int> blocks = blocks_of(dims[d], block_count(layout, mesh, d), layout.reversed);
+    local.push_back(blocks[static_cast<size_t>(block_of(layout, mesh, d, rank))]);
+  }
   return local;
 }
 
@@ -160,7 +162,8 @@ std::vector<Array> distribute(const Array &whole, const Layout &layout, const Me
     block.dims = local_dims(whole.dims, layout, mesh, r);
     block.all = whole.dims;
     for (size_t d = 0; d < whole.dims.size(); ++d) {
-      std::vector<int> blocks = blocks_of(whole.dims[d], block_count(layout, mesh, d));
+      std::vector<int> blocks =
+          blocks_of(whole.dims[d], block_count(layout, mesh, d), layout.reversed);
       int first = 0;
       for (int b = 0; b < block_of(layout, mesh, d, r); ++b)
         first += blocks[static_cast<size_t>(b)];
@@ -248,11 +251,18 @@ ir::ShardSizesId sizes_of(ir::Program &program, const std::vector<int> &dims, co
                           const MeshSizes &mesh) {
   ir::ShardSizes sizes;
   for (size_t d = 0; d < dims.size(); ++d)
-    if (int count = block_count(layout, mesh, d); dims[d] % count)
-      sizes.dims.push_back({static_cast<unsigned>(d),
-                            ir::Extent(dims[d]),
-                            ir::Extent(blocks_of(dims[d], count)[0]),
-                            {}});
+    if (int count = block_count(layout, mesh, d); dims[d] % count) {
+      std::vector<int> blocks = blocks_of(dims[d], count, layout.reversed);
+      ir::UnevenDim uneven{
+          static_cast<unsigned>(d), ir::Extent(dims[d]), ir::Extent(blocks[0]), {}};
+      if (layout.reversed) {
+        ir::AttrList list;
+        for (int block : blocks)
+          list.items.push_back(ir::AttrValue::integer(block));
+        uneven.sizes = program.lists.add(std::move(list));
+      }
+      sizes.dims.push_back(uneven);
+    }
   return sizes.dims.empty() ? ir::ShardSizesId() : program.shard_sizes.add(std::move(sizes));
 }
 

@@ -31,7 +31,8 @@ struct Layout {
     friend bool operator==(const Place &, const Place &) = default;
   };
   std::vector<Place> axes;
-  bool swapped = false; // both axes shard one dimension, and the second is the outer one
+  bool swapped = false;  // both axes shard one dimension, and the second is the outer one
+  bool reversed = false; // uneven blocks stand in reverse order: the last ones are full
 
   bool has(ShardForm form) const;
   bool shares_dim() const;   // both axes shard one dimension
@@ -44,8 +45,8 @@ std::vector<Layout> all_layouts(size_t axes, size_t rank);
 using MeshSizes = std::vector<int>; // outermost first
 int rank_count(const MeshSizes &mesh);
 
-// Blocks of a dimension: the first ones full, the last ones short or empty.
-std::vector<int> blocks_of(int extent, int count);
+// Blocks of a dimension: the first ones full, the last ones short or empty, or in reverse.
+std::vector<int> blocks_of(int extent, int count, bool reversed = false);
 // Which block of a dimension a rank holds, outermost axis first.
 int block_of(const Layout &layout, const MeshSizes &mesh, size_t dim, int rank);
 // Number of blocks of a dimension.
