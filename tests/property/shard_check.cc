@@ -111,7 +111,8 @@ std::string print(const OpCase &op, const std::vector<Layout> &layouts) {
 }
 
 ShardCheck::ShardCheck(MeshSizes mesh, unsigned seed, bool uneven, bool reversed)
-    : mesh_(std::move(mesh)), random_(seed), seed_(seed), uneven_(uneven), reversed_(reversed) {}
+    : mesh_(std::move(mesh)), random_(seed), data_random_(seed), seed_(seed), uneven_(uneven),
+      reversed_(reversed) {}
 ShardCheck::~ShardCheck() = default;
 
 std::vector<std::vector<int>> ShardCheck::locals(const OpCase &op,
@@ -209,8 +210,8 @@ ShardCheck::Values ShardCheck::compute(const Situation &at) {
   std::vector<Array> whole;
   std::vector<std::vector<Array>> local;
   for (size_t i = 0; i < at.op.tensors.size(); ++i) {
-    whole.push_back(draw(at.op.tensors[i].dims, random_));
-    local.push_back(distribute(whole.back(), at.layouts[i], mesh_, random_));
+    whole.push_back(draw(at.op.tensors[i].dims, data_random_));
+    local.push_back(distribute(whole.back(), at.layouts[i], mesh_, data_random_));
   }
   Values values;
   if (at.op.view) {
@@ -416,7 +417,11 @@ void ShardCheck::check_refused(const Situation &at, const Verdict &verdict) {
     types += (types.empty() ? "" : "; ") + layout->print();
   }
   ++counts.needless;
-  Needless &family = needless[{at.op.name, joined(verdict.violations)}];
+  bool donated = false;
+  for (size_t i = 0; i < at.layouts.size(); ++i)
+    donated |= at.op.tensors[i].donor && at.layouts[i].has(ShardForm::Shard);
+  Needless &family = donated ? needless[{std::string(kDonated), ""}]
+                             : needless[{at.op.name, joined(verdict.violations)}];
   if (family.count++ == 0)
     family.example = print(at.op, at.layouts) + (at.stated ? ", stated" : "") + " -> " + types;
 }

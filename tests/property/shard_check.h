@@ -54,7 +54,7 @@ struct OpCase {
 struct ShardCounts {
   size_t cases = 0, accepted = 0, refused = 0, needless = 0, silent = 0;
 };
-// Per case and kinds of violation, how often a refusal had no counterexample, and for example where.
+// Per case and kinds of violation: how often a refusal had no counterexample, and an example.
 struct Needless {
   size_t count = 0;
   std::string example;
@@ -104,8 +104,8 @@ private:
 
   // Every dimension is long enough to be cut so, and evenly if asked for.
   bool cuts(const OpCase &op, const std::vector<Layout> &layouts) const;
-  // The whole that a result is by this layout. Of a view: its elements in order, its blocks being as
-  // long as sizes (none: evenly) say.
+  // The whole that a result is by this layout. Of a view: its elements in order, its blocks being
+  // as long as sizes (none: evenly) say.
   std::optional<Array> join(const Situation &at, const std::vector<Array> &held,
                             const Layout &layout, const std::vector<int> &first,
                             const ir::ShardSizes *sizes) const;
@@ -129,7 +129,7 @@ private:
   void fail(const Situation &at, const std::string &what);
 
   MeshSizes mesh_;
-  std::mt19937 random_;
+  std::mt19937 random_, data_random_; // verdicts do not change which assignments are drawn
   unsigned seed_;
   bool uneven_, reversed_;
   std::map<std::string, std::unique_ptr<Reader>> readers_;
@@ -138,6 +138,9 @@ private:
 
 std::string print(const OpCase &op, const std::vector<Layout> &layouts);
 
+// Where a donor is sharded: only its extents are read, so that its shards refuse what the values
+// would allow.
+inline constexpr std::string_view kDonated = "(sharded donor)";
 // What is refused without a counterexample, by the start of the name of the case (empty: any) and
 // the violation; each entry must occur, and nothing else may.
 struct NeedlessEntry {
