@@ -270,9 +270,41 @@ private:
       if (!sharded_here(row, value, dim))
         continue;
       end = shard;
-      if (try_row(row, operands, src, dst))
+      if (try_row(row, operands, src, dst) || with_sizes(row, operands, src, dst))
         return;
     }
+  }
+
+  // Sizes in attributes are those of one rank: of a view of the gathered whole, one of them grows.
+  bool with_sizes(const Transition &row, llvm::ArrayRef<uint16_t> operands, KindWord src,
+                  KindWord dst) {
+    const rules::Violation &violation = search_.finding_.violation;
+    bool cut = std::holds_alternative<rules::StridedShard>(violation) ||
+               std::holds_alternative<rules::StridedUneven>(violation);
+    const ir::AttrValue *shape = program_.find(search_.inst_.attrs, "shape");
+    if (!cut || !shape || shape->form != ir::AttrForm::List)
+      return false;
+    const ir::AttrList sizes = program_.lists[shape->as<ir::AttrListId>()];
+    if (llvm::any_of(sizes.items, [](const ir::AttrValue &item) {
+          return item.form != ir::AttrForm::Integer || item.as_integer() < 1;
+        }))
+      return false;
+    for (size_t i = 0; i < sizes.items.size(); ++i) {
+      ir::AttrList grown = sizes;
+      int64_t size = 0;
+      if (__builtin_mul_overflow(grown.items[i].as_integer(), rank_count(mesh(), search_.axes_),
+                                 &size))
+        continue;
+      grown.items[i] = ir::AttrValue::integer(size);
+      std::string text;
+      for (const ir::AttrValue &item : grown.items)
+        text += (text.empty() ? "" : ", ") + std::to_string(item.as_integer());
+      ir::AttrsId attrs = state_.with(search_.inst_.attrs, "shape",
+                                      ir::AttrValue::list(program_.lists.add(std::move(grown))));
+      if (try_row(row, operands, src, dst, attrs, fmt::format(", then shape = [{}]", text)))
+        return true;
+    }
+    return false;
   }
 
   // Where operands disagree, the other one's dimension is likelier than any.
@@ -305,9 +337,9 @@ private:
     return state_.with(attrs, "dst", ir::AttrValue::kind(dst));
   }
 
-  bool try_row(const Transition &row, llvm::ArrayRef<uint16_t> operands, KindWord src,
-               KindWord dst) {
-    Edit edit{.inst = search_.id_};
+  bool try_row(const Transition &row, llvm::ArrayRef<uint16_t> operands, KindWord src, KindWord dst,
+               ir::AttrsId attrs = {}, llvm::StringRef then = "") {
+    Edit edit{.inst = search_.id_, .attrs = attrs};
     Fix fix;
     fix.inst = search_.id_;
     fix.operands.assign(operands.begin(), operands.end());
@@ -335,7 +367,8 @@ private:
     if (!search_.repairs(edit))
       return false;
     fix.text = fmt::format("{}({}, {}, src={}, dst={})", row.name, names, axes, ir::print(src),
-                           ir::print(dst));
+                           ir::print(dst)) +
+               then.str();
     if (!edit.gradients.empty())
       fix.text += fmt::format(", and {} of the gradient", row.dual.name);
     found_.push_back(std::move(fix));

@@ -17,7 +17,7 @@ using namespace spmd;
 
 namespace {
 
-constexpr unsigned kLayers = 1030;
+constexpr unsigned kLayers = 1190;
 
 double now() {
   timespec time{};
@@ -25,24 +25,28 @@ double now() {
   return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) * 1e-6;
 }
 
-// Extents are local. `dp`: the shard suffix of the data-parallel axis, or nothing.
-std::string program(const std::string &mesh, bool data_parallel) {
+// Extents are local; the model grows with the mesh. `dp`, `tp`: ranks; without data parallelism the
+// weights are whole.
+std::string program(const std::string &mesh, bool data_parallel, int64_t dp_ranks,
+                    int64_t tp_ranks) {
+  int64_t sequence = 128 * tp_ranks, width = 16 * dp_ranks;
   std::string dp = data_parallel ? "@dp" : "", text = mesh + "\n";
-  auto line = [&](auto &&...parts) { text += fmt::format(parts...) + "\n"; };
-  line("%x0 = input bf16[2{}, 128@tp, 512] R", dp);
-  auto weight = [&](unsigned layer, const char *name, const char *dims) {
+  auto line = [&](const char *form, auto &&...parts) {
+    text += fmt::format(fmt::runtime(form), parts...) + "\n";
+  };
+  line("%x0 = input bf16[2{}, 128@tp, {}] R", dp, width);
+  auto weight = [&](unsigned layer, const char *name, const std::string &dims) {
     line("%{}{}s = param bf16[{}] R", name, layer, dims);
-    return data_parallel;
   };
   for (unsigned i = 0; i < kLayers; ++i) {
-    line("%an{} = param bf16[512] R", i);
-    line("%fn{} = param bf16[512] R", i);
-    std::string in = data_parallel ? "16@tp, 16@dp" : "16@tp, 512";
-    std::string out = data_parallel ? "16@dp, 16@tp" : "512, 16@tp";
+    line("%an{} = param bf16[{}] R", i, width);
+    line("%fn{} = param bf16[{}] R", i, width);
+    std::string in = data_parallel ? std::string("16@tp, 16@dp") : fmt::format("16@tp, {}", width);
+    std::string out = data_parallel ? std::string("16@dp, 16@tp") : fmt::format("{}, 16@tp", width);
     for (const char *name : {"wq", "wk", "wv", "w1", "w3"})
-      weight(i, name, in.c_str());
+      weight(i, name, in);
     for (const char *name : {"wo", "w2"})
-      weight(i, name, out.c_str());
+      weight(i, name, out);
   }
   for (unsigned i = 0; i < kLayers; ++i) {
     auto whole = [&](const char *name, unsigned dim) {
@@ -54,20 +58,20 @@ std::string program(const std::string &mesh, bool data_parallel) {
     for (const char *name : {"wq", "wk", "wv", "w1", "w3"})
       whole(name, 1);
     whole("wo", 0), whole("w2", 0);
-    line("%n{0} = rms_norm %x{0}, %an{0} {{ normalized_shape = [512] }}", i);
+    line("%n{0} = rms_norm %x{0}, %an{0} {{ normalized_shape = [{1}] }}", i, width);
     line("%g{0} = all_gather %n{0} {{ axis = tp, src = S(1), dst = R }}", i);
     for (const char *name : {"q", "k", "v"}) {
       line("%{1}{0} = linear %g{0}, %w{1}{0}", i, name);
-      line("%{1}h{0} = reshape %{1}{0} {{ shape = [2, {2}, 4, 4] }}", i, name, "1024");
+      line("%{1}h{0} = reshape %{1}{0} {{ shape = [2, {2}, 4, 4] }}", i, name, sequence);
       line("%{1}t{0} = permute %{1}h{0} {{ dims = [0, 2, 1, 3] }}", i, name);
     }
     line("%a{0} = attention_causal %qt{0}, %kt{0}, %vt{0}", i);
     line("%b{0} = permute %a{0} {{ dims = [0, 2, 1, 3] }}", i);
-    line("%c{0} = reshape %b{0} {{ shape = [2, 1024, 16] }}", i);
+    line("%c{0} = reshape %b{0} {{ shape = [2, {1}, 16] }}", i, sequence);
     line("%o{0} = linear %c{0}, %wo{0} {{ partial = tp }}", i);
     line("%r{0} = reduce_scatter %o{0} {{ axis = tp, src = P, dst = S(1) }}", i);
     line("%y{0} = add %x{0}, %r{0}", i);
-    line("%m{0} = rms_norm %y{0}, %fn{0} {{ normalized_shape = [512] }}", i);
+    line("%m{0} = rms_norm %y{0}, %fn{0} {{ normalized_shape = [{1}] }}", i, width);
     line("%h{0} = all_gather %m{0} {{ axis = tp, src = S(1), dst = R }}", i);
     line("%d{0} = linear %h{0}, %w1{0}", i);
     line("%e{0} = linear %h{0}, %w3{0}", i);
@@ -122,22 +126,19 @@ int main(int argc, char **argv) {
     const char *name;
     std::string mesh;
     bool data_parallel;
+    int64_t dp, tp;
   };
   const Row rows[] = {
-      {"dp=32, tp=8", "mesh m { dp = 32, tp = 8 }", true},
-      {"dp=4096, tp=1024", "mesh m { dp = 4096, tp = 1024 }", true},
-      {"tp=8", "mesh m { tp = 8 }", false},
-      {"16 axes", many + " }", true},
+      {"dp=32, tp=8", "mesh m { dp = 32, tp = 8 }", true, 32, 8},
+      {"dp=4096, tp=1024", "mesh m { dp = 4096, tp = 1024 }", true, 4096, 1024},
+      {"tp=8", "mesh m { tp = 8 }", false, 32, 8},
+      {"16 axes", many + " }", true, 32, 8},
   };
   Times first{}, one{};
   fmt::print("{:18} {:>8} {:>12} {:>12} {:>16}\n", "mesh", "ops", "kinds, ms", "specs, ms",
              "specs / kinds");
   for (const Row &row : rows) {
-    // The same extents on one rank, whatever the size of the mesh: a sequence of 8 x 128 or more.
-    std::string text = program(row.mesh, row.data_parallel);
-    if (std::string(row.name) == "dp=4096, tp=1024")
-      for (size_t at = 0; (at = text.find("1024, ", at)) != std::string::npos; at += 8)
-        text.replace(at, 4, "131072");
+    std::string text = program(row.mesh, row.data_parallel, row.dp, row.tp);
     Times times = measure(text, runs);
     fmt::print("{:18} {:8} {:12.2f} {:12.2f} {:16.2f}\n", row.name, times.ops, times.local,
                times.global, times.global / times.local);
