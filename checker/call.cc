@@ -244,7 +244,7 @@ void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
                          ? claims[i].as<ir::ClaimId>()
                          : ir::ClaimId();
     ir::TypeId declared = id.valid() ? program_.claims[id].type : program_.values[result].declared;
-    Type type = program_.types[outcome.types[i]];
+    Type type = program_.types[outcome.types[i]].erased(site.region);
     if (declared.valid())
       join_region(site, type, declared);
     if (id.valid() && declared.valid())

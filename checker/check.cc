@@ -328,6 +328,8 @@ void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared, rule
   Type claimed = seen(declared, around);
   if (claimed.mesh() != type.mesh())
     return;
+  if (spec == rules::Spec::Joined)
+    type.drop_shards(local_axes(type.mesh(), program_.insts[id].context) & claimed.sharded());
   rules::ClaimCheck check = rules::check_claim(type, claimed, type.gradient_free(), spec);
   if (AxisSet wrong = check.mismatched | check.unowned)
     report(Place::inst(id), rules::ClaimMismatch{value, intern(type), declared, wrong});

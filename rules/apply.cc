@@ -121,8 +121,9 @@ private:
     LocalInput input{
         equation_,           operands_, generator_, axes_, stated_for(stated, result, shards),
         row_.zero_drops_term};
-    LocalResult kinds =
-        row_.constant == OpDef::Constant::No ? evaluate_local(input, sum) : constant();
+    LocalResult kinds = row_.constant != OpDef::Constant::No ? constant()
+                        : is_beyond_row(result)              ? anything()
+                                                             : evaluate_local(input, sum);
     if (first)
       report(input, sum, kinds, shards);
     // What kinds refuse is told by kinds; an axis has one finding.
@@ -149,8 +150,9 @@ private:
     type.unknown = kinds.unknown;
     type.set_unknown(unknown);
     for (const ShardResult::Place &place : shards.places)
-      if (!type.unknown.contains(place.axis))
-        type.set_shard(place.axis, place.dim, place.order);
+      if (type.of(Kind::Varying).contains(place.axis) || shards.donated.contains(place.axis))
+        if (!type.unknown.contains(place.axis))
+          type.set_shard(place.axis, place.dim, place.order);
     type.close_orders();
     type.set_gradient_free(!row_.gradient || !app_.where().grad ||
                            operands_gradient_free(input, app_, sum));
@@ -228,6 +230,32 @@ private:
       report_by_kind(same, [&](Kind kind, AxisSet axes) {
         out_.violations.push_back(NeedlessPartial{kind, axes});
       });
+  }
+
+  // A result of which the row says nothing: a seed, a statistic, a flag.
+  bool is_beyond_row(unsigned result) const {
+    return row_result(app_, result) >= equation_.result_count &&
+           !equation_.results[equation_.result_count - 1].list;
+  }
+  // Some function of all operands: the same on all ranks where they are.
+  LocalResult anything() const {
+    LocalResult kinds;
+    AxisSet r = axes_, i = axes_, silent;
+    for (const Arg &arg : app_.args) {
+      const ir::Type &type = app_.type(arg);
+      kinds.v |= type.of(Kind::Varying);
+      silent |= type.unknown | (type.of(Kind::Partial) - type.zero());
+      if (!type.gradient_free()) {
+        r &= type.replicated();
+        i &= type.of(Kind::Invariant);
+      }
+    }
+    kinds.v &= axes_ - silent;
+    kinds.r = (r - i) - silent - kinds.v;
+    kinds.i = (i - r) - silent - kinds.v;
+    kinds.either = (r & i) - silent - kinds.v;
+    kinds.unknown = axes_ - kinds.v - kinds.r - kinds.i - kinds.either;
+    return kinds;
   }
 
   LocalResult constant() const {

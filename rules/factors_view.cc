@@ -20,6 +20,7 @@ public:
     for (unsigned d = 0; d < from.dims.size(); ++d) {
       old_.push_back(from.dims[d]);
       cut_.push_back(sink.cut(0, 0, d));
+      uneven_.push_back(sink.uneven(0, 0, d));
     }
     for (const WantedExtent &wanted : to)
       new_.push_back(wanted.extent);
@@ -35,7 +36,7 @@ public:
       if (one && !cut_[i]) {
         j += new_one;
         ++i;
-      } else if (i < old_.size() && cut_[i] && (one || new_one)) {
+      } else if (i < old_.size() && cut_[i] && (one || (new_one && !uneven_[i]))) {
         lead(i, j, new_one);
       } else if (new_one) {
         ++j;
@@ -126,16 +127,22 @@ private:
       whole.push_back(factor);
     }
   }
+  // What cannot be told apart must be whole, what these dimensions already share included.
   void opaque(size_t i, size_t old_end, size_t j, size_t new_end) {
-    for (; i < old_end; ++i)
+    for (; i < old_end; ++i) {
+      sink_.whole(from_[i]);
       from_[i] = {sink_.factor(old_[i], true)};
-    for (; j < new_end; ++j)
+    }
+    for (; j < new_end; ++j) {
+      sink_.whole(to_[j]);
       to_[j] = {sink_.factor(new_[j], true)};
+    }
   }
 
   FactorSink &sink_;
   llvm::SmallVector<std::optional<Extent>, 5> old_, new_;
-  llvm::SmallVector<bool, 5> cut_; // old dimensions whose shard has no place yet
+  llvm::SmallVector<bool, 5> cut_;    // old dimensions whose shard has no place yet
+  llvm::SmallVector<bool, 5> uneven_; // and whose blocks could not be single elements
   TensorFactors from_, to_;
   int64_t left_old_ = 0, left_new_ = 0; // what is left of the dimensions at hand; 0: all of them
 };

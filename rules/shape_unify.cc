@@ -105,8 +105,14 @@ void ExtentUnifier::divide(const DimFactors &dim, Extent whole) {
     else
       missing = factor;
   }
-  if (missing && whole.is_number() && known > 0 && whole.number() % known == 0)
+  if (!missing || !whole.is_number() || known <= 0)
+    return;
+  if (whole.number() % known == 0)
     map_.factors[*missing].extent = Extent(whole.number() / known);
+  else
+    out_.violations.push_back(ShapeMismatch{
+        fmt::format("an extent of {} and a multiple of what is merged in it", whole.number()),
+        std::to_string(known), std::to_string(whole.number())});
 }
 
 } // namespace spmd::rules

@@ -52,9 +52,8 @@ std::optional<ResolvedOp> resolve_user_rule(const ir::Program &program, ir::OpNa
   // An overload has the rule of its op, unless it has one of its own.
   llvm::StringRef name = program.op_name(spelling);
   auto rule_of = [&](llvm::StringRef word) {
-    return llvm::find_if(program.rules, [&](const ir::UserRule &rule) {
-      return program.strings[rule.op] == word;
-    });
+    return llvm::find_if(
+        program.rules, [&](const ir::UserRule &rule) { return program.strings[rule.op] == word; });
   };
   auto found = rule_of(name);
   if (found == program.rules.end() && name.count('.') > 1)

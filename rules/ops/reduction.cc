@@ -82,7 +82,7 @@ constexpr OpDef kReduction[] = {
     {.name = "cumulative_trapezoid", .equation = "a[... !d] -> [... !e]", .placed = "d e",
      .extents = difference_extents},
     {.name = "trapezoid", .equation = "a[... !d] -> [...]", .placed = "d"},
-    {.name = "histc", .equation = "f(a[n]) -> [!v]", .extents = histogram_extents,
+    {.name = "histc", .equation = "f(a[...]) -> [!v]", .extents = histogram_extents,
      .gradient = false},
     {.name = "bincount", .equation = "f(a[n]) -> [!v]", .dtype = DTypeRule::Index,
      .gradient = false},
