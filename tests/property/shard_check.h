@@ -71,9 +71,6 @@ public:
   // All assignments, or so many of them drawn at random.
   void run(const OpCase &op, size_t most);
   void run_one(const OpCase &op, const std::vector<Layout> &layouts);
-  // Fails if nothing was wrong with a case in these words; else what was is forgotten.
-  void expect_failure(const std::string &name, const std::string &words);
-
   // Fails for all that was wrong.
   void report() const;
 

@@ -11,14 +11,6 @@ namespace spmd::property {
 
 constexpr size_t kShownFailures = 2;
 
-void ShardCheck::expect_failure(const std::string &name, const std::string &words) {
-  std::vector<std::string> &all = failures_[name];
-  size_t count = all.size();
-  llvm::erase_if(all, [&](const std::string &what) { return what.find(words) != what.npos; });
-  INFO(name << ": " << words);
-  CHECK(all.size() < count);
-}
-
 void ShardCheck::report() const {
   for (const auto &[name, all] : failures_)
     for (size_t i = 0; i < std::min<size_t>(all.size(), kShownFailures); ++i)

@@ -145,7 +145,7 @@ TEST_CASE("text: pieces for sentences") {
   CHECK(print_type(program, program.types[w.declared], w.shape) == "f32[16@tp, 64] R@dp");
   CHECK(print_kinds(program, program.types[w.declared]) == "R@dp S(0)@tp");
   const Value &y = program.values[program.params[1].value];
-  CHECK(print_kinds(program, program.types[y.declared]) == "S(0)@(dp, tp)");
+  CHECK(print_kinds(program, program.types[y.declared]) == "S(0)@dp S(0)@tp");
   CHECK(print_type(program, program.types[y.declared], {}) == "S(0)@(dp, tp)");
   CHECK(print_shape(program, y.shape) == "bf16[64, 128]");
   CHECK(print_axes(program, MeshId{3}, program.meshes[MeshId{3}].typed_axes()) == "dp, tp");
