@@ -79,6 +79,9 @@ bool is_name(llvm::StringRef text);
 bool is_reserved(llvm::StringRef name); // names of kinds
 bool is_keyword(llvm::StringRef name);  // words that begin another statement than an operation
 bool is_date(llvm::StringRef text);     // 2030-01-31
+// Lists and dictionaries in one another, as operands and attributes: whatever either encoding wraps
+// around them, it stays below kMaxNesting in the other.
+inline constexpr unsigned kMaxValueNesting = 24;
 // What a program may call these, in any encoding; without `%`.
 bool is_op_name(llvm::StringRef text);
 bool is_value_name(llvm::StringRef text);

@@ -242,6 +242,7 @@ private:
   AxisRefsId declared_axes(MeshId mesh);
   AttrValue claim_list(const OpShape &op, bool results);
   AttrValue plain_value();
+  bool is_too_deep(); // reports it
   AttrValue plain_object();
   std::optional<AttrValue> wrapped(bool strings);
   std::optional<AttrValue> wrapped_value(const JsonMembers &members);
@@ -311,6 +312,7 @@ private:
   std::vector<LateGradient> late_gradients_;
   bool ended_ = false; // the `end` record of a stream was read
   llvm::SmallVector<Operand, 16> operands_;
+  unsigned values_ = 0; // lists and dictionaries around the operand or attribute at hand
   RawCache op_cache_, shape_cache_, type_cache_, attrs_cache_, literal_cache_, scale_cache_;
 };
 

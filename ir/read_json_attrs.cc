@@ -1,7 +1,9 @@
 // Attributes of the JSON format: known keys in their typed form, everything else as it stands.
+#include "ir/lexer.h"
 #include "ir/read_json.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 #include <fmt/format.h>
 
@@ -204,6 +206,15 @@ AttrValue JsonReader::claim_list(const OpShape &op, bool results) {
   return AttrValue::list(program_.lists.add(std::move(list)));
 }
 
+bool JsonReader::is_too_deep() {
+  if (values_ <= kMaxValueNesting)
+    return false;
+  json_.fail(json_.offset(json_.at()), "trace-limit",
+             fmt::format("values are nested more than {} deep", kMaxValueNesting),
+             json_.path_of(json_.at()));
+  return true;
+}
+
 AttrValue JsonReader::plain_value() {
   switch (json_.peek()) {
   case '{':
@@ -219,7 +230,9 @@ AttrValue JsonReader::plain_value() {
   }
   case '[': {
     AttrList list;
-    json_.array([&](uint32_t) { list.items.push_back(plain_value()); });
+    llvm::SaveAndRestore<unsigned> nested(values_, values_ + 1);
+    if (!is_too_deep())
+      json_.array([&](uint32_t) { list.items.push_back(plain_value()); });
     return AttrValue::list(program_.lists.add(std::move(list)));
   }
   default: {
@@ -235,9 +248,11 @@ AttrValue JsonReader::plain_object() {
   if (std::optional<AttrValue> special = wrapped(false))
     return *special;
   AttrDict dict;
-  json_.object([&](llvm::StringRef name) {
-    dict.attrs.push_back({builder_.string(name), plain_value()});
-  });
+  llvm::SaveAndRestore<unsigned> nested(values_, values_ + 1);
+  if (!is_too_deep())
+    json_.object([&](llvm::StringRef name) {
+      dict.attrs.push_back({builder_.string(name), plain_value()});
+    });
   return AttrValue::dict(builder_.attrs(std::move(dict)));
 }
 

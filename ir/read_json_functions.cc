@@ -136,7 +136,8 @@ GradContract JsonReader::gradient(MeshId mesh, std::optional<unsigned> rank) {
   GradContract contract{.grad = {}, .step = {}, .sync = {}, .stated = true};
   auto members = object(kGradientKeys);
   if (members.has(TypeKey) || members.has(SpecKey) || members.has(ScaleKey))
-    contract.grad = program_.claims.add(claim_of(members, stated_mesh(members, mesh), rank));
+    if (Claim grad = claim_of(members, stated_mesh(members, mesh), rank); !(grad == Claim()))
+      contract.grad = program_.claims.add(grad);
   if (members.at(Step))
     contract.step = claim(mesh, rank);
   if (members.at(SyncKey))

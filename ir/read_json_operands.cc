@@ -2,6 +2,7 @@
 #include "ir/read_json.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 #include <fmt/format.h>
 
@@ -18,7 +19,9 @@ Operand JsonReader::operand() {
     return Operand::value(value_ref());
   if (json_.peek() == '[') {
     llvm::SmallVector<Operand, 8> list;
-    operands(list);
+    llvm::SaveAndRestore<unsigned> nested(values_, values_ + 1);
+    if (!is_too_deep())
+      operands(list);
     return Operand::list(program_.blocks.add(list));
   }
   Token token = json_.at();

@@ -185,6 +185,13 @@ bool TextReader::open(char bracket) {
   return true;
 }
 
+bool TextReader::open_value() {
+  if (values_ == kMaxValueNesting)
+    return fail(fmt::format("values are nested more than {} deep", kMaxValueNesting));
+  ++values_;
+  return true;
+}
+
 bool TextReader::close(char bracket) {
   if (!peek().is(bracket))
     return expected(fmt::format("`,` or `{}`", bracket));
@@ -215,6 +222,7 @@ bool TextReader::starts_statement() {
 
 void TextReader::recover() {
   unsigned depth = std::exchange(brackets_, 0);
+  values_ = 0;
   next_.reset();
   lexer_.seek(last_end_);
   lost_values_ = true;

@@ -69,6 +69,7 @@ private:
   bool take_word(llvm::StringRef word);
   bool expect(char punctuation);
   bool open(char bracket); // from here on newlines are blanks
+  bool open_value();       // false if too many are open; the caller counts values_ down
   bool close(char bracket);
   bool expect_end_of_statement();
   void skip_separators();
@@ -268,6 +269,7 @@ private:
   uint64_t last_end_ = 0; // of the token taken last
   unsigned brackets_ = 0; // open ones, in which newlines are blanks
   unsigned nesting_ = 0;  // of blocks
+  unsigned values_ = 0;   // lists and dictionaries around the operand or attribute at hand
   bool stopped_ = false;
   bool lost_values_ = false; // part of the program was skipped: undefined values say nothing
   bool begun_ = false;       // a declaration or statement was read: context 0 is settled

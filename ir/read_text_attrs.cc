@@ -58,14 +58,15 @@ std::optional<Operand> TextReader::operand() {
 
 std::optional<Operand> TextReader::list_operand(bool mut) {
   llvm::SmallVector<Operand, 8> items;
-  bool ok = list('[', ']', [&] {
-    std::optional<Operand> item = operand();
-    if (item)
-      items.push_back(*item);
-    return item.has_value();
-  });
+  bool ok = open_value() && list('[', ']', [&] {
+              std::optional<Operand> item = operand();
+              if (item)
+                items.push_back(*item);
+              return item.has_value();
+            });
   if (!ok)
     return std::nullopt;
+  --values_;
   return Operand::list(program_.blocks.add(items), mut);
 }
 
@@ -360,24 +361,30 @@ bool TextReader::at_expression() {
 
 std::optional<AttrValue> TextReader::plain_list() {
   AttrList items;
-  bool ok = list('[', ']', [&] {
-    std::optional<AttrValue> item = plain_attr();
-    if (item)
-      items.items.push_back(*item);
-    return item.has_value();
-  });
-  return ok ? std::optional(AttrValue::list(program_.lists.add(std::move(items)))) : std::nullopt;
+  bool ok = open_value() && list('[', ']', [&] {
+              std::optional<AttrValue> item = plain_attr();
+              if (item)
+                items.items.push_back(*item);
+              return item.has_value();
+            });
+  if (!ok)
+    return std::nullopt;
+  --values_;
+  return AttrValue::list(program_.lists.add(std::move(items)));
 }
 
 std::optional<AttrValue> TextReader::plain_dict() {
   AttrDict items;
-  bool ok = dict([&](const Token &, Key key) {
-    std::optional<AttrValue> item = plain_attr();
-    if (item)
-      items.attrs.push_back({builder_.string(key), *item});
-    return item.has_value();
-  });
-  return ok ? std::optional(AttrValue::dict(builder_.attrs(std::move(items)))) : std::nullopt;
+  bool ok = open_value() && dict([&](const Token &, Key key) {
+              std::optional<AttrValue> item = plain_attr();
+              if (item)
+                items.attrs.push_back({builder_.string(key), *item});
+              return item.has_value();
+            });
+  if (!ok)
+    return std::nullopt;
+  --values_;
+  return AttrValue::dict(builder_.attrs(std::move(items)));
 }
 
 // A symbol, an expression that starts with one, or a word.

@@ -58,7 +58,10 @@ bool TextReader::read_extra(Key key) {
     return false;
   JsonCursor cursor(*json);
   cursor.skip();
-  if (cursor.failed() || !cursor.at_end())
+  std::string inside = "[" + *json + "]"; // a document is around it, which counts as nesting
+  JsonCursor nested(inside);
+  nested.skip();
+  if (cursor.failed() || !cursor.at_end() || nested.failed())
     error(token, "trace-key", fmt::format("the string of `{}` holds no JSON", view(key)));
   program_.extras.push_back({id, builder_.string(*json)});
   return true;
@@ -370,7 +373,11 @@ bool TextReader::read_declaration_key(Param &param, const Token &token, Key key)
       claim(mesh_of(program_, param.value, mesh()), rank_of(value.shape));
   if (!stated)
     return false;
-  (key == "grad" ? param.grad.grad : param.grad.step) = *stated;
+  bool nothing = program_.claims[*stated] == Claim();
+  if (key == "step")
+    param.grad.step = *stated;
+  else if (!nothing) // else it is the contract that says nothing of its type, as in JSON
+    param.grad.grad = *stated;
   return true;
 }
 

@@ -341,8 +341,12 @@ bool TextReader::expression(std::string &text, bool symbols) {
 bool TextReader::expression_operand(std::string &text, bool symbols) {
   Token token = peek();
   if (token.is('(')) {
-    text += '(';
-    if (!open('(') || !expression(text, symbols) || !close(')'))
+    // Whoever reads the text bounds the expression; this bounds the stack.
+    if (brackets_ + nesting_ >= kMaxNesting + kMaxExprNodes)
+      return fail(fmt::format("an expression is nested more than {} deep", kMaxExprNodes));
+    text += take().text;
+    ++brackets_;
+    if (!expression(text, symbols) || !close(')'))
       return false;
     text += ')';
     return true;

@@ -1,5 +1,7 @@
 // What is wrong with a document is said once, with its name, offset and key path, and one fault
 // hides no other.
+#include "ir/lexer.h"
+
 #include "tests/unit/json_sample.h"
 
 #include "tests/unit/catch.h"
@@ -331,6 +333,27 @@ TEST_CASE("what is no document says what it is") {
                                error.message.find(message) != std::string::npos;
                       }));
   }
+}
+
+TEST_CASE("values are nested as deep as text can print them") {
+  const std::string_view from = R"~("nest": {"a": [1, "x"]})~";
+  auto nested = [&](size_t depth) {
+    std::string list = std::string(depth, '[') + std::string(depth, ']');
+    return read_exactly(replaced(from, "\"nest\": {\"a\": " + list + "}"));
+  };
+  CHECK(nested(kMaxValueNesting - 1).errors.empty());
+  ReadResult deep = nested(kMaxValueNesting);
+  REQUIRE(deep.errors.size() == 1);
+  CHECK(deep.errors[0].name == "trace-limit");
+  CHECK(deep.errors[0].message.find("nested more than 24") != std::string::npos);
+  // Parentheses of an extent count for themselves.
+  std::string extent = "s0";
+  for (int i = 0; i < 100; ++i)
+    extent = "s0-(" + extent + ")";
+  ReadResult shaped = read_exactly(replaced(R"~("gshape": [8, "s0*4"])~",
+                                            "\"gshape\": [8, \"" + extent + "\"]"));
+  REQUIRE(shaped.errors.empty());
+  CHECK(read_text(print_text(shaped.program)).errors.empty());
 }
 
 TEST_CASE("limits hold") {

@@ -1,5 +1,6 @@
 // Input errors of the text form: each with its name and where it stands.
 #include "ir/claims.h"
+#include "ir/lexer.h"
 
 #include "tests/unit/text_programs.h"
 
@@ -175,8 +176,21 @@ TEST_CASE("text: errors without a mesh, and limits that need long input") {
   CHECK(only("trace { t = f32[] }\nmesh m { a = 2 }\n") == "trace-key");
   CHECK(only("\xEF\xBB\xBFmesh m { a = 2 }\n") == "trace-encoding");
   CHECK(only(with_mesh("%x = f " + std::string(100, '['))) == "trace-limit");
-  CHECK(only(with_mesh("%x = input f32[" + std::string(100, '(') + "1" + std::string(100, ')') +
+  CHECK(only(with_mesh("%x = input f32[" + std::string(400, '(') + "1" + std::string(400, ')') +
                        "]")) == "trace-limit");
+  for (std::string_view form : {"%x = f <1>", "%x = f { a = <1> }", "%x = f { a = {b = <1>} }"}) {
+    auto nested = [&](size_t depth) {
+      std::string text(form);
+      text.replace(text.find('>'), 1, std::string(depth, ']'));
+      return with_mesh(text.replace(text.find('<'), 1, std::string(depth, '[')));
+    };
+    CHECK(read(nested(kMaxValueNesting - 1)).errors.empty());
+    CHECK(only(nested(kMaxValueNesting + 1)) == "trace-limit");
+  }
+  CHECK(read(with_mesh("trace { x_a = \"" + std::string(63, '[') + std::string(63, ']') + "\" }"))
+            .errors.empty());
+  CHECK(only(with_mesh("trace { x_a = \"" + std::string(64, '[') + std::string(64, ']') +
+                       "\" }")) == "trace-key");
   std::string blocks;
   for (int i = 0; i < 100; ++i)
     blocks += "local tp {\n";

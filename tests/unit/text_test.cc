@@ -54,6 +54,7 @@ TEST_CASE("text: other spellings print canonically") {
     std::string_view text, printed;
   };
   static constexpr Row kRows[] = {
+      {"%x = input f32[8] { grad = null, sync = dp }", "%x = input f32[8] { sync = dp }\n"},
       {"%x = input f32[8] R", "%x = input f32[8] R@dp R@tp\n"},
       {"%x = f { op = \"@sum\", a = @\"@f\", b = @\"g\" }\nfunc @\"@f\"() -> ()\nfunc @g() -> ()",
        "func @\"@f\"() -> ()\nfunc @g() -> ()\n%x = f { op = \"@sum\", a = @\"@f\", b = @g }\n"},
