@@ -30,19 +30,19 @@ struct InferredAt {
 };
 
 struct CheckStats {
-  uint64_t ops = 0;                // instructions, bodies included
-  uint64_t unknown_ops = 0;        // without a rule
-  uint64_t applications = 0;       // distinct ones
-  uint64_t silent = 0;             // (value, axis) pairs left unknown after a report
+  uint64_t ops = 0;          // instructions, bodies included
+  uint64_t unknown_ops = 0;  // without a rule
+  uint64_t applications = 0; // distinct ones
+  uint64_t silent = 0;       // (value, axis) pairs left unknown after a report
 };
 
 // Everything that checking a program yields. `types` is per value; none for values of code not
 // reached.
 struct CheckResult {
   std::vector<ir::TypeId> types;
-  std::vector<ir::ShapeId> shapes; // local; declared where stated, else what follows
+  std::vector<ir::ShapeId> shapes;     // local; declared where stated, else what follows
   std::vector<ir::ShardSizesId> sizes; // none: every sharded dimension is cut evenly
-  std::vector<Finding> findings;   // program order, not folded, suppressed ones included
+  std::vector<Finding> findings;       // program order, not folded, suppressed ones included
   std::vector<InferredAt> inferred;
   CheckStats stats;
 

@@ -187,13 +187,10 @@ Json input_json(const Report &report) {
 }
 
 Json summary_json(const Totals &totals) {
-  return {{"errors", totals.errors},
-          {"warnings", totals.warnings},
-          {"infos", totals.infos},
-          {"suppressed", totals.suppressed},
-          {"not_shown", totals.cut},
-          {"ops", totals.ops},
-          {"unknown_ops", totals.unknown_ops}};
+  return {
+      {"errors", totals.errors},          {"warnings", totals.warnings}, {"infos", totals.infos},
+      {"suppressed", totals.suppressed},  {"not_shown", totals.cut},     {"ops", totals.ops},
+      {"unknown_ops", totals.unknown_ops}};
 }
 
 } // namespace

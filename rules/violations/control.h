@@ -164,7 +164,8 @@ struct VaryingChoice {
   bool operator==(const VaryingChoice &) const = default;
   static constexpr DiagnosticInfo info = {
       .name = "varying-choice",
-      .message = "the condition of `{op}` differs between ranks of {axes}, where {result} is {kind}",
+      .message =
+          "the condition of `{op}` differs between ranks of {axes}, where {result} is {kind}",
       .explain = R"(
 The condition differs between the ranks of this axis, so each rank takes a result of its own
 choice. Replicate and varying results become varying. A partial result does not: its addends

@@ -47,7 +47,6 @@ TEST_CASE("equal values get equal ids, and ids stay") {
     CHECK(strings[ids[i]] == "name" + std::to_string(i));
   }
   CHECK(strings.add("") == strings.add(llvm::StringRef()));
-
 }
 
 TEST_CASE("lists stand one behind the other, the empty one first") {

@@ -350,8 +350,8 @@ TEST_CASE("values are nested as deep as text can print them") {
   std::string extent = "s0";
   for (int i = 0; i < 100; ++i)
     extent = "s0-(" + extent + ")";
-  ReadResult shaped = read_exactly(replaced(R"~("gshape": [8, "s0*4"])~",
-                                            "\"gshape\": [8, \"" + extent + "\"]"));
+  ReadResult shaped =
+      read_exactly(replaced(R"~("gshape": [8, "s0*4"])~", "\"gshape\": [8, \"" + extent + "\"]"));
   REQUIRE(shaped.errors.empty());
   CHECK(read_text(print_text(shaped.program)).errors.empty());
 }
