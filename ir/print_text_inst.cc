@@ -163,7 +163,8 @@ std::string TextPrinter::operation(InstId id) const {
   bool is_rng = text == "rng" && list.empty() && dict.attrs.size() == 1 && attr_of(inst, "type");
   std::string stated = attrs(id);
   if (is_rng && inst.phase == Phase::Unstated && !stated.empty())
-    if (std::string type = value_text(dict.attrs[0].value, around_); stated == "type = " + type)
+    if (std::string type = value_text(dict.attrs[0].value, around_);
+        type != "null" && stated == "type = " + type) // `rng null` has an operand
       return "rng " + type;
   if (std::string positional = operands(list); !positional.empty())
     text += " " + positional;

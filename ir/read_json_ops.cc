@@ -34,15 +34,6 @@ enum OpKey : unsigned {
 
 constexpr uint32_t kProgressOps = 1 << 15; // how often progress is told
 
-// Ops whose attributes are a whole type, whichever of its members are there.
-constexpr std::array<std::string_view, 6> kTypeStatingOps = {
-    "assert_type", "from_local", "reinterpret_mesh", "redistribute", "rng", "mutate_type"};
-
-bool states_type(llvm::StringRef op) {
-  op.consume_front("spmd.");
-  return llvm::is_contained(kTypeStatingOps, std::string_view(op));
-}
-
 } // namespace
 
 void JsonReader::ops() {

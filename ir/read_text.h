@@ -189,6 +189,7 @@ private:
   std::optional<ValueName> value_name(const Token &token);
   std::string nearest_value(llvm::StringRef name) const;
   bool read_attrs(Operation &op);
+  void check_type_parts(const Operation &op, const Token &token);
   bool read_attr(Operation &op, const Token &token, Key key);
   bool read_op_key(Operation &op, Key key);
   bool read_ignore(Operation &op);

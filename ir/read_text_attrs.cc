@@ -142,7 +142,28 @@ std::string TextReader::nearest_value(llvm::StringRef name) const {
 }
 
 bool TextReader::read_attrs(Operation &op) {
-  return dict([&](const Token &token, Key key) { return read_attr(op, token, key); });
+  Token token = peek();
+  if (!dict([&](const Token &at, Key key) { return read_attr(op, at, key); }))
+    return false;
+  check_type_parts(op, token);
+  return true;
+}
+
+// In JSON the members of a type stand among the attributes.
+void TextReader::check_type_parts(const Operation &op, const Token &token) {
+  static constexpr llvm::StringLiteral kParts[] = {"spec", "dtype", "shape", "gshape", "scale"};
+  bool typed = states_type(program_.op_name(op.inst.op)) ||
+               llvm::any_of(op.attrs.attrs, [&](const Attr &row) {
+                 return row.value.form == AttrForm::Claim && program_.strings[row.key] == "type";
+               });
+  for (const Attr &row : op.attrs.attrs) {
+    llvm::StringRef key = program_.strings[row.key];
+    const auto *part = llvm::find(kParts, key);
+    bool taken = part == kParts || (typed && part != std::end(kParts));
+    if (taken && row.value.form != AttrForm::Function)
+      error(token, "trace-key",
+            fmt::format("`{}` is a part of a type, and stands in the one under `type`", view(key)));
+  }
 }
 
 bool TextReader::read_attr(Operation &op, const Token &token, Key key) {

@@ -55,6 +55,8 @@ TEST_CASE("text: other spellings print canonically") {
   };
   static constexpr Row kRows[] = {
       {"%x = input f32[8] { grad = null, sync = dp }", "%x = input f32[8] { sync = dp }\n"},
+      {"%x = rng { type = null }", "%x = rng { type = null }\n"},
+      {"%x = rng { type = R@tp }", "%x = rng R@tp\n"},
       {"%x = input f32[8] R", "%x = input f32[8] R@dp R@tp\n"},
       {"%x = f { op = \"@sum\", a = @\"@f\", b = @\"g\" }\nfunc @\"@f\"() -> ()\nfunc @g() -> ()",
        "func @\"@f\"() -> ()\nfunc @g() -> ()\n%x = f { op = \"@sum\", a = @\"@f\", b = @g }\n"},
