@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 namespace spmd::checker {
 namespace {
@@ -203,6 +204,21 @@ std::vector<uint64_t> index_lines(llvm::StringRef bytes) {
   return starts;
 }
 
+constexpr uint64_t kColumnStep = 1 << 12;
+
+void index_columns(Report &report) {
+  for (size_t line = 0; line < report.line_starts.size(); ++line) {
+    uint64_t at = report.line_starts[line];
+    uint64_t end =
+        line + 1 < report.line_starts.size() ? report.line_starts[line + 1] : report.bytes.size();
+    for (uint32_t column = 1; at + kColumnStep < end; at += kColumnStep) {
+      llvm::StringRef part = report.bytes.slice(at, at + kColumnStep);
+      column += ir::line_and_column(part, part.size()).second - 1;
+      report.columns.push_back({at + kColumnStep, column});
+    }
+  }
+}
+
 void locate_in_input(const Report &report, uint64_t offset, SourcePlace &place) {
   place.path = report.input;
   place.in_input = true;
@@ -210,7 +226,13 @@ void locate_in_input(const Report &report, uint64_t offset, SourcePlace &place) 
   auto after = std::upper_bound(report.line_starts.begin(), report.line_starts.end(), offset);
   uint64_t start = *(after - 1);
   place.line = static_cast<uint32_t>(after - report.line_starts.begin());
-  place.col = ir::line_and_column(report.bytes.slice(start, offset), offset - start).second;
+  uint32_t columns = 1;
+  auto mark = std::upper_bound(report.columns.begin(), report.columns.end(),
+                               std::pair(offset, ~uint32_t(0)));
+  if (mark != report.columns.begin() && (mark - 1)->first > start)
+    std::tie(start, columns) = *(mark - 1);
+  place.col =
+      columns - 1 + ir::line_and_column(report.bytes.slice(start, offset), offset - start).second;
 }
 
 } // namespace
@@ -227,6 +249,8 @@ Report make_report(std::string input, llvm::StringRef bytes, ir::Program &progra
   report.result = &result;
   report.line_starts = result.findings.empty() && result.inferred.empty() ? std::vector<uint64_t>{0}
                                                                           : index_lines(bytes);
+  if (report.line_starts.size() > 1 || !result.findings.empty())
+    index_columns(report);
   fold(report, options);
   cut(report, options.max_findings);
   explain(report, check_options, options.fixes);

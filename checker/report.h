@@ -45,7 +45,9 @@ struct Report {
   unsigned cut = 0;                    // diagnostics beyond max_findings
   unsigned errors = 0, warnings = 0, infos = 0, suppressed = 0; // unfolded, suppressed ones apart
   std::vector<uint64_t> line_starts; // byte offsets of the lines of the input
-  std::deque<Finding> made;          // findings that the report adds to those of the check
+  // Columns at some offsets within long lines: a trace may be a single one.
+  std::vector<std::pair<uint64_t, uint32_t>> columns;
+  std::deque<Finding> made; // findings that the report adds to those of the check
 };
 
 Report make_report(std::string input, llvm::StringRef bytes, ir::Program &program,

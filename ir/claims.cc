@@ -316,4 +316,16 @@ bool says_something(const Program &program, const Type &type) {
   return !type.claimed().empty() || (type.scale.valid() && type.scale != program.one());
 }
 
+std::string contradiction(const SymbolInfo &symbol) {
+  if (!symbol.min || !symbol.max)
+    return "";
+  if (*symbol.min > *symbol.max)
+    return fmt::format("min {} above max {}", *symbol.min, *symbol.max);
+  int64_t step = symbol.multiple_of.value_or(1), rest = *symbol.max % step;
+  int64_t last = *symbol.max - (rest < 0 ? rest + step : rest);
+  return last >= *symbol.min
+             ? ""
+             : fmt::format("no multiple of {} from {} to {}", step, *symbol.min, *symbol.max);
+}
+
 } // namespace spmd::ir

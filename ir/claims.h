@@ -81,6 +81,8 @@ std::optional<KindWord> kind_word(const Type &type, AxisId axis);
 llvm::SmallVector<AxisId, 2> shards_of(const Type &type, unsigned dim);
 // True where a claim would print as something: a kind on some axis, or a scale.
 bool says_something(const Program &program, const Type &type);
+// In what the facts about a symbol contradict one another; empty if they do not.
+std::string contradiction(const SymbolInfo &symbol);
 
 // The axis that a reference names, flattened or not, seen from a mesh; else `error` says what is
 // wrong with it (`trace-type`, or `trace-reference` where the mesh is not known) and names what is

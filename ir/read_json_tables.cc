@@ -23,9 +23,8 @@ void JsonReader::symbol(llvm::StringRef name) {
   for (unsigned i = 0; i < 4; ++i)
     if (members && members.at(i))
       *facts[i] = json_.integer(i == 2 ? 1 : -kMaxInteger, kMaxInteger, "trace-shape");
-  if (symbol.min && symbol.max && *symbol.min > *symbol.max)
-    json_.error(members.token(), "trace-shape",
-                fmt::format("`min` {} exceeds `max` {}", *symbol.min, *symbol.max));
+  if (std::string wrong = contradiction(symbol); !wrong.empty())
+    json_.error(members.token(), "trace-shape", fmt::format("the symbol has {}", wrong));
   symbols_.insert(symbol.name.index);
   program_.symbols.push_back(symbol);
 }

@@ -188,10 +188,8 @@ bool TextReader::read_symbol() {
     int64_t least = key == "multiple_of" ? 1 : -kMaxInteger;
     return read_count(*fields[row - kKeys], *row, least, "trace-shape");
   });
-  if (info.min && info.max && *info.min > *info.max)
-    error(
-        token, "trace-shape",
-        fmt::format("symbol `{}` has min {} above max {}", view(token.text), *info.min, *info.max));
+  if (std::string wrong = contradiction(info); !wrong.empty())
+    error(token, "trace-shape", fmt::format("symbol `{}` has {}", view(token.text), wrong));
   program_.symbols.push_back(info);
   return ok;
 }

@@ -41,7 +41,7 @@ class Judge {
 public:
   Judge(const ShardInput &in, const Sum &sum, unsigned result,
         llvm::SmallVectorImpl<Violation> &out)
-      : in_(in), app_(in.app), sum_(sum), result_index_(result), out_(out), first_(0) {}
+      : in_(in), app_(in.app), sum_(sum), result_index_(result), out_(out) {}
 
   ShardResult run() {
     collect();
@@ -102,7 +102,7 @@ private:
   static OperandIndex index(const Operand &operand) { return {operand.arg}; }
   void report(AxisId axis, Violation violation) {
     result_.bad |= axis;
-    add_merged(out_, first_, std::move(violation));
+    add_merged(out_, 0, std::move(violation));
   }
 
   void axis_alone(AxisId axis) {
@@ -316,7 +316,7 @@ private:
   void order_differs(const FactorShards &known, const Operand &other, llvm::ArrayRef<AxisId> axes) {
     AxisSet both = set_of(known.axes) & set_of(axes);
     result_.bad |= both;
-    add_merged(out_, first_,
+    add_merged(out_, 0,
                ShardOrderUnknown{index(*known.from), known.dim, names(known.axes), index(other),
                                  names(axes), both});
   }
@@ -464,7 +464,6 @@ private:
   const Sum &sum_;
   unsigned result_index_;
   llvm::SmallVectorImpl<Violation> &out_;
-  size_t first_;
   ShardResult result_;
   llvm::SmallVector<Operand, 6> operands_;
   llvm::SmallVector<FactorShards, 8> shards_; // per factor of the map
