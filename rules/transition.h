@@ -52,7 +52,8 @@ struct Transition {
 };
 
 llvm::ArrayRef<Transition> transitions();
-// Null if the table has no such row. Reduced is matched exactly.
+// Null if the table has no such row. Reduced is matched exactly. `redistribute` stands for the row of
+// another name that leads from src to dst and keeps the meaning (seed 001, "Per-mesh-dim redistribute").
 const Transition *find_transition(std::string_view name, ir::Kind src, ir::Kind dst);
 bool is_transition(std::string_view name);
 // The row of the backward; null where the row is composed.

@@ -57,7 +57,7 @@ std::optional<KindWord> erased_source(const TransitionOperand &operand,
   std::optional<KindWord> found = axis ? ir::kind_word(operand.type, *axis) : std::nullopt;
   if (!found || found->form == KindWord::Form::Unknown)
     return std::nullopt;
-  if (dim && call.name == "convert")
+  if (dim && (call.name == "convert" || call.name == "redistribute"))
     return KindWord{
         .form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
   return KindWord{.kind = found->kind};

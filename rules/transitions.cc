@@ -80,6 +80,20 @@ constexpr Transition kTransitions[] = {
 };
 // clang-format on
 
+// `redistribute` names by its ends the row that keeps the meaning, whatever it costs.
+struct Route {
+  ir::Kind src, dst;
+  std::string_view name;
+};
+constexpr Route kRoutes[] = {
+    {V, R, "all_gather"},       {V, Reduced, "all_gather"}, {V, I, "all_gather"},
+    {V, V, "all_to_all"},       {V, P, "convert"},          {P, R, "all_reduce"},
+    {P, Reduced, "all_reduce"}, {P, I, "all_reduce"},       {P, V, "reduce_scatter"},
+    {R, V, "convert"},          {R, P, "convert"},          {R, I, "convert"},
+    {Reduced, V, "convert"},    {Reduced, P, "convert"},    {I, R, "convert"},
+    {I, Reduced, "convert"},    {I, V, "convert"},          {I, P, "convert"},
+};
+
 constexpr ErasedWords kErasedWords[] = {
     {.name = "all_gather", .src = V, .dst = R},
     {.name = "all_reduce", .src = P, .dst = R, .reduces = true},
@@ -87,6 +101,7 @@ constexpr ErasedWords kErasedWords[] = {
     {.name = "all_to_all", .src = V, .dst = V},
     {.name = "reinterpret", .src = std::nullopt, .dst = std::nullopt},
     {.name = "convert", .src = std::nullopt, .dst = std::nullopt},
+    {.name = "redistribute", .src = std::nullopt, .dst = std::nullopt},
     {.name = "broadcast", .src = V, .dst = R},
     {.name = "reduce", .src = P, .dst = V, .reduces = true},
     {.name = "collective_permute", .src = V, .dst = V},
@@ -112,6 +127,11 @@ constexpr SpelledWords kSpelledWords[] = {
 llvm::ArrayRef<Transition> transitions() { return kTransitions; }
 
 const Transition *find_transition(std::string_view name, ir::Kind src, ir::Kind dst) {
+  if (name == "redistribute") {
+    const Route *route = llvm::find_if(
+        kRoutes, [&](const Route &each) { return each.src == src && each.dst == dst; });
+    return route == std::end(kRoutes) ? nullptr : find_transition(route->name, src, dst);
+  }
   for (const Transition &row : kTransitions)
     if (row.src == src && row.dst == dst && row.name == name)
       return &row;

@@ -170,7 +170,7 @@ std::string transition_page(llvm::StringRef name) {
     return "";
   std::string text = fmt::format("{}, per axis:\n", transition);
   for (const rules::Transition &row : rules::transitions())
-    if (row.name == transition)
+    if (rules::find_transition(transition, row.src, row.dst) == &row)
       text += transition_row(row);
   return text;
 }
