@@ -2,6 +2,7 @@
 // of their operands.
 #include "rules/factors.h"
 
+#include "rules/checked.h"
 #include "rules/shape_attrs.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -133,7 +134,7 @@ bool arange_factors(const Application &app, FactorSink &sink) {
   int64_t step = any_attr(app, {"step"}) ? number_attr(app, {"step"}).value_or(0) : 1;
   if (!end || start == INT64_MIN || step <= 0 || *end < start)
     return false;
-  sink.result({{sink.factor(Extent((*end - start + step - 1) / step))}});
+  sink.result({{sink.factor((Checked(*end) - start + step - 1).over(step).extent())}});
   return true;
 }
 

@@ -1,5 +1,6 @@
 // Maps of contractions whose dimensions depend on ranks or attributes: products of vectors, einsum,
 // convolutions and pools over any number of dimensions.
+#include "rules/checked.h"
 #include "rules/factors.h"
 #include "rules/shape_attrs.h"
 #include "rules/shape_rule.h"
@@ -142,11 +143,11 @@ struct Window {
     if (stride.empty() || padding.empty() || dilation.empty() || !in.is_number() || !kernel ||
         stride[i] < 1)
       return std::nullopt;
-    int64_t reach = dilation[i] * (*kernel - 1);
-    int64_t out = transposed ? (in.number() - 1) * stride[i] - 2 * padding[i] + reach + 1 +
-                                   (output_padding.empty() ? 0 : output_padding[i])
-                             : (in.number() + 2 * padding[i] - reach - 1) / stride[i] + 1;
-    return out < 0 ? std::nullopt : std::optional(Extent(out));
+    Checked reach = Checked(dilation[i]) * (Checked(*kernel) - 1), size = in.number();
+    Checked padded = Checked(2) * padding[i], more = output_padding.empty() ? 0 : output_padding[i];
+    Checked out = transposed ? (size - 1) * stride[i] - padded + reach + 1 + more
+                             : (size + padded - reach - 1).over(stride[i]) + 1;
+    return out.extent();
   }
 };
 
@@ -345,7 +346,7 @@ bool pool_factors(const Application &app, FactorSink &sink) {
     sink.whole(factors[first + i]);
     std::optional<Extent> extent;
     if (stated)
-      extent = Extent((*sizes)[i]);
+      extent = Checked((*sizes)[i]).extent();
     else if (!rounds_up)
       extent = window.extent(shape->dims[first + i], (*sizes)[i], i);
     factors[first + i] = {sink.factor(extent, true)};

@@ -1,5 +1,6 @@
 // Maps of ops whose parameters are those of jaxprs: dimensions by number in structured attributes,
 // starts and sizes per dimension. Where a dimension is taken in full it passes; a cut one is whole.
+#include "rules/checked.h"
 #include "rules/factors.h"
 #include "rules/shape_attrs.h"
 
@@ -168,7 +169,7 @@ bool lax_slice_factors(const Application &app, FactorSink &sink) {
     if (limit == shape->dims[d] && start == 0 && stride == 1)
       extent = limit;
     else if (limit && limit->is_number() && stride > 0 && limit->number() >= start)
-      extent = Extent((limit->number() - start + stride - 1) / stride);
+      extent = (Checked(limit->number()) - start + stride - 1).over(stride).extent();
     // A number beside a symbol may be all of it, but nothing says so.
     result.push_back(taken(sink, from[d], shape->dims[d], extent));
   }
@@ -219,8 +220,8 @@ bool lax_pad_factors(const Application &app, FactorSink &sink) {
       continue;
     std::optional<Extent> extent;
     if (have.is_number()) {
-      int64_t between = pad[2] * std::max<int64_t>(0, have.number() - 1);
-      extent = Extent(std::max<int64_t>(0, have.number() + pad[0] + pad[1] + between));
+      Checked between = Checked(pad[2]) * std::max<int64_t>(0, have.number() - 1);
+      extent = (between + have.number() + pad[0] + pad[1]).extent_or_empty();
     }
     sink.whole(result[d]);
     result[d] = {sink.factor(extent, true)};
@@ -345,9 +346,12 @@ struct WindowDim {
   std::optional<Extent> extent(Extent have) const {
     if (!have.is_number() || stride < 1)
       return std::nullopt;
-    auto dilated = [](int64_t extent, int64_t by) { return extent ? (extent - 1) * by + 1 : 0; };
-    int64_t room = dilated(have.number(), base_dilation) + before + after - dilated(size, dilation);
-    return Extent(room < 0 ? 0 : room / stride + 1);
+    auto dilated = [](int64_t extent, int64_t by) {
+      return extent ? (Checked(extent) - 1) * by + 1 : Checked(0);
+    };
+    Checked room = dilated(have.number(), base_dilation) + before + after - dilated(size, dilation);
+    bool none = room.number() && *room.number() < 0;
+    return none ? std::optional(Extent(0)) : (room.over(stride) + 1).extent();
   }
   bool is_trivial() const {
     return size == 1 && stride == 1 && base_dilation == 1 && !before && !after;

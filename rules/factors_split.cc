@@ -1,5 +1,6 @@
 // Maps of ops that join, cut, pad or index dimensions. What is cut or joined is whole, and a new
 // factor on the other side; all other dimensions pass.
+#include "rules/checked.h"
 #include "rules/factors.h"
 #include "rules/shape_attrs.h"
 
@@ -65,7 +66,9 @@ bool split_evenly(FactorSink &sink, unsigned place, std::optional<int64_t> size)
   llvm::SmallVector<std::optional<Extent>, 8> parts;
   std::optional<int64_t> total = number(sink.shape(0)->dims[place]);
   for (unsigned k = 0; k < sink.result_count(); ++k) {
-    int64_t left = total && size ? *total - *size * k : -1;
+    int64_t left = -1;
+    if (total && size && *size >= 0)
+      left = (Checked(*total) - Checked(*size) * int64_t(k)).number().value_or(-1);
     parts.push_back(left > 0 ? std::optional(Extent(std::min(*size, left))) : std::nullopt);
   }
   return split_into(sink, place, parts);
@@ -271,8 +274,10 @@ bool pad_factors(const Application &app, FactorSink &sink) {
     if ((*pad)[2 * i] == 0 && (*pad)[2 * i + 1] == 0)
       continue;
     sink.whole(dim);
-    bool known = whole.is_number() && whole.number() + more >= 0;
-    dim = {sink.factor(known ? std::optional(Extent(whole.number() + more)) : std::nullopt, true)};
+    std::optional<Extent> longer;
+    if (whole.is_number())
+      longer = (Checked(whole.number()) + more).extent();
+    dim = {sink.factor(longer, true)};
   }
   sink.result(std::move(result));
   return true;

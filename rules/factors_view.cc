@@ -1,6 +1,7 @@
 // Maps of views: which factors of the old dimensions make up the new ones. A reshape is the common
 // refinement of both sides, row-major, so that a shard of a leading part can be followed through
 // it.
+#include "rules/checked.h"
 #include "rules/factors.h"
 #include "rules/shape_attrs.h"
 
@@ -150,10 +151,11 @@ private:
 // The product of numbers, and the symbols left over.
 struct Elements {
   int64_t number = 1;
+  bool countable = true; // their product is an integer
   llvm::SmallVector<Extent, 4> symbols;
   void add(Extent extent) {
     if (extent.is_number())
-      number *= extent.number();
+      countable &= !__builtin_mul_overflow(number, extent.number(), &number);
     else
       symbols.push_back(extent);
   }
@@ -174,6 +176,8 @@ bool infer(const Application &app, FactorSink &sink, const ir::Shape &from, Want
     else
       open = &wanted;
   }
+  if (!old_count.countable || !new_count.countable)
+    return true;
   for (Extent symbol : new_count.symbols) {
     auto *same = llvm::find(old_count.symbols, symbol);
     if (same == old_count.symbols.end())
@@ -455,7 +459,7 @@ bool repeat_factors(const Application &app, FactorSink &sink) {
   for (size_t d = 0; d < counts->size(); ++d) {
     DimFactors dim;
     if ((*counts)[d] != 1)
-      dim.push_back(sink.factor(Extent((*counts)[d]), true));
+      dim.push_back(sink.factor(Checked((*counts)[d]).extent(), true));
     if (d >= added) {
       if ((*counts)[d] != 1)
         sink.whole(from[d - added]);
