@@ -1,6 +1,8 @@
 // Blocks of uneven shards, and what a declaration says of them.
 #include "rules/shard_blocks.h"
 
+#include "rules/axes.h"
+#include "rules/checked.h"
 #include "rules/shards.h"
 
 #include "ir/claims.h"
@@ -37,12 +39,15 @@ ir::AttrListId list_of(ir::Program &program, llvm::ArrayRef<int64_t> numbers) {
   return program.lists.add(std::move(list));
 }
 
-Blocks of_sizes(ir::Program &program, llvm::ArrayRef<int64_t> sizes) {
-  int64_t global = 0;
+// None where a size, or all of them together, are no extent.
+std::optional<Blocks> of_sizes(ir::Program &program, llvm::ArrayRef<int64_t> sizes) {
+  Checked sum = 0;
   for (int64_t size : sizes)
-    global += size;
-  return Blocks(
-      {0, Extent(global), Extent(sizes.empty() ? 0 : sizes.front()), list_of(program, sizes)});
+    sum = sum + size;
+  std::optional<Extent> global = sum.extent();
+  if (!global)
+    return std::nullopt;
+  return Blocks({0, *global, Extent(sizes.empty() ? 0 : sizes.front()), list_of(program, sizes)});
 }
 
 // A division without a remainder; none if it is not known to be one.
@@ -111,8 +116,12 @@ std::optional<Blocks> multiplied(ir::Program &program, const Blocks &blocks, Ext
   std::optional<Numbers> sizes = numbers_of(program, blocks.sizes());
   if (!sizes || !inner.is_number())
     return std::nullopt;
-  for (int64_t &size : *sizes)
-    size *= inner.number();
+  for (int64_t &size : *sizes) {
+    std::optional<Extent> grown = (Checked(size) * inner.number()).extent();
+    if (!grown)
+      return std::nullopt;
+    size = grown->number();
+  }
   return of_sizes(program, *sizes);
 }
 
@@ -185,15 +194,13 @@ DeclaredSizes declared_sizes(ir::Program &program, const ir::Type &type, ir::Sha
   ir::ShardSizes sizes;
   for (unsigned d = 0; d < local.dims.size(); ++d) {
     llvm::SmallVector<AxisId, 2> axes = ir::shards_of(type, d);
-    int64_t ranks = 1;
-    for (AxisId axis : axes)
-      ranks *= mesh[axis].size();
+    int64_t ranks = size_of(mesh, set_of(axes));
     Extent have = local.dims[d], all = global.dims[d];
     std::optional<Extent> even = times(program, have, Extent(ranks));
     if (even == all || (axes.empty() && has_lists))
       continue;
     if (have.is_number() && all.is_number()) {
-      int64_t block = (all.number() + ranks - 1) / ranks;
+      int64_t block = all == Extent(0) ? 0 : (all.number() - 1) / ranks + 1;
       if (axes.empty() || have.number() != held(all.number(), block, block_index(mesh, axes, rank)))
         return differs(
             fmt::format("dimension {} of the global shape, cut into {}, and of the local "
@@ -218,9 +225,7 @@ ir::ShapeId global_shape(ir::Program &program, const ir::Type &type, const Arg &
   for (unsigned d = 0; d < shape.dims.size(); ++d) {
     const ir::UnevenDim *uneven =
         arg.sizes.valid() ? program.shard_sizes[arg.sizes].find(d) : nullptr;
-    int64_t ranks = 1;
-    for (AxisId axis : ir::shards_of(type, d))
-      ranks *= program.meshes[type.mesh()][axis].size();
+    int64_t ranks = size_of(program.meshes[type.mesh()], set_of(ir::shards_of(type, d)));
     std::optional<Extent> extent =
         uneven ? uneven->global : times(program, shape.dims[d], Extent(ranks));
     if (!extent)

@@ -453,10 +453,7 @@ private:
     return extent ? multiplied(app_.program, blocks, *extent) : std::nullopt;
   }
   int64_t rank_count(llvm::ArrayRef<AxisId> axes) const {
-    int64_t count = 1;
-    for (AxisId axis : axes)
-      count *= app_.mesh()[axis].size();
-    return count;
+    return size_of(app_.mesh(), set_of(axes));
   }
 
   const ShardInput &in_;
