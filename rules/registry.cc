@@ -145,13 +145,12 @@ private:
     return true;
   }
   bool try_transition(llvm::StringRef name) {
-    for (const Transition &row : transitions())
-      if (ref(row.name) == name) {
-        out_.form = OpForm::Transition;
-        out_.transition = row.name;
-        return true;
-      }
-    return false;
+    std::string_view word{name.data(), name.size()};
+    if (!is_transition(word))
+      return false;
+    out_.form = OpForm::Transition;
+    out_.transition = erased_words(word).name;
+    return true;
   }
   bool try_names(llvm::ArrayRef<llvm::StringRef> names, llvm::StringRef name, OpForm form) {
     const llvm::StringRef *found = llvm::find(names, name);

@@ -59,7 +59,7 @@ constexpr Bad kBad[] = {
     {R"~("x_user")~", R"~("mode")~", "trace-key", "mode", "`mode` is repeated", R"~("mode": {)~"},
     // Symbols, meshes and groups.
     {R"~("min": 4)~", R"~("min": "4")~", "trace-key", "symbols.s0.min", "a string", R"~("4")~"},
-    {R"~("max": 64)~", R"~("max": 2)~", "trace-shape", "symbols.s0", "exceeds", R"~({"min")~"},
+    {R"~("max": 64)~", R"~("max": 2)~", "trace-shape", "symbols.s0", "above", R"~({"min")~"},
     {R"~("multiple_of": 4)~", R"~("multiple_of": 0)~",
      "trace-shape", "symbols.s0.multiple_of", "0 is outside", "0,"},
     {R"~("meshes": [)~", R"~("meshes": 4, "x_": [)~", "trace-key", "meshes", "a number", "4"},
