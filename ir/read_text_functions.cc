@@ -51,6 +51,7 @@ bool TextReader::read_function() {
   take();
   Function function;
   function.name = function_name(token);
+  builder_.function(program_.strings[function.name]); // before those that its body names
   builder_.open_body();
   Context around = context_;
   bool ok = list('(', ')', [&] { return read_parameter(function); });

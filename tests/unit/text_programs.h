@@ -137,6 +137,7 @@ inline constexpr std::string_view kCanonical[] = {
     "  %z = g %x\n  with { global = tp, grad = true } {\n    %w = g %z\n  }\n  return %w, 1\n}\n"
     "func @g() {} -> ()\n",
     "func @f() {\n  return\n}\n",
+    "func @f() {\n  call { body = @g }\n  return\n}\nfunc @g() {\n  return\n}\n",
 };
 
 // Whole programs.
