@@ -6,6 +6,7 @@
 #include "rules/violations/claims.h"
 #include "rules/violations/control.h"
 #include "rules/violations/coverage.h"
+#include "rules/violations/gradients.h"
 #include "rules/violations/local.h"
 #include "rules/violations/meshes.h"
 #include "rules/violations/norms.h"
@@ -28,11 +29,13 @@ using Violation = std::variant<
     NoTransition, ReducedWithoutOwner, ExpertTransition, WrongAxis, UnknownGroup, UnknownAxis,
     ReductionMismatch, NonSumGradient, Indivisible, AttributeMismatch, ClaimMismatch,
     BoundaryMismatch, BoundaryShape, CollectiveUnderVaryingControl, BranchMismatch, CarryMismatch,
-    VaryingChoice, PartialCondition, NormOvercount, UnstatedPartial, SpecMismatch, UnwholeDimension,
-    AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard, StridedUneven, UnevenShard, NoShardRule,
-    NotInnermost, WrongDimension, MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType,
-    PartialState, StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed, UnknownOp, AssumedRule,
-    UnusedSuppression, ExpiredSuppression, SourceChanged>;
+    VaryingChoice, PartialCondition, NormOvercount, NormUndercount, UnreducedGradient,
+    OverreducedGradient, GradientTypeMismatch, MissingVjp, ScaleMismatch, UnstatedPartial,
+    SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard,
+    StridedUneven, UnevenShard, NoShardRule, NotInnermost, WrongDimension, MixedPolicy,
+    SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias, UncheckedClaim,
+    MeshChange, MeshGroupMixed, UnknownOp, AssumedRule, UnusedSuppression, ExpiredSuppression,
+    SourceChanged>;
 
 // The manual of all kinds, in the order of the variant.
 llvm::ArrayRef<const DiagnosticInfo *> all_violations();

@@ -39,4 +39,33 @@ mesh m { tp = 4 }
   };
 };
 
+struct NormUndercount {
+  OperandIndex operand;
+  ir::AxisSet axes;
+  void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes); }
+  bool operator==(const NormUndercount &) const = default;
+  static constexpr DiagnosticInfo info = {
+      .name = "norm-undercount",
+      .message = "`{op}` sums the squares of this rank's block of {operand} on {axes} alone",
+      .explain = R"(
+The norm of a list of gradients is the root of the sum of all squares. This gradient is cut into
+blocks along the axis, and the squares are not added up over it: each rank gets the norm of its own
+block together with whatever the others of the list contribute. It is too small, it differs between
+ranks, and so does the factor by which gradients are clipped: copies of one parameter drift apart.
+Name the axis among those that are summed, or take the norm of such gradients apart from the
+others and join the two by their squares.
+)",
+      .wrong = R"(
+mesh m { tp = 4 }
+%split = input f32[8, 16@tp]
+%n = total_norm [%split]
+)",
+      .right = R"(
+mesh m { tp = 4 }
+%split = input f32[8, 16@tp]
+%n = total_norm [%split] { axis = tp }
+)",
+  };
+};
+
 } // namespace spmd::rules
