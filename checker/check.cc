@@ -3,6 +3,7 @@
 // before the look-up.
 #include "checker/check.h"
 
+#include "checker/provenance.h"
 #include "checker/walk.h"
 
 #include "rules/loss.h"
@@ -59,17 +60,22 @@ Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &resul
   result.types.resize(program.values.size());
   result.shapes.resize(program.values.size());
   result.sizes.resize(program.values.size());
+  for (uint32_t i = 0; i < program.values.size(); ++i)
+    if (ValueId of = program.values[ValueId{i}].grad_of; of.valid())
+      first_gradients_.try_emplace(of.index, ValueId{i});
 }
 
 void Walk::run() {
   for (uint32_t i = 0; i < program_.params.size(); ++i)
     declare(i);
+  const size_t declared = trail_->entries.size();
   const uint32_t first = program_.main.first.index, last = program_.main.last.index;
   for (uint32_t i = first; i < last; ++i) {
     instruction(InstId{i});
     if (options_.progress && (i - first) % kProgressOps == kProgressOps - 1)
       options_.progress(i - first, last - first);
   }
+  late_gradients(declared);
   for (uint32_t i = 0; i < program_.outputs.size(); ++i)
     output(i);
   Collector(program_, instances_).add(main_, result_);
@@ -318,6 +324,10 @@ void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcom
     if (!edit_)
       storage_.define(result);
   }
+  if (edit_ && !edit_->gradients.empty())
+    backward(*edit_, inst);
+  for (uint32_t i = 0; i < inst.result_count; ++i)
+    joint(Place::inst(id), inst.result(i));
 }
 
 // The claim on a result decides what is undecided, and is reported where it contradicts.
@@ -381,12 +391,16 @@ AxisSet Walk::written(InstId id, ValueId target, uint16_t position, const Type &
     bad = rules::check_claim(made, before, made.gradient_free()).mismatched - before.either();
     if (before.gradient_free())
       bad -= before.of(Kind::Varying);
-    AxisSet partial = state ? bad & made.of(Kind::Partial) : AxisSet();
+    AxisSet told =
+        state ? unreduced(Place::inst(id), tensors_of(program_, id), storage_.root(target), bad)
+              : AxisSet();
+    AxisSet partial = state ? (bad - told) & made.of(Kind::Partial) : AxisSet();
     if (partial)
       report(Place::inst(id), rules::PartialState{storage_.root(target), partial});
-    if (bad - partial)
+    told |= partial;
+    if (bad - told)
       report(Place::inst(id),
-             rules::MutationChangesType{{position}, intern(before), intern(made), bad - partial});
+             rules::MutationChangesType{{position}, intern(before), intern(made), bad - told});
   }
   if (!edit_)
     storage_.write(target, id);
@@ -404,12 +418,16 @@ void Walk::output(uint32_t index) {
       // The claim says how the pieces of what was local join.
       rules::ClaimCheck check =
           rules::check_claim(type, claimed, type.gradient_free(), rules::Spec::Joined);
-      if (check.mismatched)
+      AxisSet wrong = check.mismatched;
+      if (out.role == ir::OutputRole::Grad)
+        wrong -= unreduced(place, out.value, out.of, wrong);
+      if (wrong)
         report(place, rules::ClaimMismatch{out.value, result_.types[out.value.index], out.declared,
-                                           check.mismatched});
+                                           wrong});
       leaves = check.type;
     }
   }
+  state_output(index);
   AxisSet global = leaves.claimed() - local_axes(leaves.mesh(), ir::ContextId{0});
   if (AxisSet loose = (leaves.of(Kind::Varying) - leaves.sharded()) & global)
     report(place, rules::NoSpec{{}, out.value, loose});

@@ -201,6 +201,11 @@ public:
       if (operand < search_.tensors_.size())
         on_operand(operand);
     attributes();
+    if (const auto *wrong = std::get_if<rules::GradientTypeMismatch>(&search_.finding_.violation))
+      on_gradient(*wrong);
+    if (std::get_if<rules::UnreducedGradient>(&search_.finding_.violation))
+      for (uint16_t operand = 0; operand < search_.tensors_.size(); ++operand)
+        sum_operand(operand);
     llvm::stable_sort(found_, [](const Fix &a, const Fix &b) {
       auto key = [](const Fix &fix) {
         return std::tuple(fix.changes_value, fix.changes_shape,
@@ -217,6 +222,95 @@ public:
 private:
   const ir::Mesh &mesh() const { return program_.meshes[mesh_id()]; }
   ir::MeshId mesh_id() const { return program_.contexts[search_.inst_.context].mesh; }
+
+  // A gradient of another kind than its value asks for goes through one transition more.
+  void on_gradient(const rules::GradientTypeMismatch &wrong) {
+    const ir::Inst &inst = search_.inst_;
+    ValueId made;
+    for (uint32_t r = 0; r < inst.result_count && !made.valid(); ++r)
+      if (program_.values[inst.result(r)].grad_of == wrong.value)
+        made = inst.result(r);
+    AxisId axis = wrong.axes.first();
+    const ir::Type &from = program_.types[wrong.found], &to = program_.types[wrong.needed];
+    std::optional<Kind> src = from.kind(axis), dst = to.kind(axis);
+    if (!made.valid() || !src || !dst || !from.of(*src).contains(wrong.axes) ||
+        !to.of(*dst).contains(wrong.axes))
+      return;
+    auto word = [&](const ir::Type &type, Kind kind) {
+      std::optional<unsigned> dim = type.dim(axis);
+      return dim ? KindWord{.form = KindWord::Form::Shard,
+                            .kind = kind,
+                            .dim = static_cast<int8_t>(*dim)}
+                 : KindWord{.kind = kind};
+    };
+    for (const Transition &row : rules::transitions())
+      if (is_candidate(row, *src) && row.dst == *dst)
+        after(row.name, row.wire, word(from, *src), word(to, *dst), made, !keeps_value(row));
+    // What varies may be addends that nobody has called so.
+    if (src == Kind::Varying && (dst == Kind::Invariant || dst == Kind::Replicate))
+      after("all_reduce", Wire::AllReduce, std::nullopt, {.kind = *dst}, made, true);
+  }
+
+  void after(std::string_view name, Wire wire, std::optional<KindWord> src, KindWord dst,
+             ValueId made, bool changes) {
+    Edit edit{.inst = search_.id_};
+    edit.gradients.push_back(made);
+    edit.dual_op = state_.op(name);
+    edit.dual_attrs = words(src, dst);
+    state_.tried = true;
+    if (!search_.repairs(edit))
+      return;
+    Fix fix;
+    fix.form = Fix::Form::Result;
+    fix.inst = search_.id_;
+    fix.changes_value = changes;
+    std::string value = ir::print_value(program_, made);
+    std::string axes = axes_text(program_, mesh_id(), search_.axes_);
+    std::string from = src ? ir::print(*src) : "", to = ir::print(dst);
+    fix.text =
+        fmt::format("{}({}, {}{}, dst={})", name, value, axes, src ? ", src=" + from : "", to);
+    fix.replacement = fmt::format("{}.fixed = {} {} {{ axis = {}{}, dst = {} }}", value, name,
+                                  value, axes, src ? ", src = " + from : "", to);
+    if (ir::ShapeId shape = search_.original_.shapes[made.index]; shape.valid())
+      if (std::optional<int64_t> bytes = ir::byte_count(program_.shapes[shape]))
+        fix.forward_bytes = fix.backward_bytes =
+            price(wire, *bytes, rank_count(mesh(), search_.axes_));
+    found_.push_back(std::move(fix));
+  }
+
+  // Addends that nobody has called so, on their way into the optimizer.
+  void sum_operand(uint16_t operand) {
+    if (kind_of(operand) != Kind::Varying)
+      return;
+    ValueId value = search_.tensors_[operand];
+    KindWord dst{.kind = Kind::Replicate};
+    rules::Arg before{search_.original_.types[value.index], search_.original_.shapes[value.index],
+                      search_.original_.sizes[value.index]};
+    ir::AttrsId attrs = words(std::nullopt, dst);
+    std::optional<rules::Arg> after =
+        search_.walk_.transition(state_.op("all_reduce"), attrs, search_.inst_.context, before);
+    if (!after)
+      return;
+    Edit edit{.inst = search_.id_};
+    for (uint16_t each = 0; each < search_.tensors_.size(); ++each)
+      if (search_.tensors_[each] == value)
+        edit.operands.push_back({each, *after});
+    state_.tried = true;
+    if (!search_.repairs(edit))
+      return;
+    Fix fix;
+    fix.inst = search_.id_;
+    fix.operands.push_back(operand);
+    fix.changes_value = true;
+    add_price(fix, *rules::find_transition("all_reduce", Kind::Partial, Kind::Replicate), before,
+              *after);
+    std::string name = ir::print_value(program_, value);
+    std::string axes = axes_text(program_, mesh_id(), search_.axes_);
+    fix.text = fmt::format("all_reduce({}, {}, dst=R)", name, axes);
+    fix.replacement =
+        fmt::format("{}.fixed = all_reduce {} {{ axis = {}, dst = R }}", name, name, axes);
+    found_.push_back(std::move(fix));
+  }
 
   void on_operand(uint16_t operand) {
     std::optional<Kind> kind = kind_of(operand);

@@ -11,9 +11,9 @@
 namespace spmd::checker {
 
 struct Fix {
-  // A transition on one operand, a change of the instruction's own attributes, or the instruction
-  // dropped.
-  enum class Form : uint8_t { Transition, Attribute, Drop };
+  // A transition on one operand, a change of the instruction's own attributes, the instruction
+  // dropped, or a transition on a result.
+  enum class Form : uint8_t { Transition, Attribute, Drop, Result };
   Form form = Form::Transition;
   std::string text;           // `all_reduce(%h, tp, src=P, dst=R)`
   bool changes_value = false; // the denotation of the operand changes
@@ -24,7 +24,8 @@ struct Fix {
   llvm::SmallVector<uint16_t, 1>
       operands; // Transition: positions among the tensors of the instruction
   std::string
-      replacement; // canonical text of the line to insert before the instruction, or to put in its place
+      replacement; // canonical text of the line to insert before the instruction, to put in its place, or (Result)
+                   // to insert after it
 };
 inline constexpr unsigned kMaxFixes = 3;
 

@@ -2,6 +2,7 @@
 // on is counted, not shown.
 #include "checker/provenance.h"
 
+#include "checker/joint.h"
 #include "checker/report.h"
 #include "checker/walk.h"
 
@@ -41,6 +42,8 @@ InstId defining_in(const ir::Program &program, const ir::Body &body, ValueId val
   return {};
 }
 
+} // namespace
+
 InstId defining_inst(const ir::Program &program, ValueId value) {
   InstId found = defining_in(program, program.main, value);
   for (const ir::Function &function : program.functions) {
@@ -52,8 +55,8 @@ InstId defining_inst(const ir::Program &program, ValueId value) {
   return found;
 }
 
-// True if the call runs over one of the axes, by name or by group.
-bool runs_over(const ir::Program &program, const ir::Inst &inst, AxisSet axes) {
+bool runs_over(const ir::Program &program, InstId id, AxisSet axes) {
+  const ir::Inst &inst = program.insts[id];
   const ir::Mesh &mesh = program.meshes[program.contexts[inst.context].mesh];
   if (const ir::AttrValue *axis = program.find(inst.attrs, "axis");
       axis && axis->form == ir::AttrForm::Axes) {
@@ -68,6 +71,8 @@ bool runs_over(const ir::Program &program, const ir::Inst &inst, AxisSet axes) {
       return llvm::any_of(group.axes, [&](AxisId axis) { return axes.contains(axis); });
   return false;
 }
+
+namespace {
 
 // Where the kind of one value on one axis comes from.
 class Origin {
@@ -101,7 +106,7 @@ private:
   // The operand whose kind the instruction merely passes on; none if the kind arises here.
   ValueId passes(InstId id) const {
     const ir::Inst &inst = program_.insts[id];
-    if (rules::is_transition(view(plain_name(inst))) && changes_axis(inst))
+    if (rules::is_transition(view(plain_name(inst))) && changes_axis(id, inst))
       return {};
     if (partial_stated(inst) && kind_ == Kind::Partial)
       return {};
@@ -138,9 +143,9 @@ private:
           return true;
     return false;
   }
-  bool changes_axis(const ir::Inst &inst) const {
+  bool changes_axis(InstId id, const ir::Inst &inst) const {
     if (program_.find(inst.attrs, "group"))
-      return runs_over(program_, inst, AxisSet(axis_));
+      return runs_over(program_, id, AxisSet(axis_));
     const ir::AttrValue *axis = program_.find(inst.attrs, "axis");
     return !axis || names_axis(axis);
   }
@@ -267,6 +272,69 @@ std::optional<Note> brought_in(const ir::Program &program, const CheckResult &re
   return std::nullopt;
 }
 
+// `convert` takes %x from invariant to replicate on tp: its backward is `all_reduce`
+std::string forward_text(const ir::Program &program, const CheckResult &result, InstId id,
+                         AxisSet axes) {
+  const ir::Inst &inst = program.insts[id];
+  std::string_view name = view(program.op_name(inst.op));
+  rules::ResolvedOp op = rules::resolve_spelling(program.op_name(inst.op), "spmd");
+  llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, id);
+  std::string text = fmt::format("it belongs to the backward of `{}`", name);
+  if (op.transition.empty() || tensors.empty() || inst.result_count == 0)
+    return text;
+  const ir::Type &from = program.types[result.types[tensors.front().index]];
+  const ir::Type &to = program.types[result.types[inst.first_result.index]];
+  for (AxisId axis : axes) {
+    std::optional<Kind> src = from.kind(axis), dst = to.kind(axis);
+    if (!dst && to.either().contains(axis))
+      dst = Kind::Replicate;
+    if (!src || !dst || from.mesh() != to.mesh())
+      continue;
+    if (rules::erased_words(op.transition).reduces && src == Kind::Varying)
+      src = Kind::Partial;
+    const rules::Transition *row = rules::find_transition(op.transition, *src, *dst);
+    if (!row || row->dual.name.empty())
+      continue;
+    std::string backward =
+        row->dual.name == op.transition && row->dual.src == *src
+            ? fmt::format("its backward is the same")
+            : fmt::format("its backward is `{}`, {} to {}", row->dual.name,
+                          ir::info(row->dual.src).name, ir::info(row->dual.dst).name);
+    return fmt::format("{}, {} to {} on {}: {}", text, ir::info(*src).name, ir::info(*dst).name,
+                       ir::print_axes(program, to.mesh(), AxisSet(axis)), backward);
+  }
+  return text;
+}
+
+bool is_backward(const ir::Program &program, const ir::Inst &inst) {
+  bool gradient = inst.phase == ir::Phase::Backward || inst.bwd_of.valid();
+  for (uint32_t r = 0; r < inst.result_count; ++r)
+    gradient |= program.values[inst.result(r)].grad_of.valid();
+  return gradient;
+}
+
+// Where a gradient of another kind than is needed comes from.
+std::optional<Note> since_made(const ir::Program &program, const CheckResult &result,
+                               const rules::GradientTypeMismatch &wrong, const ir::Inst &inst) {
+  for (uint32_t r = 0; r < inst.result_count; ++r)
+    if (ValueId made = inst.result(r); program.values[made].grad_of == wrong.value)
+      return Origin(program, result, wrong.axes.first(), program.types[wrong.found]).find(made);
+  return std::nullopt;
+}
+
+// Where the addends come from that the optimizer reads.
+std::optional<Note> since_read(const ir::Program &program, const CheckResult &result,
+                               const rules::UnreducedGradient &wrong,
+                               llvm::ArrayRef<ValueId> tensors) {
+  AxisId axis = wrong.axes.first();
+  for (ValueId value : tensors) {
+    const ir::Type &type = program.types[result.types[value.index]];
+    if (std::optional<Kind> kind = type.kind(axis); kind == Kind::Varying || kind == Kind::Partial)
+      return Origin(program, result, axis, type).find(value);
+  }
+  return std::nullopt;
+}
+
 } // namespace
 
 llvm::SmallVector<ValueId, 4> tensors_of(const ir::Program &program, InstId inst) {
@@ -296,7 +364,7 @@ InstId sum_ahead(const ir::Program &program, InstId from, AxisSet axes) {
     if (passes_addends(op))
       mark(inst);
     else if (op.transition == "all_reduce" || op.transition == "reduce_scatter")
-      if (runs_over(program, inst, axes))
+      if (runs_over(program, InstId{i}, axes))
         return InstId{i};
   }
   return {};
@@ -335,6 +403,17 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
                "once per rank",
                view(program.op_name(program.insts[sum].op)),
                ir::print_axes(program, type_mesh(program, finding), axes))});
+  const ir::Inst &inst = program.insts[finding.place.as_inst()];
+  if (const auto *wrong = std::get_if<rules::GradientTypeMismatch>(&finding.violation))
+    if (std::optional<Note> note = since_made(program, result, *wrong, inst))
+      notes.push_back(std::move(*note));
+  if (const auto *wrong = std::get_if<rules::UnreducedGradient>(&finding.violation))
+    if (std::optional<Note> note = since_read(program, result, *wrong, tensors))
+      notes.push_back(std::move(*note));
+  if (InstId forward; is_backward(program, inst) &&
+                      (forward = forward_of(program, finding.place.as_inst(), axes)).valid())
+    notes.push_back({Note::Form::Gradient, Place::inst(forward), true,
+                     forward_text(program, result, forward, axes)});
   return notes;
 }
 

@@ -29,6 +29,12 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
 // the instruction multiplies its operands, so that none of them is an addend by itself.
 ir::InstId sum_ahead(const ir::Program &program, ir::InstId inst, ir::AxisSet axes);
 
+// The instruction that makes a value; none if it is declared.
+ir::InstId defining_inst(const ir::Program &program, ir::ValueId value);
+
+// True if the call runs over one of the axes, by name or by group.
+bool runs_over(const ir::Program &program, ir::InstId inst, ir::AxisSet axes);
+
 // The operands of an instruction as rules count them: tensors in order, lists flattened.
 llvm::SmallVector<ir::ValueId, 4> tensors_of(const ir::Program &program, ir::InstId inst);
 

@@ -60,8 +60,6 @@ std::vector<Finding> Walk::retype(const Edit &edit) {
     for (uint32_t r = 0; r < inst.result_count; ++r)
       remember(inst.result(r));
     instruction(InstId{i});
-    if (!edit.gradients.empty())
-      backward(edit, inst);
     for (size_t at = first; at < first + inst.result_count; ++at)
       if (undo_[at].known != known(undo_[at].value))
         changed.insert(undo_[at].value.index);

@@ -189,6 +189,14 @@ private:
   ir::ShapeId stacked(ir::ShapeId each, std::optional<ir::Extent> length);
   ir::TypeId on_axes(const ir::Type &type, ir::AxisSet axes);
   void output(uint32_t index);
+  void joint(Place place, ir::ValueId gradient);
+  ir::AxisSet unreduced(Place place, llvm::ArrayRef<ir::ValueId> read, ir::ValueId param,
+                        ir::AxisSet axes);
+  void state_output(uint32_t index);
+  void late_gradients(size_t position);
+  ir::ValueId first_gradient(ir::ValueId value) const {
+    return first_gradients_.lookup(value.index);
+  }
   void report(Place place, rules::Violation violation, uint32_t application = ~0u);
   ir::Type seen(ir::TypeId declared, ir::ContextId context) const;
   ir::AxisSet local_axes(ir::MeshId mesh, ir::ContextId context) const;
@@ -201,6 +209,7 @@ private:
   rules::Rules rules_;
   Storage storage_;
   llvm::DenseSet<uint32_t> state_; // values of parameters, buffers and optimizer state
+  llvm::DenseMap<uint32_t, ir::ValueId> first_gradients_; // as backward leaves them
   OperandList operands_;
   Args args_;
   llvm::SmallVector<rules::ResultClaim, 4> claims_;

@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kOutputVersion = "1.0";
-constexpr std::string_view kFixWords[] = {"transition", "attribute", "drop"};
+constexpr std::string_view kFixWords[] = {"transition", "attribute", "drop", "result"};
 
 Json text_or_null(std::string text) { return text.empty() ? Json(nullptr) : Json(std::move(text)); }
 

@@ -1,0 +1,281 @@
+// A gradient in the program is held against the dual of its value's type where it is made. What was
+// never summed is followed to the outputs and to the writes of the optimizer.
+#include "checker/joint.h"
+
+#include "checker/provenance.h"
+#include "checker/walk.h"
+
+#include "rules/registry.h"
+#include "rules/remesh.h"
+#include "rules/transition.h"
+
+#include "ir/text.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::checker {
+
+using ir::AxisId;
+using ir::AxisSet;
+using ir::InstId;
+using ir::Kind;
+using ir::Phase;
+using ir::Type;
+using ir::ValueId;
+
+namespace {
+
+constexpr size_t kReach = 1 << 10; // values that a search backwards looks at
+
+// Axes that share a dimension in both are compared in pairs, as far as both name an order.
+bool same_shard(const Type &value, const Type &gradient, AxisId axis) {
+  if (value.dim(axis) != gradient.dim(axis))
+    return false;
+  for (AxisId other : value.sharded() & gradient.sharded())
+    if (other != axis && value.dim(other) == value.dim(axis) &&
+        gradient.dim(other) == value.dim(axis) &&
+        (value.order(other) < value.order(axis)) != (gradient.order(other) < gradient.order(axis)))
+      return false;
+  return true;
+}
+
+bool is_forward(const ir::Inst &inst) {
+  return inst.phase == Phase::Unstated || inst.phase == Phase::Forward;
+}
+
+rules::ResolvedOp op_of(const ir::Program &program, InstId inst) {
+  return rules::resolve_spelling(program.op_name(program.insts[inst].op), "spmd");
+}
+
+// The operands that a result is made of: of a call on a list, the one in its place.
+llvm::SmallVector<ValueId, 4> sources(const ir::Program &program, InstId id, ValueId result) {
+  const ir::Inst &inst = program.insts[id];
+  llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, id);
+  llvm::ArrayRef<ir::Operand> operands = program.blocks[inst.operands];
+  uint32_t place = result.index - inst.first_result.index;
+  if (inst.result_count > 1 && !operands.empty() &&
+      operands.front().form == ir::Operand::Form::List &&
+      program.blocks[operands.front().as_list()].size() == inst.result_count &&
+      tensors.size() >= inst.result_count)
+    return {tensors[place]};
+  return tensors;
+}
+
+// Visits definitions backwards, nearest first, through operands that `follow` names; until `found`.
+template <class Follow, class Found>
+ValueId search(const ir::Program &program, llvm::ArrayRef<ValueId> start, Follow follow,
+               Found found) {
+  llvm::SmallVector<ValueId, 16> queue(start.begin(), start.end());
+  llvm::DenseSet<uint32_t> seen;
+  for (size_t at = 0; at < queue.size() && at < kReach; ++at) {
+    ValueId value = queue[at];
+    if (!seen.insert(value.index).second)
+      continue;
+    if (found(value))
+      return value;
+    InstId inst = defining_inst(program, value);
+    if (!inst.valid())
+      continue;
+    for (ValueId operand : sources(program, inst, value))
+      if (follow(inst, operand))
+        queue.push_back(operand);
+  }
+  return {};
+}
+
+// The parameter that a value is, or is a cast or a view of; none if it is made of several values.
+ValueId parameter_behind(const ir::Program &program, ValueId value) {
+  for (size_t step = 0; step < kReach; ++step) {
+    InstId inst = defining_inst(program, value);
+    if (!inst.valid()) {
+      const auto *param = llvm::find_if(llvm::ArrayRef(program.params), [&](const ir::Param &each) {
+        return each.role == ir::Role::Param && each.value == value;
+      });
+      return param == llvm::ArrayRef(program.params).end() ? ValueId{} : value;
+    }
+    llvm::SmallVector<ValueId, 4> tensors = sources(program, inst, value);
+    if (tensors.size() != 1)
+      return {};
+    value = tensors.front();
+  }
+  return {};
+}
+
+} // namespace
+
+AxisSet not_dual(const Type &value, const Type &gradient, AxisSet local) {
+  AxisSet known = (value.claimed() - value.unknown - value.either()) &
+                  (gradient.claimed() - gradient.unknown - gradient.zero());
+  AxisSet equal = (gradient.replicated() | gradient.of(Kind::Invariant)) - gradient.either();
+  AxisSet partial = gradient.of(Kind::Partial), varying = gradient.of(Kind::Varying);
+  AxisSet summed = value.of(Kind::Partial) - value.combining();
+  AxisSet wrong = value.replicated() & (equal | gradient.sharded() | gradient.combining());
+  wrong |= (value.of(Kind::Invariant) | summed) & (partial | varying);
+  wrong |= value.of(Kind::Varying) & partial;
+  wrong |= value.sharded() & (equal - local);
+  for (AxisId axis : value.sharded() & gradient.sharded())
+    if (!same_shard(value, gradient, axis))
+      wrong |= axis;
+  return wrong & known;
+}
+
+Type dual_on(const Type &value, AxisSet axes) {
+  Type dual = value;
+  dual.clear(~axes);
+  dual.scale = {};
+  dual.set_kind(value.replicated() & axes, Kind::Partial);
+  dual.set_kind(value.of(Kind::Partial) & axes, Kind::Replicate);
+  return dual;
+}
+
+bool made_equal(const ir::Program &program, const CheckResult &result, ValueId value, AxisId axis) {
+  auto type = [&](ValueId each) { return program.types[result.types[each.index]]; };
+  auto equal = [&](ValueId each) {
+    return result.types[each.index].valid() &&
+           (type(each).replicated() | type(each).of(Kind::Invariant)).contains(axis);
+  };
+  InstId first = defining_inst(program, value);
+  if (!first.valid())
+    return false;
+  Phase phase = program.insts[first].phase;
+  return search(
+             program, value,
+             [&](InstId inst, ValueId operand) {
+               return program.insts[inst].phase == phase && equal(operand);
+             },
+             [&](ValueId each) {
+               InstId inst = defining_inst(program, each);
+               if (!inst.valid() || program.insts[inst].phase != phase ||
+                   op_of(program, inst).transition.empty())
+                 return false;
+               return llvm::any_of(tensors_of(program, inst),
+                                   [&](ValueId operand) { return !equal(operand); });
+             })
+      .valid();
+}
+
+InstId forward_of(const ir::Program &program, InstId backward, AxisSet axes) {
+  const ir::Inst &inst = program.insts[backward];
+  ValueId value;
+  for (uint32_t r = 0; r < inst.result_count && !value.valid(); ++r)
+    value = program.values[inst.result(r)].grad_of;
+  InstId taker;
+  for (uint32_t i = program.main.first.index;
+       value.valid() && i < std::min(program.main.last.index, backward.index); ++i) {
+    InstId id{i};
+    if (!is_forward(program.insts[id]) || !llvm::is_contained(tensors_of(program, id), value))
+      continue;
+    if (!op_of(program, id).transition.empty() && runs_over(program, id, axes))
+      return id;
+    if (!taker.valid())
+      taker = id;
+  }
+  InstId stated = inst.bwd_of.valid() ? defining_inst(program, inst.bwd_of) : InstId{};
+  return stated.valid() ? stated : taker;
+}
+
+ValueId pending_gradient(const ir::Program &program, const CheckResult &result,
+                         llvm::ArrayRef<ValueId> values, ValueId param, AxisSet axes) {
+  auto pending = [&](ValueId value) {
+    if (!result.types[value.index].valid())
+      return false;
+    const Type &type = program.types[result.types[value.index]];
+    return ((type.of(Kind::Varying) | type.of(Kind::Partial)) - type.zero()).contains(axes);
+  };
+  llvm::SmallVector<ValueId, 4> start;
+  llvm::copy_if(values, std::back_inserter(start), pending);
+  ValueId found;
+  search(
+      program, start, [&](InstId, ValueId operand) { return pending(operand); },
+      [&](ValueId value) {
+        ValueId of = program.values[value].grad_of;
+        found = of.valid() ? parameter_behind(program, of) : ValueId{};
+        return found.valid() && (!param.valid() || found == param);
+      });
+  return !param.valid() || found == param ? found : ValueId{};
+}
+
+// The gradient is unknown on the axes where it is refused.
+void Walk::joint(Place place, ValueId id) {
+  const ir::Value &value = program_.values[id];
+  if (!value.grad_of.valid() || !result_.types[value.grad_of.index].valid())
+    return;
+  Type gradient = program_.types[result_.types[id.index]];
+  Type forward = program_.types[result_.types[value.grad_of.index]];
+  if (forward.mesh() != gradient.mesh()) {
+    rules::Remeshed seen = rules::remesh(program_, forward, gradient.mesh(), {0});
+    if (seen.violation)
+      return;
+    forward = seen.type;
+  }
+  if (forward.gradient_free())
+    return;
+  ir::ContextId context =
+      place.form == Place::Form::Inst ? program_.insts[place.as_inst()].context : ir::ContextId{0};
+  AxisSet local = local_axes(gradient.mesh(), context);
+  AxisSet wrong = not_dual(forward, gradient, local);
+  if (state_.count(value.grad_of.index) && first_gradient(value.grad_of) != id)
+    wrong -= forward.replicated() - gradient.of(Kind::Partial); // summed since backward left it
+  // What never met the data of other ranks may be an addend that is the same on all.
+  for (AxisId axis : ((wrong & local) & forward.replicated()) - gradient.sharded())
+    if (gradient.kind(axis) != Kind::Partial && !made_equal(program_, result_, id, axis))
+      wrong -= axis;
+  if (wrong) {
+    report(place,
+           rules::GradientTypeMismatch{value.grad_of, intern(rules::restricted(gradient, wrong)),
+                                       intern(dual_on(forward, wrong)), wrong});
+    gradient.drop_shards(wrong);
+    gradient.set_unknown(wrong);
+    result_.types[id.index] = intern(gradient);
+    return;
+  }
+  if (std::optional<rules::Violation> differs = rules::shape_differs(
+          program_,
+          "the shapes of " + ir::print_value(program_, value.grad_of) + " and of its gradient",
+          result_.shapes[value.grad_of.index], result_.shapes[id.index]))
+    report(place, std::move(*differs));
+}
+
+// Declared values that are gradients of what is made later. Told among the declarations.
+void Walk::late_gradients(size_t position) {
+  size_t before = trail_->entries.size();
+  for (uint32_t i = 0; i < program_.params.size(); ++i)
+    joint({Place::Form::Param, i}, program_.params[i].value);
+  auto at = [&](size_t entry) {
+    return trail_->entries.begin() + static_cast<std::ptrdiff_t>(entry);
+  };
+  std::rotate(at(position), at(before), trail_->entries.end());
+}
+
+// What the optimizer reads is the sum. The axes on which it reads addends of the gradient of a
+// parameter, of `param` if it is one; reported.
+AxisSet Walk::unreduced(Place place, llvm::ArrayRef<ValueId> read, ValueId param, AxisSet axes) {
+  if (axes.empty())
+    return {};
+  ValueId known = param.valid() ? parameter_behind(program_, param) : param;
+  ValueId found = pending_gradient(program_, result_, read, known, axes);
+  if (!found.valid())
+    return {};
+  AxisSet missing = axes & program_.types[result_.types[found.index]].replicated();
+  if (missing)
+    report(place, rules::UnreducedGradient{found, missing});
+  return missing;
+}
+
+// The new value of a parameter or buffer has the type of the old one.
+void Walk::state_output(uint32_t index) {
+  const ir::Output &out = program_.outputs[index];
+  if (out.role != ir::OutputRole::State || !out.of.valid() || out.declared.valid())
+    return;
+  const Type &made = program_.types[result_.types[out.value.index]];
+  ir::TypeId needed = result_.types[out.of.index];
+  if (made.mesh() != program_.types[needed].mesh())
+    return;
+  AxisSet wrong = rules::check_claim(made, program_.types[needed], made.gradient_free()).mismatched;
+  Place place{Place::Form::Output, index};
+  wrong -= unreduced(place, out.value, out.of, wrong);
+  if (wrong)
+    report(place, rules::ClaimMismatch{out.value, result_.types[out.value.index], needed, wrong});
+}
+
+} // namespace spmd::checker
