@@ -89,6 +89,8 @@ void Walk::resume() {
       state_.insert(param.value.index);
   for (uint32_t i = 0; i < program_.values.size(); ++i)
     storage_.define(ValueId{i});
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i)
+    moves(InstId{i});
 }
 
 void Walk::report(Place place, rules::Violation violation, uint32_t application) {
@@ -294,6 +296,17 @@ bool Walk::lift(InstId id, const ir::Inst &inst) {
   return fine;
 }
 
+// True if the last instruction of the trail is this one and something is wrong with it.
+bool Walk::told_of(InstId id) const {
+  for (const Trail::Entry &entry : llvm::reverse(trail_->entries)) {
+    if (entry.instance != Trail::kNone || entry.finding.place != Place::inst(id))
+      return false;
+    if (entry.finding.info().severity != rules::Severity::Info)
+      return true;
+  }
+  return false;
+}
+
 void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcome) {
   AxisSet spoilt;
   if (inst.result_count)
@@ -327,7 +340,9 @@ void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcom
   if (edit_ && !edit_->gradients.empty())
     backward(*edit_, inst);
   for (uint32_t i = 0; i < inst.result_count; ++i)
-    joint(Place::inst(id), inst.result(i));
+    joint(Place::inst(id), inst.result(i), told_of(id));
+  if (!edit_)
+    moves(id);
 }
 
 // The claim on a result decides what is undecided, and is reported where it contradicts.

@@ -157,6 +157,8 @@ private:
   // The next layer's copy of this finding was silent as long as this one stood: it would be folded
   // into it.
   bool same_mistake(const Finding &found) const {
+    if (std::holds_alternative<rules::UnreducedGradient>(found.violation))
+      return found.violation == finding_.violation; // told once
     return found.place.form == Place::Form::Inst && found.violation == finding_.violation &&
            program_.insts[found.place.as_inst()].op == inst_.op;
   }
@@ -280,9 +282,10 @@ private:
 
   // Addends that nobody has called so, on their way into the optimizer.
   void sum_operand(uint16_t operand) {
-    if (kind_of(operand) != Kind::Varying)
-      return;
     ValueId value = search_.tensors_[operand];
+    if (kind_of(operand) != Kind::Varying ||
+        llvm::is_contained(llvm::makeArrayRef(search_.tensors_).take_front(operand), value))
+      return;
     KindWord dst{.kind = Kind::Replicate};
     rules::Arg before{search_.original_.types[value.index], search_.original_.shapes[value.index],
                       search_.original_.sizes[value.index]};

@@ -165,7 +165,7 @@ InstId forward_of(const ir::Program &program, InstId backward, AxisSet axes) {
     InstId id{i};
     if (!is_forward(program.insts[id]) || !llvm::is_contained(tensors_of(program, id), value))
       continue;
-    if (!op_of(program, id).transition.empty() && runs_over(program, id, axes))
+    if (!op_of(program, id).transition.empty() && (axes.empty() || runs_over(program, id, axes)))
       return id;
     if (!taker.valid())
       taker = id;
@@ -195,8 +195,45 @@ ValueId pending_gradient(const ir::Program &program, const CheckResult &result,
   return !param.valid() || found == param ? found : ValueId{};
 }
 
-// The gradient is unknown on the axes where it is refused.
-void Walk::joint(Place place, ValueId id) {
+// Remembers which value a transition made of which, where gradients of them may be met.
+void Walk::moves(InstId id) {
+  const ir::Inst &inst = program_.insts[id];
+  if (first_gradients_.empty() || inst.result_count != 1 ||
+      rules_.resolve(inst.op).transition.empty())
+    return;
+  llvm::SmallVector<ValueId, 4> tensors = tensors_of(program_, id);
+  if (tensors.size() == 1)
+    moved_.try_emplace(tensors.front().index, inst.first_result);
+}
+
+// Where each rank's own value was gathered, the gradient of what was gathered is an addend on each
+// rank. The axes on which the gradient is made of these without a collective between.
+AxisSet Walk::never_summed(ValueId id) {
+  ValueId of = program_.values[id].grad_of, made = moved_.lookup(of.index);
+  ValueId first = made.valid() ? first_gradient(made) : made;
+  InstId maker = defining_inst(program_, id);
+  if (!first.valid() || first == id || !maker.valid() || !result_.types[first.index].valid())
+    return {};
+  auto type = [&](ValueId value) { return program_.types[result_.types[value.index]]; };
+  AxisSet asked = type(of).of(Kind::Varying) & type(made).replicated() &
+                  type(first).of(Kind::Varying) & type(id).of(Kind::Varying);
+  asked -= type(first).sharded();
+  AxisSet found;
+  for (AxisId axis : asked) {
+    auto follow = [&](InstId inst, ValueId operand) {
+      return program_.insts[inst].phase == program_.insts[maker].phase &&
+             (op_of(program_, inst).transition.empty() || !runs_over(program_, inst, axis)) &&
+             result_.types[operand.index].valid() && type(operand).of(Kind::Varying).contains(axis);
+    };
+    if (search(program_, id, follow, [&](ValueId value) { return value == first; }).valid())
+      found |= axis;
+  }
+  return found;
+}
+
+// The gradient is unknown on the axes where it is refused. `told`: the instruction has a finding
+// already, from which this one would follow.
+void Walk::joint(Place place, ValueId id, bool told) {
   const ir::Value &value = program_.values[id];
   if (!value.grad_of.valid() || !result_.types[value.grad_of.index].valid())
     return;
@@ -220,15 +257,23 @@ void Walk::joint(Place place, ValueId id) {
   for (AxisId axis : ((wrong & local) & forward.replicated()) - gradient.sharded())
     if (gradient.kind(axis) != Kind::Partial && !made_equal(program_, result_, id, axis))
       wrong -= axis;
+  AxisSet addends = never_summed(id) & gradient.of(Kind::Varying) & forward.of(Kind::Varying);
+  if (wrong.empty() && addends) {
+    wrong = addends;
+    gradient.set_kind(wrong, Kind::Partial);
+  }
   if (wrong) {
-    report(place,
-           rules::GradientTypeMismatch{value.grad_of, intern(rules::restricted(gradient, wrong)),
-                                       intern(dual_on(forward, wrong)), wrong});
+    if (!told)
+      report(place,
+             rules::GradientTypeMismatch{value.grad_of, intern(rules::restricted(gradient, wrong)),
+                                         intern(dual_on(forward, wrong)), wrong});
     gradient.drop_shards(wrong);
     gradient.set_unknown(wrong);
     result_.types[id.index] = intern(gradient);
     return;
   }
+  if (told)
+    return;
   if (std::optional<rules::Violation> differs = rules::shape_differs(
           program_,
           "the shapes of " + ir::print_value(program_, value.grad_of) + " and of its gradient",
@@ -240,7 +285,7 @@ void Walk::joint(Place place, ValueId id) {
 void Walk::late_gradients(size_t position) {
   size_t before = trail_->entries.size();
   for (uint32_t i = 0; i < program_.params.size(); ++i)
-    joint({Place::Form::Param, i}, program_.params[i].value);
+    joint({Place::Form::Param, i}, program_.params[i].value, false);
   auto at = [&](size_t entry) {
     return trail_->entries.begin() + static_cast<std::ptrdiff_t>(entry);
   };
@@ -248,7 +293,7 @@ void Walk::late_gradients(size_t position) {
 }
 
 // What the optimizer reads is the sum. The axes on which it reads addends of the gradient of a
-// parameter, of `param` if it is one; reported.
+// parameter, of `param` if it is one; reported where the first of them is read.
 AxisSet Walk::unreduced(Place place, llvm::ArrayRef<ValueId> read, ValueId param, AxisSet axes) {
   if (axes.empty())
     return {};
@@ -257,8 +302,14 @@ AxisSet Walk::unreduced(Place place, llvm::ArrayRef<ValueId> read, ValueId param
   if (!found.valid())
     return {};
   AxisSet missing = axes & program_.types[result_.types[found.index]].replicated();
-  if (missing)
-    report(place, rules::UnreducedGradient{found, missing});
+  AxisSet fresh = missing;
+  if (!edit_) {
+    AxisSet &told = unreduced_[found.index];
+    fresh -= told;
+    told |= missing;
+  }
+  if (fresh)
+    report(place, rules::UnreducedGradient{found, fresh});
   return missing;
 }
 

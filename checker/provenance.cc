@@ -284,11 +284,11 @@ std::string forward_text(const ir::Program &program, const CheckResult &result, 
     return text;
   const ir::Type &from = program.types[result.types[tensors.front().index]];
   const ir::Type &to = program.types[result.types[inst.first_result.index]];
-  for (AxisId axis : axes) {
+  for (AxisId axis : axes.empty() ? from.claimed() : axes) {
     std::optional<Kind> src = from.kind(axis), dst = to.kind(axis);
     if (!dst && to.either().contains(axis))
       dst = Kind::Replicate;
-    if (!src || !dst || from.mesh() != to.mesh())
+    if (!src || !dst || src == dst || from.mesh() != to.mesh())
       continue;
     if (rules::erased_words(op.transition).reduces && src == Kind::Varying)
       src = Kind::Partial;
@@ -374,7 +374,7 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
                                            const Finding &finding) {
   llvm::SmallVector<Note, 2> notes;
   AxisSet axes = rules::axes_of(finding.violation);
-  if (finding.place.form != Place::Form::Inst || axes.empty())
+  if (finding.place.form != Place::Form::Inst)
     return notes;
   llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, finding.place.as_inst());
   for (uint16_t operand : operands_named(finding.violation)) {

@@ -105,6 +105,7 @@ private:
   void missing(ir::InstId id, const ir::Context &context);
   void aliases(ir::InstId id);
   void results(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome);
+  bool told_of(ir::InstId id) const;
   void claim(ir::InstId id, ir::ValueId value, ir::Type &type, ir::TypeId declared,
              rules::Spec spec);
   void claim_sizes(ir::InstId id, ir::ValueId value, const ir::Type &type);
@@ -189,9 +190,11 @@ private:
   ir::ShapeId stacked(ir::ShapeId each, std::optional<ir::Extent> length);
   ir::TypeId on_axes(const ir::Type &type, ir::AxisSet axes);
   void output(uint32_t index);
-  void joint(Place place, ir::ValueId gradient);
+  void joint(Place place, ir::ValueId gradient, bool told);
   ir::AxisSet unreduced(Place place, llvm::ArrayRef<ir::ValueId> read, ir::ValueId param,
                         ir::AxisSet axes);
+  void moves(ir::InstId id);
+  ir::AxisSet never_summed(ir::ValueId gradient);
   void state_output(uint32_t index);
   void late_gradients(size_t position);
   ir::ValueId first_gradient(ir::ValueId value) const {
@@ -210,6 +213,9 @@ private:
   Storage storage_;
   llvm::DenseSet<uint32_t> state_; // values of parameters, buffers and optimizer state
   llvm::DenseMap<uint32_t, ir::ValueId> first_gradients_; // as backward leaves them
+  llvm::DenseMap<uint32_t, ir::ValueId> moved_;           // operand of a transition -> its result
+  // Parameters, and the axes on which it was told that their gradient is not summed.
+  llvm::DenseMap<uint32_t, ir::AxisSet> unreduced_;
   OperandList operands_;
   Args args_;
   llvm::SmallVector<rules::ResultClaim, 4> claims_;
