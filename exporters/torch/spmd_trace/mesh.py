@@ -63,9 +63,17 @@ class Mesh:
         """The axes that a name stands for: those of a flattened axis, else itself."""
         return self.flattened.get(name) or [self.axis(name).name]
 
+    def has(self, name: str) -> bool:
+        return name in self.flattened or any(axis.name == name for axis in self.axes)
+
+    def ranks(self, names: list[str]) -> int:
+        """How many ranks the axes reach together."""
+        return math.prod(self.axis(piece).size for name in names for piece in self.pieces(name))
+
     def kinds(self, **kinds: str) -> dict[str, str]:
-        """A kind per axis, outermost first, where flattened axes may be named."""
-        found = {piece: kind for name, kind in kinds.items() for piece in self.pieces(name)}
+        """A kind per axis, outermost first, where flattened and absent axes may be named."""
+        named = {name: kind for name, kind in kinds.items() if self.has(name)}
+        found = {piece: kind for name, kind in named.items() for piece in self.pieces(name)}
         return {axis.name: found[axis.name] for axis in self.axes if axis.name in found}
 
     def coordinate(self, name: str, rank: int) -> int:

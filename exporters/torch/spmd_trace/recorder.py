@@ -18,7 +18,7 @@ from . import collectives, functions, hostnumbers, operands, places
 from .document import Op, Program
 from .mesh import Context, Mesh
 from .pairing import Pairing
-from .values import Value, ValueTable
+from .values import DTYPES, Value, ValueTable
 
 # Wrappers: what they do to the tensors inside is dispatched again.
 _WRAPPERS = (DTensor, AsyncCollectiveTensor)
@@ -65,7 +65,6 @@ class Recorder:
         self._state = _State()
         self._packed: dict[int, list[torch.Tensor]] = {}
         self._scratch: set[int] = set()
-        self._masks: dict[tuple[str, int], torch.Tensor] = {}
         # Where an operation is checked; None is the context of the program.
         self.context: Callable[[Op], Context | None] = lambda op: None
 
@@ -237,6 +236,8 @@ class Recorder:
             return collectives.record(self, func, args, kwargs)
         if func.namespace == "_c10d_functional":
             return collectives.record_functional(self, func, args, kwargs)
+        if func is torch.ops.aten.lift_fresh.default and args[0].dim() == 0:
+            return self._literal(args[0])
         bound = operands.bind(func, args, kwargs)
         if packed := [t for t in bound.tensors() if self.pieces(t)]:
             return self._dispatch_packed(func, args, kwargs, bound, packed[0])
@@ -245,6 +246,14 @@ class Recorder:
         if result is not None or op.mut or op.kw:  # else an assertion about data
             self._close(op, bound, result)
         return result
+
+    def _literal(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A number that the program wrote down as a tensor."""
+        with self.hidden():
+            number = operands.number(tensor.tolist())
+        words = {"dtype": DTYPES[tensor.dtype]}
+        self.emit("aten.scalar_tensor.default", [number], [tensor], words)
+        return tensor
 
     def fold(self, func: torch._ops.OpOverload, run, args: tuple, kwargs: dict):
         """Runs a composite function and records it as the one operation `func`."""
@@ -313,7 +322,8 @@ class Recorder:
 
     def _dispatch_packed(self, func, args, kwargs, bound, flat):
         """An elementwise write to a packed buffer is the same write to each of its parts."""
-        if bound.written != [0] or len(bound.tensors()) != 1:
+        others = [tensor for tensor in bound.tensors() if tensor is not flat]
+        if bound.written != [0] or any(tensor.dim() for tensor in others):
             raise NotImplementedError(f"{func}: not an elementwise write to a packed buffer")
         for part in self.pieces(flat):
             piece = operands.Bound([part, *bound.ins[1:]], {}, bound.attrs, [0])
@@ -348,29 +358,6 @@ class Recorder:
             op.outs.append(self.values.define(tensor, base, written=bool(mut) or base is None))
         self.add(op)
         return op
-
-    def only_at(self, tensor: torch.Tensor, axis: str, coordinate: int) -> torch.Tensor:
-        """Records that only the ranks at `coordinate` compute a value; it is zero elsewhere."""
-        value = self.current(tensor)
-        first = next(i for i, op in enumerate(self.program.ops) if value in op.outs)
-        if (axis, coordinate) not in self._masks:
-            self._masks[axis, coordinate] = self._mask(axis, coordinate)
-        with self.hidden():
-            result = tensor.clone()
-        self.emit("where", [self._masks[axis, coordinate], tensor, 0.0], [result], {})
-        for op in self.program.ops[first:]:
-            op.rank_only = True
-        return result
-
-    def _mask(self, axis: str, coordinate: int) -> torch.Tensor:
-        """Records the comparison of this rank's place on `axis` with `coordinate`."""
-        with self.hidden():
-            index, here = torch.tensor(coordinate), torch.tensor(True)
-        kinds = {a.name: "V" if a.name == axis else "R" for a in self.program.mesh.axes}
-        made = self.emit("axis_index", [], [index], {"axis": axis})
-        made.outs[0].claims = {"type": kinds}
-        self.emit("eq", [index, coordinate], [here], {})
-        return here
 
     def add(self, op: Op) -> None:
         """Appends an operation, with phase, place and pairing of the present moment."""

@@ -1,6 +1,7 @@
 """What the checker says of a trace: the types of its values, and findings."""
 
 import collections
+import json
 import os
 import re
 import subprocess
@@ -40,6 +41,15 @@ def findings(path) -> collections.Counter:
     for name, folded in re.findall(r": \w+\[([\w-]+)\]: .*?(?:\(\+(\d+)\))?$", text, re.M):
         found[name] += 1 + int(folded or 0)
     return found
+
+
+def reports(path) -> list[dict]:
+    """The errors that the checker reports, as it writes them for programs."""
+    command = [checker(), "check", "--format=json", str(path)]
+    text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    found = json.loads(text)
+    assert found["inputs"][0]["read"], found["inputs"][0]["errors"]
+    return [one for one in found["findings"] if one["severity"] == "error"]
 
 
 def _claims(text: str) -> dict[str, str]:

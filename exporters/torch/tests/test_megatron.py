@@ -149,23 +149,63 @@ def test_the_clip_factor_is_a_value(trace):
     assert len(factors) == len(parameters) and {made[factor] for factor in factors} == {"div"}
 
 
-def test_norms_of_shared_parameters_are_marked(tp):
-    shared = [p for p in tp["params"] if p["role"] == "param" and p["type"]["tp"] == "I"]
-    marked = [op["op"] for op in tp["ops"] if op.get("x_rank_only")]
-    assert marked.count("aten.linalg_vector_norm.default") == marked.count("where") == len(shared)
-    assert len(marked) == 2 * len(shared) + 2
+def test_norms_add_up_the_squares_of_cut_gradients_over_tp(tp):
+    parameters = [p for p in tp["params"] if p["role"] == "param"]
+    cut = [p for p in parameters if p["type"]["tp"] == "V"]
+    norms = [op for op in tp["ops"] if op["op"] == "total_norm"]
+    counts = {tuple(op.get("attrs", {}).get("axis", [])): len(op["in"][0]) for op in norms}
+    assert counts == {("tp",): len(cut), (): len(parameters) - len(cut)}
+
+
+def test_gradients_leave_the_backward_as_promised(trace):
+    """Stated pending where the parameter is replicate, cut where it is, before all else."""
+    made = {v["id"]: v for op in trace["ops"] for v in op.get("out", [])}
+    for name, word in (("reinterpret_", "P"), ("from_local_", "V")):
+        stated = [op for op in trace["ops"] if op["op"] == name]
+        promised = [
+            p
+            for p in trace["params"]
+            if p["role"] == "param" and word in (p["grad"]["type"] | {"spec": None}).values()
+        ]
+        if name == "from_local_":
+            promised = [p for p in promised if "spec" in p["grad"]]
+        assert len(stated) == len(promised) > 0
+        for op in stated:
+            value, phase = made[op["in"][0]], op["phase"]
+            while "grad_of" not in value and value.get("alias_of") in made:
+                value = made[value["alias_of"]]
+            assert phase == "opt" and trace["contexts"][op["ctx"]] == {"mesh": "main", "grad": False}
+
+
+def test_replicas_divide_by_their_number_as_a_scale(dense):
+    made = {v["id"]: op for op in dense["ops"] for v in op.get("out", [])}
+    scales = [op for op in dense["ops"] if op["op"] in ("scale", "scale_")]
+    assert {op["attrs"]["by"] for op in scales} == {"dp", "1/dp"}
+    buckets = [op for op in scales if op["attrs"]["by"] == "1/dp"]
+    assert len(buckets) == len([p for p in dense["params"] if p["role"] == "param"])
+    (loss,) = [o for o in dense["outputs"] if o["role"] == "loss"]
+    chain, value = [], loss["value"]
+    while made[value]["op"] != "aten.sum.default":
+        chain.append(made[value]["op"])
+        value = made[value]["in"][0]
+    assert chain == ["scale", "aten.div.Tensor", "reinterpret", "aten.div.Tensor"]
+    (backward,) = [op for op in scales if op.get("phase") == "bwd"]
+    assert backward["attrs"]["by"] == "dp"
+
+
+def test_contracts_say_what_they_follow_from(sp):
+    def reductions(suffix: str) -> list[tuple]:
+        (found,) = [p for p in sp["params"] if p["role"] == "param" and p["name"].endswith(suffix)]
+        return [(r["axis"], r["op"]) for r in found["x_reductions"]]
+
+    assert reductions("layers.0.input_layernorm.weight") == [("dp", "avg"), ("tp", "sum")]
+    assert reductions("layers.0.mlp.linear_fc1.weight") == [("dp", "avg")]
+    assert reductions("position_embeddings.weight") == [("dp", "avg")]
 
 
 def test_gradient_buckets_are_reduced_as_lists(tp):
     calls = [op for op in tp["ops"] if "DATA" in str(op.get("attrs", {}).get("group"))]
     assert len(calls) == 1 and len(calls[0]["in"][0]) == len(calls[0]["out"]) == 29
-
-
-def test_the_loss_is_an_addend_on_dp(dense):
-    (loss,) = [o for o in dense["outputs"] if o["role"] == "loss"]
-    assert loss["type"] == {"dp": "P", "tp": "I"}
-    op = next(op for op in dense["ops"] if loss["value"] in [v["id"] for v in op.get("out", [])])
-    assert (op["op"], op["attrs"]) == ("reinterpret", {"axis": "dp", "src": "V", "dst": "P"})
 
 
 def test_planted_mistakes_change_the_program(texts, tp):

@@ -29,7 +29,8 @@ def test_the_data_axis_is_made_of_replicas_and_experts(dropless, capacity):
     assert axes["DATA_PARALLEL_GROUP"] == ["dp"]
     assert axes["EXPERT_MODEL_PARALLEL_GROUP"] == ["ep"]
     assert axes["EXPERT_DATA_PARALLEL_GROUP"] == ["edp"]
-    assert axes["EXPERT_TENSOR_MODEL_PIPELINE_PARALLEL_GROUP"] == ["ep", "tp"]
+    norms = [op["attrs"].get("axis") for op in calls(dropless, "total_norm", "opt") if "attrs" in op]
+    assert norms == [["tp"], ["ep", "tp"]]
 
 
 def test_expert_weights_differ_along_ep(dropless):
@@ -102,11 +103,12 @@ def test_planted_mistakes_change_the_program(moe_texts):
 def test_other_mistakes_reduce_over_other_ranks(bug, capacity):
     config = megatron_gpt.with_capacity()
     broken = json.loads(spmd_trace.dumps(megatron_gpt.record(config, bug)))
-    sums = [
-        [op["attrs"]["group"] for op in calls(t, "all_reduce_", "opt") if "group" in op["attrs"]]
-        for t in (capacity, broken)
-    ]
-    assert sums[0] != sums[1]
+
+    def sums(trace: dict) -> list:
+        reduced = [op["attrs"].get("group") for op in calls(trace, "all_reduce_", "opt")]
+        return reduced + [op.get("attrs") for op in calls(trace, "total_norm", "opt")]
+
+    assert sums(capacity) != sums(broken)
 
 
 def test_several_experts_on_a_rank_need_a_capacity():

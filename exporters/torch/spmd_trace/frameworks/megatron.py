@@ -1,7 +1,6 @@
-"""Megatron-Core on the CPU, and its parameters in terms of types.
+"""Megatron-Core on the CPU: stand-ins, its mesh, and what a recorded step declares.
 
-A parameter's type follows from the attributes that the framework itself uses to synchronise
-gradients; its gradient buffers are packed, and some of its norms count on one rank only.
+Gradient buffers are packed; what parameters promise is in `megatron_contracts`.
 """
 
 import contextlib
@@ -11,17 +10,13 @@ import types
 import torch
 
 from ..hostnumbers import HostSizes
-from ..mesh import Axis, Mesh
+from ..mesh import Axis, Context, Mesh
 from ..recorder import Recorder
 from .cpu import replaced
+from .megatron_contracts import Contracts
 
-_ATTRIBUTES = (
-    "tensor_model_parallel",
-    "partition_dim",
-    "sequence_parallel",
-    "average_gradients_across_tp_domain",
-    "allreduce",
-)
+# Where gradients and losses are multiplied and divided by sizes of groups.
+SCALING_MODULES = ("megatron.core.distributed", "megatron.core.pipeline_parallel")
 
 
 def install_norm_standin() -> None:
@@ -44,18 +39,10 @@ def install_norm_standin() -> None:
     sys.modules[name].FusedLayerNormAffineFunction = FusedLayerNormAffineFunction
 
 
-def _l2_norm(only_first_rank):
-    """The fused norm over a list of tensors; duplicates count on the first tensor rank only."""
-
-    def norm_of(tensor: torch.Tensor) -> torch.Tensor:
-        norm = torch.linalg.vector_norm(tensor)
-        return only_first_rank(tensor, norm)
-
-    def l2_norm(chunk_size, overflow, tensor_lists, per_tensor, *args):
-        norms = torch.stack([norm_of(tensor) for tensor in tensor_lists[0]])
-        return torch.linalg.vector_norm(norms).reshape(1), None
-
-    return l2_norm
+def _l2_norm(chunk_size, overflow, tensor_lists, per_tensor, *args):
+    """The fused norm over a list of tensors."""
+    norms = torch.stack([torch.linalg.vector_norm(tensor) for tensor in tensor_lists[0]])
+    return torch.linalg.vector_norm(norms).reshape(1), None
 
 
 @contextlib.contextmanager
@@ -69,14 +56,13 @@ def cpu_standins():
         "_get_cuda_rng_state": lambda *args, **kwargs: torch.get_rng_state(),
         "_set_cuda_rng_state": lambda state, *args, **kwargs: torch.set_rng_state(state),
     }
-    plain = _l2_norm(lambda tensor, norm: norm)
 
     def to_host(tensor, as_numpy: bool = False, record_stream: bool = False):
         return HostSizes(tensor) if as_numpy and torch.is_tensor(tensor) else tensor
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(random, **states))
-        stack.enter_context(replaced(clip_grads, l2_norm_impl=plain))
+        stack.enter_context(replaced(clip_grads, l2_norm_impl=_l2_norm))
         stack.enter_context(replaced(moe_utils, te_general_gemm=None))
         stack.enter_context(replaced(token_dispatcher, maybe_move_tensor_to_cpu=to_host))
         yield
@@ -90,29 +76,6 @@ def forget_last_step() -> None:
     parallel_state.get_global_memory_buffer().buffer.clear()
     moe_utils.get_moe_layer_wise_logging_tracker().clear()
     moe_utils.MoEAuxLossAutoScaler.main_loss_backward_scale = None
-
-
-@contextlib.contextmanager
-def recorded_clipping(recorder: Recorder, ddp):
-    """Says in the trace which gradient norms Megatron takes on the first tensor rank only."""
-    from megatron.core.optimizer import clip_grads, optimizer
-
-    parameters = ddp.module.parameters()
-    duplicates = {
-        parameter.main_grad.data_ptr()
-        for parameter in parameters
-        if not getattr(parameter, "tensor_model_parallel", False)
-    }
-
-    def only_first_rank(tensor, norm):
-        duplicate = tensor.data_ptr() in duplicates
-        return recorder.only_at(norm, "tp", 0) if duplicate else norm
-
-    # Several optimizers take the root of the sum of their squared norms, on the host.
-    root = types.SimpleNamespace(sqrt=lambda number: number**0.5)
-    with replaced(clip_grads, l2_norm_impl=_l2_norm(only_first_rank)):
-        with replaced(optimizer, math=root):
-            yield
 
 
 @contextlib.contextmanager
@@ -137,68 +100,68 @@ def hidden_random_states(recorder: Recorder):
         yield
 
 
-def mesh() -> Mesh:
-    """The mesh of the running program, read off its process groups.
+def _ranks_of(group) -> list[int]:
+    return torch.distributed.get_process_group_ranks(group)
 
-    Expert parallelism cuts the data-parallel axis into `edp` and `ep`; experts are split over
-    `tp` like other layers, so that one mesh holds both the dense and the expert axes.
+
+def _axis(name: str, role: str, group) -> Axis:
+    ranks = _ranks_of(group)
+    stride = ranks[1] - ranks[0] if len(ranks) > 1 else 1
+    return Axis(name, len(ranks), stride, role)
+
+
+def mesh(own=None) -> Mesh:
+    """The mesh of the running program, read off its process groups, or those of a model.
+
+    Expert parallelism cuts the data-parallel axis into `edp` and `ep`, where experts are split over
+    `tp` like other layers; where they are not split, `ep` has the ranks of `tp` and of a part of
+    the data-parallel axis, `din`. One mesh holds both the dense and the expert axes.
     """
     from megatron.core import parallel_state
 
-    def ranks_of(group) -> list[int]:
-        return torch.distributed.get_process_group_ranks(group)
-
-    def axis(name: str, role: str, group) -> Axis:
-        ranks = ranks_of(group)
-        stride = ranks[1] - ranks[0] if len(ranks) > 1 else 1
-        return Axis(name, len(ranks), stride, role)
-
-    tensor_group = parallel_state.get_tensor_model_parallel_group()
-    data_group = parallel_state.get_data_parallel_group()
-    data, tensor = axis("dp", "data", data_group), axis("tp", "tensor", tensor_group)
+    tensor_group = own.tp if own else parallel_state.get_tensor_model_parallel_group()
+    data_group = own.dp if own else parallel_state.get_data_parallel_group()
+    data, flattened = [_axis("dp", "data", data_group)], {}
+    tensor = _axis("tp", "tensor", tensor_group)
     expert_group = parallel_state.get_expert_model_parallel_group()
-    if expert_group.size() == 1:
-        return Mesh("main", [data, tensor])
-    if ranks_of(parallel_state.get_expert_tensor_parallel_group()) != ranks_of(tensor_group):
-        raise NotImplementedError("experts are not split over the same ranks as other layers")
-    replicas = axis("edp", "data", parallel_state.get_expert_data_parallel_group())
-    experts = axis("ep", "expert", expert_group)
-    whole = Mesh("main", [replicas, experts, tensor], {"dp": ["edp", "ep"]})
-    if whole.axes_of_group(ranks_of(data_group), torch.distributed.get_rank()) != ["dp"]:
+    if expert_group.size() > 1:
+        data, flattened = _expert_axes(tensor, expert_group)
+    stages = _axis("pp", "pipeline", parallel_state.get_pipeline_model_parallel_group())
+    parts = _axis("cp", "context", parallel_state.get_context_parallel_group())
+    if parts.size > 1:
+        flattened["dp_cp"] = [*(axis.name for axis in data), "cp"]
+    axes = [axis for axis in (stages, parts) if axis.size > 1]
+    axes = sorted([*axes, *data, tensor], key=lambda axis: -axis.stride)
+    whole = Mesh("main", axes, flattened)
+    pieces = [whole.axis(name) for name in whole.pieces("dp")]
+    if whole.ranks_along(tuple(pieces), torch.distributed.get_rank()) != _ranks_of(data_group):
         raise NotImplementedError("the data-parallel ranks are not replicas times experts")
     return whole
 
 
-_DUAL = {"R": "P", "I": "I", "V": "V"}
+def _expert_axes(tensor: Axis, expert_group) -> tuple[list[Axis], dict[str, list[str]]]:
+    """The pieces of the data-parallel axis, and which axes are flattened ones."""
+    from megatron.core import parallel_state
+
+    replicas = _axis("edp", "data", parallel_state.get_expert_data_parallel_group())
+    split = parallel_state.get_expert_tensor_parallel_group()
+    if split.size() == tensor.size:
+        return [replicas, _axis("ep", "expert", expert_group)], {"dp": ["edp", "ep"]}
+    inner, rest = divmod(expert_group.size(), tensor.size)
+    if split.size() > 1 or rest or inner == 1:
+        raise NotImplementedError("experts that are split over part of the tensor ranks")
+    middle = Axis("din", inner, tensor.stride * tensor.size, "data")
+    return [replicas, middle], {"dp": ["edp", "din"], "ep": ["din", "tp"]}
 
 
-def tensor_kind(parameter: torch.nn.Parameter, sequence_parallel: bool) -> tuple[str, int | None]:
-    """The kind of a parameter on tp, and the dimension that is cut."""
-    if getattr(parameter, "tensor_model_parallel", False):
-        dim = getattr(parameter, "partition_dim", -1)
-        return "V", dim if dim >= 0 else None
-    summed = sequence_parallel and getattr(parameter, "sequence_parallel", False)
-    averaged = getattr(parameter, "average_gradients_across_tp_domain", False)
-    return ("R" if summed or averaged else "I"), None
+def contexts(mesh: Mesh):
+    """Where operations are checked: what follows the backward is global, all else local.
 
-
-def parameter_claims(parameter, sequence_parallel: bool, mesh: Mesh) -> dict:
-    """Type, global shape and gradient contract of a parameter."""
-    kind, dim = tensor_kind(parameter, sequence_parallel)
-    kinds = mesh.kinds(dp="R", tp=kind)
-    if not getattr(parameter, "allreduce", True):
-        kinds["ep"] = "V"  # each rank has other experts
-    claims: dict = {"type": kinds}
-    spec = ["tp" if i == dim else None for i in range(parameter.dim())]
-    if dim is not None:
-        shape = list(parameter.shape)
-        shape[dim] *= mesh.axis("tp").size
-        claims |= {"gshape": shape, "spec": spec}
-    gradient = {"type": {axis: _DUAL[k] for axis, k in claims["type"].items()}}
-    step = {"type": claims["type"]}
-    if dim is not None:
-        gradient["spec"] = step["spec"] = spec
-    return claims | {"grad": gradient | {"step": step}}
+    Forward and backward merge samples and heads with other dimensions, as is usual. Gradients leave
+    that region as `leave_backward` states.
+    """
+    after = mesh.context(local=False)
+    return lambda op: after if op.phase == "opt" else None
 
 
 def optimizer_state(optimizer) -> dict:
@@ -211,12 +174,10 @@ def optimizer_state(optimizer) -> dict:
 
 def declare_model(recorder: Recorder, ddp, states: dict) -> dict:
     """Declares parameters, gradient buffers and optimizer state; returns parameter values."""
-    sequence_parallel = ddp.config.sequence_parallel
+    contracts = Contracts(ddp, recorder.program.mesh)
     declared = {}
     for name, parameter in ddp.module.named_parameters():
-        claims = parameter_claims(parameter, sequence_parallel, recorder.program.mesh)
-        flags = {a: getattr(parameter, a) for a in _ATTRIBUTES if hasattr(parameter, a)}
-        claims["x_attributes"] = flags
+        claims = contracts.claims(name, parameter)
         declared[parameter] = recorder.declare(parameter, "param", name, **claims)
     for buffer in [*ddp.buffers, *ddp.expert_parallel_buffers]:
         recorder.declare_scratch(buffer.grad_data)
@@ -225,9 +186,28 @@ def declare_model(recorder: Recorder, ddp, states: dict) -> dict:
         for key, state in states.get(parameter, {}).items():
             claims = {k: value.claims[k] for k in ("gshape", "type", "spec") if k in value.claims}
             if state.dim() == 0:
-                claims = {"type": recorder.program.mesh.kinds(dp="R", tp="R")}
+                claims = {"type": recorder.program.mesh.kinds(pp="R", dp="R", cp="R", tp="R")}
             recorder.declare(state, "opt_state", f"{value.claims['name']}.{key}", **claims)
     return declared
+
+
+def leave_backward(recorder: Recorder, declared: dict) -> None:
+    """States what gradients are when they leave the backward, as their parameters promise.
+
+    Ranks that each use a replicate parameter have addends of its gradient, and where a parameter
+    is cut so is its gradient.
+    """
+    with recorder.section("gradients", "opt"):
+        for parameter, value in declared.items():
+            gradient, contract = parameter.main_grad, value.claims["grad"]
+            pending = [axis for axis, kind in contract["type"].items() if kind == "P"]
+            words = {"axis": pending, "src": "V", "dst": "P"}
+            if pending:
+                recorder.emit("reinterpret_", [gradient], [gradient], words, mut=[0])
+            if spec := contract.get("spec"):
+                axes = [axis for axis in spec if axis is not None]
+                words = {"type": dict.fromkeys(axes, "V"), "spec": spec}
+                recorder.emit("from_local_", [gradient], [gradient], words, mut=[0])
 
 
 def declare_outputs(recorder: Recorder, declared: dict, states: dict) -> None:

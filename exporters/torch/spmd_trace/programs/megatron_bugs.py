@@ -103,10 +103,12 @@ BUGS = {
 }
 
 
-def planted(name: str | None, ddp, optimizer):
-    """The context of a bug, or an empty one."""
+def planted(name, ddp, optimizer):
+    """The context of a bug, known by name or as a function, or an empty one."""
     if name is None:
         return contextlib.nullcontext()
+    if callable(name):
+        return name(ddp, optimizer)
     if name not in BUGS:
         raise ValueError(f"unknown bug {name}: one of {', '.join(BUGS)}")
     return BUGS[name](ddp, optimizer)

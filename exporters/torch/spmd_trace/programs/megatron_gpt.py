@@ -6,171 +6,114 @@ Every part is the framework's own code.
 """
 
 import contextlib
-import dataclasses
-import math
+from collections.abc import Callable
 
 import torch
 
-from .. import rankdiff
+from .. import groupsizes, rankdiff
 from ..document import Program
-from ..frameworks import cpu, megatron, megatron_mappings
+from ..frameworks import cpu, megatron, megatron_clipping, megatron_mappings
 from ..recorder import Recorder
 from ..transitions import reinterpret
 from . import megatron_bugs
+from .megatron_model import Batch, Config, build, dropless, groups, with_capacity
+
+__all__ = ["Config", "dropless", "record", "record_rank", "with_capacity"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """Sizes of the model and of the mesh."""
+class Step:
+    """A model, its optimizer and a batch, and what one training step does with them."""
 
-    sequence_parallel: bool = False
-    layers: int = 2
-    hidden: int = 64
-    heads: int = 8
-    sequence: int = 16
-    vocabulary: int = 128
-    batch: int = 2
-    tensor_parallel: int = 4
-    world: int = 8
-    experts: int = 0  # in each layer, in place of the dense MLP; none if 0
-    expert_parallel: int = 1
-    experts_per_token: int = 2
-    capacity: bool = True  # a fixed number of tokens for each expert; else as many as come
+    def __init__(self, config: Config):
+        self.config, self.groups = config, groups(config)
+        self.ddp, self.optimizer = build(config)
+        self.batch = Batch.make(config)
+        self.recorder: Recorder | None = None
+        self.declared: dict = {}
+        if config.pipeline_parallel > 1:
+            # What the next stage sends back.
+            shape = (config.sequence, config.batch, config.hidden)
+            self.incoming = torch.full(shape, 1e-3)
 
-
-def with_capacity(**settings) -> Config:
-    """Four experts, two on each rank of ep, that take a fixed number of tokens."""
-    # With tensor parallelism, Megatron's experts need split sequences.
-    sizes = {"experts": 4, "expert_parallel": 2, "tensor_parallel": 2}
-    return Config(sequence_parallel=True, **(sizes | settings))
-
-
-def dropless(**settings) -> Config:
-    """Four experts, one on each rank of ep, that take whatever the router sends them."""
-    return with_capacity(capacity=False, expert_parallel=4, world=16, **settings)
-
-
-def _expert_settings(config: Config) -> dict:
-    """The layers of experts: a router with an auxiliary loss, tokens sent by all-to-all."""
-    if not config.experts:
-        return {}
-    if not config.capacity and config.experts != config.expert_parallel:
-        raise NotImplementedError("several experts on a rank without a capacity")
-    load = {"moe_expert_capacity_factor": 1.0, "moe_pad_expert_input_to_capacity": True}
-    return (load if config.capacity else {}) | {
-        "num_moe_experts": config.experts,
-        "expert_model_parallel_size": config.expert_parallel,
-        "moe_router_topk": config.experts_per_token,
-        "moe_router_load_balancing_type": "aux_loss",
-        "moe_aux_loss_coeff": 0.01,
-        "moe_token_dispatcher_type": "alltoall",
-        "add_bias_linear": False,
-    }
-
-
-def build(config: Config):
-    """The model wrapped for data parallelism, and its optimizer."""
-    from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
-    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
-    from megatron.core.models.gpt.gpt_model import GPTModel
-    from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
-    from megatron.core.transformer.transformer_config import TransformerConfig
-
-    transformer = TransformerConfig(
-        **_expert_settings(config),
-        num_layers=config.layers,
-        hidden_size=config.hidden,
-        num_attention_heads=config.heads,
-        tensor_model_parallel_size=config.tensor_parallel,
-        sequence_parallel=config.sequence_parallel,
-        use_cpu_initialization=True,
-        hidden_dropout=0.0,
-        attention_dropout=0.0,
-        masked_softmax_fusion=False,
-        bias_dropout_fusion=False,
-        bias_activation_fusion=False,
-        gradient_accumulation_fusion=False,
-        apply_rope_fusion=False,
-        persist_layer_norm=False,
-    )
-    model = GPTModel(
-        transformer,
-        get_gpt_layer_local_spec(num_experts=config.experts or None, normalization="LayerNorm"),
-        vocab_size=config.vocabulary,
-        max_sequence_length=config.sequence,
-        position_embedding_type="learned_absolute",
-    )
-    ddp = DistributedDataParallel(transformer, DistributedDataParallelConfig(), model)
-    settings = OptimizerConfig(
-        optimizer="adam", lr=1e-3, weight_decay=0.01, clip_grad=0.5, params_dtype=torch.float32
-    )
-    return ddp, get_megatron_optimizer(settings, [ddp], use_gloo_process_groups=False)
-
-
-@dataclasses.dataclass
-class Batch:
-    """The inputs of a step on one rank."""
-
-    tokens: torch.Tensor
-    positions: torch.Tensor
-    mask: torch.Tensor
-    labels: torch.Tensor
-    loss_mask: torch.Tensor
-
-    @staticmethod
-    def make(config: Config) -> "Batch":
-        shape = (config.batch, config.sequence)
-        causal = torch.ones(config.sequence, config.sequence, dtype=torch.bool).triu(1)
-        return Batch(
-            tokens=torch.randint(0, config.vocabulary, shape),
-            positions=torch.arange(config.sequence).expand(shape).contiguous(),
-            mask=causal.expand(1, 1, *causal.shape).contiguous(),
-            labels=torch.randint(0, config.vocabulary, shape),
-            loss_mask=torch.ones(shape),
-        )
-
-    def declare(self, recorder: Recorder) -> None:
-        """Each data-parallel rank has its own samples; tensor-parallel ranks share them."""
+    def declare(self, recorder: Recorder, states: dict) -> None:
+        """Declares inputs and model; the steps that follow are recorded."""
         mesh = recorder.program.mesh
-        data = mesh.pieces("dp")
-        replicas = math.prod(mesh.axis(name).size for name in data)
-        for name in ("tokens", "positions", "mask", "labels", "loss_mask"):
-            tensor = getattr(self, name)
-            claims: dict = {"type": mesh.kinds(dp="R", tp="R")}
-            if name in ("tokens", "labels", "loss_mask"):
-                shape = [tensor.shape[0] * replicas, *tensor.shape[1:]]
-                spec = [data if len(data) > 1 else data[0], None]
-                claims = {"gshape": shape, "type": mesh.kinds(dp="V", tp="R"), "spec": spec}
-            recorder.declare(tensor, "input", name, **claims)
+        self.recorder = recorder
+        self.batch.declare(recorder)
+        if self.config.pipeline_parallel > 1:
+            kinds = mesh.kinds(pp="V", dp="V", tp="I")
+            recorder.declare(self.incoming, "input", "incoming", type=kinds)
+            self.incoming.requires_grad_(False)
+        self.declared = megatron.declare_model(recorder, self.ddp, states)
 
+    def _section(self, scope: str | None, phase: str):
+        return self.recorder.section(scope, phase) if self.recorder else contextlib.nullcontext()
 
-def step(ddp, optimizer, batch: Batch, recorder: Recorder | None = None) -> torch.Tensor:
-    """One training step."""
-    from megatron.core.distributed import finalize_model_grads
-    from megatron.core.transformer.moe.moe_utils import MoEAuxLossAutoScaler
+    def run(self) -> torch.Tensor:
+        """One training step; the loss."""
+        from megatron.core.distributed import finalize_model_grads
 
-    def section(scope: str | None, phase: str):
-        return recorder.section(scope, phase) if recorder else contextlib.nullcontext()
+        with self._section("zero_grad", "opt"):
+            self.ddp.zero_grad_buffer()
+            self.optimizer.zero_grad()
+        with self._section("loss", "fwd"):
+            loss, tokens = self._loss()
+        if self.recorder:
+            self.recorder.backward(loss)
+            megatron.leave_backward(self.recorder, self.declared)
+        else:
+            loss.backward()
+        with self._section("finalize_grads", "opt"):
+            finalize_model_grads([self.ddp], tokens, pg_collection=self.groups)
+        with self._section("optimizer", "opt"):
+            self.optimizer.step()
+        return loss
 
-    with section("zero_grad", "opt"):
-        ddp.zero_grad_buffer()
-        optimizer.zero_grad()
-    with section("loss", "fwd"):
-        losses = ddp(batch.tokens, batch.positions, batch.mask, labels=batch.labels)
-        loss = (losses * batch.loss_mask).sum() / batch.loss_mask.sum()
-        # Every data-parallel rank adds its own loss; the gradient buckets take the mean.
-        loss = reinterpret(loss, "dp", src="V", dst="P")
-        if ddp.config.num_moe_experts:
-            MoEAuxLossAutoScaler.set_loss_scale(torch.ones(1))
-    if recorder:
-        recorder.backward(loss)
-    else:
-        loss.backward()
-    with section("finalize_grads", "opt"):
-        finalize_model_grads([ddp])
-    with section("optimizer", "opt"):
-        optimizer.step()
-    return loss
+    def _loss(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """The loss of this rank as an addend of the whole, and the tokens if they divide later."""
+        batch, config = self.batch, self.ddp.config
+        result = self.ddp(batch.tokens, batch.positions, batch.mask, labels=batch.labels)
+        if self.config.pipeline_parallel > 1:
+            # The derivative of this sum is what the next stage would send.
+            return self._mean((result * self.incoming).sum()), None
+        if config.calculate_per_token_loss:
+            return self._sum_over_tokens(result)
+        loss = (result * batch.loss_mask).sum() / batch.loss_mask.sum()
+        return self._mean(loss), None
+
+    def _addend(self, loss: torch.Tensor) -> torch.Tensor:
+        """Ranks with other samples or layers have other losses, which are added up."""
+        for axis in ("pp", "dp", "cp"):
+            if self.recorder is None or self.recorder.program.mesh.has(axis):
+                loss = reinterpret(loss, axis, src="V", dst="P")
+        return loss
+
+    def _mean(self, loss: torch.Tensor) -> torch.Tensor:
+        """The gradient buckets take the mean of the losses that are added up here."""
+        from megatron.core.transformer.moe.moe_utils import MoEAuxLossAutoScaler
+
+        replicas = groupsizes.axis_size(self.ddp.dp_cp_group)
+        loss = self._addend(loss)
+        loss = groupsizes.scaled(loss / int(replicas), replicas)
+        if self.ddp.config.num_moe_experts:
+            ones = torch.ones(1) / int(replicas)
+            MoEAuxLossAutoScaler.set_loss_scale(groupsizes.scaled(ones, replicas))
+        return loss
+
+    def _sum_over_tokens(self, losses: torch.Tensor):
+        """The sum over tokens; the finaliser divides by their number on all ranks."""
+        from megatron.core.parallel_state import get_context_parallel_group
+        from megatron.core.pipeline_parallel import schedules
+
+        def loss_func(output):
+            total = (output * self.batch.loss_mask).sum()
+            return total, self.batch.loss_mask.sum().to(torch.int), {}
+
+        parts = groupsizes.axis_size(get_context_parallel_group())
+        settings = (self.ddp.config, None, False, 1, [], parts, True)
+        step = schedules.forward_step_calc_loss
+        loss, tokens = step(self.ddp, losses, loss_func, *settings)
+        return self._addend(loss), tokens
 
 
 def expert_load(ddp, recorder: Recorder) -> torch.Tensor:
@@ -183,11 +126,16 @@ def expert_load(ddp, recorder: Recorder) -> torch.Tensor:
     return metrics["load_balancing_loss"]
 
 
-def record(config: Config, bug: str | None = None) -> Program:
-    """Records one step on rank 0, with its rank-dependent numbers told from neighbour ranks."""
+def record(config: Config, bug: str | Callable | None = None) -> Program:
+    """Records one step on rank 0, with its rank-dependent numbers told from neighbour ranks.
+
+    `bug` is a name in `megatron_bugs`, or a context in which the step runs.
+    """
     program = record_rank(config, 0, bug)
     neighbours = []
     for axis in program.mesh.axes:
+        if axis.name == "pp":
+            continue  # another stage is another program
         for coordinate in sorted({1, axis.size - 1} - {0}):
             other = record_rank(config, coordinate * axis.stride, bug)
             neighbours.append(rankdiff.Neighbour(axis.name, coordinate, other))
@@ -195,47 +143,54 @@ def record(config: Config, bug: str | None = None) -> Program:
     return program
 
 
-def record_rank(config: Config, rank: int, bug: str | None = None) -> Program:
+def record_rank(config: Config, rank: int, bug: str | Callable | None = None) -> Program:
     """Records one step on `rank`, after an unrecorded one that creates the optimizer state."""
     from megatron.core import package_info, parallel_state
     from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 
     megatron.install_norm_standin()
-    with cpu.fake_ranks(rank, config.world), cpu.cuda_on_cpu(), megatron.cpu_standins():
+    with (
+        cpu.fake_ranks(rank, config.world),
+        cpu.cuda_on_cpu(),
+        megatron.cpu_standins(),
+        groupsizes.followed(*megatron.SCALING_MODULES),
+    ):
         parallel_state.initialize_model_parallel(
             tensor_model_parallel_size=config.tensor_parallel,
+            pipeline_model_parallel_size=config.pipeline_parallel,
+            context_parallel_size=config.context_parallel,
             expert_model_parallel_size=config.expert_parallel,
+            expert_tensor_parallel_size=config.expert_tensor_parallel,
             create_gloo_process_groups=False,
         )
         try:
             torch.manual_seed(0)
             model_parallel_cuda_manual_seed(1)
-            ddp, optimizer = build(config)
-            batch = Batch.make(config)
-            with megatron_bugs.planted(bug, ddp, optimizer):
-                step(ddp, optimizer, batch)
+            whole = Step(config)
+            with megatron_bugs.planted(bug, whole.ddp, whole.optimizer):
+                whole.run()
                 megatron.forget_last_step()
                 framework = f"megatron-core {package_info.__version__}"
-                recorder = Recorder(megatron.mesh(), rank, framework)
-                return _record_step(recorder, ddp, optimizer, batch)
+                recorder = Recorder(megatron.mesh(whole.groups), rank, framework)
+                recorder.context = megatron.contexts(recorder.program.mesh)
+                return _record_step(recorder, whole)
         finally:
             parallel_state.destroy_model_parallel()
 
 
-def _record_step(recorder: Recorder, ddp, optimizer, batch: Batch) -> Program:
-    states = megatron.optimizer_state(optimizer)
-    batch.declare(recorder)
-    declared = megatron.declare_model(recorder, ddp, states)
+def _record_step(recorder: Recorder, whole: Step) -> Program:
+    ddp, states = whole.ddp, megatron.optimizer_state(whole.optimizer)
+    whole.declare(recorder, states)
     with contextlib.ExitStack() as stack:
         stack.enter_context(megatron_mappings.typed_mappings(recorder))
         stack.enter_context(megatron.hidden_random_states(recorder))
-        stack.enter_context(megatron.recorded_clipping(recorder, ddp))
+        stack.enter_context(megatron_clipping.recorded_clipping(recorder, ddp))
         stack.enter_context(recorder.recording(ddp.module))
-        loss = step(ddp, optimizer, batch, recorder)
-        recorder.output(loss, "loss", type=recorder.program.mesh.kinds(dp="P", tp="I"))
-        megatron.declare_outputs(recorder, declared, states)
+        loss = whole.run()
+        recorder.output(loss, "loss")
+        megatron.declare_outputs(recorder, whole.declared, states)
         if ddp.config.num_moe_experts:
-            kinds = recorder.program.mesh.kinds(dp="R", tp="R")
             logged = expert_load(ddp, recorder)
+            kinds = recorder.program.mesh.kinds(dp="R", tp="R")
             recorder.output(logged, "output", name="load_balancing_loss", type=kinds)
     return recorder.program
