@@ -5,7 +5,8 @@ import logging
 
 import pytest
 
-import spmd_trace
+import spmd_trace  # before torch: it says what to do without CUDA libraries
+import torch
 from spmd_trace.programs import megatron_gpt
 
 
@@ -13,6 +14,7 @@ def pytest_configure(config):
     """Frameworks warn about the accelerators and fused kernels that a recording does without."""
     config.addinivalue_line("filterwarnings", "ignore")
     logging.disable(logging.WARNING)
+    torch.set_num_threads(1)  # tensors are small, and threads wait by spinning
 
 
 def record_text(config: megatron_gpt.Config, bug: str | None = None) -> str:

@@ -50,13 +50,18 @@ def parameter_of(found: dict, trace: dict) -> str | None:
     names = {p["id"]: p["name"] for p in trace["params"] if p["role"] == "param"}
     makers = {v["id"]: op for op in trace["ops"] for v in op.get("out", [])}
     operand = found["arguments"].get("operand") or {}
-    current = operand.get("value") or found["arguments"].get("value")
-    while current is not None and current not in names:
-        value = values[current]
-        inputs = [i for i in makers.get(current, {}).get("in", []) if isinstance(i, str)]
-        single = inputs[0] if len(inputs) == 1 else None
-        current = value.get("grad_of") or value.get("alias_of") or single
-    return names.get(current)
+    queue = [operand.get("value") or found["arguments"].get("value")]
+    while queue:
+        current = queue.pop()
+        value, maker = values.get(current, {}), makers.get(current, {"op": None})
+        if (name := names.get(current) or names.get(value.get("grad_of"))) is not None:
+            return name
+        queue.append(value.get("alias_of"))
+        if maker["op"] == "aten.add_.Tensor":  # a gradient that is added to its buffer
+            queue.append(maker["in"][1])
+        if maker["op"] == "aten.addmm.default":
+            queue += maker["in"]
+    return None
 
 
 def check(text: str, path) -> list[dict]:
