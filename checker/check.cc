@@ -262,22 +262,6 @@ void Walk::missing(InstId id, const ir::Context &) {
   }
 }
 
-void Walk::aliases(InstId id) {
-  llvm::StringRef name = program_.op_name(program_.insts[id].op);
-  for (size_t i = 0; i < operands_.values.size(); ++i) {
-    InstId writer = storage_.overtaken_by(operands_.values[i]);
-    // `alias new_base, old_alias` re-derives a view: its second operand is stale by nature.
-    if (!writer.valid() || (i == 1 && name == "alias"))
-      continue;
-    std::string text =
-        ir::print(program_.values[program_.insts[writer].first_result].name, program_.strings);
-    report(Place::inst(id),
-           rules::StaleAlias{{static_cast<uint16_t>(i)},
-                             "`" + program_.op_name(program_.insts[writer].op).str() +
-                                 "`, which made " + text});
-  }
-}
-
 // Operands on another mesh over the same ranks are seen on the mesh of the instruction.
 bool Walk::lift(InstId id, const ir::Inst &inst) {
   ir::MeshId mesh = program_.contexts[inst.context].mesh;
@@ -308,9 +292,8 @@ bool Walk::told_of(InstId id) const {
 }
 
 void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcome) {
-  AxisSet spoilt;
-  if (inst.result_count)
-    spoilt = mutation(id, inst, program_.types[outcome.types[0]]);
+  llvm::SmallVector<AxisSet, 4> spoilt(inst.result_count);
+  mutation(id, inst, outcome, spoilt);
   bool checked = program_.contexts[inst.context].check;
   for (uint32_t i = 0; i < inst.result_count; ++i) {
     ValueId result = inst.result(i);
@@ -320,8 +303,7 @@ void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcom
     ir::Value shaped = value;
     shaped.shape = shape;
     type.set_gradient_free(gradient_free(shaped, type.gradient_free()));
-    if (i == 0)
-      type.set_unknown(spoilt);
+    type.set_unknown(spoilt[i]);
     if (value.declared.valid() && checked)
       claim(id, result, type, value.declared, joining_in(program_, inst));
     else if (value.declared.valid()) {
@@ -380,46 +362,6 @@ void Walk::claim_sizes(InstId id, ValueId result, const Type &type) {
                "the declared and the actual global shape",
                ir::print_shape(program_, value.global_shape),
                ir::print_shape(program_, rules::global_shape(program_, type, known(result)))});
-}
-
-// An in-place op must leave its storage with a type that the other names of it can rely on. The
-// axes where it does not.
-AxisSet Walk::mutation(InstId id, const ir::Inst &inst, const Type &made) {
-  AxisSet bad;
-  for (size_t i = 0, at = 0; i < program_.blocks[inst.operands].size(); ++i) {
-    const ir::Operand &operand = program_.blocks[inst.operands][i];
-    if (operand.form != ir::Operand::Form::Value)
-      continue;
-    while (at < operands_.values.size() && operands_.values[at] != operand.as_value())
-      ++at;
-    if (operand.mut)
-      bad |= written(id, operand.as_value(), static_cast<uint16_t>(at), made);
-  }
-  return bad;
-}
-
-AxisSet Walk::written(InstId id, ValueId target, uint16_t position, const Type &made) {
-  AxisSet bad;
-  const Type before = seen(result_.types[target.index], program_.insts[id].context);
-  bool state = state_.count(storage_.root(target).index);
-  if ((state || storage_.shared_after(target, id)) && before.mesh() == made.mesh()) {
-    bad = rules::check_claim(made, before, made.gradient_free()).mismatched - before.either();
-    if (before.gradient_free())
-      bad -= before.of(Kind::Varying);
-    AxisSet told =
-        state ? unreduced(Place::inst(id), tensors_of(program_, id), storage_.root(target), bad)
-              : AxisSet();
-    AxisSet partial = state ? (bad - told) & made.of(Kind::Partial) : AxisSet();
-    if (partial)
-      report(Place::inst(id), rules::PartialState{storage_.root(target), partial});
-    told |= partial;
-    if (bad - told)
-      report(Place::inst(id),
-             rules::MutationChangesType{{position}, intern(before), intern(made), bad - told});
-  }
-  if (!edit_)
-    storage_.write(target, id);
-  return bad;
 }
 
 void Walk::output(uint32_t index) {

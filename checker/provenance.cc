@@ -55,20 +55,35 @@ InstId defining_inst(const ir::Program &program, ValueId value) {
   return found;
 }
 
+// Axes are those of their layout, on whichever mesh they are named.
 bool runs_over(const ir::Program &program, InstId id, AxisSet axes) {
   const ir::Inst &inst = program.insts[id];
   const ir::Mesh &mesh = program.meshes[program.contexts[inst.context].mesh];
+  auto meets = [&](llvm::ArrayRef<ir::Atom> layout) {
+    auto found = ir::axes_of_layout(mesh, layout);
+    return found && llvm::any_of(*found, [&](AxisId axis) { return axes.contains(axis); });
+  };
   if (const ir::AttrValue *axis = program.find(inst.attrs, "axis");
-      axis && axis->form == ir::AttrForm::Axes) {
-    for (const ir::AxisRef &ref : program.axis_refs[axis->as<ir::AxisRefsId>()].refs)
-      if (std::optional<AxisId> found = mesh.find(ref.axis); found && axes.contains(*found))
-        return true;
-    return false;
-  }
+      axis && axis->form == ir::AttrForm::Axes)
+    return llvm::any_of(program.axis_refs[axis->as<ir::AxisRefsId>()].refs,
+                        [&](const ir::AxisRef &ref) {
+                          const ir::Mesh *named = &mesh;
+                          for (const ir::Mesh &each : program.meshes.all())
+                            if (ref.mesh.valid() && each.name == ref.mesh)
+                              named = &each;
+                          std::optional<AxisId> found = named->find(ref.axis);
+                          return found && meets((*named)[*found].layout);
+                        });
   const ir::AttrValue *key = program.find(inst.attrs, "group");
-  for (const ir::Group &group : program.groups)
-    if (key && key->form == ir::AttrForm::String && group.key == key->as<ir::StringId>())
-      return llvm::any_of(group.axes, [&](AxisId axis) { return axes.contains(axis); });
+  for (const ir::Group &group : program.groups) {
+    if (!key || key->form != ir::AttrForm::String || group.key != key->as<ir::StringId>())
+      continue;
+    if (group.form == ir::Group::Form::Axes)
+      return meets(ir::layout_of_axes(program.meshes[group.mesh], group.axes));
+    std::optional<ir::Layout> listed =
+        group.form == ir::Group::Form::Ranks ? ir::layout_of(group.ranks) : group.layout;
+    return listed && meets(*listed);
+  }
   return false;
 }
 

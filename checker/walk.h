@@ -109,8 +109,11 @@ private:
   void claim(ir::InstId id, ir::ValueId value, ir::Type &type, ir::TypeId declared,
              rules::Spec spec);
   void claim_sizes(ir::InstId id, ir::ValueId value, const ir::Type &type);
-  ir::AxisSet mutation(ir::InstId id, const ir::Inst &inst, const ir::Type &made);
+  void mutation(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
+                llvm::MutableArrayRef<ir::AxisSet> spoilt);
   ir::AxisSet written(ir::InstId id, ir::ValueId target, uint16_t position, const ir::Type &made);
+  ir::AxisSet drawn(ir::InstId id, uint16_t position, const ir::Type &before, const ir::Type &made,
+                    ir::AxisSet bad);
   using Args = llvm::SmallVector<rules::Arg, 8>;
   // A body typed for one tuple of operand types and shapes, under one set of conditions.
   struct Instance {

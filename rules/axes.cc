@@ -3,6 +3,8 @@
 
 #include "rules/registry.h"
 
+#include "ir/claims.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -10,13 +12,20 @@
 namespace spmd::rules {
 namespace {
 
-constexpr size_t kShownRanks = 8;
+constexpr size_t kShownRanks = 8, kShownGroups = 4;
+constexpr size_t kSearchedRanks = 1 << 12; // for the first ranks of groups
 
-std::string print_ranks(llvm::ArrayRef<int64_t> ranks) {
+// `{0,1,2,3}`; of a long list the first ranks and the last.
+std::string draw(llvm::ArrayRef<int64_t> ranks, int64_t size, int64_t last) {
+  bool whole = size <= static_cast<int64_t>(kShownRanks);
   std::string text;
-  for (int64_t rank : ranks.take_front(kShownRanks))
-    text += fmt::format("{}{}", text.empty() ? "" : " ", rank);
-  return ranks.size() > kShownRanks ? text + " ..." : text;
+  for (int64_t rank : ranks.take_front(whole ? kShownRanks : 3))
+    text += fmt::format("{}{}", text.empty() ? "" : ",", rank);
+  return whole ? fmt::format("{{{}}}", text) : fmt::format("{{{},..,{}}}", text, last);
+}
+
+std::string draw(llvm::ArrayRef<int64_t> ranks) {
+  return draw(ranks, static_cast<int64_t>(ranks.size()), ranks.empty() ? 0 : ranks.back());
 }
 
 std::string print_atoms(llvm::ArrayRef<ir::Atom> layout) {
@@ -38,6 +47,18 @@ int64_t size_of(llvm::ArrayRef<ir::Atom> layout) {
   return size;
 }
 
+// The group that starts at a rank.
+std::string draw_group(llvm::ArrayRef<ir::Atom> layout, int64_t first) {
+  int64_t last = first;
+  for (ir::Atom atom : layout)
+    last += (atom.size - 1) * atom.stride;
+  return draw(ir::ranks_of(layout, first, kShownRanks), size_of(layout), last);
+}
+
+bool starts_group(llvm::ArrayRef<ir::Atom> layout, int64_t offset) {
+  return llvm::all_of(layout, [&](ir::Atom atom) { return offset / atom.stride % atom.size == 0; });
+}
+
 std::string text_of(llvm::StringRef text) { return text.str(); }
 
 // Finds what one call names; each step either succeeds or leaves one violation.
@@ -47,6 +68,8 @@ public:
       : app_(app), program_(app.program), mesh_(app.mesh()), expected_(expected), out_(out) {}
 
   bool add_axis(ir::AxisRef ref);
+  // A tuple of axes of one other mesh, whose ranks together are those of axes here.
+  bool add_together(llvm::ArrayRef<ir::AxisRef> refs);
   bool add_group(const ir::AttrValue &key);
   CallAxes take() { return std::move(call_); }
 
@@ -59,7 +82,7 @@ private:
   }
   // Always false, for the caller to return.
   bool unknown_axis(ir::AxisRef ref, const ir::Mesh &mesh);
-  bool foreign(std::string name, llvm::ArrayRef<ir::Atom> layout);
+  bool foreign(std::string name, llvm::ArrayRef<ir::Atom> layout, std::string drawn);
   bool unknown_group(const std::string &key, std::string ranks) {
     out_.violations.push_back(UnknownGroup{key, std::move(ranks)});
     return false;
@@ -70,10 +93,12 @@ private:
         llvm::find_if(program_.meshes.all(), [&](const ir::Mesh &m) { return m.name == name; });
     return found == program_.meshes.all().end() ? nullptr : found;
   }
-  bool is_axis_of_some_mesh(llvm::ArrayRef<ir::Atom> layout) const {
-    return llvm::any_of(program_.meshes.all(), [&](const ir::Mesh &mesh) {
+  // A mesh that has these axes; null if none has.
+  const ir::Mesh *mesh_with(llvm::ArrayRef<ir::Atom> layout) const {
+    const auto *found = llvm::find_if(program_.meshes.all(), [&](const ir::Mesh &mesh) {
       return ir::axes_of_layout(mesh, layout).has_value();
     });
+    return found == program_.meshes.all().end() ? nullptr : found;
   }
   ir::AxisSet axes_of_size(int64_t size) const {
     ir::AxisSet found;
@@ -82,11 +107,15 @@ private:
         found |= axis;
     return found;
   }
-  // The group starts at coordinate 0 of its axes, so that it is one of the mesh's own groups.
-  bool starts_a_group(llvm::ArrayRef<ir::Atom> layout, int64_t first) const {
-    int64_t offset = first - mesh_.offset;
-    return llvm::all_of(layout,
-                        [&](ir::Atom atom) { return offset / atom.stride % atom.size == 0; });
+  // Axes that share ranks with some of the layout.
+  ir::AxisSet overlapping(llvm::ArrayRef<ir::Atom> layout) const {
+    ir::AxisSet found;
+    for (ir::AxisId axis : mesh_.typed_axes())
+      for (ir::Atom own : mesh_[axis].layout)
+        for (ir::Atom atom : layout)
+          if (own.stride < atom.stride * atom.size && atom.stride < own.stride * own.size)
+            found |= axis;
+    return found;
   }
 
   const Application &app_;
@@ -110,20 +139,35 @@ bool Resolver::unknown_axis(ir::AxisRef ref, const ir::Mesh &mesh) {
   return false;
 }
 
-// An axis of other ranks. Shown beside it: where the operand is what the call expects, else axes of
-// its size.
-bool Resolver::foreign(std::string name, llvm::ArrayRef<ir::Atom> layout) {
+// Other ranks than those of an axis. Shown beside them: where the operand is what the call expects, else
+// axes of that size, else axes of these ranks, with what the operand is there.
+bool Resolver::foreign(std::string name, llvm::ArrayRef<ir::Atom> layout, std::string drawn) {
   ir::AxisSet actual;
+  ir::KindWord kind = expected_;
+  ir::AxisSet sized = axes_of_size(size_of(layout));
   if (!app_.args.empty())
     actual = app_.type(app_.args[0]).of(expected_.kind);
-  if (actual.empty())
-    actual = axes_of_size(size_of(layout));
+  if (actual & sized)
+    actual &= sized;
+  if (actual.empty()) {
+    actual = sized;
+    if (actual.empty())
+      actual = overlapping(layout);
+    if (!app_.args.empty() && actual) {
+      const ir::Type &type = app_.type(app_.args[0]);
+      kind = ir::kind_word(type, actual.first())
+                 .value_or(ir::KindWord{.form = ir::KindWord::Form::Unknown});
+      for (ir::AxisId axis : actual)
+        if (type.kind(axis) != type.kind(actual.first()))
+          actual -= axis;
+    }
+  }
   out_.violations.push_back(
       WrongAxis{.operand = {0},
-                .kind = expected_,
+                .kind = kind,
                 .axes = {},
                 .actual = actual,
-                .layout = fmt::format("{} = {}", name, print_layout(mesh_, layout)),
+                .layout = fmt::format("{} = {} = {}", name, print_atoms(layout), drawn),
                 .actual_layout = print_layout(mesh_, layout_of_set(mesh_, actual))});
   return false;
 }
@@ -140,7 +184,21 @@ bool Resolver::add_axis(ir::AxisRef ref) {
     return true;
   return foreign(fmt::format("{}.{}", text_of(program_.strings[mesh->name]),
                              text_of(program_.strings[ref.axis])),
-                 layout);
+                 layout, draw_groups(*mesh, layout));
+}
+
+bool Resolver::add_together(llvm::ArrayRef<ir::AxisRef> refs) {
+  const ir::Mesh *mesh =
+      refs.size() > 1 && refs[0].mesh.valid() ? find_mesh(refs[0].mesh) : nullptr;
+  llvm::SmallVector<ir::AxisId, 4> axes;
+  for (ir::AxisRef ref : refs) {
+    std::optional<ir::AxisId> axis =
+        mesh && ref.mesh == refs[0].mesh ? mesh->find(ref.axis) : std::nullopt;
+    if (!axis)
+      return false;
+    axes.push_back(*axis);
+  }
+  return add_layout(ir::layout_of_axes(*mesh, axes));
 }
 
 bool Resolver::add_group(const ir::AttrValue &attr) {
@@ -154,22 +212,24 @@ bool Resolver::add_group(const ir::AttrValue &attr) {
     return unknown_group(key, "it is not in the table of groups");
   if (group->form == ir::Group::Form::Axes) {
     ir::Layout layout = ir::layout_of_axes(program_.meshes[group->mesh], group->axes);
-    return add_layout(layout) || foreign(key, layout);
+    return add_layout(layout) ||
+           foreign(key, layout, draw_groups(program_.meshes[group->mesh], layout));
   }
   std::optional<ir::Layout> layout = group->layout;
   int64_t first = group->offset;
   if (group->form == ir::Group::Form::Ranks) {
     layout = ir::layout_of(group->ranks);
     if (!layout)
-      return unknown_group(key, print_ranks(group->ranks));
+      return unknown_group(key, draw(group->ranks));
     first = group->ranks.front();
   }
-  bool aligned = starts_a_group(*layout, first);
+  bool aligned = starts_group(*layout, first - mesh_.offset);
   if (aligned && add_layout(*layout))
     return true;
-  if (aligned && (axes_of_size(size_of(*layout)) || is_axis_of_some_mesh(*layout)))
-    return foreign(key, *layout);
-  return unknown_group(key, print_ranks(ir::ranks_of(*layout, first, kShownRanks + 1)));
+  const ir::Mesh *other = aligned ? mesh_with(*layout) : nullptr;
+  if (other || axes_of_size(size_of(*layout)))
+    return foreign(key, *layout, other ? draw_groups(*other, *layout) : draw_group(*layout, first));
+  return unknown_group(key, draw_group(*layout, first));
 }
 
 } // namespace
@@ -194,9 +254,10 @@ std::optional<CallAxes> resolve_axes(const Application &app, ir::KindWord expect
   const ir::AttrValue *axis = app.attr("axis"), *group = app.attr("group");
   if (axis && axis->form == ir::AttrForm::Axes) {
     ir::AxisRefs refs = app.program.axis_refs[axis->as<ir::AxisRefsId>()];
-    for (ir::AxisRef ref : refs.refs)
-      if (!resolver.add_axis(ref))
-        return std::nullopt;
+    if (!resolver.add_together(refs.refs))
+      for (ir::AxisRef ref : refs.refs)
+        if (!resolver.add_axis(ref))
+          return std::nullopt;
   } else if (group) {
     if (!resolver.add_group(*group))
       return std::nullopt;
@@ -225,9 +286,25 @@ void forget_results(const Application &app, Outcome &out) {
   out.shapes.assign(app.results.size(), {});
 }
 
+std::string draw_groups(const ir::Mesh &mesh, llvm::ArrayRef<ir::Atom> layout) {
+  llvm::SmallVector<int64_t, 16> ranks =
+      ir::ranks_of(layout_of_set(mesh, mesh.typed_axes()), 0, kSearchedRanks);
+  llvm::sort(ranks);
+  std::string text;
+  int64_t shown = 0;
+  for (int64_t rank : ranks) {
+    if (!starts_group(layout, rank))
+      continue;
+    text += (text.empty() ? "" : " ") + draw_group(layout, mesh.offset + rank);
+    if (++shown == static_cast<int64_t>(kShownGroups))
+      break;
+  }
+  int64_t more = size_of(mesh, mesh.typed_axes()) / size_of(layout) - shown;
+  return more > 0 ? fmt::format("{} and {} more", text, more) : text;
+}
+
 std::string print_layout(const ir::Mesh &mesh, llvm::ArrayRef<ir::Atom> layout) {
-  return fmt::format("{} = ranks {}", print_atoms(layout),
-                     print_ranks(ir::ranks_of(layout, mesh.offset, kShownRanks + 1)));
+  return fmt::format("{} = {}", print_atoms(layout), draw_groups(mesh, layout));
 }
 
 ir::Layout layout_of_set(const ir::Mesh &mesh, ir::AxisSet axes) {

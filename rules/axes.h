@@ -30,7 +30,10 @@ std::optional<CallAxes> resolve_axes(const Application &app, ir::KindWord expect
 // Every result unknown on every axis, of unknown shape.
 void forget_results(const Application &app, Outcome &out);
 
-// `4:1 = ranks 0 1 2 3`
+// The groups of a layout among the ranks of a mesh: `{0,1,2,3} {4,5,6,7}`; of many the first ones.
+std::string draw_groups(const ir::Mesh &mesh, llvm::ArrayRef<ir::Atom> layout);
+
+// `4:1 = {0,1,2,3} {4,5,6,7}`
 std::string print_layout(const ir::Mesh &mesh, llvm::ArrayRef<ir::Atom> layout);
 
 // The layout of axes taken in mesh order.
