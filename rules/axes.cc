@@ -93,10 +93,11 @@ private:
         llvm::find_if(program_.meshes.all(), [&](const ir::Mesh &m) { return m.name == name; });
     return found == program_.meshes.all().end() ? nullptr : found;
   }
-  // A mesh that has these axes; null if none has.
-  const ir::Mesh *mesh_with(llvm::ArrayRef<ir::Atom> layout) const {
+  // A mesh of which this is a group along axes; null if there is none.
+  const ir::Mesh *mesh_with(llvm::ArrayRef<ir::Atom> layout, int64_t first) const {
     const auto *found = llvm::find_if(program_.meshes.all(), [&](const ir::Mesh &mesh) {
-      return ir::axes_of_layout(mesh, layout).has_value();
+      return starts_group(layout, first - mesh.offset) &&
+             ir::axes_of_layout(mesh, layout).has_value();
     });
     return found == program_.meshes.all().end() ? nullptr : found;
   }
@@ -106,6 +107,13 @@ private:
       if (mesh_[axis].size() == size)
         found |= axis;
     return found;
+  }
+  bool is_rank_of_mesh(int64_t rank) const {
+    int64_t last = mesh_.offset;
+    for (ir::AxisId axis : mesh_.typed_axes())
+      for (ir::Atom atom : mesh_[axis].layout)
+        last += (atom.size - 1) * atom.stride;
+    return rank >= mesh_.offset && rank <= last;
   }
   // Axes that share ranks with some of the layout.
   ir::AxisSet overlapping(llvm::ArrayRef<ir::Atom> layout) const {
@@ -223,10 +231,11 @@ bool Resolver::add_group(const ir::AttrValue &attr) {
       return unknown_group(key, draw(group->ranks));
     first = group->ranks.front();
   }
-  bool aligned = starts_group(*layout, first - mesh_.offset);
-  if (aligned && add_layout(*layout))
+  // A layout without an offset means the groups of any mesh; ranks mean themselves.
+  bool inside = group->form != ir::Group::Form::Ranks || is_rank_of_mesh(first);
+  if (inside && starts_group(*layout, first - mesh_.offset) && add_layout(*layout))
     return true;
-  const ir::Mesh *other = aligned ? mesh_with(*layout) : nullptr;
+  const ir::Mesh *other = mesh_with(*layout, first);
   if (other || axes_of_size(size_of(*layout)))
     return foreign(key, *layout, other ? draw_groups(*other, *layout) : draw_group(*layout, first));
   return unknown_group(key, draw_group(*layout, first));
