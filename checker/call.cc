@@ -10,6 +10,7 @@
 
 namespace spmd::checker {
 
+using ir::AxisId;
 using ir::AxisSet;
 using ir::InstId;
 using ir::Type;
@@ -30,6 +31,8 @@ void Walk::call(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
                 rules::Outcome &outcome) {
   rules::Arg unknown{intern(unknown_on(program_, program_.contexts[inst.context].mesh)), {}};
   CallSite site{id, inst, args_, {}, {}};
+  for (size_t i = 0; recording_ && open_.any() && i < args_.size(); ++i)
+    site.arg_rows.push_back(operand_row(i));
   if (op.boundary == "local_map")
     site.region = region_axes(site, op);
   site.results.assign(inst.result_count, unknown);
@@ -43,6 +46,7 @@ void Walk::call(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
   else
     plain_call(site);
   operands_ = std::move(kept);
+  rows_ = site.rows;
   for (const rules::Arg &result : site.results) {
     outcome.types.push_back(result.type.valid() ? result.type : unknown.type);
     outcome.shapes.push_back(result.shape);
@@ -85,6 +89,7 @@ void Walk::plain_call(CallSite &site) {
   Args args = enter(site, *function, 0);
   Round round = evaluate(*function, args);
   reach(round);
+  open_call(site, round);
   site.results = std::move(round.results);
 }
 
@@ -146,6 +151,17 @@ void Walk::cross(const CallSite &site, size_t operand, rules::Arg &arg, ir::Type
                                                          arg.type,
                                                          declared,
                                                          wrong});
+  if (recording_)
+    meet(operand < site.arg_rows.size() ? site.arg_rows[operand] : 0, found, 0, check.type,
+         Place::inst(site.id), [&](AxisId axis, ir::Kind other) {
+           Type is = found;
+           is.set_kind(axis, other);
+           return rules::BoundaryMismatch{{static_cast<uint16_t>(operand)},
+                                          program_.strings[callee.name].str(),
+                                          on_axes(is, axis),
+                                          on_axes(claimed, axis),
+                                          axis};
+         });
   arg.type = intern(check.type);
 }
 
@@ -185,7 +201,7 @@ Walk::Round Walk::evaluate(ir::FunctionId function, llvm::ArrayRef<rules::Arg> a
   uint64_t hash = ir::hash_bytes(key.data(), key.size() * sizeof(uint32_t));
   uint32_t known = instance_table_.find(hash, [&](uint32_t i) { return instances_[i].key == key; });
   if (known == ir::IndexTable::kEmpty) {
-    Instance made{std::move(key), {}, {}};
+    Instance made{std::move(key), {}, {}, {}, {}};
     type_body(function, args, made);
     known = static_cast<uint32_t>(instances_.size());
     // Typing the body may have grown the table: the slot is looked up again.
@@ -195,7 +211,7 @@ Walk::Round Walk::evaluate(ir::FunctionId function, llvm::ArrayRef<rules::Arg> a
     instances_.push_back(std::move(made));
     instance_table_.inserted();
   }
-  return {instances_[known].results, {known}};
+  return {instances_[known].results, {known}, known};
 }
 
 void Walk::reach(const Round &round) {
@@ -213,6 +229,10 @@ void Walk::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Instanc
     result_.shapes[param.index] =
         program_.values[param].shape.valid() ? program_.values[param].shape : args[i].shape;
     result_.sizes[param.index] = args[i].sizes;
+    if (recording_) {
+      open_result(param, 0, program_.types[args[i].type]);
+      instance.param_rows.push_back(open_.row(param));
+    }
     if (!edit_)
       storage_.define(param);
   }
@@ -228,6 +248,8 @@ void Walk::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Instanc
     rules::Arg &result = instance.results.emplace_back();
     if (operand.is_value())
       result = known(operand.as_value());
+    if (recording_)
+      instance.result_rows.push_back(operand.is_value() ? open_.row(operand.as_value()) : 0);
   }
 }
 

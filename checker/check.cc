@@ -49,14 +49,13 @@ CheckResult check(ir::Program &program, const CheckOptions &options) {
     program.mode = *options.mode;
   CheckResult result;
   Walk(program, options, result).run();
-  decide_erased(program, result);
   apply_suppressions(program, options, result);
   return result;
 }
 
 Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &result)
     : program_(program), options_(options), result_(result), rules_(program, options.memoise),
-      storage_(program) {
+      storage_(program), open_(program.values.size()) {
   result.types.resize(program.values.size());
   result.shapes.resize(program.values.size());
   result.sizes.resize(program.values.size());
@@ -78,12 +77,18 @@ void Walk::run() {
   late_gradients(declared);
   for (uint32_t i = 0; i < program_.outputs.size(); ++i)
     output(i);
+  settle_open();
   Collector(program_, instances_).add(main_, result_);
+  open_.settle_words(result_);
   main_ = {};
   result_.stats.applications = rules_.distinct();
 }
 
 void Walk::resume() {
+  recording_ = false;
+  for (const InferredAt &at : result_.inferred)
+    if (at.why != InferredAt::Why::Call && at.why != InferredAt::Why::NoGradient)
+      words_[at.inst.index].push_back({at.word.axes, at.word.dst.kind});
   for (const ir::Param &param : program_.params)
     if (is_state(param.role))
       state_.insert(param.value.index);
@@ -206,6 +211,7 @@ void Walk::instruction(InstId id) {
     report(Place::inst(id), rules::AssumedRule{rule_text(op)});
   if (op.form == rules::OpForm::Call) {
     rules::Outcome outcome;
+    rows_.clear();
     call(id, inst, op, outcome);
     results(id, inst, outcome);
     return;
@@ -222,6 +228,8 @@ void Walk::instruction(InstId id) {
       report(Place::inst(id), named(violation), application);
   for (const rules::InferredWord &word : outcome.inferred)
     trail_->inferred.push_back({id, word});
+  if (recording_)
+    open_uses(id, app, outcome, application);
   results(id, inst, outcome);
 }
 
@@ -303,6 +311,7 @@ void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcom
     ir::Value shaped = value;
     shaped.shape = shape;
     type.set_gradient_free(gradient_free(shaped, type.gradient_free()));
+    keep_word(id, type);
     type.set_unknown(spoilt[i]);
     if (value.declared.valid() && checked)
       claim(id, result, type, value.declared, joining_in(program_, inst));
@@ -314,6 +323,11 @@ void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcom
     }
     trail_->stats.silent += static_cast<uint64_t>(type.unknown.size());
     learn(result, {intern(type), shape, outcome.sizes[i]});
+    if (recording_) {
+      open_result(result, row_of(i), type);
+      if (value.grad_of.valid())
+        open_gradient(id, result, type);
+    }
     if (value.global_shape.valid())
       claim_sizes(id, result, type);
     if (!edit_)
@@ -340,6 +354,13 @@ void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared, rule
   rules::ClaimCheck check = rules::check_claim(type, claimed, type.gradient_free(), spec);
   if (AxisSet wrong = check.mismatched | check.unowned)
     report(Place::inst(id), rules::ClaimMismatch{value, intern(type), declared, wrong});
+  if (recording_)
+    meet(row_of(value.index - program_.insts[id].first_result.index), type, 0, check.type,
+         Place::inst(id), [&](AxisId axis, Kind other) {
+           Type is = type;
+           is.set_kind(axis, other);
+           return rules::ClaimMismatch{value, on_axes(is, axis), on_axes(claimed, axis), axis};
+         });
   type = check.type;
 }
 
@@ -381,6 +402,12 @@ void Walk::output(uint32_t index) {
       if (wrong)
         report(place, rules::ClaimMismatch{out.value, result_.types[out.value.index], out.declared,
                                            wrong});
+      if (recording_)
+        meet(open_.row(out.value), type, 0, check.type, place, [&](AxisId axis, Kind other) {
+          Type is = type;
+          is.set_kind(axis, other);
+          return rules::ClaimMismatch{out.value, on_axes(is, axis), on_axes(claimed, axis), axis};
+        });
       leaves = check.type;
     }
   }
@@ -391,6 +418,10 @@ void Walk::output(uint32_t index) {
   if (out.role == ir::OutputRole::Loss)
     for (rules::Violation &violation : rules::loss_violations(program_, out.value, type))
       report(place, std::move(violation));
+  if (recording_ && out.role == ir::OutputRole::Loss)
+    for (AxisId axis : open_axes(type) & open_.axes(open_.row(out.value)))
+      need(open_.row(out.value), axis, Kind::Invariant, place,
+           rules::LossKind{out.value, {.kind = Kind::Replicate}, axis});
 }
 
 } // namespace spmd::checker

@@ -23,10 +23,24 @@ struct CheckOptions {
   std::function<void(uint64_t done, uint64_t all)> progress = {}; // ops, told now and then
 };
 
-// A word that an erased collective left out, and what the checker took for it.
+// Words that an erased collective left out, and what the checker took for them.
 struct InferredAt {
+  // Why `dst` is what it is: it follows from the call; a use needs it; no gradient passes, or no use
+  // decides, so that R is as good as I.
+  enum class Why : uint8_t { Call, Use, NoGradient, NoUse };
   ir::InstId inst;
   rules::InferredWord word;
+  Why why = Why::Call;
+  Place use = {}; // Use: the first one in the program
+};
+
+// Two uses of the result of one erased collective that no word can satisfy both: the finding stands
+// at the second.
+struct ErasedClash {
+  ir::InstId made; // the collective
+  Place first;     // the first use
+  ir::Kind needed; // by the first use: R, Reduced or I
+  ir::AxisSet axes;
 };
 
 struct CheckStats {
@@ -44,6 +58,7 @@ struct CheckResult {
   std::vector<ir::ShardSizesId> sizes; // none: every sharded dimension is cut evenly
   std::vector<Finding> findings;       // program order, not folded, suppressed ones included
   std::vector<InferredAt> inferred;
+  std::vector<ErasedClash> clashes; // Finding::clash
   CheckStats stats;
 
   bool clean() const; // no finding of severity error, suppressed ones included

@@ -150,6 +150,7 @@ void Walk::branches(CallSite &site) {
   reach(second);
   for (size_t r = 0; r < results; ++r)
     site.results[r] = joined(site, condition, r, first.results[r], second.results[r]);
+  open_branches(site, first, second);
 }
 
 // One result of `cond`.
@@ -211,6 +212,10 @@ Walk::Round Walk::carry_through(CallSite &site, Args &args, size_t first, size_t
     }
   }
   reach(round);
+  llvm::SmallVector<Type, 4> carried;
+  for (const Common &each : met)
+    carried.push_back(each.type);
+  open_carry(site, round, args, first, carried);
   for (size_t c = 0; c < count; ++c) {
     const rules::Arg &arg = args[first + c];
     rules::Arg &leaving = round.results[c];

@@ -103,11 +103,12 @@ void Walk::mutation(InstId id, const ir::Inst &inst, const rules::Outcome &outco
   for (const Target &target : targets_of(program_, inst)) {
     uint32_t result = result_for(program_, inst, target.value, place++);
     spoilt[result] |=
-        written(id, target.value, target.position, program_.types[outcome.types[result]]);
+        written(id, target.value, target.position, program_.types[outcome.types[result]], result);
   }
 }
 
-AxisSet Walk::written(InstId id, ValueId target, uint16_t position, const Type &made) {
+AxisSet Walk::written(InstId id, ValueId target, uint16_t position, const Type &made,
+                      uint32_t result) {
   AxisSet bad;
   const Type before = seen(result_.types[target.index], program_.insts[id].context);
   bool state = state_.count(storage_.root(target).index);
@@ -126,6 +127,17 @@ AxisSet Walk::written(InstId id, ValueId target, uint16_t position, const Type &
     if (bad - told)
       report(Place::inst(id),
              rules::MutationChangesType{{position}, intern(before), intern(made), bad - told});
+  }
+  if (recording_ && (state || storage_.shared_after(target, id))) {
+    Type after = made;
+    after.set_unknown(made.of(Kind::Varying));
+    meet(open_.row(target), before, row_of(result), after, Place::inst(id),
+         [&](AxisId axis, Kind kind) {
+           Type is = before;
+           is.set_kind(axis, kind);
+           return rules::MutationChangesType{
+               {position}, on_axes(is, axis), on_axes(made, axis), axis};
+         });
   }
   if (!edit_)
     storage_.write(target, id);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "checker/check.h"
+#include "checker/erased.h"
 
 #include "rules/boundary.h"
 
@@ -73,6 +74,7 @@ struct Trail {
   };
   std::vector<Entry> entries;
   std::vector<InferredAt> inferred;
+  std::vector<OpenFact> open;
   CheckStats stats;
 };
 
@@ -111,15 +113,18 @@ private:
   void claim_sizes(ir::InstId id, ir::ValueId value, const ir::Type &type);
   void mutation(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
                 llvm::MutableArrayRef<ir::AxisSet> spoilt);
-  ir::AxisSet written(ir::InstId id, ir::ValueId target, uint16_t position, const ir::Type &made);
+  ir::AxisSet written(ir::InstId id, ir::ValueId target, uint16_t position, const ir::Type &made,
+                      uint32_t result);
   ir::AxisSet drawn(ir::InstId id, uint16_t position, const ir::Type &before, const ir::Type &made,
                     ir::AxisSet bad);
   using Args = llvm::SmallVector<rules::Arg, 8>;
+  using Rows = llvm::SmallVector<OpenValues::Row, 4>;
   // A body typed for one tuple of operand types and shapes, under one set of conditions.
   struct Instance {
     std::vector<uint32_t> key;
     llvm::SmallVector<rules::Arg, 2> results;
     Trail trail;
+    llvm::SmallVector<OpenValues::Row, 2> param_rows, result_rows;
   };
   // An instruction that runs bodies.
   struct CallSite {
@@ -128,11 +133,13 @@ private:
     Args args;
     llvm::SmallVector<rules::Arg, 2> results; // unknown until typed
     ir::AxisSet region;                       // axes that are local inside, and were not outside
+    Rows arg_rows = {}, rows = {};            // of what is open; may be shorter
   };
   // What running bodies leaves, and the bodies that were typed for it; none is of an opaque one.
   struct Round {
     llvm::SmallVector<rules::Arg, 2> results;
-    llvm::SmallVector<uint32_t, 2> instances = {};
+    llvm::SmallVector<uint32_t, 2> instances = {}; // that of the results is the last one
+    uint32_t body = Trail::kNone;                  // that of the results
   };
   // A result that a condition chooses; the axes on which it may not be chosen.
   struct Choice {
@@ -203,6 +210,37 @@ private:
   ir::ValueId first_gradient(ir::ValueId value) const {
     return first_gradients_.lookup(value.index);
   }
+
+  // What is open (erased.h).
+  using Say = llvm::function_ref<rules::Violation(ir::AxisId, ir::Kind other)>;
+  using Probe = std::pair<uint16_t, ir::Kind>; // an operand, taken as R or as I where it is open
+  void fact(OpenFact::Form form, uint32_t a, uint32_t b, ir::AxisId axis = {});
+  OpenValues::Row operand_row(size_t operand);
+  OpenValues::Row row_of(uint32_t result) const {
+    return result < rows_.size() ? rows_[result] : 0;
+  }
+  void open_uses(ir::InstId id, const rules::Application &app, const rules::Outcome &outcome,
+                 uint32_t application);
+  OpenLinks links_of(const rules::Application &app, const rules::Outcome &outcome);
+  void link_words(const rules::Application &app, const rules::Outcome &outcome, OpenLinks &links);
+  void link_pair(const rules::Application &app, Probe one, uint16_t other, ir::AxisSet axes,
+                 OpenLinks &links);
+  const rules::Outcome &probe(const rules::Application &app, llvm::ArrayRef<Probe> probes);
+  void open_result(ir::ValueId value, OpenValues::Row row, const ir::Type &type);
+  void open_gradient(ir::InstId id, ir::ValueId value, const ir::Type &type);
+  void meet(OpenValues::Row row, const ir::Type &before, OpenValues::Row other,
+            const ir::Type &after, Place place, Say say);
+  void need(OpenValues::Row row, ir::AxisId axis, ir::Kind kind, Place place,
+            rules::Violation violation);
+  Rows bind_params(uint32_t instance, llvm::ArrayRef<OpenValues::Row> args);
+  Rows bind_results(uint32_t instance);
+  void open_call(CallSite &site, const Round &round);
+  void open_carry(CallSite &site, const Round &round, const Args &args, size_t first,
+                  llvm::ArrayRef<ir::Type> met);
+  void open_branches(CallSite &site, const Round &then, const Round &other);
+  void settle_open();
+  void keep_word(ir::InstId id, ir::Type &type) const;
+
   void report(Place place, rules::Violation violation, uint32_t application = ~0u);
   ir::Type seen(ir::TypeId declared, ir::ContextId context) const;
   ir::AxisSet local_axes(ir::MeshId mesh, ir::ContextId context) const;
@@ -228,6 +266,11 @@ private:
   ir::IndexTable instance_table_;
   // Types of the conditions around the current body that differ between ranks.
   llvm::SmallVector<ir::TypeId, 2> conditions_;
+  OpenValues open_;
+  bool recording_ = true; // false once a completed check is only retyped
+  Rows rows_;             // of the results of the current instruction; may be shorter
+  // The words that were decided, while retyping: per instruction.
+  llvm::DenseMap<uint32_t, llvm::SmallVector<std::pair<ir::AxisSet, ir::Kind>, 1>> words_;
   const Edit *edit_ = nullptr; // while retyping
   rules::Arg known(ir::ValueId value) const {
     return {result_.types[value.index], result_.shapes[value.index], result_.sizes[value.index]};
@@ -244,9 +287,6 @@ private:
   std::vector<Before> undo_; // what an edit has changed so far
   void remember(ir::ValueId value) { undo_.push_back({value, known(value)}); }
 };
-
-// Fills in the words of erased collectives that a use decides (rules/README.md).
-void decide_erased(const ir::Program &program, CheckResult &result);
 
 // Marks findings that the program accepts, and reports suppressions that match nothing or have
 // lapsed.
