@@ -41,6 +41,19 @@ bool follows(const Type &base, const Type &as_replicate, const Type &as_invarian
   return open_axes(base).contains(axis) && (replicate & invariant).contains(axis);
 }
 
+// Equal findings of several axes at one place are one.
+bool joins(OpenValues::Contradiction &known, const OpenValues::Contradiction &next) {
+  if (known.trail != next.trail || !(known.finding.place == next.finding.place))
+    return false;
+  llvm::SmallVector<rules::Violation, 2> both{known.finding.violation};
+  rules::add_merged(both, 0, next.finding.violation);
+  if (both.size() > 1)
+    return false;
+  known.finding.violation = std::move(both[0]);
+  known.clash.axes |= next.clash.axes;
+  return true;
+}
+
 } // namespace
 
 void Walk::fact(OpenFact::Form form, uint32_t a, uint32_t b, AxisId axis) {
@@ -386,6 +399,21 @@ void Walk::open_branches(CallSite &site, const Round &then, const Round &other) 
   }
 }
 
+// Rules know neither the names of values nor on which of their axes the kinds contradict.
+void Walk::name_clash(OpenValues::Contradiction &clash) {
+  Finding &finding = clash.finding;
+  operands_.values.clear();
+  if (finding.place.form == Place::Form::Inst)
+    operands_.read(program_, program_.insts[finding.place.as_inst()].operands);
+  finding.violation = named(std::move(finding.violation));
+  std::visit(
+      [&](auto &violation) {
+        if constexpr (requires { requires std::is_same_v<decltype(violation.axes), AxisSet>; })
+          violation.axes = clash.clash.axes;
+      },
+      finding.violation);
+}
+
 // The whole program was walked: decides, and tells of uses that contradict where the second one
 // stands.
 void Walk::settle_open() {
@@ -394,21 +422,15 @@ void Walk::settle_open() {
   open_.solve(main_.open, [&](uint32_t body) -> llvm::ArrayRef<OpenFact> {
     return instances_[body].trail.open;
   });
-  std::vector<OpenValues::Contradiction> found = open_.contradictions();
+  std::vector<OpenValues::Contradiction> found;
+  for (OpenValues::Contradiction &each : open_.contradictions()) {
+    name_clash(each);
+    if (!found.empty() && joins(found.back(), each))
+      continue;
+    found.push_back(std::move(each));
+  }
   for (OpenValues::Contradiction &each : found) {
-    Finding &finding = each.finding;
-    if (finding.place.form == Place::Form::Inst)
-      operands_.read(program_, program_.insts[finding.place.as_inst()].operands);
-    else
-      operands_.values.clear();
-    finding.violation = named(std::move(finding.violation));
-    std::visit(
-        [&](auto &violation) {
-          if constexpr (requires { requires std::is_same_v<decltype(violation.axes), AxisSet>; })
-            violation.axes = each.clash.axes;
-        },
-        finding.violation);
-    finding.clash = static_cast<uint32_t>(result_.clashes.size());
+    each.finding.clash = static_cast<uint32_t>(result_.clashes.size());
     result_.clashes.push_back(each.clash);
   }
   // Each trail is rebuilt once, in the order that the findings have.

@@ -385,9 +385,29 @@ InstId sum_ahead(const ir::Program &program, InstId from, AxisSet axes) {
   return {};
 }
 
+namespace {
+
+// The collective whose word is in question, and the other use of its result.
+llvm::SmallVector<Note, 2> explain_clash(const ir::Program &program, const ErasedClash &clash) {
+  std::string axes =
+      ir::print_axes(program, program.contexts[program.insts[clash.made].context].mesh, clash.axes);
+  std::string user = "the output";
+  if (clash.first.form == Place::Form::Inst)
+    user = fmt::format("`{}`", view(program.op_name(program.insts[clash.first.as_inst()].op)));
+  return {{Note::Form::Since, Place::inst(clash.made), true,
+           fmt::format("`{}` states no `dst`: its uses decide between R and I on {}",
+                       view(program.op_name(program.insts[clash.made].op)), axes)},
+          {Note::Form::Because, clash.first, true,
+           fmt::format("{} needs it {} on {}", user, ir::info(clash.needed).name, axes)}};
+}
+
+} // namespace
+
 llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const CheckResult &result,
                                            const Finding &finding) {
   llvm::SmallVector<Note, 2> notes;
+  if (finding.clash < result.clashes.size())
+    notes = explain_clash(program, result.clashes[finding.clash]);
   AxisSet axes = rules::axes_of(finding.violation);
   if (finding.place.form != Place::Form::Inst)
     return notes;
@@ -401,7 +421,10 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
         continue;
       Note note = Origin(program, result, axis, type).find(tensors[operand]);
       note.form = notes.empty() ? Note::Form::Since : Note::Form::Because;
-      notes.push_back(std::move(note));
+      bool told = finding.clash < result.clashes.size() &&
+                  note.place == Place::inst(result.clashes[finding.clash].made);
+      if (!told)
+        notes.push_back(std::move(note));
       break;
     }
   }

@@ -238,6 +238,7 @@ private:
   void open_carry(CallSite &site, const Round &round, const Args &args, size_t first,
                   llvm::ArrayRef<ir::Type> met);
   void open_branches(CallSite &site, const Round &then, const Round &other);
+  void name_clash(OpenValues::Contradiction &clash);
   void settle_open();
   void keep_word(ir::InstId id, ir::Type &type) const;
 

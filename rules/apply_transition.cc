@@ -79,6 +79,7 @@ private:
   bool needs_mark(const AxisEffect &effect) const;
   bool mixes_lists();
   std::optional<int64_t> from_front(const KindWord &word) const;
+  void name_layout(const AxisEffect &effect, Verdict &verdict) const;
   void report(const Verdict &verdict, AxisSet axes);
   void infer(const Verdict &verdict, AxisSet axes);
   void set_result(ir::Type &result, const Verdict &verdict, AxisSet axes) const;
@@ -239,7 +240,29 @@ Verdict OperandJudgment::judge(const AxisEffect &effect, AxisId axis) const {
   if (effect.src.kind == Kind::Partial)
     verdict.src.combiner = call_.asked(effect.src);
   verdict.form = form_of(effect, axis, verdict);
+  if (verdict.form == Verdict::Form::Fine)
+    name_layout(effect, verdict);
   return verdict;
+}
+
+// Where only kinds count an erased call concatenates and chunks unless the declared rank says that it
+// stacks: the word that says so is S(i).
+void OperandJudgment::name_layout(const AxisEffect &effect, Verdict &verdict) const {
+  if (!view_.shape || !view_.shape->ranked)
+    return;
+  bool exchanges = call_.name == "all_to_all";
+  auto name = [&](KindWord &word, bool applies, int stacked, llvm::StringRef key) {
+    bool plain = word.form == KindWord::Form::Plain && word.kind == Kind::Varying;
+    if (!applies || !plain || view_.result_has(stacked))
+      return;
+    word = shard_word(view_, key);
+    if (std::optional<int64_t> dim = from_front(word); dim && *dim >= 0 && *dim < ir::kMaxDims)
+      word.dim = static_cast<int8_t>(*dim);
+  };
+  name(verdict.src, !effect.src_stated && (exchanges || call_.name == "all_gather"), +1,
+       exchanges ? "concat_dim" : "dim");
+  name(verdict.dst, !effect.dst_stated && (exchanges || call_.name == "reduce_scatter"), -1,
+       exchanges ? "split_dim" : "dim");
 }
 
 void OperandJudgment::report(const Verdict &verdict, AxisSet axes) {
@@ -284,7 +307,8 @@ void OperandJudgment::report(const Verdict &verdict, AxisSet axes) {
 
 void OperandJudgment::infer(const Verdict &verdict, AxisSet axes) {
   InferredWord word{axes, verdict.src, verdict.dst};
-  if (verdict.found.form == KindWord::Form::Plain && verdict.found.kind == Kind::Varying)
+  bool list = verdict.found.form == KindWord::Form::Plain && verdict.found.kind == Kind::Varying;
+  if (list && verdict.src.form == KindWord::Form::Plain)
     word.src = verdict.found;
   for (InferredWord &known : out_.inferred)
     if (known.src == word.src && known.dst == word.dst) {

@@ -74,6 +74,9 @@ struct TransitionOperand {
 AxisEffect effect_of(const TransitionOperand &operand, size_t written,
                      std::optional<ir::AxisId> axis);
 
+// `S(i)`, i from an attribute; recorded calls mean 0 where there is none.
+ir::KindWord shard_word(const TransitionOperand &operand, llvm::StringRef key);
+
 // The axes over which a call makes ranks wait for each other, forward or, where a gradient flows,
 // backward. Empty for what is no transition and sends nothing along an axis.
 ir::AxisSet communicated_axes(const Application &app);

@@ -30,16 +30,6 @@ const Transition *row_of(std::string_view name, Kind src, Kind dst) {
   return row || src != Kind::Reduced ? row : find_transition(name, Kind::Replicate, dst);
 }
 
-// `S(i)`, i from an attribute; recorded calls mean 0 where there is none.
-KindWord shard_word(const TransitionOperand &operand, llvm::StringRef key) {
-  const ir::AttrValue *attr = operand.app.attr(key);
-  int64_t dim = attr && attr->form == ir::AttrForm::Integer ? attr->as_integer() : 0;
-  bool fits = dim >= INT8_MIN && dim <= INT8_MAX; // what does not is no dimension either
-  return {.form = KindWord::Form::Shard,
-          .kind = Kind::Varying,
-          .dim = static_cast<int8_t>(fits ? dim : INT8_MAX)};
-}
-
 // The word of the operand, where the call states none: what the name expects, else what it is.
 std::optional<KindWord> erased_source(const TransitionOperand &operand,
                                       std::optional<AxisId> axis) {
@@ -75,6 +65,15 @@ KindWord erased_result(const TransitionOperand &operand, bool global) {
 }
 
 } // namespace
+
+KindWord shard_word(const TransitionOperand &operand, llvm::StringRef key) {
+  const ir::AttrValue *attr = operand.app.attr(key);
+  int64_t dim = attr && attr->form == ir::AttrForm::Integer ? attr->as_integer() : 0;
+  bool fits = dim >= INT8_MIN && dim <= INT8_MAX; // what does not is no dimension either
+  return {.form = KindWord::Form::Shard,
+          .kind = Kind::Varying,
+          .dim = static_cast<int8_t>(fits ? dim : INT8_MAX)};
+}
 
 AxisEffect effect_of(const TransitionOperand &operand, size_t written, std::optional<AxisId> axis) {
   const TransitionCall &call = operand.call;

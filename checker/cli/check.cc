@@ -1,5 +1,6 @@
 // `spmdlint check`: reads every input, checks it, renders the reports, and settles the exit code.
 // Findings go to stdout or to files, words about the run to stderr.
+#include "checker/annotate.h"
 #include "checker/cli/input.h"
 #include "checker/cli/output.h"
 
@@ -144,19 +145,47 @@ void render(Run &run, SourceCache &sources) {
   }
 }
 
-// `model.py:41:13: %r = all_reduce %h { axis = tp }: src = P, dst = R on tp`
+// `src = V, taken as reinterpret(V, P)`, `dst = R by `mul` at model.py:41:13`
+std::string inferred_text(const Report &report, const InferredAt &at) {
+  const ir::Program &program = *report.program;
+  std::string text = "src = " + ir::print(at.word.src);
+  if (read_as_addends(program, at))
+    text += ", taken as reinterpret(V, P)";
+  text += "; dst = " + ir::print(at.word.dst);
+  switch (at.why) {
+  case InferredAt::Why::Call:
+    break;
+  case InferredAt::Why::Use:
+    text += " by ";
+    if (at.use.form == Place::Form::Inst)
+      text += fmt::format("`{}` at ", program.op_name(program.insts[at.use.as_inst()].op).str());
+    text += print(locate(report, at.use));
+    break;
+  case InferredAt::Why::NoGradient:
+    text += ": no gradient passes";
+    break;
+  case InferredAt::Why::NoUse:
+    text += ": no use decides";
+    break;
+  }
+  return text;
+}
+
+// `model.py:41:13: %r = all_reduce %h { axis = tp, dst = R, src = P }  // on tp: src = P; dst = R by ..`
 void print_inferred(const Run &run) {
   std::string text;
   for (const Report &report : run.reports) {
     if (!report.program)
       continue;
-    const ir::Program &program = *report.program;
-    for (const InferredAt &found : report.result->inferred) {
-      ir::MeshId mesh = program.contexts[program.insts[found.inst].context].mesh;
-      text += printable(fmt::format(
-          "{}: {}: src = {}, dst = {} on {}", print(locate(report, Place::inst(found.inst))),
-          ir::print_inst(program, found.inst), ir::print(found.word.src), ir::print(found.word.dst),
-          ir::print_axes(program, mesh, found.word.axes)));
+    for (const Annotation &each : annotate(*report.program, *report.result)) {
+      const ir::Program &program = *report.program;
+      ir::MeshId mesh = program.contexts[program.insts[each.inst].context].mesh;
+      std::string why;
+      for (const InferredAt &at : each.words)
+        why += fmt::format("{}on {}: {}", why.empty() ? "" : "; ",
+                           ir::print_axes(program, mesh, at.word.axes), inferred_text(report, at));
+      text += printable(fmt::format("{}: {}  // {}", print(locate(report, Place::inst(each.inst))),
+                                    each.line, why));
       text += '\n';
     }
   }

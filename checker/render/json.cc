@@ -2,6 +2,8 @@
 // suppressions. checker/output.schema.json describes it; keys stand in a fixed order.
 #include "checker/render/render.h"
 
+#include "checker/annotate.h"
+
 #include "ir/text.h"
 
 #include <fmt/format.h>
@@ -12,7 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kOutputVersion = "1.0";
+constexpr std::string_view kOutputVersion = "1.1";
+constexpr std::string_view kWhyWords[] = {"call", "use", "no_gradient", "no_use"};
 constexpr std::string_view kFixWords[] = {"transition", "attribute", "drop", "result"};
 
 Json text_or_null(std::string text) { return text.empty() ? Json(nullptr) : Json(std::move(text)); }
@@ -157,6 +160,32 @@ Json finding_json(const Report &report, size_t input, const Diagnostic &diagnost
           {"fold_key", diagnostic.fold_key}};
 }
 
+Json axes_json(const ir::Program &program, ir::MeshId mesh, ir::AxisSet axes) {
+  Json out = Json::array();
+  for (ir::AxisId axis : axes)
+    out.push_back(program.strings[program.meshes[mesh][axis].name].str());
+  return out;
+}
+
+Json annotation_json(const Report &report, size_t input, const Annotation &annotation) {
+  const ir::Program &program = *report.program;
+  const ir::Inst &inst = program.insts[annotation.inst];
+  Json words = Json::array();
+  for (const InferredAt &at : annotation.words)
+    words.push_back(
+        {{"axes", axes_json(program, program.contexts[inst.context].mesh, at.word.axes)},
+         {"src", ir::print(at.word.src)},
+         {"dst", ir::print(at.word.dst)},
+         {"addends", read_as_addends(program, at)},
+         {"why", kWhyWords[static_cast<unsigned>(at.why)]},
+         {"use", at.why == InferredAt::Why::Use ? place_json(report, at.use) : Json(nullptr)}});
+  return {{"op", program.op_name(inst.op).str()},
+          {"input", input},
+          {"place", place_json(report, Place::inst(annotation.inst))},
+          {"text", annotation.line},
+          {"words", std::move(words)}};
+}
+
 Json input_error_json(const Report &report, const ir::InputError &error) {
   auto [line, col] = std::pair(error.line, error.col);
   if (line == 0)
@@ -187,27 +216,33 @@ Json input_json(const Report &report) {
 }
 
 Json summary_json(const Totals &totals) {
-  return {
-      {"errors", totals.errors},          {"warnings", totals.warnings}, {"infos", totals.infos},
-      {"suppressed", totals.suppressed},  {"not_shown", totals.cut},     {"ops", totals.ops},
-      {"unknown_ops", totals.unknown_ops}};
+  return {{"errors", totals.errors},
+          {"warnings", totals.warnings},
+          {"infos", totals.infos},
+          {"suppressed", totals.suppressed},
+          {"not_shown", totals.cut},
+          {"ops", totals.ops},
+          {"unknown_ops", totals.unknown_ops},
+          {"undecided_words", totals.undecided}};
 }
 
 } // namespace
 
 void render_json(llvm::ArrayRef<Report> reports, SourceCache &, const RenderOptions &,
                  llvm::raw_ostream &out) {
-  Json inputs = Json::array(), findings = Json::array();
+  Json inputs = Json::array(), findings = Json::array(), erased = Json::array();
   for (size_t input = 0; input < reports.size(); ++input) {
     inputs.push_back(input_json(reports[input]));
     for (const Diagnostic &diagnostic : reports[input].diagnostics)
       findings.push_back(finding_json(reports[input], input, diagnostic));
+    if (reports[input].program)
+      for (const Annotation &annotation : annotate(*reports[input].program, *reports[input].result))
+        erased.push_back(annotation_json(reports[input], input, annotation));
   }
-  Json document = {{"version", kOutputVersion},
-                   {"tool", {{"name", "spmdlint"}, {"version", kVersion}}},
-                   {"inputs", std::move(inputs)},
-                   {"findings", std::move(findings)},
-                   {"summary", summary_json(totals_of(reports))}};
+  Json document = {
+      {"version", kOutputVersion},   {"tool", {{"name", "spmdlint"}, {"version", kVersion}}},
+      {"inputs", std::move(inputs)}, {"findings", std::move(findings)},
+      {"erased", std::move(erased)}, {"summary", summary_json(totals_of(reports))}};
   out << document.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 

@@ -1,6 +1,8 @@
 // The rows of the table of formats, and the words and numbers that several formats print.
 #include "checker/render/render.h"
 
+#include "checker/annotate.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -45,6 +47,7 @@ Totals totals_of(llvm::ArrayRef<Report> reports) {
     totals.errors += report.errors, totals.warnings += report.warnings,
         totals.infos += report.infos;
     totals.suppressed += report.suppressed, totals.cut += report.cut;
+    totals.undecided += undecided_words(*report.result);
   }
   return totals;
 }
@@ -66,6 +69,9 @@ std::string counts_line(const Totals &totals) {
   // Rounded down, so that 100 means all.
   if (totals.unknown_ops)
     text += fmt::format(", {:.1f} % of the ops typed", std::floor(totals.coverage() * 10) / 10);
+  if (totals.undecided)
+    text += fmt::format(", {} collective{} without a deciding use taken as R", totals.undecided,
+                        totals.undecided == 1 ? "" : "s");
   if (totals.unread)
     text += fmt::format(", {} input{} not read", totals.unread, totals.unread == 1 ? "" : "s");
   return text;

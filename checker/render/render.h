@@ -39,13 +39,14 @@ void render_json(llvm::ArrayRef<Report>, SourceCache &, const RenderOptions &, l
 struct Totals {
   uint64_t inputs = 0, unread = 0, ops = 0, unknown_ops = 0;
   uint64_t errors = 0, warnings = 0, infos = 0, suppressed = 0, cut = 0;
+  uint64_t undecided = 0; // collectives without a word that no use decides
   // Typed ops among all, in percent.
   double coverage() const {
     return ops == 0 ? 100 : 100.0 * double(ops - unknown_ops) / double(ops);
   }
 };
 Totals totals_of(llvm::ArrayRef<Report> reports);
-// `3 errors, 1 warning in 1496 ops (2 suppressed)`
+// `3 errors, 1 warning in 1496 ops (2 suppressed), 1 collective without a deciding use taken as R`
 std::string counts_line(const Totals &totals);
 
 // `12.0 MiB`
