@@ -228,7 +228,7 @@ void Walk::instruction(InstId id) {
       report(Place::inst(id), named(violation), application);
   for (const rules::InferredWord &word : outcome.inferred)
     trail_->inferred.push_back({id, word});
-  if (recording_)
+  if (recording_ && (open_.any() || !outcome.inferred.empty()))
     open_uses(id, app, outcome, application);
   results(id, inst, outcome);
 }
@@ -311,7 +311,8 @@ void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcom
     ir::Value shaped = value;
     shaped.shape = shape;
     type.set_gradient_free(gradient_free(shaped, type.gradient_free()));
-    keep_word(id, type);
+    if (!recording_)
+      keep_word(id, type);
     type.set_unknown(spoilt[i]);
     if (value.declared.valid() && checked)
       claim(id, result, type, value.declared, joining_in(program_, inst));
@@ -323,7 +324,7 @@ void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcom
     }
     trail_->stats.silent += static_cast<uint64_t>(type.unknown.size());
     learn(result, {intern(type), shape, outcome.sizes[i]});
-    if (recording_) {
+    if (recording_ && (open_.any() || open_axes(type))) {
       open_result(result, row_of(i), type);
       if (value.grad_of.valid())
         open_gradient(id, result, type);
@@ -354,7 +355,7 @@ void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared, rule
   rules::ClaimCheck check = rules::check_claim(type, claimed, type.gradient_free(), spec);
   if (AxisSet wrong = check.mismatched | check.unowned)
     report(Place::inst(id), rules::ClaimMismatch{value, intern(type), declared, wrong});
-  if (recording_)
+  if (recording_ && open_.any())
     meet(row_of(value.index - program_.insts[id].first_result.index), type, 0, check.type,
          Place::inst(id), [&](AxisId axis, Kind other) {
            Type is = type;

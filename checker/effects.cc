@@ -128,7 +128,7 @@ AxisSet Walk::written(InstId id, ValueId target, uint16_t position, const Type &
       report(Place::inst(id),
              rules::MutationChangesType{{position}, intern(before), intern(made), bad - told});
   }
-  if (recording_ && (state || storage_.shared_after(target, id))) {
+  if (recording_ && open_.any() && (state || storage_.shared_after(target, id))) {
     Type after = made;
     after.set_unknown(made.of(Kind::Varying));
     meet(open_.row(target), before, row_of(result), after, Place::inst(id),

@@ -253,8 +253,7 @@ void Walk::open_uses(InstId id, const rules::Application &app, const rules::Outc
 
 void Walk::open_result(ValueId value, Row row, const Type &type) {
   AxisSet open = open_axes(type);
-  if (open || open_.any())
-    open_.set(value, open ? open_.completed(row, open) : 0);
+  open_.set(value, open ? open_.completed(row, open) : 0);
 }
 
 // A value that is called the gradient of another: that of R is P, that of I is the same on all ranks.
@@ -454,7 +453,7 @@ void Walk::settle_open() {
 
 // While an edit is tried the words stand as they were decided.
 void Walk::keep_word(InstId id, Type &type) const {
-  if (recording_ || type.gradient_free())
+  if (type.gradient_free())
     return;
   auto words = words_.find(id.index);
   if (words == words_.end())
