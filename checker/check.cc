@@ -74,10 +74,12 @@ void Walk::run() {
     if (options_.progress && (i - first) % kProgressOps == kProgressOps - 1)
       options_.progress(i - first, last - first);
   }
+  const size_t told = trail_->entries.size();
   late_gradients(declared);
+  const size_t late = trail_->entries.size() - told;
   for (uint32_t i = 0; i < program_.outputs.size(); ++i)
     output(i);
-  settle_open();
+  settle_open(declared, told, late);
   Collector(program_, instances_).add(main_, result_);
   open_.settle_words(result_);
   main_ = {};
@@ -324,11 +326,8 @@ void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcom
     }
     trail_->stats.silent += static_cast<uint64_t>(type.unknown.size());
     learn(result, {intern(type), shape, outcome.sizes[i]});
-    if (recording_ && (open_.any() || open_axes(type))) {
+    if (recording_ && (open_.any() || open_axes(type)))
       open_result(result, row_of(i), type);
-      if (value.grad_of.valid())
-        open_gradient(id, result, type);
-    }
     if (value.global_shape.valid())
       claim_sizes(id, result, type);
     if (!edit_)

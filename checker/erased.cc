@@ -210,7 +210,8 @@ OpenValues::Decision OpenValues::decision(uint32_t variable) const {
   return made;
 }
 
-std::vector<OpenValues::Contradiction> OpenValues::contradictions() {
+std::vector<OpenValues::Contradiction>
+OpenValues::contradictions(llvm::function_ref<uint32_t(Place, uint32_t)> moved) {
   std::vector<Contradiction> found;
   llvm::DenseMap<std::pair<uint64_t, uint32_t>, size_t> known; // by place and what is said there
   for (uint32_t v = 0; v < variables_.size(); ++v) {
@@ -226,8 +227,9 @@ std::vector<OpenValues::Contradiction> OpenValues::contradictions() {
       found[at->second].clash.axes |= second.axis;
       continue;
     }
+    uint32_t entry = second.trail == kMain ? moved(second.place, second.entry) : second.entry;
     found.push_back({second.trail,
-                     second.entry,
+                     entry,
                      {said_[second.violation], second.place},
                      {ir::InstId{root.word}, first.place, first.needs, second.axis}});
   }

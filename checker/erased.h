@@ -86,8 +86,9 @@ public:
   // Solves all facts, those of bodies at their first call.
   void solve(llvm::ArrayRef<OpenFact> main,
              llvm::function_ref<llvm::ArrayRef<OpenFact>(uint32_t body)> facts_of);
-  // After solve(), in program order.
-  std::vector<Contradiction> contradictions();
+  // After solve(), in program order. `moved`: where an entry of the main trail is now.
+  std::vector<Contradiction>
+  contradictions(llvm::function_ref<uint32_t(Place, uint32_t entry)> moved);
   // Gives values the kinds that were decided.
   void settle_types(ir::Program &program, CheckResult &result) const;
   // Fills in the words of erased collectives, and says which use decided.

@@ -1,6 +1,7 @@
 // What the walk notes about values that are R or I: how the variables of operands and results belong
 // together, and which uses decide. Rules are not asked how they judge; each is tried with the operand
 // as R and as I, once per distinct application.
+#include "checker/joint.h"
 #include "checker/walk.h"
 
 #include "rules/remesh.h"
@@ -256,24 +257,22 @@ void Walk::open_result(ValueId value, Row row, const Type &type) {
   open_.set(value, open ? open_.completed(row, open) : 0);
 }
 
-// A value that is called the gradient of another: that of R is P, that of I is the same on all ranks.
-void Walk::open_gradient(InstId id, ValueId value, const Type &type) {
-  ValueId of = program_.values[value].grad_of;
-  Row row = open_.row(of);
-  const Type before = program_.types[result_.types[of.index]];
-  if (!row || before.mesh() != type.mesh())
+// The gradient of a value that is open: a kind that has no such gradient is ruled out.
+void Walk::open_gradient(Place place, ValueId gradient, const Type &value, const Type &found,
+                         AxisSet local) {
+  ValueId of = program_.values[gradient].grad_of;
+  AxisSet open = open_axes(value) & open_.axes(open_.row(of));
+  if (!open || program_.types[result_.types[of.index]].mesh() != found.mesh())
     return;
-  AxisSet same = type.replicated() | type.of(Kind::Invariant);
-  for (AxisId axis : open_axes(before) & open_.axes(row) & (type.claimed() - type.unknown)) {
-    if (type.zero().contains(axis) || type.of(Kind::Varying).contains(axis))
-      continue;
-    bool invariant = same.contains(axis);
-    Type needed, found;
-    needed.set_mesh(type.mesh()), found.set_mesh(type.mesh());
-    needed.set_kind(axis, invariant ? Kind::Partial : Kind::Invariant);
-    found.set_kind(axis, invariant ? Kind::Invariant : Kind::Partial);
-    need(row, axis, invariant ? Kind::Invariant : Kind::Replicate, Place::inst(id),
-         rules::GradientTypeMismatch{of, intern(found), intern(needed), axis});
+  Type replicate = value, invariant = value;
+  replicate.set_kind(open, Kind::Replicate), invariant.set_kind(open, Kind::Invariant);
+  AxisSet no_r = refused_gradient(gradient, replicate, found, local) & open;
+  AxisSet no_i = refused_gradient(gradient, invariant, found, local) & open;
+  for (AxisId axis : (no_r | no_i) - (no_r & no_i)) {
+    bool is_r = no_i.contains(axis);
+    need(open_.row(of), axis, is_r ? Kind::Replicate : Kind::Invariant, place,
+         rules::GradientTypeMismatch{of, on_axes(found, axis),
+                                     intern(dual_on(is_r ? invariant : replicate, axis)), axis});
   }
 }
 
@@ -415,14 +414,21 @@ void Walk::name_clash(OpenValues::Contradiction &clash) {
 
 // The whole program was walked: decides, and tells of uses that contradict where the second one
 // stands.
-void Walk::settle_open() {
+// Findings about declarations may have been told last, from entry `told` on; `late` of them were moved
+// to entry `declared`, before those of the instructions.
+void Walk::settle_open(size_t declared, size_t told, size_t late) {
   if (!recording_ || !open_.any())
     return;
   open_.solve(main_.open, [&](uint32_t body) -> llvm::ArrayRef<OpenFact> {
     return instances_[body].trail.open;
   });
+  auto moved = [&](Place place, uint32_t entry) {
+    if (place.form == Place::Form::Param)
+      return static_cast<uint32_t>(entry - told + declared);
+    return place.form == Place::Form::Inst ? static_cast<uint32_t>(entry + late) : entry;
+  };
   std::vector<OpenValues::Contradiction> found;
-  for (OpenValues::Contradiction &each : open_.contradictions()) {
+  for (OpenValues::Contradiction &each : open_.contradictions(moved)) {
     name_clash(each);
     if (!found.empty() && joins(found.back(), each))
       continue;

@@ -231,6 +231,20 @@ AxisSet Walk::never_summed(ValueId id) {
   return found;
 }
 
+// The axes on which a value of this type has no such gradient.
+AxisSet Walk::refused_gradient(ValueId id, const Type &forward, const Type &gradient,
+                               AxisSet local) {
+  ValueId of = program_.values[id].grad_of;
+  AxisSet wrong = not_dual(forward, gradient, local);
+  if (state_.count(of.index) && first_gradient(of) != id)
+    wrong -= forward.replicated() - gradient.of(Kind::Partial); // summed since backward left it
+  // What never met the data of other ranks may be an addend that is the same on all.
+  for (AxisId axis : ((wrong & local) & forward.replicated()) - gradient.sharded())
+    if (gradient.kind(axis) != Kind::Partial && !made_equal(program_, result_, id, axis))
+      wrong -= axis;
+  return wrong;
+}
+
 // The gradient is unknown on the axes where it is refused. `told`: the instruction has a finding
 // already, from which this one would follow.
 void Walk::joint(Place place, ValueId id, bool told) {
@@ -250,13 +264,9 @@ void Walk::joint(Place place, ValueId id, bool told) {
   ir::ContextId context =
       place.form == Place::Form::Inst ? program_.insts[place.as_inst()].context : ir::ContextId{0};
   AxisSet local = local_axes(gradient.mesh(), context);
-  AxisSet wrong = not_dual(forward, gradient, local);
-  if (state_.count(value.grad_of.index) && first_gradient(value.grad_of) != id)
-    wrong -= forward.replicated() - gradient.of(Kind::Partial); // summed since backward left it
-  // What never met the data of other ranks may be an addend that is the same on all.
-  for (AxisId axis : ((wrong & local) & forward.replicated()) - gradient.sharded())
-    if (gradient.kind(axis) != Kind::Partial && !made_equal(program_, result_, id, axis))
-      wrong -= axis;
+  if (recording_ && open_.any())
+    open_gradient(place, id, forward, gradient, local);
+  AxisSet wrong = refused_gradient(id, forward, gradient, local);
   AxisSet addends = never_summed(id) & gradient.of(Kind::Varying) & forward.of(Kind::Varying);
   if (wrong.empty() && addends) {
     wrong = addends;

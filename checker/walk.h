@@ -200,6 +200,8 @@ private:
   ir::ShapeId stacked(ir::ShapeId each, std::optional<ir::Extent> length);
   ir::TypeId on_axes(const ir::Type &type, ir::AxisSet axes);
   void output(uint32_t index);
+  ir::AxisSet refused_gradient(ir::ValueId gradient, const ir::Type &forward,
+                               const ir::Type &found, ir::AxisSet local);
   void joint(Place place, ir::ValueId gradient, bool told);
   ir::AxisSet unreduced(Place place, llvm::ArrayRef<ir::ValueId> read, ir::ValueId param,
                         ir::AxisSet axes);
@@ -227,7 +229,8 @@ private:
                  OpenLinks &links);
   const rules::Outcome &probe(const rules::Application &app, llvm::ArrayRef<Probe> probes);
   void open_result(ir::ValueId value, OpenValues::Row row, const ir::Type &type);
-  void open_gradient(ir::InstId id, ir::ValueId value, const ir::Type &type);
+  void open_gradient(Place place, ir::ValueId gradient, const ir::Type &value,
+                     const ir::Type &found, ir::AxisSet local);
   void meet(OpenValues::Row row, const ir::Type &before, OpenValues::Row other,
             const ir::Type &after, Place place, Say say);
   void need(OpenValues::Row row, ir::AxisId axis, ir::Kind kind, Place place,
@@ -239,7 +242,7 @@ private:
                   llvm::ArrayRef<ir::Type> met);
   void open_branches(CallSite &site, const Round &then, const Round &other);
   void name_clash(OpenValues::Contradiction &clash);
-  void settle_open();
+  void settle_open(size_t declared, size_t told, size_t late);
   void keep_word(ir::InstId id, ir::Type &type) const;
 
   void report(Place place, rules::Violation violation, uint32_t application = ~0u);

@@ -100,12 +100,12 @@ std::string without_words(std::string_view text) {
     bool call = llvm::any_of(kCalls, [&](std::string_view name) {
       return line.find(llvm::StringRef(name.data(), name.size())) != llvm::StringRef::npos;
     });
-    if (call && first != llvm::StringRef::npos)
-      out += (line.substr(0, first) +
-              (last == llvm::StringRef::npos ? llvm::StringRef(" }") : line.substr(last)))
-                 .str();
-    else
+    if (call && first != llvm::StringRef::npos) {
+      out += line.substr(0, first).str();
+      out += last == llvm::StringRef::npos ? " }" : line.substr(last).str();
+    } else {
       out += line.str();
+    }
     out += ends ? "\n" : "";
   }
   return out;
