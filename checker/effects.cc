@@ -132,7 +132,7 @@ AxisSet Walk::written(InstId id, ValueId target, uint16_t position, const Type &
     Type after = made;
     after.set_unknown(made.of(Kind::Varying));
     meet(open_.row(target), before, row_of(result), after, Place::inst(id),
-         [&](AxisId axis, Kind kind) {
+         [&](ir::AxisId axis, Kind kind) {
            Type is = before;
            is.set_kind(axis, kind);
            return rules::MutationChangesType{
