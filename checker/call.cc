@@ -2,6 +2,7 @@
 #include "checker/walk.h"
 
 #include "rules/axes.h"
+#include "rules/scale.h"
 #include "rules/shards.h"
 
 #include "ir/claims.h"
@@ -30,6 +31,15 @@ Type unknown_on(const ir::Program &program, ir::MeshId mesh) {
 void Walk::call(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
                 rules::Outcome &outcome) {
   rules::Arg unknown{intern(unknown_on(program_, program_.contexts[inst.context].mesh)), {}};
+  if (std::optional<rules::OperandIndex> cut = rules::cut_gradient(
+          {program_, op, inst.attrs, inst.context, operands_.slots, args_, claims_})) {
+    report(Place::inst(id), rules::MissingVjp{*cut, {}});
+    for (rules::Arg &arg : args_) {
+      Type type = program_.types[arg.type];
+      type.set_gradient_free(true);
+      arg.type = intern(type);
+    }
+  }
   CallSite site{id, inst, args_, {}, {}};
   for (size_t i = 0; recording_ && open_.any() && i < args_.size(); ++i)
     site.arg_rows.push_back(operand_row(i));
@@ -151,6 +161,11 @@ void Walk::cross(const CallSite &site, size_t operand, rules::Arg &arg, ir::Type
                                                          arg.type,
                                                          declared,
                                                          wrong});
+  std::string needed = ir::print_scale(program_, claimed.scale, claimed.mesh());
+  if (std::optional<rules::Violation> differs =
+          rules::scale_differs(program_, found, claimed.scale, "its declaration states " + needed,
+                               {static_cast<uint16_t>(operand)}))
+    report(Place::inst(site.id), named(std::move(*differs)));
   if (recording_)
     meet(operand < site.arg_rows.size() ? site.arg_rows[operand] : 0, found, 0, check.type,
          Place::inst(site.id), [&](AxisId axis, ir::Kind other) {
@@ -162,6 +177,7 @@ void Walk::cross(const CallSite &site, size_t operand, rules::Arg &arg, ir::Type
                                           on_axes(claimed, axis),
                                           axis};
          });
+  check.type.scale = claimed.scale;
   arg.type = intern(check.type);
 }
 
@@ -267,6 +283,8 @@ void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
                          : ir::ClaimId();
     ir::TypeId declared = id.valid() ? program_.claims[id].type : program_.values[result].declared;
     Type type = program_.types[outcome.types[i]].erased(site.region);
+    if (declared.valid() && site.region)
+      type.scale = seen(declared, site.inst.context).scale; // stated, and trusted
     if (declared.valid())
       join_region(site, type, declared);
     if (id.valid() && declared.valid())

@@ -9,8 +9,10 @@
 #include "rules/loss.h"
 #include "rules/registry.h"
 #include "rules/remesh.h"
+#include "rules/scale.h"
 #include "rules/shards.h"
 
+#include "ir/axis_scale.h"
 #include "ir/text.h"
 
 namespace spmd::checker {
@@ -55,7 +57,7 @@ CheckResult check(ir::Program &program, const CheckOptions &options) {
 
 Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &result)
     : program_(program), options_(options), result_(result), rules_(program, options.memoise),
-      storage_(program), open_(program.values.size()) {
+      storage_(program), boundary_(program, rules_), open_(program.values.size()) {
   result.types.resize(program.values.size());
   result.shapes.resize(program.values.size());
   result.sizes.resize(program.values.size());
@@ -65,6 +67,7 @@ Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &resul
 }
 
 void Walk::run() {
+  declared_gradients();
   for (uint32_t i = 0; i < program_.params.size(); ++i)
     declare(i);
   const size_t declared = trail_->entries.size();
@@ -98,6 +101,9 @@ void Walk::resume() {
     storage_.define(ValueId{i});
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i)
     moves(InstId{i});
+  for (const ir::Param &param : program_.params)
+    if (param.role == ir::Role::Param && param.grad.stated)
+      boundary_.contracts[*boundary_.param_of(param.value)] = contract(param.value);
 }
 
 void Walk::report(Place place, rules::Violation violation, uint32_t application) {
@@ -114,7 +120,7 @@ AxisSet Walk::local_axes(ir::MeshId mesh, ir::ContextId id) const {
 
 // A claim as it is judged at a place: without the specs of axes that are local there.
 Type Walk::seen(ir::TypeId declared, ir::ContextId context) const {
-  const Type &type = program_.types[declared];
+  Type type = ir::canonical_scale(program_, program_.types[declared]);
   return type.erased(local_axes(type.mesh(), context));
 }
 
@@ -151,6 +157,7 @@ void Walk::declare(uint32_t index) {
   storage_.define(param.value);
   if (is_state(param.role))
     state_.insert(param.value.index);
+  declare_contract(index);
 }
 
 // `R|I` is decided by the gradient contract, or does not matter where no gradient flows.
@@ -201,6 +208,8 @@ void Walk::instruction(InstId id) {
   }
   if (!options_.permissive)
     missing(id, context);
+  if (op.form == rules::OpForm::Boundary)
+    boundary_operands(id, op.boundary);
   bool lifted = op.boundary == "reinterpret_mesh" || lift(id, inst);
   claims_.clear();
   for (uint32_t i = 0; i < inst.result_count; ++i) {
@@ -232,6 +241,8 @@ void Walk::instruction(InstId id) {
     trail_->inferred.push_back({id, word});
   if (recording_ && (open_.any() || !outcome.inferred.empty()))
     open_uses(id, app, outcome, application);
+  if (op.form == rules::OpForm::Boundary && context.check)
+    boundary_results(id, op.boundary, outcome);
   results(id, inst, outcome);
 }
 
@@ -415,13 +426,23 @@ void Walk::output(uint32_t index) {
   AxisSet global = leaves.claimed() - local_axes(leaves.mesh(), ir::ContextId{0});
   if (AxisSet loose = (leaves.of(Kind::Varying) - leaves.sharded()) & global)
     report(place, rules::NoSpec{{}, out.value, loose});
-  if (out.role == ir::OutputRole::Loss)
+  if (out.role == ir::OutputRole::Grad)
+    return gradient_output(index, type);
+  if (out.role == ir::OutputRole::Loss) {
     for (rules::Violation &violation : rules::loss_violations(program_, out.value, type))
       report(place, std::move(violation));
-  if (recording_ && out.role == ir::OutputRole::Loss)
-    for (AxisId axis : open_axes(type) & open_.axes(open_.row(out.value)))
-      need(open_.row(out.value), axis, Kind::Invariant, place,
-           rules::LossKind{out.value, {.kind = Kind::Replicate}, axis});
+    if (recording_)
+      for (AxisId axis : open_axes(type) & open_.axes(open_.row(out.value)))
+        need(open_.row(out.value), axis, Kind::Invariant, place,
+             rules::LossKind{out.value, {.kind = Kind::Replicate}, axis});
+    return scales_at_root(place, root_type(out.value));
+  }
+  ir::ScaleId needed =
+      out.declared.valid() ? seen(out.declared, ir::ContextId{0}).scale : program_.one();
+  std::string other = ir::print_scale(program_, needed, type.mesh()) + " is needed";
+  if (std::optional<rules::Violation> differs =
+          rules::scale_differs(program_, type, needed, std::move(other), {}, out.value))
+    report(place, std::move(*differs));
 }
 
 } // namespace spmd::checker

@@ -4,6 +4,7 @@
 
 #include "rules/boundary.h"
 #include "rules/remesh.h"
+#include "rules/scale.h"
 #include "rules/transition_call.h"
 
 #include "ir/text.h"
@@ -69,6 +70,12 @@ void adopt(Type &type, const Type &from, AxisSet axes) {
     type.of(row.kind) = (type.of(row.kind) - axes) | (from.of(row.kind) & axes);
   for (AxisId axis : axes &pending(from))
     type.set_combiner(axis, from.combiner(axis));
+}
+
+// A zero on all axes: of every scale.
+bool is_zero(const ir::Program &program, const Type &type) {
+  AxisSet axes = program.meshes[type.mesh()].typed_axes();
+  return axes && type.zero().contains(axes);
 }
 
 int64_t integer(const ir::Program &program, ir::AttrsId attrs, llvm::StringRef name) {
@@ -168,6 +175,10 @@ rules::Arg Walk::joined(const CallSite &site, const Type &condition, size_t r,
                                                        met.differs});
   same_shape(site.id, fmt::format("the branches' result {}", r), other.shape, then.shape);
   met.type.set_unknown(met.differs);
+  met.type.scale = is_zero(program_, a) ? b.scale : a.scale;
+  if (!is_zero(program_, a) && !is_zero(program_, b) && !met.differs)
+    same_scale(site.id, a, b, "the other branch gives ", {},
+               site.inst.result(static_cast<uint32_t>(r)), met.type);
   Choice choice = choose(seen_from(condition, a.mesh()), met.type);
   report_choice(site.id, r, choice);
   return {intern(choice.type), then.shape.valid() ? then.shape : other.shape, then.sizes};
@@ -176,6 +187,19 @@ rules::Arg Walk::joined(const CallSite &site, const Type &condition, size_t r,
 // A type on another mesh over the same ranks.
 Type Walk::seen_from(const Type &type, ir::MeshId mesh) {
   return type.mesh() == mesh ? type : rules::remesh(program_, type, mesh, {}).type;
+}
+
+// Two values that take turns must be what is meant by the same factor; else the factor is not known.
+void Walk::same_scale(InstId id, const Type &found, const Type &other, std::string who,
+                      rules::OperandIndex operand, ir::ValueId value, Type &made) {
+  std::string text =
+      other.scale.valid() ? ir::print_scale(program_, other.scale, other.mesh()) : "";
+  std::optional<rules::Violation> differs =
+      rules::scale_differs(program_, found, other.scale, who + text, operand, value);
+  if (differs) {
+    report(Place::inst(id), named(std::move(*differs)));
+    made.scale = {};
+  }
 }
 
 void Walk::same_shape(InstId id, std::string what, ir::ShapeId stated, ir::ShapeId found) {
@@ -204,6 +228,7 @@ Walk::Round Walk::carry_through(CallSite &site, Args &args, size_t first, size_t
       met[c].differs -= started;
       // What is unknown at the end was reported inside: the body keeps what it was typed with.
       Type next = met[c].type;
+      next.scale = is_zero(program_, enters) ? leaves.scale : enters.scale;
       next.unknown = enters.unknown;
       adopt(next, enters, met[c].type.unknown - enters.unknown);
       ir::TypeId narrowed = intern(next);
@@ -230,6 +255,11 @@ Walk::Round Walk::carry_through(CallSite &site, Args &args, size_t first, size_t
     same_shape(site.id, fmt::format("carry {} as it enters and as it leaves", c), arg.shape,
                leaving.shape);
     met[c].type.set_unknown(met[c].differs);
+    const Type entered = program_.types[arg.type];
+    met[c].type.scale = entered.scale;
+    if (leaving.type.valid() && !met[c].differs && !is_zero(program_, entered))
+      same_scale(site.id, entered, seen_from(program_.types[leaving.type], entered.mesh()),
+                 "it leaves the body with ", {operand}, {}, met[c].type);
     leaving = {intern(met[c].type), arg.shape.valid() ? arg.shape : leaving.shape, arg.sizes};
   }
   return round;

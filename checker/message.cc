@@ -12,7 +12,7 @@ namespace {
 template <class... F> struct Overloaded : F... { using F::operator()...; };
 template <class... F> Overloaded(F...) -> Overloaded<F...>;
 
-constexpr std::string_view kPlaceWords[] = {"", "", "output", "rule", "suppress", "file"};
+constexpr std::string_view kPlaceWords[] = {"", "", "output", "rule", "suppress", "file", "func"};
 
 std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
 
@@ -45,6 +45,12 @@ ir::MeshId mesh_of(const ir::Program &program, const Place &place) {
     return mesh_of_value(program, program.params[place.index].value);
   case Place::Form::Output:
     return mesh_of_value(program, program.outputs[place.index].value);
+  case Place::Form::Function: {
+    const ir::Function &function = program.functions[ir::FunctionId{place.index}];
+    if (!function.params.empty())
+      return mesh_of_value(program, function.params.front().value);
+    return program.contexts[ir::ContextId{0}].mesh;
+  }
   default:
     return program.contexts[ir::ContextId{0}].mesh;
   }

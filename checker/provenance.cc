@@ -228,7 +228,7 @@ llvm::SmallVector<uint16_t, 2> operands_named(const rules::Violation &violation)
       index = addend->operand.index;
     else
       return;
-    if (name == "operand")
+    if (name == "operand" || name == "gradient")
       named.insert(named.begin(), index);
     else
       named.push_back(index);
@@ -412,6 +412,18 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
   if (finding.place.form != Place::Form::Inst)
     return notes;
   llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, finding.place.as_inst());
+  if (const auto *scale = std::get_if<rules::ScaleMismatch>(&finding.violation)) {
+    llvm::SmallVector<ValueId, 4> told(tensors.begin(), tensors.end());
+    if (scale->operand.index < told.size())
+      std::swap(told.front(), told[scale->operand.index]);
+    for (ValueId value : told)
+      if (std::optional<Note> note = explain_scale(program, result, axes, value)) {
+        note->form = Note::Form::Since;
+        notes.push_back(std::move(*note));
+        break;
+      }
+    return notes;
+  }
   for (uint16_t operand : operands_named(finding.violation)) {
     if (operand >= tensors.size() || notes.size() == kMaxNotes)
       continue;

@@ -98,6 +98,8 @@ uint64_t origin_of(const ir::Program &program, const Place &place) {
     return program.rules[place.index].origin;
   case Place::Form::Suppression:
     return program.suppressions[place.index].origin;
+  case Place::Form::Function:
+    return program.functions[ir::FunctionId{place.index}].origin;
   case Place::Form::File:
     return 0;
   }

@@ -5,6 +5,7 @@
 #include "checker/erased.h"
 
 #include "rules/boundary.h"
+#include "rules/contract.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
@@ -76,6 +77,30 @@ struct Trail {
   std::vector<InferredAt> inferred;
   std::vector<OpenFact> open;
   CheckStats stats;
+};
+
+// Where gradients start and end in a program, found before the walk.
+class GradientBoundary {
+public:
+  GradientBoundary(const ir::Program &program, rules::Rules &rules);
+
+  // The operand of the latest `backward` ahead of the instruction, in its body; none if there is none.
+  ir::ValueId root_before(ir::InstId id) const;
+  // The index of the parameter that a value is declared as.
+  std::optional<uint32_t> param_of(ir::ValueId value) const;
+  // True if a `step` or an output names the parameter: its contract is checked there.
+  bool is_stepped(ir::ValueId param) const { return stepped_.count(param.index); }
+
+  std::vector<std::optional<rules::Contract>> contracts; // per parameter, as far as needed
+
+private:
+  void note(ir::InstId id, std::string_view op);
+
+  const ir::Program &program_;
+  std::vector<std::pair<ir::InstId, ir::ValueId>> roots_; // in program order
+  std::vector<uint32_t> starts_;                          // first instructions of bodies
+  llvm::DenseMap<uint32_t, uint32_t> params_;             // by value
+  llvm::DenseSet<uint32_t> stepped_;
 };
 
 class Walk {
@@ -195,13 +220,15 @@ private:
   ir::Type condition_of(const CallSite &site, const Round &asked);
   ir::Type seen_from(const ir::Type &type, ir::MeshId mesh);
   void divergent(ir::InstId id, const rules::Application &app);
+  void same_scale(ir::InstId id, const ir::Type &found, const ir::Type &other, std::string who,
+                  rules::OperandIndex operand, ir::ValueId value, ir::Type &made);
   void same_shape(ir::InstId id, std::string what, ir::ShapeId stated, ir::ShapeId found);
   ir::ShapeId one_of(const CallSite &site, size_t operand, std::optional<ir::Extent> &length);
   ir::ShapeId stacked(ir::ShapeId each, std::optional<ir::Extent> length);
   ir::TypeId on_axes(const ir::Type &type, ir::AxisSet axes);
   void output(uint32_t index);
-  ir::AxisSet refused_gradient(ir::ValueId gradient, const ir::Type &forward,
-                               const ir::Type &found, ir::AxisSet local);
+  ir::AxisSet refused_gradient(ir::ValueId gradient, const ir::Type &forward, const ir::Type &found,
+                               ir::AxisSet local);
   void joint(Place place, ir::ValueId gradient, bool told);
   ir::AxisSet unreduced(Place place, llvm::ArrayRef<ir::ValueId> read, ir::ValueId param,
                         ir::AxisSet axes);
@@ -245,6 +272,16 @@ private:
   void settle_open(size_t declared, size_t told, size_t late);
   void keep_word(ir::InstId id, ir::Type &type) const;
 
+  // The gradient boundary (gradients.cc).
+  rules::Contract contract(ir::ValueId value);
+  void declare_contract(uint32_t param);
+  void declared_gradients();
+  void scales_at_root(Place place, const ir::Type &root);
+  ir::Type root_type(ir::ValueId root);
+  void boundary_operands(ir::InstId id, std::string_view op);
+  void boundary_results(ir::InstId id, std::string_view op, const rules::Outcome &outcome);
+  void gradient_output(uint32_t index, const ir::Type &type);
+
   void report(Place place, rules::Violation violation, uint32_t application = ~0u);
   ir::Type seen(ir::TypeId declared, ir::ContextId context) const;
   ir::AxisSet local_axes(ir::MeshId mesh, ir::ContextId context) const;
@@ -256,6 +293,7 @@ private:
   CheckResult &result_;
   rules::Rules rules_;
   Storage storage_;
+  GradientBoundary boundary_;
   llvm::DenseSet<uint32_t> state_; // values of parameters, buffers and optimizer state
   llvm::DenseMap<uint32_t, ir::ValueId> first_gradients_; // as backward leaves them
   llvm::DenseMap<uint32_t, ir::ValueId> moved_;           // operand of a transition -> its result

@@ -1,5 +1,6 @@
 // Types and shapes as text: what read_text_types.cc reads back, and the listing of kinds that
 // sentences use.
+#include "ir/axis_scale.h"
 #include "ir/claims.h"
 #include "ir/text.h"
 
@@ -27,7 +28,7 @@ static void append(std::string &out, std::string_view text) {
 
 static void append_scale(std::string &out, const Program &program, const Type &type) {
   if (type.scale.valid() && type.scale != program.one())
-    append(out, "scale " + print(program.scales[type.scale], program.strings));
+    append(out, "scale " + print_scale(program, type.scale, type.mesh()));
 }
 
 // One claim; a shard that is not in brackets is S(i). `join`: all axes of its dimension in order; else

@@ -130,6 +130,7 @@ struct Function {
   Body body;                 // unless opaque
   BlockId results;           // unless opaque
   std::vector<ClaimId> outs; // opaque: the types of the results
+  uint64_t origin = 0;       // byte offset in the input
 };
 
 struct Sync {
@@ -205,11 +206,17 @@ enum class Missing : uint8_t { Types, Grads, Locs, Groups, Regions, Shapes, Muta
 inline constexpr std::array<std::string_view, 7> kMissingWords = {
     "types", "grads", "locs", "groups", "regions", "shapes", "mutation"};
 
+// The sizes of all axes of all meshes in their common pieces, made on demand (ir/axis_scale.h).
+struct AxisScales {
+  std::vector<ScaleId> of; // by mesh and axis, kMaxAxes to a mesh
+};
+
 struct Program {
   StringTable strings;
   ExprTable exprs;
   Interner<TypeId> types;
   Interner<ScaleId> scales;
+  AxisScales axis_scales;
   Interner<ShapeId> shapes;
   Interner<ShardSizesId> shard_sizes;
   Interner<AttrsId> attrs;

@@ -49,6 +49,7 @@ void JsonReader::function(llvm::StringRef name) {
   FunctionId id = builder_.function(name);
   Function made;
   made.name = program_.functions[id].name;
+  made.origin = json_.offset(members.token());
   made.opaque = members.has(Out) && !members.has(Ops) && !members.has(Results);
   require(members, Params, kFunctionKeys[Params]);
   if (!made.opaque) {

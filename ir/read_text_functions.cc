@@ -50,6 +50,7 @@ bool TextReader::read_function() {
     return expected("the name of a function");
   take();
   Function function;
+  function.origin = token.offset;
   function.name = function_name(token);
   builder_.function(program_.strings[function.name]); // before those that its body names
   builder_.open_body();

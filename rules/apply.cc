@@ -2,11 +2,15 @@
 // the memo that makes equal applications cost one look-up.
 #include "rules/apply.h"
 
+#include "rules/axes.h"
 #include "rules/local.h"
 #include "rules/registry.h"
+#include "rules/scale.h"
 #include "rules/shape_rule.h"
 #include "rules/shards.h"
 #include "rules/user_rules.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 #include <deque>
 
@@ -30,7 +34,7 @@ OperandGroup group_of(const Application &app, const Slot *slot, bool adopts) {
   if (!slot)
     return group;
   if (slot->form == Slot::Form::Literal)
-    group.push_back(OperandKinds::number(is_zero(*slot)));
+    group.push_back(OperandKinds::number(is_zero(*slot), is_infinite(*slot)));
   for (unsigned i = 0; i < slot->count; ++i) {
     uint16_t index = static_cast<uint16_t>(slot->first + i);
     group.push_back(OperandKinds::tensor(app.type(app.args[index]), index, adopts));
@@ -121,6 +125,8 @@ private:
     LocalInput input{
         equation_,           operands_, generator_, axes_, stated_for(stated, result, shards),
         row_.zero_drops_term};
+    SumScale scale = judge_scale({app_, input, shards.divided}, row_, sum);
+    input.reads = scale.reads;
     LocalResult kinds = row_.constant != OpDef::Constant::No ? constant()
                         : is_beyond_row(result)              ? anything()
                                                              : evaluate_local(input, sum);
@@ -130,6 +136,11 @@ private:
     clash_ |= !found.empty();
     for (Violation &violation : found)
       if (!(axes_of(violation) & (kinds.bad | kinds.unknown)) || axes_of(violation).empty())
+        add_merged(out_.violations, 0, std::move(violation));
+    // A wrong kind explains a wrong scale.
+    bool scale_clash = !scale.violations.empty() && !is_beyond_row(result);
+    if (scale_clash && found.empty() && !kinds.bad)
+      for (Violation &violation : scale.violations)
         add_merged(out_.violations, 0, std::move(violation));
     AxisSet unstated = shards.summed - stated - kinds.bad - kinds.unknown;
     if (app_.infer_partial)
@@ -154,10 +165,21 @@ private:
         if (!type.unknown.contains(place.axis))
           type.set_shard(place.axis, place.dim, place.order);
     type.close_orders();
+    type.scale = scale_clash || kinds.bad ? ir::ScaleId() : scale_of(result, scale);
     type.set_gradient_free(!row_.gradient || !app_.where().grad ||
                            operands_gradient_free(input, app_, sum));
     out_.types[result] = app_.program.types.add(type);
     out_.sizes[result] = shards.sizes;
+  }
+
+  ir::ScaleId scale_of(unsigned result, const SumScale &scale) const {
+    ir::ScaleId one = app_.program.one();
+    if (row_.constant != OpDef::Constant::No)
+      return one;
+    if (!is_beyond_row(result))
+      return scale.scale;
+    bool plain = llvm::all_of(app_.args, [&](Arg arg) { return app_.type(arg).scale == one; });
+    return plain ? one : ir::ScaleId();
   }
 
   // Axes on which only an operand that gives extents is sharded, although the value is P or I there,
@@ -361,15 +383,6 @@ Slot member(const Slot &slot, unsigned i) {
   return one;
 }
 
-void forget_results(const Application &app, Outcome &out) {
-  ir::Type unknown;
-  unknown.set_mesh(app.where().mesh);
-  unknown.unknown = app.mesh().typed_axes();
-  out.types.assign(app.results.size(), app.program.types.add(unknown));
-  out.shapes.assign(app.results.size(), {});
-  out.sizes.assign(app.results.size(), {});
-}
-
 const OpDef &chosen_row(const Application &app) {
   const OpDef &row = *app.op.row;
   ChooseRule choose = app.op.alias && app.op.alias->choose ? app.op.alias->choose : row.choose;
@@ -450,6 +463,16 @@ void apply_zipped(const Application &app, const OpDef &row, AxisSet stated, Outc
 
 } // namespace
 
+std::optional<OperandIndex> cut_gradient(const Application &app) {
+  const ir::AttrValue *vjp = app.attr("vjp");
+  bool none = vjp && vjp->form == ir::AttrForm::String &&
+              app.program.strings[vjp->as<ir::StringId>()] == "none";
+  for (uint16_t i = 0; none && app.where().grad && i < app.args.size(); ++i)
+    if (!app.type(app.args[i]).gradient_free())
+      return OperandIndex{i};
+  return std::nullopt;
+}
+
 void apply_equation(const Application &app, Outcome &out) {
   if (app.op.lists_rest) {
     ResolvedOp op = app.op;
@@ -528,7 +551,7 @@ const ResolvedOp &Rules::resolve(ir::OpNameId spelling) {
   return *slot;
 }
 
-static void apply_fresh(const Application &app, Outcome &out) {
+static void dispatch(const Application &app, Outcome &out) {
   switch (app.op.form) {
   case OpForm::Equation:
     apply_equation(app, out);
@@ -548,6 +571,28 @@ static void apply_fresh(const Application &app, Outcome &out) {
   SPMD_CHECK(out.types.size() == app.results.size(), "a rule typed another number of results");
   out.shapes.resize(app.results.size());
   out.sizes.resize(app.results.size());
+}
+
+// A call that is stated to have no derivative lets no gradient through; where one should pass, that is
+// said, and the results are free of it.
+static void apply_fresh(const Application &app, Outcome &out) {
+  std::optional<OperandIndex> cut = cut_gradient(app);
+  if (!cut)
+    return dispatch(app, out);
+  llvm::SmallVector<Arg, 4> args(app.args.begin(), app.args.end());
+  for (Arg &arg : args) {
+    ir::Type type = app.type(arg);
+    type.set_gradient_free(true);
+    arg.type = app.program.types.add(type);
+  }
+  dispatch({app.program, app.op, app.attrs, app.context, app.slots, args, app.results,
+            app.infer_partial},
+           out);
+  Outcome ignored;
+  std::optional<CallAxes> axes;
+  if (app.op.form == OpForm::Transition)
+    axes = resolve_axes(app, {}, ignored);
+  out.violations.push_back(MissingVjp{*cut, axes ? axes->all() : AxisSet()});
 }
 
 const Outcome &Rules::apply(const Application &app) {

@@ -108,6 +108,10 @@ void apply_equation(const Application &app, Outcome &out);
 void apply_transition(const Application &app, Outcome &out);
 void apply_boundary(const Application &app, Outcome &out);
 
+// The first operand that carries a gradient into a call that is stated to have no derivative
+// (`vjp = none`).
+std::optional<OperandIndex> cut_gradient(const Application &app);
+
 class Rules {
 public:
   explicit Rules(ir::Program &program, bool memoise = true);

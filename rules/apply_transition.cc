@@ -3,6 +3,8 @@
 // violation (rules/README.md; precedence: checker/README.md).
 #include "rules/transition_call.h"
 
+#include "rules/scale.h"
+
 #include "ir/claims.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -84,6 +86,8 @@ private:
   void infer(const Verdict &verdict, AxisSet axes);
   void set_result(ir::Type &result, const Verdict &verdict, AxisSet axes) const;
   void place_shards(ir::Type &result) const;
+  void rescale(ir::Type &result, const Verdict &verdict, AxisSet axes) const;
+  void need_plain_scale(ir::Type &result);
 
   const Application &app_;
   const TransitionCall &call_;
@@ -367,6 +371,32 @@ void OperandJudgment::place_shards(ir::Type &result) const {
   }
 }
 
+// An average divides what the ranks sum; a value that each rank reads as its addend counts once for each.
+void OperandJudgment::rescale(ir::Type &result, const Verdict &verdict, AxisSet axes) const {
+  ir::Program &program = app_.program;
+  ir::MeshId mesh = app_.where().mesh;
+  AxisSet summed = axes & (type_.of(Kind::Partial) - type_.zero());
+  if (call_.combiner == Combiner::Avg && verdict.src.kind == Kind::Partial)
+    result.scale = ir::quotient(program, result.scale, ir::axes_scale(program, mesh, summed));
+  bool counted = call_.name == "reinterpret" && verdict.dst.kind == Kind::Partial &&
+                 verdict.dst.form == KindWord::Form::Plain && is_same_everywhere(verdict.src);
+  if (counted)
+    result.scale = ir::product(program, result.scale, ir::axes_scale(program, mesh, axes));
+}
+
+// A product of scaled factors has the scale once for each rank; words of bits have none.
+void OperandJudgment::need_plain_scale(ir::Type &result) {
+  Combiner combiner = call_.combiner.value_or(Combiner::Sum);
+  if (combiner == Combiner::Sum || combiner == Combiner::Avg || combiner == Combiner::Max ||
+      combiner == Combiner::Min)
+    return;
+  if (std::optional<Violation> differs =
+          scale_differs(app_.program, type_, app_.program.one(), "1 is needed", operand_)) {
+    add_merged(out_.violations, first_, std::move(*differs));
+    result.scale = {};
+  }
+}
+
 ir::Type OperandJudgment::run() {
   ir::Type result = type_.erased();
   result.set_mesh(app_.where().mesh);
@@ -380,8 +410,10 @@ ir::Type OperandJudgment::run() {
       bool right = verdict.form == Verdict::Form::Fine;
       if (right && verdict.erased)
         infer(verdict, axes);
-      if (right)
+      if (right) {
         fine |= axes;
+        rescale(result, verdict, axes);
+      }
       set_result(result, verdict, axes);
     }
   }
@@ -395,6 +427,7 @@ ir::Type OperandJudgment::run() {
     llvm::move(shapes.violations, std::back_inserter(out_.violations));
   result.set_unknown(layout_.bad);
   place_shards(result);
+  need_plain_scale(result);
   return result;
 }
 
@@ -411,7 +444,6 @@ static bool mixes_policies(const Application &app, const TransitionCall &call, O
 
 void apply_transition(const Application &app, Outcome &out) {
   forget_results(app, out);
-  out.sizes.resize(app.results.size());
   llvm::SmallVector<uint16_t, 2> operands = operands_of(app);
   if (operands.empty()) {
     out.violations.push_back(OperandMismatch{"a value, or a list of values", "none is given"});

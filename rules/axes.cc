@@ -293,6 +293,7 @@ void forget_results(const Application &app, Outcome &out) {
   unknown.unknown = app.mesh().typed_axes();
   out.types.assign(app.results.size(), app.program.types.add(unknown));
   out.shapes.assign(app.results.size(), {});
+  out.sizes.assign(app.results.size(), {});
 }
 
 std::string draw_groups(const ir::Mesh &mesh, llvm::ArrayRef<ir::Atom> layout) {

@@ -8,6 +8,9 @@
 
 #include "llvm/ADT/SmallVector.h"
 
+#include <cmath>
+#include <limits>
+
 namespace spmd::rules {
 
 namespace {
@@ -141,10 +144,13 @@ private:
     return true;
   }
 
-  // A number that the framework passes as an attribute. Only whether it is 0 matters to kinds.
+  // A number that the framework passes as an attribute. Only whether it is 0 matters to kinds, and whether
+  // it is finite to scales.
   void put_attribute() {
     static const Slot zero = literal(ir::AttrValue::integer(0));
     static const Slot other = literal(ir::AttrValue::integer(1));
+    static const Slot infinite =
+        literal(ir::AttrValue::number(std::numeric_limits<double>::infinity()));
     if (!row_ || row_->from_attr.empty())
       return;
     auto [name, key] = llvm::StringRef(row_->from_attr.data(), row_->from_attr.size()).split(' ');
@@ -152,7 +158,10 @@ private:
     if (binding_.slots[operand])
       return;
     const ir::AttrValue *value = app_.attr(key);
-    binding_.slots[operand] = !value || is_zero(literal(*value)) ? &zero : &other;
+    if (value && is_infinite(literal(*value)))
+      binding_.slots[operand] = &infinite;
+    else
+      binding_.slots[operand] = !value || is_zero(literal(*value)) ? &zero : &other;
   }
 
   bool complete() {
@@ -203,6 +212,11 @@ private:
 std::optional<Binding> bind_operands(const Application &app, const Equation &equation,
                                      OperandMismatch &problem) {
   return Binder(app, equation, problem).run();
+}
+
+bool is_infinite(const Slot &slot) {
+  return slot.form == Form::Literal && slot.literal.form == ir::AttrForm::Float &&
+         std::isinf(slot.literal.as_number());
 }
 
 bool is_zero(const Slot &slot) {

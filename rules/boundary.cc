@@ -2,9 +2,10 @@
 #include "rules/boundary.h"
 
 #include "rules/axes.h"
-#include "rules/loss.h"
+#include "rules/boundary_rule.h"
 #include "rules/norms.h"
 #include "rules/remesh.h"
+#include "rules/scale.h"
 #include "rules/shards.h"
 
 #include "ir/claims.h"
@@ -19,30 +20,6 @@ using ir::AxisId;
 using ir::AxisSet;
 using ir::Kind;
 using ir::Type;
-
-// Specs on axes that are local here are no matter.
-Type operand(const Application &app, unsigned i) {
-  Type type = app.type(app.args[i]).erased(app.local_axes());
-  if (!app.where().grad)
-    type.set_gradient_free(true);
-  return type;
-}
-
-void give(const Application &app, Outcome &out, const Type &type, ir::ShapeId shape,
-          ir::ShardSizesId sizes = {}) {
-  if (app.results.empty())
-    return;
-  out.types[0] = app.program.types.add(type);
-  out.shapes[0] = shape;
-  out.sizes[0] = sizes;
-}
-
-// A result of the shape and the blocks of the first operand.
-void give_like_first(const Application &app, Outcome &out, const Type &type) {
-  give(app, out, type, app.args[0].shape, app.args[0].sizes);
-}
-
-void pass(const Application &app, Outcome &out) { give_like_first(app, out, operand(app, 0)); }
 
 bool complain(Outcome &out, std::string attribute, std::string expected) {
   out.violations.push_back(AttributeMismatch{std::move(attribute), std::move(expected)});
@@ -61,7 +38,8 @@ AxisSet local_everywhere(const Application &app) {
   return app.program.local_axes({.mesh = app.where().mesh, .local = {}});
 }
 
-Type on_mesh(const Application &app, const Type &type, Outcome &out) {
+Type on_mesh(const Application &app, const Type &stated, Outcome &out) {
+  Type type = ir::canonical_scale(app.program, stated);
   if (type.mesh() == app.where().mesh)
     return type.erased(local_everywhere(app));
   Remeshed moved = remesh(app.program, type, app.where().mesh, {0});
@@ -154,7 +132,7 @@ ir::TypeId restricted_id(const Application &app, const Type &type, AxisSet axes)
 
 // Checks the first operand and returns what is known of it then.
 Type check_first(const Application &app, const Type &claim, Outcome &out, Spec spec) {
-  Type found = operand(app, 0);
+  Type found = seen_operand(app, 0);
   ClaimCheck check = check_claim(found, claim, found.gradient_free(), spec);
   if (check.mismatched)
     out.violations.push_back(ClaimMismatch{{},
@@ -176,6 +154,17 @@ ir::ShardSizesId sizes_of(const Application &app, const Type &type, ir::ShapeId 
   if (stated.problem)
     out.violations.push_back(std::move(*stated.problem));
   return stated.sizes;
+}
+
+// The scale that a value must have here; else it is unknown.
+void need_scale(const Application &app, unsigned i, ir::ScaleId needed, Type &made, Outcome &out) {
+  const Type &found = app.type(app.args[i]);
+  std::string text = ir::print_scale(app.program, needed, found.mesh()) + " is needed";
+  std::optional<Violation> differs =
+      scale_differs(app.program, found, needed, std::move(text), {static_cast<uint16_t>(i)});
+  if (differs)
+    out.violations.push_back(std::move(*differs));
+  made.scale = differs ? ir::ScaleId() : needed;
 }
 
 // The axes of the claim that shard a dimension in which the shapes differ.
@@ -205,15 +194,26 @@ void assert_type(const Application &app, Outcome &out) {
   Type type = check_first(app, claim.before, out, Spec::Joined);
   if (app.attr("dst"))
     type = check_claim(type, claim.after, type.gradient_free(), Spec::Joined).type;
+  if (app.attr("type"))
+    need_scale(app, 0, claim.before.scale, type, out);
   ir::ShapeId shape = app.args[0].shape.valid() ? app.args[0].shape : claim.shape;
   ir::ShardSizesId sizes = app.args[0].sizes;
   if (app.type(app.args[0]).sharded() != type.sharded())
     sizes = sizes_of(app, type, shape, claim.global, sizes, out);
-  give(app, out, type, shape, sizes);
+  give_result(app, out, type, shape, sizes);
 }
 
-void to_local(const Application &app, Outcome &out) {
-  give(app, out, operand(app, 0).erased(), app.args[0].shape);
+// The data change by the factor, and what is meant does not.
+void rescale(const Application &app, Outcome &out) {
+  const ir::AttrValue *by = app.attr("by");
+  if (!by || by->form != ir::AttrForm::Scale) {
+    complain(out, "by", "a product or quotient of sizes");
+    return;
+  }
+  Type type = seen_operand(app, 0);
+  ir::ScaleId factor = ir::canonical_scale(app.program, by->as<ir::ScaleId>(), app.where().mesh);
+  type.scale = ir::product(app.program, type.scale, factor);
+  give_like_first(app, out, type);
 }
 
 void mutate_type(const Application &app, Outcome &out) {
@@ -221,7 +221,7 @@ void mutate_type(const Application &app, Outcome &out) {
   if (!read_claim(app, claim, out))
     return;
   bool checked = app.attr("src");
-  Type type = checked ? check_first(app, claim.before, out, Spec::Compared) : operand(app, 0);
+  Type type = checked ? check_first(app, claim.before, out, Spec::Compared) : seen_operand(app, 0);
   AxisSet taken = claim.after.claimed() - (checked ? type.unknown : AxisSet());
   type.drop_shards(taken);
   for (const ir::KindInfo &row : ir::kKinds)
@@ -231,14 +231,16 @@ void mutate_type(const Application &app, Outcome &out) {
     type.set_combiner(axis, claim.after.combiner(axis));
   for (unsigned dim = 0; dim < ir::kMaxDims; ++dim)
     join_shards(type, claim.after, dim);
+  if (claim.after.scale != app.program.one())
+    type.scale = claim.after.scale;
   if (taken)
     out.violations.push_back(UncheckedClaim{{}, restricted_id(app, claim.after, taken)});
   // Blocks are those of the operand as long as the same axes cut it.
   bool moved = type.shard_dim != app.type(app.args[0]).shard_dim ||
                type.shard_order != app.type(app.args[0]).shard_order;
-  give(app, out, type, app.args[0].shape,
-       sizes_of(app, type, app.args[0].shape, claim.global,
-                moved ? ir::ShardSizesId() : app.args[0].sizes, out));
+  give_result(app, out, type, app.args[0].shape,
+              sizes_of(app, type, app.args[0].shape, claim.global,
+                       moved ? ir::ShardSizesId() : app.args[0].sizes, out));
 }
 
 // A random state: what is claimed of it, and no gradient.
@@ -247,18 +249,18 @@ void rng(const Application &app, Outcome &out) {
   if (!read_claim(app, claim, out))
     return;
   claim.after.set_gradient_free(true);
-  give(app, out, claim.after, claim.shape);
+  give_result(app, out, claim.after, claim.shape);
 }
 
 void fork(const Application &app, Outcome &out) {
   std::optional<CallAxes> axes = resolve_axes(app, {}, out);
   if (!axes)
     return;
-  Type type = operand(app, 0);
+  Type type = seen_operand(app, 0);
   type.drop_shards(axes->all());
   type.set_kind(axes->all() - type.unknown, Kind::Varying);
   type.set_gradient_free(true);
-  give(app, out, type, app.args[0].shape);
+  give_result(app, out, type, app.args[0].shape);
 }
 
 void axis_index(const Application &app, Outcome &out) {
@@ -273,14 +275,15 @@ void axis_index(const Application &app, Outcome &out) {
   ir::Shape scalar;
   scalar.dtype = ir::DType::I64;
   ir::ShapeId declared = app.results.empty() ? ir::ShapeId{} : app.results[0].shape;
-  give(app, out, type, declared.valid() ? declared : app.program.shapes.add(std::move(scalar)));
+  give_result(app, out, type,
+              declared.valid() ? declared : app.program.shapes.add(std::move(scalar)));
 }
 
 // The view of new storage that an older view, if the program shows it, was of the old one.
 void alias(const Application &app, Outcome &out) {
   bool viewed = app.args.size() > 1;
-  give(app, out, operand(app, 0), viewed ? app.args[1].shape : ir::ShapeId{},
-       viewed ? app.args[1].sizes : app.args[0].sizes);
+  give_result(app, out, seen_operand(app, 0), viewed ? app.args[1].shape : ir::ShapeId{},
+              viewed ? app.args[1].sizes : app.args[0].sizes);
 }
 
 std::optional<ir::MeshId> target_mesh(const Application &app) {
@@ -301,7 +304,7 @@ void reinterpret_mesh(const Application &app, Outcome &out) {
     complain(out, "mesh", "a mesh of the program");
     return;
   }
-  Remeshed moved = remesh(app.program, operand(app, 0), *mesh, {0});
+  Remeshed moved = remesh(app.program, seen_operand(app, 0), *mesh, {0});
   if (moved.violation)
     out.violations.push_back(std::move(*moved.violation));
   Type type = moved.type;
@@ -325,28 +328,14 @@ void reinterpret_mesh(const Application &app, Outcome &out) {
   give_like_first(app, out, type);
 }
 
-void backward(const Application &app, Outcome &out) {
-  for (Violation &violation : loss_violations(app.program, {}, operand(app, 0)))
-    out.violations.push_back(std::move(violation));
-  pass(app, out);
-}
-
-// The gradient of the first operand: the dual, where the operand tells which one that is.
-void grad(const Application &app, Outcome &out) {
-  Type type = operand(app, 0);
-  AxisSet undecided = (type.either() - type.zero()) | type.combining() | type.unknown;
-  Type dual = type.dual();
-  dual.set_unknown(undecided);
-  dual.set_gradient_free(true);
-  give_like_first(app, out, dual);
-}
-
 void report(const Application &app, Outcome &out) {
-  Type type = operand(app, 0);
+  Type type = seen_operand(app, 0);
   AxisSet one_number = type.replicated() | type.of(Kind::Invariant);
   AxisSet wrong = type.claimed() - one_number - type.unknown;
-  if (!wrong)
-    return pass(app, out);
+  if (!wrong) {
+    need_scale(app, 0, app.program.one(), type, out);
+    return give_like_first(app, out, type);
+  }
   Type needed;
   needed.set_mesh(type.mesh());
   needed.set_either(wrong);
@@ -356,7 +345,7 @@ void report(const Application &app, Outcome &out) {
 
 // New content of a buffer: its type stays.
 void store(const Application &app, Outcome &out) {
-  Type before = operand(app, 0), after = operand(app, 1);
+  Type before = seen_operand(app, 0), after = seen_operand(app, 1);
   check_shape(app, app.args[1].shape, app.args[0].shape, "the content and what it replaces", out);
   if (Arg kept = app.args[0], taken = app.args[1]; kept.sizes != taken.sizes &&
                                                    before.shard_dim == after.shard_dim &&
@@ -374,7 +363,9 @@ void store(const Application &app, Outcome &out) {
   if (AxisSet other = changed - partial)
     out.violations.push_back(MutationChangesType{
         {0}, restricted_id(app, before, other), restricted_id(app, after, other), other});
-  pass(app, out);
+  if (Type kept = before; !changed)
+    need_scale(app, 1, before.scale, kept, out);
+  pass_first(app, out);
 }
 
 // What another stage sent is what the program says that it is.
@@ -386,18 +377,19 @@ void recv(const Application &app, Outcome &out) {
   bool differentiable = !shape.valid() || ir::differentiable(app.program.shapes[shape].dtype);
   type.set_gradient_free(!app.where().grad || !differentiable);
   Outcome ignored; // extents that do not belong together are reported with the declaration
-  give(app, out, type, shape, sizes_of(app, type, shape, app.results[0].global, {}, ignored));
+  give_result(app, out, type, shape,
+              sizes_of(app, type, shape, app.results[0].global, {}, ignored));
 }
 
 // To the next coordinate of the axis: each rank then holds the block of its neighbour.
 void send(const Application &app, Outcome &out) {
-  pass(app, out);
+  pass_first(app, out);
   if (!app.attr("axis") && !app.attr("group"))
     return;
   std::optional<CallAxes> axes = resolve_axes(app, {}, out);
   if (!axes)
     return;
-  Type type = operand(app, 0);
+  Type type = seen_operand(app, 0);
   AxisSet moved = axes->all() & type.sharded();
   if (!moved)
     return;
@@ -412,29 +404,31 @@ void token(const Application &app, Outcome &out) {
   type.set_mesh(app.where().mesh);
   type.set_either(app.mesh().typed_axes());
   type.set_gradient_free(true);
-  give(app, out, type, {});
+  give_result(app, out, type, {});
 }
 
 constexpr BoundaryOp kBoundaryOps[] = {
     {"assert_type", 1, assert_type, "checks a claim and passes the value on"},
     {"mutate_type", 1, mutate_type, "takes a claim without proof"},
-    {"to_local", 1, to_local, "forgets how the pieces join; kinds stay"},
+    {"to_local", 1, apply_to_local, "forgets how the pieces join; kinds stay"},
     {"from_local", 1, assert_type, "states how the pieces join; kinds stay"},
     {"rng", 0, rng, "a random state, equal or different along each axis"},
     {"fork", 1, fork, "a random state that differs along the axis"},
     {"axis_index", 0, axis_index, "the coordinate of this rank on the axis"},
-    {"scale", 1, pass, "multiplies the data by sizes and keeps the meaning"},
+    {"scale", 1, rescale, "multiplies the data by sizes and keeps the meaning"},
     {"alias", 1, alias, "an older view, of the new content of its base"},
     {"reinterpret_mesh", 1, reinterpret_mesh, "the same data seen on another mesh"},
-    {"backward", 1, backward, "differentiates everything before it from this loss"},
-    {"grad", 1, grad, "the gradient of the latest loss: the dual type"},
+    {"backward", 1, apply_backward, "differentiates everything before it from this loss"},
+    {"grad", 1, apply_grad, "the gradient of the latest loss: the dual type"},
+    {"step", 2, apply_step,
+     "the optimizer moves a parameter by a gradient of the type that it needs"},
     {"total_norm", 1, total_norm, "the norm of a list of gradients, squares summed over the axes"},
     {"clip_norm", 1, clip_norm, "scales gradients so that their total norm is bounded"},
     {"report", 1, report, "publishes one number: replicate or invariant on every axis"},
     {"store", 2, store, "new content of a buffer, of the buffer's type"},
     {"send", 1, send, "passes a value to a peer, or on along an axis"},
     {"recv", 0, recv, "a value of another stage, of the stated type"},
-    {"wait", 1, pass, "the value of an asynchronous op"},
+    {"wait", 1, pass_first, "the value of an asynchronous op"},
     {"token", 0, token, "orders effects; carries no data"},
 };
 
@@ -476,6 +470,30 @@ bool agrees(const Type &found, const Type &claim, AxisId axis, bool gradient_fre
 }
 
 } // namespace
+
+Type seen_operand(const Application &app, unsigned i) {
+  Type type = app.type(app.args[i]).erased(app.local_axes());
+  if (!app.where().grad)
+    type.set_gradient_free(true);
+  return type;
+}
+
+void give_result(const Application &app, Outcome &out, const Type &type, ir::ShapeId shape,
+                 ir::ShardSizesId sizes) {
+  if (app.results.empty())
+    return;
+  out.types[0] = app.program.types.add(type);
+  out.shapes[0] = shape;
+  out.sizes[0] = sizes;
+}
+
+void give_like_first(const Application &app, Outcome &out, const Type &type) {
+  give_result(app, out, type, app.args[0].shape, app.args[0].sizes);
+}
+
+void pass_first(const Application &app, Outcome &out) {
+  give_like_first(app, out, seen_operand(app, 0));
+}
 
 ClaimCheck check_claim(const Type &found, const Type &claim, bool gradient_free, Spec spec) {
   ClaimCheck check;
@@ -546,7 +564,6 @@ llvm::ArrayRef<llvm::StringRef> call_names() { return kCallNames; }
 
 void apply_boundary(const Application &app, Outcome &out) {
   forget_results(app, out);
-  out.sizes.resize(app.results.size());
   const BoundaryOp *op = llvm::find_if(
       kBoundaryOps, [&](const BoundaryOp &row) { return row.name == app.op.boundary; });
   SPMD_CHECK(op != std::end(kBoundaryOps), "no boundary op of that name");

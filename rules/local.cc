@@ -61,14 +61,30 @@ public:
   Evaluator(const LocalInput &input, const Sum &sum) : in_(input), eq_(input.equation), sum_(sum) {}
 
   LocalResult run() {
-    for (unsigned t = 0; t < sum_.term_count; ++t)
-      add_term(term(eq_.terms[sum_.first_term + t]));
+    for (unsigned t = 0; t < sum_.term_count; ++t) {
+      TermKinds made = term(eq_.terms[sum_.first_term + t]);
+      if (!in_.reads.empty())
+        read_as_addends(made, in_.reads[t]);
+      add_term(made);
+    }
     forbid_partial_beside_others();
     bad_ |= met_.strict_i & (met_.strict_r | met_.v | met_.p);
     return finish();
   }
 
+  TermKindSets kinds_of(const Term &row) {
+    TermKinds made = term(row);
+    return {made.met.p, made.met.v, made.met.strict_i, made.zero, made.met.unknown};
+  }
+
 private:
+  static void read_as_addends(TermKinds &made, AxisSet axes) {
+    made.met.p |= axes;
+    for (AxisSet Met::*set :
+         {&Met::strict_r, &Met::free_r, &Met::free_i, &Met::open, &Met::reduced, &Met::unowned})
+      made.met.*set -= axes;
+  }
+
   // A list operand under `+` is the sum of its members; it then acts as one operand.
   void multiply(TermKinds &term, const OperandKinds &operand, bool inside_function) {
     term.vanishes = false;
@@ -238,7 +254,7 @@ private:
 
   const LocalInput &in_;
   const Equation &eq_;
-  const Sum &sum_;
+  Sum sum_;
   Met met_;
   AxisSet bad_, not_partial_, stated_on_;
   AxisSet all_zero_ = ~AxisSet();
@@ -246,6 +262,10 @@ private:
 };
 
 } // namespace
+
+TermKindSets term_kinds(const LocalInput &input, const Term &term) {
+  return Evaluator(input, {}).kinds_of(term);
+}
 
 bool draws(const Equation &equation, const Sum &sum) {
   if (!equation.has_generator)

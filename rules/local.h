@@ -27,10 +27,13 @@ struct OperandKinds {
   ir::AxisSet v, p, zero, unknown;
   ir::AxisSet combining;                     // P with a combiner other than sum
   ir::Combiner combiner = ir::Combiner::Sum; // of the first of these
+  bool infinite = false;                     // a number, and no finite one
 
   // `adopts`: the operand receives no gradient here (conditions, no_grad).
   static OperandKinds tensor(const ir::Type &type, uint16_t index, bool adopts);
-  static OperandKinds number(bool zero) { return {.form = zero ? Form::Zero : Form::Number}; }
+  static OperandKinds number(bool zero, bool infinite) {
+    return {.form = zero ? Form::Zero : Form::Number, .infinite = infinite};
+  }
 };
 
 // The members standing for one operand of the row: one, or those of a list. Empty: missing.
@@ -49,6 +52,9 @@ struct LocalInput {
   ir::AxisSet axes;   // the typed axes of the mesh
   ir::AxisSet stated; // `partial`: V terms are read as P there
   bool zero_drops_term = false;
+  // Per term of the sum, or empty: axes on which what is the same on all ranks is read as one addend for
+  // each of them, since the other terms are means of their own ranks (rules/scale.h).
+  llvm::ArrayRef<ir::AxisSet> reads = {};
 };
 
 struct LocalResult {
@@ -58,6 +64,12 @@ struct LocalResult {
   ir::AxisSet random_diverges; // the generator is V where the data is not
   ir::AxisSet random_repeats;  // the generator is R or I where the data is V
 };
+
+// What one term of a sum comes to, `partial` of the op included.
+struct TermKindSets {
+  ir::AxisSet p, v, strict_i, zero, unknown;
+};
+TermKindSets term_kinds(const LocalInput &input, const Term &term);
 
 // True if a random state stands in the sum.
 bool draws(const Equation &equation, const Sum &sum);

@@ -3,6 +3,7 @@
 #include "rules/norms.h"
 
 #include "rules/axes.h"
+#include "rules/scale.h"
 
 namespace spmd::rules {
 namespace {
@@ -30,8 +31,16 @@ std::optional<Type> norm_type(const Application &app, Outcome &out) {
       out.violations.push_back(PartialIntoNonlinear{{i}, partial});
     if (same & summed)
       out.violations.push_back(NormOvercount{{i}, same & summed});
-    unknown |= type.unknown | partial | (same & summed);
-    varying |= type.of(Kind::Varying) - summed;
+    AxisSet missed = (type.sharded() & app.global_axes()) - summed;
+    if (missed)
+      out.violations.push_back(NormUndercount{{i}, missed});
+    AxisSet wrong = partial | (same & summed) | missed;
+    std::optional<Violation> scaled =
+        scale_differs(app.program, type, app.program.one(), "1 is needed", {i});
+    if (scaled && !wrong)
+      out.violations.push_back(std::move(*scaled));
+    unknown |= type.unknown | wrong;
+    varying |= type.of(Kind::Varying) - summed - missed;
     gradient_free &= type.gradient_free();
   }
   Type norm;

@@ -75,6 +75,8 @@ struct OpDef {
   bool zero_drops_term = false;
   // A constant: either R or I. A zero: P as well.
   enum class Constant : uint8_t { No, Either, Zero } constant = Constant::No;
+  // What f(...) makes of a scale (rules/README.md): it takes 1 alone, inverts it, or does not see it.
+  enum class FunctionScale : uint8_t { One, Inverse, Any } function_scale = FunctionScale::One;
   // List operands are zipped: the row is applied to the members one by one.
   bool each = false;
   std::string_view note = {};

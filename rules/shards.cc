@@ -392,8 +392,12 @@ private:
     result_.summed = (result_.sharded - result_.bad) - kept;
     for (uint8_t factor = 0; factor < shards_.size(); ++factor)
       if (const FactorShards &at = shards_[factor];
-          at.from && (result_.summed & set_of(at.axes)) && in_.map.factors[factor].divides)
-        need_even(at, factor);
+          at.from && in_.map.factors[factor].divides) {
+        if (result_.summed & set_of(at.axes))
+          need_even(at, factor);
+        result_.divided |= set_of(at.axes);
+      }
+    result_.divided -= result_.bad;
     llvm::erase_if(result_.places, [&](const ShardResult::Place &place) {
       return result_.bad.contains(place.axis);
     });

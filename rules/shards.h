@@ -23,6 +23,7 @@ struct ShardResult {
   ir::AxisSet bad;     // reported, or nothing is known: the result is unknown there
   ir::AxisSet summed;  // the sharded dimension is summed: P, if that is stated
   ir::AxisSet donated; // only operands that give extents are sharded: kinds do not show it
+  ir::AxisSet divided; // they cut a dimension by whose extent on one rank a mean divides
   struct Place {
     ir::AxisId axis;
     uint8_t dim, order;

@@ -75,7 +75,7 @@ constexpr OpDef kIndexing[] = {
     {.name = "sort_together", .equation = "f(*a[...]) -> r*", .dtype = DTypeRule::First,
      .factors = sort_together_factors, .note = "by the first; each operand has a result"},
     {.name = "argsort", .equation = "f(a[... !d]) -> [... !d]", .placed = "d",
-     .dtype = DTypeRule::Index, .gradient = false},
+     .dtype = DTypeRule::Index, .gradient = false, .function_scale = OpDef::FunctionScale::Any},
     {.name = "msort", .equation = "f(a[... !d]) -> [... !d]", .placed = "d",
      .default_dim = DefaultDim::First},
     {.name = "kthvalue", .equation = "f(a[... !d]) -> [...], [...]", .placed = "d",

@@ -7,9 +7,12 @@
 namespace spmd::rules {
 
 struct UnreducedGradient {
-  ir::ValueId value; // the parameter
+  ir::ValueId value;     // the parameter
+  OperandIndex gradient; // if an instruction takes it
   ir::AxisSet axes;
-  void fields(auto &&visit) const { visit("value", value), visit("axes", axes); }
+  void fields(auto &&visit) const {
+    visit("value", value), visit("gradient", gradient), visit("axes", axes);
+  }
   bool operator==(const UnreducedGradient &) const = default;
   static constexpr DiagnosticInfo info = {
       .name = "unreduced-gradient",
@@ -141,17 +144,18 @@ mesh m { tp = 4 }
 struct ScaleMismatch {
   OperandIndex operand;
   ir::ValueId value;        // none: that operand
+  std::string what;         // `the gradient of `, or nothing
   std::string found, other; // the scale of the value; what is needed, or what another operand has
   std::string left;         // the quotient of the two
   ir::AxisSet axes;         // whose sizes are left over
   void fields(auto &&visit) const {
-    visit("value", value), visit("found", found), visit("other", other), visit("left", left),
-        visit("axes", axes);
+    visit("what", what), visit("value", value), visit("operand", operand), visit("found", found),
+        visit("other", other), visit("left", left), visit("axes", axes);
   }
   bool operator==(const ScaleMismatch &) const = default;
   static constexpr DiagnosticInfo info = {
       .name = "scale-mismatch",
-      .message = "{value} has scale {found}, {other}; left over: {left}",
+      .message = "{what}{value} has scale {found}, {other}; left over: {left}",
       .explain = R"(
 The scale of a value is the factor by which its data differ from what is meant: a sum of the local
 means of 4 ranks is 4 times the mean, an average over an axis of what should be summed is too small

@@ -2,7 +2,9 @@
 // assertions.
 // --coverage: also the manual of every violation, and whether every row of the tables occurs in
 // some case.
+// spmd_file_test --score FOLDER: what of a corpus of real bugs is caught, and what is a false alarm.
 #include "tests/file_test/run_case.h"
+#include "tests/file_test/score.h"
 
 #include "llvm/Support/raw_ostream.h"
 
@@ -44,7 +46,19 @@ void run_gates(const Session &session, Counts &counts) {
   }
 }
 
+int score(llvm::ArrayRef<std::string> folders) {
+  bool perfect = true;
+  for (const std::string &folder : folders) {
+    Score made = score_corpus(folder);
+    llvm::outs() << print(made);
+    perfect &= made.problems.empty() && made.classes.back().pairs + made.classes.back().controls;
+  }
+  return perfect ? 0 : 1;
+}
+
 int run(llvm::ArrayRef<std::string> arguments) {
+  if (arguments.size() > 1 && arguments.front() == "--score")
+    return score(arguments.drop_front());
   Session session;
   Counts counts;
   bool gates = false;
@@ -58,7 +72,8 @@ int run(llvm::ArrayRef<std::string> arguments) {
       paths.push_back(argument);
   }
   if (paths.empty()) {
-    llvm::errs() << "usage: spmd_file_test [--update] [--coverage] PATH...\n";
+    llvm::errs() << "usage: spmd_file_test [--update] [--coverage] PATH...\n"
+                    "       spmd_file_test --score FOLDER...\n";
     return 2;
   }
   run_cases(paths, session, counts);

@@ -111,6 +111,8 @@ uint64_t origin_of(const ir::Program &program, const checker::Place &place) {
     return program.rules[place.index].origin;
   case Form::Suppression:
     return program.suppressions[place.index].origin;
+  case Form::Function:
+    return program.functions[spmd::ir::FunctionId{place.index}].origin;
   case Form::File:
     return 0;
   }

@@ -412,7 +412,7 @@ private:
         groups[i].push_back(member);
       }
       if (standing.form == State::Number || standing.form == State::NumberZero)
-        groups[i].push_back(OperandKinds::number(standing.form == State::NumberZero));
+        groups[i].push_back(OperandKinds::number(standing.form == State::NumberZero, false));
     }
     rules::GeneratorKinds random{given_, {}};
     for (size_t a = 0; given_ && a < batch.size(); ++a)

@@ -1,0 +1,229 @@
+// The boundary that gradients cross: loss roots, contracts of parameters, the optimizer, declared gradients
+// of functions. What an instruction needs of the program around it is put beside its operands, so
+// that rules see it.
+#include "checker/walk.h"
+
+#include "rules/contract.h"
+#include "rules/loss.h"
+#include "rules/remesh.h"
+#include "rules/scale.h"
+
+#include "ir/axis_scale.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::checker {
+
+using ir::AxisSet;
+using ir::InstId;
+using ir::Kind;
+using ir::Type;
+using ir::ValueId;
+
+GradientBoundary::GradientBoundary(const ir::Program &program, rules::Rules &rules)
+    : contracts(program.params.size()), program_(program) {
+  for (uint32_t i = 0; i < program.params.size(); ++i)
+    if (program.params[i].role == ir::Role::Param)
+      params_[program.params[i].value.index] = i;
+  for (const ir::Output &out : program.outputs)
+    if (out.role == ir::OutputRole::Grad && out.of.valid())
+      stepped_.insert(out.of.index);
+  starts_.push_back(program.main.first.index);
+  for (const ir::Function &function : program.functions)
+    if (!function.opaque && function.body.first.valid())
+      starts_.push_back(function.body.first.index);
+  llvm::sort(starts_);
+  for (uint32_t i = 0; i < program.insts.size(); ++i)
+    note(InstId{i}, rules.resolve(program.insts[InstId{i}].op).boundary);
+}
+
+void GradientBoundary::note(InstId id, std::string_view op) {
+  if (op != "backward" && op != "step")
+    return;
+  llvm::ArrayRef<ir::Operand> operands = program_.blocks[program_.insts[id].operands];
+  if (operands.empty() || !operands.front().is_value())
+    return;
+  if (op == "step")
+    stepped_.insert(operands.front().index);
+  else
+    roots_.push_back({id, operands.front().as_value()});
+}
+
+ValueId GradientBoundary::root_before(InstId id) const {
+  auto root = llvm::partition_point(roots_, [&](const auto &r) { return r.first < id; });
+  if (root == roots_.begin())
+    return {};
+  uint32_t body = *std::prev(llvm::upper_bound(starts_, id.index));
+  --root;
+  return root->first.index >= body ? root->second : ValueId();
+}
+
+std::optional<uint32_t> GradientBoundary::param_of(ValueId value) const {
+  auto at = params_.find(value.index);
+  return at == params_.end() ? std::nullopt : std::optional(at->second);
+}
+
+// The contract of a parameter, by its type as it was declared; a value that is none needs a gradient of its
+// own type.
+rules::Contract Walk::contract(ValueId value) {
+  ValueId root = storage_.root(value);
+  llvm::SmallVector<rules::Violation, 1> told; // with the declaration
+  std::optional<uint32_t> param = boundary_.param_of(root.valid() ? root : value);
+  if (!param)
+    return rules::contract_of(program_, {}, value, program_.types[result_.types[value.index]],
+                              told);
+  std::optional<rules::Contract> &known = boundary_.contracts[*param];
+  if (!known)
+    known = rules::contract_of(
+        program_, program_.params[*param].grad, program_.params[*param].value,
+        program_.types[result_.types[program_.params[*param].value.index]], told);
+  return *known;
+}
+
+// What a contract states is checked where it is stated; so are reductions that no step refers to.
+void Walk::declare_contract(uint32_t index) {
+  const ir::Param &param = program_.params[index];
+  if (!param.grad.stated)
+    return;
+  llvm::SmallVector<rules::Violation, 2> found;
+  rules::Contract contract = rules::contract_of(
+      program_, param.grad, param.value, program_.types[result_.types[param.value.index]], found);
+  if (found.empty() && !param.grad.sync.empty() && !boundary_.is_stepped(param.value)) {
+    Type after = rules::after_sync(program_, contract, contract.gradient, found);
+    after.scale = contract.needed.scale; // at the root
+    rules::check_step(program_, contract, after, {}, found);
+  }
+  for (rules::Violation &violation : found)
+    report({Place::Form::Param, index}, std::move(violation));
+  if (param.role == ir::Role::Param)
+    boundary_.contracts[index] = std::move(contract);
+}
+
+// A root decides the scales of all gradients: of those that a contract speaks of, and no `grad` asks
+// for.
+void Walk::scales_at_root(Place place, const Type &root) {
+  for (std::optional<rules::Contract> &contract : boundary_.contracts) {
+    if (!contract || root.unknown || contract->gradient.mesh() != root.mesh())
+      continue;
+    Type gradient = contract->gradient;
+    gradient.scale = ir::product(program_, root.scale, gradient.scale);
+    auto compare = [&](const Type &type, ir::ScaleId needed, const char *who) {
+      if (!needed.valid())
+        return;
+      std::string other = who + ir::print_scale(program_, needed, type.mesh());
+      std::optional<rules::Violation> differs =
+          rules::scale_differs(program_, type, needed, std::move(other), {}, contract->param);
+      if (!differs)
+        return;
+      std::get<rules::ScaleMismatch>(*differs).what = "the gradient of ";
+      report(place, std::move(*differs));
+    };
+    compare(gradient, contract->stated, "its contract states ");
+    if (contract->sync.empty() || boundary_.is_stepped(contract->param))
+      continue;
+    llvm::SmallVector<rules::Violation, 1> told;
+    Type after = rules::after_sync(program_, *contract, gradient, told);
+    if (told.empty())
+      compare(after, contract->needed.scale, "the optimizer needs ");
+  }
+}
+
+// The loss root as the gradients of it see it: nothing is known on axes where it is none.
+Type Walk::root_type(ValueId root) {
+  Type type = program_.types[result_.types[root.index]];
+  AxisSet wrong = type.replicated() | type.of(Kind::Varying);
+  type.drop_shards(wrong - type.either());
+  type.set_unknown(wrong - type.either());
+  return type;
+}
+
+// Puts beside the operands what the rule needs of the program.
+void Walk::boundary_operands(InstId id, std::string_view op) {
+  if (op == "grad" && !args_.empty()) {
+    if (ValueId root = boundary_.root_before(id); root.valid())
+      args_.push_back({intern(root_type(root)), {}, {}});
+    return;
+  }
+  if (op != "step" || args_.size() != 2)
+    return;
+  rules::Contract contract = this->contract(operands_.values[0]);
+  ir::ShapeId shape = args_[0].shape;
+  Type own = program_.types[args_[0].type], gradient = program_.types[args_[1].type];
+  if (own.of(Kind::Varying) != contract.needed.of(Kind::Varying))
+    shape = {}; // the optimizer holds a block of the parameter
+  if (gradient.mesh() != contract.needed.mesh())
+    gradient = rules::remesh(program_, gradient, contract.needed.mesh(), {1}).type;
+  llvm::SmallVector<rules::Violation, 1> found;
+  gradient = rules::after_sync(program_, contract, gradient, found);
+  for (rules::Violation &violation : found)
+    report(Place::inst(id), std::move(violation));
+  args_[1].type = intern(gradient);
+  contract.needed.set_gradient_free(false);
+  args_.push_back({intern(contract.needed), shape, {}});
+}
+
+// After the rule: the gradient that a contract states, and the scales that a root decides.
+void Walk::boundary_results(InstId id, std::string_view op, const rules::Outcome &outcome) {
+  if (op == "backward" && !operands_.values.empty())
+    return scales_at_root(Place::inst(id), root_type(operands_.values[0]));
+  std::optional<uint32_t> param = op == "grad" && !operands_.values.empty()
+                                      ? boundary_.param_of(operands_.values[0])
+                                      : std::nullopt;
+  if (!param || !boundary_.contracts[*param] || outcome.types.empty())
+    return;
+  const rules::Contract &contract = *boundary_.contracts[*param];
+  if (!contract.stated.valid())
+    return;
+  const Type found = program_.types[outcome.types[0]];
+  std::string other =
+      "its contract states " + ir::print_scale(program_, contract.stated, found.mesh());
+  std::optional<rules::Violation> differs =
+      rules::scale_differs(program_, found, contract.stated, std::move(other), {}, contract.param);
+  if (!differs)
+    return;
+  std::get<rules::ScaleMismatch>(*differs).what = "the gradient of ";
+  report(Place::inst(id), std::move(*differs));
+}
+
+// An output that is the gradient of a parameter is what the optimizer reads.
+void Walk::gradient_output(uint32_t index, const Type &type) {
+  const ir::Output &out = program_.outputs[index];
+  std::optional<uint32_t> param = boundary_.param_of(out.of);
+  bool stated = param && program_.params[*param].grad.stated;
+  if (!out.of.valid() || (!stated && out.declared.valid()))
+    return;
+  rules::Contract contract = this->contract(out.of);
+  llvm::SmallVector<rules::Violation, 2> found;
+  Type gradient = type;
+  if (gradient.mesh() != contract.needed.mesh())
+    gradient = rules::remesh(program_, gradient, contract.needed.mesh(), {}).type;
+  gradient = rules::after_sync(program_, contract, gradient, found);
+  if (found.empty())
+    rules::check_step(program_, contract, gradient, {}, found);
+  for (rules::Violation &violation : found) {
+    if (auto *scale = std::get_if<rules::ScaleMismatch>(&violation))
+      scale->value = out.value;
+    report({Place::Form::Output, index}, std::move(violation));
+  }
+}
+
+// The gradients that a function declares to return, against the types of its parameters.
+void Walk::declared_gradients() {
+  for (uint32_t i = 0; i < program_.functions.size(); ++i) {
+    const ir::Function &function = program_.functions[ir::FunctionId{i}];
+    for (const ir::FunctionParam &param : function.params) {
+      const ir::Value &value = program_.values[param.value];
+      ir::TypeId grad = param.grad.valid() ? program_.claims[param.grad].type : ir::TypeId();
+      if (!grad.valid() || !value.declared.valid() || gradient_free(value, false))
+        continue;
+      llvm::SmallVector<rules::Violation, 1> found;
+      ir::ContextId context = function.context.valid() ? function.context : ir::ContextId{0};
+      rules::check_declared_gradient(program_, param.value, seen(value.declared, context),
+                                     seen(grad, context), found);
+      for (rules::Violation &violation : found)
+        report({Place::Form::Function, i}, std::move(violation));
+    }
+  }
+}
+
+} // namespace spmd::checker

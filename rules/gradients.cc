@@ -1,0 +1,67 @@
+// Rules of the ops where gradients enter and leave a program (rules/README.md, "Gradients").
+#include "rules/boundary_rule.h"
+#include "rules/contract.h"
+#include "rules/loss.h"
+
+#include "ir/axis_scale.h"
+
+namespace spmd::rules {
+
+using ir::AxisSet;
+using ir::Type;
+
+void apply_backward(const Application &app, Outcome &out) {
+  for (Violation &violation : loss_violations(app.program, {}, seen_operand(app, 0)))
+    out.violations.push_back(std::move(violation));
+  pass_first(app, out);
+}
+
+// The dual, where the operand tells which one that is; the scale of the root without its own.
+void apply_grad(const Application &app, Outcome &out) {
+  if (app.args.size() < 2) {
+    out.violations.push_back(OperandMismatch{"a `backward` before it", "there is none"});
+    return;
+  }
+  Type type = seen_operand(app, 0);
+  const Type &root = app.type(app.args[1]);
+  Type dual = type.dual();
+  dual.set_unknown((type.either() - type.zero()) | type.combining() | type.unknown);
+  if (root.mesh() == type.mesh())
+    dual.set_unknown(root.unknown);
+  dual.scale = ir::quotient(app.program, root.scale, type.scale);
+  dual.set_gradient_free(true);
+  give_like_first(app, out, dual);
+}
+
+// Operands: the parameter, its gradient after the reductions of its contract, a value of the type that is
+// needed.
+void apply_step(const Application &app, Outcome &out) {
+  Contract contract;
+  contract.needed = seen_operand(app, app.args.size() > 2 ? 2 : 0);
+  Type gradient = seen_operand(app, 1);
+  if (std::optional<Violation> differs =
+          shape_differs(app.program, "the gradient and what it moves",
+                        app.args[app.args.size() > 2 ? 2 : 0].shape, app.args[1].shape))
+    out.violations.push_back(std::move(*differs));
+  llvm::SmallVector<Violation, 2> found;
+  check_step(app.program, contract, gradient, {1}, found);
+  for (Violation &violation : found)
+    out.violations.push_back(std::move(violation));
+}
+
+void apply_to_local(const Application &app, Outcome &out) {
+  const Type &type = app.type(app.args[0]);
+  const ir::AttrValue *grad = app.attr("grad");
+  if (grad && grad->form == ir::AttrForm::Claim && !type.gradient_free() && app.where().grad) {
+    ir::TypeId stated = app.program.claims[grad->as<ir::ClaimId>()].type;
+    llvm::SmallVector<Violation, 1> found;
+    if (stated.valid())
+      check_declared_gradient(app.program, {}, type.erased(app.local_axes()),
+                              Type(app.program.types[stated]).erased(app.local_axes()), found);
+    for (Violation &violation : found)
+      out.violations.push_back(std::move(violation));
+  }
+  give_result(app, out, seen_operand(app, 0).erased(), app.args[0].shape);
+}
+
+} // namespace spmd::rules
