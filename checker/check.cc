@@ -401,6 +401,7 @@ void Walk::output(uint32_t index) {
   const Type type = program_.types[result_.types[out.value.index]];
   Place place{Place::Form::Output, index};
   Type leaves = type;
+  bool told = false;
   if (out.declared.valid()) {
     Type claimed = seen(out.declared, ir::ContextId{0});
     if (claimed.mesh() == type.mesh()) {
@@ -408,6 +409,7 @@ void Walk::output(uint32_t index) {
       rules::ClaimCheck check =
           rules::check_claim(type, claimed, type.gradient_free(), rules::Spec::Joined);
       AxisSet wrong = check.mismatched;
+      told = !wrong.empty();
       if (out.role == ir::OutputRole::Grad)
         wrong -= unreduced(place, out.value, out.of, wrong);
       if (wrong)
@@ -427,7 +429,7 @@ void Walk::output(uint32_t index) {
   if (AxisSet loose = (leaves.of(Kind::Varying) - leaves.sharded()) & global)
     report(place, rules::NoSpec{{}, out.value, loose});
   if (out.role == ir::OutputRole::Grad)
-    return gradient_output(index, type);
+    return told ? void() : gradient_output(index, type);
   if (out.role == ir::OutputRole::Loss) {
     for (rules::Violation &violation : rules::loss_violations(program_, out.value, type))
       report(place, std::move(violation));

@@ -6,6 +6,7 @@
 #include "checker/provenance.h"
 #include "checker/walk.h"
 
+#include "ir/axis_scale.h"
 #include "ir/text.h"
 #include "rules/transition.h"
 
@@ -202,6 +203,7 @@ public:
     for (uint16_t operand : search_.operands())
       if (operand < search_.tensors_.size())
         on_operand(operand);
+    rescale();
     attributes();
     if (const auto *wrong = std::get_if<rules::GradientTypeMismatch>(&search_.finding_.violation))
       on_gradient(*wrong);
@@ -330,6 +332,37 @@ private:
     for (const Transition &row : rules::transitions())
       if (is_candidate(row, *kind))
         with_layouts(row, operands);
+  }
+
+  // Divides what carries a factor too many by it.
+  void rescale() {
+    const auto *wrong = std::get_if<rules::ScaleMismatch>(&search_.finding_.violation);
+    if (!wrong || !wrong->what.empty() || wrong->operand.index >= search_.tensors_.size())
+      return;
+    std::optional<ir::Scale> left = ir::parse_scale(wrong->left, program_.strings);
+    std::optional<ir::Scale> by = left ? ir::inverse(*left) : std::nullopt;
+    ValueId value = search_.tensors_[wrong->operand.index];
+    ir::Type type = program_.types[search_.original_.types[value.index]];
+    if (!by || type.mesh() != mesh_id())
+      return;
+    std::string text = ir::print(*by, program_.strings), name = ir::print_value(program_, value);
+    type.scale =
+        ir::product(program_, type.scale,
+                    ir::canonical_scale(program_, program_.scales.add(std::move(*by)), mesh_id()));
+    Edit edit{.inst = search_.id_, .attrs = {}};
+    edit.operands.push_back({wrong->operand.index,
+                             {program_.types.add(type), search_.original_.shapes[value.index],
+                              search_.original_.sizes[value.index]}});
+    state_.tried = true;
+    if (!search_.repairs(edit))
+      return;
+    Fix fix;
+    fix.inst = search_.id_;
+    fix.operands = {wrong->operand.index};
+    fix.text = fmt::format("scale({}, by = {})", name, text);
+    fix.forward_bytes = fix.backward_bytes = 0;
+    fix.replacement = fmt::format("{}.fixed = scale {} {{ by = {} }}", name, name, text);
+    found_.push_back(std::move(fix));
   }
 
   // The kind of an operand on all axes of the finding; none if they differ.

@@ -319,7 +319,7 @@ AxisSet Walk::unreduced(Place place, llvm::ArrayRef<ValueId> read, ValueId param
     told |= missing;
   }
   if (fresh)
-    report(place, rules::UnreducedGradient{found, fresh});
+    report(place, rules::UnreducedGradient{found, {}, fresh});
   return missing;
 }
 

@@ -38,8 +38,6 @@ bool runs_over(const ir::Program &program, ir::InstId inst, ir::AxisSet axes);
 // The operands of an instruction as rules count them: tensors in order, lists flattened.
 llvm::SmallVector<ir::ValueId, 4> tensors_of(const ir::Program &program, ir::InstId inst);
 
-// The instruction that defines a value, in whatever body; none for parameters.
-ir::InstId defining_inst(const ir::Program &program, ir::ValueId value);
 // Where the size of one of the axes comes from in the scale of a value; none if it does not occur there.
 std::optional<Note> explain_scale(const ir::Program &program, const CheckResult &result,
                                   ir::AxisSet axes, ir::ValueId value);

@@ -91,6 +91,7 @@ private:
     std::set<std::string> violations;
     std::vector<std::optional<Layout>> results;
     std::vector<ir::Type> types;
+    std::vector<std::optional<int64_t>> scales; // none: no whole number
     std::vector<ir::ShardSizesId> sizes;
     std::vector<std::optional<std::vector<int>>> shapes;
   };
