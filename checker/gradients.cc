@@ -25,9 +25,12 @@ GradientBoundary::GradientBoundary(const ir::Program &program, rules::Rules &rul
   for (uint32_t i = 0; i < program.params.size(); ++i)
     if (program.params[i].role == ir::Role::Param)
       params_[program.params[i].value.index] = i;
+  uint32_t losses = 0;
   for (const ir::Output &out : program.outputs)
     if (out.role == ir::OutputRole::Grad && out.of.valid())
       stepped_.insert(out.of.index);
+    else if (out.role == ir::OutputRole::Loss)
+      loss_ = losses++ == 0 ? out.value : ValueId();
   starts_.push_back(program.main.first.index);
   for (const ir::Function &function : program.functions)
     if (!function.opaque && function.body.first.valid())
@@ -56,6 +59,11 @@ ValueId GradientBoundary::root_before(InstId id) const {
   uint32_t body = *std::prev(llvm::upper_bound(starts_, id.index));
   --root;
   return root->first.index >= body ? root->second : ValueId();
+}
+
+ValueId GradientBoundary::root_of(Place place) const {
+  ValueId root = place.form == Place::Form::Inst ? root_before(place.as_inst()) : ValueId();
+  return root.valid() ? root : loss_;
 }
 
 std::optional<uint32_t> GradientBoundary::param_of(ValueId value) const {

@@ -7,8 +7,10 @@
 
 #include "rules/registry.h"
 #include "rules/remesh.h"
+#include "rules/scale.h"
 #include "rules/transition.h"
 
+#include "ir/axis_scale.h"
 #include "ir/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -289,6 +291,52 @@ void Walk::joint(Place place, ValueId id, bool told) {
           "the shapes of " + ir::print_value(program_, value.grad_of) + " and of its gradient",
           result_.shapes[value.grad_of.index], result_.shapes[id.index]))
     report(place, std::move(*differs));
+  gradient_scale(place, id, forward, gradient);
+}
+
+// Gradients of one root carry its scale: that of a value times that of its gradient is the same for
+// all. The root is that of `backward`, the loss, or else what the first gradient tells. A body does not
+// know its root.
+void Walk::gradient_scale(Place place, ValueId id, const Type &forward, Type gradient) {
+  ValueId of = program_.values[id].grad_of;
+  bool reduced = state_.count(of.index) && first_gradient(of) != id; // perhaps by an average
+  bool in_body =
+      place.form == Place::Form::Inst && place.as_inst().index >= program_.main.last.index;
+  in_body |= place.form == Place::Form::Inst && place.as_inst().index < program_.main.first.index;
+  if (reduced || in_body || !forward.scale.valid() || !gradient.scale.valid())
+    return;
+  gradient.unknown |= forward.unknown;
+  ValueId root = boundary_.root_of(place);
+  bool known = root.valid() && result_.types[root.index].valid();
+  if (!known && !gradient_scale_.valid()) {
+    if (gradient.unknown.empty())
+      gradient_scale_ = ir::product(program_, forward.scale, gradient.scale);
+    return;
+  }
+  ir::ScaleId whole = gradient_scale_;
+  if (known) {
+    const Type type = root_type(root);
+    whole = type.mesh() == gradient.mesh() || type.unknown.empty() ? type.scale : ir::ScaleId();
+    if (type.mesh() == gradient.mesh())
+      gradient.unknown |= type.unknown;
+  }
+  if (!whole.valid())
+    return;
+  ir::ScaleId needed = ir::quotient(program_, whole, forward.scale);
+  std::string other = known ? ir::print_value(program_, root) + " has " +
+                                  ir::print_scale(program_, whole, gradient.mesh()) + " and "
+                            : "";
+  other += ir::print_value(program_, of) + " has " +
+           ir::print_scale(program_, forward.scale, gradient.mesh()) + ": " +
+           ir::print_scale(program_, needed, gradient.mesh()) + " is needed";
+  std::optional<rules::Violation> differs =
+      rules::scale_differs(program_, gradient, needed, std::move(other), {}, id);
+  if (!differs)
+    return;
+  report(place, std::move(*differs));
+  Type mended = program_.types[result_.types[id.index]];
+  mended.scale = needed;
+  result_.types[id.index] = intern(mended);
 }
 
 // Declared values that are gradients of what is made later. Told among the declarations.
@@ -318,8 +366,13 @@ AxisSet Walk::unreduced(Place place, llvm::ArrayRef<ValueId> read, ValueId param
     fresh -= told;
     told |= missing;
   }
-  if (fresh)
-    report(place, rules::UnreducedGradient{found, {}, fresh});
+  if (fresh) {
+    const auto *through = llvm::find_if(read, [&](ValueId operand) {
+      return pending_gradient(program_, result_, operand, known, axes) == found;
+    });
+    auto position = static_cast<uint16_t>(through - read.begin());
+    report(place, rules::UnreducedGradient{found, {position}, fresh});
+  }
   return missing;
 }
 

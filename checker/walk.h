@@ -86,6 +86,8 @@ public:
 
   // The operand of the latest `backward` ahead of the instruction, in its body; none if there is none.
   ir::ValueId root_before(ir::InstId id) const;
+  // The root of the gradients that a program marks there: as above, else its only loss.
+  ir::ValueId root_of(Place place) const;
   // The index of the parameter that a value is declared as.
   std::optional<uint32_t> param_of(ir::ValueId value) const;
   // True if a `step` or an output names the parameter: its contract is checked there.
@@ -101,6 +103,7 @@ private:
   std::vector<uint32_t> starts_;                          // first instructions of bodies
   llvm::DenseMap<uint32_t, uint32_t> params_;             // by value
   llvm::DenseSet<uint32_t> stepped_;
+  ir::ValueId loss_;
 };
 
 class Walk {
@@ -230,6 +233,7 @@ private:
   ir::AxisSet refused_gradient(ir::ValueId gradient, const ir::Type &forward, const ir::Type &found,
                                ir::AxisSet local);
   void joint(Place place, ir::ValueId gradient, bool told);
+  void gradient_scale(Place place, ir::ValueId gradient, const ir::Type &forward, ir::Type found);
   ir::AxisSet unreduced(Place place, llvm::ArrayRef<ir::ValueId> read, ir::ValueId param,
                         ir::AxisSet axes);
   void moves(ir::InstId id);
@@ -296,7 +300,8 @@ private:
   GradientBoundary boundary_;
   llvm::DenseSet<uint32_t> state_; // values of parameters, buffers and optimizer state
   llvm::DenseMap<uint32_t, ir::ValueId> first_gradients_; // as backward leaves them
-  llvm::DenseMap<uint32_t, ir::ValueId> moved_;           // operand of a transition -> its result
+  ir::ScaleId gradient_scale_;                  // of the root, where no value is known to be it
+  llvm::DenseMap<uint32_t, ir::ValueId> moved_; // operand of a transition -> its result
   // Parameters, and the axes on which it was told that their gradient is not summed.
   llvm::DenseMap<uint32_t, ir::AxisSet> unreduced_;
   OperandList operands_;

@@ -221,29 +221,33 @@ ScaleId without(Program &program, ScaleId canonical, MeshId mesh, AxisSet axes) 
 
 std::string print_scale(const Program &program, ScaleId id, MeshId mesh) {
   Scale scale = program.scales[id];
-  if (program.axis_scales.of.empty())
+  if (!mesh.valid())
     return print(scale, program.strings);
   auto exponent = [](const Scale &in, StringId base) -> int32_t {
     const auto *at = llvm::find_if(in.factors, [&](auto &f) { return f.base == base; });
     return at == in.factors.end() ? 0 : at->exponent;
   };
-  Scale named{scale.numerator, scale.denominator, {}};
+  Scale named{scale.numerator, scale.denominator, {}}; // the axes first, in their order
   auto take = [&](const Scale &size, StringId name, int32_t times) {
     for (const ScaleFactor &factor : size.factors)
       scale = *multiply(scale, only({factor.base, -times}), program.strings);
-    named = *multiply(named, only({name, times}), program.strings);
+    if (named.factors.empty() || named.factors.back().base != name)
+      named.factors.push_back({name, 0});
+    named.factors.back().exponent += times;
   };
   for (AxisId axis : program.meshes[mesh].typed_axes()) {
-    const Scale &size = program.scales[program.axis_scales.of[mesh.index * kMaxAxes + axis.index]];
+    const Scale size =
+        program.axis_scales.of.empty()
+            ? only({program.meshes[mesh][axis].name, 1})
+            : program.scales[program.axis_scales.of[mesh.index * kMaxAxes + axis.index]];
     for (int32_t sign : {1, -1})
       while (!size.factors.empty() && llvm::all_of(size.factors, [&](const ScaleFactor &factor) {
         return exponent(scale, factor.base) * sign > 0;
       }))
         take(size, program.meshes[mesh][axis].name, sign);
   }
-  scale.numerator = scale.denominator = 1;
-  std::optional<Scale> all = multiply(named, scale, program.strings);
-  return print(all ? *all : program.scales[id], program.strings);
+  named.factors.append(scale.factors.begin(), scale.factors.end());
+  return print(named, program.strings);
 }
 
 } // namespace spmd::ir
