@@ -43,13 +43,13 @@ class _Calls:
                 words = {"axis": axis, "src": f"S({dim})", "dst": "R"}
                 self._emit("all_gather", words, shards, [wholes[i] for i in chosen])
 
-    def scatter(self, parameters: list, gradients: list, dtype: torch.dtype, run) -> object:
+    def scatter(self, parameters, gradients, dtype: torch.dtype, op: str, run) -> object:
         before = [self._cast(gradient, dtype) for gradient in gradients]
         with self.recorder.hidden():
             result = run()
         shards = [local_shard(parameter.sharded_param.grad) for parameter in parameters]
         for chosen, axis, dim in self._alike(parameters):
-            words = {"axis": axis, "op": "sum", "dst": f"S({dim})"}
+            words = {"axis": axis, "op": op, "dst": f"S({dim})"}
             ins = [before[i] for i in chosen]
             self._emit("reduce_scatter", words, ins, [shards[i] for i in chosen])
         return result
@@ -101,13 +101,16 @@ def recorded(recorder: Recorder, where: Where):
         if recorder.is_hidden:
             return reduce(parameters, gradients, *settings, **options)
         dtype, divide = settings[3], settings[5]
-        if divide != 1.0 or any(known.sharded_param.grad is not None for known in parameters):
-            raise NotImplementedError("gradients that FSDP divides or accumulates")
+        if any(known.sharded_param.grad is not None for known in parameters):
+            raise NotImplementedError("gradients that FSDP accumulates")
+        if divide not in (None, 1.0):
+            raise NotImplementedError("gradients that FSDP divides by a number of the program")
+        op = "avg" if divide is None else "sum"  # by default it divides by the ranks of the group
 
         def run():
             return reduce(parameters, gradients, *settings, **options)
 
-        return calls.scatter(parameters, gradients, dtype, run)
+        return calls.scatter(parameters, gradients, dtype, op, run)
 
     # The identity around the inputs that starts the reduction when their gradients are there.
     recorder.functions.transparent.add(groups.RegisterPostBackwardFunction)

@@ -133,6 +133,10 @@ def declare_model(recorder: Recorder, words: Words, model: torch.nn.Module, stat
     return declared
 
 
+# A replicate weight has an addend of its gradient on each rank; who sums it is in the trace.
+_DUAL = {"R": "P", "I": "I", "V": "V"}
+
+
 def _type_claims(value: Value) -> dict:
     return {key: value.claims[key] for key in ("type", "spec", "mesh") if key in value.claims}
 
@@ -141,6 +145,22 @@ def _everywhere_equal(value: Value) -> dict:
     claims = _type_claims(value)
     del claims["spec"]
     return claims | {"type": dict.fromkeys(claims["type"], "R")}
+
+
+def leave_backward(recorder: Recorder, declared: dict) -> None:
+    """States how gradients are cut when they leave the backward, as their parameters promise."""
+    for parameter, value in declared.items():
+        gradient, spec = fsdp.local_shard(parameter.grad), value.claims["grad"]["step"]["spec"]
+        axes = [axis for entry in spec for axis in _axes(entry)]
+        if axes:
+            mesh = next(m for m in recorder.program.meshes if m.name == value.mesh or not value.mesh)
+            words = {"type": dict.fromkeys(axes, "V"), "spec": spec}
+            with replaced(recorder, context=lambda op, mesh=mesh: mesh.context(local=False)):
+                recorder.emit("from_local_", [gradient], [gradient], words, mut=[0])
+
+
+def _axes(entry) -> list[str]:
+    return entry if isinstance(entry, list) else [] if entry is None else [entry]
 
 
 def declare_outputs(recorder: Recorder, declared: dict, state: dict) -> None:
@@ -177,8 +197,18 @@ def _parameter_claims(words: Words, known) -> dict:
         kinds[axis] = spmd_types.V
         entries[known.fsdp_placement.dim].append(axis)
     with words.on(mesh):
-        claims = {"type": words.kinds(kinds), "spec": words.spec([tuple(e) for e in entries])}
+        step = {"type": words.kinds(kinds), "spec": words.spec([tuple(e) for e in entries])}
+    dual = {axis: _DUAL[kind] for axis, kind in step["type"].items()}
+    claims = step | {"grad": {"type": dual, "spec": step["spec"], "step": step}}
+    claims["x_placements"] = _placements(known)
     return claims if mesh is words.recorder.program.mesh else claims | {"mesh": mesh.name}
+
+
+def _placements(known) -> dict:
+    """What the contract follows from: the types of spmd_types, and the placements of FSDP2."""
+    kinds = {str(axis): str(kind) for axis, kind in known._spmd_restore_type.items()}
+    placements = [str(placement) for placement in known._sharding_spec.placements]
+    return {"spmd_types": kinds, "spec": str(known._spmd_partition_spec), "fsdp": placements}
 
 
 def gathered_where(words: Words) -> fsdp.Where:

@@ -146,8 +146,8 @@ class Batch:
         recorder.declare(self.valid, "input", "valid_tokens", type=kinds)
 
 
-def step(model: Model, batch: Batch, recorder: Recorder | None, words: Words | None):
-    """One training step; the loss."""
+def step(model: Model, batch: Batch, recorder=None, words: Words | None = None, declared=None):
+    """One training step; the loss. `declared` are the parameters of a recorded one."""
     from torchtitan.distributed.utils import clip_grad_norm_
 
     def section(scope: str, phase: str):
@@ -171,6 +171,8 @@ def step(model: Model, batch: Batch, recorder: Recorder | None, words: Words | N
         parameters = list(model.model.parameters())
         clip_grad_norm_(parameters, MAX_NORM, foreach=True, ep_enabled=model.experts)
     with section("optimizer", "opt"):
+        if recorder:
+            torchtitan.leave_backward(recorder, declared)
         model.optimizers.step()
     return loss
 
@@ -203,7 +205,7 @@ def record_rank(config: Config, rank: int, bug: str | None = None) -> Recording:
         torch.manual_seed(0)
         model = Model(config)
         batch = Batch(config, model)
-        step(model, batch, None, None)  # creates the optimizer state
+        step(model, batch)  # creates the optimizer state
         version = importlib.metadata.version("torchtitan")
         first, *more = torchtitan.meshes(model.dims)
         recorder = Recorder(first, rank, f"torchtitan {version}")
@@ -222,7 +224,7 @@ def record_rank(config: Config, rank: int, bug: str | None = None) -> Recording:
             recorder.recording(model.model),
             functions,
         ):
-            loss = step(model, batch, recorder, words)
+            loss = step(model, batch, recorder, words, declared)
             recorder.output(loss, "loss")
             torchtitan.declare_outputs(recorder, declared, model.state())
         return Recording(recorder.program, words)
