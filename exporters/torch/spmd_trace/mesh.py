@@ -10,15 +10,17 @@ import math
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """A named direction of the rank grid: `size` ranks, `stride` apart."""
+    """A named direction of the rank grid: `size` ranks, `stride` apart; global unless `local`."""
 
     name: str
     size: int
     stride: int
     role: str | None = None
+    local: bool = False
 
     def json(self) -> dict:
         entry = {"name": self.name, "size": self.size, "stride": self.stride}
+        entry |= {"policy": "local"} if self.local else {}
         return entry | ({"role": self.role} if self.role else {})
 
 

@@ -158,23 +158,19 @@ def test_norms_add_up_the_squares_of_cut_gradients_over_tp(tp):
 
 
 def test_gradients_leave_the_backward_as_promised(trace):
-    """Stated pending where the parameter is replicate, cut where it is, before all else."""
-    made = {v["id"]: v for op in trace["ops"] for v in op.get("out", [])}
-    for name, word in (("reinterpret_", "P"), ("from_local_", "V")):
-        stated = [op for op in trace["ops"] if op["op"] == name]
-        promised = [
-            p
-            for p in trace["params"]
-            if p["role"] == "param" and word in (p["grad"]["type"] | {"spec": None}).values()
-        ]
-        if name == "from_local_":
-            promised = [p for p in promised if "spec" in p["grad"]]
-        assert len(stated) == len(promised) > 0
-        for op in stated:
-            value, phase = made[op["in"][0]], op["phase"]
-            while "grad_of" not in value and value.get("alias_of") in made:
-                value = made[value["alias_of"]]
-            assert phase == "opt" and trace["contexts"][op["ctx"]] == {"mesh": "main", "grad": False}
+    """Stated pending where the parameter is replicate, before they are reduced; then cut."""
+    parameters = [p for p in trace["params"] if p["role"] == "param"]
+    pending = [p for p in parameters if "P" in p["grad"]["type"].values()]
+    cut = [p for p in parameters if "spec" in p["grad"]]
+    names = [op["op"] for op in trace["ops"]]
+    assert names.count("reinterpret_") == len(pending) > 0 < len(cut) == names.count("from_local_")
+    reductions = [i for i, op in enumerate(trace["ops"]) if i > names.index("reinterpret_")]
+    reductions = [i for i in reductions if names[i].startswith(("all_reduce", "reduce_scatter"))]
+    assert names.index("reinterpret_") < reductions[0]
+    for op in trace["ops"]:
+        if op["op"] in ("reinterpret_", "from_local_"):
+            context = trace["contexts"][op["ctx"]]
+            assert op["phase"] == "opt" and ("local" in context) == (op["op"] == "reinterpret_")
 
 
 def test_replicas_divide_by_their_number_as_a_scale(dense):

@@ -104,10 +104,10 @@ def _ranks_of(group) -> list[int]:
     return torch.distributed.get_process_group_ranks(group)
 
 
-def _axis(name: str, role: str, group) -> Axis:
+def _axis(name: str, role: str, group, local: bool = False) -> Axis:
     ranks = _ranks_of(group)
     stride = ranks[1] - ranks[0] if len(ranks) > 1 else 1
-    return Axis(name, len(ranks), stride, role)
+    return Axis(name, len(ranks), stride, role, local)
 
 
 def mesh(own=None) -> Mesh:
@@ -126,7 +126,8 @@ def mesh(own=None) -> Mesh:
     expert_group = parallel_state.get_expert_model_parallel_group()
     if expert_group.size() > 1:
         data, flattened = _expert_axes(tensor, expert_group)
-    stages = _axis("pp", "pipeline", parallel_state.get_pipeline_model_parallel_group())
+    # Each stage is another program: what they hold makes no tensor.
+    stages = _axis("pp", "pipeline", parallel_state.get_pipeline_model_parallel_group(), True)
     parts = _axis("cp", "context", parallel_state.get_context_parallel_group())
     if parts.size > 1:
         flattened["dp_cp"] = [*(axis.name for axis in data), "cp"]
@@ -152,16 +153,6 @@ def _expert_axes(tensor: Axis, expert_group) -> tuple[list[Axis], dict[str, list
         raise NotImplementedError("experts that are split over part of the tensor ranks")
     middle = Axis("din", inner, tensor.stride * tensor.size, "data")
     return [replicas, middle], {"dp": ["edp", "din"], "ep": ["din", "tp"]}
-
-
-def contexts(mesh: Mesh):
-    """Where operations are checked: what follows the backward is global, all else local.
-
-    Forward and backward merge samples and heads with other dimensions, as is usual. Gradients leave
-    that region as `leave_backward` states.
-    """
-    after = mesh.context(local=False)
-    return lambda op: after if op.phase == "opt" else None
 
 
 def optimizer_state(optimizer) -> dict:
@@ -192,22 +183,38 @@ def declare_model(recorder: Recorder, ddp, states: dict) -> dict:
 
 
 def leave_backward(recorder: Recorder, declared: dict) -> None:
-    """States what gradients are when they leave the backward, as their parameters promise.
+    """States which gradients are sums when they leave the backward, as their parameters promise.
 
-    Ranks that each use a replicate parameter have addends of its gradient, and where a parameter
-    is cut so is its gradient.
+    Ranks that each use a replicate parameter have addends of its gradient.
     """
     with recorder.section("gradients", "opt"):
         for parameter, value in declared.items():
-            gradient, contract = parameter.main_grad, value.claims["grad"]
-            pending = [axis for axis, kind in contract["type"].items() if kind == "P"]
-            words = {"axis": pending, "src": "V", "dst": "P"}
+            kinds = value.claims["grad"]["type"]
+            pending = [axis for axis, kind in kinds.items() if kind == "P"]
             if pending:
+                gradient, words = parameter.main_grad, {"axis": pending, "src": "V", "dst": "P"}
                 recorder.emit("reinterpret_", [gradient], [gradient], words, mut=[0])
-            if spec := contract.get("spec"):
-                axes = [axis for axis in spec if axis is not None]
-                words = {"type": dict.fromkeys(axes, "V"), "spec": spec}
+
+
+def enter_optimizer(recorder: Recorder, declared: dict) -> None:
+    """From here on operations are global: where a parameter is cut so is its gradient.
+
+    What is before is local: forward and backward merge samples and heads with other dimensions, as
+    is usual.
+    """
+    after = recorder.program.mesh.context(local=False)
+    recorder.context = lambda op: after
+    with recorder.section("gradients", "opt"):
+        for parameter, value in declared.items():
+            if spec := value.claims["grad"]["step"].get("spec"):
+                axes = [axis for entry in spec if entry for axis in _listed(entry)]
+                gradient, words = parameter.main_grad, {"type": dict.fromkeys(axes, "V")}
+                words |= {"spec": spec}
                 recorder.emit("from_local_", [gradient], [gradient], words, mut=[0])
+
+
+def _listed(entry: str | list[str]) -> list[str]:
+    return entry if isinstance(entry, list) else [entry]
 
 
 def declare_outputs(recorder: Recorder, declared: dict, states: dict) -> None:

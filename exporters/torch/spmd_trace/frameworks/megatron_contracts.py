@@ -7,6 +7,7 @@ the program computes.
 """
 
 import dataclasses
+import math
 
 import torch
 
@@ -96,19 +97,25 @@ class Contracts:
         kind, dim = self.tensor_kind(name, parameter)
         stages = "R" if self._of_stages(parameter) else "V"
         kinds = self.mesh.kinds(pp=stages, dp="R", cp="R", tp=kind)
-        if _is_expert(parameter):  # each rank has other experts
-            kinds |= self.mesh.kinds(ep="V")
-            if "tp" in self.mesh.pieces("ep"):
-                dim = None
-        claims: dict = {"type": kinds}
-        spec = ["tp" if i == dim else None for i in range(parameter.dim())]
+        cuts: list[list[str]] = [[] for _ in range(parameter.dim())]
         if dim is not None:
-            shape = list(parameter.shape)
-            shape[dim] *= self.mesh.axis("tp").size
+            cuts[dim].append("tp")
+        if _is_expert(parameter):
+            # Each rank has other experts: together they are one tensor, one below the other.
+            kinds |= self.mesh.kinds(ep="V")
+            experts = self.mesh.pieces("ep")
+            if "tp" in experts:
+                cuts = [[] for _ in cuts]
+            cuts[0][:0] = experts
+        claims: dict = {"type": kinds}
+        spec = [axes if len(axes) > 1 else axes[0] if axes else None for axes in cuts]
+        if any(cuts):
+            sizes = [math.prod(self.mesh.axis(a).size for a in axes) for axes in cuts]
+            shape = [extent * size for extent, size in zip(parameter.shape, sizes)]
             claims |= {"gshape": shape, "spec": spec}
         gradient = {"type": {axis: _DUAL[kind] for axis, kind in kinds.items()}}
         step = {"type": kinds}
-        if dim is not None:
+        if any(cuts):
             gradient["spec"] = step["spec"] = spec
         flags = {a: getattr(parameter, a) for a in ATTRIBUTES if hasattr(parameter, a)}
         return claims | {

@@ -65,6 +65,8 @@ class Step:
             loss.backward()
         with self._section("finalize_grads", "opt"):
             finalize_model_grads([self.ddp], tokens, pg_collection=self.groups)
+        if self.recorder:
+            megatron.enter_optimizer(self.recorder, self.declared)
         with self._section("optimizer", "opt"):
             self.optimizer.step()
         return loss
@@ -172,7 +174,9 @@ def record_rank(config: Config, rank: int, bug: str | Callable | None = None) ->
                 megatron.forget_last_step()
                 framework = f"megatron-core {package_info.__version__}"
                 recorder = Recorder(megatron.mesh(whole.groups), rank, framework)
-                recorder.context = megatron.contexts(recorder.program.mesh)
+                recorder.program.local = False
+                inside = recorder.program.mesh.context(local=True)
+                recorder.context = lambda op: inside
                 return _record_step(recorder, whole)
         finally:
             parallel_state.destroy_model_parallel()
