@@ -84,8 +84,8 @@ def _as_int(name: str):
     return method
 
 
-_LIKE_INT = "eq ne lt le gt ge bool neg pos abs add radd sub rsub floordiv rfloordiv mod rmod divmod"
-_LIKE_INT += " rdivmod pow rpow and rand or ror xor rxor lshift rlshift rshift rrshift"
+_LIKE_INT = "eq ne lt le gt ge bool neg pos abs add radd sub rsub floordiv rfloordiv mod rmod"
+_LIKE_INT += " divmod rdivmod pow rpow and rand or ror xor rxor lshift rlshift rshift rrshift"
 for _name in _LIKE_INT.split():
     setattr(WholeSize, f"__{_name}__", _as_int(f"__{_name}__"))
 
@@ -160,7 +160,7 @@ def _write(recorder, tensor: torch.Tensor, number: _Size, in_place: bool) -> tor
         return tensor.mul_(float(number))
 
 
-class _Scale(torch.autograd.Function):
+class Scale(torch.autograd.Function):
     """The product, whose derivative is scaled by the same sizes."""
 
     @staticmethod
@@ -193,10 +193,10 @@ def scaled(tensor: torch.Tensor, number, in_place: bool = False) -> torch.Tensor
     number = _number(fractions.Fraction(1), number.powers, 1)
     recorder = recording.active()
     if recorder is not None:
-        recorder.functions.transparent.add(_Scale)
+        recorder.functions.transparent.add(Scale)
         if not (torch.is_grad_enabled() and tensor.requires_grad):
             return _write(recorder, tensor, number, in_place)
-    return _Scale.apply(tensor, number, in_place)
+    return Scale.apply(tensor, number, in_place)
 
 
 def _operator(name: str, in_place: bool, inverse: bool):

@@ -6,7 +6,7 @@ import pytest
 
 import judged
 import spmd_trace
-from spmd_trace.programs import known_megatron_bugs
+from spmd_trace.programs import known_megatron_bugs, known_torchtitan_bugs
 
 pytestmark = pytest.mark.skipif(
     judged.checker() is None, reason="SPMDLINT does not name a checker"
@@ -32,6 +32,13 @@ _MEGATRON = {
     "G04": ("partial-into-nonlinear", ["dp"], "optimizer/optimizer.py", "word_embeddings.weight"),
     "loss group": ("loss-kind", ["tp"], "output loss", None),
 }
+_TORCHTITAN = {
+    "C05": ("loss-kind", ["tp"], "output loss", None),
+    "C08": ("partial-into-nonlinear", ["tp"], "distributed/utils.py", "attention.wo.bias"),
+    "C11": ("scale-mismatch", ["efsdp"], "distributed/utils.py", "inner_experts.w1_EFD"),
+}
+_EXPECTED = _MEGATRON | _TORCHTITAN
+_KNOWN = known_megatron_bugs.KNOWN | known_torchtitan_bugs.KNOWN
 
 
 def place_of(found: dict, text: str) -> str:
@@ -48,6 +55,10 @@ def parameter_of(found: dict, trace: dict) -> str | None:
     values = {p["id"]: p for p in trace["params"]}
     values |= {v["id"]: v for op in trace["ops"] for v in op.get("out", [])}
     names = {p["id"]: p["name"] for p in trace["params"] if p["role"] == "param"}
+    for row in trace["outputs"]:
+        value = row["value"] if row["role"] == "grad" else None
+        while value is not None and value not in names:  # the same storage, before it was scaled
+            names[value], value = row["name"], values.get(value, {}).get("alias_of")
     makers = {v["id"]: op for op in trace["ops"] for v in op.get("out", [])}
     operand = found["arguments"].get("operand") or {}
     queue = [operand.get("value") or found["arguments"].get("value")]
@@ -69,10 +80,10 @@ def check(text: str, path) -> list[dict]:
     return judged.reports(path)
 
 
-@pytest.mark.parametrize("name", _MEGATRON)
-def test_the_checker_names_a_megatron_bug(name, tmp_path):
-    kind, axes, place, parameter = _MEGATRON[name]
-    text = spmd_trace.dumps(known_megatron_bugs.KNOWN[name].record())
+@pytest.mark.parametrize("name", _EXPECTED)
+def test_the_checker_names_a_bug(name, tmp_path):
+    kind, axes, place, parameter = _EXPECTED[name]
+    text = spmd_trace.dumps(_KNOWN[name].record())
     trace, reports = json.loads(text), check(text, tmp_path / "bug.spmd.json")
     about = [
         (found["name"], found["arguments"].get("axes"), place_of(found, text), found)
@@ -85,9 +96,9 @@ def test_the_checker_names_a_megatron_bug(name, tmp_path):
         assert any(name.endswith(parameter) for name in named), named
 
 
-@pytest.mark.parametrize("name", known_megatron_bugs.KNOWN)
-def test_a_repaired_megatron_program_is_clean(name, tmp_path):
-    known = known_megatron_bugs.KNOWN[name]
+@pytest.mark.parametrize("name", _KNOWN)
+def test_a_repaired_program_is_clean(name, tmp_path):
+    known = _KNOWN[name]
     if known.mistake is None and known.repair is None:
         pytest.skip("the mistake is a setting: the bundled traces are without it")
     text = spmd_trace.dumps(known.record_repaired())
@@ -95,6 +106,6 @@ def test_a_repaired_megatron_program_is_clean(name, tmp_path):
 
 
 def test_every_bug_has_an_expectation_and_a_place_where_it_was_reported():
-    assert set(_MEGATRON) == set(known_megatron_bugs.KNOWN)
-    for name, known in known_megatron_bugs.KNOWN.items():
+    assert set(_EXPECTED) == set(_KNOWN)
+    for name, known in _KNOWN.items():
         assert known.what and (known.link.startswith("https://") or name == "loss group")

@@ -51,8 +51,20 @@ class _Calls:
         for chosen, axis, dim in self._alike(parameters):
             words = {"axis": axis, "op": op, "dst": f"S({dim})"}
             ins = [before[i] for i in chosen]
+            self._state_addends(axis, ins)
             self._emit("reduce_scatter", words, ins, [shards[i] for i in chosen])
         return result
+
+    def _state_addends(self, axis: str | None, gradients: list) -> None:
+        """Ranks that gathered a parameter have addends of its gradient."""
+        if axis is None:
+            return
+        name = self.recorder.context(None).mesh
+        mesh = next(mesh for mesh in self.recorder.program.meshes if mesh.name == name)
+        local, words = mesh.context(local=True), {"axis": axis, "src": "V", "dst": "P"}
+        with replaced(self.recorder, context=lambda op: local):
+            for gradient in gradients:
+                self.recorder.emit("reinterpret", [gradient], [gradient], words)
 
     def _alike(self, parameters: list):
         """Parameters of one axis and dimension at a time, in the context of their mesh."""

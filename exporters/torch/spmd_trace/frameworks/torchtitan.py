@@ -12,7 +12,7 @@ from torch.nn.attention.flex_attention import AuxOutput, create_block_mask
 from ..mesh import Axis, Mesh
 from ..recorder import Recorder
 from ..values import Value
-from . import fsdp, standins
+from . import fsdp, standins, torchtitan_biases
 from .cpu import replaced
 from .spmd_types_words import Words
 
@@ -36,10 +36,17 @@ _MODULES = ("torchtitan.trainer", "torchtitan.distributed.minimal_async_ep")
 RULES = {"torchtitan.deterministic_scatter_add.default": {"like": "scatter_add"}}
 
 
-def _attention(q, k, v, *, scale, enable_gqa, **options):
-    """Flex attention without its compiler: the causal mask alone, and no log-sum-exp."""
+def _attention(q, k, v, *, scale, enable_gqa, return_aux=None, **options):
+    """Flex attention without its compiler: the causal mask alone."""
     attend = torch.nn.functional.scaled_dot_product_attention
-    return attend(q, k, v, is_causal=True, scale=scale, enable_gqa=enable_gqa), AuxOutput()
+    if return_aux is None or not return_aux.lse:
+        return attend(q, k, v, is_causal=True, scale=scale, enable_gqa=enable_gqa), AuxOutput()
+    keys, values = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    result = attend(q, keys, values, is_causal=True, scale=scale)
+    products = torch.bmm(q.flatten(0, 1), keys.flatten(0, 1).transpose(1, 2)) * scale
+    scores = products.float().view(*q.shape[:3], -1)
+    future = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    return result, AuxOutput(lse=torch.logsumexp(scores.masked_fill(future, -torch.inf), -1))
 
 
 def _balanced(router, scores):
@@ -68,6 +75,7 @@ def on_cpu():
         cpu = {"device_type": "cpu", "device_module": torch.cpu}
         with replaced(utils, **cpu, get_device_info=lambda: ("cpu", torch.cpu)):
             import torchtitan.models.deepseek_v3  # noqa: F401
+            import torchtitan.models.gpt_oss  # noqa: F401
             import torchtitan.models.llama3  # noqa: F401
             from torchtitan.distributed.utils import get_spmd_backend, set_spmd_backend
             from torchtitan.models.common import attention, moe
@@ -83,6 +91,7 @@ def on_cpu():
                     replaced(attention, **kernels),
                     replaced(flex, _compiled_flex_attn=staticmethod(_attention)),
                     replaced(router, _debug_force_load_balance_routing=_balanced),
+                    torchtitan_biases.stated(),
                 ):
                     yield
             finally:
@@ -153,7 +162,8 @@ def leave_backward(recorder: Recorder, declared: dict) -> None:
         gradient, spec = fsdp.local_shard(parameter.grad), value.claims["grad"]["step"]["spec"]
         axes = [axis for entry in spec for axis in _axes(entry)]
         if axes:
-            mesh = next(m for m in recorder.program.meshes if m.name == value.mesh or not value.mesh)
+            meshes = recorder.program.meshes
+            mesh = next(m for m in meshes if value.mesh in (None, m.name))
             words = {"type": dict.fromkeys(axes, "V"), "spec": spec}
             with replaced(recorder, context=lambda op, mesh=mesh: mesh.context(local=False)):
                 recorder.emit("from_local_", [gradient], [gradient], words, mut=[0])

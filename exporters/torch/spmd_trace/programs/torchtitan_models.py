@@ -9,6 +9,7 @@ import dataclasses
 import importlib
 import importlib.metadata
 import types
+from collections.abc import Callable
 
 import spmd_types
 import torch
@@ -70,7 +71,8 @@ class Model:
         from torchtitan.distributed import ParallelDims, utils
 
         registry = importlib.import_module(f"torchtitan.models.{config.model}").model_registry
-        spec = registry("debugmodel")
+        kernel = {"attn_backend": "flex"} if config.model == "gpt_oss" else {}
+        spec = registry("debugmodel", **kernel)
         parallelism = ParallelismConfig(
             data_parallel_shard_degree=config.data_parallel,
             tensor_parallel_degree=config.tensor_parallel,
@@ -115,7 +117,7 @@ class Model:
         settings.implementation = "for-loop"
         self.optimizers = settings.build(model_parts=[self.model])
         self.experts = config.expert_parallel > 1
-
+        self.routes = any(layer.moe is not None for layer in spec.model.layers)
 
     def state(self) -> dict:
         """The optimizer state of each parameter."""
@@ -185,8 +187,11 @@ class Recording:
     words: Words
 
 
-def record(config: Config, bug: str | None = None) -> Recording:
-    """Records one step on rank 0, with its rank-dependent numbers told from neighbour ranks."""
+def record(config: Config, bug: str | Callable | None = None) -> Recording:
+    """Records one step on rank 0, with its rank-dependent numbers told from neighbour ranks.
+
+    `bug` is a name in `torchtitan_bugs`, or a context in which model and step are made.
+    """
     recording = record_rank(config, 0, bug)
     program = recording.program
     neighbours = []
@@ -198,10 +203,13 @@ def record(config: Config, bug: str | None = None) -> Recording:
     return recording
 
 
-def record_rank(config: Config, rank: int, bug: str | None = None) -> Recording:
+def record_rank(config: Config, rank: int, bug: str | Callable | None = None) -> Recording:
     """Records one step on `rank`."""
-    planted = torchtitan_bugs.planted(bug)
-    with torchtitan.on_cpu(), cpu.fake_ranks(rank, config.world), planted:
+    with (
+        torchtitan.on_cpu(),
+        cpu.fake_ranks(rank, config.world),
+        torchtitan_bugs.planted(bug),
+    ):
         torch.manual_seed(0)
         model = Model(config)
         batch = Batch(config, model)
@@ -210,7 +218,7 @@ def record_rank(config: Config, rank: int, bug: str | None = None) -> Recording:
         first, *more = torchtitan.meshes(model.dims)
         recorder = Recorder(first, rank, f"torchtitan {version}")
         recorder.program.more_meshes = more
-        if config.expert_parallel > 1:
+        if model.routes:
             recorder.program.extra["rules"] = torchtitan.RULES
         recorder.program.local = False
         words = Words(recorder)
