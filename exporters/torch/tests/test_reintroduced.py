@@ -24,7 +24,7 @@ _MEGATRON = {
     "B03": ("invariant-mixed", ["tp"], "bert/pooler.py", "pooler.dense.weight"),
     "B08": ("scale-mismatch", ["cp"], "programs/megatron_gpt.py", "word_embeddings.weight"),
     "B09": ("scale-mismatch", ["tp"], "programs/megatron_gpt.py", "linear_fc1.weight"),
-    "B10": ("scale-mismatch", ["ep"], "programs/megatron_gpt.py", "linear_fc1.weight"),
+    "B10": ("scale-mismatch", ["ep"], "programs/known_megatron_bugs.py", "linear_fc1.weight"),
     "B11": ("norm-undercount", ["tp"], "optimizer/optimizer.py", "linear_fc1.weight"),
     "B16": ("partial-into-nonlinear", ["pp"], "optimizer/optimizer.py", "word_embeddings.weight"),
     "G02": ("partial-with-varying", ["tp"], "finalize_model_grads.py", "layernorm.weight"),
@@ -61,9 +61,10 @@ def parameter_of(found: dict, trace: dict) -> str | None:
             names[value], value = row["name"], values.get(value, {}).get("alias_of")
     makers = {v["id"]: op for op in trace["ops"] for v in op.get("out", [])}
     operand = found["arguments"].get("operand") or {}
-    queue = [operand.get("value") or found["arguments"].get("value")]
+    queue = [found["arguments"].get("value"), operand.get("value")]
     while queue:
-        current = queue.pop()
+        if (current := queue.pop()) is None:
+            continue
         value, maker = values.get(current, {}), makers.get(current, {"op": None})
         if (name := names.get(current) or names.get(value.get("grad_of"))) is not None:
             return name
