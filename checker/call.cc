@@ -134,33 +134,42 @@ Walk::Args Walk::enter(const CallSite &site, ir::FunctionId function, size_t fir
   Args args(llvm::drop_begin(site.args, first));
   for (size_t i = 0; i < args.size(); ++i) {
     const ir::Value &param = program_.values[callee.params[i].value];
-    cross(site, i + first, args[i], param.declared, callee);
+    cross(site, i + first, args[i], {param.declared, param.shape, param.global_shape}, callee);
     if (!stated || stated->form != ir::AttrForm::List)
       continue;
     llvm::ArrayRef<ir::AttrValue> claims = program_.lists[stated->as<ir::AttrListId>()].items;
-    if (i + first < claims.size() && claims[i + first].form == ir::AttrForm::Claim)
-      cross(site, i + first, args[i], program_.claims[claims[i + first].as<ir::ClaimId>()].type,
-            callee);
+    if (i + first >= claims.size() || claims[i + first].form != ir::AttrForm::Claim)
+      continue;
+    const ir::Claim &claim = program_.claims[claims[i + first].as<ir::ClaimId>()];
+    cross(site, i + first, args[i], {claim.type, claim.shape, claim.global_shape}, callee);
   }
   for (rules::Arg &arg : args)
     forget_shards(site, arg);
   return args;
 }
 
-void Walk::cross(const CallSite &site, size_t operand, rules::Arg &arg, ir::TypeId declared,
+void Walk::cross(const CallSite &site, size_t operand, rules::Arg &arg, const Declared &declared,
                  const ir::Function &callee) {
-  if (!declared.valid())
+  if (!declared.type.valid())
     return;
-  Type claimed = seen(declared, site.inst.context), found = program_.types[arg.type];
+  Type claimed = seen(declared.type, site.inst.context), found = program_.types[arg.type];
   if (claimed.mesh() != found.mesh())
     return;
   rules::ClaimCheck check = rules::check_claim(found, claimed, found.gradient_free());
-  if (AxisSet wrong = check.mismatched | check.unowned)
+  AxisSet wrong = check.mismatched | check.unowned;
+  AxisSet judged = claimed.claimed() - local_axes(claimed.mesh(), site.inst.context) - site.region;
+  std::optional<rules::ShapesDiffer> shapes = rules::claimed_shape_differs(
+      program_, arg, claimed, declared.shape, declared.global_shape, judged);
+  if (wrong || shapes)
     report(Place::inst(site.id), rules::BoundaryMismatch{{static_cast<uint16_t>(operand)},
                                                          program_.strings[callee.name].str(),
                                                          arg.type,
-                                                         declared,
-                                                         wrong});
+                                                         intern(claimed),
+                                                         shapes ? wrong | shapes->axes : wrong,
+                                                         shapes ? shapes->found : "",
+                                                         shapes ? shapes->claimed : ""});
+  if (shapes)
+    arg.shape = {}, arg.sizes = {};
   std::string needed = ir::print_scale(program_, claimed.scale, claimed.mesh());
   if (std::optional<rules::Violation> differs =
           rules::scale_differs(program_, found, claimed.scale, "its declaration states " + needed,

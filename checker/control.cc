@@ -23,6 +23,8 @@ using ir::Type;
 
 namespace {
 
+AxisSet same_on_all(const Type &type) { return type.replicated() | type.of(Kind::Invariant); }
+
 AxisSet pending(const Type &type) { return type.of(Kind::Partial) - type.zero(); }
 
 // What two ways to the same value have in common. Where they contradict, the type is that of `a`.
@@ -209,7 +211,8 @@ void Walk::same_shape(InstId id, std::string what, ir::ShapeId stated, ir::Shape
 }
 
 // Types a loop whose operands [first, first + count) are handed from round to round. A zero takes
-// the kind of what is added to it, R|I what the body needs; everything else leaves as it entered.
+// the kind of what is added to it, R|I what the body needs, R or I without a gradient the other one;
+// everything else leaves as it entered.
 Walk::Round Walk::carry_through(CallSite &site, Args &args, size_t first, size_t count,
                                 llvm::function_ref<Round(const Args &)> run) {
   Round round;
@@ -224,7 +227,11 @@ Walk::Round Walk::carry_through(CallSite &site, Args &args, size_t first, size_t
       leaves = seen_from(leaves, enters.mesh());
       met[c] = common(enters, leaves);
       AxisSet started = met[c].differs & enters.zero();
+      if (enters.gradient_free()) // R and I are alike as it enters, and not from then on
+        started |= met[c].differs & same_on_all(enters) & same_on_all(leaves);
       adopt(met[c].type, leaves, started);
+      if (enters.gradient_free())
+        met[c].type.set_either(same_on_all(enters) & open_axes(leaves));
       met[c].differs -= started;
       // What is unknown at the end was reported inside: the body keeps what it was typed with.
       Type next = met[c].type;

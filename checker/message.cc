@@ -37,25 +37,6 @@ ir::MeshId mesh_of_value(const ir::Program &program, ir::ValueId id) {
                                 : program.contexts[ir::ContextId{0}].mesh;
 }
 
-ir::MeshId mesh_of(const ir::Program &program, const Place &place) {
-  switch (place.form) {
-  case Place::Form::Inst:
-    return program.contexts[program.insts[place.as_inst()].context].mesh;
-  case Place::Form::Param:
-    return mesh_of_value(program, program.params[place.index].value);
-  case Place::Form::Output:
-    return mesh_of_value(program, program.outputs[place.index].value);
-  case Place::Form::Function: {
-    const ir::Function &function = program.functions[ir::FunctionId{place.index}];
-    if (!function.params.empty())
-      return mesh_of_value(program, function.params.front().value);
-    return program.contexts[ir::ContextId{0}].mesh;
-  }
-  default:
-    return program.contexts[ir::ContextId{0}].mesh;
-  }
-}
-
 using Words = llvm::SmallVector<std::string, 4>;
 
 // Names the tensors among some operands by position, `0`, `1[3]`, or by the word they were given
@@ -154,6 +135,25 @@ std::string fill(const ir::Program &program, const Finding &finding, std::string
 
 } // namespace
 
+ir::MeshId mesh_of(const ir::Program &program, const Place &place) {
+  switch (place.form) {
+  case Place::Form::Inst:
+    return program.contexts[program.insts[place.as_inst()].context].mesh;
+  case Place::Form::Param:
+    return mesh_of_value(program, program.params[place.index].value);
+  case Place::Form::Output:
+    return mesh_of_value(program, program.outputs[place.index].value);
+  case Place::Form::Function: {
+    const ir::Function &function = program.functions[ir::FunctionId{place.index}];
+    if (!function.params.empty())
+      return mesh_of_value(program, function.params.front().value);
+    return program.contexts[ir::ContextId{0}].mesh;
+  }
+  default:
+    return program.contexts[ir::ContextId{0}].mesh;
+  }
+}
+
 std::string field_text(const ir::Program &program, const Finding &finding,
                        const rules::Field &field) {
   return std::visit(
@@ -180,7 +180,7 @@ std::string field_text(const ir::Program &program, const Finding &finding,
           },
           [&](ir::ValueId value) {
             ir::ValueId named = value_of(program, finding, value);
-            return named.valid() ? ir::print_value(program, named) : std::string("a value");
+            return named.valid() ? ir::print_named(program, named) : std::string("a value");
           },
           [&](const std::string &text) { return text; },
       },

@@ -30,10 +30,17 @@ std::string_view view(llvm::StringRef text) { return {text.data(), text.size()};
 InstId defining_in(const ir::Program &program, const ir::Body &body, ValueId value) {
   uint32_t low = body.first.index, high = body.last.index;
   while (low < high) {
-    uint32_t middle = low + (high - low) / 2;
+    const uint32_t half = low + (high - low) / 2;
+    uint32_t middle = half;
+    while (middle < high && program.insts[InstId{middle}].result_count == 0)
+      ++middle; // which has no place among the values
+    if (middle == high) {
+      high = half;
+      continue;
+    }
     const ir::Inst &inst = program.insts[InstId{middle}];
     if (value.index < inst.first_result.index)
-      high = middle;
+      high = half;
     else if (value.index >= inst.first_result.index + inst.result_count)
       low = middle + 1;
     else
@@ -175,16 +182,12 @@ private:
   Note declared(ValueId value, unsigned passed) const {
     Note note;
     note.has_place = false;
-    for (uint32_t i = 0; i < program_.params.size(); ++i)
-      if (program_.params[i].value == value) {
-        note.place = {Place::Form::Param, i};
-        note.has_place = true;
-      }
-    std::string name = ir::print_value(program_, value);
-    if (note.has_place && program_.params[note.place.index].name.valid())
-      name += fmt::format(" ({})", view(program_.strings[program_.params[note.place.index].name]));
-    note.text = fmt::format("{} is declared {} on {}{}", name, kind_name(), axis_name(value),
-                            through(passed));
+    if (const ir::Param *param = program_.find_param(value)) {
+      note.place = {Place::Form::Param, static_cast<uint32_t>(param - program_.params.data())};
+      note.has_place = true;
+    }
+    note.text = fmt::format("{} is declared {} on {}{}", ir::print_named(program_, value),
+                            kind_name(), axis_name(value), through(passed));
     return note;
   }
 
@@ -337,17 +340,54 @@ std::optional<Note> since_made(const ir::Program &program, const CheckResult &re
   return std::nullopt;
 }
 
-// Where the addends come from that the optimizer reads.
-std::optional<Note> since_read(const ir::Program &program, const CheckResult &result,
-                               const rules::UnreducedGradient &wrong,
-                               llvm::ArrayRef<ValueId> tensors) {
-  AxisId axis = wrong.axes.first();
-  for (ValueId value : tensors) {
-    const ir::Type &type = program.types[result.types[value.index]];
-    if (std::optional<Kind> kind = type.kind(axis); kind == Kind::Varying || kind == Kind::Partial)
-      return Origin(program, result, axis, type).find(value);
+// The parameter whose gradient an operand is made of, where the finding does not name it.
+ValueId parameter_of(const ir::Program &program, const CheckResult &result, const Finding &finding,
+                     llvm::ArrayRef<ValueId> tensors) {
+  if (std::holds_alternative<rules::GradientTypeMismatch>(finding.violation))
+    return {};
+  for (uint16_t operand : operands_named(finding.violation)) {
+    if (operand >= tensors.size())
+      continue;
+    ValueId gradient =
+        pending_gradient(program, result, tensors[operand], {}, rules::axes_of(finding.violation));
+    if (gradient.valid())
+      return gradient;
   }
-  return std::nullopt;
+  return {};
+}
+
+// What the framework would have to be told for it to reduce the gradient of the parameter, by the trace.
+void add_hints(const ir::Program &program, ValueId value, const Finding &finding,
+               llvm::SmallVectorImpl<Note> &notes) {
+  const ir::Param *param = program.find_param(value);
+  const ir::Mesh &mesh = program.meshes[mesh_of(program, finding.place)];
+  auto concerns = [&](const ir::AxisRef &ref) {
+    for (AxisId axis : rules::axes_of(finding.violation))
+      if (mesh[axis].name == ref.axis)
+        return true;
+    return false;
+  };
+  for (const ir::SyncHint &hint : param ? param->grad.hints : std::vector<ir::SyncHint>())
+    if (llvm::any_of(program.axis_refs[hint.axes].refs, concerns))
+      notes.push_back({Note::Form::Hint, {}, false, program.strings[hint.text].str()});
+}
+
+// The parameter whose gradient the finding is about, and how the framework is told to reduce it.
+void explain_parameter(const ir::Program &program, const CheckResult &result,
+                       const Finding &finding, llvm::SmallVectorImpl<Note> &notes) {
+  ValueId param;
+  if (const auto *wrong = std::get_if<rules::UnreducedGradient>(&finding.violation)) {
+    param = wrong->value;
+  } else if (finding.place.form == Place::Form::Inst) {
+    param = parameter_of(program, result, finding, tensors_of(program, finding.place.as_inst()));
+    if (param.valid())
+      notes.push_back({Note::Form::Gradient,
+                       {},
+                       false,
+                       "it is made of the gradient of " + ir::print_named(program, param)});
+  }
+  if (param.valid())
+    add_hints(program, param, finding, notes);
 }
 
 } // namespace
@@ -409,8 +449,10 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
   if (finding.clash < result.clashes.size())
     notes = explain_clash(program, result.clashes[finding.clash]);
   AxisSet axes = rules::axes_of(finding.violation);
-  if (finding.place.form != Place::Form::Inst)
+  if (finding.place.form != Place::Form::Inst) {
+    explain_parameter(program, result, finding, notes);
     return notes;
+  }
   llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, finding.place.as_inst());
   if (const auto *scale = std::get_if<rules::ScaleMismatch>(&finding.violation)) {
     llvm::SmallVector<ValueId, 4> told(tensors.begin(), tensors.end());
@@ -457,13 +499,11 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
   if (const auto *wrong = std::get_if<rules::GradientTypeMismatch>(&finding.violation))
     if (std::optional<Note> note = since_made(program, result, *wrong, inst))
       notes.push_back(std::move(*note));
-  if (const auto *wrong = std::get_if<rules::UnreducedGradient>(&finding.violation))
-    if (std::optional<Note> note = since_read(program, result, *wrong, tensors))
-      notes.push_back(std::move(*note));
   if (InstId forward; is_backward(program, inst) &&
                       (forward = forward_of(program, finding.place.as_inst(), axes)).valid())
     notes.push_back({Note::Form::Gradient, Place::inst(forward), true,
                      forward_text(program, result, forward, axes)});
+  explain_parameter(program, result, finding, notes);
   return notes;
 }
 

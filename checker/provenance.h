@@ -10,14 +10,14 @@ namespace spmd::checker {
 
 // One sentence about one place: "`linear` summed over a dimension sharded on tp".
 struct Note {
-  enum class Form : uint8_t { Since, Because, Boundary, Gradient, Assumed };
+  enum class Form : uint8_t { Since, Because, Boundary, Gradient, Hint, Assumed };
   Form form = Form::Since;
   Place place;
   bool has_place = true;
   std::string text;
 };
-inline constexpr std::string_view kNoteWords[] = {"since", "because", "boundary", "gradient",
-                                                  "assumed"};
+inline constexpr std::string_view kNoteWords[] = {"since",    "because", "boundary",
+                                                  "gradient", "hint",    "assumed"};
 inline constexpr unsigned kMaxNotes = 6;
 
 // At most kMaxNotes, the origin always kept, runs of equal steps merged.

@@ -142,8 +142,21 @@ void count(Report &report, const Finding &finding) {
     ++report.infos;
 }
 
+void add_parameters(const ir::Program &program, Diagnostic &diagnostic, const Finding &finding) {
+  rules::for_each_field(finding.violation, [&](std::string_view, const rules::Field &field) {
+    const auto *value = std::get_if<ir::ValueId>(&field);
+    const ir::Param *param = value && value->valid() ? program.find_param(*value) : nullptr;
+    if (!param || !param->name.valid())
+      return;
+    std::string name = program.strings[param->name].str();
+    if (!llvm::is_contained(diagnostic.parameters, name))
+      diagnostic.parameters.push_back(std::move(name));
+  });
+}
+
 void add_place(Report &report, Diagnostic &diagnostic, const Finding &finding) {
   diagnostic.places.push_back(finding.place);
+  add_parameters(*report.program, diagnostic, finding);
   diagnostic.folded_scope =
       merge_scopes(diagnostic.folded_scope, scope_of(*report.program, finding.place));
 }
@@ -164,6 +177,7 @@ void fold(Report &report, const ReportOptions &options) {
                                   .places = {finding.place},
                                   .folded_scope = scope_of(*report.program, finding.place),
                                   .fold_key = key_of(text)});
+    add_parameters(*report.program, report.diagnostics.back(), finding);
   }
 }
 

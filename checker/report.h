@@ -21,6 +21,8 @@ struct Diagnostic {
   const Finding *first = nullptr;
   std::vector<Place> places;     // all of them, the first included
   std::string folded_scope = {}; // `layers.*.mlp.act`; empty if there is none
+  std::vector<std::string> parameters =
+      {};                    // the declared values that they name, by the framework's names
   std::string fold_key = {}; // equal for findings that are one; 16 hex digits, stable between runs
   llvm::SmallVector<Note, 2> notes = {};
   llvm::SmallVector<Fix, 3> fixes = {};
@@ -83,6 +85,8 @@ std::string print(const SourcePlace &place);
 ir::ValueId value_of(const ir::Program &program, const Finding &finding, ir::ValueId named);
 // The sentence of a finding, words in the order of DiagnosticInfo::message.
 std::string message_of(const ir::Program &program, const Finding &finding);
+// The mesh whose axes a finding there names.
+ir::MeshId mesh_of(const ir::Program &program, const Place &place);
 // One argument as it stands in a sentence.
 std::string field_text(const ir::Program &program, const Finding &finding,
                        const rules::Field &field);

@@ -195,7 +195,12 @@ private:
   std::optional<ir::FunctionId> region(const CallSite &site, llvm::StringRef role);
   bool counts(const CallSite &site, ir::FunctionId function, size_t params, size_t results);
   Args enter(const CallSite &site, ir::FunctionId function, size_t first);
-  void cross(const CallSite &site, size_t operand, rules::Arg &arg, ir::TypeId declared,
+  // What a function, or a region's `in_types`, says of an operand.
+  struct Declared {
+    ir::TypeId type;
+    ir::ShapeId shape, global_shape;
+  };
+  void cross(const CallSite &site, size_t operand, rules::Arg &arg, const Declared &declared,
              const ir::Function &callee);
   Round opaque(const ir::Function &function, llvm::ArrayRef<rules::Arg> args);
   Round evaluate(ir::FunctionId function, llvm::ArrayRef<rules::Arg> args);

@@ -1,6 +1,8 @@
 // Cuts the axes of all meshes into common pieces and names these. Relies on meshes being finished.
 #include "ir/axis_scale.h"
 
+#include "ir/claims.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -114,9 +116,13 @@ ScaleId base_scale(Program &program, StringId name, MeshId mesh) {
     return axis_scale(program, mesh, *axis);
   bool symbol =
       llvm::any_of(program.symbols, [&](const SymbolInfo &known) { return known.name == name; });
-  for (auto m = static_cast<uint16_t>(program.meshes.size()); !symbol && m-- > 0;)
-    if (std::optional<AxisId> axis = program.meshes[MeshId{m}].find(name))
+  for (auto m = static_cast<uint16_t>(program.meshes.size()); !symbol && m-- > 0;) {
+    std::optional<AxisId> axis = program.meshes[MeshId{m}].find(name);
+    if (!axis)
+      axis = named_in(program, program.meshes[MeshId{m}], name);
+    if (axis)
       return axis_scale(program, MeshId{m}, *axis);
+  }
   return program.scales.add({.factors = {{name, 1}}});
 }
 

@@ -65,13 +65,24 @@ std::optional<FoundAxis> find_axis(const Program &program, MeshId mesh, AxisRef 
   return std::nullopt;
 }
 
+std::optional<AxisId> named_in(const Program &program, const Mesh &mesh, StringId base) {
+  auto [before, axis] = llvm::StringRef(program.strings[base]).split('.');
+  if (axis.empty() || before != program.strings[mesh.name])
+    return std::nullopt;
+  for (uint8_t a = 0; a < mesh.axes.size(); ++a)
+    if (program.strings[mesh.axes[a].name] == axis)
+      return AxisId{a};
+  return std::nullopt;
+}
+
 std::string check_scale(const Program &program, const Scale &scale) {
   for (const ScaleFactor &factor : scale.factors) {
     bool known = false;
     for (const SymbolInfo &symbol : program.symbols)
       known |= symbol.name == factor.base;
     for (const Mesh &mesh : program.meshes)
-      known |= mesh.find(factor.base).has_value();
+      known |=
+          mesh.find(factor.base).has_value() || named_in(program, mesh, factor.base).has_value();
     if (!known)
       return fmt::format("`{}` in a scale is neither an axis nor a symbol",
                          std::string_view(program.strings[factor.base]));

@@ -92,6 +92,19 @@ void JsonPrinter::gradient(const GradContract &contract, const Value &value, Mes
     }
     out_ += ']';
   }
+  if (!contract.hints.empty()) {
+    key("hints");
+    out_ += '[';
+    for (const SyncHint &hint : contract.hints) {
+      separate();
+      out_ += '{';
+      key("axis");
+      axes(p_.axis_refs[hint.axes].refs);
+      text("text", hint.text);
+      out_ += '}';
+    }
+    out_ += ']';
+  }
   out_ += '}';
 }
 

@@ -35,6 +35,7 @@ private:
   void param(const Param &param);
   std::string contract(const Param &param);
   std::string sync(llvm::ArrayRef<Sync> list) const;
+  std::string hints(llvm::ArrayRef<SyncHint> list) const;
   void output(const Output &output);
 
   // Bodies and functions (print_text.cc).

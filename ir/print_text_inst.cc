@@ -34,6 +34,14 @@ std::string print_value(const Program &program, ValueId id) {
   return is_plain_id(name) ? text : "%" + quote(name);
 }
 
+std::string print_named(const Program &program, ValueId id) {
+  std::string text = print_value(program, id);
+  const Param *param = program.find_param(id);
+  if (!param || !param->name.valid() || program.strings[param->name] == text.substr(1))
+    return text;
+  return text + " (" + program.strings[param->name].str() + ")";
+}
+
 std::string print_inst(const Program &program, InstId id) {
   return TextPrinter(program).print_bare(id);
 }

@@ -225,6 +225,8 @@ std::string TextPrinter::contract(const Param &param) {
     words.push_back("sync = " + sync(grad.sync));
   if (grad.step.valid())
     words.push_back("step = " + claim(grad.step, mesh));
+  if (!grad.hints.empty())
+    words.push_back("hints = " + hints(grad.hints));
   if (grad.stated && words.empty())
     words.emplace_back("grad = null");
   return joined(words);
@@ -236,6 +238,13 @@ std::string TextPrinter::sync(llvm::ArrayRef<Sync> list) const {
   llvm::SmallVector<std::string, 4> parts;
   for (const Sync &row : list)
     parts.push_back(fmt::format("{} = {}", axes(program_.axis_refs[row.axes]), ir::word(row.op)));
+  return fmt::format("{{ {} }}", joined(parts));
+}
+
+std::string TextPrinter::hints(llvm::ArrayRef<SyncHint> list) const {
+  llvm::SmallVector<std::string, 4> parts;
+  for (const SyncHint &row : list)
+    parts.push_back(fmt::format("{} = {}", axes(program_.axis_refs[row.axes]), quoted(row.text)));
   return fmt::format("{{ {} }}", joined(parts));
 }
 

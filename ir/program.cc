@@ -42,6 +42,13 @@ const AttrValue *Program::find(AttrsId id, llvm::StringRef key) const {
   return nullptr;
 }
 
+const Param *Program::find_param(ValueId value) const {
+  for (const Param &param : params)
+    if (param.value == value)
+      return &param;
+  return nullptr;
+}
+
 std::string print(ValueName name, const StringTable &names) {
   if (name.is_number())
     return "%" + std::to_string(name.bits & ~ValueName::kNumber);

@@ -139,10 +139,17 @@ struct Sync {
 };
 
 // The gradient contract of a parameter (rules/README.md).
+// What the framework would have to be told for it to reduce a gradient over the axes.
+struct SyncHint {
+  AxisRefsId axes;
+  StringId text; // `the attribute sequence_parallel`
+};
+
 struct GradContract {
   ClaimId grad; // as backward leaves it; none: the dual
   ClaimId step; // what the optimizer needs; none: the parameter's own
   std::vector<Sync> sync;
+  std::vector<SyncHint> hints;
   bool stated = false; // a `grad` object stood in the program, perhaps an empty one
 };
 
@@ -268,6 +275,7 @@ struct Program {
   AxisSet local_axes(const Context &context) const;
   bool lacks(Missing what) const { return missing >> unsigned(what) & 1; }
   const AttrValue *find(AttrsId attrs, llvm::StringRef key) const; // null if absent
+  const Param *find_param(ValueId value) const; // null if it is not declared; linear
   ScaleId one() const { return ScaleId{0}; }
   AttrsId no_attrs() const { return AttrsId{0}; }
   BlockId no_operands() const { return BlockId{0}; }

@@ -275,6 +275,7 @@ private:
   void late_gradients();
   GradContract gradient(MeshId mesh, std::optional<unsigned> rank);
   void syncs(std::vector<Sync> &out, MeshId mesh);
+  void hints(std::vector<SyncHint> &out, MeshId mesh);
   void outputs();
   void output();
   // An index into a table of that many entries.

@@ -19,9 +19,9 @@ constexpr std::array<std::string_view, ValueKeyCount + 5> kParamKeys = {
     "requires_grad", "grad_of", "alias_of", "role", "name", "grad", "loc",   "scope"};
 enum ParamKey : unsigned { RoleKey = ValueKeyCount, NameKey, GradKey, LocKey, ScopeKey };
 
-constexpr std::array<std::string_view, ClaimKeyCount + 2> kGradientKeys = {
-    "dtype", "shape", "gshape", "mesh", "type", "spec", "scale", "step", "sync"};
-enum GradientKey : unsigned { Step = ClaimKeyCount, SyncKey };
+constexpr std::array<std::string_view, ClaimKeyCount + 3> kGradientKeys = {
+    "dtype", "shape", "gshape", "mesh", "type", "spec", "scale", "step", "sync", "hints"};
+enum GradientKey : unsigned { Step = ClaimKeyCount, SyncKey, HintsKey };
 
 constexpr std::array<std::string_view, ClaimKeyCount + 4> kOutputKeys = {
     "dtype", "shape", "gshape", "mesh", "type", "spec", "scale", "value", "role", "of", "name"};
@@ -134,7 +134,7 @@ void JsonReader::late_gradients() {
 }
 
 GradContract JsonReader::gradient(MeshId mesh, std::optional<unsigned> rank) {
-  GradContract contract{.grad = {}, .step = {}, .sync = {}, .stated = true};
+  GradContract contract{.grad = {}, .step = {}, .sync = {}, .hints = {}, .stated = true};
   auto members = object(kGradientKeys);
   if (members.has(TypeKey) || members.has(SpecKey) || members.has(ScaleKey))
     if (Claim grad = claim_of(members, stated_mesh(members, mesh), rank); !(grad == Claim()))
@@ -143,6 +143,8 @@ GradContract JsonReader::gradient(MeshId mesh, std::optional<unsigned> rank) {
     contract.step = claim(mesh, rank);
   if (members.at(SyncKey))
     syncs(contract.sync, mesh);
+  if (members.at(HintsKey))
+    hints(contract.hints, mesh);
   return contract;
 }
 
@@ -158,6 +160,22 @@ void JsonReader::syncs(std::vector<Sync> &out, MeshId mesh) {
       enumeration(llvm::ArrayRef(kCombinerWords).take_front(2), "reduction", sync.op, 0);
     if (sync.axes.valid())
       out.push_back(sync);
+  });
+}
+
+void JsonReader::hints(std::vector<SyncHint> &out, MeshId mesh) {
+  static constexpr std::array<std::string_view, 2> kKeys = {"axis", "text"};
+  json_.array([&](uint32_t) {
+    auto members = object(kKeys);
+    require(members, 0, kKeys[0]);
+    require(members, 1, kKeys[1]);
+    SyncHint hint;
+    if (members.at(0))
+      hint.axes = declared_axes(mesh);
+    if (members.at(1))
+      hint.text = text();
+    if (hint.axes.valid() && hint.text.valid())
+      out.push_back(hint);
   });
 }
 

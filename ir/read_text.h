@@ -123,6 +123,8 @@ private:
   bool read_declaration_key(Param &param, const Token &token, Key key);
   bool read_sync(GradContract &grad);
   bool read_sync_axes(GradContract &grad);
+  bool read_hints(GradContract &grad);
+  std::optional<AxisRefsId> declared_axes();
   std::optional<std::string> finding();
   std::optional<std::string> dashed_name(std::string_view what);
   void check_counts();

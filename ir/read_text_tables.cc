@@ -350,7 +350,7 @@ bool TextReader::read_declaration(WrittenValue written, Role role, uint64_t orig
 }
 
 bool TextReader::read_declaration_key(Param &param, const Token &token, Key key) {
-  static constexpr std::string_view kKeys[] = {"grad", "sync", "step", "requires_grad"};
+  static constexpr std::string_view kKeys[] = {"grad", "sync", "step", "hints", "requires_grad"};
   if (key == "requires_grad") {
     std::optional<bool> requires_grad = boolean();
     if (requires_grad)
@@ -358,7 +358,7 @@ bool TextReader::read_declaration_key(Param &param, const Token &token, Key key)
           *requires_grad ? Tristate::True : Tristate::False;
     return requires_grad.has_value();
   }
-  bool contract = llvm::is_contained(llvm::ArrayRef(kKeys).take_front(3), view(key));
+  bool contract = llvm::is_contained(llvm::ArrayRef(kKeys).take_front(4), view(key));
   if (!contract) {
     unknown_key(token, "a declaration", kKeys);
     return skip_attr();
@@ -366,6 +366,8 @@ bool TextReader::read_declaration_key(Param &param, const Token &token, Key key)
   param.grad.stated = true;
   if (key == "sync")
     return read_sync(param.grad);
+  if (key == "hints")
+    return read_hints(param.grad);
   const Value &value = program_.values[param.value];
   std::optional<ClaimId> stated =
       claim(mesh_of(program_, param.value, mesh()), rank_of(value.shape));
@@ -400,13 +402,32 @@ bool TextReader::read_sync(GradContract &grad) {
 }
 
 bool TextReader::read_sync_axes(GradContract &grad) {
+  std::optional<AxisRefsId> refs = declared_axes();
+  if (refs)
+    grad.sync.push_back({*refs, Combiner::Sum});
+  return refs.has_value();
+}
+
+// `{ tp = "the attribute sequence_parallel" }`.
+bool TextReader::read_hints(GradContract &grad) {
+  return list('{', '}', [&] {
+    std::optional<AxisRefsId> refs = declared_axes();
+    if (!refs || !expect('='))
+      return false;
+    std::optional<std::string> text = string("a text");
+    if (text)
+      grad.hints.push_back({*refs, builder_.string(*text)});
+    return text.has_value();
+  });
+}
+
+std::optional<AxisRefsId> TextReader::declared_axes() {
   Token token = peek();
   std::optional<AxisRefs> refs = axes();
   if (!refs)
-    return false;
+    return std::nullopt;
   check_axes(token, mesh(), *refs);
-  grad.sync.push_back({program_.axis_refs.add(std::move(*refs)), Combiner::Sum});
-  return true;
+  return program_.axis_refs.add(std::move(*refs));
 }
 
 // What the header announces about the whole program.

@@ -355,6 +355,13 @@ bool TextReader::expression_operand(std::string &text, bool symbols) {
     return expected(symbols ? "a count, a symbol or `(`" : "a number, a name or `(`");
   take();
   text += token.text;
+  if (token.kind == TokenKind::Name && !symbols && take_if('.')) {
+    std::optional<StringId> axis = name("an axis");
+    if (!axis)
+      return false;
+    text += '.';
+    text += program_.strings[*axis];
+  }
   int64_t value = 0;
   if (token.kind == TokenKind::Integer &&
       (token.text.getAsInteger(10, value) || value > kMaxInteger))

@@ -105,7 +105,8 @@ private:
   }
 
   bool base(int sign) {
-    llvm::StringRef name = rest_.take_while([](char c) { return llvm::isAlnum(c) || c == '_'; });
+    llvm::StringRef name =
+        rest_.take_while([](char c) { return llvm::isAlnum(c) || c == '_' || c == '.'; });
     rest_ = rest_.drop_front(name.size());
     scale_.factors.push_back({names_.add(name), sign});
     return true;

@@ -36,7 +36,7 @@ uint64_t hash_of(const Scale &scale);
 std::optional<Scale> multiply(const Scale &a, const Scale &b, const StringTable &names);
 std::optional<Scale> inverse(const Scale &a);
 
-// Reads `dp`, `1/(dp*cp)`, `2*steps/dp`: products and quotients of numbers and names.
+// Reads `dp`, `1/(dp*cp)`, `2*steps/dense.dp`: products and quotients of numbers and names.
 std::optional<Scale> parse_scale(llvm::StringRef text, StringTable &names);
 // The canonical text that parse_scale reads back: `1`, `dp`, `1/(cp*dp)`, `2/dp`.
 std::string print(const Scale &scale, const StringTable &names);

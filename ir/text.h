@@ -19,6 +19,8 @@ std::string print_shape(const Program &program, ShapeId shape);
 // `tp`, `dp, tp`: names in mesh order.
 std::string print_axes(const Program &program, MeshId mesh, AxisSet axes);
 std::string print_value(const Program &program, ValueId value);
+// `%10 (layers.0.norm.weight)`: a declared value with the name that the framework gives it.
+std::string print_named(const Program &program, ValueId value);
 // One instruction as one line of canonical text, without location, scope or nested bodies.
 std::string print_inst(const Program &program, InstId inst);
 

@@ -281,6 +281,10 @@ void IdVerifier::check_param(const Param &param) {
   may_claim(param.grad.step);
   for (const Sync &sync : param.grad.sync)
     need(sync.axes, program_.axis_refs, "axis list");
+  for (const SyncHint &hint : param.grad.hints) {
+    need(hint.axes, program_.axis_refs, "axis list");
+    need_string(hint.text);
+  }
 }
 
 void IdVerifier::check_function(const Function &function) {

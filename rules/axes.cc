@@ -93,6 +93,11 @@ private:
         llvm::find_if(program_.meshes.all(), [&](const ir::Mesh &m) { return m.name == name; });
     return found == program_.meshes.all().end() ? nullptr : found;
   }
+  const ir::Mesh *mesh_with_axis(ir::StringId name) const {
+    const auto *found = llvm::find_if(program_.meshes.all(),
+                                      [&](const ir::Mesh &m) { return m.find(name).has_value(); });
+    return found == program_.meshes.all().end() ? nullptr : found;
+  }
   // A mesh of which this is a group along axes; null if there is none.
   const ir::Mesh *mesh_with(llvm::ArrayRef<ir::Atom> layout, int64_t first) const {
     const auto *found = llvm::find_if(program_.meshes.all(), [&](const ir::Mesh &mesh) {
@@ -185,6 +190,14 @@ bool Resolver::add_axis(ir::AxisRef ref) {
   if (!mesh)
     return unknown_axis(ref, mesh_);
   std::optional<ir::AxisId> axis = mesh->find(ref.axis);
+  if (!axis && !ref.mesh.valid())
+    if (const ir::Mesh *other = mesh_with_axis(ref.axis)) {
+      axis = other->find(ref.axis);
+      if (!ir::axes_of_layout(mesh_, (*other)[*axis].layout)) // its ranks are no axis here
+        mesh = other;
+      else
+        axis.reset();
+    }
   if (!axis)
     return unknown_axis(ref, *mesh);
   const ir::Layout &layout = (*mesh)[*axis].layout;

@@ -131,14 +131,20 @@ ir::TypeId restricted_id(const Application &app, const Type &type, AxisSet axes)
 }
 
 // Checks the first operand and returns what is known of it then.
-Type check_first(const Application &app, const Type &claim, Outcome &out, Spec spec) {
+Type check_first(const Application &app, const Type &claim, Outcome &out, Spec spec,
+                 const std::optional<ShapesDiffer> &shapes = std::nullopt) {
   Type found = seen_operand(app, 0);
   ClaimCheck check = check_claim(found, claim, found.gradient_free(), spec);
-  if (check.mismatched)
+  if (check.mismatched || shapes) {
+    AxisSet axes = check.mismatched | (shapes ? shapes->axes : AxisSet());
+    AxisSet shown = axes ? axes : found.claimed() & claim.claimed();
     out.violations.push_back(ClaimMismatch{{},
-                                           restricted_id(app, found, check.mismatched),
-                                           restricted_id(app, claim, check.mismatched),
-                                           check.mismatched});
+                                           restricted_id(app, found, shown),
+                                           restricted_id(app, claim, shown),
+                                           axes,
+                                           shapes ? shapes->found : "",
+                                           shapes ? shapes->claimed : ""});
+  }
   if (check.unowned)
     out.violations.push_back(ReducedWithoutOwner{{0}, check.unowned});
   return check.type;
@@ -167,31 +173,22 @@ void need_scale(const Application &app, unsigned i, ir::ScaleId needed, Type &ma
   made.scale = differs ? ir::ScaleId() : needed;
 }
 
-// The axes of the claim that shard a dimension in which the shapes differ.
-AxisSet axes_where_differing(const ir::Program &program, const Type &claim, ir::ShapeId a,
-                             ir::ShapeId b) {
-  const ir::Shape &left = program.shapes[a], &right = program.shapes[b];
-  AxisSet axes;
-  for (AxisId axis : claim.sharded())
-    if (unsigned dim = *claim.dim(axis);
-        dim < left.dims.size() && dim < right.dims.size() && left.dims[dim] != right.dims[dim])
-      axes |= axis;
-  return axes;
-}
-
 // A claim refines: it says how pieces join that came out of a region or of to_local.
 void assert_type(const Application &app, Outcome &out) {
   StatedClaim claim;
   if (!read_claim(app, claim, out))
     return;
-  if (std::optional<Violation> differs =
-          shape_differs(app.program, "the operand and its claim", claim.shape, app.args[0].shape)) {
-    std::get<ShapeMismatch>(*differs).axes =
-        axes_where_differing(app.program, claim.before, claim.shape, app.args[0].shape);
-    out.violations.push_back(std::move(*differs));
+  std::optional<ShapesDiffer> differ = claimed_shape_differs(
+      app.program, app.args[0], claim.before, claim.shape, claim.global, app.global_axes());
+  if (differ) {
     claim.global = {}; // of another shape than the operand has
+    if (app.op.boundary == "from_local") {
+      out.violations.push_back(
+          ShapeMismatch{"the operand and its claim", differ->claimed, differ->found, differ->axes});
+      differ.reset();
+    }
   }
-  Type type = check_first(app, claim.before, out, Spec::Joined);
+  Type type = check_first(app, claim.before, out, Spec::Joined, differ);
   if (app.attr("dst"))
     type = check_claim(type, claim.after, type.gradient_free(), Spec::Joined).type;
   if (app.attr("type"))
@@ -524,6 +521,32 @@ ClaimCheck check_claim(const Type &found, const Type &claim, bool gradient_free,
         !check.type.dim(axis) && !(joined >> *dim & 1))
       join_shards(check.type, claim, *dim), joined |= 1u << *dim;
   return check;
+}
+
+std::optional<ShapesDiffer> claimed_shape_differs(ir::Program &program, const Arg &arg,
+                                                  const Type &claim, ir::ShapeId local,
+                                                  ir::ShapeId global, AxisSet judged) {
+  ir::ShapeId found = arg.shape, stated = local;
+  bool differ = shape_differs(program, "", stated, found).has_value();
+  const Type &type = program.types[arg.type];
+  bool same_shards = type.shard_dim == claim.shard_dim && type.shard_order == claim.shard_order;
+  if (!differ && global.valid() && judged && same_shards && !type.unknown &&
+      judged.contains(type.of(Kind::Varying))) {
+    found = global_shape(program, type, arg), stated = global;
+    differ = shape_differs(program, "", stated, found).has_value();
+  }
+  if (!differ)
+    return std::nullopt;
+  const ir::Shape &left = program.shapes[stated], &right = program.shapes[found];
+  AxisSet axes;
+  for (AxisId axis : claim.sharded() | type.sharded())
+    for (std::optional<unsigned> dim : {claim.dim(axis), type.dim(axis)})
+      if (dim && *dim < left.dims.size() && *dim < right.dims.size() &&
+          left.dims[*dim] != right.dims[*dim])
+        axes |= axis;
+  const char *together = stated == global && stated != local ? " of all ranks" : "";
+  return ShapesDiffer{ir::print_shape(program, found) + together,
+                      ir::print_shape(program, stated) + together, axes};
 }
 
 std::optional<Violation> shape_differs(const ir::Program &program, std::string what,

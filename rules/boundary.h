@@ -41,6 +41,16 @@ enum class Spec : uint8_t {
 ClaimCheck check_claim(const ir::Type &found, const ir::Type &claim, bool gradient_free,
                        Spec spec = Spec::Compared);
 
+// How the extents of a value differ from those of a claim, local ones first, and the axes that cut the
+// dimensions in question.
+struct ShapesDiffer {
+  std::string found, claimed;
+  ir::AxisSet axes;
+};
+// `judged`: the axes whose specs are known; else the extents of all ranks together are not compared.
+std::optional<ShapesDiffer> claimed_shape_differs(ir::Program &program, const Arg &arg,
+                                                  const ir::Type &claim, ir::ShapeId local,
+                                                  ir::ShapeId global, ir::AxisSet judged);
 // Two shapes of one thing, compared as far as both are known.
 std::optional<Violation> shape_differs(const ir::Program &program, std::string what,
                                        ir::ShapeId stated, ir::ShapeId found);

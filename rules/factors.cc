@@ -90,8 +90,11 @@ bool FactorSink::unify(uint8_t factor, Extent extent, unsigned operand, unsigned
   return true;
 }
 
-bool FactorSink::mismatch(std::string what, std::string expected, std::string found) {
-  out_.violations.push_back(ShapeMismatch{std::move(what), std::move(expected), std::move(found)});
+bool FactorSink::mismatch(std::string what, std::string expected, std::string found,
+                          ir::AxisSet axes) {
+  map_.mismatched = true;
+  out_.violations.push_back(
+      ShapeMismatch{std::move(what), std::move(expected), std::move(found), axes});
   return false;
 }
 

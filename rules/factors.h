@@ -29,6 +29,7 @@ struct FactorMap {
   llvm::SmallVector<FactorInfo, 8> factors;
   llvm::SmallVector<std::optional<TensorFactors>, 4> args; // per tensor of the application
   llvm::SmallVector<std::optional<TensorFactors>, 2> results;
+  bool mismatched = false; // shapes do not fit, so there may be no factors
 
   uint8_t add(std::optional<ir::Extent> extent = std::nullopt, bool whole = false);
 };
@@ -77,7 +78,7 @@ public:
   // differ.
   bool unify(uint8_t factor, ir::Extent extent, unsigned operand, unsigned member, unsigned dim);
   // Two things that should be equal are not. Always false.
-  bool mismatch(std::string what, std::string expected, std::string found);
+  bool mismatch(std::string what, std::string expected, std::string found, ir::AxisSet axes = {});
 
 private:
   uint16_t arg(unsigned operand, unsigned member) const {

@@ -188,7 +188,8 @@ bool infer(const Application &app, FactorSink &sink, const ir::Shape &from, Want
   bool equal = open ? divides || !old_count.symbols.empty() : old_count.number == new_count.number;
   if (!equal && old_count.symbols.empty())
     return sink.mismatch("the number of elements of the operand and of the result",
-                         std::to_string(old_count.number), std::to_string(new_count.number));
+                         std::to_string(old_count.number), std::to_string(new_count.number),
+                         app.type(app.args[0]).sharded() & app.global_axes());
   if (!open || !divides)
     return true;
   std::optional<Extent> extent(Extent(old_count.number / new_count.number));

@@ -5,6 +5,8 @@
 
 #include "ir/axis_scale.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 namespace spmd::rules {
 
 using ir::AxisSet;
@@ -39,14 +41,19 @@ void apply_step(const Application &app, Outcome &out) {
   Contract contract;
   contract.needed = seen_operand(app, app.args.size() > 2 ? 2 : 0);
   Type gradient = seen_operand(app, 1);
+  llvm::SmallVector<Violation, 2> found;
+  check_step(app.program, contract, gradient, {1}, found);
+  bool other_shard = llvm::any_of(found, [](const Violation &violation) {
+    return std::holds_alternative<GradientTypeMismatch>(violation);
+  });
+  for (Violation &violation : found)
+    out.violations.push_back(std::move(violation));
+  if (other_shard)
+    return; // and so other extents
   if (std::optional<Violation> differs =
           shape_differs(app.program, "the gradient and what it moves",
                         app.args[app.args.size() > 2 ? 2 : 0].shape, app.args[1].shape))
     out.violations.push_back(std::move(*differs));
-  llvm::SmallVector<Violation, 2> found;
-  check_step(app.program, contract, gradient, {1}, found);
-  for (Violation &violation : found)
-    out.violations.push_back(std::move(violation));
 }
 
 void apply_to_local(const Application &app, Outcome &out) {

@@ -136,7 +136,10 @@ private:
   std::optional<uint8_t> factor_of(const Operand &operand, AxisId axis) {
     unsigned dim = *operand.type.dim(axis);
     if (!operand.factors || dim >= operand.factors->size()) {
-      report(axis, NoShardRule{index(operand), axis});
+      if (in_.map.mismatched) // which is told
+        result_.bad |= axis;
+      else
+        report(axis, NoShardRule{index(operand), axis});
       return std::nullopt;
     }
     const DimFactors &factors = (*operand.factors)[dim];
@@ -391,8 +394,7 @@ private:
       kept |= dimension((*dims)[d], d, sizes);
     result_.summed = (result_.sharded - result_.bad) - kept;
     for (uint8_t factor = 0; factor < shards_.size(); ++factor)
-      if (const FactorShards &at = shards_[factor];
-          at.from && in_.map.factors[factor].divides) {
+      if (const FactorShards &at = shards_[factor]; at.from && in_.map.factors[factor].divides) {
         if (result_.summed & set_of(at.axes))
           need_even(at, factor);
         result_.divided |= set_of(at.axes);

@@ -43,8 +43,10 @@ void LayoutEffect::join_innermost(size_t dim, llvm::StringRef key) {
   bool innermost = fine_.size() <= at.axes.size() &&
                    llvm::makeArrayRef(at.axes).take_back(fine_.size()) == llvm::makeArrayRef(fine_);
   int64_t ranks = blocks_.ranks_of(fine_);
-  if (!innermost)
+  if (!innermost) {
+    at.local = at.local ? product(app_.program, *at.local, size_) : std::nullopt; // in wrong order
     return not_innermost(dim, axes_ & input_.fine);
+  }
   if (lengths && !lengths->known) {
     at.axes.resize(at.axes.size() - fine_.size());
     at.local = std::nullopt;

@@ -4,6 +4,7 @@
 #include "ir/text.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 
 #include <fmt/format.h>
 
@@ -198,6 +199,15 @@ void print_fold(Printer &printer, const Diagnostic &diagnostic) {
   if (!diagnostic.folded_scope.empty())
     line += fmt::format(" ({})", printable(diagnostic.folded_scope));
   printer.fact(line);
+  constexpr size_t kShown = 8;
+  llvm::ArrayRef<std::string> others = diagnostic.parameters;
+  others = others.drop_front(std::min<size_t>(1, others.size()));
+  if (others.empty())
+    return;
+  line = "for " + llvm::join(others.take_front(kShown), ", ");
+  if (others.size() > kShown)
+    line += fmt::format(" and {} more", others.size() - kShown);
+  printer.fact(printable(line));
 }
 
 void print_diagnostic(Printer &printer, const Diagnostic &diagnostic) {

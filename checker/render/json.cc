@@ -152,6 +152,7 @@ Json finding_json(const Report &report, size_t input, const Diagnostic &diagnost
           {"input", input},
           {"places", std::move(places)},
           {"scope", text_or_null(diagnostic.folded_scope)},
+          {"parameters", diagnostic.parameters},
           {"notes", std::move(notes)},
           {"fixes", std::move(fixes)},
           {"fixes_sought", diagnostic.fixes_sought},

@@ -9,13 +9,16 @@ struct ClaimMismatch {
   ir::ValueId value;
   ir::TypeId found, claimed; // on the axes alone
   ir::AxisSet axes;
+  std::string found_shape = {}, claimed_shape = {}; // where they differ
   void fields(auto &&visit) const {
     visit("value", value), visit("found", found), visit("claimed", claimed), visit("axes", axes);
+    visit("found_shape", found_shape), visit("claimed_shape", claimed_shape);
   }
   bool operator==(const ClaimMismatch &) const = default;
   static constexpr DiagnosticInfo info = {
       .name = "claim-mismatch",
-      .message = "{value} is {found}, claimed {claimed}",
+      .message = "{value} is {found}[ of shape {found_shape}], claimed {claimed}[ of shape "
+                 "{claimed_shape}]",
       .explain = R"(
 The program claims a type for a value, and another one follows from the ops that made it. One of
 the two is wrong: a claim that was copied from an older version of the program, or an op
@@ -43,14 +46,17 @@ struct BoundaryMismatch {
   std::string function;
   ir::TypeId found, claimed;
   ir::AxisSet axes;
+  std::string found_shape = {}, claimed_shape = {}; // where they differ
   void fields(auto &&visit) const {
     visit("operand", operand), visit("function", function), visit("found", found),
         visit("claimed", claimed), visit("axes", axes);
+    visit("found_shape", found_shape), visit("claimed_shape", claimed_shape);
   }
   bool operator==(const BoundaryMismatch &) const = default;
   static constexpr DiagnosticInfo info = {
       .name = "boundary-mismatch",
-      .message = "`{op}` passes {operand} to {function} as {found}, declared {claimed}",
+      .message = "`{op}` passes {operand} to {function} as {found}[ of shape {found_shape}], "
+                 "declared {claimed}[ of shape {claimed_shape}]",
       .explain = R"(
 A value enters a function, a kernel or a region with another type than the one declared for it
 there. The body was written, and for a body without a listing it was trusted, under that

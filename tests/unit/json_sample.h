@@ -30,7 +30,7 @@ inline constexpr std::string_view kSample = R"~({"format": "spmd-trace", "versio
 "params": [{"id": "%0", "role": "input", "dtype": "f32", "shape": [8, "s0"], "gshape": [8, "s0*4"], "type": {"dp": "R", "tp": "S(-1)"}, "loc": 0},
   {"id": "%w", "role": "param", "name": "mlp.w", "dtype": "f32", "shape": [4, 8], "type": {"*": "V"}, "spec": [["dp", "tp"], null],
    "scale": "1/dp", "requires_grad": true, "grad": {"type": {"dp": "S(0)", "tp": "P"}, "scale": "dp",
-   "sync": [{"axis": "tp", "op": "avg"}], "step": {"type": {"dp": "S(0)", "tp": "R"}}}}],
+   "sync": [{"axis": "tp", "op": "avg"}], "hints": [{"axis": "tp", "text": "a flag"}], "step": {"type": {"dp": "S(0)", "tp": "R"}}}}],
 "ops": [{"op": "matmul", "in": ["%0", "%w", 2, -1.5, true, null, {"str": "a\nb"}, {"sym": "s0/4"}, {"num": "inf"}, ["%0"]],
    "kw": {"bias": "%w", "alpha": 2}, "attrs": {"partial": ["dp", "tp"], "eps": 1e-5, "nest": {"a": [1, "x"]}, "src": ["P", "V"]},
    "out": [{"id": "%1", "mesh": "m", "alias_of": "%w", "grad_of": "%0", "requires_grad": false}, {"id": "%2"}],

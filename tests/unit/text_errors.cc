@@ -51,6 +51,7 @@ TEST_CASE("text: one error each, where it stands") {
       {"assert_type 1 { scale = 2 }\n", "2:15", "trace-key", "`scale` is a part of a type"},
       {"%x = f { to = R, type = R }\n", "2:18", "trace-key", "repeated"},
       {"%x = param f32[8] { sync = { dp = max } }\n", "2:35", "trace-key", "sum and avg"},
+      {"%x = param f32[8] { hints = { dp = 3 } }\n", "2:36", "trace-syntax", "a text"},
       {"suppress a-b { scope = \"x\" }\n", "2:10", "trace-key", "no `reason`"},
       {"suppress a-b { reason = \"x\", until = \"soon\" }\n", "2:38", "trace-key", "no date"},
       {"trace { x_a = \"{1}\" }\n", "2:15", "trace-key", "no JSON"},

@@ -110,6 +110,7 @@ inline constexpr std::string_view kCanonical[] = {
     "%x = param f32[8] { grad = null }\n%y = param f32[8] { sync = dp }\n",
     "%x = param f32[8] { sync = { (dp, tp) = avg, dp = sum }, step = null, requires_grad = true "
     "}\n",
+    "%x = param f32[8] { hints = { (dp, tp) = \"a \\\"flag\\\"\", dp = \"\" } }\n",
     "%x grad_of %y = input f32[8]\n%y = gelu %x\n",
     "%x = token ?[...]\n%y = const i64[] { requires_grad = false }\n",
     "%x = rng R@dp V@tp\n%y = rng { seed = 3 }\n",
