@@ -379,12 +379,16 @@ void explain_parameter(const ir::Program &program, const CheckResult &result,
   if (const auto *wrong = std::get_if<rules::UnreducedGradient>(&finding.violation)) {
     param = wrong->value;
   } else if (finding.place.form == Place::Form::Inst) {
-    param = parameter_of(program, result, finding, tensors_of(program, finding.place.as_inst()));
+    llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, finding.place.as_inst());
+    param = parameter_of(program, result, finding, tensors);
     if (param.valid())
       notes.push_back({Note::Form::Gradient,
                        {},
                        false,
                        "it is made of the gradient of " + ir::print_named(program, param)});
+    for (uint16_t operand : operands_named(finding.violation))
+      if (!param.valid() && operand < tensors.size() && program.find_param(tensors[operand]))
+        param = tensors[operand]; // whose gradient would be wrong
   }
   if (param.valid())
     add_hints(program, param, finding, notes);

@@ -145,7 +145,7 @@ void print_types(Printer &printer, const Finding &finding) {
         ir::print_type(program, program.types[type], printer.report.result->shapes[value.index],
                        program.values[value].global_shape);
     if (!text.empty())
-      printer.fact(printable(fmt::format("{}: {}", ir::print_value(program, value), text)));
+      printer.fact(printable(fmt::format("{}: {}", ir::print_named(program, value), text)));
   }
 }
 

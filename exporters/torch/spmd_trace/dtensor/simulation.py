@@ -100,16 +100,17 @@ class Simulation:
     def __init__(self, case: Case, row: dict, sizes: list[int]):
         self._case, self._row, self._sizes = case, row, sizes
 
-    def holds(self, way: int, results: list[tuple[str, ...] | None], scales=(1,)) -> bool | None:
-        """Whether the results, joined as told and divided by one of `scales`, are those of one
-        device.
+    def holds(
+        self, way: int, results: list[tuple[str, ...] | None], scales: list[int] | None = None
+    ) -> bool | None:
+        """Whether the results, joined as told and divided by their scales, are those of one device.
 
         None in `results` is a result of which nothing is claimed. None if this cannot be known:
         there is no kernel, the data are random, or a placement is of a kind of its own.
         """
         if torch.Tag.nondeterministic_seeded in self._case.op.tags:
             return None
-        self._scales = scales
+        self._scales = scales or [1] * len(results)
         generator = torch.Generator().manual_seed(_SEED)
         whole = [_random(sample, generator) for sample in self._case.samples]
         try:
@@ -143,7 +144,8 @@ class Simulation:
             except RuntimeError:  # blocks that do not fit together
                 return False
             known = True
-            if not any(_close(found if s == 1 else found / s, wanted) for s in self._scales):
+            scale = self._scales[i]
+            if not _close(found if scale == 1 else found / scale, wanted):
                 return False
         return known or None
 

@@ -81,6 +81,15 @@ class Contracts:
             return Reduction("pp", "sum", "shared_embedding")
         return None
 
+    def hints(self, name: str, parameter: torch.nn.Parameter) -> list[dict]:
+        """How `finalize_model_grads` would be brought to reduce a gradient that it does not."""
+        whole = not getattr(parameter, "tensor_model_parallel", False)
+        summed = self._of_tensor_ranks(name, parameter)
+        if not (whole and self.model.sequence_parallel and summed is None):
+            return []
+        text = "finalize_model_grads sums it over tp where the parameter has `sequence_parallel` set"
+        return [{"axis": "tp", "text": text}]
+
     def tensor_kind(self, name: str, parameter) -> tuple[str, int | None]:
         """The kind of a parameter on tp, and the dimension that is cut.
 
@@ -117,9 +126,10 @@ class Contracts:
         step = {"type": kinds}
         if any(cuts):
             gradient["spec"] = step["spec"] = spec
+        hints = self.hints(name, parameter) if self.mesh.axis("tp").size > 1 else []
         flags = {a: getattr(parameter, a) for a in ATTRIBUTES if hasattr(parameter, a)}
         return claims | {
-            "grad": gradient | {"step": step},
+            "grad": gradient | {"step": step} | ({"hints": hints} if hints else {}),
             "x_attributes": flags,
             "x_reductions": [r.json() for r in self.reductions(name, parameter)],
         }
