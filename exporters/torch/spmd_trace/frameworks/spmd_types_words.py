@@ -33,6 +33,8 @@ _REDISTRIBUTE = {
     "PV": "reduce_scatter",
     "SS": "all_to_all",
 }
+# What it converts in expert mode: both types are named, so that they are meant.
+_EXPERT = ("RI", "IP", "VP", "SP")
 _REDUCTIONS = ("all_reduce", "reduce_scatter")
 _TRANSITIONS = {*_REDISTRIBUTE.values(), "convert", "reinterpret", "assert_type", "mutate_type"}
 _SPLITS = {"input_split_sizes": "in_splits", "output_split_sizes": "out_splits"}
@@ -229,7 +231,8 @@ class Words:
         name = _name(func, attrs["src"], attrs["dst"])
         if recorder.phase == "bwd" and attrs["src"] == "P" and name in _REDUCTIONS:
             del attrs["src"]  # a gradient has no type, and is accepted as it comes
-        if given.get("expert_mode"):
+        meant = func is spmd_types.redistribute and attrs["src"][0] + attrs["dst"][0] in _EXPERT
+        if given.get("expert_mode") or meant:
             attrs["expert"] = True
         for word in ("gather_dim", "scatter_dim"):
             if given.get(word) is not None:

@@ -166,6 +166,7 @@ def record_rank(config: Config, rank: int, bug: str | Callable | None = None) ->
             create_gloo_process_groups=False,
         )
         try:
+            megatron.forget_last_step()
             torch.manual_seed(0)
             model_parallel_cuda_manual_seed(1)
             whole = Step(config)
