@@ -13,7 +13,8 @@ from torch.distributed.fsdp._fully_shard import _fsdp_param_group as groups
 
 from ..mesh import Context
 from ..recorder import Recorder
-from ..values import DTYPES
+from ..values import DTYPES, Value
+from . import dtensors
 from .cpu import replaced
 
 # Where a parameter of FSDP2 is gathered: the axis, None if it has one rank, and the context.
@@ -23,6 +24,38 @@ Where = Callable[[object], tuple[str | None, Context]]
 def local_shard(parameter: torch.nn.Parameter) -> torch.Tensor:
     """What this rank holds of a sharded parameter or gradient."""
     return parameter._local_tensor if hasattr(parameter, "_local_tensor") else parameter
+
+
+def sharded_parameters(model: torch.nn.Module) -> dict[torch.nn.Parameter, object]:
+    """What FSDP2 knows about each parameter of a model."""
+    found = {}
+    for module in model.modules():
+        if isinstance(module, torch.distributed.fsdp.FSDPModule):
+            for group in module._get_fsdp_state()._fsdp_param_groups:
+                found |= {known.sharded_param: known for known in group.fsdp_params}
+    return found
+
+
+def declare(recorder: Recorder, model: torch.nn.Module) -> dict[torch.nn.Parameter, Value]:
+    """Declares the parameters of a model that states no types but those of FSDP2."""
+    return {
+        parameter: recorder.declare(
+            local_shard(parameter), "param", name, **dtensors.claims(recorder, parameter)
+        )
+        for name, parameter in model.named_parameters()
+    }
+
+
+def along_groups(recorder: Recorder) -> Where:
+    """Where the parameters of such a model are gathered: along the group of FSDP2."""
+
+    def where(known):
+        axes = dtensors.axes_of(recorder, known.mesh_info.shard_process_group)
+        if len(axes) > 1:
+            raise NotImplementedError(f"parameters that are cut along {axes} at once")
+        return (axes[0] if axes else None), recorder.program.context
+
+    return where
 
 
 class _Calls:
@@ -112,7 +145,9 @@ def recorded(recorder: Recorder, where: Where):
     def foreach_reduce(parameters, gradients, *settings, **options):
         if recorder.is_hidden:
             return reduce(parameters, gradients, *settings, **options)
-        dtype, divide = settings[3], settings[5]
+        dtype, divide, replicas, hook = settings[3], settings[5], settings[6], settings[10]
+        if hook is not None or (replicas is not None and replicas.size() > 1):
+            raise NotImplementedError("gradients that FSDP reduces over replicas, or by a hook")
         if any(known.sharded_param.grad is not None for known in parameters):
             raise NotImplementedError("gradients that FSDP accumulates")
         if divide not in (None, 1.0):

@@ -87,8 +87,8 @@ class Contracts:
         summed = self._of_tensor_ranks(name, parameter)
         if not (whole and self.model.sequence_parallel and summed is None):
             return []
-        text = "finalize_model_grads sums it over tp where the parameter has `sequence_parallel` set"
-        return [{"axis": "tp", "text": text}]
+        where = "where the parameter has `sequence_parallel` set"
+        return [{"axis": "tp", "text": f"finalize_model_grads sums it over tp {where}"}]
 
     def tensor_kind(self, name: str, parameter) -> tuple[str, int | None]:
         """The kind of a parameter on tp, and the dimension that is cut.

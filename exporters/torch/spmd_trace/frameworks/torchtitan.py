@@ -113,19 +113,9 @@ def _axis(mesh, name: str) -> Axis:
     return Axis(name, len(ranks), stride)
 
 
-def sharded_parameters(model: torch.nn.Module) -> dict[torch.nn.Parameter, object]:
-    """What FSDP2 knows about each parameter of a model."""
-    found = {}
-    for module in model.modules():
-        if isinstance(module, torch.distributed.fsdp.FSDPModule):
-            for group in module._get_fsdp_state()._fsdp_param_groups:
-                found |= {known.sharded_param: known for known in group.fsdp_params}
-    return found
-
-
 def declare_model(recorder: Recorder, words: Words, model: torch.nn.Module, state: dict) -> dict:
     """Declares parameters, buffers and optimizer state; returns the values of the parameters."""
-    known = sharded_parameters(model)
+    known = fsdp.sharded_parameters(model)
     declared = {}
     for name, parameter in model.named_parameters():
         claims = _parameter_claims(words, known[parameter])
