@@ -24,7 +24,8 @@ _MEGATRON = {
 }
 _EXPERTS = {"data_parallel": 4, "tensor_parallel": 2, "expert_parallel": 4}
 _TORCHTITAN = {
-    "llama3 on four": {"data_parallel": 4, "tensor_parallel": 2},
+    "llama3, whole weights in use": {"data_parallel": 4, "tensor_parallel": 1},
+    "llama3 on eight": {"data_parallel": 4, "tensor_parallel": 2},
     "deepseek without experts apart": {"model": "deepseek_v3", "tensor_parallel": 2},
     "deepseek, whole sequences": {"model": "deepseek_v3", **_EXPERTS},
     "gpt_oss, whole sequences": {"model": "gpt_oss", "layers": 1, **_EXPERTS},
