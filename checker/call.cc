@@ -173,7 +173,8 @@ void Walk::cross(const CallSite &site, size_t operand, rules::Arg &arg, const De
   std::string needed = ir::print_scale(program_, claimed.scale, claimed.mesh());
   if (std::optional<rules::Violation> differs =
           rules::scale_differs(program_, found, claimed.scale, "its declaration states " + needed,
-                               {static_cast<uint16_t>(operand)}))
+                               {static_cast<uint16_t>(operand)});
+      differs && !wrong)
     report(Place::inst(site.id), named(std::move(*differs)));
   if (recording_)
     meet(operand < site.arg_rows.size() ? site.arg_rows[operand] : 0, found, 0, check.type,

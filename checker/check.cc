@@ -106,7 +106,31 @@ void Walk::resume() {
       boundary_.contracts[*boundary_.param_of(param.value)] = contract(param.value);
 }
 
+// The optimizer reads a gradient again and again; its wrong scale is told where it does so first.
+bool Walk::scale_told(Place place, const rules::ScaleMismatch &wrong) {
+  bool inst = place.form == Place::Form::Inst;
+  if (trail_ != &main_ || (!inst && place.form != Place::Form::Output))
+    return false;
+  ValueId value = wrong.value;
+  if (!value.valid() && inst) {
+    llvm::SmallVector<ValueId, 4> tensors = tensors_of(program_, place.as_inst());
+    value = wrong.operand.index < tensors.size() ? tensors[wrong.operand.index] : value;
+  }
+  if (!value.valid())
+    return false;
+  ValueId root = storage_.root(value);
+  root = root.valid() ? root : value;
+  Place first = scale_told_.try_emplace(root.index, place).first->second;
+  bool again = inst ? program_.insts[place.as_inst()].phase == ir::Phase::Optimizer
+                    : program_.outputs[place.index].role == ir::OutputRole::Grad ||
+                          program_.outputs[place.index].role == ir::OutputRole::State;
+  return again && first != place;
+}
+
 void Walk::report(Place place, rules::Violation violation, uint32_t application) {
+  if (const auto *wrong = std::get_if<rules::ScaleMismatch>(&violation))
+    if (scale_told(place, *wrong))
+      return;
   trail_->entries.push_back({{std::move(violation), place, application, false, {}}});
 }
 
@@ -211,6 +235,8 @@ void Walk::instruction(InstId id) {
   if (op.form == rules::OpForm::Boundary)
     boundary_operands(id, op.boundary);
   bool lifted = op.boundary == "reinterpret_mesh" || lift(id, inst);
+  if (context.grad && (op.form == rules::OpForm::Transition || op.form == rules::OpForm::Call))
+    cut_gradients(inst);
   claims_.clear();
   for (uint32_t i = 0; i < inst.result_count; ++i) {
     const ir::Value &value = program_.values[inst.result(i)];
@@ -443,7 +469,8 @@ void Walk::output(uint32_t index) {
       out.declared.valid() ? seen(out.declared, ir::ContextId{0}).scale : program_.one();
   std::string other = ir::print_scale(program_, needed, type.mesh()) + " is needed";
   if (std::optional<rules::Violation> differs =
-          rules::scale_differs(program_, type, needed, std::move(other), {}, out.value))
+          rules::scale_differs(program_, type, needed, std::move(other), {}, out.value);
+      differs && !told)
     report(place, std::move(*differs));
 }
 

@@ -1,6 +1,7 @@
 // The boundary that gradients cross: loss roots, contracts of parameters, the optimizer, declared gradients
 // of functions. What an instruction needs of the program around it is put beside its operands, so
 // that rules see it.
+#include "checker/provenance.h"
 #include "checker/walk.h"
 
 #include "rules/contract.h"
@@ -41,13 +42,15 @@ GradientBoundary::GradientBoundary(const ir::Program &program, rules::Rules &rul
 }
 
 void GradientBoundary::note(InstId id, std::string_view op) {
-  if (op != "backward" && op != "step")
+  if (op != "backward" && op != "step" && op != "grad")
     return;
   llvm::ArrayRef<ir::Operand> operands = program_.blocks[program_.insts[id].operands];
   if (operands.empty() || !operands.front().is_value())
     return;
   if (op == "step")
     stepped_.insert(operands.front().index);
+  else if (op == "grad")
+    asked_.push_back(operands.front().as_value());
   else
     roots_.push_back({id, operands.front().as_value()});
 }
@@ -64,6 +67,26 @@ ValueId GradientBoundary::root_before(InstId id) const {
 ValueId GradientBoundary::root_of(Place place) const {
   ValueId root = place.form == Place::Form::Inst ? root_before(place.as_inst()) : ValueId();
   return root.valid() ? root : loss_;
+}
+
+bool GradientBoundary::needs_gradient(ValueId value) {
+  if (!needs_gradient_.empty())
+    return needs_gradient_[value.index];
+  needs_gradient_.assign(program_.values.size(), true);
+  for (const ir::Param &param : program_.params)
+    needs_gradient_[param.value.index] =
+        param.role == ir::Role::Param ||
+        program_.values[param.value].requires_grad == ir::Tristate::True;
+  for (ValueId asked : asked_)
+    needs_gradient_[asked.index] = true;
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[InstId{i}];
+    bool needs = llvm::any_of(tensors_of(program_, InstId{i}),
+                              [&](ValueId operand) { return needs_gradient_[operand.index]; });
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      needs_gradient_[inst.result(r).index] = needs;
+  }
+  return needs_gradient_[value.index];
 }
 
 std::optional<uint32_t> GradientBoundary::param_of(ValueId value) const {
@@ -168,6 +191,26 @@ void Walk::boundary_operands(InstId id, std::string_view op) {
   args_[1].type = intern(gradient);
   contract.needed.set_gradient_free(false);
   args_.push_back({intern(contract.needed), shape, {}});
+}
+
+// What has no derivative may take values that no parameter is behind.
+void Walk::cut_gradients(const ir::Inst &inst) {
+  const ir::AttrValue *vjp = program_.find(inst.attrs, "vjp"),
+                      *op = program_.find(inst.attrs, "op");
+  auto word = [&](const ir::AttrValue *attr) {
+    return attr && attr->form == ir::AttrForm::String
+               ? llvm::StringRef(program_.strings[attr->as<ir::StringId>()])
+               : llvm::StringRef();
+  };
+  bool cuts = word(vjp) == "none" || (op && word(op) != "sum" && word(op) != "avg");
+  for (size_t i = 0; i < args_.size() && i < operands_.values.size(); ++i) {
+    Type type = program_.types[args_[i].type];
+    if (type.gradient_free() || (!cuts && type.combining().empty()) ||
+        boundary_.needs_gradient(operands_.values[i]))
+      continue;
+    type.set_gradient_free(true);
+    args_[i].type = intern(type);
+  }
 }
 
 // After the rule: the gradient that a contract states, and the scales that a root decides.

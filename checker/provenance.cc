@@ -115,6 +115,7 @@ public:
       if (!source.valid())
         return made(inst, value, passed);
       value = source;
+      sharded_ = type(value).dim(axis_).has_value();
       ++passed;
     }
   }
@@ -134,14 +135,16 @@ private:
       return {};
     for (ValueId operand : tensors_of(program_, id))
       if (result_.types[operand.index].valid() &&
-          type(operand).mesh() == type(inst.first_result).mesh() && of_kind(type(operand)))
+          type(operand).mesh() == type(inst.first_result).mesh() &&
+          of_kind(type(operand), program_.contexts[inst.context]))
         return operand;
     return {};
   }
 
-  bool of_kind(const ir::Type &type) const {
+  bool of_kind(const ir::Type &type, const ir::Context &context) const {
     bool either = type.either().contains(axis_);
-    if (kind_ == Kind::Varying && type.dim(axis_).has_value() != sharded_)
+    bool enters = !sharded_ && program_.local_axes(context).contains(axis_); // a local region
+    if (kind_ == Kind::Varying && type.dim(axis_).has_value() != sharded_ && !enters)
       return false;
     return either_ ? either : !either && type.of(kind_).contains(axis_);
   }
@@ -508,6 +511,13 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
     notes.push_back({Note::Form::Gradient, Place::inst(forward), true,
                      forward_text(program, result, forward, axes)});
   explain_parameter(program, result, finding, notes);
+  for (size_t i = 1; i < notes.size();) // one origin of several operands is told once
+    if (llvm::any_of(llvm::makeArrayRef(notes).take_front(i), [&](const Note &earlier) {
+          return earlier.place == notes[i].place && earlier.text == notes[i].text;
+        }))
+      notes.erase(notes.begin() + static_cast<std::ptrdiff_t>(i));
+    else
+      ++i;
   return notes;
 }
 

@@ -88,6 +88,9 @@ public:
   ir::ValueId root_before(ir::InstId id) const;
   // The root of the gradients that a program marks there: as above, else its only loss.
   ir::ValueId root_of(Place place) const;
+  // True if a gradient with respect to the value ends in a parameter, or in an input for which one is
+  // asked. Values of bodies are taken to.
+  bool needs_gradient(ir::ValueId value);
   // The index of the parameter that a value is declared as.
   std::optional<uint32_t> param_of(ir::ValueId value) const;
   // True if a `step` or an output names the parameter: its contract is checked there.
@@ -103,7 +106,9 @@ private:
   std::vector<uint32_t> starts_;                          // first instructions of bodies
   llvm::DenseMap<uint32_t, uint32_t> params_;             // by value
   llvm::DenseSet<uint32_t> stepped_;
+  std::vector<ir::ValueId> asked_; // operands of `grad`
   ir::ValueId loss_;
+  std::vector<bool> needs_gradient_; // by value; empty: not asked yet
 };
 
 class Walk {
@@ -288,9 +293,11 @@ private:
   void scales_at_root(Place place, const ir::Type &root);
   ir::Type root_type(ir::ValueId root);
   void boundary_operands(ir::InstId id, std::string_view op);
+  void cut_gradients(const ir::Inst &inst);
   void boundary_results(ir::InstId id, std::string_view op, const rules::Outcome &outcome);
   void gradient_output(uint32_t index, const ir::Type &type);
 
+  bool scale_told(Place place, const rules::ScaleMismatch &wrong);
   void report(Place place, rules::Violation violation, uint32_t application = ~0u);
   ir::Type seen(ir::TypeId declared, ir::ContextId context) const;
   ir::AxisSet local_axes(ir::MeshId mesh, ir::ContextId context) const;
@@ -305,6 +312,7 @@ private:
   GradientBoundary boundary_;
   llvm::DenseSet<uint32_t> state_; // values of parameters, buffers and optimizer state
   llvm::DenseMap<uint32_t, ir::ValueId> first_gradients_; // as backward leaves them
+  llvm::DenseMap<uint32_t, Place> scale_told_;            // by root of a storage: where first
   ir::ScaleId gradient_scale_;                  // of the root, where no value is known to be it
   llvm::DenseMap<uint32_t, ir::ValueId> moved_; // operand of a transition -> its result
   // Parameters, and the axes on which it was told that their gradient is not summed.

@@ -5,10 +5,13 @@
 #include "rules/axes.h"
 #include "rules/local.h"
 #include "rules/registry.h"
+#include "rules/remesh.h"
 #include "rules/scale.h"
 #include "rules/shape_rule.h"
 #include "rules/shards.h"
 #include "rules/user_rules.h"
+
+#include "ir/claims.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -346,6 +349,15 @@ AxisSet stated_axes(const Application &app, Outcome &out) {
     return axes;
   const ir::Mesh &mesh = app.mesh();
   for (const ir::AxisRef &ref : app.program.axis_refs[attr->as<ir::AxisRefsId>()].refs) {
+    std::string error;
+    std::optional<ir::FoundAxis> there =
+        ref.mesh.valid() ? find_axis(app.program, app.where().mesh, ref, error) : std::nullopt;
+    if (there && there->mesh != app.where().mesh) {
+      AxisSet named = counterparts(app.program, there->mesh, there->axis, app.where().mesh);
+      axes |= named;
+      if (named)
+        continue;
+    }
     std::optional<AxisId> axis = mesh.find(ref.axis);
     if (!axis || ref.mesh.valid()) {
       llvm::SmallVector<llvm::StringRef, 8> names;

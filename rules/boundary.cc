@@ -178,6 +178,8 @@ void assert_type(const Application &app, Outcome &out) {
   StatedClaim claim;
   if (!read_claim(app, claim, out))
     return;
+  if (!claim.shape.valid())
+    take_order(claim.before, app.type(app.args[0]));
   std::optional<ShapesDiffer> differ = claimed_shape_differs(
       app.program, app.args[0], claim.before, claim.shape, claim.global, app.global_axes());
   if (differ) {
@@ -521,6 +523,20 @@ ClaimCheck check_claim(const Type &found, const Type &claim, bool gradient_free,
         !check.type.dim(axis) && !(joined >> *dim & 1))
       join_shards(check.type, claim, *dim), joined |= 1u << *dim;
   return check;
+}
+
+void take_order(Type &claim, const Type &found) {
+  if (claim.mesh() != found.mesh())
+    return;
+  for (unsigned dim = 0; dim < ir::kMaxDims; ++dim) {
+    llvm::SmallVector<AxisId, 2> stated = ir::shards_of(claim, dim);
+    llvm::SmallVector<AxisId, 2> have = ir::shards_of(found, dim);
+    bool listed = llvm::is_sorted(stated, [](AxisId a, AxisId b) { return a.index < b.index; });
+    bool same = have.size() == stated.size() &&
+                std::is_permutation(have.begin(), have.end(), stated.begin());
+    for (unsigned order = 0; listed && same && order < have.size(); ++order)
+      claim.set_shard(have[order], dim, order);
+  }
 }
 
 std::optional<ShapesDiffer> claimed_shape_differs(ir::Program &program, const Arg &arg,

@@ -51,6 +51,9 @@ struct ShapesDiffer {
 std::optional<ShapesDiffer> claimed_shape_differs(ir::Program &program, const Arg &arg,
                                                   const ir::Type &claim, ir::ShapeId local,
                                                   ir::ShapeId global, ir::AxisSet judged);
+// Kinds that are listed axis by axis, `S(0)@dp S(0)@tp`, say nothing of the order of shards: where that of
+// the claim is just the mesh's, it is taken from the value.
+void take_order(ir::Type &claim, const ir::Type &found);
 // Two shapes of one thing, compared as far as both are known.
 std::optional<Violation> shape_differs(const ir::Program &program, std::string what,
                                        ir::ShapeId stated, ir::ShapeId found);

@@ -73,19 +73,22 @@ Type complete(const Type &stated, const Type &own) {
   return made;
 }
 
-// The axes on which the optimizer may not need what is stated: only a shard of what is whole.
-AxisSet forbidden(const Type &stated, const Type &own) {
+// The axes on which the optimizer may not need what is stated, which is a shard of what is whole or the
+// same, or on which nothing is stated.
+AxisSet forbidden(const Type &stated, const Type &own, AxisSet local) {
   AxisSet both = known_to_both(stated, own);
   AxisSet whole = own.replicated() | own.of(Kind::Invariant);
-  AxisSet sharded = whole & stated.of(Kind::Varying);
-  return (differing(stated, own) - sharded) | (both & own.of(Kind::Partial) & ~own.zero());
+  AxisSet sharded = whole & (stated.sharded() | (stated.of(Kind::Varying) & local));
+  AxisSet silent = (own.claimed() - own.unknown) - stated.claimed();
+  return (differing(stated, own) - sharded) | (both & own.of(Kind::Partial) & ~own.zero()) | silent;
 }
 
 } // namespace
 
 void check_declared_gradient(ir::Program &program, ir::ValueId value, const Type &type,
-                             const Type &declared, llvm::SmallVectorImpl<Violation> &out) {
+                             Type declared, llvm::SmallVectorImpl<Violation> &out) {
   Type dual = type.dual();
+  take_order(declared, dual);
   AxisSet axes = program.meshes[type.mesh()].typed_axes() & type.claimed();
   axes -= type.unknown | (type.either() - type.zero()) | type.combining();
   if (declared.mesh() != type.mesh())
@@ -110,10 +113,11 @@ Contract contract_of(ir::Program &program, const ir::GradContract &stated, ir::V
       made.stated = grad->scale;
   }
   if (std::optional<Type> step = stated_type(program, stated.step, mesh)) {
+    take_order(*step, own);
+    AxisSet wrong = forbidden(*step, own, local_everywhere(program, mesh));
     Type needed = complete(*step, own);
-    AxisSet wrong = forbidden(needed, own);
     if (wrong)
-      out.push_back(GradientTypeMismatch{param, shown(program, needed, wrong),
+      out.push_back(GradientTypeMismatch{param, shown(program, *step, wrong),
                                          shown(program, own, wrong), wrong});
     needed.set_unknown(wrong);
     made.needed = needed;

@@ -27,7 +27,7 @@ Contract contract_of(ir::Program &program, const ir::GradContract &stated, ir::V
 
 // The declared type of a gradient against the dual of its value: it must speak of every axis.
 void check_declared_gradient(ir::Program &program, ir::ValueId value, const ir::Type &type,
-                             const ir::Type &declared, llvm::SmallVectorImpl<Violation> &out);
+                             ir::Type declared, llvm::SmallVectorImpl<Violation> &out);
 
 // The gradient after the reductions of the contract; what they reduce in vain goes to `out`.
 ir::Type after_sync(ir::Program &program, const Contract &contract, ir::Type gradient,

@@ -90,9 +90,28 @@ bool FactorSink::unify(uint8_t factor, Extent extent, unsigned operand, unsigned
   return true;
 }
 
+bool FactorSink::equal(uint8_t factor, Extent extent, unsigned operand, unsigned member,
+                       unsigned dim) {
+  std::optional<Extent> &known = map_.factors[factor].extent;
+  map_.factors[factor].strict = true;
+  for (unsigned each : {0u, member})
+    if (uint16_t place = arg(operand, each); place < 64)
+      map_.multiplied |= uint64_t(1) << place;
+  if (known && known->is_number() && extent.is_number() && *known != extent)
+    return mismatch(fmt::format("dimension {} of operand {} and what the other operands have there",
+                                dim, arg(operand, member)),
+                    std::to_string(known->number()), std::to_string(extent.number()));
+  if (!known || *known != extent)
+    known = known && known->is_number() ? known : extent;
+  return true;
+}
+
 bool FactorSink::mismatch(std::string what, std::string expected, std::string found,
                           ir::AxisSet axes) {
   map_.mismatched = true;
+  for (size_t i = 0; axes.empty() && i < app_.args.size(); ++i)
+    if (app_.type(app_.args[i]).mesh() == app_.where().mesh)
+      axes = app_.type(app_.args[i]).sharded() & app_.global_axes();
   out_.violations.push_back(
       ShapeMismatch{std::move(what), std::move(expected), std::move(found), axes});
   return false;
@@ -132,6 +151,8 @@ bool number_factors(const Application &, FactorSink &sink) {
 }
 
 bool arange_factors(const Application &app, FactorSink &sink) {
+  if (any_attr(app, {"size", "shape"}))
+    return sized_whole_factors(app, sink);
   std::optional<int64_t> end = number_attr(app, {"end"});
   int64_t start = any_attr(app, {"start"}) ? number_attr(app, {"start"}).value_or(INT64_MIN) : 0;
   int64_t step = any_attr(app, {"step"}) ? number_attr(app, {"step"}).value_or(0) : 1;

@@ -21,6 +21,7 @@ struct FactorInfo {
   std::optional<ir::Extent> extent; // none: not known
   bool whole = false;               // must be whole on every rank
   bool divides = false;             // an average divides by its local extent
+  bool strict = false;              // a dimension of one element is not stretched over it
 };
 
 // The equation of one application, dimension by dimension. Tensors whose dimensions cannot be told
@@ -29,6 +30,7 @@ struct FactorMap {
   llvm::SmallVector<FactorInfo, 8> factors;
   llvm::SmallVector<std::optional<TensorFactors>, 4> args; // per tensor of the application
   llvm::SmallVector<std::optional<TensorFactors>, 2> results;
+  uint64_t multiplied = 0; // bit per tensor of the application: strict factors bind it
   bool mismatched = false; // shapes do not fit, so there may be no factors
 
   uint8_t add(std::optional<ir::Extent> extent = std::nullopt, bool whole = false);
@@ -77,7 +79,10 @@ public:
   // Another dimension of the same factor: extents unify, 1 broadcasts. False, and reported, if they
   // differ.
   bool unify(uint8_t factor, ir::Extent extent, unsigned operand, unsigned member, unsigned dim);
-  // Two things that should be equal are not. Always false.
+  // The same for dimensions of which none is stretched.
+  bool equal(uint8_t factor, ir::Extent extent, unsigned operand, unsigned member, unsigned dim);
+  // Two things that should be equal are not. Always false. `axes`: in question; none: all that shard
+  // an operand.
   bool mismatch(std::string what, std::string expected, std::string found, ir::AxisSet axes = {});
 
 private:

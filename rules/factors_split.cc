@@ -42,7 +42,7 @@ std::optional<TensorFactors> alike(FactorSink &sink, std::optional<unsigned> joi
     for (unsigned d = 0; d < shape->dims.size(); ++d)
       if (d == joined)
         factors[d] = {sink.factor(shape->dims[d], true)};
-      else if (!sink.unify(common[d][0], shape->dims[d], 0, i, d))
+      else if (!sink.equal(common[d][0], shape->dims[d], 0, i, d))
         return std::nullopt;
     sink.set(0, i, std::move(factors));
   }
@@ -193,7 +193,9 @@ bool split_factors(const Application &app, FactorSink &sink) {
     total = wanted.extent ? sum(app, total, *wanted.extent) : std::nullopt;
   }
   Extent whole = shape->dims[*place];
-  if (total && total->is_number() && whole.is_number() && *total != whole)
+  // On a shard there is nothing to compare: it may not be split.
+  if (total && total->is_number() && whole.is_number() && *total != whole &&
+      !sink.cut(0, 0, *place))
     return sink.mismatch("dimension " + std::to_string(*place) +
                              " of operand 0 and the sum of the sizes",
                          std::to_string(whole.number()), std::to_string(total->number()));

@@ -62,9 +62,12 @@ void apply_to_local(const Application &app, Outcome &out) {
   if (grad && grad->form == ir::AttrForm::Claim && !type.gradient_free() && app.where().grad) {
     ir::TypeId stated = app.program.claims[grad->as<ir::ClaimId>()].type;
     llvm::SmallVector<Violation, 1> found;
-    if (stated.valid())
-      check_declared_gradient(app.program, {}, type.erased(app.local_axes()),
-                              Type(app.program.types[stated]).erased(app.local_axes()), found);
+    if (stated.valid()) {
+      Type gradient = Type(app.program.types[stated]).erased(app.local_axes());
+      for (ir::AxisId axis : (gradient.of(ir::Kind::Varying) - gradient.sharded()) & type.sharded())
+        gradient.set_shard(axis, *type.dim(axis), type.order(axis)); // as the local value is
+      check_declared_gradient(app.program, {}, type.erased(app.local_axes()), gradient, found);
+    }
     for (Violation &violation : found)
       out.violations.push_back(std::move(violation));
   }

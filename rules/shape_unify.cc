@@ -22,7 +22,9 @@ void ExtentUnifier::find_strict(llvm::ArrayRef<Made> made, FactorSet placed) {
   strict_.resize(map_.factors.size());
   for (uint8_t f = 0; f < equation_.factor_count; ++f)
     for (uint8_t factor : made[f])
-      strict_[factor] = !(placed >> f & 1) && is_summed(f);
+      strict_[factor] = map_.factors[factor].strict = !(placed >> f & 1) && is_summed(f);
+  for (uint16_t arg = 0; arg < std::min<size_t>(map_.args.size(), 64); ++arg)
+    map_.multiplied |= uint64_t(is_multiplied(arg)) << arg;
 }
 
 bool ExtentUnifier::is_summed(uint8_t factor) const {
@@ -61,12 +63,13 @@ void ExtentUnifier::single_factors() {
 void ExtentUnifier::unify(uint8_t factor, Extent extent, uint16_t arg, unsigned dim) {
   Seen &seen = seen_[factor];
   std::optional<Extent> &known = map_.factors[factor].extent;
-  auto broadcasts = [&](Extent one, uint16_t operand) {
-    return one == Extent(1) && !(strict_[factor] && is_multiplied(operand));
+  // A block of one element is one of several.
+  auto broadcasts = [&](Extent one, uint16_t operand, unsigned at) {
+    return one == Extent(1) && !(strict_[factor] && is_multiplied(operand)) && !cut_by(operand, at);
   };
-  if (seen.conflict || (seen.any && (known == extent || broadcasts(extent, arg))))
+  if (seen.conflict || (seen.any && (known == extent || broadcasts(extent, arg, dim))))
     return;
-  if (!seen.any || broadcasts(*known, seen.arg)) {
+  if (!seen.any || broadcasts(*known, seen.arg, seen.dim)) {
     known = extent;
     seen = {true, false, arg, dim};
     return;
@@ -82,7 +85,18 @@ void ExtentUnifier::report(const Seen &seen, Extent known, uint16_t arg, unsigne
   out_.violations.push_back(
       ShapeMismatch{fmt::format("dimension {} of operand {} and dimension {} of operand {}",
                                 seen.dim, seen.arg, dim, arg),
-                    std::to_string(known.number()), std::to_string(found.number())});
+                    std::to_string(known.number()), std::to_string(found.number()),
+                    cut_by(seen.arg, seen.dim) | cut_by(arg, dim)});
+}
+
+// The axes that shard the dimension, as far as specs are judged.
+ir::AxisSet ExtentUnifier::cut_by(uint16_t arg, unsigned dim) const {
+  const ir::Type &type = app_.type(app_.args[arg]);
+  ir::AxisSet axes;
+  for (ir::AxisId axis : type.sharded() & app_.global_axes())
+    if (type.dim(axis) == dim)
+      axes |= axis;
+  return axes;
 }
 
 void ExtentUnifier::merged_factors() {

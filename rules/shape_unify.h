@@ -29,6 +29,7 @@ private:
   void find_strict(llvm::ArrayRef<Made> made, FactorSet placed);
   bool is_summed(uint8_t factor_of_row) const;
   bool is_multiplied(uint16_t arg) const;
+  ir::AxisSet cut_by(uint16_t arg, unsigned dim) const;
   void unify(uint8_t factor, ir::Extent extent, uint16_t arg, unsigned dim);
   void report(const Seen &seen, ir::Extent known, uint16_t arg, unsigned dim, ir::Extent found);
   void divide(const DimFactors &dim, ir::Extent whole);

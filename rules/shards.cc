@@ -213,7 +213,7 @@ private:
       if (!dim && !other.factors && !other.aside && has_dims(other))
         return report(axis, NoShardRule{index(other), axis});
       std::optional<unsigned> same = dim_with(other, *factor);
-      if (!dim && same && !stretches(other, *same))
+      if (!dim && same && !stretches(other, *same, *factor))
         return mismatch(axis, first, first_dim, other, *same);
       if (!dim || other.aside)
         continue;
@@ -261,8 +261,10 @@ private:
     return !operand.shape || !operand.shape->dims.empty();
   }
   // One element, on all ranks together: it meets every block.
-  static bool stretches(const Operand &operand, unsigned dim) {
-    return operand.shape && operand.shape->dims[dim] == Extent(1) &&
+  bool stretches(const Operand &operand, unsigned dim, uint8_t factor) const {
+    bool strict =
+        in_.map.factors[factor].strict && operand.arg < 64 && in_.map.multiplied >> operand.arg & 1;
+    return !strict && operand.shape && operand.shape->dims[dim] == Extent(1) &&
            ir::shards_of(operand.type, dim).empty();
   }
 
@@ -291,7 +293,7 @@ private:
         continue;
       for (const Operand &other : operands_) {
         std::optional<unsigned> dim = dim_with(other, factor);
-        if (&other == known.from || !dim || other.aside || stretches(other, *dim))
+        if (&other == known.from || !dim || other.aside || stretches(other, *dim, factor))
           continue;
         llvm::SmallVector<AxisId, 2> axes;
         for (AxisId axis : ir::shards_of(other.type, *dim))

@@ -119,6 +119,11 @@ std::string_view choose_nll_loss(const Application &app) {
   return counts_targets(app) ? "nll_loss_counted" : "";
 }
 
+std::string_view choose_nll_loss_backward(const Application &app) {
+  llvm::StringRef reduction = any_attr(app, {"reduction"}) ? reduction_of(app) : "mean";
+  return reduction == "sum" || reduction == "none" ? "nll_loss_backward_summed" : "";
+}
+
 std::string_view choose_attention(const Application &app) {
   if (flag_attr(app, "enable_gqa"))
     return "attention_grouped";
@@ -148,7 +153,7 @@ std::string_view choose_batch_norm(const Application &app) {
 std::string_view choose_dropout(const Application &app) {
   const ir::AttrValue *p = app.attr("p");
   bool never = p && is_number(*p, 0);
-  return never || is_off(app, "training") || is_off(app, "train") ? "identity" : "";
+  return never || is_off(app, "training") || is_off(app, "train") ? "dropout_off" : "";
 }
 
 std::string_view choose_repeat_interleave(const Application &app) {

@@ -27,6 +27,7 @@ std::string_view choose_setitem(const Application &app);
 // probabilities.
 std::string_view choose_cross_entropy(const Application &app);
 std::string_view choose_nll_loss(const Application &app);
+std::string_view choose_nll_loss_backward(const Application &app);
 // `attention` with `is_causal` or `enable_gqa`.
 std::string_view choose_attention(const Application &app);
 // `scatter_reduce` with reduce = sum.

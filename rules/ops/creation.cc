@@ -33,6 +33,8 @@ constexpr OpDef kCreation[] = {
     {.name = "dropout", .equation = "x[...] * ~[...] -> [...]; ~ -> [...]",
      .choose = choose_dropout, .later_dtype = DTypeRule::Boolean, .mut = "x",
      .note = "the second result of the fused form is the mask"},
+    {.name = "dropout_off", .equation = "x[...] -> [...]; ~ -> [...]",
+     .later_dtype = DTypeRule::Boolean, .mut = "x"},
     {.name = "rrelu", .equation = "f(x[...], ~) -> [...]"},
     {.name = "alpha_dropout", .equation = "f(x[...], ~) -> [...]"},
 };

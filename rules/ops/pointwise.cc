@@ -15,7 +15,7 @@ constexpr OpDef kPointwise[] = {
     {.name = "detach", .equation = "a[...] -> [...]", .gradient = false,
      .note = "the result carries no gradient"},
     {.name = "cast", .equation = "a[...] -> [...]", .dtype = DTypeRule::Attribute,
-     .note = "between float or complex types; linear up to rounding"},
+     .choose = choose_cast, .note = "between float or complex types; linear up to rounding"},
     {.name = "conj", .equation = "a[...] -> [...]"},
     {.name = "real", .equation = "a[...] -> [...]", .dtype = DTypeRule::Real},
     {.name = "imag", .equation = "a[...] -> [...]", .dtype = DTypeRule::Real},

@@ -225,13 +225,13 @@ detach in front of the call.
       .wrong = R"(
 trace { mode = local }
 mesh m { tp = 4 }
-%x = input f32[8] V
+%x = param f32[8] V
 %y = all_reduce %x { axis = tp, op = max, src = V, dst = R }
 )",
       .right = R"(
 trace { mode = local }
 mesh m { tp = 4 }
-%x = input f32[8] V
+%x = param f32[8] V
 %d = detach %x
 %y = all_reduce %d { axis = tp, op = max, src = V, dst = R }
 )",

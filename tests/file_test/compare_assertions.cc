@@ -85,7 +85,7 @@ private:
     unsigned line = start_of(assertion.line);
     if (const ObservedResult *result = result_at(line);
         result && assertion.form == Assertion::Form::Type)
-      return equal_kinds(assertion.text, result->kinds, observation_.erased);
+      return equal_kinds(assertion.text, result->kinds, observation_.how);
     else if (result && assertion.form == Assertion::Form::Shape)
       return result->shape == assertion.text;
     bool found = false;

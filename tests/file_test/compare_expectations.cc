@@ -38,7 +38,7 @@ bool has_expected_type(const ir::Program &program, const checker::CheckResult &r
                              ? ir::print_kinds(program, program.types[expectation.type])
                              : std::string();
   return equal_kinds(expected, kinds_text(program, result, expectation.value),
-                     is_erased(program, {}));
+                     {.erased = is_erased(program, {})});
 }
 
 } // namespace

@@ -3,6 +3,7 @@
 #include "tests/file_test/observation.h"
 
 #include "checker/report.h"
+#include "ir/axis_scale.h"
 #include "ir/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -98,6 +99,21 @@ bool is_erased(const ir::Program &program, const checker::CheckOptions &options)
   return options.mode.value_or(program.mode) == ir::Mode::Local;
 }
 
+KindsRead reading_of(ir::Program &program, const checker::CheckOptions &options) {
+  KindsRead how{.erased = is_erased(program, options)};
+  for (uint16_t m = static_cast<uint16_t>(program.meshes.size()); m-- > 0;) {
+    const ir::Mesh mesh = program.meshes[ir::MeshId{m}];
+    for (uint8_t a = 0; a < mesh.axes.size(); ++a) {
+      ir::ScaleId size = ir::axis_scale(program, ir::MeshId{m}, ir::AxisId{a});
+      std::string text = ir::print(program.scales[size], program.strings);
+      std::string name = program.strings[mesh.axes[a].name].str();
+      how.sizes.try_emplace(name, text); // the last mesh is the current one
+      how.sizes.try_emplace(program.strings[mesh.name].str() + "." + name, text);
+    }
+  }
+  return how;
+}
+
 uint64_t origin_of(const ir::Program &program, const checker::Place &place) {
   using Form = checker::Place::Form;
   switch (place.form) {
@@ -137,7 +153,7 @@ Observation observe(llvm::StringRef text, ir::Program &program, const checker::C
       make_report("", text, program, result, options, {.fold = false, .max_findings = 10'000});
   add_findings(lines, report, out);
   add_results(lines, program, result, out);
-  out.erased = is_erased(program, options);
+  out.how = reading_of(program, options);
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include "checker/check.h"
 #include "ir/input.h"
 #include "tests/file_test/assertions.h"
+#include "tests/file_test/kinds.h"
 
 #include <optional>
 #include <string>
@@ -29,13 +30,15 @@ struct Observation {
   std::vector<ObservedFinding> findings;
   std::vector<ObservedResult> results; // by line
   std::vector<unsigned> starts;        // lines where something begins, ascending
-  bool erased = false;                 // judged locally: shards are forgotten
+  KindsRead how;                       // how kinds are compared
 };
 
 std::vector<ir::InputError> read_and_verify(llvm::StringRef text,
                                             std::optional<ir::Program> &program);
 // True if shards play no part in types: all axes are judged locally.
 bool is_erased(const ir::Program &program, const checker::CheckOptions &options);
+// How kinds in the program's comments are compared with those that were found.
+KindsRead reading_of(ir::Program &program, const checker::CheckOptions &options);
 uint64_t origin_of(const ir::Program &program, const checker::Place &place);
 std::string axes_text(const ir::Program &program, const checker::Finding &finding);
 std::string kinds_text(const ir::Program &program, const checker::CheckResult &result,

@@ -75,6 +75,7 @@ constexpr Unmeant kUnmeant[] = {
     {"constant", kNothing},     {"zeros", kNothing},         {"eig", kUntoldResults},
     {"eigh", kUntoldResults},   {"lstsq", kUntoldResults},   {"lu", kUntoldResults},
     {"qr", kUntoldResults},     {"svd", kUntoldResults},     {"solve_ex", kUntoldResults},
+    {"dropout_off", kRandom},
 };
 
 class RowCase {
