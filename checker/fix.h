@@ -25,7 +25,7 @@ struct Fix {
       operands; // Transition: positions among the tensors of the instruction
   std::string
       replacement; // canonical text of the line to insert before the instruction, to put in its place, or (Result)
-                   // to insert after it
+      // to insert after it
 };
 inline constexpr unsigned kMaxFixes = 3;
 
