@@ -93,9 +93,9 @@ std::string without_words(std::string_view text) {
                                                 "broadcast"};
   std::string out;
   for (llvm::StringRef rest(text.data(), text.size()); !rest.empty();) {
-    auto [line, after] = rest.split('\n');
+    const llvm::StringRef line = rest.take_until([](char c) { return c == '\n'; });
     bool ends = line.size() < rest.size();
-    rest = after;
+    rest = rest.drop_front(line.size() + ends);
     size_t first = line.find(", src = "), last = line.find(", ", line.find("dst = "));
     bool call = llvm::any_of(kCalls, [&](std::string_view name) {
       return line.find(llvm::StringRef(name.data(), name.size())) != llvm::StringRef::npos;
