@@ -102,8 +102,8 @@ void Walk::mutation(InstId id, const ir::Inst &inst, const rules::Outcome &outco
   uint32_t place = 0;
   for (const Target &target : targets_of(program_, inst)) {
     uint32_t result = result_for(program_, inst, target.value, place++);
-    spoilt[result] |=
-        written(id, target.value, target.position, program_.types[outcome.types[result]], result);
+    const Type made = program_.types[outcome.types[result]]; // a finding makes types
+    spoilt[result] |= written(id, target.value, target.position, made, result);
   }
 }
 

@@ -279,9 +279,10 @@ void Walk::open_gradient(Place place, ValueId gradient, const Type &value, const
 // One value as it was known, and as it is known from here on: what was open and is no more was
 // decided at this place; what is open still shares the variables of `other`. `say`: what stands here
 // if it is the other kind.
-void Walk::meet(Row row, const Type &before, Row other, const Type &after, Place place, Say say) {
-  if (!row || before.mesh() != after.mesh())
+void Walk::meet(Row row, const Type &one, Row other, const Type &two, Place place, Say say) {
+  if (!row || one.mesh() != two.mesh())
     return;
+  const Type before = one, after = two; // what is said makes types
   for (AxisId axis : open_axes(before) & open_.axes(row)) {
     if (open_axes(after).contains(axis)) {
       if (open_.axes(other).contains(axis))

@@ -235,7 +235,8 @@ private:
       if (program_.values[inst.result(r)].grad_of == wrong.value)
         made = inst.result(r);
     AxisId axis = wrong.axes.first();
-    const ir::Type &from = program_.types[wrong.found], &to = program_.types[wrong.needed];
+    // Copies: edits make types.
+    const ir::Type from = program_.types[wrong.found], to = program_.types[wrong.needed];
     std::optional<Kind> src = from.kind(axis), dst = to.kind(axis);
     if (!made.valid() || !src || !dst || !from.of(*src).contains(wrong.axes) ||
         !to.of(*dst).contains(wrong.axes))
