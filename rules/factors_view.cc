@@ -88,6 +88,8 @@ private:
     if (!a->is_number() || !b->is_number())
       return false;
     int64_t x = a->number(), y = b->number();
+    if (x == 0 || y == 0) // whose number of elements was beyond counting
+      return false;
     if (x > y && x % y == 0) {
       share(b, i, j++);
       left_old_ = x / y, left_new_ = 0;
