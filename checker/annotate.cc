@@ -23,15 +23,7 @@ namespace {
 llvm::SmallVector<AxisSet, 2> written_axes(const ir::Program &program, const ir::Inst &inst) {
   const ir::Mesh &mesh = program.meshes[program.contexts[inst.context].mesh];
   llvm::SmallVector<AxisSet, 2> written;
-  auto add = [&](AxisId axis) {
-    AxisSet pieces = axis;
-    if (mesh[axis].flattened) {
-      pieces = {};
-      for (AxisId piece : mesh[axis].pieces)
-        pieces |= piece;
-    }
-    written.push_back(pieces & mesh.typed_axes());
-  };
+  auto add = [&](AxisId axis) { written.push_back(mesh.pieces_of(axis) & mesh.typed_axes()); };
   if (const ir::AttrValue *axis = program.find(inst.attrs, "axis")) {
     if (axis->form != ir::AttrForm::Axes)
       return {};
@@ -63,6 +55,11 @@ public:
   }
 
   ir::AttrsId run() {
+    if (const ir::AttrValue *type = program_.find(attrs_, "type");
+        type && type->form == ir::AttrForm::Claim) {
+      decide(program_.claims[type->as<ir::ClaimId>()]);
+      return attrs_;
+    }
     state("src", [&](const InferredAt &at) -> std::optional<KindWord> {
       if (read_as_addends(program_, at))
         return std::nullopt;
@@ -103,9 +100,20 @@ private:
     put(key, ir::AttrValue::list(program_.lists.add(std::move(list))));
   }
 
+  // What a whole type leaves open is decided in it.
+  void decide(ir::Claim claim) {
+    ir::Type type = program_.types[claim.type];
+    for (const InferredAt &at : words_)
+      type.set_kind(at.word.axes, at.word.dst.kind);
+    claim.type = program_.types.add(type);
+    put("type", ir::AttrValue::claim(program_.claims.add(claim)));
+  }
+
   void put(llvm::StringRef key, ir::AttrValue value) {
     ir::AttrDict dict = attrs_.valid() ? program_.attrs[attrs_] : ir::AttrDict();
-    dict.attrs.push_back({program_.strings.add(key), value});
+    ir::StringId id = program_.strings.add(key);
+    llvm::erase_if(dict.attrs, [&](const ir::Attr &attr) { return attr.key == id; });
+    dict.attrs.push_back({id, value});
     ir::sort_canonically(dict, program_.strings);
     attrs_ = program_.attrs.add(std::move(dict));
   }

@@ -34,11 +34,8 @@ void Walk::call(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
   if (std::optional<rules::OperandIndex> cut = rules::cut_gradient(
           {program_, op, inst.attrs, inst.context, operands_.slots, args_, claims_})) {
     report(Place::inst(id), rules::MissingVjp{*cut, {}});
-    for (rules::Arg &arg : args_) {
-      Type type = program_.types[arg.type];
-      type.set_gradient_free(true);
-      arg.type = intern(type);
-    }
+    for (rules::Arg &arg : args_)
+      arg.type = rules::without_gradient(program_, arg.type);
   }
   CallSite site{id, inst, args_, {}, {}};
   for (size_t i = 0; recording_ && open_.any() && i < args_.size(); ++i)
@@ -98,7 +95,7 @@ void Walk::plain_call(CallSite &site) {
     return;
   Args args = enter(site, *function, 0);
   Round round = evaluate(*function, args);
-  reach(round);
+  reach(site.id, round);
   open_call(site, round);
   site.results = std::move(round.results);
 }
@@ -179,11 +176,9 @@ void Walk::cross(const CallSite &site, size_t operand, rules::Arg &arg, const De
   if (recording_)
     meet(operand < site.arg_rows.size() ? site.arg_rows[operand] : 0, found, 0, check.type,
          Place::inst(site.id), [&](AxisId axis, ir::Kind other) {
-           Type is = found;
-           is.set_kind(axis, other);
            return rules::BoundaryMismatch{{static_cast<uint16_t>(operand)},
                                           program_.strings[callee.name].str(),
-                                          on_axes(is, axis),
+                                          as_kind(found, axis, other),
                                           on_axes(claimed, axis),
                                           axis};
          });
@@ -240,9 +235,43 @@ Walk::Round Walk::evaluate(ir::FunctionId function, llvm::ArrayRef<rules::Arg> a
   return {instances_[known].results, {known}, known};
 }
 
-void Walk::reach(const Round &round) {
+void Walk::reach(InstId site, const Round &round) {
+  if (trail_->sites.empty() || trail_->sites.back().inst != site)
+    trail_->sites.push_back({site, {}});
+  trail_->sites.back().bodies.append(round.instances.begin(), round.instances.end());
   for (uint32_t instance : round.instances)
     trail_->entries.push_back({{}, instance});
+}
+
+// The next call may type the same body otherwise.
+void Walk::keep_values(ir::FunctionId id, Instance &instance) {
+  const ir::Function &function = program_.functions[id];
+  uint32_t first = ~0u, last = 0;
+  auto span = [&](ValueId value, uint32_t count) {
+    first = std::min(first, value.index);
+    last = std::max(last, value.index + count);
+  };
+  for (const ir::FunctionParam &param : function.params)
+    span(param.value, 1);
+  for (InstId inst = function.body.first; inst.index < function.body.last.index; ++inst.index)
+    if (const ir::Inst &each = program_.insts[inst]; each.result_count > 0)
+      span(each.first_result, each.result_count);
+  instance.first = first;
+  for (uint32_t i = first; i < last; ++i)
+    instance.values.push_back(known(ValueId{i}));
+}
+
+// That of the main body first; an instance is found one after its own index.
+void Walk::keep_typings() {
+  auto take = [&](Trail &trail) {
+    for (Typing::Site &site : trail.sites)
+      for (uint32_t &body : site.bodies)
+        ++body;
+    return std::move(trail.sites);
+  };
+  result_.typings.push_back({take(main_), 0, {}});
+  for (Instance &each : instances_)
+    result_.typings.push_back({take(each.trail), each.first, std::move(each.values)});
 }
 
 void Walk::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Instance &instance) {
@@ -270,6 +299,8 @@ void Walk::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Instanc
       remember(program_.insts[inst].result(r));
   instructions(body);
   trail_ = outer;
+  if (recording_)
+    keep_values(id, instance);
   for (const ir::Operand &operand : program_.blocks[results]) {
     rules::Arg &result = instance.results.emplace_back();
     if (operand.is_value())

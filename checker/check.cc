@@ -85,6 +85,7 @@ void Walk::run() {
   settle_open(declared, told, late);
   Collector(program_, instances_).add(main_, result_);
   open_.settle_words(result_);
+  keep_typings();
   main_ = {};
   result_.stats.applications = rules_.distinct();
 }
@@ -257,6 +258,8 @@ void Walk::instruction(InstId id) {
                          operands_.slots, args_, claims_,    options_.infer_partial};
   if (!conditions_.empty())
     divergent(id, app);
+  if (mover && lifted && context.implicit)
+    mover(id, rules_, operands_.values, rules_.apply(app), app, args_);
   const rules::Outcome &outcome = rules_.apply(app);
   uint32_t application = rules_.last_index();
   // Where checking is off nothing is refused; what does not follow is unknown.
@@ -394,9 +397,8 @@ void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared, rule
   if (recording_ && open_.any())
     meet(row_of(value.index - program_.insts[id].first_result.index), type, 0, check.type,
          Place::inst(id), [&](AxisId axis, Kind other) {
-           Type is = type;
-           is.set_kind(axis, other);
-           return rules::ClaimMismatch{value, on_axes(is, axis), on_axes(claimed, axis), axis};
+           return rules::ClaimMismatch{value, as_kind(type, axis, other), on_axes(claimed, axis),
+                                       axis};
          });
   type = check.type;
 }
@@ -443,9 +445,8 @@ void Walk::output(uint32_t index) {
                                            wrong});
       if (recording_)
         meet(open_.row(out.value), type, 0, check.type, place, [&](AxisId axis, Kind other) {
-          Type is = type;
-          is.set_kind(axis, other);
-          return rules::ClaimMismatch{out.value, on_axes(is, axis), on_axes(claimed, axis), axis};
+          return rules::ClaimMismatch{out.value, as_kind(type, axis, other), on_axes(claimed, axis),
+                                      axis};
         });
       leaves = check.type;
     }

@@ -50,12 +50,26 @@ struct CheckStats {
   uint64_t silent = 0;       // (value, axis) pairs left unknown after a report
 };
 
+// One body as the operands of one call type it: a function that is called twice is typed for each.
+struct Typing {
+  // The bodies that an instruction runs: `body`; `then`, `else`; `cond`, `body`. Those of functions
+  // without one are left out.
+  struct Site {
+    ir::InstId inst;
+    llvm::SmallVector<uint32_t, 2> bodies; // indices into CheckResult::typings
+  };
+  std::vector<Site> sites;        // in order of the instructions
+  uint32_t first = 0;             // the ValueId of values[0]
+  std::vector<rules::Arg> values; // of the parameters and the instructions of the body
+};
+
 // Everything that checking a program yields. `types` is per value; none for values of code not
 // reached.
 struct CheckResult {
   std::vector<ir::TypeId> types;
   std::vector<ir::ShapeId> shapes;     // local; declared where stated, else what follows
   std::vector<ir::ShardSizesId> sizes; // none: every sharded dimension is cut evenly
+  std::vector<Typing> typings;         // that of the main body is the first, without values
   std::vector<Finding> findings;       // program order, not folded, suppressed ones included
   std::vector<InferredAt> inferred;
   std::vector<ErasedClash> clashes; // Finding::clash

@@ -1,13 +1,38 @@
 // The only way to a CheckedProgram.
 #include "checker/checked_program.h"
 
+#include "checker/redistribute.h"
+
+#include "llvm/ADT/STLExtras.h"
+
 namespace spmd::checker {
 
 std::optional<CheckedProgram> verify_types(ir::Program program, const CheckOptions &options) {
   CheckResult result = check(program, options);
   if (!result.clean())
     return std::nullopt;
+  // Whoever runs the program knows transitions alone.
+  if (expand_redistributes(program, options))
+    result = check(program, options);
+  SPMD_CHECK(result.clean(), "the steps of a plan do not check");
   return CheckedProgram(std::move(program), std::move(result));
+}
+
+rules::Arg CheckedProgram::known(ir::ValueId value, uint32_t typing) const {
+  if (typing == kMain)
+    return {type(value), shape(value), sizes(value)};
+  const Typing &body = result_.typings[typing];
+  SPMD_CHECK(value.index - body.first < body.values.size(), "a value of another body");
+  return body.values[value.index - body.first];
+}
+
+llvm::ArrayRef<uint32_t> CheckedProgram::bodies(ir::InstId site, uint32_t typing) const {
+  llvm::ArrayRef<Typing::Site> sites = result_.typings[typing].sites;
+  const Typing::Site *found =
+      llvm::partition_point(sites, [&](const Typing::Site &each) { return each.inst < site; });
+  if (found != sites.end() && found->inst == site)
+    return found->bodies;
+  return {};
 }
 
 } // namespace spmd::checker

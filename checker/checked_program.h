@@ -9,8 +9,18 @@ namespace spmd::checker {
 class CheckedProgram {
 public:
   const ir::Program &program() const { return program_; }
+  // To intern into, and to resolve names: nothing that was checked may be changed.
+  ir::Program &tables() { return program_; }
   ir::TypeId type(ir::ValueId value) const { return result_.types[value.index]; }
   ir::ShapeId shape(ir::ValueId value) const { return result_.shapes[value.index]; }
+  ir::ShardSizesId sizes(ir::ValueId value) const { return result_.sizes[value.index]; }
+
+  // A function is typed for each call: its values are known by the typing that the call has.
+  static constexpr uint32_t kMain = 0;
+  rules::Arg known(ir::ValueId value, uint32_t typing = kMain) const;
+  // The typings of the bodies that an instruction runs: `body`; `then`, `else`; `cond`, `body`. Empty
+  // if it runs none.
+  llvm::ArrayRef<uint32_t> bodies(ir::InstId site, uint32_t typing = kMain) const;
 
 private:
   friend std::optional<CheckedProgram> verify_types(ir::Program program,
@@ -21,7 +31,8 @@ private:
   CheckResult result_;
 };
 
-// None if the program has error findings; `check` tells which.
+// None if the program has error findings; `check` tells which. Redistributions to whole types are
+// steps then.
 std::optional<CheckedProgram> verify_types(ir::Program program, const CheckOptions &options = {});
 
 } // namespace spmd::checker

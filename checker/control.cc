@@ -133,6 +133,11 @@ void Walk::divergent(InstId id, const rules::Application &app) {
     report(Place::inst(id), rules::CollectiveUnderVaryingControl{axes});
 }
 
+ir::TypeId Walk::as_kind(Type type, ir::AxisId axis, Kind kind) {
+  type.set_kind(axis, kind);
+  return on_axes(type, axis);
+}
+
 ir::TypeId Walk::on_axes(const Type &type, AxisSet axes) {
   return intern(rules::restricted(type, axes));
 }
@@ -155,8 +160,8 @@ void Walk::branches(CallSite &site) {
   Round first = evaluate(*then, left), second = evaluate(*other, right);
   if (pushed)
     conditions_.pop_back();
-  reach(first);
-  reach(second);
+  reach(site.id, first);
+  reach(site.id, second);
   for (size_t r = 0; r < results; ++r)
     site.results[r] = joined(site, condition, r, first.results[r], second.results[r]);
   open_branches(site, first, second);
@@ -243,7 +248,7 @@ Walk::Round Walk::carry_through(CallSite &site, Args &args, size_t first, size_t
       arg.type = narrowed;
     }
   }
-  reach(round);
+  reach(site.id, round);
   llvm::SmallVector<Type, 4> carried;
   for (const Common &each : met)
     carried.push_back(each.type);

@@ -133,10 +133,8 @@ AxisSet Walk::written(InstId id, ValueId target, uint16_t position, const Type &
     after.set_unknown(made.of(Kind::Varying));
     meet(open_.row(target), before, row_of(result), after, Place::inst(id),
          [&](ir::AxisId axis, Kind kind) {
-           Type is = before;
-           is.set_kind(axis, kind);
            return rules::MutationChangesType{
-               {position}, on_axes(is, axis), on_axes(made, axis), axis};
+               {position}, as_kind(before, axis, kind), on_axes(made, axis), axis};
          });
   }
   if (!edit_)

@@ -4,6 +4,7 @@
 #include "checker/joint.h"
 #include "checker/walk.h"
 
+#include "rules/redistribute/call.h"
 #include "rules/remesh.h"
 #include "rules/transition_call.h"
 
@@ -113,10 +114,15 @@ const rules::Outcome &Walk::probe(const rules::Application &app, llvm::ArrayRef<
 void Walk::link_words(const rules::Application &app, const rules::Outcome &outcome,
                       OpenLinks &links) {
   rules::Outcome ignored;
-  std::optional<rules::TransitionCall> call = rules::read_call(app, ignored);
-  if (!call)
+  std::optional<rules::TransitionCall> call;
+  if (!rules::redistribute::states_whole_type(app) && !(call = rules::read_call(app, ignored)))
     return;
   for (const rules::InferredWord &word : outcome.inferred) {
+    if (!call) { // of a whole type: axis by axis, and the operand is as it is
+      for (AxisId axis : word.axes &open_axes(program_.types[outcome.types[0]]))
+        links.push_back({.form = OpenLink::Form::Word, .axis = axis, .a = axis.index, .b = 0});
+      continue;
+    }
     if (word.dst.form == ir::KindWord::Form::Either)
       for (const rules::WrittenAxis &written : call->axes.written)
         for (AxisId axis : written.axes)
@@ -348,12 +354,13 @@ void Walk::open_carry(CallSite &site, const Round &round, const Args &args, size
     const Type enters = program_.types[site.args[operand].type];
     Type leaves = met[c];
     auto say = [&](AxisId axis, Kind other) -> rules::Violation {
-      Type is = enters, was = leaves;
-      is.set_kind(axis, other);
-      if (was.of(Kind::Varying).contains(axis))
+      if (leaves.of(Kind::Varying).contains(axis))
         return rules::VaryingChoice{{static_cast<uint16_t>(c)}, Kind::Invariant, axis};
-      return rules::CarryMismatch{
-          {operand}, static_cast<int64_t>(c), on_axes(is, axis), on_axes(was, axis), axis};
+      return rules::CarryMismatch{{operand},
+                                  static_cast<int64_t>(c),
+                                  as_kind(enters, axis, other),
+                                  on_axes(leaves, axis),
+                                  axis};
     };
     Row entering = operand < site.arg_rows.size() ? site.arg_rows[operand] : 0;
     meet(entering, enters, 0, program_.types[args[operand].type], Place::inst(site.id), say);

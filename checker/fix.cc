@@ -3,6 +3,7 @@
 // section 4).
 #include "checker/fix.h"
 
+#include "checker/fix_redistribute.h"
 #include "checker/provenance.h"
 #include "checker/walk.h"
 
@@ -67,11 +68,13 @@ struct FixFinder::State {
   CheckResult scratch;
   Walk walk;
   const CheckResult &original;
+  MoveFinder moves;
   bool tried = false;
   llvm::DenseMap<uint32_t, llvm::SmallVector<ValueId, 1>> gradients;
 
   State(ir::Program &program, const CheckResult &result, const CheckOptions &options)
-      : program(program), scratch(result), walk(program, options, scratch), original(result) {
+      : program(program), scratch(result), walk(program, options, scratch), original(result),
+        moves(program, result, options) {
     walk.resume();
   }
 
@@ -203,6 +206,7 @@ public:
     for (uint16_t operand : search_.operands())
       if (operand < search_.tensors_.size())
         on_operand(operand);
+    redistributed();
     rescale();
     attributes();
     if (const auto *wrong = std::get_if<rules::GradientTypeMismatch>(&search_.finding_.violation))
@@ -333,6 +337,35 @@ private:
     for (const Transition &row : rules::transitions())
       if (is_candidate(row, *kind))
         with_layouts(row, operands);
+  }
+
+  // Operands that are cut differently are brought together, in whatever steps that takes.
+  void redistributed() {
+    const rules::Violation &violation = search_.finding_.violation;
+    if (!std::holds_alternative<rules::SpecMismatch>(violation) &&
+        !std::holds_alternative<rules::ShardOrderUnknown>(violation) &&
+        !std::holds_alternative<rules::AxisUsedTwice>(violation))
+      return;
+    std::optional<Move> move = state_.moves.find(search_.id_);
+    if (!move)
+      return;
+    Edit edit{.inst = search_.id_, .attrs = move->attrs};
+    for (uint16_t operand : move->operands)
+      edit.operands.push_back({operand, move->to});
+    state_.tried = true;
+    if (!search_.repairs(edit))
+      return;
+    Fix fix;
+    fix.inst = search_.id_;
+    fix.operands.assign(move->operands.begin(), move->operands.end());
+    fix.changes_shape = move->to.shape != move->from.shape;
+    fix.forward_bytes = static_cast<int64_t>(move->forward_bytes);
+    fix.backward_bytes = static_cast<int64_t>(move->backward_bytes);
+    std::string name = ir::print_value(program_, move->value);
+    fix.text = fmt::format("redistribute({}, {})", name, move->words);
+    fix.replacement =
+        fmt::format("{}.fixed = redistribute {} {{ {} }}", name, name, move->attributes);
+    found_.push_back(std::move(fix));
   }
 
   // Divides what carries a factor too many by it.

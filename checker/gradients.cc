@@ -6,7 +6,6 @@
 
 #include "rules/contract.h"
 #include "rules/loss.h"
-#include "rules/remesh.h"
 #include "rules/scale.h"
 
 #include "ir/axis_scale.h"
@@ -20,6 +19,26 @@ using ir::InstId;
 using ir::Kind;
 using ir::Type;
 using ir::ValueId;
+
+namespace {
+
+constexpr const char *kContractStates = "its contract states ";
+
+// What is wrong with the scale of the gradient of a parameter; none needed: nothing.
+std::optional<rules::Violation> gradient_differs(ir::Program &program, ValueId param,
+                                                 const Type &gradient, ir::ScaleId needed,
+                                                 const char *who) {
+  if (!needed.valid())
+    return std::nullopt;
+  std::string other = who + ir::print_scale(program, needed, gradient.mesh());
+  std::optional<rules::Violation> differs =
+      rules::scale_differs(program, gradient, needed, std::move(other), {}, param);
+  if (differs)
+    std::get<rules::ScaleMismatch>(*differs).what = "the gradient of ";
+  return differs;
+}
+
+} // namespace
 
 GradientBoundary::GradientBoundary(const ir::Program &program, rules::Rules &rules)
     : contracts(program.params.size()), program_(program) {
@@ -139,17 +158,11 @@ void Walk::scales_at_root(Place place, const Type &root) {
     Type gradient = contract->gradient;
     gradient.scale = ir::product(program_, root.scale, gradient.scale);
     auto compare = [&](const Type &type, ir::ScaleId needed, const char *who) {
-      if (!needed.valid())
-        return;
-      std::string other = who + ir::print_scale(program_, needed, type.mesh());
-      std::optional<rules::Violation> differs =
-          rules::scale_differs(program_, type, needed, std::move(other), {}, contract->param);
-      if (!differs)
-        return;
-      std::get<rules::ScaleMismatch>(*differs).what = "the gradient of ";
-      report(place, std::move(*differs));
+      if (std::optional<rules::Violation> differs =
+              gradient_differs(program_, contract->param, type, needed, who))
+        report(place, std::move(*differs));
     };
-    compare(gradient, contract->stated, "its contract states ");
+    compare(gradient, contract->stated, kContractStates);
     if (contract->sync.empty() || boundary_.is_stepped(contract->param))
       continue;
     llvm::SmallVector<rules::Violation, 1> told;
@@ -182,8 +195,7 @@ void Walk::boundary_operands(InstId id, std::string_view op) {
   Type own = program_.types[args_[0].type], gradient = program_.types[args_[1].type];
   if (own.of(Kind::Varying) != contract.needed.of(Kind::Varying))
     shape = {}; // the optimizer holds a block of the parameter
-  if (gradient.mesh() != contract.needed.mesh())
-    gradient = rules::remesh(program_, gradient, contract.needed.mesh(), {1}).type;
+  gradient = seen_from(gradient, contract.needed.mesh());
   llvm::SmallVector<rules::Violation, 1> found;
   gradient = rules::after_sync(program_, contract, gradient, found);
   for (rules::Violation &violation : found)
@@ -195,21 +207,19 @@ void Walk::boundary_operands(InstId id, std::string_view op) {
 
 // What has no derivative may take values that no parameter is behind.
 void Walk::cut_gradients(const ir::Inst &inst) {
-  const ir::AttrValue *vjp = program_.find(inst.attrs, "vjp"),
-                      *op = program_.find(inst.attrs, "op");
-  auto word = [&](const ir::AttrValue *attr) {
-    return attr && attr->form == ir::AttrForm::String
-               ? llvm::StringRef(program_.strings[attr->as<ir::StringId>()])
-               : llvm::StringRef();
-  };
-  bool cuts = word(vjp) == "none" || (op && word(op) != "sum" && word(op) != "avg");
+  bool cuts = rules::lacks_vjp(program_, inst.attrs);
+  if (const ir::AttrValue *op = program_.find(inst.attrs, "op")) {
+    llvm::StringRef combiner;
+    if (op->form == ir::AttrForm::String)
+      combiner = program_.strings[op->as<ir::StringId>()];
+    cuts |= combiner != "sum" && combiner != "avg";
+  }
   for (size_t i = 0; i < args_.size() && i < operands_.values.size(); ++i) {
-    Type type = program_.types[args_[i].type];
+    const Type &type = program_.types[args_[i].type];
     if (type.gradient_free() || (!cuts && type.combining().empty()) ||
         boundary_.needs_gradient(operands_.values[i]))
       continue;
-    type.set_gradient_free(true);
-    args_[i].type = intern(type);
+    args_[i].type = rules::without_gradient(program_, args_[i].type);
   }
 }
 
@@ -223,17 +233,10 @@ void Walk::boundary_results(InstId id, std::string_view op, const rules::Outcome
   if (!param || !boundary_.contracts[*param] || outcome.types.empty())
     return;
   const rules::Contract &contract = *boundary_.contracts[*param];
-  if (!contract.stated.valid())
-    return;
-  const Type found = program_.types[outcome.types[0]];
-  std::string other =
-      "its contract states " + ir::print_scale(program_, contract.stated, found.mesh());
-  std::optional<rules::Violation> differs =
-      rules::scale_differs(program_, found, contract.stated, std::move(other), {}, contract.param);
-  if (!differs)
-    return;
-  std::get<rules::ScaleMismatch>(*differs).what = "the gradient of ";
-  report(Place::inst(id), std::move(*differs));
+  if (std::optional<rules::Violation> differs =
+          gradient_differs(program_, contract.param, program_.types[outcome.types[0]],
+                           contract.stated, kContractStates))
+    report(Place::inst(id), std::move(*differs));
 }
 
 // An output that is the gradient of a parameter is what the optimizer reads.
@@ -245,10 +248,8 @@ void Walk::gradient_output(uint32_t index, const Type &type) {
     return;
   rules::Contract contract = this->contract(out.of);
   llvm::SmallVector<rules::Violation, 2> found;
-  Type gradient = type;
-  if (gradient.mesh() != contract.needed.mesh())
-    gradient = rules::remesh(program_, gradient, contract.needed.mesh(), {}).type;
-  gradient = rules::after_sync(program_, contract, gradient, found);
+  Type gradient =
+      rules::after_sync(program_, contract, seen_from(type, contract.needed.mesh()), found);
   if (found.empty())
     rules::check_step(program_, contract, gradient, {}, found);
   for (rules::Violation &violation : found) {

@@ -29,18 +29,6 @@ namespace {
 
 constexpr size_t kReach = 1 << 10; // values that a search backwards looks at
 
-// Axes that share a dimension in both are compared in pairs, as far as both name an order.
-bool same_shard(const Type &value, const Type &gradient, AxisId axis) {
-  if (value.dim(axis) != gradient.dim(axis))
-    return false;
-  for (AxisId other : value.sharded() & gradient.sharded())
-    if (other != axis && value.dim(other) == value.dim(axis) &&
-        gradient.dim(other) == value.dim(axis) &&
-        (value.order(other) < value.order(axis)) != (gradient.order(other) < gradient.order(axis)))
-      return false;
-  return true;
-}
-
 bool is_forward(const ir::Inst &inst) {
   return inst.phase == Phase::Unstated || inst.phase == Phase::Forward;
 }
@@ -90,10 +78,8 @@ ValueId parameter_behind(const ir::Program &program, ValueId value) {
   for (size_t step = 0; step < kReach; ++step) {
     InstId inst = defining_inst(program, value);
     if (!inst.valid()) {
-      const auto *param = llvm::find_if(llvm::ArrayRef(program.params), [&](const ir::Param &each) {
-        return each.role == ir::Role::Param && each.value == value;
-      });
-      return param == llvm::ArrayRef(program.params).end() ? ValueId{} : value;
+      const ir::Param *param = program.find_param(value);
+      return param && param->role == ir::Role::Param ? value : ValueId{};
     }
     llvm::SmallVector<ValueId, 4> tensors = sources(program, inst, value);
     if (tensors.size() != 1)
@@ -116,7 +102,7 @@ AxisSet not_dual(const Type &value, const Type &gradient, AxisSet local) {
   wrong |= value.of(Kind::Varying) & partial;
   wrong |= value.sharded() & (equal - local);
   for (AxisId axis : value.sharded() & gradient.sharded())
-    if (!same_shard(value, gradient, axis))
+    if (!rules::same_shard(gradient, value, axis))
       wrong |= axis;
   return wrong & known;
 }
@@ -300,9 +286,8 @@ void Walk::joint(Place place, ValueId id, bool told) {
 void Walk::gradient_scale(Place place, ValueId id, const Type &forward, Type gradient) {
   ValueId of = program_.values[id].grad_of;
   bool reduced = state_.count(of.index) && first_gradient(of) != id; // perhaps by an average
-  bool in_body =
-      place.form == Place::Form::Inst && place.as_inst().index >= program_.main.last.index;
-  in_body |= place.form == Place::Form::Inst && place.as_inst().index < program_.main.first.index;
+  bool in_body = place.form == Place::Form::Inst && (place.index < program_.main.first.index ||
+                                                     place.index >= program_.main.last.index);
   if (reduced || in_body || !forward.scale.valid() || !gradient.scale.valid())
     return;
   gradient.unknown |= forward.unknown;

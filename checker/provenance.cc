@@ -6,12 +6,14 @@
 #include "checker/report.h"
 #include "checker/walk.h"
 
+#include "ir/claims.h"
 #include "ir/text.h"
 #include "rules/registry.h"
 #include "rules/transition.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringMap.h"
 
 #include <fmt/format.h>
 
@@ -62,10 +64,19 @@ InstId defining_inst(const ir::Program &program, ValueId value) {
   return found;
 }
 
+Note note_at_declaration(const ir::Program &program, ValueId value) {
+  const ir::Param *param = program.find_param(value);
+  if (!param)
+    return {Note::Form::Since, {}, false, {}};
+  auto index = static_cast<uint32_t>(param - program.params.data());
+  return {Note::Form::Since, {Place::Form::Param, index}, true, {}};
+}
+
 // Axes are those of their layout, on whichever mesh they are named.
 bool runs_over(const ir::Program &program, InstId id, AxisSet axes) {
   const ir::Inst &inst = program.insts[id];
-  const ir::Mesh &mesh = program.meshes[program.contexts[inst.context].mesh];
+  const ir::MeshId mesh_id = program.contexts[inst.context].mesh;
+  const ir::Mesh &mesh = program.meshes[mesh_id];
   auto meets = [&](llvm::ArrayRef<ir::Atom> layout) {
     auto found = ir::axes_of_layout(mesh, layout);
     return found && llvm::any_of(*found, [&](AxisId axis) { return axes.contains(axis); });
@@ -74,12 +85,9 @@ bool runs_over(const ir::Program &program, InstId id, AxisSet axes) {
       axis && axis->form == ir::AttrForm::Axes)
     return llvm::any_of(program.axis_refs[axis->as<ir::AxisRefsId>()].refs,
                         [&](const ir::AxisRef &ref) {
-                          const ir::Mesh *named = &mesh;
-                          for (const ir::Mesh &each : program.meshes.all())
-                            if (ref.mesh.valid() && each.name == ref.mesh)
-                              named = &each;
-                          std::optional<AxisId> found = named->find(ref.axis);
-                          return found && meets((*named)[*found].layout);
+                          std::string unknown;
+                          auto found = find_axis(program, mesh_id, ref, unknown);
+                          return found && meets(program.meshes[found->mesh][found->axis].layout);
                         });
   const ir::AttrValue *key = program.find(inst.attrs, "group");
   for (const ir::Group &group : program.groups) {
@@ -183,12 +191,7 @@ private:
   }
 
   Note declared(ValueId value, unsigned passed) const {
-    Note note;
-    note.has_place = false;
-    if (const ir::Param *param = program_.find_param(value)) {
-      note.place = {Place::Form::Param, static_cast<uint32_t>(param - program_.params.data())};
-      note.has_place = true;
-    }
+    Note note = note_at_declaration(program_, value);
     note.text = fmt::format("{} is declared {} on {}{}", ir::print_named(program_, value),
                             kind_name(), axis_name(value), through(passed));
     return note;
@@ -450,8 +453,40 @@ llvm::SmallVector<Note, 2> explain_clash(const ir::Program &program, const Erase
 
 } // namespace
 
+// What a run has to say for itself; what brought the kind about is no matter there.
+static llvm::SmallVector<Note, 2> explain_run(const Finding &finding) {
+  llvm::StringMap<std::string> told;
+  rules::for_each_field(finding.violation, [&](std::string_view name, const rules::Field &field) {
+    if (const auto *text = std::get_if<std::string>(&field))
+      told[llvm::StringRef(name.data(), name.size())] = *text;
+    else if (const auto *number = std::get_if<int64_t>(&field))
+      told[llvm::StringRef(name.data(), name.size())] = std::to_string(*number);
+  });
+  llvm::SmallVector<Note, 2> notes;
+  auto add = [&](Note::Form form, std::string text) {
+    if (!text.empty())
+      notes.push_back({form, finding.place, /*has_place=*/false, std::move(text)});
+  };
+  if (!told["first"].empty()) {
+    std::string bound = told["bound"].empty() ? "the comparison is exact"
+                                              : "rounding explains at most " + told["bound"];
+    add(Note::Form::Measured, fmt::format("at {} {} where the reference has {} (ranks {})",
+                                          told["first"], told["got"], told["want"], told["ranks"]));
+    add(Note::Form::Measured, fmt::format("largest difference {}; {} ({} tier, seed {})",
+                                          told["difference"], bound, told["tier"], told["seed"]));
+  }
+  add(Note::Form::Guess, told["guess"]);
+  if (!told["later"].empty())
+    add(Note::Form::Measured,
+        "refuted after it, perhaps by what follows from it: " + told["later"]);
+  add(Note::Form::Rerun, told["rerun"]);
+  return notes;
+}
+
 llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const CheckResult &result,
                                            const Finding &finding) {
+  if (finding.info().drawn_by == rules::DrawnBy::Run)
+    return explain_run(finding);
   llvm::SmallVector<Note, 2> notes;
   if (finding.clash < result.clashes.size())
     notes = explain_clash(program, result.clashes[finding.clash]);

@@ -10,15 +10,28 @@ namespace spmd::checker {
 
 // One sentence about one place: "`linear` summed over a dimension sharded on tp".
 struct Note {
-  enum class Form : uint8_t { Since, Because, Boundary, Gradient, Hint, Assumed };
+  enum class Form : uint8_t {
+    Since,
+    Because,
+    Boundary,
+    Gradient,
+    Hint,
+    Assumed,
+    Measured, // by a run: what, the mistake that gives such data, how to run it again
+    Guess,
+    Rerun
+  };
   Form form = Form::Since;
   Place place;
   bool has_place = true;
   std::string text;
 };
-inline constexpr std::string_view kNoteWords[] = {"since",    "because", "boundary",
-                                                  "gradient", "hint",    "assumed"};
+inline constexpr std::string_view kNoteWords[] = {
+    "since", "because", "boundary", "gradient", "hint", "assumed", "measured", "guess", "rerun"};
 inline constexpr unsigned kMaxNotes = 6;
+
+// A note at the declaration of a value, still without words; without a place if it is not declared.
+Note note_at_declaration(const ir::Program &program, ir::ValueId value);
 
 // At most kMaxNotes, the origin always kept, runs of equal steps merged.
 llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const CheckResult &result,

@@ -204,7 +204,8 @@ void explain(Report &report, const CheckOptions &check_options, bool fixes) {
     if (finding.suppressed)
       continue;
     diagnostic.notes = explain_finding(*report.program, *report.result, finding);
-    if (!fixes || finding.place.form == Place::Form::File)
+    // A program that checks has nothing to repair: what a run refutes is not what it says.
+    if (!fixes || finding.info().drawn_by != rules::DrawnBy::Check)
       continue;
     if (!finder)
       finder.emplace(*report.program, *report.result, check_options);
@@ -267,6 +268,7 @@ Report make_report(std::string input, llvm::StringRef bytes, ir::Program &progra
                                                                           : index_lines(bytes);
   if (report.line_starts.size() > 1 || !result.findings.empty())
     index_columns(report);
+  report.words = options.dialect.value_or(ir::dialect_of(program));
   fold(report, options);
   cut(report, options.max_findings);
   explain(report, check_options, options.fixes);

@@ -5,6 +5,7 @@
 #include "checker/fix.h"
 #include "checker/provenance.h"
 
+#include "ir/dialect.h"
 #include "ir/input.h"
 
 #include "llvm/ADT/StringRef.h"
@@ -32,7 +33,8 @@ struct Diagnostic {
 struct ReportOptions {
   bool fold = true;
   bool fixes = true;
-  unsigned max_findings = 200; // diagnostics; more are counted, not explained
+  std::optional<ir::Dialect> dialect; // types in its words too; none: that of the program
+  unsigned max_findings = 200;        // diagnostics; more are counted, not explained
   std::vector<std::string> select,
       ignore; // finding names or groups; empty select: the group `default`
 };
@@ -43,8 +45,9 @@ struct Report {
   ir::Program *program = nullptr; // null: the input could not be read
   const CheckResult *result = nullptr;
   std::vector<ir::InputError> input_errors, input_warnings;
-  std::vector<Diagnostic> diagnostics; // program order; suppressed ones included
-  unsigned cut = 0;                    // diagnostics beyond max_findings
+  std::vector<Diagnostic> diagnostics;   // program order; suppressed ones included
+  ir::Dialect words = ir::Dialect::Spmd; // types are told in these too
+  unsigned cut = 0;                      // diagnostics beyond max_findings
   unsigned errors = 0, warnings = 0, infos = 0, suppressed = 0; // unfolded, suppressed ones apart
   std::vector<uint64_t> line_starts; // byte offsets of the lines of the input
   // Columns at some offsets within long lines: a trace may be a single one.

@@ -77,13 +77,7 @@ private:
   }
 
   Note declared(ValueId value) const {
-    Note note;
-    note.has_place = false;
-    for (uint32_t i = 0; i < program_.params.size(); ++i)
-      if (program_.params[i].value == value) {
-        note.place = {Place::Form::Param, i};
-        note.has_place = true;
-      }
+    Note note = note_at_declaration(program_, value);
     const ir::Type &type = program_.types[result_.types[value.index]];
     note.text = fmt::format("{} is declared of scale {}", ir::print_value(program_, value),
                             ir::print_scale(program_, type.scale, type.mesh()));

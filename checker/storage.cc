@@ -72,6 +72,7 @@ void OperandList::add(const ir::Program &program, const ir::Operand &operand, ir
     slot.form = rules::Slot::Form::Tensor;
     slot.count = 1;
     values.push_back(operand.as_value());
+    written.push_back(operand.mut);
     break;
   case ir::Operand::Form::Literal:
     slot.literal = program.literals[operand.index];
@@ -85,6 +86,7 @@ void OperandList::add(const ir::Program &program, const ir::Operand &operand, ir
     for (const ir::Operand &member : program.blocks[operand.as_list()]) {
       if (member.is_value()) {
         values.push_back(member.as_value());
+        written.push_back(operand.mut || member.mut);
         ++slot.count;
         tensors |= position < 63 ? uint64_t(1) << position : 0;
       }
@@ -102,6 +104,7 @@ void OperandList::add(const ir::Program &program, const ir::Operand &operand, ir
 void OperandList::read(const ir::Program &program, ir::BlockId block) {
   slots.clear();
   values.clear();
+  written.clear();
   ir::StringId name;
   for (const ir::Operand &operand : program.blocks[block]) {
     if (operand.form == ir::Operand::Form::Name) {

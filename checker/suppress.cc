@@ -35,7 +35,7 @@ public:
     for (uint32_t i = 0; i < program_.suppressions.size(); ++i)
       close(i);
     for (uint32_t i = 0; i < program_.ignores.size(); ++i)
-      if (!ignore_used_[i])
+      if (!ignore_used_[i] && !drawn_by_run(program_.ignores[i].second))
         result_.findings.push_back({rules::UnusedSuppression{text(program_.ignores[i].second)},
                                     Place::inst(program_.ignores[i].first),
                                     ~0u,
@@ -44,6 +44,12 @@ public:
   }
 
 private:
+  // Whether it is needed shows in a run, not here.
+  bool drawn_by_run(ir::StringId finding) const {
+    llvm::StringRef name = program_.strings[finding];
+    const rules::DiagnosticInfo *info = rules::find_violation({name.data(), name.size()});
+    return info && info->drawn_by == rules::DrawnBy::Run;
+  }
   std::string text(ir::StringId id) const { return program_.strings[id].str(); }
   bool lapsed(const ir::Suppression &row) const {
     return row.until.valid() && !options_.today.empty() &&
@@ -91,7 +97,7 @@ private:
     if (lapsed(row))
       result_.findings.push_back(
           {rules::ExpiredSuppression{text(row.finding), text(row.until)}, place, ~0u, false, {}});
-    else if (!used_[i])
+    else if (!used_[i] && !drawn_by_run(row.finding))
       result_.findings.push_back(
           {rules::UnusedSuppression{text(row.finding)}, place, ~0u, false, {}});
   }

@@ -3,6 +3,7 @@
 
 #include "checker/check.h"
 #include "checker/erased.h"
+#include "checker/operand_list.h"
 
 #include "rules/boundary.h"
 #include "rules/contract.h"
@@ -39,17 +40,6 @@ private:
   std::vector<ir::InstId> last_use_;                                  // none: never used
 };
 
-// Slots and args of one instruction, as rules take them. Reused from instruction to instruction.
-struct OperandList {
-  llvm::SmallVector<rules::Slot, 8> slots;
-  llvm::SmallVector<ir::ValueId, 8> values; // per arg
-
-  void read(const ir::Program &program, ir::BlockId block);
-
-private:
-  void add(const ir::Program &program, const ir::Operand &operand, ir::StringId name);
-};
-
 // An edit that is tried in memory: some operands, the attributes, or the whole instruction.
 struct Edit {
   ir::InstId inst;
@@ -74,6 +64,7 @@ struct Trail {
     uint32_t instance = kNone; // a body in place of a finding
   };
   std::vector<Entry> entries;
+  std::vector<Typing::Site> sites;
   std::vector<InferredAt> inferred;
   std::vector<OpenFact> open;
   CheckStats stats;
@@ -115,6 +106,13 @@ class Walk {
 public:
   Walk(ir::Program &program, const CheckOptions &options, CheckResult &result);
   void run();
+
+  // Sees each op of an implicit region with its outcome, and may give it other operands and attributes:
+  // those that are moved (elaborate.h). `values`: what the operands are.
+  using Mover = std::function<void(ir::InstId, rules::Rules &, llvm::ArrayRef<ir::ValueId> values,
+                                   const rules::Outcome &, rules::Application &,
+                                   llvm::MutableArrayRef<rules::Arg>)>;
+  Mover mover;
 
   // Takes `result`, a completed check, as the state to retype from.
   void resume();
@@ -158,6 +156,8 @@ private:
     llvm::SmallVector<rules::Arg, 2> results;
     Trail trail;
     llvm::SmallVector<OpenValues::Row, 2> param_rows, result_rows;
+    uint32_t first = 0;
+    std::vector<rules::Arg> values = {}; // from ValueId `first` on
   };
   // An instruction that runs bodies.
   struct CallSite {
@@ -209,7 +209,9 @@ private:
              const ir::Function &callee);
   Round opaque(const ir::Function &function, llvm::ArrayRef<rules::Arg> args);
   Round evaluate(ir::FunctionId function, llvm::ArrayRef<rules::Arg> args);
-  void reach(const Round &round);
+  void reach(ir::InstId site, const Round &round);
+  void keep_typings();
+  void keep_values(ir::FunctionId id, Instance &instance);
   void type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Instance &instance);
   void state_results(const CallSite &site, rules::Outcome &outcome);
 
@@ -239,6 +241,8 @@ private:
   ir::ShapeId one_of(const CallSite &site, size_t operand, std::optional<ir::Extent> &length);
   ir::ShapeId stacked(ir::ShapeId each, std::optional<ir::Extent> length);
   ir::TypeId on_axes(const ir::Type &type, ir::AxisSet axes);
+  // On one axis alone, as if the value were of that kind there.
+  ir::TypeId as_kind(ir::Type type, ir::AxisId axis, ir::Kind kind);
   void output(uint32_t index);
   ir::AxisSet refused_gradient(ir::ValueId gradient, const ir::Type &forward, const ir::Type &found,
                                ir::AxisSet local);

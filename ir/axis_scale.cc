@@ -102,7 +102,7 @@ void make_sizes(Program &program) {
   Pieces pieces(program);
   program.axis_scales.of.assign(program.meshes.size() * kMaxAxes, program.one());
   for (uint16_t m = 0; m < program.meshes.size(); ++m) {
-    AxisSet local = program.local_axes({.mesh = MeshId{m}, .local = {}});
+    AxisSet local = program.local_axes(MeshId{m});
     const Mesh &mesh = program.meshes[MeshId{m}];
     for (uint8_t a = 0; a < mesh.axes.size(); ++a)
       if (!mesh.axes[a].flattened && !local.contains(AxisId{a}))
@@ -117,10 +117,7 @@ ScaleId base_scale(Program &program, StringId name, MeshId mesh) {
   bool symbol =
       llvm::any_of(program.symbols, [&](const SymbolInfo &known) { return known.name == name; });
   for (auto m = static_cast<uint16_t>(program.meshes.size()); !symbol && m-- > 0;) {
-    std::optional<AxisId> axis = program.meshes[MeshId{m}].find(name);
-    if (!axis)
-      axis = named_in(program, program.meshes[MeshId{m}], name);
-    if (axis)
+    if (std::optional<AxisId> axis = named_in(program, program.meshes[MeshId{m}], name))
       return axis_scale(program, MeshId{m}, *axis);
   }
   return program.scales.add({.factors = {{name, 1}}});
@@ -133,13 +130,9 @@ Scale only(ScaleFactor factor) { return {.factors = {factor}}; }
 ScaleId axis_scale(Program &program, MeshId mesh, AxisId axis) {
   if (program.axis_scales.of.size() != program.meshes.size() * kMaxAxes)
     make_sizes(program);
-  const Axis &written = program.meshes[mesh][axis];
-  if (!written.flattened)
+  if (!program.meshes[mesh][axis].flattened)
     return program.axis_scales.of[mesh.index * kMaxAxes + axis.index];
-  ScaleId size = program.one();
-  for (AxisId piece : written.pieces)
-    size = product(program, size, axis_scale(program, mesh, piece));
-  return size;
+  return axes_scale(program, mesh, program.meshes[mesh].pieces_of(axis));
 }
 
 ScaleId axes_scale(Program &program, MeshId mesh, AxisSet axes) {

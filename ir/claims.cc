@@ -66,6 +66,8 @@ std::optional<FoundAxis> find_axis(const Program &program, MeshId mesh, AxisRef 
 }
 
 std::optional<AxisId> named_in(const Program &program, const Mesh &mesh, StringId base) {
+  if (std::optional<AxisId> plain = mesh.find(base))
+    return plain;
   auto [before, axis] = llvm::StringRef(program.strings[base]).split('.');
   if (axis.empty() || before != program.strings[mesh.name])
     return std::nullopt;
@@ -81,8 +83,7 @@ std::string check_scale(const Program &program, const Scale &scale) {
     for (const SymbolInfo &symbol : program.symbols)
       known |= symbol.name == factor.base;
     for (const Mesh &mesh : program.meshes)
-      known |=
-          mesh.find(factor.base).has_value() || named_in(program, mesh, factor.base).has_value();
+      known |= named_in(program, mesh, factor.base).has_value();
     if (!known)
       return fmt::format("`{}` in a scale is neither an axis nor a symbol",
                          std::string_view(program.strings[factor.base]));

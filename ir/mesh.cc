@@ -204,6 +204,15 @@ std::optional<AxisId> Mesh::find(StringId wanted) const {
   return std::nullopt;
 }
 
+AxisSet Mesh::pieces_of(AxisId axis) const {
+  if (!axes[axis.index].flattened)
+    return axis;
+  AxisSet pieces;
+  for (AxisId piece : axes[axis.index].pieces)
+    pieces |= piece;
+  return pieces;
+}
+
 int64_t Mesh::rank_count() const {
   int64_t count = 1;
   for (const Axis &axis : axes)

@@ -52,6 +52,8 @@ struct Mesh {
   // Axes that types speak of: neither flattened nor of size 1.
   AxisSet typed_axes() const { return typed; }
   std::optional<AxisId> find(StringId name) const;
+  // The axis, or the pieces of a flattened one.
+  AxisSet pieces_of(AxisId axis) const;
   int64_t rank_count() const;
 
   AxisSet typed; // derived by finish()

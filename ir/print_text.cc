@@ -33,7 +33,12 @@ static constexpr unsigned kMaxInlined = kMaxNesting / 4;
 
 std::string print_text(const Program &program) { return TextPrinter(program).print_program(); }
 
-TextPrinter::TextPrinter(const Program &program) : program_(program), around_(top().mesh) {}
+std::string print_text(const Program &program, Dialect words) {
+  return TextPrinter(program, words).print_program();
+}
+
+TextPrinter::TextPrinter(const Program &program, std::optional<Dialect> words)
+    : program_(program), words_(words), around_(top().mesh) {}
 
 std::string TextPrinter::print_program() {
   count_uses();
@@ -278,10 +283,7 @@ std::optional<Context> TextPrinter::context_of_body(const Inst &inst) const {
     std::optional<AxisId> found = mesh.find(ref.axis);
     if (ref.mesh.valid() || !found)
       return std::nullopt;
-    if (!mesh[*found].flattened)
-      inner.local |= *found;
-    for (AxisId piece : mesh[*found].pieces)
-      inner.local |= piece;
+    inner.local |= mesh.pieces_of(*found);
   }
   return inner;
 }

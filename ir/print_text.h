@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ir/claims.h"
+#include "ir/dialect.h"
 #include "ir/text.h"
 
 #include <string>
@@ -12,7 +13,8 @@ namespace spmd::ir {
 
 class TextPrinter {
 public:
-  explicit TextPrinter(const Program &program);
+  // `words`: types in these, in a comment behind each statement.
+  explicit TextPrinter(const Program &program, std::optional<Dialect> words = std::nullopt);
   std::string print_program();
   // Without types of results, location and scope.
   std::string print_bare(InstId inst);
@@ -72,6 +74,7 @@ private:
   std::string list(const AttrList &list, MeshId mesh) const;
   std::string dict(const AttrDict &dict, MeshId mesh) const;
   std::string tail(InstId id) const;
+  std::string in_words(ValueId first, uint32_t count) const;
   std::string where(LocId loc) const;
   std::string frames(FrameId id) const;
   std::string expectation(const Expectation &row) const;
@@ -100,6 +103,7 @@ private:
   const Program &program_;
   std::string out_;
   unsigned indent_ = 0;
+  std::optional<Dialect> words_;
   MeshId around_;              // the current mesh
   std::vector<uint32_t> uses_; // of functions, by instructions
   std::vector<bool> inline_;   // functions that stand where they are used

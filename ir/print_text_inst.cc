@@ -327,7 +327,20 @@ std::string TextPrinter::expectation(const Expectation &row) const {
 void TextPrinter::inst(InstId id) {
   if (is_inline(program_.insts[id]))
     return local_map(id);
-  line(results(program_.insts[id], true) + operation(id) + tail(id));
+  const Inst &row = program_.insts[id];
+  line(results(row, true) + operation(id) + tail(id) +
+       in_words(row.first_result, row.result_count));
+}
+
+// A comment; empty where nothing is known or asked for.
+std::string TextPrinter::in_words(ValueId first, uint32_t count) const {
+  llvm::SmallVector<std::string, 2> parts;
+  for (uint32_t i = 0; words_ && i < count; ++i) {
+    TypeId type = program_.values[ValueId{first.index + i}].declared;
+    if (type.valid())
+      parts.push_back(print_words(program_, program_.types[type], *words_));
+  }
+  return parts.empty() ? "" : "  // " + joined(parts);
 }
 
 // The claims of the boundary stand with the operands and the results that they are about.
@@ -353,7 +366,7 @@ void TextPrinter::local_map(InstId id) {
   std::string yielded = this->operands(program_.blocks[function.results]);
   line(yielded.empty() ? "yield" : "yield " + yielded);
   --indent_;
-  line("}" + tail(id));
+  line("}" + tail(id) + in_words(inst.first_result, inst.result_count));
 }
 
 std::string TextPrinter::local_map_result(const Inst &inst, unsigned i) const {

@@ -212,7 +212,7 @@ void TextPrinter::param(const Param &param) {
     words.push_back(fmt::format("requires_grad = {}", value.requires_grad == Tristate::True));
   if (!words.empty())
     text += fmt::format(" {{ {} }}", joined(words));
-  line(text + where(param.loc));
+  line(text + where(param.loc) + in_words(param.value, 1));
 }
 
 std::string TextPrinter::contract(const Param &param) {

@@ -273,6 +273,8 @@ struct Program {
   // The axes on which only kinds are judged: of a local program, of a local region, or local by the
   // policy of the mesh.
   AxisSet local_axes(const Context &context) const;
+  // Those that are local on the mesh wherever the program is.
+  AxisSet local_axes(MeshId mesh) const { return local_axes({.mesh = mesh, .local = {}}); }
   bool lacks(Missing what) const { return missing >> unsigned(what) & 1; }
   const AttrValue *find(AttrsId attrs, llvm::StringRef key) const; // null if absent
   const Param *find_param(ValueId value) const; // null if it is not declared; linear

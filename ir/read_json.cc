@@ -1,6 +1,8 @@
 // The JSON document as a whole: what it says of itself, and the order in which its tables are read.
 #include "ir/read_json.h"
 
+#include "ir/dialect.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -18,7 +20,7 @@ enum TopKey : unsigned {
   FormatKey,
   Version,
   ProducerKey,
-  Dialect,
+  DialectWord,
   ModeKey,
   PhaseKey,
   Requires,
@@ -69,6 +71,8 @@ ReadResult read_json(llvm::StringRef bytes, const ReadOptions &options) {
 ReadResult JsonReader::read() {
   document();
   builder_.finish();
+  if (!json_.failed())
+    fill_declarations(program_);
   result_.errors = json_.errors();
   auto earlier = [](const InputError &a, const InputError &b) { return a.offset < b.offset; };
   llvm::stable_sort(result_.errors, earlier);
@@ -177,7 +181,7 @@ void JsonReader::features() {
 void JsonReader::facts(const JsonMembers &top) {
   if (top.at(ProducerKey))
     producer();
-  if (top.at(Dialect))
+  if (top.at(DialectWord))
     program_.dialect = text();
   if (top.at(ModeKey))
     enumeration(kModeWords, "mode", program_.mode);

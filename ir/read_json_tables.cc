@@ -195,13 +195,8 @@ Context JsonReader::context() {
     if (MeshId mesh = mesh_ref(); mesh.valid())
       context.mesh = mesh;
   if (members.at(Local))
-    for (AxisId axis : axes_of(context.mesh)) {
-      const Axis &found = program_.meshes[context.mesh][axis];
-      if (!found.flattened)
-        context.local |= axis;
-      for (AxisId piece : found.pieces)
-        context.local |= piece;
-    }
+    for (AxisId axis : axes_of(context.mesh))
+      context.local |= program_.meshes[context.mesh].pieces_of(axis);
   bool *const flags[] = {&context.check, &context.grad, &context.implicit};
   for (unsigned i = 0; i < 3; ++i)
     if (members.at(Check + i))

@@ -2,6 +2,8 @@
 // numbers. A malformed statement is skipped to its end, so that one mistake hides no other.
 #include "ir/read_text.h"
 
+#include "ir/dialect.h"
+
 #include <fmt/core.h>
 
 #include <cmath>
@@ -49,8 +51,10 @@ void TextReader::read() {
     begin_body();
   }
   builder_.finish();
-  if (whole)
+  if (whole) {
+    fill_declarations(program_);
     check_counts();
+  }
   if (!stopped_ && !lost_values_)
     check_functions();
   llvm::stable_sort(result_.errors,

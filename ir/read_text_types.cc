@@ -298,11 +298,7 @@ std::optional<AxisSet> TextReader::axis_set(MeshId mesh) {
       error(token, "trace-type", std::move(wrong));
       continue;
     }
-    const Axis &axis = program_.meshes[mesh][found->axis];
-    if (!axis.flattened)
-      set |= found->axis;
-    for (AxisId piece : axis.pieces)
-      set |= piece;
+    set |= program_.meshes[mesh].pieces_of(found->axis);
   }
   return set;
 }

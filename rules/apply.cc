@@ -3,6 +3,7 @@
 #include "rules/apply.h"
 
 #include "rules/axes.h"
+#include "rules/derivative.h"
 #include "rules/local.h"
 #include "rules/registry.h"
 #include "rules/remesh.h"
@@ -10,8 +11,6 @@
 #include "rules/shape_rule.h"
 #include "rules/shards.h"
 #include "rules/user_rules.h"
-
-#include "ir/claims.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -349,17 +348,9 @@ AxisSet stated_axes(const Application &app, Outcome &out) {
     return axes;
   const ir::Mesh &mesh = app.mesh();
   for (const ir::AxisRef &ref : app.program.axis_refs[attr->as<ir::AxisRefsId>()].refs) {
-    std::string error;
-    std::optional<ir::FoundAxis> there =
-        ref.mesh.valid() ? find_axis(app.program, app.where().mesh, ref, error) : std::nullopt;
-    if (there && there->mesh != app.where().mesh) {
-      AxisSet named = counterparts(app.program, there->mesh, there->axis, app.where().mesh);
-      axes |= named;
-      if (named)
-        continue;
-    }
-    std::optional<AxisId> axis = mesh.find(ref.axis);
-    if (!axis || ref.mesh.valid()) {
+    // Of another mesh only what has a counterpart here is an axis.
+    std::optional<AxisSet> named = axes_named(app.program, app.where().mesh, ref);
+    if (!named || (ref.mesh.valid() && (named->empty() || ref.mesh == mesh.name))) {
       llvm::SmallVector<llvm::StringRef, 8> names;
       for (const ir::Axis &known : mesh.axes)
         names.push_back(app.program.strings[known.name]);
@@ -368,13 +359,9 @@ AxisSet stated_axes(const Application &app, Outcome &out) {
                                            nearest_name(name, names).str()});
       continue;
     }
-    if (mesh[*axis].flattened)
-      for (AxisId piece : mesh[*axis].pieces)
-        axes |= piece;
-    else
-      axes |= *axis;
+    axes |= *named;
   }
-  return axes & mesh.typed_axes();
+  return axes;
 }
 
 // The members that the lists of a zipped application have; 1 where there is no list.
@@ -450,56 +437,88 @@ llvm::SmallVector<Slot, 6> with_list(const Application &app) {
   return slots;
 }
 
-void apply_zipped(const Application &app, const OpDef &row, AxisSet stated, Outcome &out) {
-  unsigned count = static_cast<unsigned>(app.results.size()), members = member_count(app);
-  // Results of zipped rows come member by member where the row has one result, else list after
-  // list.
-  unsigned per_member = members ? count / members : 0;
-  for (unsigned i = 0; i < members && per_member; ++i) {
-    llvm::SmallVector<Slot, 6> slots;
-    for (const Slot &slot : app.slots)
-      slots.push_back(member(slot, i));
-    Application one{app.program, app.op, app.attrs, app.context, slots, app.args, app.results};
-    Outcome part;
-    part.types.assign(count, out.types[0]);
-    part.shapes.assign(count, {});
-    part.sizes.assign(count, {});
-    apply_row(one, row, stated, per_member, part);
-    for (unsigned r = 0; r < per_member; ++r) {
-      out.types[r * members + i] = part.types[r];
-      out.sizes[r * members + i] = part.sizes[r];
-    }
-    out.violations.append(part.violations.begin(), part.violations.end());
-  }
-}
-
 } // namespace
 
+bool lacks_vjp(const ir::Program &program, ir::AttrsId attrs) {
+  const ir::AttrValue *vjp = program.find(attrs, "vjp");
+  return vjp && vjp->form == ir::AttrForm::String &&
+         program.strings[vjp->as<ir::StringId>()] == "none";
+}
+
+ir::TypeId without_gradient(ir::Program &program, ir::TypeId id) {
+  ir::Type type = program.types[id];
+  type.set_gradient_free(true);
+  return program.types.add(type);
+}
+
 std::optional<OperandIndex> cut_gradient(const Application &app) {
-  const ir::AttrValue *vjp = app.attr("vjp");
-  bool none = vjp && vjp->form == ir::AttrForm::String &&
-              app.program.strings[vjp->as<ir::StringId>()] == "none";
+  bool none = lacks_vjp(app.program, app.attrs);
   for (uint16_t i = 0; none && app.where().grad && i < app.args.size(); ++i)
     if (!app.type(app.args[i]).gradient_free())
       return OperandIndex{i};
   return std::nullopt;
 }
 
-void apply_equation(const Application &app, Outcome &out) {
+llvm::SmallVector<RowUse, 1> row_uses(const Application &app) {
+  llvm::SmallVector<RowUse, 1> uses;
+  if (app.op.forward) {
+    if (std::optional<RowUse> use = derivative_use(app))
+      uses.push_back(std::move(*use));
+    return uses;
+  }
   if (app.op.lists_rest) {
     ResolvedOp op = app.op;
     op.lists_rest = false;
     llvm::SmallVector<Slot, 6> slots = with_list(app);
-    return apply_equation({app.program, op, app.attrs, app.context, slots, app.args, app.results},
-                          out);
+    return row_uses({app.program, op, app.attrs, app.context, slots, app.args, app.results});
   }
-  forget_results(app, out);
   const OpDef &row = chosen_row(app);
-  AxisSet stated = stated_axes(app, out);
   unsigned count = static_cast<unsigned>(app.results.size());
-  if (!row.each && !app.op.each)
-    return apply_row(app, row, stated, count, out);
-  apply_zipped(app, row, stated, out);
+  if (!row.each && !app.op.each) {
+    uses.push_back({app.op, &row, {app.slots.begin(), app.slots.end()}, {}});
+    for (unsigned r = 0; r < count; ++r)
+      uses.back().results.push_back(r);
+    return uses;
+  }
+  // Results of zipped rows come member by member where the row has one result, else list after
+  // list.
+  unsigned members = member_count(app), per_member = members ? count / members : 0;
+  for (unsigned i = 0; i < members && per_member; ++i) {
+    uses.push_back({app.op, &row, {}, {}});
+    for (const Slot &slot : app.slots)
+      uses.back().slots.push_back(member(slot, i));
+    for (unsigned r = 0; r < per_member; ++r)
+      uses.back().results.push_back(r * members + i);
+  }
+  return uses;
+}
+
+void apply_equation(const Application &app, Outcome &out) {
+  forget_results(app, out);
+  AxisSet stated = stated_axes(app, out);
+  llvm::SmallVector<RowUse, 1> uses = row_uses(app);
+  if (uses.empty() && app.op.forward)
+    out.violations.push_back(OperandMismatch{
+        "operand " + app.op.differentiated + " of an op that has a gradient", "it has none"});
+  for (const RowUse &use : uses) {
+    unsigned count = static_cast<unsigned>(use.results.size());
+    Application one{app.program, use.op,   app.attrs,   app.context,
+                    use.slots,   app.args, app.results, app.infer_partial};
+    if (count == app.results.size()) {
+      apply_row(one, *use.row, stated, count, out);
+      continue;
+    }
+    Outcome part;
+    part.types.assign(app.results.size(), out.types[0]);
+    part.shapes.assign(app.results.size(), {});
+    part.sizes.assign(app.results.size(), {});
+    apply_row(one, *use.row, stated, count, part);
+    for (unsigned r = 0; r < count; ++r) {
+      out.types[use.results[r]] = part.types[r];
+      out.sizes[use.results[r]] = part.sizes[r];
+    }
+    out.violations.append(part.violations.begin(), part.violations.end());
+  }
 }
 
 struct Rules::State {
@@ -592,11 +611,8 @@ static void apply_fresh(const Application &app, Outcome &out) {
   if (!cut)
     return dispatch(app, out);
   llvm::SmallVector<Arg, 4> args(app.args.begin(), app.args.end());
-  for (Arg &arg : args) {
-    ir::Type type = app.type(arg);
-    type.set_gradient_free(true);
-    arg.type = app.program.types.add(type);
-  }
+  for (Arg &arg : args)
+    arg.type = without_gradient(app.program, arg.type);
   dispatch({app.program, app.op, app.attrs, app.context, app.slots, args, app.results,
             app.infer_partial},
            out);

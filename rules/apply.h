@@ -99,8 +99,22 @@ struct ResolvedOp {
   bool in_place = false;   // a trailing `_`
   bool each = false;
   bool assumed = false; // from `rules` of the trace or the configuration
-  std::string nearest;  // Unknown: the most similar name
+  // `vjp.OP.OPERAND`: what the name of the op means, and the operand of its row.
+  std::shared_ptr<const ResolvedOp> forward = nullptr;
+  std::string differentiated;
+  std::string nearest; // Unknown: the most similar name
 };
+
+// A row of the table with the operands that it takes. An application has several where its lists
+// are zipped: one per member.
+struct RowUse {
+  ResolvedOp op; // with which the slots are bound
+  const OpDef *row;
+  llvm::SmallVector<Slot, 6> slots;
+  llvm::SmallVector<unsigned, 2> results; // places among the declared ones
+};
+// For ops of form Equation. None if `vjp.OP.OPERAND` names no operand with a gradient here.
+llvm::SmallVector<RowUse, 1> row_uses(const Application &app);
 
 // A rule for the results of one application. Types carry gradient-freeness; axes that drew a
 // violation are unknown on the results.
@@ -108,6 +122,10 @@ void apply_equation(const Application &app, Outcome &out);
 void apply_transition(const Application &app, Outcome &out);
 void apply_boundary(const Application &app, Outcome &out);
 
+// True if a call is stated to have no derivative (`vjp = none`).
+bool lacks_vjp(const ir::Program &program, ir::AttrsId attrs);
+// The type of the same value where no gradient flows.
+ir::TypeId without_gradient(ir::Program &program, ir::TypeId type);
 // The first operand that carries a gradient into a call that is stated to have no derivative
 // (`vjp = none`).
 std::optional<OperandIndex> cut_gradient(const Application &app);

@@ -3,6 +3,7 @@
 // violation (rules/README.md; precedence: checker/README.md).
 #include "rules/transition_call.h"
 
+#include "rules/redistribute/call.h"
 #include "rules/scale.h"
 
 #include "ir/claims.h"
@@ -67,6 +68,7 @@ public:
   ir::Type run();
   ir::ShapeId shape() const { return layout_.shape; }
   ir::ShardSizesId sizes() const { return layout_.sizes; }
+  llvm::SmallVector<TransitionMove, 2> take_moves() { return std::move(layout_.moves); }
 
 private:
   using Judged = std::pair<Verdict, AxisSet>;
@@ -80,6 +82,7 @@ private:
                                          Verdict &verdict) const;
   bool needs_mark(const AxisEffect &effect) const;
   bool mixes_lists();
+  void match_places(llvm::SmallVectorImpl<Judged> &verdicts) const;
   std::optional<int64_t> from_front(const KindWord &word) const;
   void name_layout(const AxisEffect &effect, Verdict &verdict) const;
   void report(const Verdict &verdict, AxisSet axes);
@@ -203,7 +206,8 @@ std::optional<Verdict::Form> OperandJudgment::spec_form(const AxisEffect &effect
     return verdict.actual ? Verdict::Form::WrongAxis : Verdict::Form::WrongDimension;
   }
   // Blocks of one dimension that change places are in no order any more.
-  if (!effect.identity && dst.form == KindWord::Form::Shard && from_front(dst) == from)
+  if (!effect.identity && !call_.joint() && dst.form == KindWord::Form::Shard &&
+      from_front(dst) == from)
     return Verdict::Form::NoShardRule;
   return std::nullopt;
 }
@@ -225,6 +229,11 @@ Verdict::Form OperandJudgment::form_of(const AxisEffect &effect, AxisId axis,
     return Verdict::Form::NoTransition;
   if (!stands_as_source(effect, axis))
     return mismatch(effect, axis, verdict);
+  auto is_list = [](const KindWord &word) {
+    return word.kind == Kind::Varying && word.form != KindWord::Form::Shard;
+  };
+  if (call_.joint() && (is_list(effect.src) || is_list(effect.dst)))
+    return Verdict::Form::NoShardRule;
   if (effect.global)
     if (std::optional<Verdict::Form> form = spec_form(effect, axis, verdict))
       return *form;
@@ -360,6 +369,32 @@ bool OperandJudgment::mixes_lists() {
   return lists && shards;
 }
 
+// Along axes that change places copies stay copies of one kind: a gradient would else count once for
+// each of them.
+void OperandJudgment::match_places(llvm::SmallVectorImpl<Judged> &verdicts) const {
+  auto fine = [](const Judged &each) { return each.first.form == Verdict::Form::Fine; };
+  for (Judged &freed : verdicts)
+    for (Judged &taken : verdicts) {
+      bool pair = fine(freed) && fine(taken) && freed.first.src.kind == Kind::Varying &&
+                  freed.first.dst.kind != Kind::Varying && taken.first.src.kind != Kind::Varying;
+      KindWord had = taken.first.src, gets = freed.first.dst;
+      if (!pair || had == gets)
+        continue;
+      bool copies = is_replicated(had.kind) && is_replicated(gets.kind);
+      bool owned = gets.kind != Kind::Reduced;
+      if (copies && (gradient_free_ ||
+                     (had.kind != Kind::Invariant && owned && gets.kind != Kind::Invariant)))
+        continue;
+      if (copies && !owned && had.kind == Kind::Replicate) {
+        freed.first.form = Verdict::Form::ReducedWithoutOwner;
+        continue;
+      }
+      freed.first.form = taken.first.form = Verdict::Form::NoTransition;
+      freed.first.src = taken.first.src = had;
+      freed.first.dst = taken.first.dst = gets;
+    }
+}
+
 // Axes that a finding took out leave the others of their dimension closed up.
 void OperandJudgment::place_shards(ir::Type &result) const {
   AxisSet placed = result.of(Kind::Varying) - result.unknown;
@@ -405,7 +440,10 @@ ir::Type OperandJudgment::run() {
   if (mixes_lists()) {
     result.set_unknown(call_.axes.all());
   } else {
-    for (const auto &[verdict, axes] : judge_all()) {
+    llvm::SmallVector<Judged, 2> verdicts = judge_all();
+    if (call_.joint())
+      match_places(verdicts);
+    for (const auto &[verdict, axes] : verdicts) {
       report(verdict, axes);
       bool right = verdict.form == Verdict::Form::Fine;
       if (right && verdict.erased)
@@ -442,7 +480,21 @@ static bool mixes_policies(const Application &app, const TransitionCall &call, O
   return true;
 }
 
-void apply_transition(const Application &app, Outcome &out) {
+// A backward that a redistribute states must lead from one dual to the other.
+static void judge_stated_gradient(const Application &app, Outcome &out) {
+  llvm::SmallVector<uint16_t, 2> operands = operands_of(app);
+  for (size_t i = 0; i < operands.size() && i < app.results.size(); ++i)
+    if (std::optional<redistribute::GradientWay> way = redistribute::gradient_way(
+            app, app.args[operands[i]], {out.types[i], out.shapes[i], out.sizes[i]});
+        way && way->problem) {
+      out.violations.push_back(std::move(*way->problem));
+      return;
+    }
+}
+
+static void apply_calls(const Application &app, Outcome &out) {
+  if (redistribute::states_whole_type(app))
+    return redistribute::apply_whole_type(app, out);
   forget_results(app, out);
   llvm::SmallVector<uint16_t, 2> operands = operands_of(app);
   if (operands.empty()) {
@@ -462,6 +514,29 @@ void apply_transition(const Application &app, Outcome &out) {
     out.shapes[i] = judgment.shape();
     out.sizes[i] = judgment.sizes();
   }
+}
+
+void apply_transition(const Application &app, Outcome &out) {
+  apply_calls(app, out);
+  if (out.violations.empty() && redistribute::stated_gradient(app))
+    judge_stated_gradient(app, out);
+}
+
+llvm::SmallVector<TransitionMoves, 1> transition_moves(const Application &app) {
+  Outcome out;
+  forget_results(app, out);
+  std::optional<TransitionCall> call = read_call(app, out);
+  if (!call)
+    return {};
+  llvm::SmallVector<TransitionMoves, 1> moves;
+  llvm::SmallVector<uint16_t, 2> operands = operands_of(app);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    ResultClaim declared = i < app.results.size() ? app.results[i] : ResultClaim{};
+    OperandJudgment judgment(app, *call, operands[i], declared, out);
+    judgment.run();
+    moves.push_back(judgment.take_moves());
+  }
+  return moves;
 }
 
 } // namespace spmd::rules

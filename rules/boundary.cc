@@ -32,20 +32,15 @@ struct StatedClaim {
   ir::ShapeId shape, global;
 };
 
-// Axes that are local wherever the program is. On those that a region made local a claim says what
-// the value is to the outside.
-AxisSet local_everywhere(const Application &app) {
-  return app.program.local_axes({.mesh = app.where().mesh, .local = {}});
-}
-
+// On axes that only a region made local a claim says what the value is to the outside.
 Type on_mesh(const Application &app, const Type &stated, Outcome &out) {
   Type type = ir::canonical_scale(app.program, stated);
   if (type.mesh() == app.where().mesh)
-    return type.erased(local_everywhere(app));
+    return type.erased(app.program.local_axes(app.where().mesh));
   Remeshed moved = remesh(app.program, type, app.where().mesh, {0});
   if (moved.violation)
     out.violations.push_back(std::move(*moved.violation));
-  return moved.type.erased(local_everywhere(app));
+  return moved.type.erased(app.program.local_axes(app.where().mesh));
 }
 
 // Sets S(i), the axes in the order of the call; false if the operand has no dimension i.
@@ -60,7 +55,7 @@ bool set_shard_word(const Application &app, Type &type, const CallAxes &axes, in
   for (const WrittenAxis &written : axes.written)
     for (AxisId axis : written.axes)
       type.set_shard(axis, static_cast<unsigned>(dim), order++);
-  type.drop_shards(local_everywhere(app));
+  type.drop_shards(app.program.local_axes(app.where().mesh));
   return true;
 }
 
@@ -313,7 +308,7 @@ void reinterpret_mesh(const Application &app, Outcome &out) {
     stated = app.program.claims[attr->as<ir::ClaimId>()].type;
   if (stated.valid() && app.program.types[stated].mesh() == *mesh) {
     AxisSet local = counterparts(app.program, app.where().mesh, app.where().local, *mesh) |
-                    app.program.local_axes({.mesh = *mesh, .local = {}});
+                    app.program.local_axes(*mesh);
     Type claim = app.program.types[stated].erased(local);
     ClaimCheck check = check_claim(type, claim, type.gradient_free());
     if (AxisSet wrong = check.mismatched | check.unowned)
@@ -434,20 +429,6 @@ constexpr BoundaryOp kBoundaryOps[] = {
 constexpr llvm::StringRef kCallNames[] = {"call", "checkpoint", "local_map",
                                           "scan", "cond",       "while"};
 
-// Axes that share a dimension are compared in pairs: a claim may speak of some of them only.
-bool same_shard(const Type &found, const Type &claim, AxisId axis, Spec spec) {
-  std::optional<unsigned> dim = claim.dim(axis);
-  if (!dim || (spec == Spec::Joined && !found.dim(axis)))
-    return true;
-  if (found.dim(axis) != dim)
-    return false;
-  for (AxisId other : claim.of(Kind::Varying) & found.of(Kind::Varying))
-    if (claim.dim(other) == dim && found.dim(other) == dim && other != axis &&
-        (claim.order(other) < claim.order(axis)) != (found.order(other) < found.order(axis)))
-      return false;
-  return true;
-}
-
 bool agrees(const Type &found, const Type &claim, AxisId axis, bool gradient_free) {
   AxisSet replicated = found.replicated(), invariant = found.of(Kind::Invariant);
   if (claim.either().contains(axis))
@@ -523,6 +504,19 @@ ClaimCheck check_claim(const Type &found, const Type &claim, bool gradient_free,
         !check.type.dim(axis) && !(joined >> *dim & 1))
       join_shards(check.type, claim, *dim), joined |= 1u << *dim;
   return check;
+}
+
+bool same_shard(const Type &found, const Type &claim, AxisId axis, Spec spec) {
+  std::optional<unsigned> dim = claim.dim(axis);
+  if (!dim || (spec == Spec::Joined && !found.dim(axis)))
+    return true;
+  if (found.dim(axis) != dim)
+    return false;
+  for (AxisId other : claim.of(Kind::Varying) & found.of(Kind::Varying))
+    if (claim.dim(other) == dim && found.dim(other) == dim && other != axis &&
+        (claim.order(other) < claim.order(axis)) != (found.order(other) < found.order(axis)))
+      return false;
+  return true;
 }
 
 void take_order(Type &claim, const Type &found) {

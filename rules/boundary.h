@@ -38,6 +38,10 @@ enum class Spec : uint8_t {
   Compared, // it does not uphold the claim
   Joined,   // it is taken as the claim says: the claim states how the pieces join
 };
+// True if the value is cut along the axis as the claim says. Axes that share a dimension are compared in
+// pairs: a claim may speak of some of them only.
+bool same_shard(const ir::Type &found, const ir::Type &claim, ir::AxisId axis,
+                Spec spec = Spec::Compared);
 ClaimCheck check_claim(const ir::Type &found, const ir::Type &claim, bool gradient_free,
                        Spec spec = Spec::Compared);
 

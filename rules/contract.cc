@@ -15,35 +15,18 @@ using ir::Type;
 
 namespace {
 
-AxisSet local_everywhere(const ir::Program &program, ir::MeshId mesh) {
-  return program.local_axes({.mesh = mesh, .local = {}});
-}
-
 // A claim on the parameter's mesh; none if nothing is stated, or on another mesh.
 std::optional<Type> stated_type(ir::Program &program, ir::ClaimId claim, ir::MeshId mesh) {
   ir::TypeId id = claim.valid() ? program.claims[claim].type : ir::TypeId();
   if (!id.valid() || program.types[id].mesh() != mesh)
     return std::nullopt;
-  return ir::canonical_scale(program, program.types[id]).erased(local_everywhere(program, mesh));
+  return ir::canonical_scale(program, program.types[id]).erased(program.local_axes(mesh));
 }
 
 AxisSet axes_of(const ir::Program &program, const ir::Sync &sync, ir::MeshId mesh) {
   AxisSet axes;
-  for (const ir::AxisRef &ref : program.axis_refs[sync.axes].refs) {
-    std::string error;
-    std::optional<ir::FoundAxis> found = find_axis(program, mesh, ref, error);
-    if (!found)
-      continue;
-    const ir::Mesh &on = program.meshes[found->mesh];
-    AxisSet named = found->axis;
-    if (on[found->axis].flattened) {
-      named = {};
-      for (AxisId piece : on[found->axis].pieces)
-        named |= piece;
-    }
-    named &= on.typed_axes();
-    axes |= found->mesh == mesh ? named : counterparts(program, found->mesh, named, mesh);
-  }
+  for (const ir::AxisRef &ref : program.axis_refs[sync.axes].refs)
+    axes |= axes_named(program, mesh, ref).value_or(AxisSet());
   return axes;
 }
 
@@ -103,7 +86,7 @@ void check_declared_gradient(ir::Program &program, ir::ValueId value, const Type
 Contract contract_of(ir::Program &program, const ir::GradContract &stated, ir::ValueId param,
                      const Type &type, llvm::SmallVectorImpl<Violation> &out) {
   ir::MeshId mesh = type.mesh();
-  Type own = type.erased(local_everywhere(program, mesh));
+  Type own = type.erased(program.local_axes(mesh));
   Contract made{param, own.dual(), {}, own, {}};
   made.gradient.set_unknown((own.either() - own.zero()) | own.combining());
   made.gradient.scale = ir::quotient(program, program.one(), own.scale);
@@ -114,7 +97,7 @@ Contract contract_of(ir::Program &program, const ir::GradContract &stated, ir::V
   }
   if (std::optional<Type> step = stated_type(program, stated.step, mesh)) {
     take_order(*step, own);
-    AxisSet wrong = forbidden(*step, own, local_everywhere(program, mesh));
+    AxisSet wrong = forbidden(*step, own, program.local_axes(mesh));
     Type needed = complete(*step, own);
     if (wrong)
       out.push_back(GradientTypeMismatch{param, shown(program, *step, wrong),
@@ -128,7 +111,7 @@ Contract contract_of(ir::Program &program, const ir::GradContract &stated, ir::V
 }
 
 Type as_addends(const ir::Program &program, Type gradient, const Type &dual) {
-  AxisSet local = local_everywhere(program, gradient.mesh());
+  AxisSet local = program.local_axes(gradient.mesh());
   AxisSet addends = local & gradient.of(Kind::Varying) & dual.of(Kind::Partial);
   if (gradient.mesh() == dual.mesh())
     gradient.set_kind(addends - dual.zero(), Kind::Partial);

@@ -37,12 +37,17 @@ const ir::Shape *FactorSink::shape(unsigned operand, unsigned member) const {
   return shape && shape->ranked ? shape : nullptr;
 }
 
-bool FactorSink::cut(unsigned operand, unsigned member, unsigned dim) const {
-  const ir::Type &type = app_.type(app_.args[arg(operand, member)]);
-  for (ir::AxisId axis : app_.global_axes() & type.of(ir::Kind::Varying))
+ir::AxisSet axes_cutting(const Application &app, size_t arg, unsigned dim) {
+  const ir::Type &type = app.type(app.args[arg]);
+  ir::AxisSet axes;
+  for (ir::AxisId axis : type.sharded() & app.global_axes())
     if (type.dim(axis) == dim)
-      return true;
-  return false;
+      axes |= axis;
+  return axes;
+}
+
+bool FactorSink::cut(unsigned operand, unsigned member, unsigned dim) const {
+  return !axes_cutting(app_, arg(operand, member), dim).empty();
 }
 
 bool FactorSink::uneven(unsigned operand, unsigned member, unsigned dim) const {
@@ -83,9 +88,7 @@ bool FactorSink::unify(uint8_t factor, Extent extent, unsigned operand, unsigned
   if (*known == extent || extent == Extent(1))
     return true;
   if (known->is_number() && extent.is_number())
-    return mismatch(fmt::format("dimension {} of operand {} and what the other operands have there",
-                                dim, arg(operand, member)),
-                    std::to_string(known->number()), std::to_string(extent.number()));
+    return clash(*known, extent, operand, member, dim);
   known = std::nullopt;
   return true;
 }
@@ -94,16 +97,21 @@ bool FactorSink::equal(uint8_t factor, Extent extent, unsigned operand, unsigned
                        unsigned dim) {
   std::optional<Extent> &known = map_.factors[factor].extent;
   map_.factors[factor].strict = true;
-  for (unsigned each : {0u, member})
-    if (uint16_t place = arg(operand, each); place < 64)
-      map_.multiplied |= uint64_t(1) << place;
+  map_.multiplied.resize(app_.args.size());
+  map_.multiplied.set(arg(operand, 0));
+  map_.multiplied.set(arg(operand, member));
   if (known && known->is_number() && extent.is_number() && *known != extent)
-    return mismatch(fmt::format("dimension {} of operand {} and what the other operands have there",
-                                dim, arg(operand, member)),
-                    std::to_string(known->number()), std::to_string(extent.number()));
-  if (!known || *known != extent)
-    known = known && known->is_number() ? known : extent;
+    return clash(*known, extent, operand, member, dim);
+  if (!known || !known->is_number())
+    known = extent;
   return true;
+}
+
+bool FactorSink::clash(Extent known, Extent found, unsigned operand, unsigned member,
+                       unsigned dim) {
+  return mismatch(fmt::format("dimension {} of operand {} and what the other operands have there",
+                              dim, arg(operand, member)),
+                  std::to_string(known.number()), std::to_string(found.number()));
 }
 
 bool FactorSink::mismatch(std::string what, std::string expected, std::string found,

@@ -7,6 +7,7 @@
 
 #include "ir/shape.h"
 
+#include "llvm/ADT/SmallBitVector.h"
 #include "llvm/ADT/SmallVector.h"
 
 #include <optional>
@@ -30,11 +31,21 @@ struct FactorMap {
   llvm::SmallVector<FactorInfo, 8> factors;
   llvm::SmallVector<std::optional<TensorFactors>, 4> args; // per tensor of the application
   llvm::SmallVector<std::optional<TensorFactors>, 2> results;
-  uint64_t multiplied = 0; // bit per tensor of the application: strict factors bind it
+  llvm::SmallBitVector multiplied; // per tensor of the application: strict factors bind it
+  // Per factor of the row, those here: several where it is placed or spans. Empty where the column
+  // `factors` made the map.
+  llvm::SmallVector<llvm::SmallVector<uint8_t, 4>, 8> made;
   bool mismatched = false; // shapes do not fit, so there may be no factors
 
   uint8_t add(std::optional<ir::Extent> extent = std::nullopt, bool whole = false);
+  // True if one element of the tensor is not stretched over the factor.
+  bool binds(uint8_t factor, size_t arg) const {
+    return factors[factor].strict && arg < multiplied.size() && multiplied[arg];
+  }
 };
+
+// The axes that shard a dimension of a tensor, as far as specs are judged.
+ir::AxisSet axes_cutting(const Application &app, size_t arg, unsigned dim);
 
 // Where a column `factors` writes its map.
 class FactorSink {
@@ -86,6 +97,8 @@ public:
   bool mismatch(std::string what, std::string expected, std::string found, ir::AxisSet axes = {});
 
 private:
+  // Two numbers that should be one. Always false.
+  bool clash(ir::Extent known, ir::Extent found, unsigned operand, unsigned member, unsigned dim);
   uint16_t arg(unsigned operand, unsigned member) const {
     return static_cast<uint16_t>(binding_[operand]->first + member);
   }

@@ -67,7 +67,7 @@ void group_extents(const Application &app, ExtentSink &sink) {
 void pair_extents(const Application &, ExtentSink &sink) { sink.set("two", 2); }
 
 void weight_count_extents(const Application &app, ExtentSink &sink) {
-  set_from(app, sink, "v", {"num_weights"});
+  set_from(app, sink, "v", {"num_weights", "num_embeddings"});
 }
 
 void class_count_extents(const Application &app, ExtentSink &sink) {

@@ -38,8 +38,9 @@ void apply_grad(const Application &app, Outcome &out) {
 // Operands: the parameter, its gradient after the reductions of its contract, a value of the type that is
 // needed.
 void apply_step(const Application &app, Outcome &out) {
+  const unsigned needed = app.args.size() > 2 ? 2 : 0;
   Contract contract;
-  contract.needed = seen_operand(app, app.args.size() > 2 ? 2 : 0);
+  contract.needed = seen_operand(app, needed);
   Type gradient = seen_operand(app, 1);
   llvm::SmallVector<Violation, 2> found;
   check_step(app.program, contract, gradient, {1}, found);
@@ -50,9 +51,8 @@ void apply_step(const Application &app, Outcome &out) {
     out.violations.push_back(std::move(violation));
   if (other_shard)
     return; // and so other extents
-  if (std::optional<Violation> differs =
-          shape_differs(app.program, "the gradient and what it moves",
-                        app.args[app.args.size() > 2 ? 2 : 0].shape, app.args[1].shape))
+  if (std::optional<Violation> differs = shape_differs(
+          app.program, "the gradient and what it moves", app.args[needed].shape, app.args[1].shape))
     out.violations.push_back(std::move(*differs));
 }
 

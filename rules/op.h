@@ -13,7 +13,7 @@ namespace spmd::rules {
 struct Application;
 
 // Where the dimension that an attribute places stands when the attribute is absent.
-enum class DefaultDim : uint8_t { Last, All, First };
+enum class DefaultDim : uint8_t { Last, All, First, Second, LastTwo };
 
 // How the element type of the results follows from the operands.
 enum class DTypeRule : uint8_t {
@@ -80,6 +80,9 @@ struct OpDef {
   // List operands are zipped: the row is applied to the members one by one.
   bool each = false;
   std::string_view note = {};
+  // Rows that follow from a row: the gradient of one of its operands (rules/derivative.h).
+  const OpDef *derivative_of = nullptr;
+  uint8_t derivative_at = 0;
 };
 
 // A spelling of a framework. `order` names, position by position, the operand of the row that it

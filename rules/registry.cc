@@ -3,6 +3,7 @@
 #include "rules/registry.h"
 
 #include "rules/boundary.h"
+#include "rules/derivative.h"
 #include "rules/ops/families.h"
 #include "rules/transition.h"
 
@@ -213,6 +214,7 @@ llvm::SmallVector<llvm::StringRef, 0> all_names() {
       names.push_back(ref(row.name));
   for (const Transition &row : transitions())
     names.push_back(ref(row.name));
+  names.push_back(ref(joint_transitions().front().name));
   llvm::append_range(names, boundary_names());
   llvm::append_range(names, call_names());
   for (const Alias &alias : aliases())
@@ -248,7 +250,33 @@ const OpDef *find_op(llvm::StringRef name) { return tables().rows.lookup(name); 
 bool is_boundary(llvm::StringRef name) { return llvm::is_contained(boundary_names(), name); }
 bool is_call(llvm::StringRef name) { return llvm::is_contained(call_names(), name); }
 
+// `vjp.OP.OPERAND`, where OP is an op with a row that has such an operand, or may mean one.
+static std::optional<ResolvedOp> resolve_derivative(llvm::StringRef spelling,
+                                                    llvm::StringRef dialect) {
+  std::optional<DerivativeName> name = read_derivative_name(spelling);
+  if (!name)
+    return std::nullopt;
+  ResolvedOp forward = resolve_spelling(name->op, dialect);
+  if (forward.form != OpForm::Equation || forward.forward)
+    return std::nullopt;
+  ResolvedOp made;
+  made.form = OpForm::Equation;
+  made.differentiated = name->operand.str();
+  const Equation &equation = forward.row->equation.equation;
+  unsigned operand = equation.find_operand(made.differentiated);
+  made.row = operand < equation.operand_count ? derivative(*forward.row, operand) : nullptr;
+  // The row that its arguments choose is known with the arguments only.
+  for (unsigned i = 0; !made.row && i < equation.operand_count; ++i)
+    made.row = derivative(*forward.row, i);
+  if (!made.row)
+    return std::nullopt;
+  made.forward = std::make_shared<const ResolvedOp>(std::move(forward));
+  return made;
+}
+
 ResolvedOp resolve_spelling(llvm::StringRef spelling, llvm::StringRef dialect) {
+  if (std::optional<ResolvedOp> derived = resolve_derivative(spelling, dialect))
+    return std::move(*derived);
   Resolver resolver(spelling, dialect);
   ResolvedOp resolved = resolver.take();
   if (resolved.form == OpForm::Unknown)

@@ -134,6 +134,15 @@ AxisSet counterparts(const ir::Program &program, ir::MeshId from, AxisSet axes, 
   return pieces ? met_by(groups_of(a, b, *pieces), axes) : AxisSet();
 }
 
+std::optional<AxisSet> axes_named(const ir::Program &program, ir::MeshId mesh, ir::AxisRef ref) {
+  std::string error;
+  std::optional<ir::FoundAxis> found = find_axis(program, mesh, ref, error);
+  if (!found)
+    return std::nullopt;
+  const Mesh &on = program.meshes[found->mesh];
+  return counterparts(program, found->mesh, on.pieces_of(found->axis) & on.typed_axes(), mesh);
+}
+
 // Shards follow; false, with the axes of a dimension that cannot, if some do not.
 static bool move_shards(const Mesh &from, const Mesh &to, const ir::Layout &pieces,
                         llvm::ArrayRef<Group> groups, const Type &type, Type &made,

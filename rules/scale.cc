@@ -21,6 +21,28 @@ struct TermScale {
   OperandIndex operand;
 };
 
+// Where scales are compared; factors of axes that are unknown there are left out.
+struct Seen {
+  ir::MeshId mesh;
+  AxisSet unknown;
+};
+
+// The factor that two scales differ by; none if there is none, or it is not known.
+std::optional<Violation> left_over(ir::Program &program, const Seen &at, ScaleId found,
+                                   ScaleId needed, std::string other, OperandIndex operand,
+                                   ir::ValueId value) {
+  ScaleId left = ir::without(program, ir::quotient(program, found, needed), at.mesh, at.unknown);
+  if (!left.valid() || left == program.one())
+    return std::nullopt;
+  return ScaleMismatch{operand,
+                       value,
+                       "",
+                       ir::print_scale(program, found, at.mesh),
+                       std::move(other),
+                       ir::print_scale(program, left, at.mesh),
+                       ir::axes_in(program, left, at.mesh)};
+}
+
 class Judge {
 public:
   Judge(const ScaleInput &input, const OpDef &row, const Sum &sum)
@@ -57,15 +79,9 @@ private:
     return ir::print_scale(program_, scale, app_.where().mesh);
   }
   void mismatch(OperandIndex operand, ScaleId found, ScaleId needed, std::string other) {
-    ScaleId left = compared(ir::quotient(program_, found, needed));
-    if (left.valid())
-      out_.violations.push_back(ScaleMismatch{operand,
-                                              {},
-                                              "",
-                                              text(found),
-                                              std::move(other),
-                                              text(left),
-                                              ir::axes_in(program_, left, app_.where().mesh)});
+    if (std::optional<Violation> differs = left_over(program_, {app_.where().mesh, unknown_}, found,
+                                                     needed, std::move(other), operand, {}))
+      out_.violations.push_back(std::move(*differs));
   }
 
   // What enters a nonlinear function must be the thing itself.
@@ -260,17 +276,8 @@ std::optional<Violation> scale_differs(ir::Program &program, const ir::Type &typ
                                        std::string other, OperandIndex operand, ir::ValueId value) {
   if (type.scale == needed || !type.scale.valid() || !needed.valid())
     return std::nullopt;
-  ScaleId left =
-      ir::without(program, ir::quotient(program, type.scale, needed), type.mesh(), type.unknown);
-  if (left == program.one() || !left.valid())
-    return std::nullopt;
-  return ScaleMismatch{operand,
-                       value,
-                       "",
-                       ir::print_scale(program, type.scale, type.mesh()),
-                       std::move(other),
-                       ir::print_scale(program, left, type.mesh()),
-                       ir::axes_in(program, left, type.mesh())};
+  return left_over(program, {type.mesh(), type.unknown}, type.scale, needed, std::move(other),
+                   operand, value);
 }
 
 } // namespace spmd::rules

@@ -5,6 +5,7 @@
 #include "ir/input.h"
 
 #include <cmath>
+#include <numeric>
 
 namespace spmd::rules {
 
@@ -68,6 +69,46 @@ static const std::initializer_list<llvm::StringRef> kDimNames = {
 const AttrValue *dim_attr(const Application &app) { return any_attr(app, kDimNames); }
 std::optional<int64_t> dim_number(const Application &app) { return number_attr(app, kDimNames); }
 std::optional<Numbers> dim_numbers(const Application &app) { return numbers_attr(app, kDimNames); }
+
+static Numbers default_dims(DefaultDim absent, size_t rank) {
+  switch (absent) {
+  case DefaultDim::Last:
+    return {-1};
+  case DefaultDim::First:
+    return {0};
+  case DefaultDim::Second:
+    return {1};
+  case DefaultDim::LastTwo:
+    return {-2, -1};
+  case DefaultDim::All:
+    break;
+  }
+  Numbers all(rank);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+std::optional<llvm::SmallVector<unsigned, 4>> placed_dims(const Application &app, DefaultDim absent,
+                                                          size_t rank) {
+  std::optional<Numbers> dims = dim_numbers(app);
+  if (dim_attr(app) && !dims)
+    return std::nullopt;
+  llvm::SmallVector<unsigned, 4> places;
+  if (rank == 0)
+    return places;
+  // An empty list means all where none does.
+  if (!dims || (dims->empty() && absent == DefaultDim::All))
+    dims = default_dims(absent, rank);
+  for (int64_t dim : *dims) {
+    std::optional<unsigned> place = place_of(dim, rank);
+    if (!place)
+      return std::nullopt;
+    places.push_back(*place);
+  }
+  llvm::sort(places);
+  places.erase(std::unique(places.begin(), places.end()), places.end());
+  return places;
+}
 
 std::optional<AttrValue> attr_part(const Application &app, const AttrValue &value,
                                    llvm::StringRef key, unsigned place) {

@@ -31,6 +31,10 @@ ir::DType dtype_attr(const Application &app);
 const ir::AttrValue *dim_attr(const Application &app);
 std::optional<int64_t> dim_number(const Application &app);
 std::optional<Numbers> dim_numbers(const Application &app);
+// Their places among `rank` dimensions, ascending, each once. None if one lies outside, or if they are
+// not stated in numbers.
+std::optional<llvm::SmallVector<unsigned, 4>> placed_dims(const Application &app, DefaultDim absent,
+                                                          size_t rank);
 // A part of a structured attribute, such as JAX's `dimension_numbers`: a dictionary's entry, or a
 // member of a list by its place. None if there is no such part.
 std::optional<ir::AttrValue> attr_part(const Application &app, const ir::AttrValue &value,

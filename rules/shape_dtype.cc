@@ -163,6 +163,10 @@ DType result_dtype(const Application &app, const OpDef *row, const Equation &equ
                    const Binding &binding, unsigned declared) {
   if (!row)
     return Promotion(app, equation, binding).result();
+  if (row->derivative_of)
+    return first_dtype(
+        app, binding[equation.find_operand(
+                 row->derivative_of->equation.equation.operands[row->derivative_at].name)]);
   if (app.op.in_place && !row->mut.empty())
     return first_dtype(app, binding[equation.find_operand(row->mut)]);
   DType stated = dtype_attr(app);

@@ -2,11 +2,13 @@
 // and a span become as many factors as the operands have dimensions there.
 #include "rules/shape_rule.h"
 
+#include "rules/derivative.h"
 #include "rules/registry.h"
 #include "rules/shape_attrs.h"
 #include "rules/shape_unify.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallBitVector.h"
 
 namespace spmd::rules {
 
@@ -38,6 +40,8 @@ public:
   }
 
   FactorMap run() {
+    if (row_ && row_->derivative_of)
+      return transposed();
     if (FactorsRule rule = factors_rule()) {
       FactorSink sink(app_, equation_, binding_, map_, out_);
       bool told = rule(app_, sink);
@@ -54,13 +58,55 @@ public:
     unify();
     for (unsigned k = 0; k < app_.results.size(); ++k)
       map_.results.push_back(map_result(k));
+    map_.made.assign(made_.begin(), made_.end());
     return std::move(map_);
   }
 
 private:
+  // Of a derived row: the gradient of a result has the dimensions of the result, and what is made those
+  // of the operand, apart from what was stretched.
+  FactorMap transposed() {
+    ForwardCall call = forward_call(app_, *row_);
+    Application forward{app_.program, call.op,   app_.attrs,  app_.context,
+                        call.slots,   app_.args, call.results};
+    const Equation &equation = row_->derivative_of->equation.equation;
+    OperandMismatch ignored;
+    std::optional<Binding> binding = bind_operands(forward, equation, ignored);
+    map_.results.resize(app_.results.size());
+    if (!binding)
+      return std::move(map_);
+    FactorMap map = map_factors(forward, equation, *binding, out_);
+    size_t result = 0;
+    for (size_t i = 0; i < app_.slots.size() && i < gradient_count(*row_->derivative_of); ++i)
+      for (unsigned k = 0; k < std::max<unsigned>(app_.slots[i].count, 1); ++k, ++result)
+        if (k < app_.slots[i].count && result < map.results.size())
+          map.args[app_.slots[i].first + k] = map.results[result];
+    map.results.assign(app_.results.size(), std::nullopt);
+    const Slot *own = (*binding)[row_->derivative_at];
+    auto member = static_cast<uint64_t>(number_attr(app_, {"member"}).value_or(0));
+    if (!own || own->count == 0 || map.results.empty())
+      return map;
+    uint64_t arg = own->first + std::min<uint64_t>(member, own->count - 1);
+    map.results[0] = map.args[arg];
+    if (map.results[0])
+      forget_stretched(app_.args[arg], *map.results[0]);
+    return map;
+  }
+  void forget_stretched(const Arg &arg, TensorFactors &factors) const {
+    const ir::Shape *shape = app_.shape(arg);
+    llvm::SmallBitVector cut(static_cast<unsigned>(factors.size()));
+    for (ir::AxisId axis : app_.type(arg).sharded())
+      if (std::optional<unsigned> dim = app_.type(arg).dim(axis); dim && *dim < factors.size())
+        cut.set(*dim);
+    for (unsigned d = 0; shape && d < factors.size(); ++d)
+      if (!cut[d] && shape->dims[d] == ir::Extent(1))
+        factors[d].clear();
+  }
+
   void unify() {
     ExtentUnifier unifier(app_, equation_, binding_, made_, placed_, map_, out_);
     unifier.single_factors();
+    unifier.single_elements();
     if (row_ && row_->extents) {
       ExtentSink sink(equation_, map_, made_);
       row_->extents(app_, sink);
@@ -130,27 +176,10 @@ private:
     }
   }
   bool read_places(size_t rank) {
-    std::optional<Numbers> dims = dim_numbers(app_);
-    bool absent = !dim_attr(app_);
-    if (!absent && !dims)
-      return false;
-    bool all = row_->default_dim == DefaultDim::All && (absent || dims->empty());
-    if (all || rank == 0) {
-      for (unsigned i = 0; i < rank; ++i)
-        places_.push_back(i);
-      return true;
-    }
-    if (absent)
-      dims = Numbers{row_->default_dim == DefaultDim::Last ? -1 : 0};
-    for (int64_t dim : *dims) {
-      std::optional<unsigned> place = place_of(dim, rank);
-      if (!place)
-        return false;
-      places_.push_back(*place);
-    }
-    llvm::sort(places_);
-    places_.erase(std::unique(places_.begin(), places_.end()), places_.end());
-    return true;
+    auto places = placed_dims(app_, row_->default_dim, rank);
+    if (places)
+      places_ = *places;
+    return places.has_value();
   }
   size_t span_count() const {
     if (const ir::AttrValue *stated = any_attr(app_, {"normalized_shape"}))

@@ -19,12 +19,12 @@ ExtentUnifier::ExtentUnifier(const Application &app, const Equation &equation,
 // Products of plain operands do not broadcast what they sum over.
 void ExtentUnifier::find_strict(llvm::ArrayRef<Made> made, FactorSet placed) {
   seen_.resize(map_.factors.size());
-  strict_.resize(map_.factors.size());
   for (uint8_t f = 0; f < equation_.factor_count; ++f)
     for (uint8_t factor : made[f])
-      strict_[factor] = map_.factors[factor].strict = !(placed >> f & 1) && is_summed(f);
-  for (uint16_t arg = 0; arg < std::min<size_t>(map_.args.size(), 64); ++arg)
-    map_.multiplied |= uint64_t(is_multiplied(arg)) << arg;
+      map_.factors[factor].strict = !(placed >> f & 1) && is_summed(f);
+  map_.multiplied.resize(map_.args.size());
+  for (uint16_t arg = 0; arg < map_.args.size(); ++arg)
+    map_.multiplied[arg] = is_multiplied(arg);
 }
 
 bool ExtentUnifier::is_summed(uint8_t factor) const {
@@ -65,7 +65,8 @@ void ExtentUnifier::unify(uint8_t factor, Extent extent, uint16_t arg, unsigned 
   std::optional<Extent> &known = map_.factors[factor].extent;
   // A block of one element is one of several.
   auto broadcasts = [&](Extent one, uint16_t operand, unsigned at) {
-    return one == Extent(1) && !(strict_[factor] && is_multiplied(operand)) && !cut_by(operand, at);
+    return one == Extent(1) && !map_.binds(factor, operand) &&
+           axes_cutting(app_, operand, at).empty();
   };
   if (seen.conflict || (seen.any && (known == extent || broadcasts(extent, arg, dim))))
     return;
@@ -86,17 +87,18 @@ void ExtentUnifier::report(const Seen &seen, Extent known, uint16_t arg, unsigne
       ShapeMismatch{fmt::format("dimension {} of operand {} and dimension {} of operand {}",
                                 seen.dim, seen.arg, dim, arg),
                     std::to_string(known.number()), std::to_string(found.number()),
-                    cut_by(seen.arg, seen.dim) | cut_by(arg, dim)});
+                    axes_cutting(app_, seen.arg, seen.dim) | axes_cutting(app_, arg, dim)});
 }
 
-// The axes that shard the dimension, as far as specs are judged.
-ir::AxisSet ExtentUnifier::cut_by(uint16_t arg, unsigned dim) const {
-  const ir::Type &type = app_.type(app_.args[arg]);
-  ir::AxisSet axes;
-  for (ir::AxisId axis : type.sharded() & app_.global_axes())
-    if (type.dim(axis) == dim)
-      axes |= axis;
-  return axes;
+void ExtentUnifier::single_elements() {
+  for (uint16_t arg = 0; arg < map_.args.size(); ++arg)
+    for (unsigned d = 0; map_.args[arg] && d < map_.args[arg]->size(); ++d) {
+      Extent extent = app_.shape(app_.args[arg])->dims[d];
+      if ((*map_.args[arg])[d].empty() && extent.is_number() && extent != Extent(1))
+        out_.violations.push_back(
+            ShapeMismatch{fmt::format("one element and dimension {} of operand {}", d, arg), "1",
+                          std::to_string(extent.number()), axes_cutting(app_, arg, d)});
+    }
 }
 
 void ExtentUnifier::merged_factors() {

@@ -16,6 +16,8 @@ public:
 
   // Dimensions that are one factor.
   void single_factors();
+  // `[... 1]`: one element.
+  void single_elements();
   // `(a b)`: the one part that is not known follows from the others.
   void merged_factors();
 
@@ -29,7 +31,6 @@ private:
   void find_strict(llvm::ArrayRef<Made> made, FactorSet placed);
   bool is_summed(uint8_t factor_of_row) const;
   bool is_multiplied(uint16_t arg) const;
-  ir::AxisSet cut_by(uint16_t arg, unsigned dim) const;
   void unify(uint8_t factor, ir::Extent extent, uint16_t arg, unsigned dim);
   void report(const Seen &seen, ir::Extent known, uint16_t arg, unsigned dim, ir::Extent found);
   void divide(const DimFactors &dim, ir::Extent whole);
@@ -40,8 +41,6 @@ private:
   FactorMap &map_;
   Outcome &out_;
   llvm::SmallVector<Seen, 8> seen_; // per factor of the map
-  llvm::SmallVector<bool, 8>
-      strict_; // per factor of the map: 1 is no broadcast where it is multiplied
 };
 
 } // namespace spmd::rules

@@ -152,11 +152,6 @@ std::string print(const ir::Program &program, const Blocks &blocks) {
 
 namespace {
 
-// The elements that the rank of these coordinates holds: blocks of ceil(global / ranks).
-int64_t held(int64_t global, int64_t block, int64_t index) {
-  return std::clamp<int64_t>(global - index * block, 0, block);
-}
-
 ir::AxisSet set_of(llvm::ArrayRef<AxisId> axes) {
   ir::AxisSet set;
   for (AxisId axis : axes)
@@ -174,6 +169,49 @@ int64_t block_index(const ir::Mesh &mesh, llvm::ArrayRef<AxisId> axes, int64_t r
 }
 
 } // namespace
+
+llvm::SmallVector<int64_t, 16> nested_starts(int64_t extent, llvm::ArrayRef<int64_t> sizes) {
+  llvm::SmallVector<int64_t, 16> starts = {0, extent};
+  for (int64_t size : sizes) {
+    llvm::SmallVector<int64_t, 16> finer;
+    for (size_t i = 0; i + 1 < starts.size(); ++i) {
+      int64_t length = starts[i + 1] - starts[i], piece = (length + size - 1) / size;
+      for (int64_t k = 0; k < size; ++k)
+        finer.push_back(starts[i] + std::min(length, k * piece));
+    }
+    finer.push_back(extent);
+    starts = std::move(finer);
+  }
+  return starts;
+}
+
+std::optional<NestedBlocks> nested_blocks(ir::Program &program, const ir::Mesh &mesh,
+                                          llvm::ArrayRef<AxisId> axes, int64_t extent,
+                                          int64_t rank) {
+  llvm::SmallVector<int64_t, 4> counts;
+  for (AxisId axis : axes)
+    counts.push_back(mesh[axis].size());
+  if (size_of(mesh, set_of(axes)) > kMaxBlocks)
+    return std::nullopt;
+  llvm::SmallVector<int64_t, 16> starts = nested_starts(extent, counts);
+  Numbers lengths;
+  bool even = true, follows = true; // the first block, until no element is left
+  for (size_t i = 0; i + 1 < starts.size(); ++i) {
+    lengths.push_back(starts[i + 1] - starts[i]);
+    even &= lengths.back() == lengths.front();
+    follows &= lengths.back() == std::min(lengths.front(), extent - starts[i]);
+  }
+  size_t index = static_cast<size_t>(std::max<int64_t>(0, block_index(mesh, axes, rank)));
+  NestedBlocks nested;
+  nested.held = lengths[std::min(index, lengths.size() - 1)];
+  if (even)
+    return nested;
+  std::optional<Blocks> listed = of_sizes(program, lengths);
+  nested.blocks = follows || !listed
+                      ? Blocks(ir::UnevenDim{0, Extent(extent), Extent(lengths.front()), {}})
+                      : *listed;
+  return nested;
+}
 
 DeclaredSizes declared_sizes(ir::Program &program, const ir::Type &type, ir::ShapeId local_id,
                              ir::ShapeId global_id, int64_t rank) {
@@ -200,15 +238,15 @@ DeclaredSizes declared_sizes(ir::Program &program, const ir::Type &type, ir::Sha
     if (even == all || (axes.empty() && has_lists))
       continue;
     if (have.is_number() && all.is_number()) {
-      int64_t block = all == Extent(0) ? 0 : (all.number() - 1) / ranks + 1;
-      if (axes.empty() || have.number() != held(all.number(), block, block_index(mesh, axes, rank)))
+      std::optional<NestedBlocks> nested = nested_blocks(program, mesh, axes, all.number(), rank);
+      if (axes.empty() || !nested || have.number() != nested->held)
         return differs(
             fmt::format("dimension {} of the global shape, cut into {}, and of the local "
                         "shape,",
                         d, ranks),
             set_of(axes));
-      if (all.number() % ranks)
-        sizes.dims.push_back({d, all, Extent(block), {}});
+      if (!nested->blocks.even())
+        sizes.dims.push_back(nested->blocks.as_dim(d));
     } else if (!axes.empty()) {
       sizes.dims.push_back({d, all, have, {}});
     }

@@ -262,10 +262,8 @@ private:
   }
   // One element, on all ranks together: it meets every block.
   bool stretches(const Operand &operand, unsigned dim, uint8_t factor) const {
-    bool strict =
-        in_.map.factors[factor].strict && operand.arg < 64 && in_.map.multiplied >> operand.arg & 1;
-    return !strict && operand.shape && operand.shape->dims[dim] == Extent(1) &&
-           ir::shards_of(operand.type, dim).empty();
+    return !in_.map.binds(factor, operand.arg) && operand.shape &&
+           operand.shape->dims[dim] == Extent(1) && ir::shards_of(operand.type, dim).empty();
   }
 
   // --- axes that share a dimension ---

@@ -52,6 +52,10 @@ struct Transition {
 };
 
 llvm::ArrayRef<Transition> transitions();
+// Rows of `reorder`, which permutes the blocks that ranks hold: what one axis of such a call goes
+// through. It means something only with the other axes of the call, which frees and takes as many
+// ranks of each dimension, so that local shapes stay. The axes stand in the order of the result.
+llvm::ArrayRef<Transition> joint_transitions();
 // Null if the table has no such row. Reduced is matched exactly. `redistribute` stands for the row of
 // another name that leads from src to dst and keeps the meaning (seed 001, "Per-mesh-dim redistribute").
 const Transition *find_transition(std::string_view name, ir::Kind src, ir::Kind dst);

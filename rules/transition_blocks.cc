@@ -2,6 +2,8 @@
 // as it comes, or each length.
 #include "rules/transition_blocks.h"
 
+#include "rules/shard_blocks.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -17,7 +19,8 @@ using ir::Extent;
 
 constexpr int64_t kMostBlocks = 1 << 16; // that are ever listed
 
-// A number that is known to divide the extent; 0 of what is 0.
+} // namespace
+
 int64_t known_divisor(const ir::Program &program, Extent extent) {
   if (extent.is_number())
     return extent.number();
@@ -43,6 +46,8 @@ int64_t known_divisor(const ir::Program &program, Extent extent) {
   }
   return 1;
 }
+
+namespace {
 
 // Moves what it can of the factor n out of a product: none unless all of it.
 std::optional<Extent> without_factor(ir::Program &program, Extent extent, int64_t n) {
@@ -296,21 +301,35 @@ BlockMoves::Problem BlockMoves::cut(BlockDim &dim, llvm::ArrayRef<AxisId> axes,
     return {};
   if (lengths)
     return cut_stated(dim, axes, *lengths, outer);
-  if (dim.uneven)
-    return cut_uneven(dim, axes, outer, n);
-  bool claimed = whole && whole->is_number() && dim.local && dim.local->is_number() &&
-                 dim.local->number() % n != 0 && n <= kMostBlocks;
-  int64_t all = 0;
-  if (!claimed || __builtin_mul_overflow(outer, dim.local->number(), &all) ||
-      all != whole->number())
-    return cut_evenly(dim, axes, n);
-  Lengths pieces;
-  int64_t length = dim.local->number(), piece = (length + n - 1) / n;
-  for (int64_t i = 0; i < n; ++i) {
-    pieces.push_back(std::min(length, piece));
-    length -= pieces.back();
+  if (whole)
+    if (std::optional<Lengths> claimed = claimed_lengths(dim, axes, outer, *whole)) {
+      dim.axes.append(axes.begin(), axes.end());
+      set(dim, *claimed);
+      return {};
+    }
+  return dim.uneven ? cut_uneven(dim, axes, outer, n) : cut_evenly(dim, axes, n);
+}
+
+std::optional<BlockMoves::Lengths> BlockMoves::claimed_lengths(const BlockDim &dim,
+                                                               llvm::ArrayRef<AxisId> axes,
+                                                               int64_t outer, Extent whole) const {
+  int64_t n = ranks_of(axes), blocks = 0;
+  bool listed =
+      whole.is_number() && !__builtin_mul_overflow(outer, n, &blocks) && blocks <= kMostBlocks;
+  std::optional<Lengths> before = listed ? lengths_of(dim, outer) : std::nullopt;
+  if (!before || sum_of(*before) != whole.number() ||
+      llvm::all_of(*before, [&](int64_t length) { return length % n == 0; }))
+    return std::nullopt;
+  llvm::SmallVector<int64_t, 4> counts;
+  for (AxisId axis : axes)
+    counts.push_back(mesh_[axis].size());
+  Lengths after;
+  for (int64_t length : *before) {
+    llvm::SmallVector<int64_t, 16> starts = nested_starts(length, counts);
+    for (size_t i = 0; i + 1 < starts.size(); ++i)
+      after.push_back(starts[i + 1] - starts[i]);
   }
-  return cut_stated(dim, axes, pieces, outer);
+  return after;
 }
 
 } // namespace spmd::rules

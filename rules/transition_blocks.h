@@ -16,6 +16,8 @@ struct BlockDim {
   std::optional<ir::UnevenDim> uneven;   // none: cut evenly
 };
 
+// The largest number that is known to divide the extent; 0 of what is 0.
+int64_t known_divisor(const ir::Program &program, ir::Extent extent);
 // `extent / n` where the facts of the program say that n divides it, else none.
 std::optional<ir::Extent> exact_quotient(ir::Program &program, ir::Extent extent, int64_t n);
 // `extent * n`; takes back a division by n that was exact.
@@ -52,6 +54,10 @@ private:
   Problem cut_stated(BlockDim &dim, llvm::ArrayRef<ir::AxisId> axes,
                      llvm::ArrayRef<int64_t> lengths, int64_t outer);
   Problem cut_evenly(BlockDim &dim, llvm::ArrayRef<ir::AxisId> axes, int64_t n);
+  // The lengths after cutting each block by the rule for uneven ones; none where that is not claimed, or
+  // all pieces come out even.
+  std::optional<Lengths> claimed_lengths(const BlockDim &dim, llvm::ArrayRef<ir::AxisId> axes,
+                                         int64_t outer, ir::Extent whole) const;
   Problem cut_uneven(BlockDim &dim, llvm::ArrayRef<ir::AxisId> axes, int64_t outer, int64_t n);
   // The block of the rank that the program was recorded on.
   int64_t own_block(llvm::ArrayRef<ir::AxisId> axes) const;

@@ -4,6 +4,7 @@
 
 #include "rules/axes.h"
 #include "rules/transition.h"
+#include "rules/transition_blocks.h"
 
 namespace spmd::rules {
 
@@ -19,6 +20,9 @@ struct TransitionCall {
   llvm::SmallVector<CallWords, 2> words; // per axis as written
   std::optional<ir::Combiner> combiner;  // attribute `op`
   bool marked = false;                   // `expert`, or a spelling that names the row
+
+  // One step over all axes together: joint_transitions().
+  bool joint() const { return name == "reorder"; }
 
   // How the addends are joined, where the operand is to be partial; an average is a sum.
   ir::Combiner asked(const ir::KindWord &src) const {
@@ -92,6 +96,33 @@ struct LayoutInput {
   ResultClaim declared;
 };
 
+// One thing that a call does to an operand, along some of its axes: data are moved as extents are.
+struct TransitionMove {
+  // No dimension changes; a new one along which the ranks stand; blocks joined; a dimension with one
+  // entry per rank goes; a dimension is cut into blocks.
+  enum class Form : uint8_t { Keep, Stack, Join, Unbind, Cut };
+  Form form = Form::Keep;
+  const Transition *row = nullptr;
+  ir::Combiner combiner = ir::Combiner::Sum; // Avg where the call says so
+  unsigned step = 0;                         // moves of one step are one exchange
+  size_t dim = 0;                            // in the dimensions of that moment; not of Keep
+  llvm::SmallVector<ir::AxisId, 4> axes;     // outermost first; none: an axis of size 1
+  llvm::SmallVector<int64_t, 8> lengths;     // of the blocks, as stated; empty if they are not
+  // Join and Cut, where the axes shard the dimension: what it is then.
+  std::optional<BlockDim> after;
+  // Of a reorder: per rank of the group, from which it receives.
+  llvm::SmallVector<int64_t, 8> sources;
+};
+
+// Axes that shard each dimension, outermost first.
+using ShardLists = llvm::ArrayRef<llvm::SmallVector<ir::AxisId, 2>>;
+// A permutation of the ranks along the axes that brings each block of `before` to where `after` wants it:
+// for each rank of a group (counted with the first of the axes outermost) the one that it receives
+// from. Axes that shard nothing count copies, which are matched in mesh order. As many ranks leave
+// each dimension as enter it.
+llvm::SmallVector<int64_t, 8> reorder_sources(const ir::Mesh &mesh, llvm::ArrayRef<ir::AxisId> axes,
+                                              ShardLists before, ShardLists after);
+
 // What a call makes of the dimensions of an operand.
 struct TransitionLayout {
   ir::ShapeId shape; // local; none where it cannot be told
@@ -99,10 +130,15 @@ struct TransitionLayout {
   using Axes = llvm::SmallVector<ir::AxisId, 2>;
   llvm::SmallVector<Axes, 6> shards; // of the result, per dimension, outermost axis first
   ir::AxisSet bad;                   // what the result is there was reported, or cannot be told
+  llvm::SmallVector<TransitionMove, 2> moves; // in order
 };
 
 // Shapes are checked against what is declared; `shapes` takes these findings, `specs` those about
 // where shards lie.
 TransitionLayout transition_layout(const LayoutInput &input, Outcome &specs, Outcome &shapes);
+
+using TransitionMoves = llvm::SmallVector<TransitionMove, 2>;
+// How the data of each operand move, in order, for a call that was judged to be right.
+llvm::SmallVector<TransitionMoves, 1> transition_moves(const Application &app);
 
 } // namespace spmd::rules

@@ -1,5 +1,6 @@
 // What the words of a call come to on one axis: stated ones as they stand, erased ones from what
 // the operand is there.
+#include "rules/redistribute/call.h"
 #include "rules/transition_call.h"
 
 #include "ir/claims.h"
@@ -47,7 +48,7 @@ std::optional<KindWord> erased_source(const TransitionOperand &operand,
   std::optional<KindWord> found = axis ? ir::kind_word(operand.type, *axis) : std::nullopt;
   if (!found || found->form == KindWord::Form::Unknown)
     return std::nullopt;
-  if (dim && (call.name == "convert" || call.name == "redistribute"))
+  if (dim && (call.name == "convert" || call.name == "redistribute" || call.joint()))
     return KindWord{
         .form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
   return KindWord{.kind = found->kind};
@@ -96,7 +97,7 @@ AxisEffect effect_of(const TransitionOperand &operand, size_t written, std::opti
     effect.row = row;
   // Of the names, only convert and reinterpret take any operand.
   bool forgets = src == Kind::Reduced && dst == Kind::Replicate;
-  effect.identity = !call.erased->src && (effect.src == effect.dst || forgets);
+  effect.identity = !call.joint() && !call.erased->src && (effect.src == effect.dst || forgets);
   return effect;
 }
 
@@ -118,6 +119,8 @@ ir::AxisSet communicated_axes(const Application &app) {
       axes = along->all();
   if (app.op.form != OpForm::Transition)
     return axes;
+  if (redistribute::states_whole_type(app))
+    return redistribute::communicated_axes(app);
   std::optional<TransitionCall> call = read_call(app, ignored);
   if (!call)
     return axes;

@@ -38,6 +38,7 @@ private:
     const AxisEffect *effect;
     llvm::SmallVector<ir::AxisId, 4> axes;
     int64_t size;
+    unsigned index = 0;
   };
 
   // Axes with the same words are one step.
@@ -45,7 +46,9 @@ private:
   // Here and below false: nothing can be said of the result.
   bool run_global(llvm::ArrayRef<Step> steps);
   bool run_local(llvm::ArrayRef<Step> steps);
+  bool run_joint(bool global);
   void begin(const Step &step);
+  void move(TransitionMove::Form form, size_t dim, llvm::StringRef key = {});
 
   // Shards move.
   bool take_source(const AxisEffect &effect);
@@ -67,6 +70,7 @@ private:
   bool exchange(const AxisEffect &effect);
   bool exchange_erased();
   bool exchange_stated(size_t split, size_t join);
+  void exchange_in_place(size_t dim);
   bool states_lengths() const { return app_.attr("in_splits") || app_.attr("out_splits"); }
   void lengthen(size_t dim, llvm::StringRef key);
   void shorten(size_t dim, llvm::StringRef key);
@@ -124,6 +128,9 @@ private:
   ir::AxisSet axes_;
   llvm::SmallVector<ir::AxisId, 4> fine_;
   int64_t size_ = 1;
+  const AxisEffect *effect_ = nullptr;
+  unsigned step_ = 0;
+  llvm::SmallVector<TransitionMove, 2> moves_;
   // As many as a tensor can have where the rank is not known.
   llvm::SmallVector<BlockDim, 6> dims_;
 };

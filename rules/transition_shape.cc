@@ -113,7 +113,24 @@ void LayoutEffect::need_equal(std::string what, int64_t expected, Extent found) 
         ShapeMismatch{std::move(what), std::to_string(expected), std::to_string(found.number())});
 }
 
+// Data follow where extents lead.
+void LayoutEffect::move(TransitionMove::Form form, size_t dim, llvm::StringRef key) {
+  const TransitionCall &call = input_.call;
+  TransitionMove made{form, effect_->row};
+  made.combiner = call.combiner == ir::Combiner::Avg ? ir::Combiner::Avg : call.asked(effect_->src);
+  made.step = step_;
+  made.dim = dim;
+  made.axes = order_;
+  const ir::AttrValue *attr = key.empty() ? nullptr : app_.attr(key);
+  if (attr && attr->form == ir::AttrForm::List)
+    for (const ir::AttrValue &item : app_.program.lists[attr->as<ir::AttrListId>()].items)
+      made.lengths.push_back(item.form == ir::AttrForm::Integer ? item.as_integer() : 0);
+  moves_.push_back(std::move(made));
+}
+
 void LayoutEffect::begin(const Step &step) {
+  effect_ = step.effect;
+  step_ = step.index;
   order_ = step.axes;
   size_ = step.size;
   axes_ = {};
@@ -148,6 +165,7 @@ void LayoutEffect::touch(size_t dim, bool joins, bool removes) {
 }
 
 void LayoutEffect::lengthen(size_t dim, llvm::StringRef key) {
+  move(TransitionMove::Form::Join, dim, key);
   touch(dim, true);
   BlockDim &at = dims_[dim];
   bool recorded =
@@ -173,6 +191,7 @@ void LayoutEffect::divide(size_t dim) {
 }
 
 void LayoutEffect::shorten(size_t dim, llvm::StringRef key) {
+  move(TransitionMove::Form::Cut, dim, key);
   touch(dim, false);
   std::optional<Splits> lengths = splits(key);
   if (!lengths)
@@ -186,6 +205,7 @@ void LayoutEffect::shorten(size_t dim, llvm::StringRef key) {
 }
 
 void LayoutEffect::insert(size_t dim) {
+  move(TransitionMove::Form::Stack, dim);
   BlockDim made;
   made.local = Extent(size_);
   dims_.insert(dims_.begin() + static_cast<ptrdiff_t>(dim), std::move(made));
@@ -194,6 +214,7 @@ void LayoutEffect::insert(size_t dim) {
 }
 
 void LayoutEffect::unbind(size_t dim) {
+  move(TransitionMove::Form::Unbind, dim);
   touch(dim, false, true);
   std::string axes = ir::print_axes(app_.program, app_.where().mesh, axes_);
   if (dims_[dim].local)
@@ -239,15 +260,22 @@ bool LayoutEffect::exchange_erased() {
   Dim split = named("split_dim", dims_.size()), join = named("concat_dim", dims_.size());
   if (!split || !join)
     return false;
-  bool stays = *split == *join && !states_lengths();
-  std::optional<Extent> before = dims_[*split].local;
+  if (*split == *join && !states_lengths()) {
+    exchange_in_place(*split);
+    return true;
+  }
   shorten(*split, "in_splits");
-  std::optional<Extent> &after = dims_[*split].local;
-  if (stays)
-    after = after || (before && !before->is_number()) ? before : std::nullopt;
-  else
-    lengthen(*join, "out_splits");
+  lengthen(*join, "out_splits");
   return true;
+}
+
+// Blocks of one dimension change places: its extent stays, and must divide.
+void LayoutEffect::exchange_in_place(size_t dim) {
+  std::optional<Extent> before = dims_[dim].local;
+  shorten(dim, "in_splits");
+  move(TransitionMove::Form::Join, dim);
+  std::optional<Extent> &after = dims_[dim].local;
+  after = after || (before && !before->is_number()) ? before : std::nullopt;
 }
 
 bool LayoutEffect::exchange(const AxisEffect &effect) {
@@ -259,7 +287,7 @@ bool LayoutEffect::exchange(const AxisEffect &effect) {
       return false;
     if (*join != *split || states_lengths())
       return exchange_stated(*split, *join);
-    touch(*join, false);
+    exchange_in_place(*split);
     return true;
   }
   Dim split = named("split_dim", dims_.size()), stack = named("concat_dim", dims_.size());
@@ -280,6 +308,7 @@ bool LayoutEffect::apply(const AxisEffect &effect) {
   bool done = true;
   switch (reshape_of(*effect.row)) {
   case Reshape::Keep:
+    move(TransitionMove::Form::Keep, 0);
     break;
   case Reshape::Join:
     done = join(effect);
@@ -302,7 +331,10 @@ llvm::SmallVector<LayoutEffect::Step, 2> LayoutEffect::steps() const {
                             [&](const AxisEffect &each) { return each == input_.effects[0]; });
   for (size_t i = 0; i < input_.effects.size(); ++i) {
     if (i == 0 || !alike)
-      steps.push_back({&input_.effects[i], {}, alike ? axes.size() : axes.written[i].size});
+      steps.push_back({&input_.effects[i],
+                       {},
+                       alike ? axes.size() : axes.written[i].size,
+                       static_cast<unsigned>(i)});
     steps.back().axes.append(axes.written[i].axes.begin(), axes.written[i].axes.end());
   }
   return steps;
@@ -382,7 +414,9 @@ ir::ShardSizesId LayoutEffect::sizes() {
 TransitionLayout LayoutEffect::run() {
   llvm::SmallVector<Step, 2> listed = steps();
   bool global = llvm::any_of(input_.effects, [](const AxisEffect &each) { return each.global; });
-  bool done = global ? run_global(listed) : run_local(listed);
+  bool done = input_.call.joint() ? run_joint(global)
+              : global            ? run_global(listed)
+                                  : run_local(listed);
   TransitionLayout layout;
   if (done && ranked_)
     layout.shape = shape();
@@ -395,6 +429,7 @@ TransitionLayout LayoutEffect::run() {
   for (BlockDim &dim : dims_)
     layout.shards.push_back(std::move(dim.axes));
   layout.bad = bad_;
+  layout.moves = std::move(moves_);
   return layout;
 }
 

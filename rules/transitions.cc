@@ -80,6 +80,31 @@ constexpr Transition kTransitions[] = {
 };
 // clang-format on
 
+// What is replicated gives way to what was sharded and the other way round; R with R each copy
+// returns its own addend, I with I the whole gradient.
+// clang-format off
+constexpr Transition kJointTransitions[] = {
+    {.name = "reorder", .src = V, .dst = V, .wire = Wire::Permute, .layouts = kBoth,
+     .dual = {"reorder", V, V}},
+    {.name = "reorder", .src = R, .dst = V, .wire = Wire::Permute, .layouts = kBoth,
+     .dual = {"reorder", V, P}},
+    {.name = "reorder", .src = Reduced, .dst = V, .wire = Wire::Permute, .layouts = kBoth,
+     .dual = {"reorder", V, P}},
+    {.name = "reorder", .src = I, .dst = V, .wire = Wire::Permute, .layouts = kBoth,
+     .dual = {"reorder", V, I}},
+    {.name = "reorder", .src = P, .dst = V, .wire = Wire::Permute, .layouts = kBoth,
+     .dual = {"reorder", V, R}},
+    {.name = "reorder", .src = V, .dst = R, .wire = Wire::Permute, .layouts = kBoth,
+     .dual = {"reorder", P, V}},
+    {.name = "reorder", .src = V, .dst = Reduced, .wire = Wire::Permute, .layouts = kBoth,
+     .dual = {"reorder", P, V}},
+    {.name = "reorder", .src = V, .dst = I, .wire = Wire::Permute, .layouts = kBoth,
+     .dual = {"reorder", I, V}},
+    {.name = "reorder", .src = V, .dst = P, .wire = Wire::Permute, .layouts = kBoth,
+     .dual = {"reorder", R, V}},
+};
+// clang-format on
+
 // `redistribute` names by its ends the row that keeps the meaning, whatever it costs.
 struct Route {
   ir::Kind src, dst;
@@ -105,9 +130,11 @@ constexpr ErasedWords kErasedWords[] = {
     {.name = "broadcast", .src = V, .dst = R},
     {.name = "reduce", .src = P, .dst = V, .reduces = true},
     {.name = "collective_permute", .src = V, .dst = V},
+    {.name = "reorder", .src = std::nullopt, .dst = std::nullopt},
 };
 
 constexpr SpelledWords kSpelledWords[] = {
+    {.spelling = "psum", .src = std::nullopt, .dst = I},
     {.spelling = "psum_invariant", .src = std::nullopt, .dst = I},
     {.spelling = "unreduced_psum", .src = P, .dst = I},
     {.spelling = "pmax", .src = std::nullopt, .dst = std::nullopt, .combiner = ir::Combiner::Max},
@@ -125,6 +152,7 @@ constexpr SpelledWords kSpelledWords[] = {
 } // namespace
 
 llvm::ArrayRef<Transition> transitions() { return kTransitions; }
+llvm::ArrayRef<Transition> joint_transitions() { return kJointTransitions; }
 
 const Transition *find_transition(std::string_view name, ir::Kind src, ir::Kind dst) {
   if (name == "redistribute") {
@@ -132,10 +160,12 @@ const Transition *find_transition(std::string_view name, ir::Kind src, ir::Kind 
         kRoutes, [&](const Route &each) { return each.src == src && each.dst == dst; });
     return route == std::end(kRoutes) ? nullptr : find_transition(route->name, src, dst);
   }
-  for (const Transition &row : kTransitions)
-    if (row.src == src && row.dst == dst && row.name == name)
-      return &row;
-  return nullptr;
+  auto is_it = [&](const Transition &row) {
+    return row.src == src && row.dst == dst && row.name == name;
+  };
+  llvm::ArrayRef<Transition> rows = name == "reorder" ? joint_transitions() : transitions();
+  const Transition *row = llvm::find_if(rows, is_it);
+  return row == rows.end() ? nullptr : row;
 }
 
 bool is_transition(std::string_view name) {

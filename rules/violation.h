@@ -11,6 +11,7 @@
 #include "rules/violations/meshes.h"
 #include "rules/violations/norms.h"
 #include "rules/violations/operands.h"
+#include "rules/violations/runs.h"
 #include "rules/violations/shards.h"
 #include "rules/violations/transitions.h"
 
@@ -35,7 +36,8 @@ using Violation = std::variant<
     StridedUneven, UnevenShard, NoShardRule, NotInnermost, WrongDimension, MixedPolicy,
     SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias, UncheckedClaim,
     MeshChange, MeshGroupMixed, UnknownOp, AssumedRule, UnusedSuppression, ExpiredSuppression,
-    SourceChanged>;
+    SourceChanged, ReplicateRefuted, InvariantRefuted, ShardRefuted, PartialRefuted,
+    GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory, RunPlansDiffer>;
 
 // The manual of all kinds, in the order of the variant.
 llvm::ArrayRef<const DiagnosticInfo *> all_violations();

@@ -2,6 +2,7 @@
 # Reads the test log of meson (one JSON object a line) and logs of pytest; a runner that ended without
 # a count is one test, passed or failed by its exit code. Exit code 1 if anything failed.
 import json
+import os
 import re
 import sys
 
@@ -55,7 +56,8 @@ def run_of_pytest(path):
     with open(path, encoding="utf-8") as log:
         text = log.read()
     code = re.search(r"^exit status (\d+)$", text, re.MULTILINE)
-    return "exporters", text, int(code[1]) if code else 1
+    name = re.search(r"pytest-(\w+)", os.path.basename(path))
+    return f"exporters/{name[1]}" if name else "exporters", text, int(code[1]) if code else 1
 
 
 def main(meson_log, *pytest_logs):

@@ -3,6 +3,7 @@
 #include "checker/annotate.h"
 #include "checker/cli/input.h"
 #include "checker/cli/output.h"
+#include "checker/cli/present.h"
 
 #include "ir/text.h"
 
@@ -11,11 +12,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdlib>
-#include <ctime>
 #include <deque>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 namespace spmd::checker {
 namespace {
@@ -103,48 +100,6 @@ void check_input(Run &run, SourceCache &sources, const std::string &path) {
   run.reports.push_back(std::move(report));
 }
 
-bool use_colour(When when) {
-  if (when != When::Auto)
-    return when == When::Always;
-  const char *forced = std::getenv("FORCE_COLOR"), *refused = std::getenv("NO_COLOR"),
-             *term = std::getenv("TERM");
-  if (refused && *refused)
-    return false;
-  if (forced && *forced)
-    return llvm::StringRef(forced) != "0";
-  return ::isatty(STDOUT_FILENO) && !(term && llvm::StringRef(term) == "dumb");
-}
-
-unsigned terminal_width() {
-  winsize size{};
-  bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : RenderOptions{}.width;
-}
-
-// Formats for stdout share it in the order of the command line.
-void render(Run &run, SourceCache &sources) {
-  auto timer = timed(run.render_ms);
-  const Options &options = run.options;
-  std::vector<FormatRequest> formats = options.formats;
-  if (formats.empty())
-    formats.push_back({::isatty(STDOUT_FILENO) ? "full" : "concise", ""});
-  for (const FormatRequest &request : formats) {
-    bool to_stdout = request.file.empty();
-    RenderOptions render_options{
-        .colour = to_stdout && use_colour(options.colour),
-        .width = options.width.value_or(to_stdout ? terminal_width() : RenderOptions{}.width),
-        .quiet = options.quiet};
-    std::string bytes;
-    llvm::raw_string_ostream out(bytes);
-    find_renderer(request.name)->fn(run.reports, sources, render_options, out);
-    std::string problem = to_stdout ? write_stdout(out.str()) : write_file(request.file, out.str());
-    if (problem.empty())
-      continue;
-    run.happened(ExitCode::Call);
-    say(problem);
-  }
-}
-
 // `src = V, taken as reinterpret(V, P)`, `dst = R by `mul` at model.py:41:13`
 std::string inferred_text(const Report &report, const InferredAt &at) {
   const ir::Program &program = *report.program;
@@ -192,11 +147,6 @@ void print_inferred(const Run &run) {
   (void)write_stdout(text);
 }
 
-bool fails(const Report &report, rules::Severity lowest) {
-  return report.errors > 0 || (lowest >= rules::Severity::Warning && report.warnings > 0) ||
-         (lowest >= rules::Severity::Info && report.infos > 0);
-}
-
 // `--exit-zero` forgives findings and coverage, nothing else.
 void judge(Run &run) {
   const Options &options = run.options;
@@ -210,15 +160,6 @@ void judge(Run &run) {
     if (totals_of(report).coverage() < options.min_coverage)
       run.happened(ExitCode::Coverage);
   }
-}
-
-bool prints_counts(const Options &options) {
-  if (options.formats.empty())
-    return ::isatty(STDOUT_FILENO);
-  for (const FormatRequest &request : options.formats)
-    if (request.name == "full" && request.file.empty())
-      return true;
-  return false;
 }
 
 void print_words(const Run &run) {
@@ -242,24 +183,6 @@ void print_words(const Run &run) {
                     run.read_ms, run.check_ms, run.report_ms, run.render_ms));
 }
 
-// Dates of suppressions are compared with the day of the run, in UTC.
-std::string date_of_today() {
-  std::time_t now = std::time(nullptr);
-  std::tm day{};
-  ::gmtime_r(&now, &day);
-  return fmt::format("{:04}-{:02}-{:02}", day.tm_year + 1900, day.tm_mon + 1, day.tm_mday);
-}
-
-// What `--extend-select` adds comes on top of the standard group.
-ReportOptions report_options(const Options &options) {
-  ReportOptions report = options.report;
-  if (!options.extend_select.empty() && report.select.empty())
-    report.select.push_back("default");
-  report.select.insert(report.select.end(), options.extend_select.begin(),
-                       options.extend_select.end());
-  return report;
-}
-
 } // namespace
 
 ExitCode run_check(const Options &given) {
@@ -274,7 +197,11 @@ ExitCode run_check(const Options &given) {
   SourceCache sources(options.sources);
   for (const std::string &path : find_inputs(run))
     check_input(run, sources, path);
-  render(run, sources);
+  {
+    auto timer = timed(run.render_ms);
+    if (!render(run.options, run.reports, sources))
+      run.happened(ExitCode::Call);
+  }
   if (options.annotate)
     print_inferred(run);
   judge(run);

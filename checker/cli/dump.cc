@@ -1,9 +1,14 @@
-// `spmdlint dump`: canonical text of a program, as it was read or with the types that follow.
+// `spmdlint dump`: canonical text of a program, as it was read or with the types that follow;
+// `spmdlint backward`: the same of a program with its gradients written out.
 // Relies on the text printer: a type that was inferred is printed like one that was declared.
 #include "checker/cli/input.h"
 #include "checker/cli/output.h"
 
+#include "checker/backward.h"
+#include "checker/redistribute.h"
 #include "rules/shards.h"
+
+#include <fmt/format.h>
 
 namespace spmd::checker {
 namespace {
@@ -22,6 +27,16 @@ void state_types(ir::Program &program, const CheckResult &result) {
   }
 }
 
+ExitCode print(const ir::Program &program, const Options &options) {
+  ir::Dialect words = options.dialect.value_or(ir::dialect_of(program));
+  std::string problem = write_stdout(words == ir::Dialect::Spmd ? ir::print_text(program)
+                                                                : ir::print_text(program, words));
+  if (problem.empty())
+    return ExitCode::Clean;
+  say(problem);
+  return ExitCode::Call;
+}
+
 } // namespace
 
 ExitCode run_dump(const Options &options) {
@@ -33,17 +48,38 @@ ExitCode run_dump(const Options &options) {
   print_stderr(print_input_errors(input));
   if (!input.readable())
     return ExitCode::Input;
-  if (options.stage == "types") {
+  bool planned = options.stage == "plan";
+  if (planned && check(input.read.program, options.check).clean())
+    expand_redistributes(input.read.program, options.check, /*keep_stated=*/true);
+  if (planned || options.stage == "types") {
     CheckResult result = check(input.read.program, options.check);
     state_types(input.read.program, result);
     if (!result.clean())
       say("the program has errors; what does not follow is `?`");
   }
-  std::string problem = write_stdout(ir::print_text(input.read.program));
-  if (problem.empty())
-    return ExitCode::Clean;
-  say(problem);
-  return ExitCode::Call;
+  return print(input.read.program, options);
+}
+
+ExitCode run_backward(const Options &options) {
+  if (options.arguments.size() != 1) {
+    say("`backward` takes one file");
+    return ExitCode::Call;
+  }
+  Input input = load(options.arguments.front(), options);
+  print_stderr(print_input_errors(input));
+  if (!input.readable())
+    return ExitCode::Input;
+  ir::Program &program = input.read.program;
+  if (!has_loss(program)) {
+    say("the program has no loss to differentiate, or its gradients are in it already");
+    return ExitCode::Findings;
+  }
+  if (std::optional<NoBackward> none = derive_backward(program, options.check)) {
+    say(fmt::format("no backward: {}", none->message));
+    return ExitCode::Findings;
+  }
+  state_types(program, check(program, options.check));
+  return print(program, options);
 }
 
 } // namespace spmd::checker

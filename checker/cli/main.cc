@@ -20,6 +20,12 @@ constexpr CommandRow kCommands[] = {
      run_explain},
     {"dump", "FILE", "canonical text of a program, as read or with inferred types", kDump,
      run_dump},
+    {"backward", "FILE", "the program with its gradients as instructions, with types", kBackward,
+     run_backward},
+    {"plan", "'FROM -> TO'", "the cheapest steps from one type of a tensor to another", kPlan,
+     run_plan},
+    {"elaborate", "FILE", "the program with its implicit redistributions written out", kElaborate,
+     run_elaborate},
     {"ops", "[NAME]", "the op table: equations and spellings", kOps, run_ops},
     {"fmt", "FILE...", "writes programs in canonical form, or converts them", kFmt, run_fmt},
     {"validate", "FILE...", "reads programs and says what is wrong with their form", kValidate,
@@ -44,6 +50,21 @@ std::string unknown_command(llvm::StringRef name) {
   for (const CommandRow &row : kCommands)
     known.push_back(row.name);
   return fmt::format("unknown command `{}`{}", name.str(), nearest_hint(name, known));
+}
+
+// All commands.
+std::string help_text() {
+  std::string text =
+      "spmdlint reads SPMD tensor programs, types them, and reports what does not follow\n\n"
+      "usage: spmdlint [COMMAND] [OPTION]... [ARGUMENT]...\n\ncommands (check if none is named)\n";
+  for (const CommandRow &row : command_rows())
+    text += fmt::format("  {:<34} {}\n", fmt::format("{} {}", row.name, row.usage), row.help);
+  text += "\nexit codes\n";
+  llvm::SmallVector<ExitCodeInfo, 8> codes(std::begin(kExitCodes), std::end(kExitCodes));
+  llvm::sort(codes, [](const ExitCodeInfo &a, const ExitCodeInfo &b) { return a.code < b.code; });
+  for (const ExitCodeInfo &row : codes)
+    text += fmt::format("  {:<4} {}\n", static_cast<unsigned>(row.code), row.meaning);
+  return text + "\n`spmdlint help COMMAND` prints the options of a command\n";
 }
 
 // A bare word that names no file was meant to be a command.

@@ -42,7 +42,8 @@ std::string joined(llvm::ArrayRef<llvm::StringRef> words, std::string_view befor
   return text;
 }
 
-constexpr std::string_view kDefaultDims[] = {"the last", "all", "the first"};
+constexpr std::string_view kDefaultDims[] = {"the last", "all", "the first", "the second",
+                                             "the last two"};
 
 // What the columns beside the equation say, a line each.
 llvm::SmallVector<std::string, 4> remarks(const rules::OpDef &row) {
@@ -169,17 +170,19 @@ std::string transition_page(llvm::StringRef name) {
   if (transition.empty())
     return "";
   std::string text = fmt::format("{}, per axis:\n", transition);
-  for (const rules::Transition &row : rules::transitions())
-    if (rules::find_transition(transition, row.src, row.dst) == &row)
-      text += transition_row(row);
+  for (llvm::ArrayRef<rules::Transition> rows : {rules::transitions(), rules::joint_transitions()})
+    for (const rules::Transition &row : rows)
+      if (rules::find_transition(transition, row.src, row.dst) == &row)
+        text += transition_row(row);
   return text;
 }
 
 Names transition_names() {
   Names names;
-  for (const rules::Transition &row : rules::transitions())
-    if (llvm::StringRef name = row.name; !llvm::is_contained(names, name))
-      names.push_back(name);
+  for (llvm::ArrayRef<rules::Transition> rows : {rules::transitions(), rules::joint_transitions()})
+    for (const rules::Transition &row : rows)
+      if (llvm::StringRef name = row.name; !llvm::is_contained(names, name))
+        names.push_back(name);
   return names;
 }
 

@@ -1,6 +1,7 @@
 // The rows of the option table, and the parser and the help that are derived from them.
 #include "checker/cli/options.h"
 
+#include "rules/redistribute/plan.h"
 #include "rules/registry.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -118,8 +119,34 @@ std::string set_word(std::string &target, StringRef value, llvm::ArrayRef<std::s
   return problem;
 }
 
-constexpr std::string_view kStages[] = {"ir", "types"};
+constexpr std::string_view kStages[] = {"ir", "types", "plan"};
 constexpr std::string_view kTables[] = {"text", "md", "json"};
+
+constexpr std::string_view kRedistributeWords[] = {"error", "warn", "accept"};
+constexpr std::string_view kPlanFormats[] = {"text", "json"};
+
+std::string set_dialect(Options &options, StringRef value) {
+  unsigned chosen = 0;
+  std::string problem = choose(value, ir::kDialectWords, chosen);
+  if (problem.empty())
+    options.dialect = static_cast<ir::Dialect>(chosen);
+  return problem;
+}
+
+std::string set_memory(Options &options, StringRef value) {
+  if (value == "none")
+    return options.memory = rules::redistribute::kNoCap, "";
+  std::string problem = to_number(value, options.memory);
+  return problem.empty() && options.memory == 0 ? "0 bytes hold nothing" : problem;
+}
+
+std::string set_price(Options &options, StringRef value) {
+  constexpr std::string_view kWords[] = {"both", "forward"};
+  unsigned chosen = 0;
+  std::string problem = choose(value, kWords, chosen);
+  options.forward_price = chosen == 1;
+  return problem;
+}
 
 std::string set_encoding(Options &options, StringRef value) {
   llvm::SmallVector<std::string_view, 4> names;
@@ -149,13 +176,14 @@ constexpr OptionRow kOptions[] = {
     {"--ignore", "NAME|GROUP", "", "findings to leave out", kCheck,
      [](Options &o, StringRef v) { return add_findings(o.report.ignore, v); },
      [](Options &o) { o.report.ignore.clear(); }},
-    {"--mode", "local|global", "as the program says", "how axes are judged", kCheck | kDump,
-     set_mode},
-    {"--strict", "", "on", "a missing claim is reported", kCheck | kDump,
+    {"--mode", "local|global", "as the program says", "how axes are judged",
+     kCheck | kDump | kBackward | kElaborate, set_mode},
+    {"--strict", "", "on", "a missing claim is reported", kCheck | kDump | kBackward | kElaborate,
      [](Options &o, StringRef) { return o.check.permissive = false, std::string(); }},
-    {"--permissive", "", "", "a missing claim is skipped", kCheck | kDump,
+    {"--permissive", "", "", "a missing claim is skipped", kCheck | kDump | kBackward | kElaborate,
      [](Options &o, StringRef) { return o.check.permissive = true, std::string(); }},
-    {"--infer-partial", "", "", "a result that becomes partial need not say so", kCheck | kDump,
+    {"--infer-partial", "", "", "a result that becomes partial need not say so",
+     kCheck | kDump | kBackward | kElaborate,
      [](Options &o, StringRef) { return o.check.infer_partial = true, std::string(); }},
     {"--min-coverage", "PCT", "0", "typed ops among all; fewer give exit code 4", kCheck,
      set_min_coverage},
@@ -171,15 +199,17 @@ constexpr OptionRow kOptions[] = {
      [](Options &o, StringRef v) { return o.sources.root = v.str(), std::string(); }},
     {"--path-map", "A=B", "", "paths that begin with A are looked up at B; repeatable", kCheck,
      add_path_map, [](Options &o) { o.sources.path_map.clear(); }},
-    {"--strict-schema", "", "", "warn of unknown keys", kCheck | kDump | kFmt | kValidate,
+    {"--strict-schema", "", "", "warn of unknown keys",
+     kCheck | kDump | kBackward | kElaborate | kFmt | kValidate,
      [](Options &o, StringRef) { return o.read.strict_schema = true, std::string(); }},
     {"--allow-truncated", "", "", "an early end of a stream is a warning",
-     kCheck | kDump | kFmt | kValidate, turn_on<&Options::allow_truncated>},
+     kCheck | kDump | kBackward | kElaborate | kFmt | kValidate,
+     turn_on<&Options::allow_truncated>},
     {"--config", "FILE", "the nearest spmdlint.toml or pyproject.toml", "configuration file",
-     kCheck | kDump | kConfig,
+     kCheck | kDump | kBackward | kElaborate | kConfig,
      [](Options &o, StringRef v) { return o.config_file = v.str(), std::string(); }},
-    {"--isolated", "", "", "read no configuration file", kCheck | kDump | kConfig,
-     turn_on<&Options::isolated>},
+    {"--isolated", "", "", "read no configuration file",
+     kCheck | kDump | kBackward | kElaborate | kConfig, turn_on<&Options::isolated>},
     {"--color", "auto|always|never", "auto", "NO_COLOR, FORCE_COLOR and TERM=dumb are honoured",
      kCheck, set_colour},
     {"--width", "N", "that of the terminal, else 100", "longer source lines are cut; 0: none is",
@@ -187,8 +217,29 @@ constexpr OptionRow kOptions[] = {
     {"--quiet", "", "", "no counts, no words about the run", kCheck, turn_on<&Options::quiet>},
     {"--stats", "", "", "counts of the check, to stderr", kCheck, turn_on<&Options::stats>},
     {"--timing", "", "", "time of each step, to stderr", kCheck, turn_on<&Options::timing>},
-    {"--stage", "ir|types", "ir", "the program as read, or with inferred types", kDump,
+    {"--stage", "ir|types|plan", "ir",
+     "the program as read, with inferred types, or with redistributions as steps too", kDump,
      [](Options &o, StringRef v) { return set_word(o.stage, v, kStages); }},
+    {"--mesh", "A=N,B=M", "", "the axes of the mesh, outermost first", kPlan,
+     [](Options &o, StringRef v) { return o.mesh = v.str(), std::string(); }},
+    {"--memory", "BYTES|none", "the larger of both ends", "what a rank may hold between two steps",
+     kPlan, set_memory},
+    {"--price", "forward|both", "both", "whether a step costs what its backward does", kPlan,
+     set_price},
+    {"--topology", "FILE", "bytes alone count", "bytes per second and latency of each axis",
+     kPlan | kElaborate,
+     [](Options &o, StringRef v) { return o.topology = v.str(), std::string(); }},
+    {"--prove", "", "", "look at all states for a cheaper sequence", kPlan,
+     turn_on<&Options::prove>},
+    {"--dialect", "spmd|jax|dtensor|ltensor", "that of the program",
+     "whose words types are told in as well", kCheck | kDump | kBackward | kElaborate | kPlan, set_dialect},
+    {"--redistribute", "error|warn|accept", "accept", "what an implicit redistribution is",
+     kElaborate,
+     [](Options &o, StringRef v) { return set_word(o.redistribute, v, kRedistributeWords); }},
+    {"--redistribute-limit", "BYTES", "none", "forward and backward; more is an error", kElaborate,
+     [](Options &o, StringRef v) { return to_number(v, o.redistribute_limit.emplace()); }},
+    {"--format", "text|json", "text", "how it is printed", kPlan | kElaborate,
+     [](Options &o, StringRef v) { return set_word(o.table, v, kPlanFormats); }},
     {"--format", "text|md|json", "text", "how the table is printed", kOps,
      [](Options &o, StringRef v) { return set_word(o.table, v, kTables); }},
     {"--to", "text|json|jsonl", "as it is", "encoding to write", kFmt, set_encoding},
@@ -197,10 +248,10 @@ constexpr OptionRow kOptions[] = {
     {"--outline", "", "", "fold equal layers into functions", kFmt, turn_on<&Options::outline>},
     {"--check", "", "", "write nothing; exit code 1 if a file is not canonical", kFmt,
      turn_on<&Options::compare_only>},
-    {"--help", "", "", "print this text", 0xFF, turn_on<&Options::help>},
+    {"--help", "", "", "print this text", 0xFFFF, turn_on<&Options::help>},
 };
 
-const OptionRow *find_option(StringRef name, uint8_t command) {
+const OptionRow *find_option(StringRef name, uint16_t command) {
   for (const OptionRow &row : kOptions)
     if (row.commands & command && name == StringRef(row.name.data(), row.name.size()))
       return &row;
@@ -270,7 +321,8 @@ std::string parse_call(llvm::ArrayRef<StringRef> words, const CommandRow &comman
                        Options &options) {
   Options called;
   if (std::string problem = parse_options(words, command, called);
-      !problem.empty() || called.help || !(command.bit & (kCheck | kDump)) || called.isolated) {
+      !problem.empty() || called.help ||
+      !(command.bit & (kCheck | kDump | kBackward | kElaborate)) || called.isolated) {
     options = std::move(called);
     return problem;
   }
@@ -281,36 +333,28 @@ std::string parse_call(llvm::ArrayRef<StringRef> words, const CommandRow &comman
   return parse_options(words, command, options);
 }
 
-std::string help_text() {
-  std::string text =
-      "spmdlint reads SPMD tensor programs, types them, and reports what does not follow\n\n"
-      "usage: spmdlint [COMMAND] [OPTION]... [ARGUMENT]...\n\ncommands (check if none is named)\n";
-  for (const CommandRow &row : command_rows())
-    text += fmt::format("  {:<34} {}\n", fmt::format("{} {}", row.name, row.usage), row.help);
-  text += "\nexit codes\n";
-  llvm::SmallVector<ExitCodeInfo, 8> codes(std::begin(kExitCodes), std::end(kExitCodes));
-  llvm::sort(codes, [](const ExitCodeInfo &a, const ExitCodeInfo &b) { return a.code < b.code; });
-  for (const ExitCodeInfo &row : codes)
-    text += fmt::format("  {:<4} {}\n", static_cast<unsigned>(row.code), row.meaning);
-  return text + "\n`spmdlint help COMMAND` prints the options of a command\n";
-}
-
 std::string help_text(const CommandRow &command) {
   std::string text =
       fmt::format("{}\n\nusage: spmdlint {} {}\n", command.help, command.name, command.usage);
-  bool first = true;
-  for (const OptionRow &row : kOptions) {
-    if (!(row.commands & command.bit))
-      continue;
-    text += std::exchange(first, false) ? "\noptions\n" : "";
-    std::string name =
-        row.argument.empty()
-            ? std::string(row.name)
-            : fmt::format("{}{}{}", row.name, row.name.size() > 2 ? "=" : " ", row.argument);
-    std::string standard = row.standard.empty() ? "" : fmt::format(" ({})", row.standard);
-    text += fmt::format("  {:<32} {}{}\n", name, row.help, standard);
-  }
+  std::string rows = option_help(command.bit);
+  return rows.empty() ? text : text + "\noptions\n" + rows;
+}
+
+std::string option_help(uint16_t commands) {
+  std::string text;
+  for (const OptionRow &row : kOptions)
+    if (row.commands & commands)
+      text += option_line(row.name, row.argument, row.standard, row.help);
   return text;
+}
+
+std::string option_line(std::string_view name, std::string_view argument, std::string_view standard,
+                        std::string_view help) {
+  std::string left = argument.empty()
+                         ? std::string(name)
+                         : fmt::format("{}{}{}", name, name.size() > 2 ? "=" : " ", argument);
+  std::string right = standard.empty() ? "" : fmt::format(" ({})", standard);
+  return fmt::format("  {:<32} {}{}\n", left, help, right);
 }
 
 } // namespace spmd::checker

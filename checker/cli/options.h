@@ -6,6 +6,7 @@
 #include "checker/cli/exit_code.h"
 #include "checker/render/render.h"
 
+#include "ir/dialect.h"
 #include "ir/input.h"
 
 #include <optional>
@@ -36,19 +37,25 @@ struct Options {
   bool quiet = false, stats = false, timing = false, annotate = false;
   bool allow_truncated = false;
   Configuration configuration;
-  std::string config_file;     // empty: the nearest one
-  bool isolated = false;       // no configuration is read
-  std::string stage = "ir";    // dump
-  std::string table = "text";  // ops: text, md, json
-  std::string to, output_file; // fmt
-  bool compare_only = false;   // fmt
-  bool outline = false;        // fmt
+  std::string config_file;                    // empty: the nearest one
+  bool isolated = false;                      // no configuration is read
+  std::string stage = "ir";                   // dump
+  std::string table = "text";                 // ops: text, md, json
+  std::string to, output_file;                // fmt
+  bool compare_only = false;                  // fmt
+  bool outline = false;                       // fmt
+  std::string mesh, topology;                 // plan
+  uint64_t memory = 0;                        // plan; 0: what the ends need
+  bool forward_price = false, prove = false;  // plan
+  std::optional<ir::Dialect> dialect;         // elaborate; none: the program's
+  std::optional<uint64_t> redistribute_limit; // elaborate: of bytes
+  std::string redistribute = "accept";        // elaborate: error, warn, accept
   bool help = false;
   std::vector<std::string> given; // options that the command line names, with their dashes
 };
 
 // Bits of OptionRow::commands.
-enum CommandBit : uint8_t {
+enum CommandBit : uint16_t {
   kCheck = 1,
   kExplain = 2,
   kDump = 4,
@@ -57,6 +64,9 @@ enum CommandBit : uint8_t {
   kValidate = 32,
   kSchema = 64,
   kConfig = 128,
+  kBackward = 256,
+  kPlan = 512,
+  kElaborate = 1024,
 };
 
 struct OptionRow {
@@ -64,7 +74,7 @@ struct OptionRow {
   std::string_view argument; // `NAME[:FILE]`; empty: a switch
   std::string_view standard; // what holds without it, as help prints it; empty: off
   std::string_view help;
-  uint8_t commands;
+  uint16_t commands;
   // Empty, or what is wrong with the value.
   std::string (*set)(Options &options, llvm::StringRef value);
   // Of an option that adds to a list: forgets what was added before.
@@ -75,7 +85,7 @@ llvm::ArrayRef<OptionRow> option_rows();
 using CommandFunction = ExitCode (*)(const Options &options);
 struct CommandRow {
   std::string_view name, usage, help;
-  uint8_t bit; // of its options; 0: it has none
+  uint16_t bit; // of its options; 0: it has none
   CommandFunction fn;
 };
 llvm::ArrayRef<CommandRow> command_rows();
@@ -83,6 +93,9 @@ llvm::ArrayRef<CommandRow> command_rows();
 ExitCode run_check(const Options &options);
 ExitCode run_explain(const Options &options);
 ExitCode run_dump(const Options &options);
+ExitCode run_backward(const Options &options);
+ExitCode run_plan(const Options &options);
+ExitCode run_elaborate(const Options &options);
 ExitCode run_ops(const Options &options);
 ExitCode run_fmt(const Options &options);
 ExitCode run_validate(const Options &options);
@@ -99,8 +112,10 @@ std::string parse_call(llvm::ArrayRef<llvm::StringRef> words, const CommandRow &
                        Options &options);
 // `; nearest is `check``, or empty.
 std::string nearest_hint(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> candidates);
-// All commands, or one with its options.
-std::string help_text();
+// A command with its options; the options of some commands, a line each; a line.
 std::string help_text(const CommandRow &command);
+std::string option_help(uint16_t commands);
+std::string option_line(std::string_view name, std::string_view argument, std::string_view standard,
+                        std::string_view help);
 
 } // namespace spmd::checker

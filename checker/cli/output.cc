@@ -17,6 +17,8 @@
 namespace spmd::checker {
 namespace {
 
+std::string_view tool_name = "spmdlint";
+
 namespace fs = llvm::sys::fs;
 
 std::string sentence(std::error_code error) {
@@ -154,8 +156,10 @@ void Progress::tell(uint64_t done, uint64_t all) {
   print_stderr(fmt::format("\r\x1B[K{}: {} %", what_, done * 100 / all));
 }
 
+void set_tool_name(std::string_view name) { tool_name = name; }
+
 void say(llvm::StringRef text) {
-  print_stderr(fmt::format("spmdlint: {}\n", std::string_view(text.data(), text.size())));
+  print_stderr(fmt::format("{}: {}\n", tool_name, std::string_view(text.data(), text.size())));
 }
 
 } // namespace spmd::checker

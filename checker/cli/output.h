@@ -41,6 +41,8 @@ private:
   bool on_ = false, shown_ = false;
   std::chrono::steady_clock::time_point next_;
 };
+// The name that lines about a run begin with; `spmdlint` unless set. To be set before anything is said.
+void set_tool_name(std::string_view name);
 // One line on stderr, with the name of the tool.
 void say(llvm::StringRef text);
 

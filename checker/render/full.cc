@@ -144,6 +144,10 @@ void print_types(Printer &printer, const Finding &finding) {
     std::string text =
         ir::print_type(program, program.types[type], printer.report.result->shapes[value.index],
                        program.values[value].global_shape);
+    if (printer.report.words != ir::Dialect::Spmd)
+      text += fmt::format("{}{}: {}", text.empty() ? "" : "; ",
+                          ir::kDialectWords[static_cast<unsigned>(printer.report.words)],
+                          ir::print_words(program, program.types[type], printer.report.words));
     if (!text.empty())
       printer.fact(printable(fmt::format("{}: {}", ir::print_named(program, value), text)));
   }

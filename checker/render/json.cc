@@ -109,6 +109,8 @@ Json operands_json(const Report &report, const Finding &finding) {
       text = ir::print_type(program, program.types[type], report.result->shapes[value.index],
                             program.values[value].global_shape);
     out.push_back({{"value", ir::print_value(program, value)}, {"type", text_or_null(text)}});
+    if (type.valid() && report.words != ir::Dialect::Spmd)
+      out.back()["words"] = ir::print_words(program, program.types[type], report.words);
   }
   return out;
 }

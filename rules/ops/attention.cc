@@ -15,21 +15,36 @@ constexpr OpDef kAttention[] = {
                  "!t e] -> [... h !s e]"},
     {.name = "attention_grouped",
      .equation = "f(q[... (j g) s !d], k[... j !t !d], @m?[... (j g) s !t], @n?[... (j g) s !t]) "
-                 "* v[... j !t e] -> [... (j g) s e]"},
+                 "* v[... j !t e] -> [... (j g) s e]", .choose = choose_grouped_attention},
+    {.name = "attention_grouped_causal",
+     .equation = "f(q[... (j g) !s !d], k[... j !t !d], @m?[... (j g) !s !t], @n?[... (j g) !s "
+                 "!t]) * v[... j !t e] -> [... (j g) !s e]"},
     {.name = "attention_varlen",
      .equation = "f(q[!s h !d], k[!t h !d], @m?[!b], @n?[!b]) * v[!t h e] -> [!s h e]",
      .factors = unknown_factors,
      .note = "sequences joined to one; m and n are their bounds"},
     {.name = "attention_fused",
      .equation = "f(q[b h s !d], k[b h !t !d], @m?[b h s !t], @n?[b h s !t]) * v[b h !t e] -> [b "
-                 "h s e]; f(q[b h s !d], k[b h !t !d], @m?[b h s !t], @n?[b h s !t]) -> [b h s]"},
+                 "h s e]; f(q[b h s !d], k[b h !t !d], @m?[b h s !t], @n?[b h s !t]) -> [b h s]",
+     .choose = choose_fused_attention},
+    {.name = "attention_fused_causal",
+     .equation = "f(q[b h !s !d], k[b h !t !d], @m?[b h !s !t], @n?[b h !s !t]) * v[b h !t e] -> "
+                 "[b h !s e]; f(q[b h !s !d], k[b h !t !d], @m?[b h !s !t], @n?[b h !s !t]) -> [b "
+                 "h !s]"},
     {.name = "attention_backward",
      .equation = "g[b h s e] * v[b h t e] * f(q[b h s !d], k[b h t !d], l[b h s]) + g[b h s e] * "
                  "o[b h s e] * f(q[b h s !d], k[b h t !d], l[b h s]) -> [b h s !d]; g[b h s e] * "
                  "v[b h t e] * f(q[b h s !d], k[b h t !d], l[b h s]) + g[b h s e] * o[b h s e] * "
                  "f(q[b h s !d], k[b h t !d], l[b h s]) -> [b h t !d]; g[b h s e] * f(q[b h s "
                  "!d], k[b h t !d], l[b h s]) -> [b h t e]",
+     .choose = choose_attention_backward,
      .note = "keys may be sharded: the log of the sum is given"},
+    {.name = "attention_backward_causal",
+     .equation = "g[b h !s e] * v[b h !t e] * f(q[b h !s !d], k[b h !t !d], l[b h !s]) + g[b h "
+                 "!s e] * o[b h !s e] * f(q[b h !s !d], k[b h !t !d], l[b h !s]) -> [b h !s !d];"
+                 " g[b h !s e] * v[b h !t e] * f(q[b h !s !d], k[b h !t !d], l[b h !s]) + g[b h "
+                 "!s e] * o[b h !s e] * f(q[b h !s !d], k[b h !t !d], l[b h !s]) -> [b h !t !d];"
+                 " g[b h !s e] * f(q[b h !s !d], k[b h !t !d], l[b h !s]) -> [b h !t e]"},
     {.name = "rope",
      .equation = "x[... s h !d] * c[s !d] + x[... s h !d] * n[s !d] -> [... s h !d]",
      .note = "linear in x and jointly in the tables"},

@@ -56,6 +56,11 @@ std::string_view choose_extremum(const Application &app, std::string_view of_two
   return any_attr(app, {"dim"}) ? of_dim : std::string_view();
 }
 
+bool is_causal(const Application &app) {
+  return flag_attr(app, "is_causal") || flag_attr(app, "causal") ||
+         word_attr(app, {"mask_type"}).contains_insensitive("causal");
+}
+
 // The divisor of a mean depends on the targets. Frameworks always pass -100, mostly without a use.
 bool counts_targets(const Application &app) {
   if (reduction_of(app) != "mean")
@@ -125,9 +130,19 @@ std::string_view choose_nll_loss_backward(const Application &app) {
 }
 
 std::string_view choose_attention(const Application &app) {
+  bool causal = is_causal(app);
   if (flag_attr(app, "enable_gqa"))
-    return "attention_grouped";
-  return flag_attr(app, "is_causal") ? "attention_causal" : "";
+    return causal ? "attention_grouped_causal" : "attention_grouped";
+  return causal ? "attention_causal" : "";
+}
+std::string_view choose_grouped_attention(const Application &app) {
+  return is_causal(app) ? "attention_grouped_causal" : "";
+}
+std::string_view choose_fused_attention(const Application &app) {
+  return is_causal(app) ? "attention_fused_causal" : "";
+}
+std::string_view choose_attention_backward(const Application &app) {
+  return is_causal(app) ? "attention_backward_causal" : "";
 }
 
 std::string_view choose_scatter_reduce(const Application &app) {
@@ -158,7 +173,10 @@ std::string_view choose_dropout(const Application &app) {
 
 std::string_view choose_repeat_interleave(const Application &app) {
   const Slot *counts = slot_at(app, 1);
-  return counts && counts->form == Slot::Form::Tensor ? "repeat_interleave_counts" : "";
+  if (counts && counts->form == Slot::Form::Tensor)
+    return "repeat_interleave_counts";
+  bool stated = counts || app.named("repeats") || any_attr(app, {"repeats"});
+  return stated ? "" : "repeat_interleave_places";
 }
 
 std::string_view choose_grouped_mm(const Application &app) {

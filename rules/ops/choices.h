@@ -28,8 +28,12 @@ std::string_view choose_setitem(const Application &app);
 std::string_view choose_cross_entropy(const Application &app);
 std::string_view choose_nll_loss(const Application &app);
 std::string_view choose_nll_loss_backward(const Application &app);
-// `attention` with `is_causal` or `enable_gqa`.
+// `attention` with `is_causal` or `enable_gqa`. Causal: which keys a query looks at depends on its
+// place, so that queries are whole.
 std::string_view choose_attention(const Application &app);
+std::string_view choose_grouped_attention(const Application &app);
+std::string_view choose_fused_attention(const Application &app);
+std::string_view choose_attention_backward(const Application &app);
 // `scatter_reduce` with reduce = sum.
 std::string_view choose_scatter_reduce(const Application &app);
 // `index` by a Boolean mask, `index_put` with `accumulate`.

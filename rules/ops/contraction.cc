@@ -68,7 +68,7 @@ constexpr OpDef kContraction[] = {
     {.name = "inverse", .equation = "f(a[... !m !n]) -> [... !m !n]"},
     {.name = "cholesky", .equation = "f(a[... !m !n]) -> [... !m !n]"},
     {.name = "matrix_exp", .equation = "f(a[... !m !n]) -> [... !m !n]"},
-    {.name = "pinv", .equation = "f(a[... !m !n]) -> [... !m !n]"},
+    {.name = "pinv", .equation = "f(a[... !m !n]) -> [... !n !m]"},
     {.name = "matrix_power", .equation = "f(a[... !m !n]) -> [... !m !n]"},
     {.name = "det", .equation = "f(a[... !m !n]) -> [...]"},
     {.name = "logdet", .equation = "f(a[... !m !n]) -> [...]"},

@@ -38,6 +38,8 @@ constexpr OpDef kReduction[] = {
      .dtype = DTypeRule::Attribute},
     {.name = "norm", .equation = kWhole, .placed = "d", .default_dim = DefaultDim::All,
      .dtype = DTypeRule::Attribute},
+    {.name = "matrix_norm", .equation = kWhole, .placed = "d", .default_dim = DefaultDim::LastTwo,
+     .dtype = DTypeRule::Attribute},
     {.name = "quantile", .equation = "f(a[... !d], q?) -> [...]", .placed = "d",
      .default_dim = DefaultDim::All, .factors = unknown_factors},
     {.name = "function", .equation = "f(*a) -> r*", .factors = unknown_factors,

@@ -137,6 +137,7 @@ struct SourceChanged {
   static constexpr DiagnosticInfo info = {
       .name = "source-changed",
       .severity = Severity::Warning,
+      .drawn_by = DrawnBy::Report,
       .message = "{path} changed since the trace",
       .explain = R"(
 The trace states a hash for this source file, and the file below the source root has another

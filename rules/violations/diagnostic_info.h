@@ -15,9 +15,14 @@ namespace spmd::rules {
 enum class Severity : uint8_t { Error, Warning, Info };
 inline constexpr std::string_view kSeverityWords[] = {"error", "warning", "info"};
 
+// Who draws a finding: checking a program; showing what was found; running the program. Only of the
+// first kind can a program be shown that draws it.
+enum class DrawnBy : uint8_t { Check, Report, Run };
+
 struct DiagnosticInfo {
   std::string_view name = {}; // kebab-case; never reused
   Severity severity = Severity::Error;
+  DrawnBy drawn_by = DrawnBy::Check;
   // `{op}` is the spelling of the program; every other placeholder is a field of the struct.
   std::string_view message = {};
   std::string_view explain =

@@ -10,9 +10,6 @@
 namespace spmd::tests {
 namespace {
 
-// Found by renderers, not by the check of a program.
-constexpr std::string_view kFoundElsewhere[] = {"source-changed"};
-
 std::string row_name(std::string_view name, ir::Kind src, ir::Kind dst) {
   return fmt::format("{} {} -> {}", name, ir::info(src).word, ir::info(dst).word);
 }
@@ -92,15 +89,16 @@ void Coverage::record_transition(const ir::Program &program, ir::InstId inst,
 std::vector<Coverage::Table> Coverage::tables() const {
   std::vector<Table> tables = {{"violations", {}}, {"op rows", {}}, {"transition rows", {}}};
   for (const rules::DiagnosticInfo *info : rules::all_violations())
-    if (!findings_.count(info->name) && info->name != kFoundElsewhere[0])
+    if (info->drawn_by == rules::DrawnBy::Check && !findings_.count(info->name))
       tables[0].missing.push_back(finding_skeleton(*info));
   for (llvm::ArrayRef<rules::OpDef> family : rules::op_families())
     for (const rules::OpDef &op : family)
       if (!ops_.count(op.name))
         tables[1].missing.push_back(op_skeleton(op));
-  for (const rules::Transition &row : rules::transitions())
-    if (!transitions_.count(row_name(row.name, row.src, row.dst)))
-      tables[2].missing.push_back(transition_skeleton(row));
+  for (llvm::ArrayRef<rules::Transition> rows : {rules::transitions(), rules::joint_transitions()})
+    for (const rules::Transition &row : rows)
+      if (!transitions_.count(row_name(row.name, row.src, row.dst)))
+        tables[2].missing.push_back(transition_skeleton(row));
   return tables;
 }
 

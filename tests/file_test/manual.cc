@@ -10,9 +10,6 @@
 namespace spmd::tests {
 namespace {
 
-// Drawn by what stands around a program, not by the program alone: there is none to show.
-constexpr std::string_view kWithoutProgram[] = {"source-changed"};
-
 // The findings of a program, and whatever else is wrong with it as an example.
 std::vector<std::string> names_drawn(std::string_view text, const std::string &label,
                                      Problems &problems) {
@@ -52,8 +49,11 @@ Problems run_one(const rules::DiagnosticInfo &info) {
   Problems problems;
   if (info.explain.empty())
     problems.push_back(fmt::format("{}: no manual text (explain)", info.name));
-  if (llvm::is_contained(kWithoutProgram, info.name))
+  if (info.drawn_by != rules::DrawnBy::Check) {
+    if (!info.wrong.empty() || !info.right.empty())
+      problems.push_back(fmt::format("{}: checking its program does not draw it", info.name));
     return problems;
+  }
   if (info.wrong.empty() || info.right.empty()) {
     problems.push_back(
         fmt::format("{}: no program that draws it, or no repair (wrong, right)", info.name));

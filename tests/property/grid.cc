@@ -35,9 +35,9 @@ Ranks distribute(const Grid &grid, const Spec &spec, const Tensor &whole, Length
   for (size_t rank = 0; rank < grid.ranks(); ++rank) {
     Tensor own = addends[grid.place(rank, pending)];
     for (size_t dim = 0; dim < whole.shape.size(); ++dim) {
-      Call axes = spec.axes_on(static_cast<int>(dim));
-      if (!axes.empty())
-        own = split(own, lengths(whole.shape[dim], grid.count(axes)), dim)[grid.place(rank, axes)];
+      // Blocks of the outer axes are cut again: 5 over 2 and 2 is 2, 1, 1, 1.
+      for (size_t axis : spec.axes_on(static_cast<int>(dim)))
+        own = split(own, lengths(own.shape[dim], grid.sizes[axis]), dim)[grid.at(rank, axis)];
     }
     held.push_back(own);
   }

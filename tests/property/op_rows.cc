@@ -4,6 +4,7 @@
 // tested by kind_tables.cc.
 #include "tests/property/equation_plan.h"
 
+#include "rules/derivative.h"
 #include "rules/local.h"
 #include "rules/registry.h"
 #include "tests/property/row_samples.h"
@@ -273,6 +274,22 @@ template <class Visit> void each_absence(const Equation &equation, Visit visit) 
   }
 }
 
+// The gradient of an operand is a row like any other. Of the many operands that some have, each is a loop
+// of three kinds.
+void check_derived(const rules::OpDef &row, unsigned operand, std::set<std::string> &seen,
+                   Counts &counts) {
+  const rules::OpDef *derived = rules::derivative(row, operand);
+  if (!derived || derived->equation.equation.operand_count > 5)
+    return;
+  const Equation &equation = derived->equation.equation;
+  if (seen.insert(std::string(equation.text)).second)
+    each_absence(equation, [&](uint32_t absent) {
+      RowCheck(std::string(derived->name), equation, false, plan_as_written(equation, absent),
+               counts)
+          .run();
+    });
+}
+
 } // namespace
 
 TEST_CASE("every op row, with all kinds of operands, says what the ranks compute") {
@@ -299,6 +316,8 @@ TEST_CASE("every op row, with all kinds of operands, says what the ranks compute
               .run();
         });
       }
+      for (unsigned i = 0; !needs_sample(row) && i < equation.operand_count; ++i)
+        check_derived(row, i, seen, counts);
     }
   CHECK(counts.rows > 250);
   CHECK(counts.accepted > 10000);

@@ -29,6 +29,7 @@ class Op:
     scope: int | None = None
     bwd_of: "Op | None" = None
     rank_only: bool = False
+    derived: bool = False  # names memory that another operation made; the program has none here
     context: Context | None = None
     first_node: int | None = None  # autograd's number of the first of several nodes
 

@@ -39,6 +39,16 @@ class Context:
         return entry if self.check else entry | {"check": False}
 
 
+def spec_of(cuts: list[list[str]]) -> list[str | list[str] | None]:
+    """A partition spec: per dimension no axis, the one that cuts it, or several, outermost first."""
+    return [axes if len(axes) > 1 else axes[0] if axes else None for axes in cuts]
+
+
+def axes_in(entry: str | list[str] | None) -> list[str]:
+    """The axes of one entry of a partition spec."""
+    return entry if isinstance(entry, list) else [] if entry is None else [entry]
+
+
 class Mesh:
     """Axes, outermost first, that together number the ranks of a program."""
 

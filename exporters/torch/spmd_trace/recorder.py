@@ -14,7 +14,7 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import collectives, functions, hostnumbers, operands, places
+from . import collectives, functions, hostnumbers, operands, places, views
 from .document import Op, Program
 from .mesh import Context, Mesh
 from .pairing import Pairing
@@ -164,11 +164,9 @@ class Recorder:
     def declared_value(self, tensor: torch.Tensor) -> Value:
         """The value that was declared for a tensor, whatever was written to it since."""
         value = self.values.find(tensor)
-        while value is not None and value.alias_of is not None:
-            value = value.alias_of
-        if value is None or "role" not in value.claims:
+        if value is None or "role" not in value.root.claims:
             raise KeyError("the tensor was not declared before the recording")
-        return value
+        return value.root
 
     def declare_scratch(self, tensor: torch.Tensor) -> None:
         """Marks memory whose old content the program never reads."""
@@ -198,8 +196,12 @@ class Recorder:
             if write.key == value.key:
                 value = self.values.bind(tensor, write)
                 continue
+            if write.root is not value.root:
+                # Memory that was given new content as a whole: the write does not know old names.
+                value = self._view_of(tensor, write)
+                continue
             stale, value = value, self.values.define(tensor, write, written=False)
-            self.add(Op("alias", [write, stale], [value]))
+            self.add(Op("alias", [write, stale], [value], derived=True))
         return value
 
     def _from_outside(self, tensor: torch.Tensor) -> Value:
@@ -208,14 +210,27 @@ class Recorder:
         if self.values.knows_storage(tensor) and storage not in self._packed:
             base = self.values.holder(tensor)
             if base is not None:
-                value = self.values.define(tensor, base, written=False)
-                self.add(Op("alias", [base], [value]))
-                return value
+                return self._view_of(tensor, base)
         if storage in self._scratch:
             value = self.values.define(tensor, None, written=False)
             self.add(Op("aten.empty.memory_format", [], [value], {"size": list(tensor.shape)}))
             return value
         return self.declare(tensor, "const", f"const.{len(self.program.params)}")
+
+    def _view_of(self, tensor: torch.Tensor, base: Value) -> Value:
+        """A value for a view that no recorded operation made, derived from another one."""
+        with self.hidden(), torch.no_grad(), torch._C.DisableTorchFunction():
+            _, offset, shape, strides, _ = base.key
+            whole = tensor.as_strided(shape, strides, offset)
+            steps = views.derive(views.of(whole), views.of(tensor))
+            if steps is None:
+                raise NotImplementedError(f"a view of {list(shape)} with gaps between its elements")
+            made = views.carry_out(whole, steps)
+        value = self.current(whole)
+        for (name, words), result in zip(steps, [*made[:-1], tensor]):
+            operand, value = value, self.values.define(result, value, written=False)
+            self.add(Op(name, [operand], [value], words, derived=True))
+        return self.values.bind(tensor, value)
 
     def pieces(self, tensor: torch.Tensor) -> list[torch.Tensor] | None:
         """The parts of a packed buffer that `tensor` spans, if it is more than one part."""
@@ -369,7 +384,7 @@ class Recorder:
         op.loc = self.program.places.here()
         if op.phase == "bwd":
             op.bwd_of = self.pairing.running_forward()
-        elif op.phase == "fwd" and op.name != "alias":
+        elif op.phase == "fwd" and not op.derived:
             self._pair(op)
         if op.bwd_of is not None:
             op.scope = op.bwd_of.scope
@@ -392,9 +407,7 @@ class Recorder:
     def is_bookkeeping(self, tensor: torch.Tensor) -> bool:
         """Whether a scalar is optimizer state such as a step count, equal on every rank."""
         value = self.values.find(tensor)
-        while value is not None and value.alias_of is not None:
-            value = value.alias_of
-        return value is not None and value.claims.get("role") == "opt_state"
+        return value is not None and value.root.claims.get("role") == "opt_state"
 
     def words_for(self, name: str) -> dict:
         """The words stated for a raw collective by the enclosing framework code."""

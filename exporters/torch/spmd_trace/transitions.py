@@ -8,7 +8,8 @@ import torch
 
 from . import recorder as recording
 
-_DUAL = {"R": "P", "P": "R", "I": "I", "V": "V"}
+# The kind of the gradient of a value of each kind.
+DUAL = {"R": "P", "P": "R", "I": "I", "V": "V"}
 _EXPERT = {("R", "I"), ("R", "V"), ("R", "P"), ("I", "P")}
 
 
@@ -28,7 +29,7 @@ def _emit(tensor: torch.Tensor, axis: str, src: str, dst: str) -> torch.Tensor:
 class _Reinterpret(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, axis, src, dst):
-        ctx.words = (axis, _DUAL[dst], _DUAL[src])
+        ctx.words = (axis, DUAL[dst], DUAL[src])
         return _emit(tensor, axis, src, dst)
 
     @staticmethod

@@ -58,6 +58,14 @@ class Value:
     tick: int = 0
 
     @property
+    def root(self) -> "Value":
+        """The value that all names of its storage go back to."""
+        value = self
+        while value.alias_of is not None:
+            value = value.alias_of
+        return value
+
+    @property
     def floating(self) -> bool:
         return self.dtype[0] in "fbc" and self.dtype != "bool"
 
@@ -143,10 +151,11 @@ class ValueTable:
 
     @_unseen
     def holder(self, tensor: torch.Tensor) -> Value | None:
-        """Some value of the same storage whose bytes contain those of `tensor`."""
+        """Some value of the same storage and dtype whose bytes contain those of `tensor`."""
         low, high = self.span(tensor)
-        storage = tensor.untyped_storage()._cdata
+        storage, *_, dtype = self.key(tensor)
         for key, values in reversed(self._by_key.items()):
-            if key[0] == storage and values[-1].span[0] <= low and values[-1].span[1] >= high:
+            inside = values[-1].span[0] <= low and values[-1].span[1] >= high
+            if key[0] == storage and key[-1] == dtype and inside:
                 return values[-1]
         return None

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import spmd_trace
-from spmd_trace import Axis, Mesh, Recorder
+from spmd_trace import Axis, Mesh, Recorder, composites
 from spmd_trace.frameworks import cpu
 from traces import stale_uses
 
@@ -71,6 +71,21 @@ def test_views_are_derived_again_after_a_write():
     assert alias["in"] == ["%2", "%1"] and alias["out"][0]["alias_of"] == "%2"
     assert trace["ops"][-1]["in"][0] == alias["out"][0]["id"]
     assert stale_uses(trace) == []
+
+
+def test_saved_views_are_recorded_as_what_they_are():
+    weight = torch.ones(5, 3, requires_grad=True)
+
+    def program(recorder, x):
+        with composites.Composites(recorder):
+            loss = torch.nn.functional.linear(x, weight).sum()
+        recorder.backward(loss)
+
+    trace = record(program, torch.ones(2, 4, 3, requires_grad=True))
+    assert ops_named(trace, "aten.linear.default") and not ops_named(trace, "alias")
+    views = {op["op"]: op for op in trace["ops"] if op["op"].startswith(("aten.view", "aten.perm"))}
+    assert views["aten.permute.default"]["attrs"] == {"dims": [1, 0]}
+    assert [8, 3] in [op["out"][0]["shape"] for op in trace["ops"]]
 
 
 def test_a_write_to_another_part_keeps_a_view():

@@ -1,16 +1,14 @@
-# Runs the transcripts beside this file: `$ spmdlint ...` and, up to the next such line, what it printed (stdout
-# before stderr) and its exit code. Arguments: the binary; `--update` writes what is printed now.
+# Runs the transcripts of a folder: `$ spmdlint ...` or `$ spmdrun ...` and, up to the next such line, what it printed
+# (stdout before stderr) and its exit code. Arguments: the binary, by whose name it is called; the folder (that of this
+# file); `--update` writes what is printed now.
 import pathlib
 import subprocess
 import sys
 import tempfile
 
-HERE = pathlib.Path(__file__).resolve().parent
-
-
 def run(command, binary, copy):
-    """The block of one command, which sees a copy of this folder as its own."""
-    words = f'spmdlint() {{ "{binary}" "$@"; }}; {command}'
+    """The block of one command, which sees a copy of the folder as its own."""
+    words = f'{binary.name}() {{ "{binary}" "$@"; }}; {command}'
     done = subprocess.run(["sh", "-c", words], cwd=copy, capture_output=True, text=True, check=False,
                           env={"PATH": "/usr/bin:/bin", "TERM": "dumb"})
     text = done.stdout + done.stderr
@@ -19,10 +17,10 @@ def run(command, binary, copy):
     return f"$ {command}\n{text}[exit {done.returncode}]\n"
 
 
-def replay(path, binary):
+def replay(path, binary, folder):
     commands = [line[2:] for line in path.read_text().splitlines() if line.startswith("$ ")]
     with tempfile.TemporaryDirectory() as copy:
-        for file in [*HERE.glob("*.spmd*"), *HERE.glob("*.toml")]:
+        for file in [*folder.glob("*.spmd*"), *folder.glob("*.toml"), *folder.glob("*.npy")]:
             (pathlib.Path(copy) / file.name).write_bytes(file.read_bytes())
         return "\n".join(run(command, binary, copy) for command in commands)
 
@@ -37,11 +35,14 @@ def first_difference(wanted, have):
 
 
 def main():
-    binary = str(pathlib.Path(sys.argv[1]).resolve())
     update = "--update" in sys.argv
+    words = [word for word in sys.argv[1:] if word != "--update"]
+    binary = pathlib.Path(words[0]).resolve()
+    folder = pathlib.Path(words[1] if len(words) > 1 else __file__).resolve()
+    folder = folder if folder.is_dir() else folder.parent
     failed = passed = 0
-    for path in sorted(HERE.glob("*.txt")):
-        have = replay(path, binary)
+    for path in sorted(folder.glob("*.txt")):
+        have = replay(path, binary, folder)
         if update:
             path.write_text(have)
         if have == path.read_text():

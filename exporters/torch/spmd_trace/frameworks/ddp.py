@@ -8,6 +8,7 @@ import contextlib
 
 import torch
 
+from ..mesh import spec_of
 from ..recorder import Recorder
 from ..values import Value
 from .cpu import replaced
@@ -63,7 +64,7 @@ def _average(recorder: Recorder, ddp) -> None:
     with recorder.section("gradients", "opt"):
         for parameter in ddp.module.parameters():
             if axes and parameter.grad is not None:
-                gradient, place = parameter.grad, {"axis": axes if len(axes) > 1 else axes[0]}
+                gradient, place = parameter.grad, {"axis": spec_of([axes])[0]}
                 addends = place | {"src": "V", "dst": "P"}
                 recorder.emit("reinterpret_", [gradient], [gradient], addends, mut=[0])
                 words = place | {"op": "avg", "src": "P", "dst": "R"}

@@ -7,9 +7,9 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
 
+from ..mesh import spec_of
 from ..recorder import Recorder
-
-_DUAL = {"R": "P", "V": "V"}
+from ..transitions import DUAL
 
 
 def axes_of(recorder: Recorder, group) -> list[str]:
@@ -34,8 +34,8 @@ def claims(recorder: Recorder, tensor: DTensor) -> dict:
         if isinstance(placement, Shard):
             cuts[placement.dim] += axes
         kinds |= dict.fromkeys(axes, "R" if isinstance(placement, Replicate) else "V")
-    spec = [axes if len(axes) > 1 else axes[0] if axes else None for axes in cuts]
+    spec = spec_of(cuts)
     step = {"type": kinds} | ({"spec": spec} if any(cuts) else {})
-    gradient = step | {"type": {axis: _DUAL[kind] for axis, kind in kinds.items()}, "step": step}
+    gradient = step | {"type": {axis: DUAL[kind] for axis, kind in kinds.items()}, "step": step}
     placements = [str(placement) for placement in tensor.placements]
     return step | {"gshape": list(tensor.shape), "grad": gradient, "x_placements": placements}

@@ -10,7 +10,7 @@ import types
 import torch
 
 from ..hostnumbers import HostSizes
-from ..mesh import Axis, Context, Mesh
+from ..mesh import Axis, Context, Mesh, axes_in
 from ..recorder import Recorder
 from .cpu import replaced
 from .megatron_contracts import Contracts
@@ -207,14 +207,10 @@ def enter_optimizer(recorder: Recorder, declared: dict) -> None:
     with recorder.section("gradients", "opt"):
         for parameter, value in declared.items():
             if spec := value.claims["grad"]["step"].get("spec"):
-                axes = [axis for entry in spec if entry for axis in _listed(entry)]
+                axes = [axis for entry in spec for axis in axes_in(entry)]
                 gradient, words = parameter.main_grad, {"type": dict.fromkeys(axes, "V")}
                 words |= {"spec": spec}
                 recorder.emit("from_local_", [gradient], [gradient], words, mut=[0])
-
-
-def _listed(entry: str | list[str]) -> list[str]:
-    return entry if isinstance(entry, list) else [entry]
 
 
 def declare_outputs(recorder: Recorder, declared: dict, states: dict) -> None:

@@ -11,7 +11,8 @@ import math
 
 import torch
 
-from ..mesh import Mesh
+from ..mesh import Mesh, spec_of
+from ..transitions import DUAL
 
 ATTRIBUTES = (
     "tensor_model_parallel",
@@ -22,7 +23,6 @@ ATTRIBUTES = (
     "shared",
     "shared_embedding",
 )
-_DUAL = {"R": "P", "I": "I", "V": "V"}
 
 
 def _is_expert(parameter: torch.nn.Parameter) -> bool:
@@ -117,12 +117,12 @@ class Contracts:
                 cuts = [[] for _ in cuts]
             cuts[0][:0] = experts
         claims: dict = {"type": kinds}
-        spec = [axes if len(axes) > 1 else axes[0] if axes else None for axes in cuts]
+        spec = spec_of(cuts)
         if any(cuts):
             sizes = [math.prod(self.mesh.axis(a).size for a in axes) for axes in cuts]
             shape = [extent * size for extent, size in zip(parameter.shape, sizes)]
             claims |= {"gshape": shape, "spec": spec}
-        gradient = {"type": {axis: _DUAL[kind] for axis, kind in kinds.items()}}
+        gradient = {"type": {axis: DUAL[kind] for axis, kind in kinds.items()}}
         step = {"type": kinds}
         if any(cuts):
             gradient["spec"] = step["spec"] = spec

@@ -9,8 +9,9 @@ from spmd_types import _mesh_axis
 from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 from torch.nn.attention.flex_attention import AuxOutput, create_block_mask
 
-from ..mesh import Axis, Mesh
+from ..mesh import Axis, Mesh, axes_in
 from ..recorder import Recorder
+from ..transitions import DUAL
 from ..values import Value
 from . import fsdp, standins, torchtitan_biases
 from .cpu import replaced
@@ -132,10 +133,6 @@ def declare_model(recorder: Recorder, words: Words, model: torch.nn.Module, stat
     return declared
 
 
-# A replicate weight has an addend of its gradient on each rank; who sums it is in the trace.
-_DUAL = {"R": "P", "I": "I", "V": "V"}
-
-
 def _type_claims(value: Value) -> dict:
     return {key: value.claims[key] for key in ("type", "spec", "mesh") if key in value.claims}
 
@@ -150,17 +147,13 @@ def leave_backward(recorder: Recorder, declared: dict) -> None:
     """States how gradients are cut when they leave the backward, as their parameters promise."""
     for parameter, value in declared.items():
         gradient, spec = fsdp.local_shard(parameter.grad), value.claims["grad"]["step"]["spec"]
-        axes = [axis for entry in spec for axis in _axes(entry)]
+        axes = [axis for entry in spec for axis in axes_in(entry)]
         if axes:
             meshes = recorder.program.meshes
             mesh = next(m for m in meshes if value.mesh in (None, m.name))
             words = {"type": dict.fromkeys(axes, "V"), "spec": spec}
             with replaced(recorder, context=lambda op, mesh=mesh: mesh.context(local=False)):
                 recorder.emit("from_local_", [gradient], [gradient], words, mut=[0])
-
-
-def _axes(entry) -> list[str]:
-    return entry if isinstance(entry, list) else [] if entry is None else [entry]
 
 
 def declare_outputs(recorder: Recorder, declared: dict, state: dict) -> None:
@@ -198,7 +191,7 @@ def _parameter_claims(words: Words, known) -> dict:
         entries[known.fsdp_placement.dim].append(axis)
     with words.on(mesh):
         step = {"type": words.kinds(kinds), "spec": words.spec([tuple(e) for e in entries])}
-    dual = {axis: _DUAL[kind] for axis, kind in step["type"].items()}
+    dual = {axis: DUAL[kind] for axis, kind in step["type"].items()}
     claims = step | {"grad": {"type": dual, "spec": step["spec"], "step": step}}
     claims["x_placements"] = _placements(known)
     return claims if mesh is words.recorder.program.mesh else claims | {"mesh": mesh.name}

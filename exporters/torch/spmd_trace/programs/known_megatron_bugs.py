@@ -13,29 +13,17 @@ from collections.abc import Callable
 
 from ..frameworks.cpu import replaced
 from ..groupsizes import axis_size
-from . import megatron_gpt
+from . import known, megatron_gpt
 from .megatron_model import Config, with_capacity
 
 _ISSUES = "https://github.com/NVIDIA/Megatron-LM"
 
 
-@dataclasses.dataclass(frozen=True)
-class Known:
-    """One bug: where it is told, what shows it, and the same program without it."""
+class Known(known.Known):
+    """A bug of Megatron-Core."""
 
-    what: str
-    link: str
-    config: Config
-    mistake: Callable | None = None  # None: the installed version makes it
-    repair: Callable | None = None  # None: the program without the mistake is right
-
-    def record(self):
-        """The program that makes the mistake."""
-        return megatron_gpt.record(self.config, self.mistake)
-
-    def record_repaired(self):
-        """The same program without it."""
-        return megatron_gpt.record(self.config, self.repair)
+    def recorded(self, patch):
+        return megatron_gpt.record(self.config, patch)
 
 
 _SWAPPED = Config(

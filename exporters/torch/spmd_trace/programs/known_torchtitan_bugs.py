@@ -4,35 +4,20 @@ Each is a step of a model, and a patch that is in force while it is built and ru
 framework is copied.
 """
 
-import dataclasses
-from collections.abc import Callable
-
 import spmd_types
 
 from ..frameworks.cpu import replaced
-from . import torchtitan_models
+from . import known, torchtitan_models
 from .torchtitan_models import Config
 
 _PULLS = "https://github.com/pytorch/torchtitan/pull"
 
 
-@dataclasses.dataclass(frozen=True)
-class Known:
-    """One bug: where it is told, and the program that shows it."""
+class Known(known.Known):
+    """A bug of torchtitan."""
 
-    what: str
-    link: str
-    config: Config
-    mistake: Callable
-    repair: Callable | None = None  # None: the program without the mistake is right
-
-    def record(self):
-        """The program that makes the mistake."""
-        return torchtitan_models.record(self.config, self.mistake).program
-
-    def record_repaired(self):
-        """The same program without it."""
-        return torchtitan_models.record(self.config, self.repair).program
+    def recorded(self, patch):
+        return torchtitan_models.record(self.config, patch).program
 
 
 def _policy_loss(kind):

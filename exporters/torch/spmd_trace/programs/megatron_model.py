@@ -7,6 +7,8 @@ import dataclasses
 
 import torch
 
+from ..mesh import spec_of
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:
@@ -213,7 +215,7 @@ class Batch:
             if name in ("tokens", "labels", "loss_mask"):
                 counts = [mesh.ranks(axes) for axes in parts]
                 shape = [size * count for size, count in zip(tensor.shape, counts)]
-                spec = [axes if len(axes) > 1 else axes[0] if axes else None for axes in parts]
+                spec = spec_of(parts)
                 kinds = mesh.kinds(**(common | {"dp": "V", "cp": "V"}))
                 claims = {"gshape": shape, "type": kinds, "spec": spec}
             elif name == "positions":

@@ -1,0 +1,249 @@
+// Walks the instructions from the last to the first and puts out what each adds to the gradients of its
+// operands.
+#include "checker/backward_deriver.h"
+
+#include "checker/annotate.h"
+#include "checker/redistribute.h"
+#include "checker/report.h"
+
+#include "ir/text.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+namespace spmd::checker {
+
+// Values that depend on what gradients are asked for.
+llvm::DenseSet<uint32_t> Deriver::active(llvm::ArrayRef<Inst> insts,
+                                         llvm::ArrayRef<ValueId> wanted) {
+  llvm::DenseSet<uint32_t> values;
+  for (ValueId value : wanted)
+    if (carries(value))
+      values.insert(value.index);
+  OperandList operands;
+  for (const Inst &inst : insts) {
+    operands.read(program_, inst.operands);
+    bool any = llvm::any_of(operands.values,
+                            [&](ValueId value) { return values.count(value.index) != 0; });
+    for (uint32_t i = 0; i < inst.result_count; ++i) {
+      made_in_[inst.result(i).index] = inst.context;
+      if (any && program_.contexts[inst.context].grad && carries(inst.result(i)))
+        values.insert(inst.result(i).index);
+    }
+  }
+  return values;
+}
+
+bool Deriver::differentiate(const Inst &inst, Gradients &gradients) {
+  OperandList operands;
+  operands.read(program_, inst.operands);
+  if (llvm::none_of(operands.values,
+                    [&](ValueId value) { return active_.count(value.index) != 0; }))
+    return true;
+  llvm::SmallVector<ValueId, 4> results;
+  bool any = false;
+  for (uint32_t i = 0; i < inst.result_count; ++i) {
+    results.push_back(active_.count(inst.result(i).index) ? total(gradients, inst.result(i))
+                                                          : ValueId());
+    any |= results.back().valid();
+  }
+  if (!any)
+    return true;
+  const rules::ResolvedOp op = rules_.resolve(inst.op);
+  switch (op.form) {
+  case rules::OpForm::Equation:
+    return through_op(inst, op, results, gradients);
+  case rules::OpForm::Transition:
+    return through_transition(inst, op, results, gradients);
+  case rules::OpForm::Boundary:
+    return through_boundary(inst, op, results, gradients);
+  case rules::OpForm::Call:
+    if (op.boundary == "cond")
+      return through_cond(inst, results, gradients);
+    if (op.boundary == "scan")
+      return through_scan(inst, results, gradients);
+    return fail(inst, op.boundary == "while"
+                          ? "runs a number of rounds that is not known: it has no derivative"
+                          : "is opaque: it has no derivative");
+  case rules::OpForm::Unknown:
+    break;
+  }
+  return fail(inst, "is no op of ours");
+}
+
+bool Deriver::reverse(llvm::ArrayRef<Inst> insts, llvm::ArrayRef<ValueId> wanted,
+                      Gradients &gradients) {
+  active_ = active(insts, wanted);
+  for (const Inst &inst : llvm::reverse(insts))
+    if (!differentiate(inst, gradients))
+      return false;
+  return true;
+}
+
+// True if the program wants the gradient without saying so.
+bool Deriver::is_asked(const ir::Param &param) const {
+  return param.role == ir::Role::Param ||
+         program_.values[param.value].requires_grad == ir::Tristate::True;
+}
+
+// What gradients may be asked for.
+std::vector<ValueId> Deriver::asked() const {
+  std::vector<ValueId> values;
+  for (const ir::Param &param : program_.params)
+    if (is_asked(param))
+      values.push_back(param.value);
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const Inst &inst = program_.insts[InstId{i}];
+    if (program_.op_name(inst.op).rsplit('.').second == "grad" ||
+        program_.op_name(inst.op) == "grad")
+      for (const Operand &operand : program_.blocks[inst.operands])
+        if (operand.is_value())
+          values.push_back(operand.as_value());
+  }
+  return values;
+}
+
+bool Deriver::root(ValueId loss, const Around &around) {
+  gradients_.clear();
+  ValueId one = put("ones_like", Operand::value(loss), {}, around, stem(loss));
+  if (!one.valid()) {
+    problem_ = NoBackward{{}, fmt::format("the gradient of {} cannot be typed", name(loss))};
+    return false;
+  }
+  give(gradients_, loss, one, around);
+  std::vector<Inst> forward = forward_;
+  return reverse(forward, asked(), gradients_);
+}
+
+// The gradient of the latest root; zeros where it does not depend on the value.
+ValueId Deriver::gradient_of(ValueId value, const Around &around) {
+  ValueId found = total(gradients_, value);
+  if (found.valid())
+    return found;
+  ValueId zeros = put("zeros_like", Operand::value(value), {}, around, stem(value));
+  return zeros.valid() ? fit(zeros, value, around) : zeros;
+}
+
+// `%g = grad %x` names the gradient.
+void Deriver::ask_gradient(const Inst &inst) {
+  ValueId value = program_.blocks[inst.operands].front().as_value();
+  Around around{context_on(wanted(value).mesh(), inst.context), inst.loc, {}};
+  ValueId gradient = gradient_of(value, around);
+  if (!gradient.valid()) {
+    fail(inst, "cannot be typed");
+    return;
+  }
+  Inst named = inst;
+  named.op = op("identity");
+  named.attrs = program_.no_attrs();
+  named.context = around.context;
+  named.operands = program_.blocks.add({Operand::value(gradient)});
+  out_.add(named, 0);
+}
+
+void Deriver::add_outputs() {
+  for (const ir::Param &param : llvm::ArrayRef<ir::Param>(program_.params)) {
+    if (!is_asked(param) || !carries(param.value))
+      continue;
+    ValueId gradient = gradient_of(param.value, {ir::ContextId{0}, {}, {}});
+    if (!gradient.valid())
+      continue;
+    ir::Output output;
+    output.value = gradient;
+    std::string path =
+        param.name.valid() ? program_.strings[param.name].str() : name(param.value).substr(1);
+    output.name = program_.strings.add("grad." + path);
+    program_.outputs.push_back(output);
+  }
+}
+
+std::optional<NoBackward> Deriver::run() {
+  std::vector<Inst> insts(program_.insts.begin() + program_.main.first.index,
+                          program_.insts.begin() + program_.main.last.index);
+  std::vector<uint64_t> origins(program_.origins.begin() + program_.main.first.index,
+                                program_.origins.begin() + program_.main.last.index);
+  bool rooted = false;
+  for (size_t i = 0; i < insts.size() && !problem_; ++i) {
+    const Inst &inst = insts[i];
+    const rules::ResolvedOp &op = rules_.resolve(inst.op);
+    if (op.boundary == "backward") {
+      ValueId loss = program_.blocks[inst.operands].front().as_value();
+      rooted = true;
+      root(loss, {inst.context, inst.loc, {}});
+    } else if (op.boundary == "grad") {
+      ask_gradient(inst);
+    } else {
+      out_.add(inst, origins[i], InstId{program_.main.first.index + static_cast<uint32_t>(i)});
+      forward_.push_back(inst);
+    }
+  }
+  bool asks = llvm::any_of(
+      insts, [&](const Inst &inst) { return rules_.resolve(inst.op).boundary == "grad"; });
+  for (const ir::Output &output : program_.outputs)
+    if (!rooted && !problem_ && output.role == ir::OutputRole::Loss) {
+      rooted = true;
+      root(output.value, {context_on(type(output.value).mesh(), ir::ContextId{0}), {}, {}});
+    }
+  if (rooted && !asks && !problem_)
+    add_outputs();
+  replace_main(program_, std::move(out_));
+  return problem_;
+}
+
+namespace {
+
+bool is_named(const ir::Program &program, const Inst &inst, llvm::StringRef word) {
+  llvm::StringRef name = program.op_name(inst.op);
+  name.consume_front("spmd.");
+  return name == word;
+}
+
+} // namespace
+
+bool has_loss(const ir::Program &program) {
+  for (const ir::Value &value : program.values)
+    if (value.grad_of.valid())
+      return false;
+  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
+    if (is_named(program, program.insts[InstId{i}], "backward"))
+      return true;
+  return llvm::any_of(program.outputs, [](const ir::Output &output) {
+    return output.role == ir::OutputRole::Loss;
+  });
+}
+
+// Which instruction does not check, and why.
+static std::string of_finding(const ir::Program &program, const Finding &finding) {
+  std::string text = std::string(finding.info().name) + ": " + message_of(program, finding);
+  if (finding.place.form == Place::Form::Inst)
+    text += " at `" + ir::print_inst(program, finding.place.as_inst()) + "`";
+  return text;
+}
+
+std::optional<NoBackward> derive_backward(ir::Program &program, const CheckOptions &options) {
+  auto checked = [&](CheckResult &result) -> std::optional<NoBackward> {
+    result = check(program, options);
+    for (const Finding &finding : result.findings)
+      if (finding.info().severity == rules::Severity::Error)
+        return NoBackward{finding.place.form == Place::Form::Inst ? finding.place.as_inst()
+                                                                  : InstId(),
+                          of_finding(program, finding)};
+    return std::nullopt;
+  };
+  CheckResult result;
+  if (std::optional<NoBackward> wrong = checked(result))
+    return wrong;
+  inline_calls(program);
+  expand_redistributes(program, options, /*keep_stated=*/true);
+  unwrite(program);
+  if (std::optional<NoBackward> wrong = checked(result))
+    return wrong;
+  for (const Annotation &annotation : annotate(program, result))
+    program.insts[annotation.inst].attrs = annotation.attrs;
+  if (std::optional<NoBackward> none = Deriver(program, result).run())
+    return none;
+  return checked(result);
+}
+
+} // namespace spmd::checker

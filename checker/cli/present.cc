@@ -1,0 +1,90 @@
+// Where reports go, and which of the findings count.
+#include "checker/cli/present.h"
+
+#include "checker/cli/output.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <ctime>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+namespace spmd::checker {
+namespace {
+
+bool use_colour(When when) {
+  if (when != When::Auto)
+    return when == When::Always;
+  const char *forced = std::getenv("FORCE_COLOR"), *refused = std::getenv("NO_COLOR"),
+             *term = std::getenv("TERM");
+  if (refused && *refused)
+    return false;
+  if (forced && *forced)
+    return llvm::StringRef(forced) != "0";
+  return ::isatty(STDOUT_FILENO) && !(term && llvm::StringRef(term) == "dumb");
+}
+
+unsigned terminal_width() {
+  winsize size{};
+  bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : RenderOptions{}.width;
+}
+
+} // namespace
+
+bool render(const Options &options, llvm::ArrayRef<Report> reports, SourceCache &sources) {
+  bool written = true;
+  std::vector<FormatRequest> formats = options.formats;
+  if (formats.empty())
+    formats.push_back({::isatty(STDOUT_FILENO) ? "full" : "concise", ""});
+  for (const FormatRequest &request : formats) {
+    bool to_stdout = request.file.empty();
+    RenderOptions render_options{
+        .colour = to_stdout && use_colour(options.colour),
+        .width = options.width.value_or(to_stdout ? terminal_width() : RenderOptions{}.width),
+        .quiet = options.quiet};
+    std::string bytes;
+    llvm::raw_string_ostream out(bytes);
+    find_renderer(request.name)->fn(reports, sources, render_options, out);
+    std::string problem = to_stdout ? write_stdout(out.str()) : write_file(request.file, out.str());
+    if (problem.empty())
+      continue;
+    written = false;
+    say(problem);
+  }
+  return written;
+}
+
+bool fails(const Report &report, rules::Severity lowest) {
+  return report.errors > 0 || (lowest >= rules::Severity::Warning && report.warnings > 0) ||
+         (lowest >= rules::Severity::Info && report.infos > 0);
+}
+
+bool prints_counts(const Options &options) {
+  if (options.formats.empty())
+    return ::isatty(STDOUT_FILENO);
+  for (const FormatRequest &request : options.formats)
+    if (request.name == "full" && request.file.empty())
+      return true;
+  return false;
+}
+
+std::string date_of_today() {
+  std::time_t now = std::time(nullptr);
+  std::tm day{};
+  ::gmtime_r(&now, &day);
+  return fmt::format("{:04}-{:02}-{:02}", day.tm_year + 1900, day.tm_mon + 1, day.tm_mday);
+}
+
+ReportOptions report_options(const Options &options) {
+  ReportOptions report = options.report;
+  report.dialect = options.dialect;
+  if (!options.extend_select.empty() && report.select.empty())
+    report.select.push_back("default");
+  report.select.insert(report.select.end(), options.extend_select.begin(),
+                       options.extend_select.end());
+  return report;
+}
+
+} // namespace spmd::checker

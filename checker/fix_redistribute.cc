@@ -1,0 +1,102 @@
+// R stands where a move makes an axis the same on all ranks: a fix is read, not solved.
+#include "checker/fix_redistribute.h"
+
+#include "checker/operand_list.h"
+
+#include "rules/redistribute/ends.h"
+#include "rules/shards.h"
+
+#include "ir/text.h"
+
+#include <fmt/format.h>
+
+namespace spmd::checker {
+
+namespace rd = rules::redistribute;
+using ir::AxisId;
+using ir::AxisSet;
+using ir::ValueId;
+
+namespace {
+
+ir::TypeId decided(ir::Program &program, ir::TypeId had, ir::TypeId wanted) {
+  ir::Type type = program.types[wanted];
+  type.set_kind(type.either() - program.types[had].either(), ir::Kind::Replicate);
+  return program.types.add(type);
+}
+
+void say(const ir::Program &program, bool one_step, Move &move) {
+  const ir::Type &from = program.types[move.from.type], &to = program.types[move.to.type];
+  AxisSet changed = rd::changed_axes(program, from, to);
+  if (one_step && changed.size() == 1) {
+    AxisId axis = changed.first();
+    std::string name = ir::print_axes(program, from.mesh(), changed);
+    std::string src = ir::print(rd::word_at(from, to, axis)),
+                dst = ir::print(rd::word_at(to, from, axis));
+    move.words = fmt::format("{}, src={}, dst={}", name, src, dst);
+    move.attributes = fmt::format("axis = {}, src = {}, dst = {}", name, src, dst);
+    return;
+  }
+  ir::Type said = to;
+  said.set_gradient_free(false);
+  std::string type = ir::print_type(program, said, move.to.shape);
+  move.words = "to=" + type;
+  move.attributes = "to = " + type;
+}
+
+} // namespace
+
+std::optional<Move> MoveFinder::find(ir::InstId id) {
+  const ir::Inst inst = program_.insts[id];
+  OperandList operands;
+  operands.read(program_, inst.operands);
+  llvm::SmallVector<rules::Arg, 8> args;
+  for (ValueId value : operands.values)
+    args.push_back(
+        {result_.types[value.index], result_.shapes[value.index], result_.sizes[value.index]});
+  llvm::SmallVector<rules::ResultClaim, 4> claims;
+  for (uint32_t i = 0; i < inst.result_count; ++i) {
+    const ir::Value &value = program_.values[inst.result(i)];
+    claims.push_back({value.shape, value.declared, value.global_shape});
+  }
+  rules::Application app{program_,     rules_.resolve(inst.op), inst.attrs,
+                         inst.context, operands.slots,          args,
+                         claims,       options_.infer_partial};
+  for (const rules::Arg &arg : args)
+    if (program_.types[arg.type].mesh() != app.where().mesh)
+      return std::nullopt;
+  const rules::Outcome &outcome = rules_.apply(app);
+  rd::Placer placer(program_, rules_, planner_);
+  if (!placer.refuses(app, outcome))
+    return std::nullopt;
+  std::optional<rd::Placement> placement =
+      placer.place(app, outcome, operands.values, operands.written);
+  if (!placement)
+    return std::nullopt;
+  std::optional<Move> move;
+  for (uint16_t i = 0; i < args.size(); ++i) {
+    if (placement->types[i] == args[i].type)
+      continue;
+    ir::TypeId wanted = decided(program_, args[i].type, placement->types[i]);
+    if (move && (move->value != operands.values[i] || move->to.type != wanted))
+      return std::nullopt; // two would have to move
+    if (!move)
+      move = Move{operands.values[i],
+                  {},
+                  args[i],
+                  rd::moved_to(program_, args[i], wanted),
+                  placement->attrs};
+    move->operands.push_back(i);
+  }
+  if (!move)
+    return std::nullopt;
+  rd::Request request{move->from.type, move->to.type,
+                      rules::global_shape(program_, program_.types[move->from.type], move->from)};
+  const rd::Plan &plan = planner_.plan(request);
+  move->forward_bytes = plan.bytes;
+  move->backward_bytes = program_.types[move->from.type].gradient_free() ? 0 : plan.backward_bytes;
+  say(program_, plan.steps.size() == 1, *move);
+  return move;
+}
+
+} // namespace spmd::checker

@@ -1,0 +1,37 @@
+// The redistribution that would bring the operands of an op together: what `elaborate` puts in, as a fix.
+#pragma once
+
+#include "checker/check.h"
+
+#include "rules/redistribute/placement.h"
+
+namespace spmd::checker {
+
+// One value that is moved.
+struct Move {
+  ir::ValueId value;
+  llvm::SmallVector<uint16_t, 2> operands; // that are it, among the tensors of the instruction
+  rules::Arg from, to;
+  ir::AttrsId attrs; // of the op then
+  uint64_t forward_bytes = 0, backward_bytes = 0;
+  std::string words;      // `tp, src=S(0), dst=S(1)` or `to=f32[8, 4@tp]`
+  std::string attributes; // the same in a program: `axis = tp, src = S(0), dst = S(1)`
+};
+
+class MoveFinder {
+public:
+  MoveFinder(ir::Program &program, const CheckResult &result, const CheckOptions &options)
+      : program_(program), result_(result), options_(options), rules_(program), planner_(program) {}
+
+  // None if moving one value does not help, or is not the cheapest.
+  std::optional<Move> find(ir::InstId inst);
+
+private:
+  ir::Program &program_;
+  const CheckResult &result_;
+  const CheckOptions &options_;
+  rules::Rules rules_;
+  rules::redistribute::Planner planner_;
+};
+
+} // namespace spmd::checker

@@ -1,0 +1,20 @@
+// The operands of an instruction as rules take them.
+#pragma once
+
+#include "rules/apply.h"
+
+namespace spmd::checker {
+
+// Slots and args of one instruction. Reused from instruction to instruction.
+struct OperandList {
+  llvm::SmallVector<rules::Slot, 8> slots;
+  llvm::SmallVector<ir::ValueId, 8> values; // per arg
+  llvm::SmallVector<bool, 8> written;       // per arg: in place
+
+  void read(const ir::Program &program, ir::BlockId block);
+
+private:
+  void add(const ir::Program &program, const ir::Operand &operand, ir::StringId name);
+};
+
+} // namespace spmd::checker

@@ -1,0 +1,101 @@
+"""How one view of memory is made from another: as operations that a checker knows.
+
+Autograd saves views that no recorded operation made, such as the transposed weight inside of a
+linear layer. Where they lie in memory says which permutation, merge or split of dimensions they
+are; what is none of these is stated by its strides.
+"""
+
+import dataclasses
+import math
+
+import torch
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Where the elements of a tensor lie in its storage, counted in elements."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+    @property
+    def order(self) -> list[int]:
+        """The dimensions as they are nested in memory, outermost first."""
+        dims = list(range(len(self.shape)))
+        if self.nested(dims).strides == _row_major(self.shape):
+            return dims
+        return sorted(dims, key=lambda d: (-self.strides[d], self.shape[d] == 1))
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the elements fill their memory, each in one place."""
+        inner = self.nested(self.order)
+        return inner.strides == _row_major(inner.shape)
+
+    def nested(self, order: list[int]) -> "Layout":
+        """The same elements with dimensions in another order; those of size 1 lie anywhere."""
+        shape = tuple(self.shape[d] for d in order)
+        strides = tuple(self.strides[d] for d in order)
+        dense = _row_major(shape)
+        strides = tuple(w if n == 1 else s for n, s, w in zip(shape, strides, dense))
+        return Layout(shape, strides, self.offset)
+
+
+def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+def of(tensor: torch.Tensor) -> Layout:
+    """The layout of a tensor."""
+    return Layout(tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
+
+
+def derive(base: Layout, view: Layout) -> list[tuple[str, dict]] | None:
+    """The operations, with their attributes, that make `view` out of `base`.
+
+    None where the base has gaps: strides cannot be counted in it then.
+    """
+    if not base.is_dense:
+        return None
+    order, inner = base.order, base.nested(base.order)
+    unroll = [] if order == sorted(order) else [_permute(order)]
+    same_place = view.is_dense and view.offset == base.offset
+    if not same_place or math.prod(view.shape) != math.prod(base.shape):
+        words = {"size": list(view.shape), "stride": list(view.strides)}
+        words["storage_offset"] = view.offset - base.offset
+        return [*unroll, ("aten.as_strided.default", words)]
+    wanted = view.nested(view.order).shape
+    roll = _inverse(view.order)
+    if wanted == inner.shape:  # the same nest of dimensions: one permutation is enough
+        dims = [order[at] for at in roll]
+        return [] if dims == sorted(dims) else [_permute(dims)]
+    merge = ("aten.view.default", {"size": list(wanted)})
+    return [*unroll, merge] + ([] if roll == sorted(roll) else [_permute(roll)])
+
+
+def _inverse(order: list[int]) -> list[int]:
+    return sorted(range(len(order)), key=lambda at: order[at])
+
+
+def _permute(dims: list[int]) -> tuple[str, dict]:
+    return ("aten.permute.default", {"dims": dims})
+
+
+def carry_out(base: torch.Tensor, steps: list[tuple[str, dict]]) -> list[torch.Tensor]:
+    """What each of the operations makes of `base`, in turn."""
+    made = []
+    for _, words in steps:
+        if "dims" in words:
+            base = base.permute(words["dims"])
+        elif "stride" in words:
+            offset = base.storage_offset() + words["storage_offset"]
+            base = base.as_strided(words["size"], words["stride"], offset)
+        else:
+            base = base.view(words["size"])
+        made.append(base)
+    return made

@@ -1,0 +1,240 @@
+"""Calls of torch that index, contract, attend, decompose and create, for the kernels of these
+rows. As kernel_cases.py has them."""
+
+import torch
+
+from kernel_cases import Case, between, case, mask, normal, whole
+
+aten = torch.ops.aten
+
+
+def indexing() -> list[Case]:
+    x, rows = normal(4, 5), whole(0, 4, 3)
+    index, source = whole(0, 4, 3, 5), normal(4, 6)
+    unique = torch.tensor([[2, 0, 1, 3, 2], [1, 2, 3, 0, 0]])
+    one = "a i s"
+    return [
+        case(aten.gather.default, x, 0, index),
+        case(aten.gather.default, x, 1, whole(0, 5, 4, 2)),
+        case(aten.take_along_dim.default, x, whole(0, 4, 1, 5), 0),
+        case(aten.take_along_dim.default, x, whole(0, 20, 7)),
+        case(aten.index_select.default, x, 1, whole(0, 5, 7)),
+        case(aten.embedding.default, x, whole(0, 4, 2, 3), 1, names="t", gradient=False),
+        case(aten.embedding.default, x, whole(0, 4, 2, 3), names="t"),
+        case(aten.embedding_dense_backward.default, normal(2, 3, 5), whole(0, 4, 2, 3), 4, 1, True,
+             names="g", gradient=False),
+        case(aten.embedding_dense_backward.default, normal(2, 3, 5), whole(0, 4, 2, 3), 4, -1,
+             False, names="g", gradient=False),
+        case(aten._embedding_bag.default, x, whole(0, 4, 7), torch.tensor([0, 3, 3]), False, 0,
+             names="t", values=1, gradient=False),
+        case(aten._embedding_bag.default, x, whole(0, 4, 7), torch.tensor([0, 3, 3]), False, 1,
+             names="t", values=1, gradient=False),
+        case(aten._embedding_bag.default, x, whole(0, 4, 7), torch.tensor([0, 3, 3]), False, 2,
+             names="t", values=1, gradient=False),
+        case(aten.index.Tensor, x, [None, whole(0, 5, 6)]),
+        case(aten.index.Tensor, x, [whole(0, 4, 6), whole(0, 5, 6)]),
+        case(aten.index.Tensor, x, [whole(-4, 4, 2, 1), whole(0, 5, 3)]),
+        case(aten.index.Tensor, normal(3, 4, 5), [whole(0, 3, 6), None, whole(0, 5, 6)]),
+        case(aten.index.Tensor, normal(3, 4, 5), [None, whole(0, 4, 2, 3)]),
+        case(aten.take.default, x, whole(-20, 20, 6)),
+        case(aten.masked_select.default, x, mask(4, 5)),
+        case(aten.masked_scatter.default, x, mask(4, 5), normal(30), names="a m s"),
+        case(aten.scatter.src, x, 0, unique, normal(2, 5), names=one),
+        case(aten.scatter.value, x, 0, index, 2.5),
+        case(aten.scatter.reduce, x, 0, index, source, reduce="add", names=one, gradient=False),
+        case(aten.scatter_add.default, x, 0, index, source, names=one, gradient=False),
+        case(aten.scatter_add.default, x, 0, index, normal(3, 5), names=one),
+        case(aten.index_add.default, x, 0, rows, normal(3, 5), alpha=2.5, names=one),
+        case(aten.index_copy.default, x, 0, torch.tensor([3, 1]), normal(2, 5), names=one),
+        case(aten.index_fill.int_Scalar, x, 1, torch.tensor([3, 1]), 2.5),
+        case(aten.put.default, x, whole(0, 20, 3), normal(3), True, names=one),
+        case(aten.index_put.default, x, [whole(0, 4, 6), whole(0, 5, 6)], normal(6), True,
+             names="a s"),
+        case(aten.index_put.default, x, [torch.tensor([2, 0])], normal(5), names="a s"),
+        case(aten.index_put.default, x, [None, torch.tensor([2, 0])], normal(4, 2), names="a s"),
+        *(case(aten.scatter_reduce.two, x, 0, index, normal(3, 5), how, include_self=self, names=one,
+               gradient=how != "prod")
+          for how in ("sum", "prod", "mean", "amax", "amin") for self in (True, False)),
+        *(case(aten.index_reduce.default, x, 0, rows, normal(3, 5), how, names=one, gradient=False)
+          for how in ("prod", "mean", "amax", "amin")),
+        *(case(aten.segment_reduce.default, normal(6, 3), how, lengths=torch.tensor([2, 0, 4]),
+               axis=0, initial=0.5, gradient=False)
+          for how in ("sum", "prod", "max", "min")),
+        case(aten.one_hot.default, whole(0, 4, 3, 2), 4),
+        case(aten.nonzero.default, mask(4, 5)),
+        case(aten.argwhere.default, mask(4, 5)),
+        case(aten.topk.default, x, 3, 1),
+        case(aten.topk.default, x, 2, 0, False),
+        case(aten.sort.stable, x, stable=True, dim=0, descending=True),
+        case(aten.sort.stable, whole(0, 3, 4, 6), stable=True, dim=1),
+        case(aten.argsort.stable, x, stable=True, dim=1),
+        case(aten.msort.default, x),
+        case(aten.kthvalue.default, x, 2, 1),
+        case(aten.kthvalue.default, x, 2, 0, True),
+        case(aten.searchsorted.Tensor, normal(3, 6).sort(1)[0], normal(3, 4), gradient=False),
+        case(aten.searchsorted.Tensor, normal(6).sort()[0], normal(3, 4), right=True,
+             gradient=False),
+        case(aten.bucketize.Tensor, whole(0, 9, 3, 4), torch.tensor([2, 4, 4, 7]), right=True),
+        case(aten.isin.Tensor_Tensor, whole(0, 9, 3, 4), torch.tensor([2, 4]), invert=True),
+        case(aten.unique_consecutive.default, torch.tensor([3, 3, 1, 1, 3]), values=1),
+        case(aten._unique2.default, whole(0, 4, 12), values=1),
+        case(aten.value_selecting_reduction_backward.default, normal(4), 1, whole(0, 5, 4), [4, 5],
+             False, names="g", gradient=False),
+        case(aten.repeat_interleave.self_int, x, 3, 1),
+        case(aten.repeat_interleave.self_Tensor, x, torch.tensor([1, 0, 2, 3]), 0),
+        case(aten.repeat_interleave.Tensor, torch.tensor([1, 0, 2, 3])),
+    ]
+
+
+def contraction() -> list[Case]:
+    add = "c a b"
+    images, kernel = normal(2, 4, 7, 6), normal(6, 4, 3, 2)
+    backward = normal(2, 6, 3, 5)
+    pooled = aten.max_pool2d_with_indices.default(images, [3, 2], [2, 2], [1, 1])
+    square = normal(2, 3, 6, 6)
+    return [
+        case(aten.addmm.default, normal(3, 4), normal(3, 2), normal(2, 4), beta=0.5, alpha=2,
+             names=add),
+        case(aten.addmm.default, normal(4), normal(3, 2), normal(2, 4), names=add),
+        case(aten.addmv.default, normal(3), normal(3, 2), normal(2), alpha=2, names=add),
+        case(aten.addr.default, normal(3, 4), normal(3), normal(4), beta=0.5, names=add),
+        case(aten.baddbmm.default, normal(2, 3, 4), normal(2, 3, 5), normal(2, 5, 4), beta=0.0,
+             alpha=0.5, names="c a d"),
+        case(aten.addbmm.default, normal(3, 4), normal(2, 3, 5), normal(2, 5, 4), alpha=0.5,
+             names="c a d"),
+        case(aten.kron.default, normal(2, 3), normal(3, 2)),
+        case(aten.linalg_cross.default, normal(4, 3), normal(4, 3)),
+        case(aten._cdist_forward.default, normal(3, 2), normal(4, 2), 3.0, None, gradient=False),
+        case(aten.cdist.default, normal(2, 3, 2), normal(2, 4, 2), 1.0),
+        case(aten.pairwise_distance.default, normal(3, 4), normal(3, 4)),
+        case(aten.pdist.default, normal(4, 3), 2.0),
+        case(aten.convolution.default, images, kernel, normal(6), [2, 1], [1, 0], [1, 2], False,
+             [0, 0], 1, names="x w c"),
+        case(aten.convolution.default, images, normal(6, 2, 3, 2), None, [1, 1], [1, 1], [1, 1],
+             False, [0, 0], 2, names="x w"),
+        case(aten.convolution.default, images, normal(4, 3, 3, 2), normal(6), [2, 2], [1, 0],
+             [1, 1], True, [1, 0], 2, names="x w c"),
+        case(aten.convolution.default, normal(2, 3, 9), normal(4, 3, 3), None, [2], [1], [1], False,
+             [0], 1, names="x w"),
+        case(aten.convolution.default, normal(1, 2, 3, 4, 3), normal(2, 2, 2, 2, 2), None,
+             [1, 1, 1], [0, 1, 0], [1, 1, 1], False, [0, 0, 0], 1, names="x w"),
+        case(aten.convolution_backward.default, backward, images, normal(6, 4, 3, 2), [6], [2, 1],
+             [0, 0], [1, 1], False, [0, 0], 1, [True, True, True], names="g x w", gradient=False),
+        case(aten.convolution_backward.default, backward, images, normal(6, 4, 3, 2), [6], [2, 1],
+             [0, 0], [1, 1], False, [0, 0], 1, [False, True, True], names="g x w", gradient=False),
+        case(aten.avg_pool2d.default, images, [3, 2], [2, 1], [1, 1], names="x"),
+        case(aten.avg_pool2d.default, images, [3, 2], [2, 2], [1, 0], True, False, names="x"),
+        case(aten.avg_pool2d.default, images, [3, 2], [], [0, 0], False, True, 5, names="x"),
+        case(aten._adaptive_avg_pool2d.default, images, [3, 4], names="x"),
+        case(aten.max_pool2d_with_indices.default, images, [3, 2], [2, 2], [1, 1], names="x"),
+        case(aten.max_pool2d_with_indices_backward.default, normal(2, 4, 4, 4), images, [3, 2],
+             [2, 2], [1, 1], [1, 1], False, pooled[1], names="g", gradient=False),
+        case(aten.avg_pool2d_backward.default, normal(2, 4, 3, 3), images, [3, 2], [2, 2], [0, 0],
+             False, True, None, names="g", gradient=False),
+        case(aten.upsample_nearest2d.default, square, [9, 4], names="x"),
+        case(aten.upsample_bilinear2d.default, square, [9, 4], False, names="x"),
+        case(aten.upsample_bilinear2d.default, square, [9, 4], True, names="x"),
+        case(aten.upsample_bicubic2d.default, square, [9, 4], False, names="x"),
+        case(aten.upsample_linear1d.default, normal(2, 3, 5), [8], False, names="x"),
+        case(aten.im2col.default, images, [3, 2], [1, 1], [1, 0], [2, 1], names="x"),
+        case(aten.col2im.default, normal(2, 24, 15), [7, 6], [3, 2], [1, 1], [0, 0], [2, 1],
+             names="x", gradient=False),
+        case(aten.grid_sampler_2d.default, square, between(-1.2, 1.2, 2, 4, 3, 2), 0, 0, False,
+             names="x"),
+        case(aten.grid_sampler_2d.default, square, between(-1.2, 1.2, 2, 4, 3, 2), 1, 1, True,
+             names="x", gradient=False),
+        case(aten.grid_sampler_2d.default, square, between(-1.8, 1.8, 2, 4, 3, 2), 0, 2, False,
+             names="x", gradient=False),
+    ]
+
+
+def attention() -> list[Case]:
+    q, k, v = normal(2, 3, 5, 4), normal(2, 3, 6, 4), normal(2, 3, 6, 4)
+    names = "q k v"
+    sdpa = aten.scaled_dot_product_attention.default
+    fused = aten._scaled_dot_product_flash_attention_for_cpu.default
+    o, lse = fused(q, k, v)
+    return [
+        case(sdpa, q, k, v, names=names),
+        case(sdpa, q, k, v, mask(5, 6) | (torch.arange(6) == 0), names=names, gradient=False),
+        case(sdpa, q, k, v, normal(2, 1, 5, 6), names=names, gradient=False),
+        case(sdpa, q, k[:, :, :5], v[:, :, :5], None, 0.0, True, names=names),
+        case(sdpa, normal(2, 6, 5, 4), k, v, enable_gqa=True, scale=0.3, names=names,
+             gradient=False),
+        case(fused, q, k, v, names=names, gradient=False),
+        case(aten._scaled_dot_product_flash_attention_for_cpu_backward.default, normal(2, 3, 5, 4),
+             q, k, v, o, lse, 0.0, False, names="g q k v o l", gradient=False),
+    ]
+
+
+def linear_algebra() -> list[Case]:
+    a, b = normal(2, 4, 4) + 2 * torch.eye(4).double(), normal(2, 4, 3)
+    positive = a @ a.mT + torch.eye(4).double()
+    factor = torch.linalg.cholesky(positive)
+    return [
+        case(aten.linalg_inv_ex.default, a, values=1, gradient=False),
+        case(aten.inverse.default, a),
+        case(aten.linalg_cholesky.default, positive),
+        case(aten.linalg_cholesky.default, positive, upper=True, gradient=False),
+        case(aten.cholesky_inverse.default, factor, gradient=False),
+        case(aten.cholesky_solve.default, b, factor, names="b a", gradient=False),
+        case(aten.linalg_matrix_exp.default, a),
+        case(aten.linalg_matrix_power.default, a, 3),
+        case(aten.linalg_matrix_power.default, a, -2),
+        case(aten.linalg_pinv.atol_rtol_tensor, normal(3, 5), gradient=False),
+        case(aten.det.default, a),
+        case(aten.logdet.default, positive),
+        case(aten.linalg_slogdet.default, a),
+        case(aten.linalg_solve.default, a, b),
+        case(aten.linalg_solve.default, a[0], b[0, :, 0]),
+        case(aten.linalg_solve.default, a, b.mT, left=False),
+        case(aten.linalg_solve_triangular.default, a, b, upper=True, gradient=False),
+        case(aten.linalg_solve_triangular.default, a, b.mT, upper=False, left=False,
+             unitriangular=True, gradient=False),
+        case(aten.triangular_solve.default, b, a, False, True, names="b a", values=1,
+             gradient=False),
+        case(aten.linalg_svdvals.default, normal(2, 5, 3)),
+        case(aten.linalg_qr.default, normal(2, 5, 3)),
+        case(aten.linalg_qr.default, normal(3, 5), gradient=False),
+        case(aten.linalg_eigvalsh.default, positive, gradient=False),
+        case(aten.linalg_lu.default, normal(2, 4, 3), gradient=False),
+        case(aten.linalg_lu_factor_ex.default, a, values=2, gradient=False),
+        case(aten.linalg_matrix_rank.atol_rtol_float, normal(4, 2) @ normal(2, 5), gradient=False),
+    ]
+
+
+def creation() -> list[Case]:
+    return [
+        case(aten.arange.start_step, 2, 11, 3),
+        case(aten.linspace.default, -1.0, 2.0, 7, dtype=torch.float64),
+        case(aten.logspace.default, -1.0, 2.0, 5, 2.0, dtype=torch.float64),
+        case(aten.eye.m, 3, 4, dtype=torch.float64),
+        case(aten.full.default, [2, 3], 1.5, dtype=torch.float64),
+        case(aten.ones.default, [2, 3]),
+        case(aten.scalar_tensor.default, 2.5, dtype=torch.float64),
+        case(aten.tril_indices.default, 3, 4, 1),
+        case(aten.triu_indices.default, 3, 4, -1),
+        case(aten.full_like.default, normal(2, 3), 2.5, gradient=False),
+        case(aten.ones_like.default, normal(2, 3), gradient=False),
+        case(aten.fill.Scalar, normal(2, 3), 2.5, gradient=False),
+        case(aten.new_full.default, normal(2), [3], 4.0, gradient=False),
+    ]
+
+
+def fourier() -> list[Case]:
+    x = torch.complex(normal(3, 6), normal(3, 6))
+    return [
+        case(aten.fft_fft.default, x, gradient=False),
+        case(aten.fft_fft.default, x, 4, 0, "ortho", gradient=False),
+        case(aten.fft_ifft.default, x, gradient=False),
+        case(aten.fft_rfft.default, normal(3, 7), gradient=False),
+        case(aten.fft_irfft.default, x, 10, gradient=False),
+        case(aten.fft_fftn.default, x, gradient=False),
+        case(aten._fft_c2c.default, x, [0, 1], 2, False, gradient=False),
+        case(aten._fft_r2c.default, normal(3, 6), [0, 1], 0, True, gradient=False),
+        case(aten._fft_c2r.default, x, [1], 2, 10, gradient=False),
+    ]
+
+
+def tensor_cases() -> list[Case]:
+    return (indexing() + contraction() + attention() + linear_algebra() + creation() + fourier())

@@ -1,0 +1,167 @@
+// One printer per vocabulary; which words there are is said nowhere else.
+#include "ir/dialect.h"
+
+#include "ir/claims.h"
+#include "ir/text.h"
+
+#include <fmt/format.h>
+
+namespace spmd::ir {
+namespace {
+
+std::string axis_name(const Program &program, const Mesh &mesh, AxisId axis) {
+  return program.strings[mesh[axis].name].str();
+}
+
+// The size of the axes that stand outside of this one on its dimension, and behind it in the mesh: DTensor
+// lists placements in mesh order.
+int64_t outer_behind(const Mesh &mesh, const Type &type, AxisId axis, unsigned dim) {
+  int64_t factor = 1;
+  for (AxisId other : shards_of(type, dim)) {
+    if (other == axis)
+      break;
+    if (other.index > axis.index)
+      factor *= mesh[other].size();
+  }
+  return factor;
+}
+
+std::string in_our_words(const Program &program, const Type &type, AxisId axis) {
+  Type alone;
+  alone.set_mesh(type.mesh());
+  if (type.unknown.contains(axis))
+    alone.unknown = axis;
+  for (const KindInfo &row : kKinds)
+    if (type.of(row.kind).contains(axis))
+      alone.of(row.kind) |= axis;
+  return fmt::format("[{}]", print_kinds(program, alone));
+}
+
+std::string placement(const Program &program, const Mesh &mesh, const Type &type, AxisId axis) {
+  if (std::optional<unsigned> dim = type.dim(axis)) {
+    int64_t factor = outer_behind(mesh, type, axis, *dim);
+    return factor == 1 ? fmt::format("Shard({})", *dim)
+                       : fmt::format("_StridedShard({}, split_factor={})", *dim, factor);
+  }
+  if (type.either().contains(axis))
+    return "Replicate()";
+  std::optional<Kind> kind = type.kind(axis);
+  if (!kind)
+    return in_our_words(program, type, axis);
+  switch (*kind) {
+  case Kind::Replicate:
+    return "Replicate(grad=Partial)";
+  case Kind::Reduced:
+    return "Reduced()";
+  case Kind::Invariant:
+    return "Replicate()";
+  case Kind::Partial: {
+    Combiner combiner = type.combiner(axis);
+    return fmt::format("Partial({})", combiner == Combiner::Prod ? "product" : word(combiner));
+  }
+  case Kind::Varying:
+    break;
+  }
+  return in_our_words(program, type, axis);
+}
+
+std::string placements(const Program &program, const Mesh &mesh, const Type &type) {
+  std::string text;
+  for (AxisId axis : mesh.typed_axes())
+    text += (text.empty() ? "" : ", ") + placement(program, mesh, type, axis);
+  return fmt::format("[{}]", text);
+}
+
+std::string jax_words(const Program &program, const Mesh &mesh, const Type &type) {
+  std::string text;
+  for (AxisId axis : mesh.typed_axes()) {
+    std::optional<Kind> kind = type.kind(axis);
+    std::string said;
+    if (kind == Kind::Replicate || kind == Kind::Reduced)
+      said = "R:";
+    else if (kind == Kind::Varying)
+      said = "V:";
+    else if (kind == Kind::Partial)
+      said = type.combiner(axis) == Combiner::Sum ? "U:"
+                                                  : fmt::format("U_{}:", word(type.combiner(axis)));
+    else if (kind == Kind::Invariant || type.either().contains(axis))
+      continue; // in no set
+    said = said.empty() ? in_our_words(program, type, axis) : said + axis_name(program, mesh, axis);
+    text += (text.empty() ? "" : ", ") + said;
+  }
+  return fmt::format("{{{}}}", text);
+}
+
+std::string ltensor_words(const Program &program, const Mesh &mesh, const Type &type) {
+  std::string variant, reduced, rest;
+  for (AxisId axis : mesh.typed_axes()) {
+    auto add = [&](std::string &set) {
+      set += (set.empty() ? "" : ",") + axis_name(program, mesh, axis);
+    };
+    std::optional<Kind> kind = type.kind(axis);
+    if (kind == Kind::Varying || kind == Kind::Partial)
+      add(variant);
+    else if (kind == Kind::Replicate || kind == Kind::Reduced)
+      add(reduced);
+    else if (kind != Kind::Invariant && !type.either().contains(axis))
+      rest += " " + in_our_words(program, type, axis);
+  }
+  return fmt::format("variant={{{}}} reduced={{{}}}{}", variant, reduced, rest);
+}
+
+} // namespace
+
+std::optional<Dialect> find_dialect(llvm::StringRef text) {
+  for (size_t i = 0; i < kDialectWords.size(); ++i)
+    if (text == llvm::StringRef(kDialectWords[i].data(), kDialectWords[i].size()))
+      return static_cast<Dialect>(i);
+  return std::nullopt;
+}
+
+Dialect dialect_of(const Program &program) {
+  if (!program.dialect.valid())
+    return Dialect::Spmd;
+  return find_dialect(program.strings[program.dialect]).value_or(Dialect::Spmd);
+}
+
+std::string print_words(const Program &program, const Type &type, Dialect dialect) {
+  const Mesh &mesh = program.meshes[type.mesh()];
+  switch (dialect) {
+  case Dialect::Spmd:
+    break;
+  case Dialect::Jax:
+    return jax_words(program, mesh, type);
+  case Dialect::DTensor:
+    return placements(program, mesh, type);
+  case Dialect::LTensor:
+    return ltensor_words(program, mesh, type);
+  }
+  return print_kinds(program, type);
+}
+
+void fill_declarations(Program &program) {
+  Dialect dialect = dialect_of(program);
+  if (dialect != Dialect::Jax && dialect != Dialect::LTensor)
+    return;
+  auto fill = [&](Value &value, MeshId mesh) {
+    Type type;
+    type.set_mesh(mesh);
+    if (value.declared.valid())
+      type = program.types[value.declared];
+    type.set_kind(program.meshes[mesh].typed_axes() - type.claimed(), Kind::Invariant);
+    value.declared = program.types.add(type);
+  };
+  for (const Param &param : program.params) {
+    Value &value = program.values[param.value];
+    MeshId mesh = mesh_of(program, param.value, MeshId{0});
+    if (mesh.index < program.meshes.size() && param.role != Role::Token)
+      fill(value, mesh);
+  }
+  // Of a function that states no type the types are those of each call.
+  for (const Function &function : program.functions)
+    for (const FunctionParam &param : function.params)
+      if (Value &value = program.values[param.value]; value.declared.valid())
+        fill(value, program.types[value.declared].mesh());
+}
+
+} // namespace spmd::ir

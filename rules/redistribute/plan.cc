@@ -1,0 +1,84 @@
+// Plans: the search, its moves as steps, and the memo of both.
+#include "rules/redistribute/plan.h"
+
+#include "rules/redistribute/emit.h"
+
+namespace spmd::rules::redistribute {
+
+struct Planner::State {
+  struct Entry {
+    Request request;
+    std::unique_ptr<Plan> plan;
+  };
+  std::vector<Entry> entries;
+  ir::IndexTable table;
+};
+
+Planner::Planner(ir::Program &program, Topology topology)
+    : program_(program), topology_(std::move(topology)), state_(std::make_unique<State>()) {}
+Planner::~Planner() = default;
+
+namespace {
+
+uint64_t hash_of(const Request &request) {
+  uint64_t seed = ir::mix(request.source.index, request.target.index);
+  seed = ir::mix(seed, request.shape.index);
+  return ir::mix(ir::mix(seed, request.cap), request.gradient);
+}
+
+// The search; without a cap if none of the sequences keeps it.
+Found found(Posed &posed, Plan &plan) {
+  const Problem &problem = posed.problem;
+  plan.cap = problem.cap;
+  if (problem.source == problem.target) {
+    Found nothing;
+    nothing.reached = nothing.proven = true;
+    return nothing;
+  }
+  Found best = search(problem);
+  if (best.reached)
+    return best;
+  plan.within_cap = false;
+  posed.problem.cap = kNoCap;
+  best = search(problem);
+  if (best.reached)
+    return best;
+  best.moves = plain_way(problem);
+  State at = problem.source;
+  for (const Move &move : best.moves) {
+    best.cost = best.cost + cost_of(problem, price_of(problem, at, move));
+    at = move.after;
+  }
+  return best;
+}
+
+} // namespace
+
+const Plan &Planner::plan(const Request &request) {
+  uint32_t &slot = state_->table.find(
+      hash_of(request), [&](uint32_t i) { return state_->entries[i].request == request; });
+  if (slot != ir::IndexTable::kEmpty)
+    return *state_->entries[slot].plan;
+  slot = static_cast<uint32_t>(state_->entries.size());
+  state_->table.inserted();
+  state_->entries.push_back({request, std::make_unique<Plan>()});
+  Plan &plan = *state_->entries.back().plan;
+  Posed posed = pose(program_, request, topology_);
+  Found best = found(posed, plan);
+  const Problem &problem = posed.problem;
+  plan.peak_bytes = bytes_of(problem, problem.source);
+  emit(program_, request, posed, best.moves, plan);
+  for (const Step &step : plan.steps) {
+    plan.bytes += step.bytes;
+    plan.padded_bytes += step.padded_bytes;
+    plan.backward_bytes += step.backward_bytes;
+    plan.collectives += step.hops ? 1 : 0;
+  }
+  plan.bound = receive_bound(problem, problem.source, problem.target);
+  plan.price = best.cost.price;
+  plan.proven = best.proven;
+  plan.expanded = best.expanded;
+  return plan;
+}
+
+} // namespace spmd::rules::redistribute

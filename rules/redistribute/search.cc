@@ -1,0 +1,236 @@
+// A* over states. Costs are never negative and the heuristic never too high, so that states are final
+// once everything that could still be cheaper has been expanded; with partial axes a state may be
+// opened again. A second pass over the equally cheap sequences picks one of them.
+#include "rules/redistribute/search.h"
+
+#include "ir/check.h"
+#include "ir/store.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <queue>
+
+namespace spmd::rules::redistribute {
+namespace {
+
+constexpr uint32_t kNone = ~0u;
+constexpr Cost kFar{~uint64_t(0), ~uint64_t(0), ~0u, ~0u};
+constexpr unsigned kBeamWidth = 64;
+constexpr uint64_t kMovesPerState = 64; // of the budget
+
+class Search {
+public:
+  Search(const Problem &problem, uint32_t budget, bool guided)
+      : problem_(problem), heuristic_(problem), budget_(budget), guided_(guided) {}
+
+  Found run();
+  std::optional<Cost> exhaust();
+
+private:
+  struct Node {
+    State state;
+    Cost so_far = kFar, rest = {};
+    uint32_t way = kNone;   // first of the equally cheap ways that lead here
+    bool useful = false;    // it lies on a cheapest sequence
+    bool reordered = false; // one of these ways ends with a reorder
+  };
+  struct Way {
+    uint32_t from, next;
+  };
+  struct Entry {
+    Cost total, so_far;
+    uint32_t node;
+    // The queue gives the largest: the cheapest, then the one that was made first.
+    friend bool operator<(const Entry &a, const Entry &b) {
+      return a.total != b.total ? b.total < a.total : b.node < a.node;
+    }
+  };
+
+  uint32_t node(const State &state);
+  // Calls `improved` with the index of each state to which the way from this one is the cheapest yet.
+  template <class Improved> void expand(uint32_t from, Improved improved);
+  void push(uint32_t index) {
+    const Node &node = nodes_[index];
+    queue_.push({node.so_far + node.rest, node.so_far, index});
+  }
+  bool reached() const { return target_ != kNone && nodes_[target_].so_far != kFar; }
+  void beam();
+  void mark();
+  llvm::SmallVector<Move, 4> first_sequence();
+
+  const Problem &problem_;
+  Heuristic heuristic_;
+  uint32_t budget_, expanded_ = 0;
+  uint64_t tried_ = 0;   // moves
+  bool complete_ = true; // all moves of each state were looked at
+  bool guided_;
+  uint32_t target_ = kNone;
+  std::vector<Node> nodes_;
+  std::vector<Way> ways_;
+  ir::IndexTable table_;
+  std::priority_queue<Entry> queue_;
+  llvm::SmallVector<Move, 64> moves_;
+};
+
+uint32_t Search::node(const State &state) {
+  uint32_t &slot =
+      table_.find(hash_of(state), [&](uint32_t i) { return nodes_[i].state == state; });
+  if (slot != ir::IndexTable::kEmpty)
+    return slot;
+  uint32_t index = slot = static_cast<uint32_t>(nodes_.size());
+  table_.inserted();
+  nodes_.push_back({.state = state});
+  if (guided_)
+    nodes_.back().rest = heuristic_(state);
+  if (state == problem_.target)
+    target_ = index;
+  return index;
+}
+
+template <class Improved> void Search::expand(uint32_t from, Improved improved) {
+  ++expanded_;
+  const State before = nodes_[from].state;
+  const Cost so_far = nodes_[from].so_far;
+  moves_.clear();
+  // Two reorders are one, at half the price; where I is told from R that one may not be allowed.
+  bool again = guided_ && !problem_.mixed && nodes_[from].reordered;
+  complete_ &= moves_from(problem_, before, moves_, !again);
+  tried_ += moves_.size();
+  for (const Move &move : moves_) {
+    Cost cost = so_far + cost_of(problem_, price_of(problem_, before, move));
+    uint32_t to = node(move.after);
+    Node &next = nodes_[to];
+    if (cost > next.so_far)
+      continue;
+    bool better = cost < next.so_far;
+    ways_.push_back({from, better ? kNone : next.way});
+    next.way = static_cast<uint32_t>(ways_.size() - 1);
+    next.so_far = cost;
+    next.reordered = move.form == Form::Reorder || (!better && next.reordered);
+    if (better)
+      improved(to);
+  }
+}
+
+// The same moves from the best states of each depth, until what is left cannot be cheaper.
+void Search::beam() {
+  std::vector<uint32_t> level;
+  for (; !queue_.empty() && level.size() < kBeamWidth; queue_.pop())
+    if (!llvm::is_contained(level, queue_.top().node))
+      level.push_back(queue_.top().node);
+  auto total = [&](uint32_t i) { return nodes_[i].so_far + nodes_[i].rest; };
+  while (!level.empty()) {
+    std::vector<uint32_t> next;
+    for (uint32_t from : level)
+      expand(from, [&](uint32_t to) {
+        if (!llvm::is_contained(next, to))
+          next.push_back(to);
+      });
+    if (reached())
+      llvm::erase_if(next, [&](uint32_t i) { return !(total(i) < nodes_[target_].so_far); });
+    llvm::sort(next, [&](uint32_t a, uint32_t b) {
+      return total(a) != total(b) ? total(a) < total(b) : a < b;
+    });
+    next.resize(std::min<size_t>(next.size(), kBeamWidth));
+    level = std::move(next);
+  }
+}
+
+// From the target back over all ways that are still the cheapest ones.
+void Search::mark() {
+  std::vector<uint32_t> left = {target_};
+  nodes_[target_].useful = true;
+  while (!left.empty()) {
+    uint32_t at = left.back();
+    left.pop_back();
+    for (uint32_t way = nodes_[at].way; way != kNone; way = ways_[way].next)
+      if (Node &from = nodes_[ways_[way].from]; !from.useful) {
+        from.useful = true;
+        left.push_back(ways_[way].from);
+      }
+  }
+}
+
+llvm::SmallVector<Move, 4> Search::first_sequence() {
+  llvm::SmallVector<Move, 4> sequence;
+  uint32_t at = node(problem_.source);
+  while (at != target_) {
+    const State before = nodes_[at].state;
+    moves_.clear();
+    moves_from(problem_, before, moves_);
+    const Move *best = nullptr;
+    for (const Move &move : moves_) {
+      const Node &next = nodes_[node(move.after)];
+      if (!next.useful ||
+          next.so_far != nodes_[at].so_far + cost_of(problem_, price_of(problem_, before, move)))
+        continue;
+      if (!best || comes_before(problem_, before, move, *best))
+        best = &move;
+    }
+    SPMD_CHECK(best, "a state on a cheapest sequence has no next one");
+    sequence.push_back(*best);
+    at = node(best->after);
+  }
+  return sequence;
+}
+
+Found Search::run() {
+  uint32_t source = node(problem_.source);
+  nodes_[source].so_far = {};
+  push(source);
+  Found found;
+  found.proven = true;
+  while (!queue_.empty()) {
+    Entry entry = queue_.top();
+    if (reached() && nodes_[target_].so_far < entry.total)
+      break;
+    if (expanded_ >= budget_ || tried_ >= budget_ * kMovesPerState) {
+      found.proven = false;
+      beam();
+      break;
+    }
+    queue_.pop();
+    // The target itself is expanded by no cheapest sequence.
+    if (entry.so_far == nodes_[entry.node].so_far && entry.node != target_)
+      expand(entry.node, [&](uint32_t to) { push(to); });
+  }
+  found.proven &= complete_;
+  found.expanded = expanded_;
+  found.reached = reached();
+  if (!found.reached)
+    return found;
+  found.cost = nodes_[target_].so_far;
+  mark();
+  found.moves = first_sequence();
+  return found;
+}
+
+std::optional<Cost> Search::exhaust() {
+  uint32_t source = node(problem_.source);
+  nodes_[source].so_far = {};
+  std::vector<uint32_t> open = {source};
+  while (!open.empty()) {
+    std::vector<uint32_t> next;
+    for (uint32_t from : open) {
+      if (nodes_.size() > budget_)
+        return std::nullopt;
+      expand(from, [&](uint32_t to) { next.push_back(to); });
+    }
+    llvm::sort(next);
+    next.erase(std::unique(next.begin(), next.end()), next.end());
+    open = std::move(next);
+  }
+  return reached() ? nodes_[target_].so_far : kFar;
+}
+
+} // namespace
+
+Found search(const Problem &problem, uint32_t budget) {
+  return Search(problem, budget, true).run();
+}
+
+std::optional<Cost> exhaustive_cost(const Problem &problem, uint32_t budget) {
+  return Search(problem, budget, false).exhaust();
+}
+
+} // namespace spmd::rules::redistribute

@@ -1,0 +1,433 @@
+// All ranks in one process, in lockstep: a step is done by all of them before the next one begins, so
+// nothing can hang. What ranks would do alike is done once.
+#include "runtime/backends/cpu_backend.h"
+
+#include "runtime/backends/cpu_steps.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+namespace spmd::runtime {
+
+// --- data
+
+llvm::Error CpuBackend::write(BufferId to, RankId rank, const Tensor &host) {
+  const Buffer &buffer = plan_->buffers[to];
+  SPMD_CHECK(world_->on(buffer.mesh, rank), "a rank that does not hold the buffer");
+  if (host.dims != buffer.on(rank) || host.dtype != buffer.dtype)
+    return run_error("data of other extents or another element type than the buffer has");
+  if (!held_.live(to, rank) && llvm::all_of(all_, [&](RankId r) { return !held_.live(to, r); }))
+    if (llvm::Error error = held_.writes(to))
+      return error;
+  held_.write(to, rank, host);
+  return llvm::Error::success();
+}
+
+llvm::Error CpuBackend::read(BufferId from, RankId rank, Tensor &host) {
+  if (!held_.live(from, rank))
+    return run_error(
+        fmt::format("buffer {} holds nothing on rank {}", from.index, world_->number(rank)));
+  host = held_.get(from, rank);
+  return llvm::Error::success();
+}
+
+// --- the run
+
+CpuBackend::Ranks CpuBackend::on_mesh(ir::MeshId mesh, Ranks active,
+                                      llvm::SmallVectorImpl<RankId> &kept) const {
+  if (world_->ranks(mesh).size() == world_->size())
+    return active;
+  for (RankId rank : active)
+    if (world_->on(mesh, rank))
+      kept.push_back(rank);
+  return kept;
+}
+
+// The path of a body in a loop counts iterations.
+uint64_t CpuBackend::draws_of(const Compute &compute) const {
+  llvm::SmallVector<uint32_t, 8> chain;
+  for (uint32_t call = compute.call; call; call = plan_->calls[call].caller)
+    chain.push_back(call);
+  uint64_t path = 0;
+  size_t depth = 0;
+  for (uint32_t call : llvm::reverse(chain)) {
+    const PlannedCall &made = plan_->calls[call];
+    path = body_path(path, made.site, made.looped ? iterations_[depth++] : made.round);
+  }
+  return draw_op(path, compute.inst);
+}
+
+llvm::Error CpuBackend::check_access(llvm::ArrayRef<Use> reads, llvm::ArrayRef<Use> writes,
+                                     Ranks ranks) {
+  for (const Use &use : reads) {
+    if (!held_.live(use.buffer, ranks[0]) && world_->on(plan_->buffers[use.buffer].mesh, ranks[0]))
+      return run_error(fmt::format("buffer {} is read where it holds nothing", use.buffer.index));
+    if (llvm::Error error = held_.reads(use.buffer))
+      return error;
+  }
+  for (const Use &use : writes)
+    if (llvm::Error error = held_.writes(use.buffer))
+      return error;
+  return llvm::Error::success();
+}
+
+static uint64_t address(const SharedTensor &tensor) {
+  return reinterpret_cast<uintptr_t>(tensor.get());
+}
+
+// What an op makes follows from its operands, where they and its results begin in the whole, and the
+// stream of its random numbers.
+void CpuBackend::find_alike(const Compute &made, const Ready &ready, const Step &step,
+                            Ranks ranks) {
+  llvm::ArrayRef<Use> operands = plan_->used(made.operands), results = plan_->used(made.results);
+  alike_.begin(2 + 2 * operands.size() + results.size());
+  for (RankId rank : ranks) {
+    const PreparedOp &op = ready.on(rank);
+    uint64_t *word = alike_.next().data();
+    *word++ = reinterpret_cast<uintptr_t>(&op);
+    *word++ = draw_stream(*world_, step.mesh, made.lists, rank);
+    for (unsigned i = 0; i < operands.size(); ++i) {
+      *word++ = op.reads(i) ? address(held_.held(operands[i].buffer, rank)) : 0;
+      *word++ = block_class(operands[i], rank);
+    }
+    for (const Use &use : results)
+      *word++ = block_class(use, rank);
+  }
+  alike_.end();
+}
+
+llvm::Error CpuBackend::compute_on(const Compute &made, const Ready &ready, const Step &step,
+                                   RankId rank, llvm::MutableArrayRef<SharedTensor> results) {
+  const PreparedOp &op = ready.on(rank);
+  llvm::SmallVector<Held, 8> args, places;
+  auto held = [&](Use use, bool data) {
+    const Buffer &buffer = plan_->buffers[use.buffer];
+    Held made{nullptr, buffer.dtype, &buffer.on(rank)};
+    if (data) {
+      const SharedTensor &tensor = held_.held(use.buffer, rank);
+      made.tensor = tensor.get(), made.singles = &tensor->singles;
+    }
+    if (const Block *at = block(use, rank))
+      made.first = &at->first, made.whole = &at->whole;
+    return made;
+  };
+  llvm::ArrayRef<Use> operands = plan_->used(made.operands), uses = plan_->used(made.results);
+  for (unsigned i = 0; i < operands.size(); ++i)
+    args.push_back(held(operands[i], op.reads(i)));
+  llvm::SmallVector<Tensor, 2> tensors;
+  for (unsigned i = 0; i < uses.size(); ++i) {
+    places.push_back(held(uses[i], false));
+    results[i] = held_.fresh(uses[i].buffer, rank);
+    tensors.push_back(std::move(*results[i]));
+  }
+  Draws draws{options_.seed, ready.draws, draw_stream(*world_, step.mesh, made.lists, rank)};
+  if (ready.looped && made.inst.valid())
+    draws.op = draws_of(made);
+  if (llvm::Error error = op.run(args, places, tensors, options_.domain, draws))
+    return error;
+  for (unsigned i = 0; i < uses.size(); ++i)
+    static_cast<Tensor &>(*results[i]) = std::move(tensors[i]);
+  return llvm::Error::success();
+}
+
+llvm::Error CpuBackend::compute(const Step &step, Ranks ranks) {
+  const Compute &made = plan_->computes[step.index];
+  const Ready &ready = ready_[step.index];
+  find_alike(made, ready, step, ranks);
+  llvm::ArrayRef<Use> uses = plan_->used(made.results);
+  llvm::ArrayRef<uint32_t> firsts = alike_.firsts();
+  results_.assign(firsts.size() * uses.size(), nullptr);
+  std::vector<std::string> errors(ready.threads ? firsts.size() : 0);
+  auto one = [&](size_t i) {
+    return compute_on(made, ready, step, ranks[firsts[i]],
+                      llvm::makeMutableArrayRef(results_.data() + i * uses.size(), uses.size()));
+  };
+  if (ready.threads)
+    workers_.run(firsts.size(), [&](size_t i) {
+      if (llvm::Error error = one(i))
+        errors[i] = llvm::toString(std::move(error));
+    });
+  for (size_t i = 0; !ready.threads && i < firsts.size(); ++i)
+    if (llvm::Error error = one(i))
+      return error;
+  for (std::string &error : errors)
+    if (!error.empty())
+      return run_error(std::move(error));
+  for (size_t i = 0; i < ranks.size(); ++i)
+    for (size_t k = 0; k < uses.size(); ++k)
+      held_.put(uses[k].buffer, ranks[i], results_[alike_.done_by()[i] * uses.size() + k]);
+  results_.clear();
+  return llvm::Error::success();
+}
+
+// What an act takes of the place of the rank in its group.
+static uint64_t position_of(const Act &act, uint32_t position) {
+  switch (act.form) {
+  case ActForm::TakeOwnSlice:
+  case ActForm::PlaceOwn:
+  case ActForm::Coordinate:
+    return position;
+  case ActForm::KeepOnRoot:
+    return position == act.root;
+  default:
+    return 0;
+  }
+}
+
+RankId CpuBackend::source_of(const Act &made, Use operand, const Step &step, RankId rank) const {
+  if (made.form != ActForm::Receive)
+    return rank;
+  Ranks ranks = world_->ranks(step.mesh);
+  auto place = static_cast<size_t>(llvm::find(ranks, rank) - ranks.begin());
+  return world_->ranks(plan_->buffers[operand.buffer].mesh)[place];
+}
+
+void CpuBackend::find_alike(const Act &made, const Step &step, Ranks ranks) {
+  llvm::ArrayRef<Use> operands = plan_->used(made.operands);
+  alike_.begin(3 + operands.size());
+  for (RankId rank : ranks) {
+    uint64_t *word = alike_.next().data();
+    uint32_t position = made.group.valid() ? groups_[made.group.index].position(rank) : 0;
+    bool all_zero = made.form == ActForm::KeepOnRoot && position != made.root;
+    *word++ = extents_class(made.result, rank);
+    *word++ = position_of(made, position);
+    *word++ =
+        made.cut.valid() ? reinterpret_cast<uintptr_t>(plan_->cuts[made.cut].on(rank).data()) : 0;
+    for (const Use &use : operands)
+      *word++ = all_zero ? 0 : address(held_.held(use.buffer, source_of(made, use, step, rank)));
+  }
+  alike_.end();
+}
+
+SharedTensor CpuBackend::act_on(const Act &made, const Step &step, RankId rank) {
+  llvm::SmallVector<const Tensor *, 4> tensors;
+  const Buffer &buffer = plan_->buffers[made.result];
+  for (const Use &use : plan_->used(made.operands)) {
+    const SharedTensor &from = held_.held(use.buffer, source_of(made, use, step, rank));
+    bool hands_on = made.form == ActForm::Copy || made.form == ActForm::Receive;
+    if (hands_on && from->dtype == buffer.dtype && from->dims == buffer.on(rank))
+      return from;
+    tensors.push_back(from.get());
+  }
+  Standing at;
+  if (made.group.valid())
+    at.position = groups_[made.group.index].position(rank);
+  if (made.cut.valid())
+    at.lengths = plan_->cuts[made.cut].on(rank);
+  SharedTensor result = held_.fresh(made.result, rank);
+  run_act(made, at, tensors, *result, options_.domain);
+  return result;
+}
+
+llvm::Error CpuBackend::act(const Step &step, Ranks ranks) {
+  const Act &made = plan_->acts[step.index];
+  find_alike(made, step, ranks);
+  llvm::ArrayRef<uint32_t> firsts = alike_.firsts();
+  results_.assign(firsts.size(), nullptr);
+  auto one = [&](size_t i) { results_[i] = act_on(made, step, ranks[firsts[i]]); };
+  if (is_worth_threads(Use{made.result, {}}))
+    workers_.run(firsts.size(), one);
+  else
+    for (size_t i = 0; i < firsts.size(); ++i)
+      one(i);
+  for (size_t i = 0; i < ranks.size(); ++i)
+    held_.put(made.result, ranks[i], results_[alike_.done_by()[i]]);
+  results_.clear();
+  return llvm::Error::success();
+}
+
+// Groups of which no rank came this way are left out; a group that is not complete would wait for ever.
+llvm::Expected<llvm::SmallVector<uint32_t, 16>> CpuBackend::complete_groups(const Step &step,
+                                                                            Ranks ranks) {
+  const Groups &groups = groups_[plan_->communicates[step.index].group.index];
+  llvm::SmallVector<uint32_t, 16> met(groups.count(), 0), complete;
+  for (RankId rank : ranks)
+    ++met[groups.group_of(rank)];
+  for (uint32_t g = 0; g < met.size(); ++g) {
+    if (met[g] == groups.size())
+      complete.push_back(g);
+    else if (met[g] > 0)
+      return run_error(
+          fmt::format("{} is reached by {} of {} ranks of a group: the predicates around it differ",
+                      name_of(step), met[g], groups.size()));
+  }
+  return complete;
+}
+
+// Groups whose members, one by one, hold the same.
+void CpuBackend::find_alike(const Communicate &wire, const Groups &groups,
+                            llvm::ArrayRef<uint32_t> which) {
+  alike_.begin(3 * groups.size());
+  for (uint32_t g : which) {
+    uint64_t *word = alike_.next().data();
+    for (RankId rank : groups[g]) {
+      *word++ = address(held_.held(wire.operand, rank));
+      *word++ = extents_class(wire.result, rank);
+      *word++ = wire.counts.valid()
+                    ? reinterpret_cast<uintptr_t>(plan_->cuts[wire.counts].on(rank).data())
+                    : 0;
+    }
+  }
+  alike_.end();
+}
+
+void CpuBackend::communicate_group(const Communicate &wire, Ranks members,
+                                   llvm::MutableArrayRef<SharedTensor> results) {
+  GroupTensors group;
+  for (RankId rank : members) {
+    group.operands.push_back(held_.held(wire.operand, rank));
+    group.counts.push_back(wire.counts.valid() ? plan_->cuts[wire.counts].on(rank)
+                                               : llvm::ArrayRef<int64_t>());
+  }
+  group.perm = llvm::makeArrayRef(plan_->numbers).slice(wire.perm.first, wire.perm.count);
+  run_wire(wire, group, options_.domain, results,
+           [&](size_t position) { return held_.fresh(wire.result, members[position]); });
+}
+
+llvm::Error CpuBackend::communicate(const Step &step, Ranks ranks) {
+  const Communicate &wire = plan_->communicates[step.index];
+  const Groups &groups = groups_[wire.group.index];
+  llvm::Expected<llvm::SmallVector<uint32_t, 16>> complete = complete_groups(step, ranks);
+  if (!complete)
+    return complete.takeError();
+  find_alike(wire, groups, *complete);
+  llvm::ArrayRef<uint32_t> firsts = alike_.firsts();
+  results_.assign(firsts.size() * groups.size(), nullptr);
+  auto one = [&](size_t i) {
+    communicate_group(
+        wire, groups[(*complete)[firsts[i]]],
+        llvm::makeMutableArrayRef(results_.data() + i * groups.size(), groups.size()));
+  };
+  if (is_worth_threads({{wire.operand, {}}, {wire.result, {}}}))
+    workers_.run(firsts.size(), one);
+  else
+    for (size_t i = 0; i < firsts.size(); ++i)
+      one(i);
+  for (size_t g = 0; g < complete->size(); ++g)
+    for (size_t i = 0; i < groups.size(); ++i)
+      held_.put(wire.result, groups[(*complete)[g]][i],
+                results_[alike_.done_by()[g] * groups.size() + i]);
+  results_.clear();
+  return llvm::Error::success();
+}
+
+llvm::Expected<bool> CpuBackend::holds(BufferId predicate, RankId rank) {
+  const Tensor &tensor = held_.get(predicate, rank);
+  if (!held_.live(predicate, rank) || tensor.size() != 1)
+    return run_error("a predicate is one element");
+  return tensor.visit([](const auto &cells) {
+    return cells[0] != typename std::decay_t<decltype(cells)>::value_type();
+  });
+}
+
+llvm::Error CpuBackend::branch(uint32_t index, Ranks ranks) {
+  const Branch &made = plan_->branches[plan_->steps[index].index];
+  llvm::SmallVector<RankId, 16> ways[2];
+  for (RankId rank : ranks) {
+    llvm::Expected<bool> yes = holds(made.predicate, rank);
+    if (!yes)
+      return yes.takeError();
+    ways[*yes ? 0 : 1].push_back(rank);
+  }
+  if (!ways[0].empty())
+    if (llvm::Error error = run_range({index + 1, made.then_end}, ways[0]))
+      return error;
+  if (!ways[1].empty())
+    return run_range({made.then_end, made.else_end}, ways[1]);
+  return llvm::Error::success();
+}
+
+llvm::Error CpuBackend::loop(uint32_t index, Ranks ranks) {
+  const Loop &made = plan_->loops[plan_->steps[index].index];
+  llvm::SmallVector<RankId, 16> left(ranks.begin(), ranks.end());
+  iterations_.push_back(0);
+  llvm::Error failed = llvm::Error::success();
+  while (!left.empty() && !failed) {
+    if ((failed = run_range({index + 1, made.cond_end}, left)))
+      break;
+    llvm::SmallVector<RankId, 16> more;
+    for (RankId rank : left) {
+      llvm::Expected<bool> yes = holds(made.predicate, rank);
+      if (!yes)
+        failed = llvm::joinErrors(std::move(failed), yes.takeError());
+      else if (*yes)
+        more.push_back(rank);
+    }
+    left = std::move(more);
+    if (!failed && !left.empty())
+      failed = run_range({made.cond_end, made.body_end}, left);
+    ++iterations_.back();
+  }
+  iterations_.pop_back();
+  return failed;
+}
+
+llvm::Error CpuBackend::run_step(const Step &step, uint32_t index, Ranks active) {
+  llvm::SmallVector<RankId, 16> kept;
+  Ranks ranks = on_mesh(step.mesh, active, kept);
+  if (ranks.empty())
+    return llvm::Error::success();
+  auto access = [&](llvm::ArrayRef<Use> reads, llvm::ArrayRef<Use> writes) {
+    return options_.check_memory ? check_access(reads, writes, ranks) : llvm::Error::success();
+  };
+  switch (step.form) {
+  case StepForm::Compute: {
+    const Compute &made = plan_->computes[step.index];
+    if (llvm::Error error = access(plan_->used(made.operands), plan_->used(made.results)))
+      return error;
+    return compute(step, ranks);
+  }
+  case StepForm::Act: {
+    const Act &made = plan_->acts[step.index];
+    if (llvm::Error error = access(plan_->used(made.operands), {{made.result, {}}}))
+      return error;
+    return act(step, ranks);
+  }
+  case StepForm::Communicate: {
+    const Communicate &made = plan_->communicates[step.index];
+    if (llvm::Error error = access({{made.operand, {}}}, {{made.result, {}}}))
+      return error;
+    return communicate(step, ranks);
+  }
+  case StepForm::Release:
+    for (RankId rank : ranks)
+      held_.release(plan_->releases[step.index].buffer, rank);
+    if (options_.check_memory)
+      held_.releases(plan_->releases[step.index].buffer);
+    return llvm::Error::success();
+  case StepForm::Branch:
+    return branch(index, ranks);
+  case StepForm::Loop:
+    return loop(index, ranks);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error CpuBackend::run_range(StepRange range, Ranks active) {
+  for (uint32_t i = range.first; i < range.last;) {
+    const Step &step = plan_->steps[i];
+    if (deadline_ != kNoDeadline && std::chrono::steady_clock::now() > deadline_)
+      return run_error(fmt::format("the deadline passed at step {}, {}", i, name_of(step)));
+    if (llvm::Error error = run_step(step, i, active))
+      return run_error(fmt::format("{}: {}", name_of(step), llvm::toString(std::move(error))));
+    if (step.form == StepForm::Branch)
+      i = plan_->branches[step.index].else_end;
+    else if (step.form == StepForm::Loop)
+      i = plan_->loops[step.index].body_end;
+    else
+      ++i;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error CpuBackend::run(StepRange steps, Deadline deadline) {
+  deadline_ = deadline;
+  return run_range(steps, all_);
+}
+
+std::unique_ptr<Backend> make_cpu_backend(const CpuOptions &options) {
+  return std::make_unique<CpuBackend>(options);
+}
+
+} // namespace spmd::runtime

@@ -1,0 +1,102 @@
+// The backend of `make_cpu_backend`: its parts are cpu_prepare.cc, before the run, and cpu.cc.
+#pragma once
+
+#include "runtime/backend.h"
+
+#include "runtime/backends/alike.h"
+#include "runtime/backends/cpu_tensors.h"
+#include "runtime/backends/workers.h"
+#include "runtime/evaluate.h"
+
+#include <map>
+#include <string>
+
+namespace spmd::runtime {
+
+inline llvm::Error run_error(std::string text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), std::move(text));
+}
+
+class CpuBackend final : public Backend {
+public:
+  explicit CpuBackend(const CpuOptions &options)
+      : options_(options), workers_(std::max(1u, options.threads)) {}
+  llvm::Error prepare(ir::Program &program, const Plan &plan, const World &world) override;
+  llvm::Error write(BufferId to, RankId rank, const Tensor &host) override;
+  llvm::Error run(StepRange steps, Deadline deadline) override;
+  llvm::Error read(BufferId from, RankId rank, Tensor &host) override;
+  llvm::Error stop(StopMode) override { return llvm::Error::success(); }
+
+private:
+  using Ranks = llvm::ArrayRef<RankId>;
+  // A Compute step, ready: the op for each rank, or one for all.
+  struct Ready {
+    std::vector<const PreparedOp *> ops;
+    uint64_t draws = 0;
+    bool looped = false;
+    bool threads = false; // worth them
+    const PreparedOp &on(RankId rank) const { return *ops[ops.size() == 1 ? 0 : rank]; }
+  };
+  using Key = std::vector<uint64_t>;
+
+  llvm::Error prepare_compute(const Compute &compute, ir::MeshId mesh);
+  llvm::Expected<const PreparedOp *> prepare_op(const Compute &compute, RankId rank);
+  Key key_of(const Compute &compute, RankId rank) const;
+  void classify();
+  bool is_worth_threads(llvm::ArrayRef<Use> uses) const;
+
+  llvm::Error run_range(StepRange range, Ranks active);
+  llvm::Error run_step(const Step &step, uint32_t index, Ranks active);
+  llvm::Error compute(const Step &step, Ranks ranks);
+  void find_alike(const Compute &made, const Ready &ready, const Step &step, Ranks ranks);
+  llvm::Error compute_on(const Compute &made, const Ready &ready, const Step &step, RankId rank,
+                         llvm::MutableArrayRef<SharedTensor> results);
+  void find_alike(const Act &made, const Step &step, Ranks ranks);
+  RankId source_of(const Act &made, Use operand, const Step &step, RankId rank) const;
+  SharedTensor act_on(const Act &made, const Step &step, RankId rank);
+  llvm::Error act(const Step &step, Ranks ranks);
+  llvm::Expected<llvm::SmallVector<uint32_t, 16>> complete_groups(const Step &step, Ranks ranks);
+  void find_alike(const Communicate &wire, const Groups &groups, llvm::ArrayRef<uint32_t> which);
+  void communicate_group(const Communicate &wire, Ranks members,
+                         llvm::MutableArrayRef<SharedTensor> results);
+  llvm::Error communicate(const Step &step, Ranks ranks);
+  llvm::Error branch(uint32_t index, Ranks ranks);
+  llvm::Error loop(uint32_t index, Ranks ranks);
+  llvm::Expected<bool> holds(BufferId predicate, RankId rank);
+  Ranks on_mesh(ir::MeshId mesh, Ranks active, llvm::SmallVectorImpl<RankId> &kept) const;
+  llvm::Error check_access(llvm::ArrayRef<Use> reads, llvm::ArrayRef<Use> writes, Ranks ranks);
+  uint64_t draws_of(const Compute &compute) const;
+  std::string name_of(const Step &step) const;
+  const Block *block(Use use, RankId rank) const {
+    return use.place.valid() ? &blocks_[use.place.index][rank] : nullptr;
+  }
+  // The same number for ranks on which the block, or the extents of the buffer, are the same.
+  uint64_t block_class(Use use, RankId rank) const {
+    return use.place.valid() ? block_classes_[use.place.index][rank] : 0;
+  }
+  uint64_t extents_class(BufferId buffer, RankId rank) const {
+    llvm::ArrayRef<uint32_t> classes = extents_classes_[buffer.index];
+    return classes.empty() ? 0 : classes[rank];
+  }
+
+  CpuOptions options_;
+  Workers workers_;
+  ir::Program *program_ = nullptr;
+  const Plan *plan_ = nullptr;
+  const World *world_ = nullptr;
+  std::unique_ptr<rules::Rules> rules_;
+  std::map<Key, std::unique_ptr<PreparedOp>> prepared_;
+  std::vector<Ready> ready_;               // by Compute
+  std::vector<Groups> groups_;             // by communicator
+  std::vector<std::vector<Block>> blocks_; // by place and rank
+  std::vector<std::vector<uint32_t>> block_classes_;
+  std::vector<std::vector<uint32_t>> extents_classes_; // by buffer; empty: all ranks are alike
+  std::vector<RankId> all_;
+  HeldTensors held_;
+  Alike alike_;                       // of the step at hand
+  std::vector<SharedTensor> results_; // of what is done in it, one after another
+  Deadline deadline_ = kNoDeadline;
+  llvm::SmallVector<uint64_t, 2> iterations_; // of the loops around
+};
+
+} // namespace spmd::runtime

@@ -1,0 +1,149 @@
+// What is settled before the run: kernels, groups, blocks, and which ranks see the same of them.
+#include "runtime/backends/cpu_backend.h"
+
+#include <fmt/format.h>
+
+namespace spmd::runtime {
+
+CpuBackend::Key CpuBackend::key_of(const Compute &compute, RankId rank) const {
+  Key key = {compute.op.index, compute.attrs.index, compute.slots.count};
+  for (uint32_t i = 0; i < compute.slots.count; ++i) {
+    const rules::Slot &slot = plan_->slots[compute.slots.first + i];
+    key.insert(key.end(), {uint64_t(slot.form) | uint64_t(slot.first) << 8 |
+                               uint64_t(slot.count) << 24 | uint64_t(slot.literal.form) << 40,
+                           slot.literal.bits, slot.name.index});
+  }
+  for (Span span : {compute.operands, compute.results}) {
+    key.push_back(span.count);
+    for (const Use &use : plan_->used(span)) {
+      const Buffer &buffer = plan_->buffers[use.buffer];
+      key.push_back(uint64_t(buffer.dtype) | uint64_t(buffer.on(rank).size()) << 8);
+      key.insert(key.end(), buffer.on(rank).begin(), buffer.on(rank).end());
+    }
+  }
+  return key;
+}
+
+llvm::Expected<const PreparedOp *> CpuBackend::prepare_op(const Compute &compute, RankId rank) {
+  std::unique_ptr<PreparedOp> &known = prepared_[key_of(compute, rank)];
+  if (known)
+    return known.get();
+  llvm::SmallVector<ir::DType, 4> dtypes[2];
+  llvm::SmallVector<Dims, 4> dims[2];
+  for (unsigned side = 0; side < 2; ++side)
+    for (const Use &use : plan_->used(side ? compute.results : compute.operands)) {
+      const Buffer &buffer = plan_->buffers[use.buffer];
+      dtypes[side].push_back(buffer.dtype);
+      dims[side].push_back(buffer.on(rank));
+    }
+  llvm::ArrayRef<rules::Slot> slots =
+      llvm::makeArrayRef(plan_->slots).slice(compute.slots.first, compute.slots.count);
+  llvm::Expected<std::unique_ptr<PreparedOp>> made =
+      runtime::prepare(*program_, rules_->resolve(compute.op), compute.attrs, slots, dtypes[0],
+                       dims[0], dtypes[1], dims[1]);
+  if (!made)
+    return made.takeError();
+  if (llvm::Error error = (*made)->check(options_.domain))
+    return error;
+  known = std::move(*made);
+  return known.get();
+}
+
+// Ranks of equal `key(rank)` get one number.
+template <class Key>
+static std::vector<uint32_t> classes_of(llvm::ArrayRef<RankId> ranks, uint32_t size, Key key) {
+  std::map<std::vector<int64_t>, uint32_t> known;
+  std::vector<uint32_t> classes(size, 0);
+  for (RankId rank : ranks)
+    classes[rank] = known.try_emplace(key(rank), static_cast<uint32_t>(known.size())).first->second;
+  return classes;
+}
+
+void CpuBackend::classify() {
+  for (uint32_t p = 0; p < plan_->places.size(); ++p)
+    block_classes_.push_back(classes_of(
+        world_->ranks(plan_->places[PlaceId{p}].mesh()), world_->size(), [&](RankId rank) {
+          const Block &block = blocks_[p][rank];
+          std::vector<int64_t> key;
+          for (const Dims *each : {&block.dims, &block.first, &block.whole})
+            key.insert(key.end(), each->begin(), each->end());
+          return key;
+        }));
+  for (const Buffer &buffer : plan_->buffers.all()) {
+    extents_classes_.emplace_back();
+    if (buffer.dims.size() > 1)
+      extents_classes_.back() =
+          classes_of(world_->ranks(buffer.mesh), world_->size(), [&](RankId rank) {
+            return std::vector<int64_t>(buffer.on(rank).begin(), buffer.on(rank).end());
+          });
+  }
+}
+
+// Below this many elements a step is done sooner than threads are woken.
+constexpr int64_t kWorthThreads = 1 << 15;
+
+bool CpuBackend::is_worth_threads(llvm::ArrayRef<Use> uses) const {
+  int64_t bytes = 0;
+  for (const Use &use : uses)
+    bytes += plan_->buffers[use.buffer].bytes;
+  return bytes / 4 * static_cast<int64_t>(all_.size()) >= kWorthThreads;
+}
+
+llvm::Error CpuBackend::prepare_compute(const Compute &compute, ir::MeshId mesh) {
+  Ready ready;
+  bool alike = true;
+  for (Span span : {compute.operands, compute.results})
+    for (const Use &use : plan_->used(span))
+      alike &= plan_->buffers[use.buffer].dims.size() == 1;
+  for (RankId rank : alike ? world_->ranks(mesh).take_front(1) : world_->ranks(mesh)) {
+    llvm::Expected<const PreparedOp *> op = prepare_op(compute, rank);
+    if (!op)
+      return op.takeError();
+    ready.ops.resize(alike ? 1 : world_->size());
+    ready.ops[alike ? 0 : rank] = *op;
+  }
+  for (uint32_t call = compute.call; call; call = plan_->calls[call].caller)
+    ready.looped |= plan_->calls[call].looped;
+  ready.draws = compute.inst.valid() ? draw_op(plan_->calls[compute.call].path, compute.inst) : 0;
+  ready.threads = is_worth_threads(plan_->used(compute.operands)) ||
+                  is_worth_threads(plan_->used(compute.results));
+  ready_[static_cast<size_t>(&compute - plan_->computes.data())] = std::move(ready);
+  return llvm::Error::success();
+}
+
+std::string CpuBackend::name_of(const Step &step) const {
+  if (!step.inst.valid())
+    return "the program";
+  const ir::Inst &inst = program_->insts[step.inst];
+  std::string op = program_->op_name(inst.op).str();
+  if (inst.result_count == 0)
+    return fmt::format("`{}`", op);
+  return fmt::format("`{} = {}`",
+                     ir::print(program_->values[inst.first_result].name, program_->strings), op);
+}
+
+llvm::Error CpuBackend::prepare(ir::Program &program, const Plan &plan, const World &world) {
+  program_ = &program;
+  plan_ = &plan;
+  world_ = &world;
+  rules_ = std::make_unique<rules::Rules>(program);
+  for (const Communicator &each : plan.communicators.all())
+    groups_.push_back(world.groups(each.mesh, each.axes));
+  for (const Placement &place : plan.places.all()) {
+    std::vector<Block> &blocks = blocks_.emplace_back(world.size());
+    for (RankId rank : world.ranks(place.mesh()))
+      blocks[rank] = place.block(world, rank);
+  }
+  classify();
+  for (RankId rank = 0; rank < world.size(); ++rank)
+    all_.push_back(rank);
+  held_.prepare(plan, world.size(), options_.domain, options_.check_memory);
+  ready_.resize(plan.computes.size());
+  for (const Step &step : plan.steps)
+    if (step.form == StepForm::Compute)
+      if (llvm::Error error = prepare_compute(plan.computes[step.index], step.mesh))
+        return run_error(fmt::format("{}: {}", name_of(step), llvm::toString(std::move(error))));
+  return llvm::Error::success();
+}
+
+} // namespace spmd::runtime

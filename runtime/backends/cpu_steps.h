@@ -1,0 +1,32 @@
+// Steps on the tensors of the cpu backend: acts of one rank, wires of one group.
+#pragma once
+
+#include "runtime/backends/cpu_tensors.h"
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+namespace spmd::runtime {
+
+// The own place among the ranks of a group: what an act knows of where it is.
+struct Standing {
+  uint32_t position = 0;
+  llvm::ArrayRef<int64_t> lengths; // of the pieces, by position; empty if the act has none
+};
+// `result` has its extents and is zero.
+void run_act(const Act &act, Standing at, llvm::ArrayRef<const Tensor *> operands, Tensor &result,
+             Domain domain);
+
+// What the ranks of one group send, by position. `counts`: the elements that a rank sends to, gets from,
+// or keeps for each position (Communicate::counts); empty lists: all pieces are as long.
+struct GroupTensors {
+  llvm::SmallVector<SharedTensor, 8> operands;
+  llvm::SmallVector<llvm::ArrayRef<int64_t>, 8> counts;
+  llvm::ArrayRef<int64_t> perm; // pairs of positions, from and to
+};
+// Fills in `results` by position; the members share what all of them get, and what is handed on.
+// `fresh`: zeros of the extents of the result at a position.
+void run_wire(const Communicate &wire, const GroupTensors &group, Domain domain,
+              llvm::MutableArrayRef<SharedTensor> results,
+              llvm::function_ref<SharedTensor(size_t)> fresh);
+
+} // namespace spmd::runtime

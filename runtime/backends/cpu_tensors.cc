@@ -1,0 +1,129 @@
+// Tensors go round: from a buffer that is released to the next one of that size.
+#include "runtime/backends/cpu_tensors.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace spmd::runtime {
+
+void HeldTensors::prepare(const Plan &plan, uint32_t ranks, Domain domain, bool check) {
+  plan_ = &plan;
+  ranks_ = ranks;
+  domain_ = domain;
+  check_ = check;
+  slots_.clear();
+  slots_.resize(plan.buffers.size() * ranks);
+}
+
+SharedTensor HeldTensors::fresh(BufferId id, RankId rank) {
+  const Buffer &buffer = plan_->buffers[id];
+  const Dims &dims = buffer.on(rank);
+  size_t form = domain_ == Domain::Field                                 ? 2
+                : ir::info(buffer.dtype).form == ir::DTypeClass::Complex ? 1
+                                                                         : 0;
+  SharedTensor tensor;
+  {
+    std::lock_guard lock(keeping_);
+    if (auto kept = kept_.find({form, count(dims)}); kept != kept_.end() && !kept->second.empty()) {
+      tensor = std::move(kept->second.back());
+      kept->second.pop_back();
+      --kept_count_;
+    }
+  }
+  if (!tensor)
+    return std::make_shared<HeldTensor>(Tensor::make(buffer.dtype, dims, domain_));
+  tensor->dtype = buffer.dtype;
+  tensor->dims = dims;
+  tensor->singles.clear();
+  tensor->visit([](auto &cells) {
+    std::fill(cells.begin(), cells.end(), typename std::decay_t<decltype(cells)>::value_type());
+  });
+  return tensor;
+}
+
+// Takes it back from one rank.
+void HeldTensors::keep(SharedTensor &tensor) {
+  SharedTensor last = std::move(tensor);
+  tensor = nullptr;
+  if (!last || last.use_count() > 1)
+    return;
+  // Enough for the widest step. Where there are more, most are of extents that are met no more.
+  constexpr size_t kMostKept = 64;
+  std::lock_guard lock(keeping_);
+  if (kept_count_ == kMostKept * ranks_) {
+    kept_.clear();
+    kept_count_ = 0;
+  }
+  ++kept_count_;
+  kept_[{last->cells.index(), last->size()}].push_back(std::move(last));
+}
+
+void HeldTensors::put(BufferId buffer, RankId rank, SharedTensor tensor) {
+  SharedTensor &slot = slots_[index(buffer, rank)];
+  keep(slot);
+  slot = std::move(tensor);
+}
+
+void HeldTensors::release(BufferId buffer, RankId rank) { keep(slots_[index(buffer, rank)]); }
+
+// NaN and zeros of either sign are told apart.
+static bool same_bits(const Tensor &a, const Tensor &b) {
+  if (a.dtype != b.dtype || a.dims != b.dims || a.cells.index() != b.cells.index())
+    return false;
+  return a.visit([&](const auto &cells) {
+    using T = typename std::decay_t<decltype(cells)>::value_type;
+    return cells.empty() ||
+           std::memcmp(cells.data(), b.of<T>().data(), cells.size() * sizeof(T)) == 0;
+  });
+}
+
+void HeldTensors::write(BufferId buffer, RankId rank, const Tensor &host) {
+  // Copies lie near: of many ranks that are all different it is not worth to ask each.
+  constexpr RankId kNear = 256;
+  for (RankId other = rank; other-- > 0 && rank - other <= kNear;)
+    if (const SharedTensor &theirs = held(buffer, other); theirs && same_bits(*theirs, host))
+      return put(buffer, rank, theirs);
+  SharedTensor own = fresh(buffer, rank);
+  static_cast<Tensor &>(*own) = host;
+  put(buffer, rank, std::move(own));
+}
+
+llvm::Error HeldTensors::reads(BufferId id) {
+  if (!check_ || plan_->buffers[id].bytes == 0)
+    return llvm::Error::success();
+  for (const auto &[offset, owner] : owners_)
+    if (owner.buffer == id && owner.live)
+      return llvm::Error::success();
+  return llvm::createStringError(
+      llvm::inconvertibleErrorCode(),
+      fmt::format("the bytes of buffer {} are another's where it is read", id.index));
+}
+
+llvm::Error HeldTensors::writes(BufferId id) {
+  const Buffer &buffer = plan_->buffers[id];
+  if (!check_ || buffer.bytes == 0)
+    return llvm::Error::success();
+  int64_t first = buffer.offset, last = buffer.offset + buffer.bytes;
+  for (const auto &[offset, owner] : owners_)
+    if (owner.live && offset < last && first < owner.end && owner.buffer != id &&
+        owner.buffer != buffer.in_place)
+      return llvm::createStringError(
+          llvm::inconvertibleErrorCode(),
+          fmt::format("buffer {} is written over buffer {}, which is in use", id.index,
+                      owner.buffer.index));
+  llvm::erase_if(owners_,
+                 [&](const auto &each) { return each.first < last && first < each.second.end; });
+  owners_.push_back({first, {last, id, true}});
+  return llvm::Error::success();
+}
+
+void HeldTensors::releases(BufferId id) {
+  for (auto &[offset, owner] : owners_)
+    if (owner.buffer == id)
+      owner.live = false;
+}
+
+} // namespace spmd::runtime

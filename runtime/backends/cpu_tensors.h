@@ -1,0 +1,69 @@
+// What all ranks of the cpu backend hold, buffer by buffer. Ranks share a tensor that is the same for
+// them; what is held is never changed. Released tensors are kept for the next buffers: a step allocates
+// nothing that an earlier run of it did not.
+#pragma once
+
+#include "runtime/plan.h"
+#include "runtime/singles.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace spmd::runtime {
+
+struct HeldTensor : Tensor {
+  explicit HeldTensor(Tensor tensor) : Tensor(std::move(tensor)) {}
+  Singles singles;
+};
+using SharedTensor = std::shared_ptr<HeldTensor>;
+
+class HeldTensors {
+public:
+  // `check`: accesses are held against the offsets that the plan gives to buffers.
+  void prepare(const Plan &plan, uint32_t ranks, Domain domain, bool check);
+
+  bool live(BufferId buffer, RankId rank) const { return held(buffer, rank) != nullptr; }
+  const Tensor &get(BufferId buffer, RankId rank) const { return *held(buffer, rank); }
+  // The tensor that the rank holds, maybe with others; null: none.
+  const SharedTensor &held(BufferId buffer, RankId rank) const {
+    return slots_[index(buffer, rank)];
+  }
+  // Zeros of the extents that the buffer has on the rank, which nobody holds yet. Threads may ask for
+  // them at the same time.
+  SharedTensor fresh(BufferId buffer, RankId rank);
+  void put(BufferId buffer, RankId rank, SharedTensor tensor);
+  // What another rank holds, if that has the same bits; else a copy.
+  void write(BufferId buffer, RankId rank, const Tensor &host);
+  void release(BufferId buffer, RankId rank);
+
+  // Of checks: an error where the bytes of a buffer are another's by now, or would be taken from one
+  // that is still in use. Reads of a step come before its writes.
+  llvm::Error reads(BufferId buffer);
+  llvm::Error writes(BufferId buffer);
+  void releases(BufferId buffer);
+
+private:
+  // The form of cells, and how many.
+  using Size = std::pair<size_t, int64_t>;
+  size_t index(BufferId buffer, RankId rank) const { return size_t(buffer.index) * ranks_ + rank; }
+  void keep(SharedTensor &tensor);
+
+  const Plan *plan_ = nullptr;
+  uint32_t ranks_ = 0;
+  Domain domain_ = Domain::Declared;
+  bool check_ = false;
+  std::vector<SharedTensor> slots_;
+  std::map<Size, std::vector<SharedTensor>> kept_; // that nobody holds
+  size_t kept_count_ = 0;
+  std::mutex keeping_;
+  // By offset: up to where, whose bytes, and whether they are in use.
+  struct Owner {
+    int64_t end;
+    BufferId buffer;
+    bool live;
+  };
+  std::vector<std::pair<int64_t, Owner>> owners_;
+};
+
+} // namespace spmd::runtime

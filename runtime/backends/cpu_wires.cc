@@ -1,0 +1,209 @@
+// Wires: what the ranks of one group exchange. Sums are in the order of the ranks, in double or in the
+// field, and rounded once.
+#include "runtime/backends/cpu_steps.h"
+
+#include "ir/check.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace spmd::runtime {
+namespace {
+
+using ir::Combiner;
+using rules::Wire;
+
+int64_t whole_number(double value) { return static_cast<int64_t>(value); }
+int64_t whole_number(Residue value) { return value.number(); }
+
+template <class T> T larger(T a, T b, bool most) {
+  if constexpr (std::is_same_v<T, Complex>) {
+    SPMD_CHECK(false, "complex numbers have no order");
+  } else if constexpr (std::is_same_v<T, Residue>) {
+    return (a.number() < b.number()) == most ? b : a;
+  } else {
+    if (std::isnan(a) || std::isnan(b))
+      return std::isnan(a) ? a : b;
+    return most ? std::max(a, b) : std::min(a, b);
+  }
+  return a;
+}
+
+template <class T> T of_bits(T a, T b, Combiner combiner) {
+  if constexpr (std::is_same_v<T, Complex>) {
+    SPMD_CHECK(false, "complex numbers have no bits");
+    return a;
+  } else {
+    int64_t x = whole_number(a), y = whole_number(b);
+    return T(combiner == Combiner::And ? x & y : combiner == Combiner::Or ? x | y : x ^ y);
+  }
+}
+
+template <class T> T combined(T a, T b, Combiner combiner) {
+  switch (combiner) {
+  case Combiner::Sum:
+  case Combiner::Avg:
+    return a + b;
+  case Combiner::Prod:
+    return a * b;
+  case Combiner::Max:
+  case Combiner::Min:
+    return larger(a, b, combiner == Combiner::Max);
+  case Combiner::And:
+  case Combiner::Or:
+  case Combiner::Xor:
+    break;
+  }
+  return of_bits(a, b, combiner);
+}
+
+template <class T> void divide(std::vector<T> &cells, size_t by, ir::DType dtype) {
+  if constexpr (std::is_same_v<T, Residue>) {
+    Residue inverse = Residue(static_cast<int64_t>(by)).inverse();
+    for (T &cell : cells)
+      cell *= inverse;
+  } else {
+    for (T &cell : cells)
+      cell /= static_cast<double>(by);
+    if constexpr (std::is_same_v<T, double>)
+      if (!ir::differentiable(dtype))
+        for (T &cell : cells)
+          cell = std::trunc(cell);
+  }
+}
+
+using Fresh = llvm::function_ref<SharedTensor(size_t)>;
+
+template <class T> class WireRun {
+public:
+  WireRun(const Communicate &wire, const GroupTensors &group, Domain domain,
+          llvm::MutableArrayRef<SharedTensor> results, Fresh fresh)
+      : wire_(wire), group_(group), domain_(domain), results_(results), fresh_(fresh) {}
+  void all_reduce();
+  void reduce_scatter();
+  void all_gather();
+  void all_to_all();
+
+private:
+  size_t size() const { return group_.operands.size(); }
+  const std::vector<T> &from(size_t i) const { return group_.operands[i]->template of<T>(); }
+  std::vector<T> &to(size_t i) const { return results_[i]->template of<T>(); }
+  // Elements of the piece that a rank has for, from or at a position.
+  int64_t length(size_t rank, size_t position, int64_t all) const {
+    llvm::ArrayRef<int64_t> counts = group_.counts[rank];
+    return counts.empty() ? all / static_cast<int64_t>(size()) : counts[position];
+  }
+  // One result that all share.
+  std::vector<T> &shared() {
+    std::fill(results_.begin(), results_.end(), fresh_(0));
+    return to(0);
+  }
+  // A result for each.
+  void own() {
+    for (size_t i = 0; i < size(); ++i)
+      results_[i] = fresh_(i);
+  }
+  // The elements [first, first + count) of all operands, combined in order.
+  void reduce(int64_t first, Tensor &result);
+
+  const Communicate &wire_;
+  const GroupTensors &group_;
+  Domain domain_;
+  llvm::MutableArrayRef<SharedTensor> results_;
+  Fresh fresh_;
+};
+
+template <class T> void WireRun<T>::reduce(int64_t first, Tensor &result) {
+  std::vector<T> &into = result.of<T>();
+  std::copy_n(from(0).begin() + first, into.size(), into.begin());
+  for (size_t rank = 1; rank < size(); ++rank) {
+    const T *more = from(rank).data() + first;
+    if (wire_.combiner == Combiner::Sum || wire_.combiner == Combiner::Avg)
+      for (size_t i = 0; i < into.size(); ++i)
+        into[i] += more[i];
+    else
+      for (size_t i = 0; i < into.size(); ++i)
+        into[i] = combined(into[i], more[i], wire_.combiner);
+  }
+  if (wire_.combiner == Combiner::Avg)
+    divide(into, size(), result.dtype);
+  ir::DType dtype = result.dtype;
+  if (wire_.dtype != dtype) {
+    result.dtype = wire_.dtype;
+    round_cells(result, domain_);
+    result.dtype = dtype;
+  }
+  round_cells(result, domain_);
+}
+
+template <class T> void WireRun<T>::all_reduce() {
+  shared();
+  reduce(0, *results_[0]);
+}
+
+template <class T> void WireRun<T>::reduce_scatter() {
+  own();
+  int64_t first = 0;
+  for (size_t rank = 0; rank < size(); ++rank) {
+    reduce(first, *results_[rank]);
+    first += static_cast<int64_t>(to(rank).size());
+  }
+}
+
+template <class T> void WireRun<T>::all_gather() {
+  auto at = shared().begin();
+  for (size_t rank = 0; rank < size(); ++rank)
+    at = std::copy(from(rank).begin(), from(rank).end(), at);
+}
+
+template <class T> void WireRun<T>::all_to_all() {
+  own();
+  std::vector<int64_t> filled(size(), 0);
+  for (size_t sender = 0; sender < size(); ++sender) {
+    int64_t first = 0, all = static_cast<int64_t>(from(sender).size());
+    for (size_t receiver = 0; receiver < size(); ++receiver) {
+      int64_t count = length(sender, receiver, all);
+      std::copy_n(from(sender).begin() + first, count, to(receiver).begin() + filled[receiver]);
+      first += count;
+      filled[receiver] += count;
+    }
+  }
+}
+
+// A position that nothing is sent to gets zeros.
+void permute(const GroupTensors &group, llvm::MutableArrayRef<SharedTensor> results, Fresh fresh) {
+  for (size_t i = 0; i + 1 < group.perm.size(); i += 2)
+    results[static_cast<size_t>(group.perm[i + 1])] =
+        group.operands[static_cast<size_t>(group.perm[i])];
+  for (size_t i = 0; i < results.size(); ++i)
+    if (!results[i])
+      results[i] = fresh(i);
+}
+
+} // namespace
+
+void run_wire(const Communicate &wire, const GroupTensors &group, Domain domain,
+              llvm::MutableArrayRef<SharedTensor> results, Fresh fresh) {
+  if (wire.wire == Wire::Permute)
+    return permute(group, results, fresh);
+  if (wire.wire == Wire::Broadcast)
+    return std::fill(results.begin(), results.end(), group.operands[wire.root]);
+  group.operands[0]->visit([&](const auto &cells) {
+    using T = typename std::decay_t<decltype(cells)>::value_type;
+    WireRun<T> run(wire, group, domain, results, fresh);
+    switch (wire.wire) {
+    case Wire::AllReduce:
+      return run.all_reduce();
+    case Wire::AllGather:
+      return run.all_gather();
+    case Wire::ReduceScatter:
+      return run.reduce_scatter();
+    case Wire::AllToAll:
+      return run.all_to_all();
+    default:
+      SPMD_CHECK(false, "a wire that moves nothing");
+    }
+  });
+}
+
+} // namespace spmd::runtime

@@ -1,0 +1,47 @@
+// The `spmdrun` binary.
+#include "runtime/cli/run.h"
+
+#include "checker/cli/output.h"
+
+#include "llvm/ADT/SmallVector.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+
+namespace spmd::runtime {
+namespace {
+
+using checker::ExitCode;
+
+ExitCode print(const std::string &text) {
+  std::string problem = checker::write_stdout(text);
+  if (problem.empty())
+    return ExitCode::Clean;
+  checker::say(problem);
+  return ExitCode::Call;
+}
+
+ExitCode run(llvm::ArrayRef<llvm::StringRef> words) {
+  RunOptions options;
+  if (std::string problem = parse_run_call(words, options); !problem.empty()) {
+    checker::say(problem);
+    return ExitCode::Call;
+  }
+  if (options.help)
+    return print(run_help());
+  if (options.version)
+    return print(fmt::format("spmdrun {}\n", checker::kVersion));
+  return run_program(options);
+}
+
+} // namespace
+} // namespace spmd::runtime
+
+int main(int argc, char **argv) {
+  // A reader that goes away shows as an error of write().
+  std::signal(SIGPIPE, SIG_IGN);
+  spmd::checker::set_tool_name("spmdrun");
+  llvm::SmallVector<llvm::StringRef, 16> words(argv + 1, argv + argc);
+  return static_cast<int>(spmd::runtime::run(words));
+}

@@ -1,0 +1,105 @@
+// Adds up what buffers hold while they live, as this process stores them.
+#include "runtime/cli/memory_need.h"
+
+#include "checker/render/render.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <limits>
+
+namespace spmd::runtime {
+namespace {
+
+uint64_t cell_bytes(ir::DType dtype) {
+  return ir::info(dtype).form == ir::DTypeClass::Complex ? sizeof(Complex) : sizeof(double);
+}
+
+// What is multiplied in float may be kept as floats besides.
+uint64_t stored_bytes(ir::DType dtype) {
+  bool narrow = ir::info(dtype).form == ir::DTypeClass::Float && dtype != ir::DType::F64;
+  return cell_bytes(dtype) + (narrow ? sizeof(float) : 0);
+}
+
+// On all ranks together.
+uint64_t bytes_of(const Buffer &buffer, const World &world) {
+  uint64_t elements = 0;
+  for (RankId rank : world.ranks(buffer.mesh))
+    elements += static_cast<uint64_t>(count(buffer.on(rank)));
+  return elements * stored_bytes(buffer.dtype);
+}
+
+// The most that lives at one step.
+uint64_t peak(const Plan &plan, llvm::ArrayRef<uint64_t> bytes) {
+  std::vector<std::pair<uint64_t, int64_t>> changes; // step, bytes more
+  for (uint32_t i = 0; i < plan.buffers.size(); ++i) {
+    StepRange life = plan.buffers[BufferId{i}].life;
+    changes.push_back({life.first, static_cast<int64_t>(bytes[i])});
+    changes.push_back({uint64_t(life.last) + 1, -static_cast<int64_t>(bytes[i])});
+  }
+  llvm::sort(changes);
+  int64_t now = 0, most = 0;
+  for (auto [step, more] : changes) {
+    now += more;
+    most = std::max(most, now);
+  }
+  return static_cast<uint64_t>(most);
+}
+
+// Three of them, `%x 1.0 GiB, ...`.
+std::string print_largest(const ir::Program &program, const Plan &plan,
+                          llvm::ArrayRef<uint64_t> bytes) {
+  std::vector<std::pair<uint64_t, ir::ValueId>> values;
+  for (const PlannedValue &value : plan.values)
+    if (value.buffer.valid())
+      values.push_back({bytes[value.buffer.index], value.value});
+  llvm::sort(values, [](const auto &a, const auto &b) {
+    return a.first != b.first ? a.first > b.first : a.second.index < b.second.index;
+  });
+  std::string text;
+  for (size_t i = 0; i < values.size() && i < 3; ++i)
+    text += fmt::format("{}{} {}", i ? ", " : "",
+                        ir::print(program.values[values[i].second].name, program.strings),
+                        checker::print_bytes(static_cast<int64_t>(values[i].first)));
+  return text;
+}
+
+} // namespace
+
+MemoryNeed memory_need(const ir::Program &program, const Plan &plan, const World &world,
+                       bool unchecked) {
+  std::vector<uint64_t> bytes;
+  for (const Buffer &buffer : plan.buffers)
+    bytes.push_back(bytes_of(buffer, world));
+  MemoryNeed need{peak(plan, bytes), print_largest(program, plan, bytes)};
+  if (unchecked)
+    return need;
+  // The reference keeps every value, whole; on each list of ranks once.
+  for (const PlannedValue &value : plan.values) {
+    if (!value.buffer.valid() || !value.place.valid())
+      continue;
+    const Placement &place = plan.places[value.place];
+    uint64_t lists = 1;
+    if (value.known.type.valid())
+      lists = static_cast<uint64_t>(
+          world.count(place.mesh(), list_axes(program.types[value.known.type])));
+    need.bytes += static_cast<uint64_t>(count(place.whole())) * lists * cell_bytes(place.dtype());
+  }
+  return need;
+}
+
+uint64_t available_memory() {
+  std::ifstream info("/proc/meminfo");
+  std::string word;
+  while (info >> word)
+    if (word == "MemAvailable:") {
+      uint64_t kilobytes = 0;
+      info >> kilobytes;
+      return kilobytes * 1024;
+    }
+  return std::numeric_limits<uint64_t>::max();
+}
+
+} // namespace spmd::runtime

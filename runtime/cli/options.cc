@@ -1,0 +1,256 @@
+// The rows of the option table of `spmdrun`.
+#include "runtime/cli/options.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+namespace spmd::runtime {
+
+using llvm::StringRef;
+
+namespace {
+
+struct RunOptionRow {
+  std::string_view name, argument, standard, help;
+  // Empty, or what is wrong with the value.
+  std::string (*set)(RunOptions &options, StringRef value);
+};
+
+template <class Enum, class Words>
+std::string choose(StringRef value, const Words &words, Enum &chosen) {
+  std::string known;
+  for (size_t i = 0; i < std::size(words); ++i) {
+    if (value == StringRef(words[i].data(), words[i].size())) {
+      chosen = static_cast<Enum>(i);
+      return "";
+    }
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", words[i]);
+  }
+  return fmt::format("`{}` is none of {}", value.str(), known);
+}
+
+template <class T> std::string number(StringRef value, T least, T most, T &out) {
+  uint64_t parsed = 0;
+  if (value.getAsInteger(10, parsed) || parsed < uint64_t(least) || parsed > uint64_t(most))
+    return fmt::format("`{}` is no number from {} to {}", value.str(), least, most);
+  out = static_cast<T>(parsed);
+  return "";
+}
+
+// `dp=2,tp=4`: calls `f` with each name and its number.
+template <class F> std::string pairs(StringRef value, F &&f) {
+  llvm::SmallVector<StringRef, 4> entries;
+  value.split(entries, ',', -1, /*KeepEmpty=*/false);
+  for (StringRef entry : entries) {
+    auto [name, text] = entry.split('=');
+    int64_t size = 0;
+    if (name.empty() || text.getAsInteger(10, size) || size < 0 || size > int64_t(1) << 40)
+      return fmt::format("`{}` has not the form NAME=NUMBER", entry.str());
+    f(name.str(), size);
+  }
+  return entries.empty() ? "a name is missing" : "";
+}
+
+std::string set_mesh(RunOptions &options, StringRef value) {
+  bool empty = false;
+  std::string problem = pairs(value, [&](std::string name, int64_t size) {
+    empty |= size == 0;
+    options.mesh.push_back({std::move(name), size});
+  });
+  return problem.empty() && empty ? "an axis has at least one rank" : problem;
+}
+
+// `4096`, `12M`, `2GiB`
+std::string set_memory(RunOptions &options, StringRef value) {
+  uint64_t amount = 0;
+  StringRef unit = value;
+  if (!unit.consumeInteger(10, amount)) {
+    unit.consume_back("B");
+    unit.consume_back("i");
+    size_t shift = unit.empty() ? 0 : 10 * (1 + StringRef("KMGT").find(unit));
+    if (unit.size() <= 1 && shift <= 40 &&
+        amount <= std::numeric_limits<uint64_t>::max() >> shift) {
+      options.memory_limit = amount << shift;
+      return "";
+    }
+  }
+  return fmt::format("`{}` is no amount of memory such as 512M or 4GiB", value.str());
+}
+
+std::string set_dtype_mode(RunOptions &options, StringRef value) {
+  constexpr std::string_view kWords[] = {"declared", "f64"};
+  unsigned chosen = 0;
+  std::string problem = choose(value, kWords, chosen);
+  options.f64 = chosen == 1;
+  return problem;
+}
+
+std::string set_backend(RunOptions &options, StringRef value) {
+  constexpr std::string_view kWords[] = {"cpu", "null"};
+  unsigned chosen = 0;
+  std::string problem = choose(value, kWords, chosen);
+  options.backend = value.str();
+  return problem;
+}
+
+template <bool RunOptions::*Switch> std::string turn_on(RunOptions &options, StringRef) {
+  options.*Switch = true;
+  return "";
+}
+template <std::string RunOptions::*Text>
+std::string set_text(RunOptions &options, StringRef value) {
+  options.*Text = value.str();
+  return value.empty() ? "a value is missing" : "";
+}
+
+constexpr RunOptionRow kRows[] = {
+    {"--mesh", "AXIS=N,..", "as the program says",
+     "axes of other sizes; local extents and sizes of views follow", set_mesh},
+    {"--set", "SYMBOL=N,..", "their hints", "values of symbols",
+     [](RunOptions &o, StringRef v) {
+       return pairs(v, [&](std::string name, int64_t n) {
+         o.symbols.push_back({std::move(name), n});
+       });
+     }},
+    {"--scale-down", "", "", "the smallest extents that keep the form of the program; axes of 2",
+     turn_on<&RunOptions::scale_down>},
+    {"--plan", "", "", "print the steps and what they take; run nothing",
+     turn_on<&RunOptions::plan>},
+    {"--check", "outputs|all|sampled|off", "outputs",
+     "outputs and gradients against the reference, or every step",
+     [](RunOptions &o, StringRef v) { return choose(v, kCheckModeWords, o.check); }},
+    {"--tier", "auto|field|real|integer", "auto",
+     "numbers: a finite field, floats, small whole ones; auto: field, then real",
+     [](RunOptions &o, StringRef v) { return choose(v, kTierChoiceWords, o.tier); }},
+    {"--dtype-mode", "declared|f64", "declared", "rounding of floats in the real tier",
+     set_dtype_mode},
+    {"--seed", "N", "0", "of inputs and random ops",
+     [](RunOptions &o, StringRef v) {
+       return number<uint64_t>(v, 0, std::numeric_limits<int64_t>::max(), o.seed);
+     }},
+    {"--seeds", "K", "1", "runs, with seeds from --seed on",
+     [](RunOptions &o, StringRef v) { return number<unsigned>(v, 1, 1000000, o.seeds); }},
+    {"--strict", "", "", "exit code 1 unless all claims are upheld", turn_on<&RunOptions::strict>},
+    {"--no-backward", "", "", "forward only", turn_on<&RunOptions::no_backward>},
+    {"--only", "GLOB", "", "check values in these scopes alone", set_text<&RunOptions::only>},
+    {"--until", "%VALUE", "", "run up to where the value is there, and check it",
+     set_text<&RunOptions::until>},
+    {"--input", "NAME=FILE", "",
+     "data of an input: .npy, or .safetensors; NAME@RANK=FILE of one rank",
+     [](RunOptions &o, StringRef v) { return o.inputs.push_back(v.str()), std::string(); }},
+    {"--verdicts", "FILE", "", "write the verdict of every claim as JSON",
+     set_text<&RunOptions::verdicts>},
+    {"--trace-out", "DIR", "", "write the values of the last run as .npy with an index",
+     set_text<&RunOptions::trace_out>},
+    {"--trace-ranks", "", "", "write what each rank holds, too", turn_on<&RunOptions::trace_ranks>},
+    {"--threads", "N", "1", "ranks are divided among them; results stay the same",
+     [](RunOptions &o, StringRef v) { return number<unsigned>(v, 1, 1024, o.threads); }},
+    {"--memory-limit", "BYTES", "what is free", "refuse what would take more", set_memory},
+    {"--backend", "cpu|null", "cpu", "what carries out the steps", set_backend},
+    {"--version", "", "", "print the version", turn_on<&RunOptions::version>},
+};
+
+const RunOptionRow *find_row(StringRef name) {
+  for (const RunOptionRow &row : kRows)
+    if (name == StringRef(row.name.data(), row.name.size()))
+      return &row;
+  return nullptr;
+}
+
+const checker::OptionRow *find_shared(StringRef name) {
+  for (const checker::OptionRow &row : checker::option_rows())
+    if (row.commands & checker::kCheck && name == StringRef(row.name.data(), row.name.size()))
+      return &row;
+  return nullptr;
+}
+
+std::string unknown(StringRef name) {
+  llvm::SmallVector<StringRef, 48> known;
+  for (const RunOptionRow &row : kRows)
+    known.push_back(row.name);
+  for (const checker::OptionRow &row : checker::option_rows())
+    if (row.commands & checker::kCheck)
+      known.push_back(row.name);
+  return fmt::format("unknown option `{}`{}", name.str(), checker::nearest_hint(name, known));
+}
+
+std::string one(RunOptions &options, const RunOptionRow &row, llvm::ArrayRef<StringRef> &words) {
+  StringRef value = words.front().split('=').second;
+  bool has_value = words.front().contains('=');
+  words = words.drop_front();
+  if (row.argument.empty() && has_value)
+    return fmt::format("option `{}` takes no value", row.name);
+  if (!row.argument.empty() && !has_value) {
+    if (words.empty())
+      return fmt::format("option `{}` needs a value: {}", row.name, row.argument);
+    value = words.front();
+    words = words.drop_front();
+  }
+  std::string problem = row.set(options, value);
+  return problem.empty() ? "" : fmt::format("option `{}`: {}", row.name, problem);
+}
+
+// Our own options are taken out; the rest is for the table of `check`.
+std::string split(llvm::ArrayRef<StringRef> words, RunOptions &options,
+                  llvm::SmallVectorImpl<StringRef> &rest) {
+  while (!words.empty()) {
+    StringRef name = words.front().split('=').first;
+    if (words.front() == "--") {
+      rest.append(words.begin(), words.end());
+      return "";
+    }
+    if (const RunOptionRow *row = find_row(name)) {
+      if (std::string problem = one(options, *row, words); !problem.empty())
+        return problem;
+      continue;
+    }
+    const checker::OptionRow *shared = find_shared(name == "-h" ? "--help" : name);
+    if (name.startswith("-") && name != "-" && !shared)
+      return unknown(name);
+    bool takes_next = shared && !shared->argument.empty() && !words.front().contains('=');
+    rest.push_back(words.front());
+    words = words.drop_front();
+    if (takes_next && !words.empty()) {
+      rest.push_back(words.front());
+      words = words.drop_front();
+    }
+  }
+  return "";
+}
+
+} // namespace
+
+std::string parse_run_call(llvm::ArrayRef<StringRef> words, RunOptions &options) {
+  llvm::SmallVector<StringRef, 16> rest;
+  if (std::string problem = split(words, options, rest); !problem.empty())
+    return problem;
+  const checker::CommandRow command{"check", "FILE", "", checker::kCheck, nullptr};
+  if (std::string problem = checker::parse_call(rest, command, options.shared); !problem.empty())
+    return problem;
+  options.help = options.shared.help;
+  if (options.help || options.version)
+    return "";
+  if (options.shared.arguments.size() != 1)
+    return options.shared.arguments.empty()
+               ? "no program is named; `spmdrun -` reads standard input"
+               : fmt::format("one program is run at a time, not {}",
+                             options.shared.arguments.size());
+  options.file = options.shared.arguments.front();
+  return "";
+}
+
+std::string run_help() {
+  std::string text =
+      "spmdrun type-checks a program, executes it on simulated ranks, forward and backward,\n"
+      "and checks that the data uphold the types\n\nusage: spmdrun FILE [OPTION]...\n\n"
+      "options\n";
+  for (const RunOptionRow &row : kRows)
+    text += checker::option_line(row.name, row.argument, row.standard, row.help);
+  return text + "\noptions of `spmdlint check`, for reading, checking and reporting\n" +
+         checker::option_help(checker::kCheck);
+}
+
+} // namespace spmd::runtime

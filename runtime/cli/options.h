@@ -1,0 +1,53 @@
+// The command line of `spmdrun`: a table of its own options on top of those of `spmdlint check`, which
+// say how the program is read, judged and reported.
+#pragma once
+
+#include "checker/cli/options.h"
+#include "runtime/judged_run.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace spmd::runtime {
+
+// Auto: field, then real.
+enum class TierChoice : uint8_t { Auto, Field, Real, Integer };
+inline constexpr std::string_view kTierChoiceWords[] = {"auto", "field", "real", "integer"};
+
+// One axis of the mesh that the command line names.
+struct AxisSize {
+  std::string axis;
+  int64_t size = 1;
+};
+
+struct RunOptions {
+  checker::Options shared;
+  std::string file;
+  std::vector<AxisSize> mesh;
+  std::vector<std::pair<std::string, int64_t>> symbols;
+  bool scale_down = false;
+  bool plan = false;
+  uint64_t seed = 0;
+  unsigned seeds = 1;
+  CheckMode check = CheckMode::Outputs;
+  TierChoice tier = TierChoice::Auto;
+  bool f64 = false;
+  bool strict = false;
+  unsigned threads = 1;
+  std::string only, until; // a glob over scopes; a value
+  std::vector<std::string> inputs;
+  std::string trace_out;
+  std::string verdicts;
+  bool trace_ranks = false;
+  std::optional<uint64_t> memory_limit; // bytes
+  std::string backend = "cpu";
+  bool no_backward = false;
+  bool help = false, version = false;
+};
+
+// Empty, or what is wrong with the call.
+std::string parse_run_call(llvm::ArrayRef<llvm::StringRef> words, RunOptions &options);
+std::string run_help();
+
+} // namespace spmd::runtime

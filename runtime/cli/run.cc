@@ -1,0 +1,444 @@
+// Reads and checks first: what does not check is reported, and nothing is run.
+#include "runtime/cli/run.h"
+
+#include "runtime/cli/memory_need.h"
+#include "runtime/cli/summary.h"
+#include "runtime/cli/trace_out.h"
+#include "runtime/inputs.h"
+#include "runtime/judged_run.h"
+#include "runtime/scale_down.h"
+
+#include "checker/backward.h"
+#include "checker/cli/input.h"
+#include "checker/cli/output.h"
+#include "checker/cli/present.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+namespace spmd::runtime {
+
+using checker::ExitCode;
+
+namespace {
+
+// Of one call. The steps of a run are its methods in order; each says whether to go on.
+class RunCall {
+public:
+  explicit RunCall(const RunOptions &options)
+      : options_(options), sources_(options.shared.sources), summary_{.program = options.file} {
+    check_options_ = options.shared.check;
+    check_options_.today = checker::date_of_today();
+  }
+
+  ExitCode run() {
+    if (!read())
+      return ExitCode::Input;
+    if (!rewrite())
+      return code_;
+    if (!derive())
+      return code_;
+    if (!make())
+      return code_;
+    if (options_.plan)
+      return print(runtime::print(checked_->program(), *plan_));
+    if (!fits() || !finds_until())
+      return code_;
+    for (unsigned i = 0; i < options_.seeds && code_ == ExitCode::Clean; ++i)
+      execute(options_.seed + i);
+    finish();
+    return code_;
+  }
+
+private:
+  void happened(ExitCode code) { code_ = checker::worse(code_, code); }
+  bool stop(ExitCode code) {
+    happened(code);
+    return false;
+  }
+  void tell(const std::string &text) {
+    if (!options_.shared.quiet)
+      checker::say(text);
+  }
+  ExitCode print(const std::string &text) {
+    std::string problem = checker::write_stdout(text);
+    if (problem.empty())
+      return code_;
+    checker::say(problem);
+    return ExitCode::Call;
+  }
+
+  bool read() {
+    checker::Progress progress(checker::printable("reading " + options_.file),
+                               options_.shared.quiet);
+    checker::Options options = options_.shared;
+    options.read.progress = [&](uint64_t done, uint64_t all) { progress.tell(done, all); };
+    input_ = checker::load(options_.file, options);
+    if (std::string errors = checker::print_input_errors(input_); !errors.empty())
+      checker::print_stderr(errors);
+    if (!input_.readable())
+      return false;
+    options_.shared.configuration.add_to(input_.read.program);
+    return true;
+  }
+
+  // Reports what the types of a program draw. False if it is not to be run.
+  bool check(ir::Program &program) {
+    result_ = checker::check(program, check_options_);
+    if (result_.clean())
+      return true;
+    report(program, std::nullopt);
+    return stop(ExitCode::Findings);
+  }
+
+  // Findings of the check, or those of the run in their place.
+  void report(ir::Program &program, std::optional<std::vector<checker::Finding>> findings) {
+    if (findings)
+      result_.findings = std::move(*findings);
+    checker::ReportOptions options = checker::report_options(options_.shared);
+    checker::Report report = checker::make_report(input_.name, input_.bytes(), program, result_,
+                                                  check_options_, options);
+    if (!checker::render(options_.shared, report, sources_))
+      happened(ExitCode::Call);
+  }
+
+  // Other extents, as the command line asks for them.
+  bool rewrite() {
+    ir::Program &program = input_.read.program;
+    if (!check(program))
+      return false;
+    Resize resize{.axes = {}, .symbols = options_.symbols, .scale_down = options_.scale_down};
+    for (const AxisSize &axis : options_.mesh)
+      resize.axes.push_back({axis.axis, axis.size});
+    if (!needs_resize(program, resize))
+      return true;
+    llvm::Expected<std::vector<std::string>> notes = resize_program(program, result_, resize);
+    if (!notes) {
+      checker::say(fmt::format("{}: {}", options_.file, llvm::toString(notes.takeError())));
+      return stop(ExitCode::Call);
+    }
+    for (const std::string &note : *notes)
+      tell(note);
+    if (check(program))
+      return true;
+    tell("the findings are those of the program with other extents");
+    return false;
+  }
+
+  bool derive() {
+    ir::Program &program = input_.read.program;
+    if (options_.no_backward || !checker::has_loss(program))
+      return true;
+    if (std::optional<checker::NoBackward> none =
+            checker::derive_backward(program, check_options_)) {
+      tell(fmt::format("forward only: {}", none->message));
+      // What is left of the derivation is no program to run.
+      input_ = checker::load(options_.file, options_.shared);
+      options_.shared.configuration.add_to(input_.read.program);
+      forward_only_ = true;
+      return rewrite();
+    }
+    summary_.backward = true;
+    return check(program);
+  }
+
+  // A finding that keeps the run from beginning.
+  bool refuse(rules::Violation violation, checker::Place place = {}) {
+    if (place.form == checker::Place::Form::Inst && checked_->program().insts.size() == 0) {
+      checker::say(fmt::format("{}: nothing can be run", options_.file));
+    } else {
+      checker::Finding finding{std::move(violation), place};
+      report(checked_->tables(), std::vector<checker::Finding>{std::move(finding)});
+    }
+    return stop(ExitCode::Call);
+  }
+
+  // The integer tier is for sums of products alone: false, and said, where something else is computed.
+  bool stays_whole() {
+    ir::Program &program = checked_->tables();
+    rules::Rules rules(program);
+    for (uint32_t i = 0; i < program.insts.size(); ++i) {
+      const ir::Inst &inst = program.insts[ir::InstId{i}];
+      const rules::OpDef *row = rules.resolve(inst.op).row;
+      bool whole = !row || !row->equation.equation.has_function;
+      for (unsigned t = 0; row && t < row->equation.equation.term_count; ++t)
+        whole &= row->equation.equation.terms[t].divisors == 0;
+      if (!whole)
+        return refuse(rules::RunInput{"the integer tier",
+                                      fmt::format("`{}` does not keep whole numbers whole: take "
+                                                  "`--tier=field`",
+                                                  program.op_name(inst.op).str())},
+                      checker::Place::inst(ir::InstId{i}));
+    }
+    return true;
+  }
+
+  bool make() {
+    checked_ = checker::verify_types(std::move(input_.read.program), check_options_);
+    SPMD_CHECK(checked_.has_value(), "a program that was just found clean");
+    if (options_.tier == TierChoice::Integer && !stays_whole())
+      return false;
+    llvm::Expected<World> world = World::make(checked_->program());
+    if (!world)
+      return refuse(rules::RunInput{"the program", llvm::toString(world.takeError())});
+    world_.emplace(std::move(*world));
+    llvm::Expected<Plan> plan = make_plan(*checked_, *world_, {});
+    if (!plan)
+      return refuse(rules::RunInput{"the program", llvm::toString(plan.takeError())});
+    plan_.emplace(std::move(*plan));
+    summary_.ranks = world_->size();
+    summary_.steps = plan_->steps.size();
+    summary_.peak_bytes = plan_->peak_bytes;
+    return options_.plan || take_inputs();
+  }
+
+  bool take_inputs() {
+    for (const std::string &word : options_.inputs)
+      if (std::string problem = files_.add(word); !problem.empty())
+        return refuse(rules::RunInput{word, problem});
+    inputs_.emplace(*checked_, *world_, files_);
+    if (inputs_->problems().empty())
+      return true;
+    std::vector<checker::Finding> findings;
+    for (const InputProblem &problem : inputs_->problems()) {
+      checker::Place place;
+      if (problem.param)
+        place = {checker::Place::Form::Param, static_cast<uint32_t>(*problem.param)};
+      findings.push_back({rules::RunInput{problem.input, problem.text}, place});
+    }
+    report(checked_->tables(), std::move(findings));
+    return stop(ExitCode::Call);
+  }
+
+  bool fits() {
+    MemoryNeed need =
+        memory_need(checked_->program(), *plan_, *world_, options_.check == CheckMode::Off);
+    uint64_t limit = options_.memory_limit.value_or(available_memory());
+    if (need.bytes <= limit)
+      return true;
+    return refuse(rules::RunMemory{checker::print_bytes(int64_t(need.bytes)),
+                                   checker::print_bytes(int64_t(limit)), need.largest});
+  }
+
+  // --- execution ---------------------------------------------------------------------------------
+
+  struct Mode {
+    Tier tier;
+    Domain domain;
+  };
+  llvm::SmallVector<Mode, 3> modes() const {
+    Mode field{Tier::Field, Domain::Field}, integer{Tier::Integer, Domain::Declared};
+    Mode real{Tier::Real, options_.f64 ? Domain::F64 : Domain::Declared};
+    switch (options_.tier) {
+    case TierChoice::Field:
+      return {field};
+    case TierChoice::Real:
+      return {real};
+    case TierChoice::Integer:
+      return {integer};
+    case TierChoice::Auto:
+      break;
+    }
+    return {field, real};
+  }
+
+  void execute(uint64_t seed) {
+    for (Mode mode : modes())
+      if (!execute(seed, mode))
+        return;
+    // Rounding may hide what it could have caused: in double it is much smaller.
+    bool open = summary_.report.count(Verdict::Undecided) + summary_.report.count(Verdict::Blind);
+    if (open && options_.tier == TierChoice::Auto && !options_.f64)
+      execute(seed, {Tier::Real, Domain::F64});
+  }
+
+  // False where nothing more is to be run.
+  bool execute(uint64_t seed, Mode mode) {
+    std::unique_ptr<Backend> backend = prepared(seed, mode.domain);
+    if (!backend)
+      return false;
+    JudgeOptions judge{
+        .mode = options_.check, .tier = mode.tier, .domain = mode.domain, .seed = seed};
+    judge.rerun = rerun(seed);
+    judge.until = until();
+    checker::Progress progress(checker::printable("running " + options_.file),
+                               options_.shared.quiet);
+    auto goes_on = [&](uint64_t done, uint64_t all) { return progress.tell(done, all), true; };
+    judge.goes_on = goes_on;
+    auto begin = std::chrono::steady_clock::now();
+    llvm::Expected<RunReport> report = run_judged(*checked_, *plan_, *world_, *backend, judge);
+    std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+    if (options_.shared.timing)
+      checker::say(fmt::format("run {:>10.2f} ms, seed {}", took.count(), seed));
+    if (!report) {
+      checker::say(fmt::format("{}: {}", options_.file, llvm::toString(report.takeError())));
+      return stop(ExitCode::Input);
+    }
+    summary_.note_tier(mode.tier, mode.domain);
+    bool refuted = report->refuted();
+    if (summary_.runs++ == 0)
+      summary_.report = std::move(*report);
+    else
+      join_reports(summary_.report, std::move(*report));
+    last_ = {mode.tier, mode.domain};
+    last_seed_ = seed;
+    return !refuted;
+  }
+
+  // With its inputs; null, and said, if it cannot run the plan.
+  std::unique_ptr<Backend> prepared(uint64_t seed, Domain domain) {
+    std::unique_ptr<Backend> backend =
+        options_.backend == "null"
+            ? make_null_backend()
+            : make_cpu_backend({.domain = domain, .seed = seed, .threads = options_.threads});
+    llvm::Error error = backend->prepare(checked_->tables(), *plan_, *world_);
+    if (error) {
+      checker::say(fmt::format("{}: {}", options_.file, llvm::toString(std::move(error))));
+      stop(ExitCode::Coverage);
+      return nullptr;
+    }
+    InputOptions numbers{
+        .seed = seed, .domain = domain, .whole_numbers = options_.tier == TierChoice::Integer};
+    for (size_t i = 0; i < plan_->params.size(); ++i) {
+      if (!plan_->params[i].valid() || !plan_->values[plan_->params[i]].buffer.valid())
+        continue;
+      BufferId buffer = plan_->values[plan_->params[i]].buffer;
+      for (RankId rank : world_->ranks(plan_->buffers[buffer].mesh))
+        if (llvm::Error wrong = backend->write(buffer, rank, inputs_->on_rank(i, rank, numbers))) {
+          checker::say(fmt::format("{}: {}", options_.file, llvm::toString(std::move(wrong))));
+          stop(ExitCode::Input);
+          return nullptr;
+        }
+    }
+    return backend;
+  }
+
+  std::string rerun(uint64_t seed) const {
+    std::string line = fmt::format("spmdrun {} --seed={}", options_.file, seed);
+    for (const AxisSize &axis : options_.mesh)
+      line += fmt::format(" --mesh={}={}", axis.axis, axis.size);
+    for (const auto &[symbol, value] : options_.symbols)
+      line += fmt::format(" --set={}={}", symbol, value);
+    for (const std::string &word : options_.inputs)
+      line += fmt::format(" --input={}", word);
+    if (options_.scale_down)
+      line += " --scale-down";
+    if (options_.no_backward)
+      line += " --no-backward";
+    return line;
+  }
+
+  // The value that `--until` names.
+  ir::ValueId until() const {
+    if (options_.until.empty())
+      return {};
+    const ir::Program &program = checked_->program();
+    for (uint32_t i = 0; i < program.values.size(); ++i) {
+      std::string name = ir::print(program.values[ir::ValueId{i}].name, program.strings);
+      if (name == options_.until || llvm::StringRef(name).drop_front(1) == options_.until)
+        return ir::ValueId{i};
+    }
+    return {};
+  }
+
+  bool finds_until() {
+    if (options_.until.empty() || until().valid())
+      return true;
+    checker::say(fmt::format("the program has no value `{}`", options_.until));
+    return stop(ExitCode::Call);
+  }
+
+  // --- the end -------------------------------------------------------------------------------------
+
+  void finish() {
+    if (options_.check == CheckMode::Off)
+      summary_.report.claims.clear(); // inputs are always looked at
+    if (!options_.trace_out.empty() && summary_.runs && code_ == ExitCode::Clean)
+      write_trace();
+    if (!summary_.runs)
+      return;
+    if (options_.only.empty() || restrict_to_scope()) {
+      if (!summary_.report.findings.empty() || !options_.shared.formats.empty())
+        report(checked_->tables(), summary_.report.findings);
+      if (summary_.report.refuted() ||
+          (options_.strict && options_.check != CheckMode::Off && !summary_.all_upheld()))
+        happened(ExitCode::Findings);
+      say_summary();
+      write_verdicts();
+    }
+  }
+
+  void write_verdicts() {
+    if (options_.verdicts.empty())
+      return;
+    summary_.seed = options_.seed;
+    summary_.seeds = options_.seeds;
+    std::string problem =
+        checker::write_file(options_.verdicts, print_verdicts(summary_, checked_->program()));
+    if (problem.empty())
+      return;
+    checker::say(problem);
+    happened(ExitCode::Call);
+  }
+
+  bool restrict_to_scope() {
+    std::string problem = only_scope(checked_->program(), options_.only, summary_.report);
+    if (problem.empty())
+      return true;
+    checker::say(problem);
+    return stop(ExitCode::Call);
+  }
+
+  // On stdout, unless a format that other programs read goes there.
+  void say_summary() {
+    bool machine = llvm::any_of(options_.shared.formats, [](const checker::FormatRequest &format) {
+      return format.file.empty() && format.name != "full" && format.name != "concise";
+    });
+    std::string text = print_summary(summary_);
+    if (machine)
+      tell(llvm::StringRef(text).rtrim().str());
+    else if (!options_.shared.quiet)
+      happened(print(text));
+  }
+
+  void write_trace() {
+    std::unique_ptr<Backend> backend = prepared(last_seed_, last_.domain);
+    if (!backend)
+      return;
+    std::string problem = trace_out(*checked_, *plan_, *world_, *backend,
+                                    {.target = options_.trace_out,
+                                     .ranks = options_.trace_ranks,
+                                     .domain = last_.domain,
+                                     .seed = last_seed_,
+                                     .program = options_.file});
+    if (problem.empty())
+      return;
+    checker::say(problem);
+    stop(ExitCode::Call);
+  }
+
+  const RunOptions &options_;
+  checker::CheckOptions check_options_;
+  checker::SourceCache sources_;
+  checker::Input input_;
+  checker::CheckResult result_;
+  bool forward_only_ = false;
+  std::optional<checker::CheckedProgram> checked_;
+  std::optional<World> world_;
+  std::optional<Plan> plan_;
+  InputFiles files_;
+  std::optional<Inputs> inputs_;
+  Summary summary_;
+  Mode last_{Tier::Real, Domain::Declared};
+  uint64_t last_seed_ = 0;
+  ExitCode code_ = ExitCode::Clean;
+};
+
+} // namespace
+
+checker::ExitCode run_program(const RunOptions &options) { return RunCall(options).run(); }
+
+} // namespace spmd::runtime

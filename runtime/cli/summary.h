@@ -1,0 +1,34 @@
+// What a call of `spmdrun` comes to: how many claims of each kind were upheld, and how they were tried.
+#pragma once
+
+#include "runtime/judged_run.h"
+
+#include <string>
+
+namespace spmd::runtime {
+
+struct Summary {
+  std::string program;
+  uint64_t ranks = 0, steps = 0;
+  int64_t peak_bytes = 0; // of one rank
+  bool backward = false;
+  unsigned runs = 0;
+  uint64_t seed = 0, seeds = 1;            // the first one, and how many
+  llvm::SmallVector<std::string, 3> tiers; // in order, each once
+  RunReport report = {};
+
+  void note_tier(Tier tier, Domain domain);
+  // Every claim that can be checked.
+  bool all_upheld() const;
+};
+
+// A table, a row for each kind, and why what is open is open.
+std::string print_summary(const Summary &summary);
+// The same for programs, in JSON, claim by claim.
+std::string print_verdicts(const Summary &summary, const ir::Program &program);
+
+// Keeps verdicts and findings of values that are made in scopes which match the glob. Empty, or what is
+// wrong with it.
+std::string only_scope(const ir::Program &program, const std::string &glob, RunReport &report);
+
+} // namespace spmd::runtime

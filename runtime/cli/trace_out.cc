@@ -1,0 +1,173 @@
+// Each value is written where its instruction has run: later its buffer may be another value's.
+#include "runtime/cli/trace_out.h"
+
+#include "checker/cli/output.h"
+#include "runtime/blocks.h"
+#include "runtime/element_bytes.h"
+#include "runtime/meaning.h"
+#include "runtime/npy.h"
+#include "runtime/safetensors.h"
+
+#include "ir/text.h"
+
+#include "llvm/Support/FileSystem.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <set>
+
+namespace spmd::runtime {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+class TraceWriter {
+public:
+  TraceWriter(checker::CheckedProgram &checked, const Plan &plan, const World &world,
+              Backend &backend, const TraceOutOptions &options)
+      : program_(checked.tables()), plan_(plan), world_(world), backend_(backend),
+        options_(options), archive_(llvm::StringRef(options.target).endswith(".safetensors")) {}
+
+  std::string run() {
+    if (!archive_)
+      if (std::error_code error = llvm::sys::fs::create_directories(options_.target))
+        return fmt::format("{}: {}", options_.target, error.message());
+    for (PlannedId id : plan_.params)
+      if (id.valid())
+        write_value(id);
+    uint32_t done = 0;
+    for (const Execution &execution : plan_.executions) {
+      if (execution.nested || execution.steps.last < done)
+        continue;
+      if (llvm::Error error = backend_.run({done, execution.steps.last}, kNoDeadline))
+        return llvm::toString(std::move(error));
+      done = execution.steps.last;
+      for (PlannedId id : plan_.list(execution.results))
+        if (id.valid())
+          write_value(id);
+      if (!problem_.empty())
+        return problem_;
+    }
+    return problem_.empty() ? finish() : problem_;
+  }
+
+private:
+  // Of what a rank holds, in row-major order of the mesh; empty where there are no data to read.
+  std::vector<Tensor> held(const PlannedValue &value) {
+    std::vector<Tensor> tensors;
+    const Buffer &buffer = plan_.buffers[value.buffer];
+    for (RankId rank : world_.ranks(buffer.mesh)) {
+      Tensor &tensor =
+          tensors.emplace_back(Tensor::make(buffer.dtype, buffer.on(rank), options_.domain));
+      if (llvm::Error error = backend_.read(value.buffer, rank, tensor)) {
+        problem_ = llvm::toString(std::move(error));
+        return {};
+      }
+    }
+    return tensors;
+  }
+
+  void write_value(PlannedId id) {
+    const PlannedValue &value = plan_.values[id];
+    if (!value.buffer.valid() || !problem_.empty())
+      return;
+    std::vector<Tensor> tensors = held(value);
+    llvm::Expected<Distribution> distribution = Distribution::make(program_, value.known);
+    if (!distribution || tensors.empty()) {
+      llvm::consumeError(distribution.takeError());
+      return;
+    }
+    std::vector<const Tensor *> pointers;
+    for (const Tensor &tensor : tensors)
+      pointers.push_back(&tensor);
+    std::string name = name_of(value);
+    Meaning meaning = distribution->denote(pointers);
+    Tensor whole =
+        meaning.lists.empty() ? std::move(meaning.pieces.front()) : stacked(meaning.pieces, 0);
+    Json entry = entry_of(value, name, whole);
+    if (!meaning.lists.empty())
+      entry["list"] = ir::print_axes(program_, distribution->type().mesh(), meaning.lists);
+    put(name, std::move(whole), entry);
+    llvm::ArrayRef<RankId> ranks = world_.ranks(plan_.buffers[value.buffer].mesh);
+    for (size_t i = 0; options_.ranks && i < tensors.size(); ++i) {
+      Json own = entry_of(value, name, tensors[i]);
+      own["rank"] = world_.number(ranks[i]);
+      put(fmt::format("{}@{}", name, world_.number(ranks[i])), std::move(tensors[i]), own);
+    }
+  }
+
+  // The name of the value; of a body that was run several times with a number.
+  std::string name_of(const PlannedValue &value) {
+    std::string name = ir::print(program_.values[value.value].name, program_.strings).substr(1);
+    for (char &c : name)
+      if (c == '/')
+        c = '_';
+    std::string free = name;
+    for (unsigned i = 1; !names_.insert(free).second; ++i)
+      free = fmt::format("{}.{}", name, i);
+    return free;
+  }
+
+  Json entry_of(const PlannedValue &value, const std::string &name, const Tensor &tensor) {
+    Json entry;
+    entry["value"] = "%" + name;
+    for (size_t i = 0; i < plan_.params.size(); ++i)
+      if (program_.params[i].name.valid() && program_.params[i].value == value.value)
+        entry["name"] = program_.strings[program_.params[i].name].str();
+    entry["dtype"] = std::string(ir::info(tensor.dtype).word);
+    entry["shape"] = std::vector<int64_t>(tensor.dims.begin(), tensor.dims.end());
+    if (value.known.type.valid())
+      entry["type"] = ir::print_kinds(program_, program_.types[value.known.type]);
+    return entry;
+  }
+
+  void put(const std::string &name, Tensor tensor, Json entry) {
+    if (options_.domain == Domain::F64 && ir::differentiable(tensor.dtype))
+      tensor.dtype = tensor.is_complex() ? ir::DType::C128 : ir::DType::F64;
+    if (archive_) {
+      kept_.push_back({name, std::move(tensor)});
+    } else {
+      entry["file"] = name + ".npy";
+      problem_ = checker::write_file(options_.target + "/" + name + ".npy", print_npy(tensor));
+    }
+    index_.push_back(std::move(entry));
+  }
+
+  std::string finish() {
+    if (archive_) {
+      std::vector<std::pair<std::string, const Tensor *>> tensors;
+      for (const auto &[name, tensor] : kept_)
+        tensors.push_back({name, &tensor});
+      return checker::write_file(options_.target, print_safetensors(tensors));
+    }
+    constexpr std::string_view kDomains[] = {"declared", "f64", "field"};
+    Json index = {{"program", options_.program},
+                  {"seed", options_.seed},
+                  {"numbers", std::string(kDomains[static_cast<size_t>(options_.domain)])},
+                  {"values", index_}};
+    return checker::write_file(options_.target + "/index.json",
+                               index.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  }
+
+  ir::Program &program_;
+  const Plan &plan_;
+  const World &world_;
+  Backend &backend_;
+  const TraceOutOptions &options_;
+  bool archive_;
+  std::string problem_;
+  std::set<std::string> names_;
+  std::vector<std::pair<std::string, Tensor>> kept_;
+  Json index_ = Json::array();
+};
+
+} // namespace
+
+std::string trace_out(checker::CheckedProgram &program, const Plan &plan, const World &world,
+                      Backend &backend, const TraceOutOptions &options) {
+  return TraceWriter(program, plan, world, backend, options).run();
+}
+
+} // namespace spmd::runtime

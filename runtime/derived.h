@@ -1,0 +1,49 @@
+// A row that gives the gradient of an operand of another row, where that one has a kernel: the
+// kernel's own derivative, or, of residues that it only moves, the way back.
+#pragma once
+
+#include "runtime/kernels/kernel.h"
+
+namespace spmd::runtime {
+
+// The forward application of a derived row. Made in place: it points into itself.
+class ForwardRow {
+public:
+  ForwardRow() = default;
+  ForwardRow(const ForwardRow &) = delete;
+  ForwardRow &operator=(const ForwardRow &) = delete;
+
+  // `app`: of the derived row. An error: operands that the forward row does not take.
+  llvm::Error bind(const rules::Application &app, const rules::OpDef &derived);
+
+  const KernelDef *kernel() const { return kernel_; } // null if the equation is the value
+  // Its kernel moves residues and makes none.
+  bool moves() const { return kernel_ && kernel_->moves && kernel_->field; }
+  // Tensors that its kernel needs.
+  void find_reads(llvm::MutableArrayRef<bool> reads) const;
+  // Calls of the derived row.
+  llvm::Error run_vjp(const Call<double> &call) const;
+  llvm::Error run_back(const Call<Residue> &call) const;
+
+private:
+  Site site(const Site &derived) const {
+    return {*app_, *row_, binding_, map_, derived.domain, derived.seed, derived.op, derived.stream};
+  }
+  // The gradients of the results of the row; null where none flows.
+  template <class T> llvm::SmallVector<View<const T>, 2> gradients(const Call<T> &call) const;
+  void blank_values(llvm::SmallVectorImpl<View<const Residue>> &args,
+                    std::vector<Residue> &zeros) const;
+
+  const rules::OpDef *row_ = nullptr;
+  const KernelDef *kernel_ = nullptr;
+  rules::ResolvedOp op_;
+  llvm::SmallVector<rules::Slot, 8> slots_;
+  llvm::SmallVector<rules::ResultClaim, 2> results_;
+  std::optional<rules::Application> app_;
+  rules::Binding binding_;
+  rules::FactorMap map_;
+  llvm::SmallVector<std::optional<uint16_t>, 2> gradient_args_; // per result
+  unsigned operand_ = 0, member_ = 0;
+};
+
+} // namespace spmd::runtime

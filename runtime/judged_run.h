@@ -1,0 +1,49 @@
+// A run of a plan on a backend, held against the reference: step by step, at its outputs, or on a share of
+// its steps.
+#pragma once
+
+#include "runtime/backend.h"
+#include "runtime/reference_run.h"
+#include "runtime/refutation.h"
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+namespace spmd::runtime {
+
+enum class CheckMode : uint8_t { Off, Outputs, Sampled, All };
+inline constexpr std::string_view kCheckModeWords[] = {"off", "outputs", "sampled", "all"};
+
+struct JudgeOptions {
+  CheckMode mode = CheckMode::Outputs;
+  Tier tier = Tier::Field;
+  Domain domain = Domain::Field; // of the backend's data
+  uint64_t seed = 0;             // of random numbers, as the backend has it; of the sample
+  unsigned share = 8;            // Sampled: one step in so many
+  std::string rerun;             // the command line, for findings
+  Deadline deadline = kNoDeadline;
+  ir::ValueId until; // stop after it is made; none: at the end
+  llvm::function_ref<bool(uint64_t done, uint64_t all)> goes_on = nullptr; // false: stop here
+};
+
+struct RunReport {
+  std::vector<ClaimVerdict> claims;
+  std::vector<checker::Finding> findings; // at most one error; warnings besides
+  std::vector<std::string> undecided;     // why, each reason once
+  uint64_t steps = 0, judged = 0;
+
+  uint64_t count(Verdict verdict) const;
+  bool refuted() const { return count(Verdict::Refuted) > 0; }
+};
+
+// Runs the whole plan. Inputs must have been written. Where the program is one with its derived backward,
+// gradients are judged too. An error is one of the backend.
+llvm::Expected<RunReport> run_judged(checker::CheckedProgram &program, const Plan &plan,
+                                     const World &world, Backend &backend,
+                                     const JudgeOptions &options);
+
+// Joins the verdicts of two runs of one program, claim by claim: another tier, another seed.
+void join_reports(RunReport &into, RunReport more);
+// What the referee says of one claim that two runs leave open: the deviation in f32 against that in f64.
+Verdict referee(double deviation_f32, double deviation_f64);
+
+} // namespace spmd::runtime

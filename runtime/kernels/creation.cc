@@ -1,0 +1,190 @@
+// Constants: what a spelling fills a tensor with.
+#include "runtime/kernels/places.h"
+#include "runtime/kernels/rows.h"
+
+#include "llvm/ADT/StringSwitch.h"
+
+namespace spmd::runtime {
+
+namespace {
+
+using llvm::Error;
+
+double pick(std::optional<double> stated, double absent) { return stated.value_or(absent); }
+
+// Numbers in a row: start + step * i.
+struct Range {
+  double start = 0, step = 1;
+};
+Range range_of(const Site &site, int64_t size) {
+  llvm::StringRef name = bare_name(site);
+  if (name == "linspace" || name == "logspace") {
+    double start = pick(argument(site, {"start"}, 0), 0), end = pick(argument(site, {"end"}, 1), 1);
+    return {start, size > 1 ? (end - start) / static_cast<double>(size - 1) : 0};
+  }
+  if (name == "iota")
+    return {};
+  // `arange(end)`, `arange(start, end, step)`.
+  bool only_end = !argument(site, {}, 1) && !site.app.attr("start");
+  return {only_end ? 0 : pick(argument(site, {"start"}, 0), 0),
+          pick(argument(site, {"step"}, 2), 1)};
+}
+
+template <class T> void fill_range(const Site &site, View<T> to) {
+  llvm::StringRef name = bare_name(site);
+  auto dim = static_cast<unsigned>(rules::dim_number(site.app).value_or(0));
+  Lines cut(*to.dims, name == "iota" && dim < to.rank() ? dim : 0);
+  Range range = range_of(site, cut.extent);
+  double base = pick(argument(site, {"base"}, 3), 10);
+  for (int64_t at = 0; at < to.size(); ++at) {
+    auto i = static_cast<double>(at / cut.inner % cut.extent);
+    double last = static_cast<double>(cut.extent - 1);
+    // From the nearer end, so that the last number is exact.
+    double value = name == "linspace" && i > last / 2
+                       ? range.start + range.step * last - range.step * (last - i)
+                       : range.start + range.step * i;
+    to[at] = constant<T>(name == "logspace" ? std::pow(base, value) : value);
+  }
+}
+
+template <class T> void fill_eye(View<T> to) {
+  int64_t columns = to.rank() ? to.dims->back() : 1;
+  int64_t rows = to.rank() > 1 ? to.dim(to.rank() - 2) : 1;
+  for (int64_t at = 0; at < to.size(); ++at)
+    to[at] = T(at / columns % rows == at % columns ? 1 : 0);
+}
+
+// Row and column of each element of one triangle, row by row: 2 x n.
+template <class T> Error fill_triangle(const Site &site, View<T> to) {
+  auto rows = static_cast<int64_t>(pick(argument(site, {"row"}, 0), 0));
+  auto columns = static_cast<int64_t>(pick(argument(site, {"col"}, 1), 0));
+  auto offset = static_cast<int64_t>(pick(argument(site, {"offset"}, 2), 0));
+  bool lower = bare_name(site) == "tril_indices";
+  int64_t n = 0, most = to.rank() == 2 ? to.dim(1) : 0;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c)
+      if (lower ? c - r <= offset : c - r >= offset) {
+        if (n < most)
+          to[n] = constant<T>(static_cast<double>(r)),
+          to[most + n] = constant<T>(static_cast<double>(c));
+        ++n;
+      }
+  return n == most ? Error::success() : wrong_number(site, n, most);
+}
+
+// The numbers of a nested list, in order.
+template <class T> void flatten(const Site &site, const ir::AttrValue &value, std::vector<T> &out) {
+  if (value.form == ir::AttrForm::List)
+    for (const ir::AttrValue &item : site.app.program.lists[value.as<ir::AttrListId>()].items)
+      flatten(site, item, out);
+  else if (std::optional<double> number = number_of(value))
+    out.push_back(constant<T>(*number));
+}
+
+// `tensor`: one number everywhere, or the numbers one by one.
+template <class T> Error fill_data(const Site &site, View<T> to) {
+  const ir::AttrValue *data = rules::any_attr(site.app, {"data", "value", "fill_value", "s"});
+  std::vector<T> numbers;
+  if (data)
+    flatten(site, *data, numbers);
+  else if (std::optional<double> number = argument(site, {}, 0))
+    numbers.push_back(constant<T>(*number));
+  if (numbers.size() != 1 && static_cast<int64_t>(numbers.size()) != to.size())
+    return wrong_number(site, static_cast<int64_t>(numbers.size()), to.size());
+  for (int64_t at = 0; at < to.size(); ++at)
+    to[at] = numbers[numbers.size() == 1 ? 0 : static_cast<size_t>(at)];
+  return Error::success();
+}
+
+enum class Filling : uint8_t { Number, Nothing, Ones, Range, Eye, Triangle, Data, Counter };
+Filling filling_of(llvm::StringRef name) {
+  return llvm::StringSwitch<Filling>(name)
+      .Cases("empty", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided",
+             Filling::Nothing)
+      .Cases("empty2", "empty_like", Filling::Nothing)
+      .Cases("ones", "new_ones", "ones_like", Filling::Ones)
+      .Cases("arange", "range", "iota", "linspace", "logspace", Filling::Range)
+      .Case("eye", Filling::Eye)
+      .Cases("tril_indices", "triu_indices", Filling::Triangle)
+      .Cases("tensor", "scalar_tensor", Filling::Data)
+      .Case("iota_2x32_shape", Filling::Counter)
+      .Default(Filling::Number);
+}
+
+template <class T> Error constant_row(const Call<T> &call) {
+  const Site &site = call.site;
+  View<T> to = call.results[0];
+  switch (filling_of(bare_name(site))) {
+  case Filling::Nothing: // what is there is not said: zeros
+    return Error::success();
+  case Filling::Ones:
+    std::fill_n(to.data, to.size(), T(1));
+    return Error::success();
+  case Filling::Range:
+    fill_range(site, to);
+    return Error::success();
+  case Filling::Eye:
+    fill_eye(to);
+    return Error::success();
+  case Filling::Triangle:
+    return fill_triangle(site, to);
+  case Filling::Data:
+    return fill_data(site, to);
+  case Filling::Counter: // high and low words of a place
+    for (int64_t at = 0; at < to.size(); ++at) {
+      to[at] = constant<T>(static_cast<double>(at >> 32));
+      if (call.results.size() > 1 && call.results[1])
+        call.results[1][at] = constant<T>(static_cast<double>(at & 0xFFFFFFFF));
+    }
+    return Error::success();
+  case Filling::Number:
+    break;
+  }
+  // After the size (`full`), or after what gives the extents (`full_like`).
+  std::optional<double> value = argument(site, {"fill_value", "value"}, 1);
+  if (!value)
+    value = argument(site, {}, 0);
+  if (!value)
+    return cannot_run(site, "which number it is filled with is not stated");
+  std::fill_n(to.data, to.size(), constant<T>(*value));
+  return Error::success();
+}
+
+template <class T> Error zeros(const Call<T> &) { return Error::success(); }
+
+template <class T> Error fill(const Call<T> &call) {
+  View<const T> v = call.operand("v");
+  View<T> to = call.results[0];
+  std::optional<double> number = call.site.number(call.site.operand("v"));
+  if (!v && !number)
+    return cannot_run(call.site, "which number it is filled with is not stated");
+  std::fill_n(to.data, to.size(), v ? v[0] : constant<T>(*number));
+  return Error::success();
+}
+
+constexpr KernelDef kCreation[] = {
+    {.row = "constant",
+     .real = constant_row<double>,
+     .complex = constant_row<Complex>,
+     .field = constant_row<Residue>},
+    {.row = "constant_like",
+     .real = constant_row<double>,
+     .complex = constant_row<Complex>,
+     .field = constant_row<Residue>},
+    {.row = "zeros", .real = zeros<double>, .complex = zeros<Complex>, .field = zeros<Residue>},
+    {.row = "zeros_like",
+     .real = zeros<double>,
+     .complex = zeros<Complex>,
+     .field = zeros<Residue>},
+    {.row = "fill",
+     .real = fill<double>,
+     .complex = fill<Complex>,
+     .field = fill<Residue>,
+     .taped = fill<Var>},
+};
+
+} // namespace
+
+llvm::ArrayRef<KernelDef> creation_kernels() { return kCreation; }
+
+} // namespace spmd::runtime

@@ -1,0 +1,119 @@
+// How one op is carried out on the tensors of one rank, or on those of one device. A kernel sees
+// operands and results as arrays of one element type, the row and its attributes; never a mesh, a
+// type or a rank. Where operands are blocks of larger tensors, it is told where they begin.
+#pragma once
+
+#include "runtime/tensor.h"
+
+#include "rules/bind.h"
+#include "rules/shape_attrs.h"
+#include "rules/shape_rule.h"
+
+#include "llvm/Support/Error.h"
+
+#include <optional>
+#include <string_view>
+
+namespace spmd::runtime {
+
+// A tensor as kernels see it. `first`: per dimension, where this block begins in the whole; `whole`:
+// the extents of the whole.
+template <class T> struct View {
+  const Dims *dims = nullptr;
+  T *data = nullptr;
+  ir::DType dtype = ir::DType::Unknown;
+  const Dims *first = nullptr, *whole = nullptr;
+
+  explicit operator bool() const { return data != nullptr; }
+  int64_t size() const { return count(*dims); }
+  unsigned rank() const { return static_cast<unsigned>(dims->size()); }
+  int64_t dim(unsigned i) const { return (*dims)[i]; }
+  T &operator[](int64_t i) const { return data[i]; }
+};
+
+// What is the same for all ranks that hold tensors of these extents: the row, the operands that fill
+// it, and how their dimensions are made of factors. Shapes in `app` are those of the tensors at hand.
+struct Site {
+  const rules::Application &app;
+  const rules::OpDef &row;
+  const rules::Binding &binding;
+  const rules::FactorMap &map;
+  Domain domain = Domain::Declared;
+  // Random numbers: a draw is a hash of these, of the element's place in the whole, and, where the
+  // state of the generator differs between ranks, of the rank.
+  uint64_t seed = 0, op = 0, stream = 0;
+
+  // Place of an operand in the row; it must be one of the row's.
+  unsigned operand(std::string_view name) const { return row.equation.equation.find_operand(name); }
+  unsigned members(unsigned operand) const {
+    return binding[operand] ? binding[operand]->count : 0;
+  }
+  // The number that stands in the place of an operand, as a literal or by the attribute that the row
+  // names (`from_attr`). None if a tensor or nothing stands there.
+  std::optional<double> number(unsigned operand) const;
+  // Unknown where no tensor stands there, or its element type is not known.
+  ir::DType dtype(unsigned operand) const;
+  ir::DType result_dtype() const; // of the first
+  // An attribute that is a number; `absent` where it is not there or null.
+  double number_attr(llvm::StringRef name, double absent) const;
+  // The spelling in the alias table by which the program means the row, else the row's own name:
+  // some rows are several functions (`cbrt` of row `sqrt`).
+  std::string_view spelling() const { return app.op.alias ? app.op.alias->spelling : row.name; }
+  // The dimensions that attribute `dim` names, sorted, counted from 0; by default as the row says.
+  llvm::SmallVector<unsigned, 4> dims(unsigned rank) const;
+};
+
+// A number or a truth value that stands in an attribute; none if it is neither.
+std::optional<double> number_of(const ir::AttrValue &value);
+
+// `row` cannot be run: why.
+llvm::Error cannot_run(const Site &site, const llvm::Twine &why);
+
+// Operands and results of one call. Results have their extents and are zero; a null result is not
+// asked for.
+template <class T> struct Call {
+  const Site &site;
+  llvm::ArrayRef<View<const T>> args; // as in Application::args
+  llvm::ArrayRef<View<T>> results;    // as in RowUse::results
+
+  // Null if nothing, or a number, stands there.
+  View<const T> operand(std::string_view name, unsigned member = 0) const {
+    return operand(site.operand(name), member);
+  }
+  View<const T> operand(unsigned place, unsigned member = 0) const {
+    const rules::Slot *slot = site.binding[place];
+    return slot && member < slot->count ? args[slot->first + member] : View<const T>();
+  }
+};
+
+class Var; // a number that remembers how it was made (number.h)
+
+// The gradient of one operand, from those of the results (null: none flows). `call` has the operands
+// of the row; its results are those of the forward op, or null where they are not at hand.
+struct VjpCall {
+  const Call<double> &call;
+  llvm::ArrayRef<View<const double>> gradients; // per result of the row
+  unsigned operand, member;
+  View<double> result; // extents of the operand; zero
+};
+
+// One row. An error says why a call cannot be carried out (an attribute with a value that we do not
+// know, say). What is null is not special to the row: an equation that is the value needs no kernel.
+struct KernelDef {
+  std::string_view row;
+  llvm::Error (*real)(const Call<double> &) = nullptr;
+  llvm::Error (*complex)(const Call<Complex> &) = nullptr;
+  // For residues: only what moves elements or is exact in a field. All else is done by the equation.
+  llvm::Error (*field)(const Call<Residue> &) = nullptr;
+  // The same kernel on numbers that remember: gives the gradient of every differentiable operand.
+  llvm::Error (*taped)(const Call<Var> &) = nullptr;
+  // Written by hand where it is much faster than the tape.
+  llvm::Error (*vjp)(const VjpCall &) = nullptr;
+  // Elements are moved or dropped, none is made anew but zeros: the gradient puts them back.
+  bool moves = false;
+};
+
+// Null if the row needs no kernel.
+const KernelDef *find_kernel(std::string_view row);
+
+} // namespace spmd::runtime

@@ -1,0 +1,224 @@
+// Layer, RMS, group, batch and instance normalisation, their backward rows, and their gradients:
+// which operands and results of a row are what standardise.h computes with.
+#include "runtime/kernels/norms.h"
+
+#include "runtime/kernels/standardise.h"
+
+namespace spmd::runtime {
+
+using rules::flag_attr;
+
+namespace {
+
+llvm::StringRef row_name(const Site &site) { return {site.row.name.data(), site.row.name.size()}; }
+
+double eps_of(const Site &site, double absent) {
+  return site.number_attr("eps", site.number_attr("epsilon", absent));
+}
+
+std::vector<int64_t> counted(int64_t size) {
+  std::vector<int64_t> places;
+  for (int64_t i = 0; i < size; ++i)
+    places.push_back(i);
+  return places;
+}
+
+// Samples, channels, and the elements of one channel of one sample.
+struct Extents {
+  explicit Extents(llvm::ArrayRef<int64_t> dims)
+      : samples(dims[0]), channels(dims[1]), inner(count(dims.drop_front(2))) {}
+  int64_t samples, channels, inner;
+};
+
+constexpr double kUsualEps = 1e-5;
+
+} // namespace
+
+NormSpace NormSpace::of_layers(const Site &site, llvm::ArrayRef<int64_t> dims, unsigned spans,
+                               bool centred) {
+  llvm::SmallVector<unsigned, 4> along;
+  for (auto d = static_cast<unsigned>(dims.size()) - spans; d < dims.size(); ++d)
+    along.push_back(d);
+  // torch.finfo(dtype).eps where an RMS norm states none.
+  double eps = centred ? kUsualEps : 2 * unit_roundoff(site.dtype(site.operand("x")));
+  Lanes lanes(dims, along);
+  std::vector<int64_t> none(static_cast<size_t>(lanes.count()), 0);
+  return {lanes, none, counted(lanes.length()), centred, eps_of(site, eps)};
+}
+
+NormSpace NormSpace::of_groups(const Site &site, llvm::ArrayRef<int64_t> dims, int64_t groups) {
+  Extents of(dims);
+  int64_t width = of.channels / groups;
+  Lanes lanes({of.samples, groups, width * of.inner}, {2});
+  std::vector<int64_t> lane, element;
+  for (int64_t i = 0; i < of.samples * groups; ++i)
+    lane.push_back(i % groups * width);
+  for (int64_t i = 0; i < width * of.inner; ++i)
+    element.push_back(i / of.inner);
+  return {lanes, lane, element, true, eps_of(site, kUsualEps)};
+}
+
+NormSpace NormSpace::of_channels(const Site &site, llvm::ArrayRef<int64_t> dims) {
+  Extents of(dims);
+  Lanes lanes({of.samples, of.channels, of.inner}, {0, 2});
+  std::vector<int64_t> none(static_cast<size_t>(lanes.length()), 0);
+  return {lanes, counted(of.channels), none, true, eps_of(site, kUsualEps)};
+}
+
+NormSpace NormSpace::of_instances(const Site &site, llvm::ArrayRef<int64_t> dims) {
+  Extents of(dims);
+  Lanes lanes({of.samples, of.channels, of.inner}, {2});
+  std::vector<int64_t> lane, none(static_cast<size_t>(lanes.length()), 0);
+  for (int64_t i = 0; i < lanes.count(); ++i)
+    lane.push_back(i % of.channels);
+  return {lanes, lane, none, true, eps_of(site, kUsualEps)};
+}
+
+namespace {
+
+// An operand that not every row has.
+template <class T> View<const T> optional(const Call<T> &call, std::string_view name) {
+  unsigned place = call.site.operand(name);
+  return place < call.site.row.equation.equation.operand_count ? call.operand(place)
+                                                               : View<const T>();
+}
+
+template <class T> unsigned span_count(const Call<T> &call) {
+  const rules::Application &app = call.site.app;
+  if (std::optional<rules::Numbers> shape = rules::numbers_attr(app, {"normalized_shape"}))
+    return static_cast<unsigned>(shape->size());
+  for (std::string_view name : {"w", "b"})
+    if (View<const T> view = optional(call, name))
+      return view.rank();
+  return 1;
+}
+
+template <class T> llvm::Expected<NormSpace> space_of(const Call<T> &call) {
+  const Site &site = call.site;
+  View<const T> x = call.operand("x");
+  llvm::StringRef name = row_name(site);
+  if (name.contains("layer_norm") || name.contains("rms_norm"))
+    return NormSpace::of_layers(site, *x.dims, span_count(call), name.contains("layer_norm"));
+  if (name.contains("instance_norm"))
+    return NormSpace::of_instances(site, *x.dims);
+  if (!name.contains("group_norm"))
+    return NormSpace::of_channels(site, *x.dims);
+  View<const T> mean = optional(call, "u");
+  std::optional<int64_t> groups = rules::number_attr(site.app, {"num_groups", "group", "groups"});
+  if (mean)
+    groups = mean.dim(1);
+  if (!groups || *groups <= 0 || x.dim(1) % *groups != 0)
+    return cannot_run(site, "the number of groups does not divide the channels");
+  return NormSpace::of_groups(site, *x.dims, *groups);
+}
+
+template <class T> NormOperands<T> operands_of(const Call<T> &call) {
+  // Batch and instance norms call their bias k; group_norm_backward has none.
+  View<const T> bias = optional(call, "b");
+  return {call.operand("x"), optional(call, "w"), bias ? bias : optional(call, "k")};
+}
+
+// Which places of the results are the mean and 1 / deviation: after y.
+template <class V> NormResults<V> results_of(const Site &site, llvm::ArrayRef<View<V>> results) {
+  auto at = [&](size_t i) { return i < results.size() ? results[i] : View<V>(); };
+  if (row_name(site).contains("rms_norm"))
+    return {at(0), {}, at(1)};
+  return {at(0), at(1), at(2)};
+}
+
+llvm::Error norm_forward(const Call<double> &call) {
+  llvm::Expected<NormSpace> space = space_of(call);
+  if (!space)
+    return space.takeError();
+  standardise(*space, operands_of(call), results_of(call.site, call.results));
+  return llvm::Error::success();
+}
+
+llvm::Error norm_vjp(const VjpCall &vjp) {
+  llvm::Expected<NormSpace> space = space_of(vjp.call);
+  if (!space)
+    return space.takeError();
+  std::string_view name = vjp.call.site.row.equation.equation.operands[vjp.operand].name;
+  NormGradients<double> asked;
+  (name == "x" ? asked.x : name == "w" ? asked.w : asked.b) = vjp.result;
+  standardise_gradient(*space, operands_of(vjp.call), {}, {},
+                       results_of(vjp.call.site, vjp.gradients), asked);
+  return llvm::Error::success();
+}
+
+// The declared result that is the i-th of the row; null where `output_mask` leaves it out.
+template <class T> View<T> row_result(const Call<T> &call, unsigned i) {
+  for (unsigned k = 0; k < call.results.size(); ++k)
+    if (rules::row_result(call.site.app, k) == i)
+      return call.results[k];
+  return {};
+}
+
+template <class T> llvm::Error norm_backward(const Call<T> &call) {
+  llvm::Expected<NormSpace> space = space_of(call);
+  if (!space)
+    return space.takeError();
+  const rules::Application &app = call.site.app;
+  if (row_name(call.site).startswith("batch_norm") && (app.attr("training") || app.attr("train")) &&
+      !flag_attr(app, "training") && !flag_attr(app, "train"))
+    return cannot_run(call.site, "only statistics of the batch itself have a gradient here");
+  NormResults<const T> g;
+  g.y = call.operand("g");
+  NormGradients<T> asked = {row_result(call, 0), row_result(call, 1), row_result(call, 2)};
+  standardise_gradient(*space, operands_of(call), optional(call, "u"), optional(call, "s"), g,
+                       asked);
+  return llvm::Error::success();
+}
+
+// With the statistics of other data.
+struct Inference {
+  explicit Inference(const Site &site) : eps(eps_of(site, kUsualEps)) {}
+  template <class T> T operator()(T x, T v, T w, T u, T k) const {
+    return (x - u) * rsqrt(v + eps) * w + k;
+  }
+  double eps;
+};
+// All operands but x, one number per channel, are aligned with its dimension 1.
+template <class T> llvm::Error batch_norm_inference(const Call<T> &call) {
+  Inference f(call.site);
+  View<const T> x = call.operand("x"), v = call.operand("v"), w = call.operand("w"),
+                u = call.operand("u"), k = call.operand("k");
+  Extents of(*x.dims);
+  for (int64_t i = 0; i < x.size(); ++i) {
+    int64_t c = i / of.inner % of.channels;
+    call.results[0][i] = f(x[i], v[c], w ? w[c] : T(1.0), u[c], k ? k[c] : T(0.0));
+  }
+  return llvm::Error::success();
+}
+
+constexpr KernelDef forward(std::string_view row) {
+  return {.row = row, .real = norm_forward, .vjp = norm_vjp};
+}
+constexpr KernelDef backward(std::string_view row) {
+  return {.row = row, .real = norm_backward<double>, .taped = norm_backward<Var>};
+}
+
+} // namespace
+
+llvm::ArrayRef<KernelDef> norm_kernels() {
+  static constexpr KernelDef kernels[] = {
+      forward("layer_norm"),
+      forward("native_layer_norm"),
+      backward("native_layer_norm_backward"),
+      forward("rms_norm"),
+      forward("fused_rms_norm"),
+      backward("fused_rms_norm_backward"),
+      forward("group_norm"),
+      forward("native_group_norm"),
+      backward("group_norm_backward"),
+      forward("batch_norm"),
+      backward("batch_norm_backward"),
+      forward("instance_norm"),
+      {.row = "batch_norm_inference",
+       .real = batch_norm_inference<double>,
+       .taped = batch_norm_inference<Var>},
+  };
+  return kernels;
+}
+
+} // namespace spmd::runtime

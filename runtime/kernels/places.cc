@@ -1,0 +1,43 @@
+// What kernels say of a call that they cannot carry out.
+#include "runtime/kernels/places.h"
+
+#include <bit>
+#include <fmt/format.h>
+
+namespace spmd::runtime {
+
+llvm::StringRef bare_name(const Site &site) {
+  std::string_view name = site.spelling();
+  llvm::StringRef whole(name.data(), name.size());
+  return whole.substr(whole.rfind('.') + 1);
+}
+
+unsigned list_place(const rules::Slot &slot, unsigned member) {
+  if (slot.form != rules::Slot::Form::List || slot.literal.form != ir::AttrForm::Integer)
+    return member;
+  uint64_t places = slot.literal.bits;
+  for (; member; --member)
+    places &= places - 1;
+  return static_cast<unsigned>(std::countr_zero(places));
+}
+
+std::optional<double> argument(const Site &site, std::initializer_list<llvm::StringRef> names,
+                               unsigned position) {
+  if (const ir::AttrValue *value = rules::any_attr(site.app, names))
+    return number_of(*value);
+  for (const rules::Slot &slot : site.app.slots)
+    if (!slot.name.valid() && position-- == 0)
+      return slot.form == rules::Slot::Form::Literal ? number_of(slot.literal) : std::nullopt;
+  return std::nullopt;
+}
+
+llvm::Error wrong_number(const Site &site, int64_t found, int64_t expected) {
+  return cannot_run(
+      site, fmt::format("its data give {} elements where the program has {}", found, expected));
+}
+
+llvm::Error no_position(const Site &site, double index, int64_t extent) {
+  return cannot_run(site, fmt::format("index {} is not below {}", index, extent));
+}
+
+} // namespace spmd::runtime

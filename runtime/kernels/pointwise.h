@@ -1,0 +1,199 @@
+// Kernels made of a function of numbers. A functor F is constructed from a Site, where it reads
+// attributes, and called with one number per operand of the row, in the row's order:
+// `template <class T> T operator()(T a, ...) const`. What stands for no operand is passed as 0. If
+// there is `static llvm::Error check(const Site &)`, it says first what cannot be carried out.
+// Operands are stretched from the right. Gradients are those of Dual.
+#pragma once
+
+#include "runtime/kernels/broadcast.h"
+#include "runtime/kernels/kernel.h"
+#include "runtime/number.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <array>
+#include <utility>
+
+namespace spmd::runtime {
+
+// A function without attributes, as a functor.
+template <class Lambda> struct Plain {
+  explicit Plain(const Site &) {}
+  template <class... T> auto operator()(T... x) const { return Lambda{}(x...); }
+};
+
+template <class F> llvm::Error check_functor(const Site &site) {
+  if constexpr (requires { F::check(site); })
+    return F::check(site);
+  return llvm::Error::success();
+}
+
+// kSmooth: bit k says that there is a derivative by operand k. Where it is not there: all of them.
+template <class F> llvm::Error check_derivative(const VjpCall &vjp) {
+  if constexpr (requires { F::kSmooth; })
+    if (!(F::kSmooth >> vjp.operand & 1))
+      return cannot_run(vjp.call.site,
+                        "it has no derivative by operand " + llvm::Twine(vjp.operand));
+  return check_functor<F>(vjp.call.site);
+}
+
+// The N first operands of a row: tensors, or numbers in their places.
+template <unsigned N, class T> class PointOperands {
+public:
+  explicit PointOperands(const Call<T> &call) {
+    for (unsigned k = 0; k < N; ++k) {
+      if (View<const T> view = call.operand(k)) {
+        data_[k] = view.data;
+        dims_[k] = *view.dims;
+        continue;
+      }
+      numbers_[k] = constant<T>(call.site.number(k).value_or(0));
+      data_[k] = &numbers_[k];
+    }
+  }
+  PointOperands(const PointOperands &) = delete;
+
+  llvm::ArrayRef<llvm::ArrayRef<int64_t>> dims() const { return dims_; }
+  const T *data(unsigned k) const { return data_[k]; }
+
+private:
+  std::array<llvm::ArrayRef<int64_t>, N> dims_;
+  std::array<const T *, N> data_;
+  std::array<T, N> numbers_;
+};
+
+// f(i, j, x...) for each element i of `dims`, with the elements of the operands that meet there and
+// the place j in a tensor of extents `also` that does.
+template <unsigned N, class T, class F>
+void each_point(const PointOperands<N, T> &operands, llvm::ArrayRef<int64_t> dims,
+                llvm::ArrayRef<int64_t> also, F &&f) {
+  llvm::SmallVector<llvm::ArrayRef<int64_t>, N + 1> all;
+  llvm::append_range(all, operands.dims());
+  all.push_back(also);
+  Broadcast broadcast(dims, all);
+  broadcast.runs([&](int64_t first, const int64_t *offsets, int64_t count) {
+    [&]<size_t... k>(std::index_sequence<k...>) {
+      const T *from[] = {operands.data(k) + offsets[k]...};
+      const int64_t steps[] = {broadcast.step(k)...}, step = broadcast.step(N), j = offsets[N];
+      // Loops that the compiler makes vectors of.
+      if ((... && (steps[k] == 1)))
+        for (int64_t i = 0; i < count; ++i)
+          f(first + i, j + i * step, from[k][i]...);
+      else
+        for (int64_t i = 0; i < count; ++i)
+          f(first + i, j + i * step, from[k][i * steps[k]]...);
+    }
+    (std::make_index_sequence<N>());
+  });
+}
+
+// The derivative of f by its argument in one place.
+template <class F, class... T> double slope_at(const F &f, unsigned place, T... x) {
+  return [&]<size_t... k>(std::index_sequence<k...>) {
+    return f(Dual<double>(x, k == place ? 1.0 : 0.0)...).slope();
+  }
+  (std::index_sequence_for<T...>());
+}
+
+template <class F, unsigned N, class T> llvm::Error run_pointwise(const Call<T> &call) {
+  if (llvm::Error error = check_functor<F>(call.site))
+    return error;
+  F f(call.site);
+  View<T> out = call.results[0];
+  if (out)
+    each_point(PointOperands<N, T>(call), *out.dims, {},
+               [&](int64_t i, int64_t, auto... x) { out[i] = f(x...); });
+  return llvm::Error::success();
+}
+
+// Adds weight(i) times the derivative by the asked operand at each element i of `dims`.
+template <class F, unsigned N, class Weight>
+void add_slopes(const VjpCall &vjp, const F &f, llvm::ArrayRef<int64_t> dims, Weight weight) {
+  PointOperands<N, double> operands(vjp.call);
+  each_point(operands, dims, *vjp.result.dims, [&](int64_t i, int64_t j, auto... x) {
+    if (double w = weight(i); w != 0)
+      vjp.result[j] += w * slope_at(f, vjp.operand, x...);
+  });
+}
+
+template <class F, unsigned N> llvm::Error vjp_pointwise(const VjpCall &vjp) {
+  if (llvm::Error error = check_derivative<F>(vjp))
+    return error;
+  View<const double> g = vjp.gradients[0];
+  if (g)
+    add_slopes<F, N>(vjp, F(vjp.call.site), *g.dims, [&](int64_t i) { return g[i]; });
+  return llvm::Error::success();
+}
+
+// Equality up to tolerances, as torch has it.
+struct Isclose {
+  explicit Isclose(const Site &site)
+      : relative(site.number_attr("rtol", 1e-5)), absolute(site.number_attr("atol", 1e-8)),
+        nan_equal(rules::flag_attr(site.app, "equal_nan")) {}
+  double operator()(double a, double b) const {
+    if (std::isnan(a) && std::isnan(b))
+      return nan_equal;
+    return a == b || (std::isfinite(b) && std::abs(a - b) <= absolute + relative * std::abs(b));
+  }
+  double relative, absolute;
+  bool nan_equal;
+};
+
+// A row of N operands.
+template <class F, unsigned N> constexpr KernelDef pointwise(std::string_view row) {
+  return {.row = row, .real = run_pointwise<F, N, double>, .vjp = vjp_pointwise<F, N>};
+}
+// The same for a function that complex numbers have, too.
+template <class F, unsigned N> constexpr KernelDef analytic(std::string_view row) {
+  KernelDef made = pointwise<F, N>(row);
+  made.complex = run_pointwise<F, N, Complex>;
+  return made;
+}
+// The same for what is exact in a field.
+template <class F, unsigned N> constexpr KernelDef exact(std::string_view row) {
+  KernelDef made = analytic<F, N>(row);
+  made.field = run_pointwise<F, N, Residue>;
+  return made;
+}
+// Without a derivative.
+template <class F, unsigned N> constexpr KernelDef stepwise(std::string_view row) {
+  return {.row = row, .real = run_pointwise<F, N, double>};
+}
+
+// Rows that are a lambda of one or two numbers.
+template <class L> constexpr KernelDef real1(std::string_view row, L) {
+  return pointwise<Plain<L>, 1>(row);
+}
+template <class L> constexpr KernelDef real2(std::string_view row, L) {
+  return pointwise<Plain<L>, 2>(row);
+}
+template <class L> constexpr KernelDef complex1(std::string_view row, L) {
+  return analytic<Plain<L>, 1>(row);
+}
+template <class L> constexpr KernelDef step1(std::string_view row, L) {
+  return stepwise<Plain<L>, 1>(row);
+}
+template <class L> constexpr KernelDef step2(std::string_view row, L) {
+  return stepwise<Plain<L>, 2>(row);
+}
+// Comparisons that complex numbers have, too.
+template <class L> constexpr KernelDef equal2(std::string_view row, L) {
+  KernelDef made = stepwise<Plain<L>, 2>(row);
+  made.complex = run_pointwise<Plain<L>, 2, Complex>;
+  return made;
+}
+// Of which a complex operand makes another function.
+template <class L, class C> constexpr KernelDef both1(std::string_view row, L, C) {
+  KernelDef made = pointwise<Plain<L>, 1>(row);
+  made.complex = run_pointwise<Plain<C>, 1, Complex>;
+  return made;
+}
+template <unsigned N, class C> constexpr KernelDef of_complex(std::string_view row, C) {
+  return {.row = row, .complex = run_pointwise<Plain<C>, N, Complex>};
+}
+
+// Parts of the family of pointwise rows.
+llvm::ArrayRef<KernelDef> step_kernels();
+llvm::ArrayRef<KernelDef> condition_kernels();
+
+} // namespace spmd::runtime

@@ -1,0 +1,104 @@
+// The program applied once, on one device, to what its values mean: the second opinion that a run is
+// held against. It never calls what plans a program or carries out a plan; it shares with them only how
+// one op is computed on tensors (runtime/evaluate.h).
+//
+// Values are as meant: data divided by the scale of their type. In global mode every list is the blocks
+// of one tensor, so this is the ordinary program on one device; in local mode an axis on which a value
+// is a list is one more dimension of it.
+#pragma once
+
+#include "runtime/evaluate.h"
+#include "runtime/meaning.h"
+
+#include "checker/checked_program.h"
+#include "checker/walk.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+namespace spmd::runtime {
+
+// Of one execution of a body: how it was typed, and what its random numbers are a hash of.
+struct BodySite {
+  uint32_t typing = checker::CheckedProgram::kMain;
+  uint64_t path = 0;
+};
+
+// An instruction, as rules see it, with its operands where the instruction stands: on its mesh, axes that
+// are local there as lists.
+class SeenInst {
+public:
+  const rules::Application &app() const { return *app_; }
+  const ir::Inst &inst() const { return inst_; }
+  const rules::ResolvedOp &op() const { return *op_; }
+  llvm::ArrayRef<ir::ValueId> values() const { return operands_.values; }
+  // None for what holds no data: a random state, a token.
+  const std::optional<Distribution> &from(unsigned arg) const { return from_[arg]; }
+  const std::optional<Distribution> &known(unsigned arg) const { return known_[arg]; }
+  // A result where the instruction stands, and as it is known from then on.
+  const std::optional<Distribution> &made(unsigned result) const { return made_[result]; }
+  const std::optional<Distribution> &to(unsigned result) const { return to_[result]; }
+
+private:
+  friend class Reference;
+  ir::Inst inst_;
+  const rules::ResolvedOp *op_ = nullptr;
+  checker::OperandList operands_;
+  llvm::SmallVector<rules::Arg, 6> args_;
+  llvm::SmallVector<rules::ResultClaim, 2> claims_;
+  std::optional<rules::Application> app_;
+  llvm::SmallVector<std::optional<Distribution>, 6> known_, from_;
+  llvm::SmallVector<std::optional<Distribution>, 2> made_, to_;
+};
+
+using Meanings = std::vector<Meaning>; // without pieces: no data
+
+class Reference {
+public:
+  // `domain`: F64 or Field. The program is interned into.
+  Reference(checker::CheckedProgram &program, Domain domain, uint64_t seed);
+
+  // The results of one instruction that runs no body, from what its operands mean (by their own types,
+  // in the order of the tensors). An error says what has no meaning on one device that we can compute.
+  llvm::Expected<Meanings> apply(ir::InstId id, BodySite site,
+                                 llvm::ArrayRef<const Meaning *> operands);
+  llvm::Expected<std::unique_ptr<SeenInst>> see(ir::InstId id, BodySite site);
+  llvm::Expected<Meanings> apply(const SeenInst &seen, ir::InstId id, BodySite site,
+                                 llvm::ArrayRef<const Meaning *> operands);
+
+  // An ordinary op on what its operands mean, all as the instruction sees them; with these slots in place
+  // of its own, where numbers in the places of operands are to be others.
+  llvm::Expected<Meanings> equation(const SeenInst &seen, uint64_t draws, const Meanings &operands,
+                                    llvm::ArrayRef<rules::Slot> slots);
+  // The gradient of one tensor of an instruction of form Equation, from those of its results; all as the
+  // instruction sees them. `operand`: its name in the row; `member`: as derived rows count.
+  llvm::Expected<Meaning> derivative(const SeenInst &seen, uint64_t draws, const Meanings &operands,
+                                     const Meanings &results, unsigned arg,
+                                     std::string_view operand, std::optional<int64_t> member);
+  // The same of a transition or of an op that passes its operand on. Without pieces: none flows.
+  llvm::Expected<Meaning> transposed_move(const SeenInst &seen, unsigned arg,
+                                          const Meaning &operand, llvm::ArrayRef<Meaning> results);
+
+  const rules::ResolvedOp &resolve(ir::OpNameId spelling) { return rules_.resolve(spelling); }
+  ir::Program &program() { return program_; }
+  checker::CheckedProgram &checked() { return checked_; }
+  Domain domain() const { return domain_; }
+
+private:
+  llvm::Expected<Meanings> transition(const SeenInst &seen, Meanings operands);
+  llvm::Expected<Meanings> boundary(const SeenInst &seen, Meanings operands);
+  llvm::Expected<Meaning> coordinate(const SeenInst &seen);
+  llvm::Expected<Rational> factor_of_scale(const SeenInst &seen);
+  llvm::Expected<Meanings> norms(const SeenInst &seen, Meanings operands);
+
+  checker::CheckedProgram &checked_;
+  ir::Program &program_;
+  rules::Rules rules_;
+  Domain domain_;
+  uint64_t seed_;
+};
+
+// Of a value that is known so; none if it holds no data.
+llvm::Expected<std::optional<Distribution>> distribution_of(const ir::Program &program,
+                                                            const rules::Arg &known);
+
+} // namespace spmd::runtime

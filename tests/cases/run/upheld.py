@@ -1,0 +1,58 @@
+"""Every program of the tests and examples that checks is run, and what it claims must be true of the data.
+Recorded programs run with extents as small as they may be.
+
+usage: upheld.py SPMDRUN FOLDER|TRACE...
+"""
+
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+WRONG = re.compile(r"error\[[a-z-]*(?:refuted|drift)\].*|.*Sanitizer.*")
+
+
+def run(spmdrun, path):
+    """What is wrong, or why nothing was run; empty strings for a program that upholds its claims."""
+    recorded = path.suffix == ".json"
+    options = ["--scale-down"] if recorded else []
+    done = subprocess.run(
+        [spmdrun, "--check=all", "--tier=field", "--format=concise", *options, str(path)],
+        capture_output=True, text=True, timeout=250, check=False)
+    said = done.stdout + done.stderr
+    wrong = WRONG.search(said)
+    if wrong:
+        return wrong.group(0), ""
+    if done.returncode == 0:
+        return "", ""
+    if recorded:
+        return f"exit {done.returncode}: {said[-300:]}", ""
+    if done.returncode == 1:
+        return "", "does not check"
+    if done.returncode in (2, 3, 4):
+        return "", said.strip().splitlines()[0]
+    return f"exit {done.returncode}: {said[-300:]}", ""
+
+
+def main():
+    spmdrun, *named = sys.argv[1:]
+    paths = []
+    for path in map(pathlib.Path, named):
+        paths += sorted(path.rglob("*.spmd")) if path.is_dir() else [path]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        verdicts = list(pool.map(lambda path: run(spmdrun, path), paths))
+    upheld = sum(verdict == ("", "") for verdict in verdicts)
+    failures = [(path, wrong) for path, (wrong, _) in zip(paths, verdicts) if wrong]
+    for path, (_, why) in zip(paths, verdicts):
+        if why and why != "does not check":
+            print(f"not run: {why}")
+    for path, wrong in failures:
+        print(f"{path}: {wrong}")
+    print(f"{upheld} passed, {len(failures)} failed")
+    return 1 if failures or not upheld else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+// Random programs that check: statement by statement, what the checker refuses is dropped again.
+// Operands and their types are chosen so that little is refused.
+#pragma once
+
+#include "tests/soundness/draft.h"
+#include "tests/soundness/world.h"
+
+#include "rules/op.h"
+
+namespace spmd::soundness {
+
+struct Size {
+  unsigned inputs = 3, statements = 10;
+};
+
+std::string list_of(llvm::ArrayRef<int64_t> numbers); // `[2, 3]`
+
+class Generator {
+public:
+  Generator(uint64_t seed, Size size);
+  // Ends with a loss, its backward, and gradients, where the values allow it.
+  Draft run();
+
+private:
+  // A value that a statement needs.
+  struct Want {
+    struct Axis {
+      char kind = 'R'; // R I V P S, D for Reduced
+      unsigned dim = 0;
+    };
+    ir::DType dtype = ir::DType::F32;
+    Dims local, global;
+    llvm::SmallVector<llvm::SmallVector<unsigned, 2>, 4>
+        cuts;                        // per dimension: axes, outermost first
+    llvm::SmallVector<Axis, 4> axes; // per typed axis
+  };
+  // A live value as it is now.
+  struct Seen {
+    unsigned id = 0;
+    Want want;
+    bool gradient_free = false;
+  };
+
+  void begin();
+  void declare_some();
+  bool keep(Statement statement);
+  unsigned declare(const Want &want, std::string_view role);
+  std::string print(const Want &want) const;
+  Want random_want(unsigned rank);
+  Seen see(unsigned id) const;      // only of what is known
+  bool is_known(unsigned id) const; // its type and its shape
+  std::optional<unsigned> pick(ir::DTypeClass form = ir::DTypeClass::Float);
+  // A live value that is as wanted, or a new one.
+  unsigned provide(const Want &want);
+
+  bool extend();
+  bool table_row();
+  bool transition();
+  bool view();
+  bool call();
+  bool loop_or_choice();
+  bool edge();
+  void region();
+  bool loss();
+  void after_backward();
+  Want beside(const Seen &first, llvm::ArrayRef<int> dims, llvm::ArrayRef<int64_t> fresh,
+              bool addend);
+  std::string axis_name(unsigned axis) const { return axes_[axis]; }
+  std::string dim_words(const Seen &seen);
+
+  Random random_;
+  Size size_;
+  Draft draft_;
+  std::unique_ptr<Checked> now_;
+  llvm::SmallVector<std::string, 4> axes_; // typed ones, of the current mesh
+  llvm::SmallVector<int64_t, 4> sizes_;
+  llvm::SmallVector<std::string, 2> flattened_;
+  llvm::SmallVector<unsigned, 32> live_;
+  llvm::SmallVector<int64_t, 4> extents_; // that dimensions are likely to have
+  std::string region_;
+  bool local_ = false, uneven_ = false;
+};
+
+} // namespace spmd::soundness

@@ -1,0 +1,201 @@
+// Rows of the op table, with operands made to fit their equations.
+#include "tests/soundness/generator.h"
+
+#include "rules/registry.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+namespace spmd::soundness {
+
+using rules::Dim;
+using rules::Equation;
+using rules::OpDef;
+using rules::Ref;
+
+namespace {
+
+// Rows whose dimensions are all written, so that operands can be made to fit.
+bool is_plain(const OpDef &row) {
+  const Equation &equation = row.equation.equation;
+  if (row.each || equation.has_generator || row.factors || row.extents ||
+      equation.operand_count == 0)
+    return false;
+  for (unsigned r = 0; r < equation.ref_count; ++r)
+    if (!equation.refs[r].has_dims)
+      return false;
+  for (unsigned r = 0; r < equation.result_count; ++r)
+    if (!equation.results[r].has_dims)
+      return false;
+  for (unsigned d = 0; d < equation.dim_count; ++d)
+    if (equation.dims[d].form == Dim::Form::Counted || equation.dims[d].form == Dim::Form::Merged)
+      return false;
+  return true;
+}
+
+const std::vector<const OpDef *> &plain_rows() {
+  static const std::vector<const OpDef *> rows = [] {
+    std::vector<const OpDef *> found;
+    for (llvm::ArrayRef<OpDef> family : rules::op_families()) {
+      std::map<std::string_view, unsigned> alike; // of one equation a few are enough
+      for (const OpDef &row : family)
+        if (is_plain(row) && ++alike[row.equation.equation.text] <= 4)
+          found.push_back(&row);
+    }
+    return found;
+  }();
+  return rows;
+}
+
+} // namespace
+
+// What would go with `first`: the same shards along dimensions that both have, else what a product
+// (or a sum) takes. `dims`: per dimension that of `first` which it is, or -1 with its own extent.
+Generator::Want Generator::beside(const Seen &first, llvm::ArrayRef<int> dims,
+                                  llvm::ArrayRef<int64_t> fresh, bool addend) {
+  Want want;
+  want.dtype = first.want.dtype;
+  want.cuts.resize(dims.size());
+  for (size_t d = 0; d < dims.size(); ++d) {
+    bool own = dims[d] < 0;
+    auto at = static_cast<size_t>(own ? 0 : dims[d]);
+    want.local.push_back(own ? fresh[d] : first.want.local[at]);
+    want.global.push_back(own ? fresh[d] : first.want.global[at]);
+    if (!own)
+      want.cuts[d] = first.want.cuts[at];
+  }
+  for (unsigned a = 0; a < first.want.axes.size(); ++a) {
+    Want::Axis axis = first.want.axes[a];
+    if (axis.kind == 'S') {
+      const auto *found =
+          llvm::find_if(dims, [&](int d) { return d == static_cast<int>(axis.dim); });
+      if (found == dims.end())
+        axis.kind = 'R';
+      else
+        axis.dim = static_cast<unsigned>(found - dims.begin());
+    } else if (axis.kind == 'V') {
+      axis.kind = random_.chance(50) ? 'V' : 'R';
+    } else if (axis.kind == 'P' && !addend) {
+      axis.kind = 'R';
+    } else if (axis.kind == 'R' && random_.chance(15)) {
+      axis.kind = addend ? 'D' : 'P';
+    }
+    // A free dimension of a product may be sharded on an axis on which the other operand is R.
+    for (unsigned d = 0; axis.kind == 'R' && d < dims.size(); ++d)
+      if (dims[d] < 0 && !local_ && want.cuts[d].empty() && random_.chance(40)) {
+        axis = {'S', d};
+        want.global[d] *= sizes_[a];
+        want.cuts[d] = {a};
+      }
+    want.axes.push_back(axis);
+  }
+  return want;
+}
+
+bool Generator::table_row() {
+  const OpDef &row = *random_.of(plain_rows());
+  const Equation &equation = row.equation.equation;
+  std::optional<unsigned> start = pick();
+  if (!start)
+    return false;
+  Seen first = see(*start);
+  // Factors by the dimension of the first operand that they are, or their own extent.
+  struct Bound {
+    int dim = -1;
+    int64_t extent = 1;
+  };
+  std::map<unsigned, Bound> factors; // kRestFactor + i: from the right
+  unsigned rest = 0;
+  std::vector<Operand> operands(equation.operand_count, Operand::literal("null"));
+  std::vector<bool> done(equation.operand_count);
+  Statement statement;
+  bool sum = equation.term_count > 1;
+  size_t last_there = 0;
+  for (unsigned r = 0, place = 0; r < equation.ref_count; ++r) {
+    const Ref &ref = equation.refs[r];
+    if (done[ref.operand])
+      continue;
+    done[ref.operand] = true;
+    // The dimensions of this operand, as factors.
+    llvm::SmallVector<unsigned, 5> dims;
+    unsigned fixed = 0;
+    for (unsigned d = ref.first_dim; d < unsigned(ref.first_dim) + ref.dim_count; ++d)
+      fixed += equation.dims[d].form != Dim::Form::Rest;
+    bool leads = place++ == 0;
+    if (leads) {
+      bool has_rest = fixed < ref.dim_count;
+      size_t rank = first.want.local.size();
+      if (rank < fixed || (!has_rest && rank != fixed))
+        return false;
+      rest = static_cast<unsigned>(rank - fixed);
+    }
+    for (unsigned d = ref.first_dim; d < unsigned(ref.first_dim) + ref.dim_count; ++d) {
+      const Dim &dim = equation.dims[d];
+      if (dim.form == Dim::Form::Rest)
+        for (unsigned i = rest; i-- > 0;)
+          dims.push_back(rules::kRestFactor + i);
+      else
+        dims.push_back(dim.form == Dim::Form::One ? 1000 : dim.first);
+    }
+    if (leads) {
+      for (unsigned d = 0; d < dims.size(); ++d)
+        factors[dims[d]] = {static_cast<int>(d), 1};
+      operands[ref.operand] = Operand::value(first.id);
+      last_there = std::max<size_t>(last_there, ref.operand + 1u);
+      if (ref.index != rules::kNoFactor || ref.role == rules::RefRole::Condition)
+        return false;
+      continue;
+    }
+    const rules::OperandDecl &decl = equation.operands[ref.operand];
+    if (decl.optional && random_.chance(50))
+      continue;
+    if (decl.list != rules::ListForm::Single)
+      return false;
+    llvm::SmallVector<int, 4> from;
+    llvm::SmallVector<int64_t, 4> fresh;
+    for (unsigned factor : dims) {
+      auto [at, made] = factors.try_emplace(factor, Bound{-1, random_.of(extents_)});
+      from.push_back(at->second.dim);
+      fresh.push_back(factor == 1000 ? 1 : at->second.extent);
+    }
+    if (sum && fixed == 0 && ref.index == rules::kNoFactor && random_.chance(8)) {
+      static constexpr const char *kNumbers[] = {"0", "2.0", "0.5"};
+      operands[ref.operand] = Operand::literal(random_.of(kNumbers));
+    } else {
+      Want want = beside(first, from, fresh, sum);
+      if (ref.index != rules::kNoFactor)
+        want.dtype = ir::DType::I64;
+      else if (ref.role == rules::RefRole::Condition)
+        want.dtype = ir::DType::Bool;
+      unsigned id = provide(want);
+      if (id == ~0u)
+        return false;
+      operands[ref.operand] = Operand::value(id);
+    }
+    last_there = std::max<size_t>(last_there, ref.operand + 1u);
+  }
+  operands.resize(last_there);
+  statement.op = std::string(row.name);
+  statement.operands = std::move(operands);
+  if (!row.placed.empty()) {
+    size_t rank = first.want.local.size();
+    bool list = row.default_dim == rules::DefaultDim::All;
+    if (rank && (list || random_.chance(50))) {
+      // Where it is not the last one, operands rarely fit but for the first.
+      size_t dim = equation.operand_count == 1 ? random_.below(rank) : rank - 1;
+      statement.set("dim", list ? fmt::format("[{}]", dim) : fmt::format("{}", dim));
+      if (list && random_.chance(40))
+        statement.set("keepdim", "true");
+    }
+  }
+  if (row.reduces && random_.chance(70))
+    statement.set("reduction", random_.chance(50) ? "\"mean\"" : "\"sum\"");
+  for (unsigned r = 0; r < equation.result_count; ++r)
+    statement.results.push_back(draft_.fresh());
+  return keep(std::move(statement));
+}
+
+} // namespace spmd::soundness

@@ -1,0 +1,196 @@
+// Random programs and their mutants: executed, judged, counted. A failure is printed with its seed
+// and shrunk to a program that still fails.
+#include "tests/soundness/generator.h"
+#include "tests/soundness/shrink.h"
+#include "tests/soundness/tally.h"
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <mutex>
+#include <set>
+#include <thread>
+
+namespace spmd::soundness {
+namespace {
+
+struct Options {
+  uint64_t programs = 1000, seed = 1, show = 0;
+  bool list = false; // every needless refusal, in full
+  unsigned threads = 2, mutants = 1, statements = 9;
+  std::string needless; // the findings that may be needless
+};
+
+std::mutex out;
+
+std::string findings_of(const Checked &checked) {
+  std::set<std::string> names;
+  for (const checker::Finding &finding : checked.result.findings)
+    if (finding.info().severity == rules::Severity::Error)
+      names.insert(std::string(finding.info().name));
+  std::string text;
+  for (const std::string &name : names)
+    text += (text.empty() ? "" : " ") + name;
+  return text;
+}
+
+Verdict judged(const Draft &draft, uint64_t seed) {
+  std::unique_ptr<Checked> checked = check(draft);
+  if (!checked->clean())
+    return {Verdict::Form::NotFollowed, "does not check"};
+  return judge(checked->program, checked->result, seed);
+}
+
+void report_wrong(const Draft &draft, uint64_t seed, std::string_view what,
+                  const std::string &slip) {
+  Draft small =
+      shrink(draft, [&](const Draft &less) { return judged(less, seed).is(Verdict::Form::Wrong); });
+  std::lock_guard lock(out);
+  fmt::print("UNSOUND: accepted and wrong, seed {}{}: {}\n// shrunk: {}\n{}\n", seed, slip, what,
+             judged(small, seed).what, small.print());
+  std::fflush(stdout);
+}
+
+void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Random &random,
+                const Options &options, Tally &tally) {
+  std::optional<Mutant> mutant = mutate(draft, original, random);
+  if (!mutant)
+    return;
+  auto &fates = tally.slips[mutant->slip];
+  auto count = [&](Fate fate) { ++fates[static_cast<size_t>(fate)]; };
+  std::unique_ptr<Checked> checked = check(mutant->draft);
+  if (!checked->read)
+    return count(Fate::Unreadable);
+  if (checked->clean()) {
+    Verdict verdict = judge(checked->program, checked->result, seed);
+    if (verdict.is(Verdict::Form::NotFollowed))
+      return count(Fate::NotJudged);
+    count(verdict.is(Verdict::Form::Upheld) ? Fate::AcceptedRight : Fate::Unsound);
+    if (verdict.is(Verdict::Form::Wrong))
+      report_wrong(mutant->draft, seed, verdict.what,
+                   fmt::format(", {} ({})", mutant->slip, mutant->what));
+    return;
+  }
+  // One device has no counterpart of a list: what a program of lists means depends on its kinds, so
+  // there is nothing to hold a refused one against.
+  bool local = llvm::StringRef(draft.head).contains("mode = local");
+  std::optional<Draft> run = local ? std::nullopt : forced(*mutant, original);
+  std::unique_ptr<Checked> unchecked = run ? check(*run) : nullptr;
+  if (!unchecked || !unchecked->read)
+    return count(Fate::NotJudged);
+  Verdict verdict = judge(unchecked->program, unchecked->result, seed, Claims::Edges);
+  if (verdict.is(Verdict::Form::NotFollowed))
+    return count(Fate::NotJudged);
+  if (verdict.is(Verdict::Form::Wrong))
+    return count(Fate::CaughtWrong);
+  std::string why, findings = findings_of(*checked);
+  Reason reason = why_refused(*mutant, *checked, draft, seed, why);
+  tally.count_refused(findings, mutant->slip, reason,
+                      fmt::format("seed {}, {}: {}", seed, mutant->slip, mutant->what));
+  if (options.show != seed && !(options.list && reason == Reason::Needless))
+    return;
+  std::lock_guard lock(out);
+  fmt::print("{}: {}, {}: {}; {}\n{}\n", findings, kReasons[static_cast<size_t>(reason)],
+             mutant->slip, mutant->what, why, mutant->draft.print());
+}
+
+void try_program(uint64_t seed, const Options &options, Tally &tally) {
+  Random random(seed ^ 0x5EEDull << 32);
+  Size size{2 + random.below(3), 3 + random.below(2 * options.statements)};
+  Draft draft = Generator(seed, size).run();
+  std::unique_ptr<Checked> checked = check(draft);
+  if (options.show == seed) {
+    std::lock_guard lock(out);
+    fmt::print("{}\n", draft.print());
+  }
+  Verdict verdict = judge(checked->program, checked->result, seed);
+  tally.count_program(draft, verdict);
+  if (verdict.is(Verdict::Form::Wrong))
+    report_wrong(draft, seed, verdict.what, "");
+  for (unsigned i = 0; verdict.is(Verdict::Form::Upheld) && i < options.mutants; ++i)
+    try_mutant(draft, *checked, seed, random, options, tally);
+}
+
+// The names of findings in a file, one set to a line; what follows a colon is the reason.
+std::set<std::string> explained(const std::string &path) {
+  std::set<std::string> known;
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer)
+    return known;
+  llvm::SmallVector<llvm::StringRef, 32> lines;
+  (*buffer)->getBuffer().split(lines, '\n', -1, false);
+  for (llvm::StringRef line : lines)
+    if (!line.startswith("#"))
+      known.insert(line.split(':').first.trim().str());
+  return known;
+}
+
+bool print_summary(const Tally &all, const Options &options, double seconds) {
+  fmt::print(
+      "{} programs from seed {}: {} upheld, {} accepted and wrong; {} statements of {} "
+      "spellings, {} values and {} gradients compared, {} programs differentiated; {:.0f} s\n",
+      all.programs, options.seed, all.upheld, all.wrong, all.statements, all.ops.size(), all.values,
+      all.gradients, all.differentiated, seconds);
+  return all.print(explained(options.needless));
+}
+
+int run(int argc, char **argv) {
+  Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    llvm::StringRef key = argv[i], value = argv[i + 1];
+    uint64_t number = 0;
+    bool is_number = !value.getAsInteger(10, number);
+    if (key == "--needless")
+      options.needless = value.str();
+    else if (!is_number)
+      return fmt::print(stderr, "spmd_soundness: `{}` takes a number\n", argv[i]), 2;
+    else if (key == "--programs")
+      options.programs = number;
+    else if (key == "--seed")
+      options.seed = number;
+    else if (key == "--show")
+      options.show = number;
+    else if (key == "--list")
+      options.list = number != 0;
+    else if (key == "--threads")
+      options.threads = static_cast<unsigned>(number);
+    else if (key == "--mutants")
+      options.mutants = static_cast<unsigned>(number);
+    else if (key == "--statements")
+      options.statements = static_cast<unsigned>(number);
+    else
+      return fmt::print(stderr, "spmd_soundness: unknown option `{}`\n", argv[i]), 2;
+  }
+  auto start = std::chrono::steady_clock::now();
+  std::atomic<uint64_t> next{0};
+  Tally all;
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < std::max(1u, options.threads); ++t)
+    threads.emplace_back([&] {
+      Tally tally;
+      for (uint64_t i = next++; i < options.programs; i = next++) {
+        try_program(options.seed + i, options, tally);
+        if (i % 10000 == 9999) {
+          std::lock_guard lock(out);
+          fmt::print("{} programs\n", i + 1);
+          std::fflush(stdout);
+        }
+      }
+      std::lock_guard lock(out);
+      all.add(tally);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  return print_summary(all, options, took.count()) ? 0 : 1;
+}
+
+} // namespace
+} // namespace spmd::soundness
+
+int main(int argc, char **argv) { return spmd::soundness::run(argc, argv); }

@@ -1,0 +1,277 @@
+// Slips are edits of one statement of a draft.
+#include "tests/soundness/mutate.h"
+
+#include "rules/transition.h"
+
+#include "ir/text.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+namespace spmd::soundness {
+
+namespace {
+
+class Mutator {
+public:
+  Mutator(const Draft &draft, const Checked &checked, Random &random)
+      : mutant_{draft, {}, {}, {}}, checked_(checked), random_(random) {
+    for (const ir::Axis &axis : checked.program.meshes[ir::MeshId{mesh()}].axes)
+      axes_.push_back(checked.program.strings[axis.name].str());
+  }
+
+  std::optional<Mutant> run() {
+    struct Slip {
+      std::string_view name;
+      bool (Mutator::*make)(size_t at);
+      bool of_transitions;
+    };
+    static constexpr Slip kSlips[] = {
+        {"drop a transition", &Mutator::drop, true},
+        {"drop a transition", &Mutator::drop, true},
+        {"do it twice", &Mutator::twice, true},
+        {"another axis", &Mutator::axis, true},
+        {"another kind", &Mutator::kind, true},
+        {"another kind", &Mutator::kind, true},
+        {"another dimension", &Mutator::shard, true},
+        {"average for sum", &Mutator::average, true},
+        {"another root", &Mutator::root, true},
+        {"another transition", &Mutator::name, true},
+        {"drop an op", &Mutator::drop, false},
+        {"drop `partial`", &Mutator::drop_partial, false},
+        {"other `partial`", &Mutator::other_partial, false},
+        {"another operand", &Mutator::operand, false},
+        {"another operand", &Mutator::operand, false},
+        {"another dim", &Mutator::dim, false},
+        {"drop a scale", &Mutator::drop_scale, false},
+        {"insert a collective", &Mutator::insert, false},
+        {"another input", &Mutator::input, false},
+    };
+    const Slip &slip = random_.of(kSlips);
+    llvm::SmallVector<size_t, 32> places;
+    for (size_t i = 0; i < mutant_.draft.statements.size(); ++i) {
+      const Statement &each = mutant_.draft.statements[i];
+      if (slip.name == "another input"
+              ? each.declares()
+              : !each.declares() && rules::is_transition(each.op) == slip.of_transitions)
+        places.push_back(i);
+    }
+    for (unsigned tries = 0; tries < 6 && !places.empty(); ++tries) {
+      size_t at = random_.of(places);
+      std::string before = mutant_.draft.statements[at].print();
+      Draft kept = mutant_.draft;
+      if ((this->*slip.make)(at) && mutant_.draft.print() != kept.print()) {
+        mutant_.slip = slip.name;
+        mutant_.what = before;
+        if (at < mutant_.draft.statements.size())
+          mutant_.what += " -> " + mutant_.draft.statements[at].print();
+        return std::move(mutant_);
+      }
+      mutant_.draft = std::move(kept);
+    }
+    return std::nullopt;
+  }
+
+private:
+  uint16_t mesh() const { return static_cast<uint16_t>(checked_.program.meshes.size() - 1); }
+  Statement &statement(size_t at) { return mutant_.draft.statements[at]; }
+  std::string another_axis(std::string_view than) {
+    llvm::SmallVector<std::string, 4> others;
+    for (const std::string &axis : axes_)
+      if (axis != than)
+        others.push_back(axis);
+    return others.empty() ? std::string() : random_.of(others);
+  }
+  ir::ShapeId shape(unsigned id) const {
+    ir::ValueId value = checked_.ids[id];
+    return value.valid() ? checked_.result.shapes[value.index] : ir::ShapeId();
+  }
+  size_t rank(unsigned id) const {
+    return shape(id).valid() ? checked_.program.shapes[shape(id)].dims.size() : 0;
+  }
+  void replace(unsigned from, unsigned to, size_t after) {
+    for (size_t i = after; i < mutant_.draft.statements.size(); ++i)
+      for (Operand &operand : statement(i).operands)
+        for (unsigned &id : operand.values)
+          id = id == from ? to : id;
+  }
+
+  bool drop(size_t at) {
+    Statement gone = statement(at);
+    if (gone.results.size() != 1 || gone.operands.empty() || gone.operands[0].values.empty())
+      return false;
+    unsigned from = gone.operands[0].values[0];
+    // An op goes only where its result can be told from its operand by nothing but its value.
+    if (!rules::is_transition(gone.op) && !(shape(from) == shape(gone.results[0])))
+      return false;
+    mutant_.draft.statements.erase(mutant_.draft.statements.begin() + static_cast<ptrdiff_t>(at));
+    replace(gone.results[0], from, at);
+    return true;
+  }
+  bool twice(size_t at) {
+    Statement again = statement(at);
+    if (again.results.size() != 1 || again.operands[0].values.size() != 1)
+      return false;
+    unsigned made = again.results[0];
+    again.operands[0].values[0] = made;
+    again.results[0] = mutant_.draft.fresh();
+    mutant_.stands_for = {again.results[0], made};
+    replace(made, again.results[0], at + 1);
+    mutant_.draft.statements.insert(
+        mutant_.draft.statements.begin() + static_cast<ptrdiff_t>(at) + 1, again);
+    return true;
+  }
+  bool axis(size_t at) {
+    const std::string *now = statement(at).attr("axis");
+    std::string other = now ? another_axis(*now) : std::string();
+    if (other.empty())
+      return false;
+    statement(at).set("axis", other);
+    return true;
+  }
+  bool kind(size_t at) {
+    static constexpr const char *kWords[] = {"R", "I", "P", "Reduced", "V", "S(0)", "S(1)"};
+    statement(at).set(random_.chance(70) ? "dst" : "src", random_.of(kWords));
+    return true;
+  }
+  bool shard(size_t at) {
+    std::string_view key = random_.chance(50) ? "src" : "dst";
+    const std::string *now = statement(at).attr(key);
+    if (!now || (*now)[0] != 'S')
+      return false;
+    statement(at).set(key, fmt::format("S({})", random_.below(3)));
+    return true;
+  }
+  bool average(size_t at) {
+    if (*statement(at).attr("src") != "P")
+      return false;
+    statement(at).set("op", statement(at).attr("op") ? "" : "avg");
+    return true;
+  }
+  bool root(size_t at) {
+    if (!statement(at).attr("root"))
+      return false;
+    statement(at).set("root", std::to_string(random_.below(2)));
+    return true;
+  }
+  bool name(size_t at) {
+    static constexpr const char *kNames[] = {"convert", "reinterpret", "all_reduce", "all_gather",
+                                             "reduce_scatter"};
+    statement(at).op = random_.of(kNames);
+    statement(at).set("expert", "");
+    return true;
+  }
+  bool drop_partial(size_t at) {
+    if (!statement(at).attr("partial"))
+      return false;
+    statement(at).set("partial", "");
+    return true;
+  }
+  bool other_partial(size_t at) {
+    if (statement(at).op == "backward" || statement(at).op == "grad" ||
+        statement(at).op == "scale" || statement(at).op == "assert_type" ||
+        statement(at).op == "zeros_like") // a zero is a sum of zeros
+      return false;
+    statement(at).set("partial", random_.of(axes_));
+    return true;
+  }
+  // One of the same shape: what a slip of the pen leaves to the types.
+  bool operand(size_t at) {
+    llvm::SmallVector<unsigned *, 4> uses;
+    for (Operand &operand : statement(at).operands)
+      for (unsigned &id : operand.values)
+        uses.push_back(&id);
+    if (uses.empty())
+      return false;
+    unsigned &use = *random_.of(uses);
+    llvm::SmallVector<unsigned, 8> others;
+    for (size_t i = 0; i < at; ++i)
+      for (unsigned id : statement(i).results)
+        if (id != use && shape(id).valid() && shape(id) == shape(use))
+          others.push_back(id);
+    if (others.empty())
+      return false;
+    use = random_.of(others);
+    return true;
+  }
+  bool dim(size_t at) {
+    const std::string *now = statement(at).attr("dim");
+    if (!now || statement(at).operands[0].values.empty())
+      return false;
+    size_t dims = rank(statement(at).operands[0].values[0]);
+    if (!dims)
+      return false;
+    unsigned other = random_.below(dims);
+    statement(at).set("dim", (*now)[0] == '[' ? fmt::format("[{}]", other) : std::to_string(other));
+    return true;
+  }
+  bool drop_scale(size_t at) { return statement(at).op == "scale" && drop(at); }
+  bool insert(size_t at) {
+    if (statement(at).results.empty())
+      return false;
+    unsigned made = statement(at).results[0];
+    Statement more;
+    more.op = "all_reduce";
+    more.region = statement(at).region;
+    more.results = {mutant_.draft.fresh()};
+    more.operands = {Operand::value(made)};
+    more.attrs = {
+        {"axis", random_.of(axes_)}, {"src", "P"}, {"dst", random_.chance(50) ? "R" : "I"}};
+    mutant_.stands_for = {more.results[0], made};
+    replace(made, more.results[0], at + 1);
+    mutant_.draft.statements.insert(
+        mutant_.draft.statements.begin() + static_cast<ptrdiff_t>(at) + 1, more);
+    return true;
+  }
+  bool input(size_t at) {
+    std::string &type = statement(at).type;
+    static constexpr const char *kFrom[] = {" R@", " I@", " P@", " Reduced@"};
+    llvm::SmallVector<std::pair<size_t, size_t>, 4> kinds; // place, length
+    for (const char *word : kFrom)
+      for (size_t i = type.find(word); i != std::string::npos; i = type.find(word, i + 1))
+        kinds.push_back({i, std::string_view(word).size()});
+    if (kinds.empty())
+      return false;
+    auto [place, length] = random_.of(kinds);
+    type.replace(place, length, random_.of(kFrom));
+    return true;
+  }
+
+  Mutant mutant_;
+  const Checked &checked_;
+  Random &random_;
+  std::vector<std::string> axes_;
+};
+
+} // namespace
+
+std::optional<Mutant> mutate(const Draft &draft, const Checked &checked, Random &random) {
+  return Mutator(draft, checked, random).run();
+}
+
+std::optional<Draft> forced(const Mutant &mutant, const Checked &original) {
+  Draft made = mutant.draft;
+  for (Statement &statement : made.statements) {
+    if (statement.declares())
+      continue;
+    statement.claims.clear();
+    for (unsigned id : statement.results) {
+      if (mutant.stands_for && mutant.stands_for->first == id)
+        id = mutant.stands_for->second;
+      ir::ValueId value = id < original.ids.size() ? original.ids[id] : ir::ValueId();
+      const checker::CheckResult &result = original.result;
+      // How uneven blocks are cut is not known from a claim.
+      if (!value.valid() || result.sizes[value.index].valid() ||
+          !result.shapes[value.index].valid())
+        return std::nullopt;
+      statement.claims.push_back(ir::print_type(original.program,
+                                                original.program.types[result.types[value.index]],
+                                                result.shapes[value.index]));
+    }
+    statement.unchecked = statement.op != "backward" && statement.op != "grad";
+  }
+  return made;
+}
+
+} // namespace spmd::soundness

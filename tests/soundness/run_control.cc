@@ -1,0 +1,203 @@
+// Bodies: run where they are called, as often as they are called. Both branches of a condition are
+// run, and each rank takes its own.
+#include "tests/soundness/run.h"
+
+#include "checker/walk.h"
+
+#include <fmt/format.h>
+
+namespace spmd::soundness {
+
+using ir::ValueId;
+
+namespace {
+
+int64_t number_of(const ir::Program &program, ir::AttrsId attrs, llvm::StringRef key) {
+  const ir::AttrValue *value = program.find(attrs, key);
+  return value && value->form == ir::AttrForm::Integer ? value->as_integer() : 0;
+}
+
+} // namespace
+
+bool Run::call(const ir::Inst &inst, uint32_t index, llvm::StringRef name) {
+  // As they are: the instructions of a body say themselves which axes are local.
+  checker::OperandList operands;
+  operands.read(program_, inst.operands);
+  Nodes args;
+  for (ValueId value : operands.values)
+    args.push_back(node(value));
+  if (name == "scan")
+    return scan(inst, index, args);
+  if (name == "cond")
+    return branches(inst, index, args);
+  if (name != "call" && name != "checkpoint")
+    return fail(name.str());
+  Nodes results;
+  if (!apply(inst, index, "body", 0, args, results))
+    return false;
+  for (uint32_t r = 0; r < inst.result_count; ++r)
+    define(inst.result(r), results[r]);
+  return true;
+}
+
+// `place`: of the region among those that the instruction runs.
+bool Run::apply(const ir::Inst &inst, uint32_t index, llvm::StringRef region, unsigned place,
+                llvm::ArrayRef<NodeId> args, Nodes &results) {
+  const ir::AttrValue *attr = program_.find(inst.attrs, region);
+  if (!attr || attr->form != ir::AttrForm::Function)
+    return fail("a call of nothing");
+  const ir::Function function = program_.functions[attr->as<ir::FunctionId>()];
+  if (function.opaque)
+    return fail("an opaque function");
+  uint32_t typing = typing_;
+  bool found = false;
+  for (const checker::Typing::Site &site : setting_.checked.typings[typing_].sites)
+    if (site.inst.index == index && place < site.bodies.size()) {
+      typing = site.bodies[place];
+      found = true;
+    }
+  if (!found)
+    return fail("a body that was not typed");
+  // A parameter may state a shape that no operand has: nothing compares the two yet.
+  const checker::Typing &body_types = setting_.checked.typings[typing];
+  for (size_t i = 0; i < args.size() && i < function.params.size(); ++i) {
+    ir::ValueId param = function.params[i].value;
+    ir::ShapeId stated = program_.values[param].shape;
+    const Held &held = nodes_[args[i]]->value;
+    if (stated.valid() && param.index >= body_types.first &&
+        program_.shapes[stated].dims.size() != held.at[held.rep[0]].dims.size())
+      return fail("a parameter that states another shape");
+    for (size_t d = 0;
+         stated.valid() && side_ == Side::Ranks && d < program_.shapes[stated].dims.size(); ++d)
+      if (program_.shapes[stated].dims[d] != ir::Extent(held.at[held.rep[0]].dims[d]))
+        return fail("a parameter that states another shape");
+  }
+  Frame outer = std::move(frame_);
+  frame_ = Frame();
+  std::swap(typing, typing_);
+  for (size_t i = 0; i < args.size() && i < function.params.size(); ++i)
+    define(function.params[i].value, args[i]);
+  bool done = body(function.body);
+  for (const ir::Operand &operand : program_.blocks[function.results])
+    if (done && operand.is_value())
+      results.push_back(node(operand.as_value()));
+  std::swap(typing, typing_);
+  frame_ = std::move(outer);
+  return done;
+}
+
+bool Run::scan(const ir::Inst &inst, uint32_t index, llvm::ArrayRef<NodeId> args) {
+  auto consts = static_cast<size_t>(number_of(program_, inst.attrs, "consts"));
+  auto carry = static_cast<size_t>(number_of(program_, inst.attrs, "carry"));
+  const ir::AttrValue *reverse = program_.find(inst.attrs, "reverse");
+  bool backwards = reverse && reverse->as_bool();
+  int64_t length = number_of(program_, inst.attrs, "length");
+  if (args.size() > consts + carry) {
+    const Held &first = nodes_[args[consts + carry]]->value;
+    length = first.at[first.rep[0]].dims[0];
+  }
+  Nodes carried(args.begin() + static_cast<ptrdiff_t>(consts),
+                args.begin() + static_cast<ptrdiff_t>(consts + carry));
+  std::vector<Nodes> made(inst.result_count - carry, Nodes(static_cast<size_t>(length)));
+  if (length == 0 && !made.empty())
+    return fail("a loop that is never entered");
+  for (int64_t i = 0; i < length; ++i) {
+    int64_t at = backwards ? length - 1 - i : i;
+    Nodes given(args.begin(), args.begin() + static_cast<ptrdiff_t>(consts));
+    given.append(carried.begin(), carried.end());
+    for (size_t x = consts + carry; x < args.size(); ++x)
+      given.push_back(slice(args[x], at));
+    Nodes results;
+    if (!apply(inst, index, "body", 0, given, results))
+      return false;
+    carried.assign(results.begin(), results.begin() + static_cast<ptrdiff_t>(carry));
+    for (size_t y = 0; y < made.size(); ++y)
+      made[y][static_cast<size_t>(at)] = results[carry + y];
+  }
+  for (uint32_t r = 0; r < inst.result_count; ++r)
+    define(inst.result(r), r < carry ? carried[r] : stacked(made[r - carry]));
+  return true;
+}
+
+Run::NodeId Run::slice(NodeId from, int64_t at) {
+  NodeId to = add({nodes_[from]->value.rep, Arrays(world_.size())});
+  auto block = [at](const Array &whole) {
+    Block one{Dims(whole.dims.size(), 0), whole.dims};
+    one.first[0] = at;
+    one.dims[0] = 1;
+    return one;
+  };
+  for (unsigned r = 0; r < world_.size(); ++r)
+    if (nodes_[to]->value.rep[r] == r) {
+      const Array &whole = nodes_[from]->value.at[r];
+      Array part = take(whole, block(whole));
+      part.dims.erase(part.dims.begin());
+      nodes_[to]->value.at[r] = std::move(part);
+    }
+  tape_.push_back([this, from, to, block] {
+    for (unsigned r = 0; !nodes_[to]->gradient.empty() && r < world_.size(); ++r)
+      if (nodes_[to]->value.rep[r] == r) {
+        Block one = block(nodes_[from]->value.at[r]);
+        put(gradient_of(from)[r], one, {one.dims, nodes_[to]->gradient[r].data}, true);
+      }
+  });
+  return to;
+}
+
+Run::NodeId Run::stacked(llvm::ArrayRef<NodeId> parts) {
+  Nodes kept(parts.begin(), parts.end());
+  NodeId to = add({classes(parts), Arrays(world_.size())});
+  for (unsigned r = 0; r < world_.size(); ++r)
+    if (nodes_[to]->value.rep[r] == r) {
+      Arrays pieces;
+      for (NodeId part : kept)
+        pieces.push_back(nodes_[part]->value.at[nodes_[part]->value.rep[r]]);
+      nodes_[to]->value.at[r] = stack(pieces, 0);
+    }
+  tape_.push_back([this, kept, to] {
+    for (unsigned r = 0; !nodes_[to]->gradient.empty() && r < world_.size(); ++r)
+      if (nodes_[to]->value.rep[r] == r) {
+        Arrays pieces = unbind(nodes_[to]->gradient[r], 0);
+        for (size_t k = 0; k < kept.size(); ++k)
+          add_to(gradient_of(kept[k])[nodes_[kept[k]]->value.rep[r]], pieces[k]);
+      }
+  });
+  return to;
+}
+
+bool Run::branches(const ir::Inst &inst, uint32_t index, llvm::ArrayRef<NodeId> args) {
+  Nodes yes, no;
+  if (!apply(inst, index, "then", 0, args.drop_front(), yes) ||
+      !apply(inst, index, "else", 1, args.drop_front(), no))
+    return false;
+  Held predicate = nodes_[args[0]]->value;
+  for (uint32_t r = 0; r < inst.result_count; ++r)
+    define(inst.result(r), chosen(predicate, yes[r], no[r]));
+  return true;
+}
+
+// A predicate holds where its number is odd: of an input one of 0 and 1, of an unknown function
+// either.
+Run::NodeId Run::chosen(const Held &predicate, NodeId yes, NodeId no) {
+  NodeId by = add(predicate);
+  NodeId to = add({classes({by, yes, no}), Arrays(world_.size())});
+  auto source = [this, by, yes, no](unsigned r) {
+    const Held &held = nodes_[by]->value;
+    return held.at[held.rep[r]].data[0].value() % 2 ? yes : no;
+  };
+  for (unsigned r = 0; r < world_.size(); ++r)
+    if (nodes_[to]->value.rep[r] == r) {
+      const Held &held = nodes_[source(r)]->value;
+      nodes_[to]->value.at[r] = held.at[held.rep[r]];
+    }
+  tape_.push_back([this, to, source] {
+    for (unsigned r = 0; !nodes_[to]->gradient.empty() && r < world_.size(); ++r)
+      if (nodes_[to]->value.rep[r] == r) {
+        NodeId from = source(r);
+        add_to(gradient_of(from)[nodes_[from]->value.rep[r]], nodes_[to]->gradient[r]);
+      }
+  });
+  return to;
+}
+
+} // namespace spmd::soundness

@@ -1,0 +1,189 @@
+// The instruction is read from text and bound as a run binds it.
+#include "tests/unit/kernel_case.h"
+
+#include "checker/check.h"
+#include "ir/text.h"
+#include "rules/violation.h"
+#include "runtime/vjp.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+#include <cmath>
+
+namespace spmd::runtime {
+
+namespace {
+
+std::string program_text(llvm::StringRef inputs, const std::string &statement) {
+  std::string text = "trace { mode = local }\nmesh m { tp = 1 }\n";
+  llvm::SmallVector<llvm::StringRef, 4> shapes;
+  inputs.split(shapes, ';', -1, false);
+  for (size_t i = 0; i < shapes.size(); ++i)
+    text += "%" + std::to_string(i) + " = input " + shapes[i].trim().str() + " R\n";
+  return text + statement + "\n";
+}
+
+Tensor zeros(const ir::Shape &shape) {
+  Dims dims;
+  for (ir::Extent dim : shape.dims)
+    dims.push_back(dim.number());
+  return Tensor::make(shape.dtype, dims, Domain::Declared);
+}
+
+bool is_float(ir::DType dtype) { return ir::info(dtype).form == ir::DTypeClass::Float; }
+
+} // namespace
+
+KernelCase::KernelCase(const char *inputs, const std::string &statement)
+    : read_(ir::read_text(program_text(inputs, statement))) {
+  for (const ir::InputError &error : read_.errors)
+    problem += error.message + "; ";
+  if (!problem.empty())
+    return;
+  ir::Program &program = read_.program;
+  checker::CheckResult checked = checker::check(program);
+  for (const checker::Finding &finding : checked.findings)
+    problem += std::string(rules::info(finding.violation).name) + "; ";
+  const ir::Inst &inst = program.insts[ir::InstId{program.main.last.index - 1}];
+  op_ = rules::resolve_spelling(program.op_name(inst.op), "");
+  operands_.read(program, inst.operands);
+  for (ir::ValueId value : operands_.values) {
+    known_.push_back({checked.types[value.index], checked.shapes[value.index], {}});
+    args.push_back(zeros(program.shapes[known_.back().shape]));
+  }
+  for (uint32_t i = 0; i < inst.result_count; ++i) {
+    ir::ShapeId shape = checked.shapes[inst.result(i).index];
+    if (!shape.valid()) {
+      problem += "the shape of a result is not known; ";
+      return;
+    }
+    claims_.push_back({shape, {}, {}});
+    results.push_back(zeros(program.shapes[shape]));
+  }
+  rules::Application all{program, op_, inst.attrs, inst.context, operands_.slots, known_, claims_};
+  use_ = rules::row_uses(all).front();
+  op_.lists_rest = false;
+  app_.emplace(
+      rules::Application{program, op_, inst.attrs, inst.context, use_->slots, known_, claims_});
+  rules::OperandMismatch mismatch;
+  std::optional<rules::Binding> bound =
+      rules::bind_operands(*app_, row().equation.equation, mismatch);
+  if (!bound) {
+    problem += mismatch.expected + ", but " + mismatch.found;
+    return;
+  }
+  binding_ = *bound;
+  rules::Outcome ignored;
+  map_ = rules::shape_factors(*app_, row().equation.equation, binding_, ignored);
+}
+
+std::string KernelCase::run() {
+  llvm::SmallVector<View<const double>, 6> in;
+  llvm::SmallVector<View<double>, 2> out;
+  for (Tensor &arg : args)
+    in.push_back({&arg.dims, arg.of<double>().data(), arg.dtype});
+  for (Tensor &result : results) {
+    result.of<double>().assign(result.of<double>().size(), 0);
+    out.push_back({&result.dims, result.of<double>().data(), result.dtype});
+  }
+  Site at = site();
+  return llvm::toString(kernel()->real({at, in, out}));
+}
+
+llvm::Expected<std::vector<double>>
+KernelCase::vjp(unsigned operand, unsigned member,
+                const std::vector<std::vector<double>> &gradients) {
+  llvm::SmallVector<View<const double>, 6> in;
+  llvm::SmallVector<View<double>, 2> none(results.size());
+  llvm::SmallVector<View<const double>, 2> from;
+  for (Tensor &arg : args)
+    in.push_back({&arg.dims, arg.of<double>().data(), arg.dtype});
+  for (size_t r = 0; r < results.size(); ++r)
+    from.push_back(gradients[r].empty() ? View<const double>()
+                                        : View<const double>{&results[r].dims, gradients[r].data(),
+                                                             results[r].dtype});
+  Tensor &asked = args[binding_[operand]->first + member];
+  std::vector<double> made(asked.of<double>().size(), 0);
+  Site at = site();
+  Call<double> call{at, in, none};
+  if (llvm::Error error = run_vjp(
+          *kernel(), {call, from, operand, member, {&asked.dims, made.data(), asked.dtype}}))
+    return error;
+  return made;
+}
+
+std::optional<KernelCase::Place> KernelCase::place_of(unsigned arg) const {
+  for (unsigned k = 0; k < row().equation.equation.operand_count; ++k)
+    if (const rules::Slot *slot = binding_[k];
+        slot && arg >= slot->first && arg < unsigned(slot->first) + slot->count)
+      return Place{k, arg - slot->first};
+  return std::nullopt;
+}
+
+namespace {
+
+// The sum of weighted results.
+double weighted(const KernelCase &test, const std::vector<std::vector<double>> &weights) {
+  double sum = 0;
+  for (size_t r = 0; r < weights.size(); ++r)
+    for (size_t i = 0; i < weights[r].size(); ++i)
+      sum += weights[r][i] * test.results[r].of<double>()[i];
+  return sum;
+}
+
+// Along one direction: the difference quotient and what the gradient says.
+std::string difference(KernelCase &test, unsigned arg, const std::vector<double> &gradient,
+                       const std::vector<std::vector<double>> &weights, std::mt19937_64 &random) {
+  std::vector<double> &cells = test.args[arg].of<double>();
+  const std::vector<double> at = cells;
+  std::vector<double> direction(at.size());
+  double expected = 0, largest = 1;
+  for (size_t i = 0; i < at.size(); ++i) {
+    direction[i] = std::normal_distribution<double>()(random);
+    expected += direction[i] * gradient[i];
+    largest = std::max(largest, std::abs(at[i]));
+  }
+  double step = 6e-6 * largest, sides[2];
+  for (int side = 0; side < 2; ++side) {
+    for (size_t i = 0; i < at.size(); ++i)
+      cells[i] = at[i] + (side ? step : -step) * direction[i];
+    if (std::string error = test.run(); !error.empty())
+      return error;
+    sides[side] = weighted(test, weights);
+  }
+  cells = at;
+  double found = (sides[1] - sides[0]) / (2 * step);
+  double scale = std::max({1.0, std::abs(expected), std::abs(sides[0]) * 1e-3});
+  if (std::abs(found - expected) <= 1e-6 * scale)
+    return "";
+  return "argument " + std::to_string(arg) + ": gradient " + std::to_string(expected) +
+         ", differences " + std::to_string(found) + "; ";
+}
+
+} // namespace
+
+std::string gradient_problem(KernelCase &test, std::mt19937_64 &random) {
+  std::vector<std::vector<double>> weights;
+  for (const Tensor &result : test.results) {
+    weights.emplace_back();
+    if (is_float(result.dtype))
+      for (size_t i = 0; i < result.of<double>().size(); ++i)
+        weights.back().push_back(std::normal_distribution<double>()(random));
+  }
+  std::string problem;
+  for (unsigned arg = 0; arg < test.args.size(); ++arg) {
+    std::optional<KernelCase::Place> place = test.place_of(arg);
+    if (!is_float(test.args[arg].dtype) || !place)
+      continue;
+    llvm::Expected<std::vector<double>> gradient = test.vjp(place->operand, place->member, weights);
+    if (!gradient) {
+      problem += llvm::toString(gradient.takeError()) + "; ";
+      continue;
+    }
+    for (int i = 0; i < 3; ++i)
+      problem += difference(test, arg, *gradient, weights, random);
+  }
+  return problem;
+}
+
+} // namespace spmd::runtime

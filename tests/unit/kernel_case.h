@@ -1,0 +1,58 @@
+// One instruction and tensors for it, as its kernel sees them; and what all gradients must be.
+#pragma once
+
+#include "checker/walk.h"
+#include "ir/input.h"
+#include "rules/registry.h"
+#include "runtime/kernels/kernel.h"
+
+#include <optional>
+#include <random>
+#include <string>
+
+namespace spmd::runtime {
+
+class KernelCase {
+public:
+  // `inputs`: shapes, separated by `;`, of %0, %1, ...; `statement` defines the results. What does
+  // not fit is in `problem`.
+  KernelCase(const char *inputs, const std::string &statement);
+  KernelCase(const KernelCase &) = delete;
+
+  std::string problem;
+  std::vector<Tensor> args, results; // results have the declared or inferred extents
+
+  const rules::OpDef &row() const { return *use_->row; }
+  const KernelDef *kernel() const { return find_kernel(use_->row->name); }
+  Site site(Domain domain = Domain::Declared) const {
+    return {*app_, row(), binding_, map_, domain};
+  }
+  // Runs the kernel into `results`; the message of an error, else empty.
+  std::string run();
+  // The gradient of a tensor from those of the results (empty: none flows).
+  llvm::Expected<std::vector<double>> vjp(unsigned operand, unsigned member,
+                                          const std::vector<std::vector<double>> &gradients);
+
+  // The operand and the member that an argument stands for; none if it stands for nothing.
+  struct Place {
+    unsigned operand, member;
+  };
+  std::optional<Place> place_of(unsigned arg) const;
+
+private:
+  ir::ReadResult read_;
+  rules::ResolvedOp op_;
+  checker::OperandList operands_;
+  llvm::SmallVector<rules::Arg, 6> known_;
+  llvm::SmallVector<rules::ResultClaim, 2> claims_;
+  std::optional<rules::RowUse> use_;
+  std::optional<rules::Application> app_;
+  rules::Binding binding_;
+  rules::FactorMap map_;
+};
+
+// The gradient by every float operand against central differences along three directions; empty if
+// they agree within 1e-6, else what differs.
+std::string gradient_problem(KernelCase &test, std::mt19937_64 &random);
+
+} // namespace spmd::runtime

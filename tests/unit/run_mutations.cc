@@ -1,0 +1,291 @@
+// The checks can fail: each collective and each act of the example programs is left out, done twice or
+// done over other ranks, past all that the types say, and must then be refuted by some tier. What is
+// not is listed with its reason.
+#include "runtime/inputs.h"
+#include "runtime/judged_run.h"
+
+#include "tests/unit/checked_programs.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+using namespace spmd;
+using namespace spmd::runtime;
+
+namespace {
+
+enum class Mutation : uint8_t { None, Drop, Twice, OtherRanks };
+constexpr std::string_view kWords[] = {"as it is", "left out", "twice", "over other ranks"};
+
+// Mutants that no tier refutes, and why that is right: path, step, mutation.
+struct Survivor {
+  std::string_view path, step, why;
+};
+constexpr std::array<Survivor, 0> kSurvivors{};
+
+// Steps after `at` move up by one.
+void make_room(Plan &plan, uint32_t at) {
+  auto move = [&](uint32_t &step) { step += step > at; };
+  for (Execution &execution : plan.executions) {
+    move(execution.steps.first);
+    move(execution.steps.last);
+  }
+  for (Branch &branch : plan.branches) {
+    move(branch.then_end);
+    move(branch.else_end);
+  }
+  for (Loop &loop : plan.loops) {
+    move(loop.cond_end);
+    move(loop.body_end);
+  }
+}
+
+bool same_extents(const Plan &plan, BufferId a, BufferId b) {
+  return plan.buffers[a].dims == plan.buffers[b].dims &&
+         plan.buffers[a].mesh == plan.buffers[b].mesh;
+}
+
+void replace_by_copy(Plan &plan, Step &step, BufferId from, BufferId to) {
+  Act act;
+  act.form = same_extents(plan, from, to) ? ActForm::Copy : ActForm::Zero;
+  act.result = to;
+  if (act.form == ActForm::Copy) {
+    act.operands = {static_cast<uint32_t>(plan.uses.size()), 1};
+    plan.uses.push_back({from, {}});
+  }
+  plan.acts.push_back(act);
+  step.form = StepForm::Act;
+  step.index = static_cast<uint32_t>(plan.acts.size() - 1);
+}
+
+// Another group of as many ranks, with which the step would run too.
+bool take_other_group(Plan &plan, CommunicatorId &group, const World &world) {
+  const Communicator own = plan.communicators[group];
+  for (uint32_t i = 0; i < plan.communicators.size(); ++i) {
+    const Communicator &other = plan.communicators[CommunicatorId{i}];
+    if (other.mesh == own.mesh && other.axes != own.axes &&
+        world.count(own.mesh, other.axes) == world.count(own.mesh, own.axes)) {
+      group = CommunicatorId{i};
+      return true;
+    }
+  }
+  return false;
+}
+
+bool mutate_communicate(Plan &plan, const World &world, uint32_t at, Mutation mutation) {
+  Step &step = plan.steps[at];
+  Communicate wire = plan.communicates[step.index];
+  switch (mutation) {
+  case Mutation::Drop:
+    if (wire.operand == wire.result)
+      return false;
+    replace_by_copy(plan, step, wire.operand, wire.result);
+    return true;
+  case Mutation::Twice: {
+    bool changes = wire.wire == rules::Wire::AllReduce && wire.combiner == ir::Combiner::Sum;
+    if (!changes || !same_extents(plan, wire.operand, wire.result))
+      return false;
+    wire.operand = wire.result;
+    plan.communicates.push_back(wire);
+    Step again = step;
+    again.index = static_cast<uint32_t>(plan.communicates.size() - 1);
+    make_room(plan, at);
+    plan.steps.insert(plan.steps.begin() + at + 1, again);
+    return true;
+  }
+  case Mutation::OtherRanks:
+    if (!take_other_group(plan, wire.group, world))
+      return false;
+    plan.communicates[step.index] = wire;
+    return true;
+  case Mutation::None:
+    break;
+  }
+  return false;
+}
+
+bool mutate_act(Plan &plan, const World &world, uint32_t at, Mutation mutation) {
+  Step &step = plan.steps[at];
+  Act act = plan.acts[step.index];
+  bool moves = act.form == ActForm::TakeOwnSlice || act.form == ActForm::KeepOnRoot ||
+               act.form == ActForm::PlaceOwn || act.form == ActForm::Scale ||
+               act.form == ActForm::Coordinate;
+  if (!moves)
+    return false;
+  if (mutation == Mutation::Drop) {
+    BufferId from = act.operands.count ? plan.uses[act.operands.first].buffer : BufferId();
+    if (!from.valid()) {
+      plan.acts[step.index].form = ActForm::Zero;
+      return true;
+    }
+    replace_by_copy(plan, step, from, act.result);
+    return true;
+  }
+  if (mutation == Mutation::OtherRanks && act.group.valid() &&
+      take_other_group(plan, act.group, world)) {
+    plan.acts[step.index] = act;
+    return true;
+  }
+  return false;
+}
+
+bool mutate(Plan &plan, const World &world, uint32_t at, Mutation mutation) {
+  if (plan.steps[at].form == StepForm::Communicate)
+    return mutate_communicate(plan, world, at, mutation);
+  if (plan.steps[at].form == StepForm::Act)
+    return mutate_act(plan, world, at, mutation);
+  return false;
+}
+
+struct Subject {
+  std::string path;
+  checker::CheckedProgram program;
+  World world;
+  Plan plan;
+};
+
+llvm::Expected<RunReport> judged(Subject &subject, const Plan &plan, Domain domain) {
+  CpuOptions options;
+  options.domain = domain;
+  std::unique_ptr<Backend> backend = make_cpu_backend(options);
+  if (llvm::Error failed = backend->prepare(subject.program.tables(), plan, subject.world))
+    return llvm::Expected<RunReport>(std::move(failed));
+  Inputs inputs(subject.program, subject.world, InputFiles());
+  InputOptions drawing;
+  drawing.domain = domain;
+  for (size_t p = 0; p < plan.params.size(); ++p) {
+    if (!plan.params[p].valid())
+      continue;
+    const PlannedValue &value = plan.values[plan.params[p]];
+    for (RankId rank :
+         subject.world.ranks(subject.program.program().types[value.known.type].mesh()))
+      if (llvm::Error failed = backend->write(value.buffer, rank, inputs.on_rank(p, rank, drawing)))
+        return llvm::Expected<RunReport>(std::move(failed));
+  }
+  JudgeOptions judging;
+  judging.mode = CheckMode::All;
+  judging.domain = domain;
+  judging.tier = domain == Domain::Field ? Tier::Field : Tier::Real;
+  llvm::Expected<RunReport> report =
+      run_judged(subject.program, plan, subject.world, *backend, judging);
+  llvm::consumeError(backend->stop(StopMode::Finish));
+  return report;
+}
+
+std::string first_finding(Subject &subject, const RunReport &report) {
+  for (const checker::Finding &finding : report.findings) {
+    std::string text =
+        fmt::format("{}: {}", finding.info().name, message_of(subject.program.program(), finding));
+    checker::CheckResult none;
+    for (const checker::Note &note : explain_finding(subject.program.program(), none, finding))
+      text += "\n  " + note.text;
+    return text;
+  }
+  return "none";
+}
+
+std::vector<std::string> examples() {
+  std::vector<std::string> paths;
+  for (const auto &entry : std::filesystem::recursive_directory_iterator("examples"))
+    if (entry.path().extension() == ".spmd" &&
+        entry.path().filename().string().find("broken") == std::string::npos)
+      paths.push_back(entry.path().string());
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+// None, with why, if it cannot be run.
+std::optional<Subject> subject_of(const std::string &path, std::string &why) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  ir::ReadResult read = ir::read_program(text.str());
+  REQUIRE(read.errors.empty());
+  std::optional<checker::CheckedProgram> program = checker::verify_types(std::move(read.program));
+  REQUIRE(program);
+  llvm::Expected<World> world = World::make(program->program());
+  if (!world) {
+    why = llvm::toString(world.takeError());
+    return std::nullopt;
+  }
+  llvm::Expected<Plan> plan = make_plan(*program, *world);
+  if (!plan) {
+    why = llvm::toString(plan.takeError());
+    return std::nullopt;
+  }
+  return Subject{path, std::move(*program), std::move(*world), std::move(*plan)};
+}
+
+bool is_listed(const std::string &path, const std::string &mutant) {
+  for (const Survivor &survivor : kSurvivors)
+    if (survivor.path == path && survivor.step == mutant)
+      return true;
+  return false;
+}
+
+} // namespace
+
+TEST_CASE("mutations: examples uphold their types as they are") {
+  for (const std::string &path : examples()) {
+    std::string why;
+    std::optional<Subject> subject = subject_of(path, why);
+    if (!subject) {
+      WARN(path << " is not run: " << why);
+      continue;
+    }
+    for (Domain domain : {Domain::Field, Domain::Declared}) {
+      llvm::Expected<RunReport> report = judged(*subject, subject->plan, domain);
+      INFO(path << ", " << (domain == Domain::Field ? "field" : "real"));
+      if (!report) {
+        WARN(path << " is not run: " << llvm::toString(report.takeError()));
+        continue;
+      }
+      INFO(first_finding(*subject, *report));
+      CHECK_FALSE(report->refuted());
+      for (const std::string &reason : report->undecided)
+        WARN(path << ": " << reason);
+    }
+  }
+}
+
+TEST_CASE("mutations: a collective or an act that is left out, doubled or misplaced is refuted") {
+  unsigned mutants = 0, survivors = 0;
+  for (const std::string &path : examples()) {
+    std::string why;
+    std::optional<Subject> subject = subject_of(path, why);
+    if (!subject)
+      continue;
+    for (uint32_t at = 0; at < subject->plan.steps.size(); ++at)
+      for (Mutation mutation : {Mutation::Drop, Mutation::Twice, Mutation::OtherRanks}) {
+        Plan mutant = subject->plan;
+        if (!mutate(mutant, subject->world, at, mutation))
+          continue;
+        bool refuted = false, ran = false;
+        for (Domain domain : {Domain::Field, Domain::Declared}) {
+          if (refuted)
+            break;
+          llvm::Expected<RunReport> report = judged(*subject, mutant, domain);
+          if (!report) {
+            llvm::consumeError(report.takeError());
+            continue;
+          }
+          ran = true;
+          refuted = report->refuted();
+        }
+        if (!ran)
+          continue;
+        ++mutants;
+        ir::InstId inst = subject->plan.steps[at].inst;
+        std::string line = inst.valid() ? ir::print_inst(subject->program.program(), inst) : "?";
+        std::string name = fmt::format("{}: {}", kWords[static_cast<unsigned>(mutation)], line);
+        survivors += !refuted;
+        INFO(path << ", step " << at << " " << name);
+        CHECK((refuted || is_listed(path, name)));
+      }
+  }
+  WARN(mutants << " mutants, " << survivors << " not refuted");
+  CHECK(mutants > 20);
+}
