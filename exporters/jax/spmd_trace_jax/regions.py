@@ -1,0 +1,150 @@
+"""Operations with bodies: shard_map, loops, branches, rematerialisation."""
+
+from jax._src import core
+
+from .document import Value
+from .states import Region, Unrecordable
+
+
+def _closed(jaxpr):
+    return jaxpr if isinstance(jaxpr, core.ClosedJaxpr) else core.ClosedJaxpr(jaxpr, ())
+
+
+def _body(recorder, name: str, jaxpr, region=None):
+    """A function of a jaxpr; it has no constants."""
+    closed = _closed(jaxpr)
+    if closed.consts:
+        raise Unrecordable(f"a constant array inside the body of `{name}`: pass it as an argument")
+    inner = recorder.inside(name, region or recorder.region)
+    inner.parameters(closed.jaxpr.invars)
+    results = inner.jaxpr(closed.jaxpr)
+    avals = [atom.aval for atom in closed.jaxpr.outvars]
+    inner.body.results = [
+        item if isinstance(item, Value) else inner.full(item, aval)
+        for item, aval in zip(results, avals)
+    ]
+    return inner.body
+
+
+def _operands(recorder, eqn) -> list[Value]:
+    return [recorder.tensor(atom) for atom in eqn.invars]
+
+
+def _scan(recorder, eqn) -> None:
+    params = eqn.params
+    body = _body(recorder, "scan_body", params["jaxpr"])
+    attrs = {"consts": params["num_consts"], "carry": params["num_carry"]}
+    attrs |= {"length": params["length"], "reverse": params["reverse"]}
+    ins = _operands(recorder, eqn)
+    recorder.emit("scan", ins, recorder.results(eqn, True), attrs, {"body": body})
+
+
+def _while(recorder, eqn) -> None:
+    params = eqn.params
+    of_cond, of_body = params["cond_nconsts"], params["body_nconsts"]
+    ins = _operands(recorder, eqn)
+    test, step = _closed(params["cond_jaxpr"]), _closed(params["body_jaxpr"])
+    spare = [core.Var(var.aval) for var in test.jaxpr.invars[:of_cond]]
+    other = [core.Var(var.aval) for var in step.jaxpr.invars[:of_body]]
+    # Both bodies take the constants of both.
+    step = _with_invars(step, [*spare, *step.jaxpr.invars])
+    test = _with_invars(test, [*test.jaxpr.invars[:of_cond], *other, *test.jaxpr.invars[of_cond:]])
+    bodies = {
+        "cond": _body(recorder, "while_cond", test),
+        "body": _body(recorder, "while_body", step),
+    }
+    recorder.emit("while", ins, recorder.results(eqn, True), {"consts": of_cond + of_body}, bodies)
+
+
+def _with_invars(closed, invars):
+    names = closed.jaxpr.debug_info._replace(arg_names=None)
+    return core.ClosedJaxpr(closed.jaxpr.replace(invars=invars, debug_info=names), closed.consts)
+
+
+def _cond(recorder, eqn) -> None:
+    branches = [_closed(one) for one in eqn.params["branches"]]
+    index, ins = recorder.tensor(eqn.invars[0]), [recorder.tensor(one) for one in eqn.invars[1:]]
+    bodies = [_body(recorder, f"branch{place}_body", one) for place, one in enumerate(branches)]
+    _choice(recorder, index, ins, bodies, 0, recorder.results(eqn, True))
+
+
+def _choice(recorder, index: Value, ins: list[Value], bodies: list, first: int, outs) -> None:
+    """The first of these bodies, or a choice among the others. An index too large is the last."""
+    chosen = Value("bool", [], index.type, index.spec, index.derived)
+    recorder.emit("gt", [index, first], [chosen])
+    later = bodies[1]
+    if len(bodies) > 2:
+        inner = recorder.inside("later_body", recorder.region)
+        params = [_copy(one) for one in (index, *ins)]
+        for one in params:
+            inner.body.add_param(one)
+        inner.body.results = [_copy(one) for one in outs]
+        _choice(inner, params[0], params[1:], bodies[1:], first + 1, inner.body.results)
+        later = inner.body
+        bodies = [_taking_index(recorder, bodies[0], index), later]
+        ins = [index, *ins]
+    regions = {"then": later, "else": bodies[0]}
+    recorder.emit("cond", [chosen, *ins], outs, regions=regions)
+
+
+def _copy(value: Value) -> Value:
+    return Value(value.dtype, value.shape, value.type, value.spec, value.derived)
+
+
+def _taking_index(recorder, body, index: Value):
+    """The same body with an index in front that it has no use for."""
+    spare = _copy(index)
+    body.params.insert(0, spare)
+    body.names.insert(0, "")
+    body.roles.insert(0, "input")
+    return body
+
+
+def _checkpoint(recorder, eqn) -> None:
+    body = _body(recorder, "checkpoint_body", eqn.params["jaxpr"])
+    recorder.emit("checkpoint", _operands(recorder, eqn), recorder.results(eqn, True), {},
+                  {"body": body})  # fmt: skip
+
+
+def _shard_map(recorder, eqn) -> None:
+    params = eqn.params
+    if not params["check_vma"]:
+        raise Unrecordable("a shard_map with check_vma=False: JAX infers no states in it")
+    manual = [axis for axis in params["mesh"].axis_names if axis in params["newly_manual_axes"]]
+    region = recorder.region
+    ins = _operands(recorder, eqn)
+    takes = [region.boundary(atom.aval, spec, manual).claim()
+             for atom, spec in zip(eqn.invars, params["in_specs"])]  # fmt: skip
+    body = _body(recorder, "shard_map_body", params["jaxpr"], region.inside(manual))
+    outs = [region.boundary(var.aval, spec, manual)
+            for var, spec in zip(eqn.outvars, params["out_specs"])]  # fmt: skip
+    recorder.values |= dict(zip(eqn.outvars, outs))
+    attrs = {"axis": manual, "in_types": takes, "out_types": [out.claim() for out in outs]}
+    recorder.emit("local_map", ins, outs, attrs, {"body": body})
+
+
+def entry_values(jaxpr, region: Region) -> list[Value]:
+    """Arguments on axes that are left to the compiler: as the shard_map that takes them says."""
+    said: dict[core.Var, Value] = {}
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "shard_map":
+            manual = eqn.params["newly_manual_axes"]
+            for atom, spec in zip(eqn.invars, eqn.params["in_specs"]):
+                if isinstance(atom, core.Var):
+                    said.setdefault(atom, region.boundary(atom.aval, spec, manual))
+        elif eqn.primitive.name in ("jit", "pjit"):
+            inner = _closed(eqn.params["jaxpr"]).jaxpr
+            for atom, value in zip(eqn.invars, entry_values(inner, region)):
+                if isinstance(atom, core.Var) and value.type:
+                    said.setdefault(atom, value)
+    return [said.get(var) or region.value(var.aval) for var in jaxpr.invars]
+
+
+RECORDED = {
+    "scan": _scan,
+    "while": _while,
+    "cond": _cond,
+    "checkpoint": _checkpoint,
+    "remat2": _checkpoint,
+    "shard_map": _shard_map,
+}
