@@ -1,5 +1,5 @@
 # Gates over the source text: includes go only downwards (ir <- rules <- checker <- runtime), some headers
-# stay out, every file says what it is for. Reads #include lines; needs no compiler.
+# stay out, every file says what it is for, no two types share a full name. Reads lines; needs no compiler.
 import pathlib
 import re
 import sys
@@ -12,6 +12,9 @@ LAYERS = ["ir", "rules", "checker", "checker/render", "checker/cli", "runtime", 
 # Slow to compile, or a second way to do what fmt and LLVM do here.
 UNWANTED = {"iostream", "ranges", "regex"}
 
+NAMESPACE = re.compile(r"^(?:inline )?namespace ([\w:]*)\s*\{$")
+NAMESPACE_END = re.compile(r"^\}\s*// namespace")
+TYPE = re.compile(r"^(?:template <.*> )?(?:struct|class|enum class|enum) (?:LLVM_\w+ )?(\w+)(?!\w|::)[^;()]*\{")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 
 
@@ -65,10 +68,33 @@ def files_without_opening():
             yield f"{path}:1: no #pragma once"
 
 
+def types(text):
+    """Line and full name of each type that other files could define too; nested ones are inside of another."""
+    inside = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := NAMESPACE.match(line):
+            inside.append(match[1])
+        elif NAMESPACE_END.match(line) and inside:
+            inside.pop()
+        elif (match := TYPE.match(line)) and "" not in inside:
+            yield number, "::".join(inside + [match[1]])
+
+
+def types_defined_twice():
+    """The linker keeps one of two functions that the compiler made for one name, whichever type it is for."""
+    first = {}
+    for path, text in sources():
+        for number, name in types(text):
+            if name in first and first[name] != path:
+                yield f"{path}:{number}: {name} is defined in {first[name]} too"
+            first.setdefault(name, path)
+
+
 GATES = [
     ("includes go downwards", upward_includes),
     ("unwanted headers stay out", unwanted_headers),
     ("files say what they are for", files_without_opening),
+    ("a name is one type", types_defined_twice),
 ]
 
 
