@@ -4,6 +4,7 @@
 #include "checker/cli/output.h"
 #include "checker/cli/topology.h"
 
+#include "rules/redistribute/prove.h"
 #include "rules/redistribute/verify.h"
 #include "rules/shards.h"
 
@@ -24,6 +25,12 @@ struct Asked {
   ir::Program program;
   rd::Request request;
   std::string problem; // empty: none
+
+  // Whether one passes: none does through integers.
+  bool gradient() const {
+    return !program.types[request.source].gradient_free() &&
+           !program.types[request.target].gradient_free();
+  }
 };
 
 llvm::Error wrong_request(std::string text) {
@@ -151,13 +158,13 @@ Json json_of(const Asked &asked, const rd::Plan &plan, const rd::Topology &topol
                      {"type", rd::print_spec(program, program.types[step.after], rank)},
                      {"bytes", step.bytes},
                      {"padded_bytes", step.padded_bytes},
-                     {"backward_bytes", step.backward_bytes},
+                     {"backward_bytes", asked.gradient() ? Json(step.backward_bytes) : Json()},
                      {"hops", step.hops}});
   }
   Json json{{"steps", std::move(steps)},
             {"bytes", plan.bytes},
             {"padded_bytes", plan.padded_bytes},
-            {"backward_bytes", plan.backward_bytes},
+            {"backward_bytes", asked.gradient() ? Json(plan.backward_bytes) : Json()},
             {"collectives", plan.collectives},
             {"peak_bytes", plan.peak_bytes},
             {"cap", plan.cap == rd::kNoCap ? Json() : Json(plan.cap)},
@@ -176,13 +183,14 @@ std::string text_of(const Asked &asked, const rd::Plan &plan, const rd::Topology
       fmt::format("{}\n", rd::print_spec(program, program.types[asked.request.source], rank));
   for (const rd::Step &step : plan.steps)
     text += fmt::format(
-        "  {:<24} {:<20} {} bytes{}, {} backward\n", rd::print(program, step, rank),
+        "  {:<24} {:<20} {} bytes{}{}\n", rd::print(program, step, rank),
         rd::print_spec(program, program.types[step.after], rank), step.bytes,
         step.padded_bytes == step.bytes ? "" : fmt::format(" ({} padded)", step.padded_bytes),
-        step.backward_bytes);
-  text += fmt::format("{} bytes forward, {} backward, {} collective{}, peak {}\n", plan.bytes,
-                      plan.backward_bytes, plan.collectives, plan.collectives == 1 ? "" : "s",
-                      plan.peak_bytes);
+        asked.gradient() ? fmt::format(", {} backward", step.backward_bytes) : "");
+  text += fmt::format("{} bytes forward, {}, {} collective{}, peak {}\n", plan.bytes,
+                      asked.gradient() ? fmt::format("{} backward", plan.backward_bytes)
+                                       : "no gradient",
+                      plan.collectives, plan.collectives == 1 ? "" : "s", plan.peak_bytes);
   if (topology.in_time)
     text += fmt::format("{:.3f} microseconds\n", static_cast<double>(plan.price) / 1e9);
   if (plan.bound)
@@ -196,16 +204,11 @@ std::string text_of(const Asked &asked, const rd::Plan &plan, const rd::Topology
   return text;
 }
 
-// By looking at everything.
-std::string prove(Asked &asked, const rd::Plan &plan, const rd::Topology &topology) {
-  rd::Posed posed = rd::pose(asked.program, asked.request, topology);
-  if (!plan.within_cap)
-    posed.problem.cap = rd::kNoCap;
-  std::optional<rd::Cost> least = rd::exhaustive_cost(posed.problem);
-  if (!least)
-    return "too many states to look at each\n";
-  SPMD_CHECK(least->price == plan.price, "a plan that is said to be the cheapest is not");
-  return "no cheaper sequence among all states\n";
+std::string proof_of(Asked &asked, const rd::Plan &plan, const rd::Topology &topology) {
+  rd::Proof proof = rd::prove(asked.program, asked.request, topology, plan);
+  SPMD_CHECK(proof != rd::Proof::NotCheapest, "a plan that is said to be the cheapest is not");
+  return proof == rd::Proof::Cheapest ? "no cheaper sequence among all states"
+                                      : "too many states to look at each";
 }
 
 } // namespace
@@ -232,12 +235,14 @@ ExitCode run_plan(const Options &options) {
   std::string wrong = rd::verify(asked.program, rules, asked.request, plan);
   SPMD_CHECK(wrong.empty(), wrong.c_str());
   unsigned rank = static_cast<unsigned>(asked.program.shapes[asked.request.shape].dims.size());
-  std::string text = options.table == "json" ? json_of(asked, plan, topology, rank).dump(2) + "\n"
-                                             : text_of(asked, plan, topology, rank);
-  if (options.prove) {
-    std::string proof = prove(asked, plan, topology);
-    if (options.table != "json")
-      text += proof;
+  std::string proof = options.prove ? proof_of(asked, plan, topology) : std::string(), text;
+  if (options.table == "json") {
+    Json json = json_of(asked, plan, topology, rank);
+    if (options.prove)
+      json["proof"] = proof;
+    text = json.dump(2) + "\n";
+  } else {
+    text = text_of(asked, plan, topology, rank) + (options.prove ? proof + "\n" : "");
   }
   std::string problem = write_stdout(text);
   return problem.empty() ? ExitCode::Clean : wrong_call(problem);

@@ -44,16 +44,20 @@ private:
         set |= one(axis);
     return set;
   }
-  // Slices in a row of axes of one kind are one step.
+  // Slices in a row of axes of one kind are one step, unless several are cheaper: of I axes the backward
+  // is a gather.
   size_t joined(const State &before, llvm::ArrayRef<Move> moves) const {
-    size_t count = 1;
-    auto kind = [&](size_t i) {
-      const State &was = i ? moves[i - 1].after : before;
-      return was.invariant != moves[i].after.invariant;
+    if (moves.front().form != Form::Slice)
+      return 1;
+    auto before_of = [&](size_t i) -> const State & { return i ? moves[i - 1].after : before; };
+    auto kind = [&](size_t i) { return before_of(i).invariant != moves[i].after.invariant; };
+    auto cost = [&](const State &from, size_t i) {
+      return cost_of(problem_, price_of(problem_, from, moves[i]));
     };
-    if (moves.front().form == Form::Slice)
-      while (count < moves.size() && moves[count].form == Form::Slice && kind(count) == kind(0))
-        ++count;
+    size_t count = 1;
+    while (count < moves.size() && moves[count].form == Form::Slice && kind(count) == kind(0) &&
+           cost(before, count) <= cost(before, count - 1) + cost(before_of(count), count))
+      ++count;
     return count;
   }
   // The kind of a replicated axis after the move of this index: what the source or the target says, R
@@ -119,9 +123,11 @@ private:
     before_ = step.after = program_.types.add(type);
     step.bytes = price.bytes;
     step.padded_bytes = price.padded;
-    step.backward_bytes = price.backward_bytes;
     step.hops = price.hops;
-    step.backward_hops = price.backward_hops;
+    if (!source_.gradient_free() && !target_.gradient_free()) {
+      step.backward_bytes = price.backward_bytes;
+      step.backward_hops = price.backward_hops;
+    }
     plan.steps.push_back(std::move(step));
   }
 

@@ -92,91 +92,113 @@ std::pair<int64_t, int64_t> interval_of(const Problem &problem, const State &sta
   return {begin, end};
 }
 
-StepPrice price_of(const Problem &problem, const State &before, const Move &move) {
-  const State &after = move.after;
+StepPrice price_of(const Problem &problem, const Exchange &step) {
   StepPrice price;
+  price.axes = step.axes;
+  uint64_t n = step.ranks;
   uint64_t element = static_cast<uint64_t>(problem.element_bytes);
-  uint64_t was = static_cast<uint64_t>(elements_of(problem, before)) * element;
-  Axes left = problem.sharded(before), entered = problem.sharded(after);
-  auto ranks = [&](Axes axes) {
-    price.axes = axes;
-    return static_cast<uint64_t>(problem.ranks_of(axes));
+  uint64_t once = saturated(n - 1, saturated(step.piece, element));
+  // A ring of any pieces, those of a single element too.
+  auto reduced = [&] { return (saturated(2, once) + n - 1) / n; };
+  auto both_ways = [&](uint64_t bytes, uint64_t hops) {
+    price.bytes = price.backward_bytes = bytes;
+    price.hops = price.backward_hops = hops;
   };
-  auto all_reduced = [&](uint64_t n) {
-    uint64_t count = static_cast<uint64_t>(elements_of(problem, before));
-    return saturated(2 * ((count + n - 1) / n), saturated(n - 1, element));
-  };
-  switch (move.form) {
-  case Form::Slice: {
-    Axes axes = without(entered, left);
-    uint64_t n = ranks(axes);
-    if (before.invariant & axes) {
-      price.backward_bytes = saturated(n - 1, bytes_of(problem, after));
+  switch (step.form) {
+  case Form::Slice:
+    if (step.from_invariant) {
+      price.backward_bytes = once;
       price.backward_hops = n - 1;
     }
     break;
-  }
-  case Form::Gather: {
-    Axes axes = without(left, entered);
-    uint64_t n = ranks(axes);
-    price.bytes = saturated(n - 1, was);
-    price.hops = n - 1;
-    if (!(after.invariant & axes)) {
-      price.backward_bytes = price.bytes;
-      price.backward_hops = price.hops;
+  case Form::AllToAll:
+  case Form::Scatter:
+    both_ways(once, n - 1);
+    break;
+  case Form::Gather:
+    both_ways(once, n - 1);
+    if (step.to_invariant)
+      price.backward_bytes = price.backward_hops = 0;
+    break;
+  case Form::Reorder:
+    both_ways(saturated(step.piece, element), 1);
+    break;
+  case Form::Reduce:
+    both_ways(reduced(), 2 * (n - 1));
+    if (step.to_invariant)
+      price.backward_bytes = price.backward_hops = 0;
+    price.padded = saturated(2 * (n - 1), saturated((step.piece + n - 1) / n, element));
+    break;
+  case Form::Keep:
+  case Form::Zeros:
+    break;
+  case Form::Convert:
+    if (step.from_invariant) {
+      price.backward_bytes = reduced();
+      price.backward_hops = 2 * (n - 1);
     }
     break;
   }
+  price.padded = std::max(price.padded, price.bytes);
+  return price;
+}
+
+StepPrice price_of(const Problem &problem, const State &before, const Move &move) {
+  const State &after = move.after;
+  Exchange step{.form = move.form};
+  Axes left = before.sharding, entered = after.sharding;
+  auto elements = [&](const State &state) {
+    return static_cast<uint64_t>(elements_of(problem, state));
+  };
+  switch (move.form) {
+  case Form::Slice:
+    step.axes = without(entered, left);
+    step.piece = elements(after);
+    break;
+  case Form::Gather:
+    step.axes = without(left, entered);
+    step.piece = elements(before);
+    break;
   case Form::AllToAll: {
-    Axes axes = 0;
-    for (unsigned axis = 0; axis < problem.axis_count(); ++axis)
-      if (before.dim(axis) != after.dim(axis))
-        axes |= one(axis);
-    uint64_t n = ranks(axes), to = after.dim(first(axes)), count = 1;
+    for (Axes set = before.sharding; set; set &= static_cast<Axes>(set - 1))
+      if (before.dim(first(set)) != after.dim(first(set)))
+        step.axes |= one(first(set));
+    if (problem.even)
+      break;
+    unsigned to = after.dim(first(step.axes));
+    step.piece = 1;
     for (unsigned dim = 0; dim < problem.rank(); ++dim)
-      count *= static_cast<uint64_t>(block_of(problem, dim == to ? after : before, dim));
-    price.bytes = price.backward_bytes = saturated(n - 1, count * element);
-    price.hops = price.backward_hops = n - 1;
+      step.piece *= static_cast<uint64_t>(block_of(problem, dim == to ? after : before, dim));
     break;
   }
   case Form::Reorder:
     if (!problem.prices.beta.empty()) // else it is no matter which
       for (const Moved &each : moved_axes(problem, before, move))
-        price.axes |= one(each.axis);
-    price.bytes = price.backward_bytes = was;
-    price.hops = price.backward_hops = 1;
+        step.axes |= one(each.axis);
+    step.piece = elements(before);
     break;
-  case Form::Reduce: {
-    Axes axes = without(before.partial, after.partial);
-    uint64_t n = ranks(axes);
-    price.bytes = all_reduced(n);
-    price.hops = 2 * (n - 1);
-    if (!(after.invariant & axes)) {
-      price.backward_bytes = price.bytes;
-      price.backward_hops = price.hops;
-    }
+  case Form::Reduce:
+  case Form::Scatter:
+    step.axes = without(before.partial, after.partial);
     break;
-  }
-  case Form::Scatter: {
-    uint64_t n = ranks(without(before.partial, after.partial));
-    price.bytes = price.backward_bytes = saturated(n - 1, bytes_of(problem, after));
-    price.hops = price.backward_hops = n - 1;
-    break;
-  }
   case Form::Keep:
   case Form::Zeros:
-    price.axes = without(after.partial, before.partial);
+    step.axes = without(after.partial, before.partial);
     break;
-  case Form::Convert: {
-    uint64_t n = ranks(before.invariant ^ after.invariant);
-    if (before.invariant & price.axes) {
-      price.backward_bytes = all_reduced(n);
-      price.backward_hops = 2 * (n - 1);
-    }
+  case Form::Convert:
+    step.axes = before.invariant ^ after.invariant;
     break;
   }
-  }
-  price.padded = price.bytes;
+  step.ranks = static_cast<uint64_t>(problem.ranks_of(step.axes));
+  step.from_invariant = before.invariant & step.axes;
+  step.to_invariant = after.invariant & step.axes;
+  if (move.form == Form::AllToAll && problem.even)
+    step.piece = elements(before) / step.ranks;
+  else if (move.form == Form::Scatter)
+    step.piece = elements(after);
+  else if (move.form == Form::Reduce || move.form == Form::Convert)
+    step.piece = elements(before);
+  StepPrice price = price_of(problem, step);
   bool exact = move.form == Form::Gather || move.form == Form::AllToAll;
   if (exact && !problem.even && problem.ranks_of(problem.all()) <= kMostRanks)
     price.bytes = most_lacking(problem, before, after);

@@ -14,6 +14,15 @@ struct StepPrice {
   uint64_t backward_bytes = 0, backward_hops = 0;
   Axes axes = 0; // that the step runs over; of a reorder only where prices differ by axis
 };
+// What decides it.
+struct Exchange {
+  Form form;
+  Axes axes = 0;
+  uint64_t ranks = 1;                                // of the axes
+  uint64_t piece = 0;                                // elements that one rank gives another
+  bool from_invariant = false, to_invariant = false; // the axes are I before, after
+};
+StepPrice price_of(const Problem &problem, const Exchange &step);
 StepPrice price_of(const Problem &problem, const State &before, const Move &move);
 
 // Compared in this order. Without prices in time the first two are equal.
@@ -28,6 +37,7 @@ struct Cost {
   }
   friend auto operator<=>(const Cost &, const Cost &) = default;
 };
+inline constexpr Cost kFar{~uint64_t(0), ~uint64_t(0), ~0u, ~0u};
 Cost cost_of(const Problem &problem, const StepPrice &price);
 
 // Bytes that some rank must receive to get from the source to the target by any means: what it lacks

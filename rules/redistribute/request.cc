@@ -222,6 +222,7 @@ Posed pose(ir::Program &program, const Request &request, const Topology &topolog
                                        : std::max(bytes_of(problem, problem.source),
                                                   bytes_of(problem, problem.target));
   set_prices(program, mesh, topology, posed.axes, problem.prices);
+  problem.prepare();
   return posed;
 }
 

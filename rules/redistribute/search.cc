@@ -3,6 +3,8 @@
 // opened again. A second pass over the equally cheap sequences picks one of them.
 #include "rules/redistribute/search.h"
 
+#include "rules/redistribute/sketch.h"
+
 #include "ir/check.h"
 #include "ir/store.h"
 
@@ -14,14 +16,16 @@ namespace spmd::rules::redistribute {
 namespace {
 
 constexpr uint32_t kNone = ~0u;
-constexpr Cost kFar{~uint64_t(0), ~uint64_t(0), ~0u, ~0u};
 constexpr unsigned kBeamWidth = 64;
 constexpr uint64_t kMovesPerState = 64; // of the budget
 
 class Search {
 public:
   Search(const Problem &problem, uint32_t budget, bool guided)
-      : problem_(problem), heuristic_(problem), budget_(budget), guided_(guided) {}
+      : problem_(problem), heuristic_(problem), budget_(budget), guided_(guided) {
+    if (guided && Sketches::serves(problem))
+      sketches_.emplace(problem);
+  }
 
   Found run();
   std::optional<Cost> exhaust();
@@ -46,7 +50,13 @@ private:
     }
   };
 
-  uint32_t node(const State &state);
+  Cost rest(const State &state) const {
+    return sketches_ ? sketches_->rest(state) : heuristic_(state);
+  }
+  // None if nothing that is cheap enough can come of it.
+  uint32_t node(const State &state, const Cost &so_far);
+  // What some sequence costs that always takes the move that promises most; kFar if it leads nowhere.
+  Cost some_way();
   // Calls `improved` with the index of each state to which the way from this one is the cheapest yet.
   template <class Improved> void expand(uint32_t from, Improved improved);
   void push(uint32_t index) {
@@ -60,10 +70,12 @@ private:
 
   const Problem &problem_;
   Heuristic heuristic_;
+  std::optional<Sketches> sketches_;
   uint32_t budget_, expanded_ = 0;
   uint64_t tried_ = 0;   // moves
   bool complete_ = true; // all moves of each state were looked at
   bool guided_;
+  Cost limit_ = kFar; // of what is known to lead to the target
   uint32_t target_ = kNone;
   std::vector<Node> nodes_;
   std::vector<Way> ways_;
@@ -72,19 +84,52 @@ private:
   llvm::SmallVector<Move, 64> moves_;
 };
 
-uint32_t Search::node(const State &state) {
+uint32_t Search::node(const State &state, const Cost &so_far) {
+  // Sketches are quicker than the table.
+  Cost left = sketches_ ? sketches_->rest(state) : Cost{};
+  if (left == kFar || limit_ < so_far + left)
+    return kNone;
   uint32_t &slot =
       table_.find(hash_of(state), [&](uint32_t i) { return nodes_[i].state == state; });
   if (slot != ir::IndexTable::kEmpty)
     return slot;
+  if (guided_ && !sketches_)
+    left = heuristic_(state);
   uint32_t index = slot = static_cast<uint32_t>(nodes_.size());
   table_.inserted();
-  nodes_.push_back({.state = state});
-  if (guided_)
-    nodes_.back().rest = heuristic_(state);
+  nodes_.push_back({.state = state, .rest = left});
   if (state == problem_.target)
     target_ = index;
   return index;
+}
+
+Cost Search::some_way() {
+  constexpr unsigned kMostSteps = 16;
+  State at = problem_.source;
+  Cost so_far;
+  for (unsigned i = 0; i < kMostSteps; ++i) {
+    moves_.clear();
+    moves_from(problem_, at, moves_);
+    const Move *best = nullptr;
+    Cost least = kFar, reached = kFar;
+    for (const Move &move : moves_) {
+      Cost cost = so_far + cost_of(problem_, price_of(problem_, at, move));
+      if (!(cost < least))
+        continue;
+      if (Cost total = cost + rest(move.after); total < least) {
+        least = total;
+        reached = cost;
+        best = &move;
+      }
+    }
+    if (!best)
+      break;
+    so_far = reached;
+    at = best->after;
+    if (at == problem_.target)
+      return so_far;
+  }
+  return kFar;
 }
 
 template <class Improved> void Search::expand(uint32_t from, Improved improved) {
@@ -94,21 +139,31 @@ template <class Improved> void Search::expand(uint32_t from, Improved improved) 
   moves_.clear();
   // Two reorders are one, at half the price; where I is told from R that one may not be allowed.
   bool again = guided_ && !problem_.mixed && nodes_[from].reordered;
+  if (!again && guided_ && problem_.prices.beta.empty()) {
+    Exchange reorder{.form = Form::Reorder};
+    reorder.piece = static_cast<uint64_t>(elements_of(problem_, before));
+    again = limit_ < so_far + cost_of(problem_, price_of(problem_, reorder));
+  }
   complete_ &= moves_from(problem_, before, moves_, !again);
   tried_ += moves_.size();
   for (const Move &move : moves_) {
     Cost cost = so_far + cost_of(problem_, price_of(problem_, before, move));
-    uint32_t to = node(move.after);
-    Node &next = nodes_[to];
-    if (cost > next.so_far)
+    if (limit_ < cost)
       continue;
+    uint32_t to = node(move.after, cost);
+    if (to == kNone || nodes_[to].so_far < cost || limit_ < cost + nodes_[to].rest)
+      continue;
+    Node &next = nodes_[to];
     bool better = cost < next.so_far;
     ways_.push_back({from, better ? kNone : next.way});
     next.way = static_cast<uint32_t>(ways_.size() - 1);
     next.so_far = cost;
     next.reordered = move.form == Form::Reorder || (!better && next.reordered);
-    if (better)
-      improved(to);
+    if (!better)
+      continue;
+    if (to == target_)
+      limit_ = std::min(limit_, cost);
+    improved(to);
   }
 }
 
@@ -153,33 +208,39 @@ void Search::mark() {
 
 llvm::SmallVector<Move, 4> Search::first_sequence() {
   llvm::SmallVector<Move, 4> sequence;
-  uint32_t at = node(problem_.source);
+  uint32_t at = 0;
   while (at != target_) {
     const State before = nodes_[at].state;
     moves_.clear();
     moves_from(problem_, before, moves_);
     const Move *best = nullptr;
+    uint32_t best_to = kNone;
     for (const Move &move : moves_) {
-      const Node &next = nodes_[node(move.after)];
-      if (!next.useful ||
-          next.so_far != nodes_[at].so_far + cost_of(problem_, price_of(problem_, before, move)))
+      Cost cost = nodes_[at].so_far + cost_of(problem_, price_of(problem_, before, move));
+      uint32_t to = node(move.after, cost);
+      if (to == kNone || !nodes_[to].useful || nodes_[to].so_far != cost)
         continue;
-      if (!best || comes_before(problem_, before, move, *best))
+      if (!best || comes_before(problem_, before, move, *best)) {
         best = &move;
+        best_to = to;
+      }
     }
     SPMD_CHECK(best, "a state on a cheapest sequence has no next one");
     sequence.push_back(*best);
-    at = node(best->after);
+    at = best_to;
   }
   return sequence;
 }
 
 Found Search::run() {
-  uint32_t source = node(problem_.source);
-  nodes_[source].so_far = {};
-  push(source);
   Found found;
   found.proven = true;
+  uint32_t source = node(problem_.source, {});
+  if (source == kNone)
+    return found;
+  nodes_[source].so_far = {};
+  limit_ = some_way();
+  push(source);
   while (!queue_.empty()) {
     Entry entry = queue_.top();
     if (reached() && nodes_[target_].so_far < entry.total)
@@ -206,7 +267,7 @@ Found Search::run() {
 }
 
 std::optional<Cost> Search::exhaust() {
-  uint32_t source = node(problem_.source);
+  uint32_t source = node(problem_.source, {});
   nodes_[source].so_far = {};
   std::vector<uint32_t> open = {source};
   while (!open.empty()) {

@@ -17,19 +17,25 @@ Spec::Spec(const State &state, unsigned axis_count, unsigned rank) {
     }
 }
 
-Axes Problem::sharded(const State &state) const {
-  Axes set = 0;
-  for (unsigned axis = 0; axis < sizes.size(); ++axis)
-    if (state.sharded(axis))
-      set |= one(axis);
-  return set;
-}
-
-int64_t Problem::ranks_of(Axes axes) const {
+int64_t Problem::product_of(Axes axes) const {
   int64_t ranks = 1;
   for (; axes; axes &= static_cast<Axes>(axes - 1))
     ranks = times_ranks(ranks, sizes[first(axes)]);
   return ranks;
+}
+
+void Problem::prepare() {
+  constexpr unsigned kFewAxes = 8;
+  if (axis_count() > kFewAxes)
+    return;
+  int64_t elements = 1;
+  for (int64_t extent : extents)
+    elements *= extent;
+  for (unsigned set = 0; set <= all(); ++set) {
+    products.push_back(product_of(static_cast<Axes>(set)));
+    if (even)
+      blocks.push_back(elements / products.back());
+  }
 }
 
 // ceil(ceil(n / a) / b) is ceil(n / (a * b)): the order of the axes does not matter to the longest.
@@ -42,11 +48,13 @@ int64_t block_of(const Problem &problem, const State &state, unsigned dim) {
 }
 
 int64_t elements_of(const Problem &problem, const State &state) {
+  // Asked for every move.
+  if (state.sharding < problem.blocks.size())
+    return problem.blocks[state.sharding];
   int64_t elements = 1;
   for (unsigned dim = 0; dim < problem.rank(); ++dim)
     elements *= problem.even ? problem.extents[dim] : block_of(problem, state, dim);
-  // Asked for every move: where all blocks are equal one division does.
-  return problem.even ? elements / problem.ranks_of(problem.sharded(state)) : elements;
+  return problem.even ? elements / problem.ranks_of(state.sharding) : elements;
 }
 
 uint64_t hash_of(const State &state) {

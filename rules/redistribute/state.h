@@ -7,6 +7,7 @@
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <compare>
@@ -20,7 +21,8 @@ inline constexpr unsigned kNoDim = 0xF;
 // Numbers of ranks beyond this count as this.
 inline constexpr int64_t kMany = int64_t(1) << 40;
 inline int64_t times_ranks(int64_t ranks, int64_t size) {
-  return size >= kMany || ranks >= kMany / size ? kMany : ranks * size;
+  int64_t product = 0;
+  return __builtin_mul_overflow(ranks, size, &product) ? kMany : std::min(product, kMany);
 }
 
 // A set of axes of the problem; its members in mesh order.
@@ -35,20 +37,23 @@ struct State {
   uint64_t dims = ~uint64_t(0); // nibble per axis: the dimension that it shards
   uint64_t order = 0;           // nibble per axis: place among those of its dimension
   Axes partial = 0, invariant = 0;
+  Axes sharding = 0; // all that shard some dimension
 
   unsigned dim(unsigned axis) const { return dims >> 4 * axis & 0xF; }
   unsigned place(unsigned axis) const { return order >> 4 * axis & 0xF; }
-  bool sharded(unsigned axis) const { return dim(axis) != kNoDim; }
+  bool sharded(unsigned axis) const { return has(sharding, axis); }
   void shard(unsigned axis, unsigned dim, unsigned place) {
     free(axis);
     dims = (dims & ~(uint64_t(0xF) << 4 * axis)) | uint64_t(dim) << 4 * axis;
     order |= uint64_t(place) << 4 * axis;
+    sharding |= one(axis);
     partial = without(partial, one(axis));
     invariant = without(invariant, one(axis));
   }
   void free(unsigned axis) {
     dims |= uint64_t(0xF) << 4 * axis;
     order &= ~(uint64_t(0xF) << 4 * axis);
+    sharding = without(sharding, one(axis));
   }
   friend bool operator==(const State &, const State &) = default;
 };
@@ -87,11 +92,20 @@ struct Problem {
   unsigned rank() const { return static_cast<unsigned>(extents.size()); }
   unsigned axis_count() const { return static_cast<unsigned>(sizes.size()); }
   Axes all() const { return static_cast<Axes>((1u << axis_count()) - 1); }
-  Axes sharded(const State &state) const;
   Axes replicated(const State &state) const {
-    return without(all(), sharded(state) | state.partial);
+    return without(all(), state.sharding | state.partial);
   }
-  int64_t ranks_of(Axes axes) const; // product of the sizes, at most kMany
+  // Product of the sizes, at most kMany.
+  int64_t ranks_of(Axes axes) const {
+    return axes < products.size() ? products[axes] : product_of(axes);
+  }
+  // Makes the products of all sets ready, if the axes are few.
+  void prepare();
+  int64_t product_of(Axes axes) const;
+
+  llvm::SmallVector<int64_t, 0> products; // by set
+  llvm::SmallVector<int64_t, 0>
+      blocks; // elements of one rank, by the set that shards; of even ones
 };
 
 // The first block of one dimension, which is the longest: a block is ceil(len / n) of what the outer

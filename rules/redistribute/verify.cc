@@ -115,7 +115,7 @@ public:
   Replay(const ir::Program &program, const ir::Mesh &mesh, llvm::ArrayRef<ir::Extent> extents)
       : program_(program), mesh_(mesh) {
     for (AxisId axis : mesh.typed_axes()) {
-      axes_.push_back(axis);
+      axes_ |= axis;
       strides_[axis.index] = ranks_;
       ranks_ *= mesh[axis].size();
     }
@@ -130,15 +130,18 @@ public:
       terms *= mesh_[axis].size();
     return terms;
   }
-  void start(const ir::Type &type);
+  void start(const ir::Type &type); // once
   // Empty, or what is wrong.
   std::string step(const Step &step);
   std::string finish(const ir::Type &source, const ir::Type &target) const;
 
 private:
+  using Shards = llvm::SmallVector<llvm::SmallVector<AxisId, 2>, 6>; // by dimension
+  using Group = llvm::SmallVector<int64_t, 16>;                      // ranks
+
   static AxisSet pending(const ir::Type &type) { return type.of(Kind::Partial) - type.zero(); }
   int64_t at(int64_t rank, AxisId axis) const {
-    return rank / strides_[axis.index] % mesh_[axis].size();
+    return coordinates_[axis.index][static_cast<size_t>(rank)];
   }
   int64_t term_of(const ir::Type &type, int64_t rank) const {
     int64_t term = 0;
@@ -146,18 +149,30 @@ private:
       term = term * mesh_[axis].size() + at(rank, axis);
     return term;
   }
-  Box block(const ir::Type &type, int64_t rank) const;
+  Shards shards_of(const ir::Type &type) const {
+    Shards shards;
+    for (unsigned dim = 0; dim < whole_.size(); ++dim)
+      shards.push_back(ir::shards_of(type, dim));
+    return shards;
+  }
+  Box block(const Shards &shards, int64_t rank) const;
   void cut(Box &box, unsigned dim, AxisId axis, int64_t rank) const;
   static void keep_inside(Holding &holding);
-  // The ranks that agree with this one off the axes, in the order of the axes, outermost first.
-  llvm::SmallVector<int64_t, 16> group(int64_t rank, llvm::ArrayRef<AxisId> axes) const;
+  static void coalesce(Holding &holding);
+  // The ranks that agree with the first, which is 0 on the axes, off them; in the order of the axes,
+  // outermost first.
+  Group group(int64_t first, llvm::ArrayRef<AxisId> axes) const;
+  bool leads(int64_t rank, llvm::ArrayRef<AxisId> axes) const {
+    return llvm::all_of(axes, [&](AxisId axis) { return at(rank, axis) == 0; });
+  }
   std::optional<Holding> joined(llvm::ArrayRef<int64_t> group, bool side_by_side) const;
-  std::optional<Holding> received(const Step &step, int64_t rank) const;
+  void place(const Step &step, int64_t rank, Holding &holding) const;
 
   const ir::Program &program_;
   const ir::Mesh &mesh_;
-  llvm::SmallVector<AxisId, 8> axes_;
+  AxisSet axes_;
   std::array<int64_t, ir::kMaxAxes> strides_{};
+  std::array<std::vector<int64_t>, ir::kMaxAxes> coordinates_; // by axis and rank
   int64_t ranks_ = 1;
   Box whole_;
   std::vector<Holding> held_;
@@ -170,10 +185,10 @@ void Replay::cut(Box &box, unsigned dim, AxisId axis, int64_t rank) const {
   end = std::min(end, begin + piece);
 }
 
-Box Replay::block(const ir::Type &type, int64_t rank) const {
+Box Replay::block(const Shards &shards, int64_t rank) const {
   Box box = whole_;
   for (unsigned dim = 0; dim < box.size(); ++dim)
-    for (AxisId axis : ir::shards_of(type, dim))
+    for (AxisId axis : shards[dim])
       cut(box, dim, axis, rank);
   return box;
 }
@@ -184,26 +199,46 @@ void Replay::keep_inside(Holding &holding) {
   llvm::erase_if(holding.pieces, [](const Piece &piece) { return volume(piece.box) == 0; });
 }
 
+// Pieces of the same terms that fill the box are one.
+void Replay::coalesce(Holding &holding) {
+  if (holding.pieces.size() < 2)
+    return;
+  int64_t filled = 0;
+  for (const Piece &piece : holding.pieces) {
+    if (piece.terms != holding.pieces.front().terms)
+      return;
+    for (const Piece *before = holding.pieces.begin(); before != &piece; ++before)
+      if (volume(common(before->box, piece.box)))
+        return;
+    filled += volume(piece.box);
+  }
+  if (filled != volume(holding.box))
+    return;
+  holding.pieces.truncate(1);
+  holding.pieces.front().box = holding.box;
+}
+
 void Replay::start(const ir::Type &type) {
-  held_.clear();
+  for (AxisId axis : axes_)
+    for (int64_t rank = 0; rank < ranks_; ++rank)
+      coordinates_[axis.index].push_back(rank / strides_[axis.index] % mesh_[axis].size());
+  Shards shards = shards_of(type);
   for (int64_t rank = 0; rank < ranks_; ++rank) {
     Holding holding;
-    holding.box = block(type, rank);
+    holding.box = block(shards, rank);
     holding.pieces.push_back({holding.box, uint64_t(1) << term_of(type, rank)});
     keep_inside(holding);
     held_.push_back(std::move(holding));
   }
 }
 
-llvm::SmallVector<int64_t, 16> Replay::group(int64_t rank, llvm::ArrayRef<AxisId> axes) const {
-  for (AxisId axis : axes)
-    rank -= at(rank, axis) * strides_[axis.index];
-  llvm::SmallVector<int64_t, 16> ranks = {rank};
+Replay::Group Replay::group(int64_t first, llvm::ArrayRef<AxisId> axes) const {
+  Group ranks = {first};
   for (AxisId axis : axes) {
-    llvm::SmallVector<int64_t, 16> more;
-    for (int64_t first : ranks)
+    Group more;
+    for (int64_t rank : ranks)
       for (int64_t i = 0; i < mesh_[axis].size(); ++i)
-        more.push_back(first + i * strides_[axis.index]);
+        more.push_back(rank + i * strides_[axis.index]);
     ranks = std::move(more);
   }
   return ranks;
@@ -236,55 +271,58 @@ std::optional<Holding> Replay::joined(llvm::ArrayRef<int64_t> group, bool side_b
   }
   if (side_by_side && filled != volume(all.box))
     return std::nullopt;
+  coalesce(all);
   return all;
 }
 
-std::optional<Holding> Replay::received(const Step &step, int64_t rank) const {
-  const Holding &own = held_[static_cast<size_t>(rank)];
-  llvm::SmallVector<int64_t, 16> ranks = group(rank, step.axes);
-  if (step.row == "reorder") {
-    llvm::SmallVector<llvm::SmallVector<AxisId, 2>, 6> before, after;
-    for (unsigned dim = 0; dim < whole_.size(); ++dim) {
-      before.push_back(ir::shards_of(program_.types[step.before], dim));
-      after.push_back(ir::shards_of(program_.types[step.after], dim));
-    }
-    auto place = llvm::find(ranks, rank) - ranks.begin();
-    int64_t source = reorder_sources(mesh_, step.axes, before, after)[static_cast<size_t>(place)];
-    return held_[static_cast<size_t>(ranks[static_cast<size_t>(source)])];
-  }
-  bool gathers = step.row == "all_gather" || step.row == "all_to_all";
-  bool sums = step.row == "all_reduce" || step.row == "reduce_scatter";
-  std::optional<Holding> result = gathers || sums ? joined(ranks, gathers) : own;
-  if (!result)
-    return result;
+// What of it a rank keeps.
+void Replay::place(const Step &step, int64_t rank, Holding &holding) const {
   for (size_t i = 0; i < step.axes.size(); ++i) {
     const KindWord &src = step.src[i], &dst = step.dst[i];
     bool from_shard = src.form == KindWord::Form::Shard,
          to_shard = dst.form == KindWord::Form::Shard;
     if (to_shard)
-      cut(result->box, static_cast<unsigned>(dst.dim), step.axes[i], rank);
+      cut(holding.box, static_cast<unsigned>(dst.dim), step.axes[i], rank);
     else if (dst.kind == Kind::Partial && !from_shard && src.kind != Kind::Partial &&
              at(rank, step.axes[i]))
-      result->pieces.clear();
+      holding.pieces.clear();
   }
-  bool fills = step.row == "convert" && step.src[0].form == KindWord::Form::Shard;
-  if (fills) { // zeros around the own block
-    std::optional<Holding> all = joined(ranks, true);
-    if (!all)
-      return all;
-    result->box = all->box;
-  }
-  keep_inside(*result);
-  return result;
 }
 
 std::string Replay::step(const Step &step) {
-  std::vector<Holding> next;
-  for (int64_t rank = 0; rank < ranks_; ++rank) {
-    std::optional<Holding> holding = received(step, rank);
-    if (!holding)
-      return fmt::format("rank {} cannot join what its group holds", rank);
-    next.push_back(std::move(*holding));
+  bool gathers = step.row == "all_gather" || step.row == "all_to_all";
+  bool sums = step.row == "all_reduce" || step.row == "reduce_scatter";
+  bool reorders = step.row == "reorder";
+  // Zeros around the own block.
+  bool fills = step.row == "convert" && step.src[0].form == KindWord::Form::Shard;
+  auto sources = reorders
+                     ? reorder_sources(mesh_, step.axes, shards_of(program_.types[step.before]),
+                                       shards_of(program_.types[step.after]))
+                     : decltype(reorder_sources(mesh_, step.axes, {}, {})){};
+  std::vector<Holding> next(held_.size());
+  for (int64_t first = 0; first < ranks_; ++first) {
+    if (!leads(first, step.axes))
+      continue;
+    Group ranks = group(first, step.axes);
+    std::optional<Holding> all;
+    if (gathers || sums || fills) {
+      all = joined(ranks, !sums);
+      if (!all)
+        return fmt::format("rank {} cannot join what its group holds", first);
+    }
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      auto rank = static_cast<size_t>(ranks[i]);
+      Holding &result = next[rank];
+      if (reorders) {
+        result = held_[static_cast<size_t>(ranks[static_cast<size_t>(sources[i])])];
+        continue;
+      }
+      result = gathers || sums ? *all : held_[rank];
+      place(step, ranks[i], result);
+      if (fills)
+        result.box = all->box;
+      keep_inside(result);
+    }
   }
   held_ = std::move(next);
   return "";
@@ -297,12 +335,13 @@ std::string Replay::finish(const ir::Type &source, const ir::Type &target) const
   llvm::SmallVector<AxisId, 4> summed;
   for (AxisId axis : pending(target))
     summed.push_back(axis);
+  Shards shards = shards_of(target);
   for (int64_t rank = 0; rank < ranks_; ++rank) {
     const Box &box = held_[static_cast<size_t>(rank)].box;
-    Box wanted = block(target, rank);
+    Box wanted = block(shards, rank);
     if (box != wanted && (volume(box) || volume(wanted)))
       return fmt::format("rank {} holds another block", rank);
-    if (llvm::any_of(summed, [&](AxisId axis) { return at(rank, axis) != 0; }))
+    if (!leads(rank, summed))
       continue;
     llvm::SmallVector<const Piece *, 8> pieces;
     int64_t held = 0;

@@ -32,7 +32,7 @@ const Sample kSamples[] = {
      "  %n = sum %x { partial = tp }\n"
      "  %n_1 = redistribute %n { axis = tp, src = P, dst = R }\n"
      "  %y = sqrt %n_1\n",
-     24, 24},
+     6, 6},
     // I where a use says so: nothing is sent backward.
     {"%v = param f32[16@tp] I@dp\n%i = param f32[64] I\n",
      "  %p = softmax %v { dim = 0 }\n  %q = mul %p, %i\n",

@@ -1,4 +1,5 @@
 // Plans of known steps, bytes and bounds: one row each. Bytes are of the busiest rank, f32.
+#include "rules/redistribute/prove.h"
 #include "rules/redistribute/transpose.h"
 #include "rules/redistribute/verify.h"
 #include "tests/unit/catch.h"
@@ -63,6 +64,10 @@ constexpr Row kRows[] = {
     {42, "a2b2c2", "16x8", "[c, -] Pab", "[-, c]", "scatter a:0 b:0; a2a cab 0>1; gather ab:1", 440, 3, kNone},
     {43, "a2b2c2d2", "16x8x8", "[c, a, -]", "[d, -, ab]", "slice b:2 d:2; reorder [d, c, ab]; gather c:1", 512, 2, 512},
     {44, "a2b2c2", "16x8", "[a, -] Pb", "[b, a]", "slice c:0; scatter b:1; reorder [bc, a]; gather c:0", 192, 3, kNone},
+    // Elements that are fewer than ranks: a ring of pieces of them.
+    {45, "a4", "1", "[-] Pa", "[-]", "reduce a", 6, 1, 6},
+    {46, "a4", "3", "[-] Pa", "[-]", "reduce a", 18, 1, 18},
+    {47, "a3b4", "1", "[-] Pab", "[-]", "reduce ab", 8, 1, 8},
 };
 // clang-format on
 
@@ -167,6 +172,40 @@ TEST_CASE("plans by the price of both directions") {
     CHECK(plan.backward_bytes == row.backward);
     check_certified(program, request, plan);
   }
+}
+
+// Each row is planned at a price per collective at which another sequence is the cheapest.
+TEST_CASE("a plan that is not the cheapest is not proved") {
+  for (const Kinds &row : kKinds) {
+    if (!row.launch)
+      continue;
+    ir::Program program = program_on(row.mesh);
+    rd::Topology wrong, right;
+    wrong.launch = row.launch;
+    rd::Request request{read_type(program, row.from), read_type(program, row.to),
+                        read_shape(program, "16x8")};
+    rd::Planner misled(program, wrong), planner(program, right);
+    CHECK(rd::prove(program, request, wrong, misled.plan(request)) == rd::Proof::Cheapest);
+    CHECK(rd::prove(program, request, right, misled.plan(request)) == rd::Proof::NotCheapest);
+    rd::Plan plan = planner.plan(request);
+    CHECK(rd::prove(program, request, right, plan) == rd::Proof::Cheapest);
+    ++plan.steps.front().bytes; // and one of which a price is wrong
+    CHECK(rd::prove(program, request, right, plan) == rd::Proof::NotCheapest);
+  }
+}
+
+TEST_CASE("what is an integer has no backward") {
+  ir::Program program = program_on("a4");
+  rd::Planner planner(program);
+  ir::Type source = program.types[read_type(program, "[a]")],
+           target = program.types[read_type(program, "[-]")];
+  source.set_gradient_free(true);
+  target.set_gradient_free(true);
+  const rd::Plan &plan = planner.plan(
+      {program.types.add(source), program.types.add(target), read_shape(program, "8")});
+  CHECK(plan.bytes == 24);
+  CHECK(plan.backward_bytes == 0);
+  CHECK(plan.steps.front().backward_hops == 0);
 }
 
 } // namespace spmd::redistribute_test
