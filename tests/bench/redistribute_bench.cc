@@ -3,6 +3,7 @@
 // is proven and meets its bound.
 //   spmd_redistribute_bench [PAIRS]
 #include "rules/redistribute/verify.h"
+#include "tests/bench/random_type.h"
 
 #include "ir/input.h"
 
@@ -10,7 +11,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <random>
 
 #include <time.h>
 
@@ -23,28 +23,6 @@ double now() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) * 1e-3;
-}
-
-// Each axis shards a dimension at a random place, is replicated, or partial.
-ir::TypeId random_type(ir::Program &program, unsigned rank, bool partial, std::mt19937 &random) {
-  ir::Type type;
-  type.set_mesh(ir::MeshId{0});
-  std::vector<std::vector<ir::AxisId>> dims(rank);
-  for (ir::AxisId axis : program.meshes[ir::MeshId{0}].typed_axes()) {
-    unsigned choice = static_cast<unsigned>(random() % (rank + (partial ? 2 : 1)));
-    if (choice >= rank) {
-      type.set_kind(axis, choice == rank ? ir::Kind::Replicate : ir::Kind::Partial);
-      continue;
-    }
-    auto place = static_cast<ptrdiff_t>(random() % (dims[choice].size() + 1));
-    dims[choice].insert(dims[choice].begin() + place, axis);
-  }
-  for (unsigned dim = 0; dim < rank; ++dim)
-    for (unsigned place = 0; place < dims[dim].size(); ++place) {
-      type.set_kind(dims[dim][place], ir::Kind::Varying);
-      type.set_shard(dims[dim][place], dim, place);
-    }
-  return program.types.add(type);
 }
 
 struct Figures {
@@ -74,8 +52,9 @@ void measure(const char *mesh, unsigned rank, bool partial, bool gradient, unsig
   unsigned proven = 0, bounded = 0, met = 0;
   double bytes = 0, bounds = 0;
   for (unsigned i = 0; i < pairs; ++i) {
-    rd::Request request{random_type(program, rank, partial, random),
-                        random_type(program, rank, partial, random), whole, rd::kOwnCap, gradient};
+    rd::Request request{bench::random_type(program, rank, partial, bench::Order::Any, random),
+                        bench::random_type(program, rank, partial, bench::Order::Any, random),
+                        whole, rd::kOwnCap, gradient};
     double start = now();
     const rd::Plan &plan = planner.plan(request);
     double planned = now();

@@ -56,6 +56,9 @@ private:
   bool extend();
   bool table_row();
   bool transition();
+  // To another type of the same tensor, by a plan; or two axes change places.
+  bool redistribution(const Seen &seen);
+  bool swap(const Seen &seen);
   bool view();
   bool call();
   bool loop_or_choice();

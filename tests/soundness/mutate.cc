@@ -130,7 +130,16 @@ private:
     statement(at).set("axis", other);
     return true;
   }
+  // Of a redistribution to a type, a kind of that; a list of words has an order of its own.
   bool kind(size_t at) {
+    if (const std::string *to = statement(at).attr("to")) {
+      std::string type = *to;
+      bool altered = alter_kind(type);
+      statement(at).set("to", type);
+      return altered;
+    }
+    if (!has_words(at))
+      return false;
     static constexpr const char *kWords[] = {"R", "I", "P", "Reduced", "V", "S(0)", "S(1)"};
     statement(at).set(random_.chance(70) ? "dst" : "src", random_.of(kWords));
     return true;
@@ -144,7 +153,7 @@ private:
     return true;
   }
   bool average(size_t at) {
-    if (*statement(at).attr("src") != "P")
+    if (!has_words(at) || *statement(at).attr("src") != "P")
       return false;
     statement(at).set("op", statement(at).attr("op") ? "" : "avg");
     return true;
@@ -158,6 +167,8 @@ private:
   bool name(size_t at) {
     static constexpr const char *kNames[] = {"convert", "reinterpret", "all_reduce", "all_gather",
                                              "reduce_scatter"};
+    if (!has_words(at))
+      return false;
     statement(at).op = random_.of(kNames);
     statement(at).set("expert", "");
     return true;
@@ -224,8 +235,12 @@ private:
         mutant_.draft.statements.begin() + static_cast<ptrdiff_t>(at) + 1, more);
     return true;
   }
-  bool input(size_t at) {
-    std::string &type = statement(at).type;
+  bool has_words(size_t at) {
+    const std::string *src = statement(at).attr("src");
+    return src && (*src)[0] != '[';
+  }
+  bool input(size_t at) { return alter_kind(statement(at).type); }
+  bool alter_kind(std::string &type) {
     static constexpr const char *kFrom[] = {" R@", " I@", " P@", " Reduced@"};
     llvm::SmallVector<std::pair<size_t, size_t>, 4> kinds; // place, length
     for (const char *word : kFrom)

@@ -97,6 +97,11 @@ private:
   bool equation(const ir::Inst &inst, uint32_t index);
   bool transition(const ir::Inst &inst, llvm::StringRef name);
   bool transition_of(const Call &call, const ir::Inst &inst, ir::ValueId from, uint32_t result);
+  // To a whole type, by a plan; blocks that change places (run_redistribute.cc).
+  bool redistribution(const ir::Inst &inst);
+  bool reorder(const ir::Inst &inst);
+  std::optional<NodeId> reordered(ir::MeshId mesh, llvm::ArrayRef<ir::AxisId> axes,
+                                  ir::TypeId before, ir::TypeId after, NodeId from, bool gradient);
   NodeId rank_step(const Call &call, const Step &step, NodeId from, bool gradient);
   NodeId whole_step(const Call &call, const Step &step, ir::AxisSet local, NodeId from,
                     bool gradient);

@@ -17,6 +17,10 @@ using ir::Kind;
 using ir::ValueId;
 
 bool Run::transition(const ir::Inst &inst, llvm::StringRef name) {
+  if (name == "redistribute" && program_.find(inst.attrs, "type"))
+    return redistribution(inst);
+  if (name == "reorder")
+    return reorder(inst);
   std::string problem;
   std::optional<Call> call =
       read_call(program_, name, inst.attrs, program_.contexts[inst.context].mesh, problem);
