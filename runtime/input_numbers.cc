@@ -57,6 +57,15 @@ public:
     bool whole = options_.whole_numbers || form_ == DTypeClass::Integer;
     return whole ? whole_number(spot, bits) : real(spot, bits);
   }
+  // Of `n` neighbours: what is plainly drawn has a loop of its own.
+  void row(Spot spot, int64_t n, double *to) const {
+    bool plain =
+        content_.form == ContentForm::Free && form_ == DTypeClass::Float && !options_.whole_numbers;
+    for (int64_t i = 0; !plain && i < n; ++i, ++spot.index, ++spot.column)
+      to[i] = (*this)(spot);
+    for (int64_t i = 0; plain && i < n; ++i)
+      to[i] = centred(scrambled(key_ ^ scrambled(2 * (spot.index + static_cast<uint64_t>(i)))));
+  }
   // Any residue for what is real; what counts or picks stays what it is.
   Residue residue(const Spot &spot) const {
     bool any = form_ == DTypeClass::Float || form_ == DTypeClass::Complex;
@@ -113,8 +122,13 @@ private:
     case ContentForm::Distinct:
       return 2 * spread(spot) - 1;
     default:
-      return content_.factor * (even == 0.5 ? 0.25 : 2 * even - 1); // never 0
+      return centred(bits);
     }
+  }
+  // Never 0.
+  double centred(uint64_t bits) const {
+    double even = fraction(bits);
+    return content_.factor * (even == 0.5 ? 0.25 : 2 * even - 1);
   }
   // The same at (i, j) and (j, i); rows of a matrix lie `columns` elements apart.
   double definite(const Spot &spot) const {
@@ -135,8 +149,8 @@ private:
   double start_;
 };
 
-// Calls `f` for each element of the block, in its order.
-template <class F> void for_each_spot(const Block &block, F &&f) {
+// Calls `f` for each row of the block, in its order: with its first element, and how many there are.
+template <class F> void for_each_row(const Block &block, F &&f) {
   size_t rank = block.dims.size();
   if (count(block.dims) == 0)
     return;
@@ -147,18 +161,25 @@ template <class F> void for_each_spot(const Block &block, F &&f) {
       spot.index = spot.index * static_cast<uint64_t>(block.whole[d]) +
                    static_cast<uint64_t>(block.first[d] + at[d]);
     if (rank > 0) {
-      spot.column = block.first[rank - 1] + at[rank - 1];
+      spot.column = block.first[rank - 1];
       spot.columns = block.whole[rank - 1];
     }
     if (rank > 1)
       spot.row = block.first[rank - 2] + at[rank - 2];
-    f(spot);
-    size_t d = rank;
+    f(spot, rank ? block.dims[rank - 1] : 1);
+    size_t d = rank ? rank - 1 : 0;
     while (d > 0 && ++at[d - 1] == block.dims[d - 1])
       at[--d] = 0;
     if (d == 0)
       return;
   }
+}
+// Calls `f` for each element.
+template <class F> void for_each_spot(const Block &block, F &&f) {
+  for_each_row(block, [&](Spot spot, int64_t size) {
+    for (int64_t i = 0; i < size; ++i, ++spot.index, ++spot.column)
+      f(spot);
+  });
 }
 
 bool is_unsigned(ir::DType dtype) {
@@ -201,7 +222,10 @@ void draw_numbers(Tensor &tensor, const Block &block, const Content &content, ui
       tensor.of<Complex>()[at++] = {draw(spot), draw(spot, 1)};
     });
   else
-    for_each_spot(block, [&](const Spot &spot) { tensor.of<double>()[at++] = draw(spot); });
+    for_each_row(block, [&](const Spot &spot, int64_t size) {
+      draw.row(spot, size, tensor.of<double>().data() + at);
+      at += static_cast<size_t>(size);
+    });
   round_cells(tensor, options.domain);
 }
 

@@ -268,6 +268,19 @@ void Inputs::take_archive(const std::string &name, const std::string &file,
 
 // --- what ranks hold -----------------------------------------------------------------------------
 
+std::vector<int64_t> Inputs::part_of(size_t index, RankId rank) const {
+  const Param &param = params_[index];
+  if (!param.pieces.empty())
+    return {rank};
+  const ir::MeshId mesh = param.placement->mesh();
+  Block block = param.placement->block(world_, rank);
+  std::vector<int64_t> part = {world_.index(mesh, list_axes(param.type), rank),
+                               world_.index(mesh, addend_axes(param.type), rank)};
+  for (const Dims *each : {&block.dims, &block.first, &block.whole})
+    part.insert(part.end(), each->begin(), each->end());
+  return part;
+}
+
 Tensor Inputs::on_rank(size_t index, RankId rank, const InputOptions &options) const {
   const Param &param = params_[index];
   const ir::MeshId mesh = param.placement->mesh();

@@ -69,6 +69,8 @@ public:
   // What the rank holds of a parameter (by place in Program::params) at the start. The rank is on the
   // mesh of its type.
   Tensor on_rank(size_t param, RankId rank, const InputOptions &options) const;
+  // Which part of the parameter that is: what ranks of one part hold is the same.
+  std::vector<int64_t> part_of(size_t param, RankId rank) const;
   const Content &content(size_t param) const { return contents_[param]; }
 
 private:

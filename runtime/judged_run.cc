@@ -56,8 +56,9 @@ public:
   llvm::Expected<RunReport> run() {
     find_uses();
     find_gradients();
-    if (llvm::Error failed = inputs())
-      return llvm::Expected<RunReport>(std::move(failed));
+    if (options_.mode != CheckMode::Off)
+      if (llvm::Error failed = inputs())
+        return llvm::Expected<RunReport>(std::move(failed));
     if (llvm::Error failed = steps())
       return llvm::Expected<RunReport>(std::move(failed));
     if (options_.mode != CheckMode::Off && !stopped_)
