@@ -60,14 +60,18 @@ llvm::SmallVector<View<const T>, 2> ForwardRow::gradients(const Call<T> &call) c
   return found;
 }
 
-llvm::Error ForwardRow::run_vjp(const Call<double> &call) const {
+llvm::Error ForwardRow::run_vjp(const Call<double> &call,
+                                llvm::ArrayRef<const ForwardRow *> more) const {
   llvm::SmallVector<View<const double>, 2> incoming = gradients(call);
   llvm::SmallVector<View<double>, 2> results;
   for (const View<const double> &gradient : incoming)
     results.push_back({gradient.dims, nullptr, gradient.dtype, gradient.first, gradient.whole});
   Site at = site(call.site);
   Call<double> forward{at, call.args, results};
-  return runtime::run_vjp(*kernel_, {forward, incoming, operand_, member_, call.results[0]});
+  llvm::SmallVector<VjpResult, 2> with;
+  for (size_t i = 0; i < more.size(); ++i)
+    with.push_back({more[i]->operand_, more[i]->member_, call.results[i + 1]});
+  return runtime::run_vjp(*kernel_, {forward, incoming, operand_, member_, call.results[0], with});
 }
 
 // The kernel is run on the places of the operand's elements, each times a number that nothing else

@@ -19,10 +19,16 @@ public:
   const KernelDef *kernel() const { return kernel_; } // null if the equation is the value
   // Its kernel moves residues and makes none.
   bool moves() const { return kernel_ && kernel_->moves && kernel_->field; }
+  // Its results may hold anything before.
+  bool assigns() const { return kernel_->vjp ? kernel_->vjp_assigns : kernel_->moves; }
   // Tensors that its kernel needs.
   void find_reads(llvm::MutableArrayRef<bool> reads) const;
-  // Calls of the derived row.
-  llvm::Error run_vjp(const Call<double> &call) const;
+  // The gradient of another operand of the same call may be made with it.
+  bool goes_with(const ForwardRow &other) const {
+    return kernel_ && kernel_->together && row_ == other.row_ && operand_ != other.operand_;
+  }
+  // Calls of the derived row. `more`: rows that go with it, of which the results follow the first one.
+  llvm::Error run_vjp(const Call<double> &call, llvm::ArrayRef<const ForwardRow *> more = {}) const;
   llvm::Error run_back(const Call<Residue> &call) const;
 
 private:

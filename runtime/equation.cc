@@ -97,7 +97,8 @@ void run_opaque(const lowered::ResultPlan &plan, const Call<Residue> &call,
 } // namespace
 
 template <class T>
-void LoweredEquation::run(const Call<T> &call, const Precision &precision) const {
+bool LoweredEquation::run(const Call<T> &call, const Precision &precision) const {
+  bool floats = true;
   for (size_t k = 0; k < plan_->results.size(); ++k) {
     const lowered::ResultPlan &plan = plan_->results[k];
     const View<T> &result = call.results[k];
@@ -110,23 +111,27 @@ void LoweredEquation::run(const Call<T> &call, const Precision &precision) const
       }
     // One rounding less than a product with the inverse.
     bool divides_last = !std::is_same_v<T, Residue> && plan.terms.size() == 1;
+    if (plan.terms.empty())
+      std::fill_n(result.data, result.size(), T(0));
     bool fresh = true;
     for (const lowered::Term &term : plan.terms) {
-      lowered::run_term<T>(term, call, result, fresh, !divides_last, precision);
+      floats &= lowered::run_term<T>(term, call, result, fresh, !divides_last, precision);
       fresh = false;
     }
     if constexpr (std::is_same_v<T, Residue>)
       for (int64_t i = 0; plan.is_truth && i < result.size(); ++i)
         result[i] = Residue(static_cast<int64_t>(result[i].value() & 1));
+    floats &= plan.terms.size() == 1 && plan.terms[0].divisor == 1;
     if (divides_last && plan.terms[0].divisor != 1)
       for (int64_t i = 0; i < result.size(); ++i)
         if constexpr (!std::is_same_v<T, Residue>)
           result[i] = result[i] / static_cast<double>(plan.terms[0].divisor);
   }
+  return floats;
 }
 
-template void LoweredEquation::run(const Call<double> &, const Precision &) const;
-template void LoweredEquation::run(const Call<Complex> &, const Precision &) const;
-template void LoweredEquation::run(const Call<Residue> &, const Precision &) const;
+template bool LoweredEquation::run(const Call<double> &, const Precision &) const;
+template bool LoweredEquation::run(const Call<Complex> &, const Precision &) const;
+template bool LoweredEquation::run(const Call<Residue> &, const Precision &) const;
 
 } // namespace spmd::runtime

@@ -30,8 +30,8 @@ public:
   static llvm::Expected<std::unique_ptr<LoweredEquation>>
   lower(const Site &site, llvm::ArrayRef<Dims> args, llvm::ArrayRef<Dims> results, bool field);
   ~LoweredEquation();
-  // Results are zero.
-  template <class T> void run(const Call<T> &call, const Precision &precision) const;
+  // Results hold anything. True if all that they hold now are floats.
+  template <class T> bool run(const Call<T> &call, const Precision &precision) const;
 
 private:
   struct Plan;

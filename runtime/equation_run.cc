@@ -39,7 +39,9 @@ public:
   TermRun(const Term &term, const Call<T> &call, const View<T> &result)
       : term_(term), call_(call), result_(result) {}
 
-  void run(bool fresh, bool divides, const Precision &precision) {
+  bool run(bool fresh, bool divides, const Precision &precision) {
+    if (fresh && (term_.scatters || !term_.product->assigns(result_.size())))
+      std::fill_n(result_.data, result_.size(), T(0));
     for (size_t j = 0; j < term_.edges.joined.size(); ++j)
       lookups_.push_back({term_.edges.joined[j], term_.edges.places[j].data(), &edge_});
     edge_.assign(term_.extents.size(), 0);
@@ -64,8 +66,7 @@ public:
         inputs.push_back(term_.edges.coefficients.data()), kept.emplace_back();
     T number = number_of<T>(term_, divides);
     if (!term_.scatters) {
-      term_.product->run<T>(inputs, number, result_.data, fresh, precision.single, kept);
-      return;
+      return term_.product->run<T>(inputs, number, result_.data, fresh, precision.single, kept);
     }
     Scratch<T> made;
     made.cells.assign(static_cast<size_t>(term_.made_size), T(0));
@@ -76,6 +77,7 @@ public:
            for (int64_t k = 0; k < length; ++k)
              result_.data[at + k * step] += from[first + k];
          });
+    return false;
   }
 
 private:
@@ -191,16 +193,16 @@ private:
 } // namespace
 
 template <class T>
-void run_term(const Term &term, const Call<T> &call, const View<T> &result, bool fresh,
+bool run_term(const Term &term, const Call<T> &call, const View<T> &result, bool fresh,
               bool divides, const Precision &precision) {
-  TermRun<T>(term, call, result).run(fresh, divides, precision);
+  return TermRun<T>(term, call, result).run(fresh, divides, precision);
 }
 
-template void run_term(const Term &, const Call<double> &, const View<double> &, bool, bool,
+template bool run_term(const Term &, const Call<double> &, const View<double> &, bool, bool,
                        const Precision &);
-template void run_term(const Term &, const Call<Complex> &, const View<Complex> &, bool, bool,
+template bool run_term(const Term &, const Call<Complex> &, const View<Complex> &, bool, bool,
                        const Precision &);
-template void run_term(const Term &, const Call<Residue> &, const View<Residue> &, bool, bool,
+template bool run_term(const Term &, const Call<Residue> &, const View<Residue> &, bool, bool,
                        const Precision &);
 
 } // namespace spmd::runtime::lowered

@@ -113,9 +113,12 @@ struct PreparedOp::State {
 
   template <class T>
   llvm::Error run(llvm::ArrayRef<Held> held, llvm::ArrayRef<Held> places,
-                  llvm::MutableArrayRef<Tensor> results, Domain domain, const Draws &draws) const;
+                  llvm::MutableArrayRef<Tensor> results, Domain domain, const Draws &draws,
+                  llvm::ArrayRef<const PreparedOp *> together) const;
   template <class T>
-  llvm::Error run(const Use &use, const Call<T> &call, llvm::ArrayRef<Singles *> kept) const;
+  llvm::Expected<bool> run(const Use &use, const Call<T> &call, llvm::ArrayRef<Singles *> kept,
+                           llvm::ArrayRef<const ForwardRow *> more) const;
+  bool stays_rounded(const Use &use) const;
 };
 
 // Making ready.
@@ -282,18 +285,44 @@ llvm::Error PreparedOp::check(Domain domain) const {
 
 // Running.
 
+// What is only moved is of its dtype already.
+bool PreparedOp::State::stays_rounded(const Use &use) const {
+  return use.kernel && use.kernel->puts_back && llvm::all_of(args, [&](const rules::Arg &arg) {
+           return use.app->program.shapes[arg.shape].dtype ==
+                  use.app->program.shapes[use.claims.front().shape].dtype;
+         });
+}
+
+// True if the results need no rounding.
 template <class T>
-llvm::Error PreparedOp::State::run(const Use &use, const Call<T> &call,
-                                   llvm::ArrayRef<Singles *> kept) const {
+llvm::Expected<bool> PreparedOp::State::run(const Use &use, const Call<T> &call,
+                                            llvm::ArrayRef<Singles *> kept,
+                                            llvm::ArrayRef<const ForwardRow *> more) const {
+  auto done = [](llvm::Error problem, bool rounded) -> llvm::Expected<bool> {
+    if (problem)
+      return problem;
+    return rounded;
+  };
+  auto clear = [&](bool assigns) {
+    for (const View<T> &result : call.results)
+      if (result && !assigns)
+        std::fill_n(result.data, result.size(), T(0));
+  };
   if (use.kernel)
-    if (auto *kernel = kernel_of<T>(*use.kernel))
-      return kernel(call);
+    if (auto *kernel = kernel_of<T>(*use.kernel)) {
+      clear(use.kernel->assigns);
+      return done(kernel(call), stays_rounded(use));
+    }
   if constexpr (std::is_same_v<T, double>) {
-    if (goes_back<T>(use))
-      return use.forward->run_vjp(call);
+    if (goes_back<T>(use)) {
+      clear(use.forward->assigns());
+      return done(use.forward->run_vjp(call, more), false);
+    }
   } else if constexpr (std::is_same_v<T, Residue>) {
-    if (goes_back<T>(use))
-      return use.forward->run_back(call);
+    if (goes_back<T>(use)) {
+      clear(false);
+      return done(use.forward->run_back(call), false);
+    }
   }
   if (llvm::Error problem = check<T>(use, call.site))
     return problem;
@@ -301,14 +330,17 @@ llvm::Error PreparedOp::State::run(const Use &use, const Call<T> &call,
       equation(use, call.site, std::is_same_v<T, Residue>);
   if (!lowered)
     return lowered.takeError();
-  (*lowered)->run<T>(call, {narrow && call.site.domain == Domain::Declared, kept});
-  return llvm::Error::success();
+  bool floats = (*lowered)->run<T>(call, {narrow && call.site.domain == Domain::Declared, kept});
+  return floats && llvm::all_of(call.results, [](const View<T> &result) {
+           return !result || result.dtype == ir::DType::F32;
+         });
 }
 
 template <class T>
 llvm::Error PreparedOp::State::run(llvm::ArrayRef<Held> held, llvm::ArrayRef<Held> places,
                                    llvm::MutableArrayRef<Tensor> results, Domain domain,
-                                   const Draws &draws) const {
+                                   const Draws &draws,
+                                   llvm::ArrayRef<const PreparedOp *> together) const {
   constexpr bool complex = std::is_same_v<T, Complex>;
   std::vector<Scratch<Complex>> arg_rooms(complex ? held.size() : 0);
   std::vector<Scratch<Complex>> result_rooms(complex ? results.size() : 0);
@@ -337,31 +369,50 @@ llvm::Error PreparedOp::State::run(llvm::ArrayRef<Held> held, llvm::ArrayRef<Hel
     Held place = k < places.size() ? places[k] : Held();
     made.push_back({&results[k].dims, data, results[k].dtype, place.first, place.whole});
   }
+  llvm::SmallVector<const ForwardRow *, 2> more;
+  for (const PreparedOp *op : together)
+    more.push_back(op->state_->uses.front().forward.get());
+  llvm::SmallVector<bool, 2> rounded(results.size(), false);
   for (const Use &use : uses) {
     Site at = site(use, domain, draws);
     llvm::SmallVector<View<T>, 2> own;
     for (unsigned place : use.places)
       own.push_back(made[place]);
-    if (llvm::Error problem = run<T>(use, Call<T>{at, args, own}, kept))
-      return problem;
+    own.append(made.end() - static_cast<ptrdiff_t>(more.size()), made.end());
+    llvm::Expected<bool> done = run<T>(use, Call<T>{at, args, own}, kept, more);
+    if (!done)
+      return done.takeError();
+    for (unsigned place : use.places)
+      rounded[place] = *done;
   }
   for (size_t k = 0; k < results.size(); ++k) {
     if constexpr (complex)
       if (!results[k].is_complex())
         put_back(result_rooms[k], results[k]);
-    round_cells(results[k], domain);
+    if (!rounded[k])
+      round_cells(results[k], domain);
   }
   return llvm::Error::success();
 }
 
 llvm::Error PreparedOp::run(llvm::ArrayRef<Held> args, llvm::ArrayRef<Held> result_places,
                             llvm::MutableArrayRef<Tensor> results, Domain domain,
-                            const Draws &draws) const {
+                            const Draws &draws, llvm::ArrayRef<const PreparedOp *> together) const {
   if (domain == Domain::Field)
-    return state_->run<Residue>(args, result_places, results, domain, draws);
+    return state_->run<Residue>(args, result_places, results, domain, draws, together);
   if (state_->complex)
-    return state_->run<Complex>(args, result_places, results, domain, draws);
-  return state_->run<double>(args, result_places, results, domain, draws);
+    return state_->run<Complex>(args, result_places, results, domain, draws, together);
+  return state_->run<double>(args, result_places, results, domain, draws, together);
+}
+
+bool PreparedOp::goes_with(const PreparedOp &other, Domain domain) const {
+  auto backward = [&](const PreparedOp &op) {
+    const State &state = *op.state_;
+    bool one = state.uses.size() == 1 && state.uses[0].places.size() == 1;
+    return one && !state.complex && !state.uses[0].kernel ? state.uses[0].forward.get() : nullptr;
+  };
+  const ForwardRow *own = backward(*this), *theirs = backward(other);
+  return domain != Domain::Field && own && theirs && own->goes_with(*theirs);
 }
 
 } // namespace spmd::runtime

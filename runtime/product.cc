@@ -164,6 +164,27 @@ Product::Product(const Loops &given) {
     last.inputs = {chain.open()[0].strides};
   }
   add_step(joined, last, 0);
+  find_covered(loops);
+}
+
+void Product::find_covered(const Loops &loops) {
+  const Step &last = steps_.back();
+  bool sums = llvm::any_of(
+      last.nest, [](const Loop &loop) { return loop.strides.back() == 0 && loop.extent > 1; });
+  if (last.multiplies ? !is_direct(last.matrices) : sums)
+    return;
+  llvm::SmallVector<std::pair<int64_t, int64_t>, 8> dims; // stride, extent
+  for (size_t v = 0; v < loops.extents.size(); ++v)
+    if (loops.output[v])
+      dims.push_back({loops.output[v], loops.extents[v]});
+  llvm::sort(dims);
+  int64_t size = 1;
+  for (const auto &[stride, extent] : dims) {
+    if (stride != size)
+      return;
+    size *= extent;
+  }
+  covered_ = size;
 }
 
 void Product::add_step(llvm::ArrayRef<int> ids, const Loops &loops, int64_t size) {

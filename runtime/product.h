@@ -24,11 +24,13 @@ class Product {
 public:
   explicit Product(const Loops &loops);
 
-  // output += scale * sum. `fresh`: the output is zero, so that it may as well be overwritten.
+  // True if a fresh output of so many elements is overwritten, whatever is in it.
+  bool assigns(int64_t size) const { return covered_ == size; }
+  // output += scale * sum. `fresh`: the output is zero, or anything if it is overwritten.
   // `single`: matrix products of doubles are carried out in float; `kept`: what inputs are as floats,
-  // by input, or empty.
+  // by input, or empty. True if all that the output holds now are floats.
   template <class T>
-  void run(llvm::ArrayRef<const T *> inputs, T scale, T *output, bool fresh, bool single,
+  bool run(llvm::ArrayRef<const T *> inputs, T scale, T *output, bool fresh, bool single,
            llvm::ArrayRef<SingleSource> kept = {}) const;
 
 private:
@@ -59,16 +61,20 @@ private:
   void add_step(llvm::ArrayRef<int> ids, const Loops &loops, int64_t size);
   static Nest nest_of(const Loops &loops);
   static bool matrices_of(const Loops &loops, Matrices &out);
+  // BLAS writes right into the output.
+  static bool is_direct(const Matrices &matrices);
+  void find_covered(const Loops &loops);
 
   template <class T>
   static void run_nest(const Nest &nest, llvm::ArrayRef<const T *> inputs, T scale, T *output,
                        bool assign);
   template <class T>
-  static void run_matrices(const Matrices &matrices, llvm::ArrayRef<const T *> inputs, T scale,
+  static bool run_matrices(const Matrices &matrices, llvm::ArrayRef<const T *> inputs, T scale,
                            T *output, bool fresh, bool single, llvm::ArrayRef<SingleSource> kept);
 
   llvm::SmallVector<Step, 2> steps_;
-  bool empty_ = false; // a loop that never runs
+  bool empty_ = false;   // a loop that never runs
+  int64_t covered_ = -1; // elements of the output, if they lie in one piece and each is assigned
 };
 
 // True unless a test wants the own loops in place of OpenBLAS.

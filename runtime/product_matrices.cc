@@ -103,9 +103,10 @@ MatrixView<D> matrix(const Operand &operand, const T *data, std::vector<D> &room
   return {room.data(), transposed ? operand.rows : operand.columns, transposed};
 }
 
-// c += alpha a b, where c is dense.
+// c += alpha a b, where c is dense; fresh: c = alpha a b.
 template <class T>
-void own_gemm(int64_t m, int64_t n, int64_t k, T alpha, MatrixView<T> a, MatrixView<T> b, T *c) {
+void own_gemm(int64_t m, int64_t n, int64_t k, T alpha, MatrixView<T> a, MatrixView<T> b, T *c,
+              bool fresh) {
   auto by_rows = [](MatrixView<T> from, int64_t rows, int64_t columns, bool transposed,
                     std::vector<T> &room) {
     if (from.transposed == transposed && from.stride == (transposed ? rows : columns))
@@ -122,7 +123,7 @@ void own_gemm(int64_t m, int64_t n, int64_t k, T alpha, MatrixView<T> a, MatrixV
   for (int64_t first = 0; first < n; first += kBlock)
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = first; j < std::min(first + kBlock, n); ++j)
-        c[i * n + j] += alpha * dot(x + i * k, y + j * k, k);
+        c[i * n + j] = (fresh ? T(0) : c[i * n + j]) + alpha * dot(x + i * k, y + j * k, k);
 }
 
 template <class T> constexpr bool kHasBlas = !std::is_same_v<T, Residue>;
@@ -136,7 +137,7 @@ void multiply_into(const Operand &a, const T *left, const Operand &b, const T *r
   if constexpr (kHasBlas<T>)
     if (uses_blas())
       return gemm<T>(m, n, k, scale, x, y, fresh ? T(0) : T(1), dense, n);
-  own_gemm<T>(m, n, k, scale, x, y, dense);
+  own_gemm<T>(m, n, k, scale, x, y, dense, fresh);
 }
 
 // One side of a product in float. `kept`: the array in which the matrix lies, from `first` on.
@@ -164,19 +165,24 @@ void multiply_single(const MatrixView<float> &x, const MatrixView<float> &y, int
 
 } // namespace
 
+bool Product::is_direct(const Matrices &matrices) {
+  const Side &rows = matrices.rows, &columns = matrices.columns;
+  int64_t row = 0, column = 0;
+  return as_one(rows.extents, rows.output, row) &&
+         as_one(columns.extents, columns.output, column) && (columns.size == 1 || column == 1) &&
+         (rows.size == 1 || row == columns.size) && (columns.size > 1 || row == 1);
+}
+
 template <class T>
-void Product::run_matrices(const Matrices &matrices, llvm::ArrayRef<const T *> inputs, T scale,
+bool Product::run_matrices(const Matrices &matrices, llvm::ArrayRef<const T *> inputs, T scale,
                            T *output, bool fresh, bool in_single,
                            llvm::ArrayRef<SingleSource> kept) {
   const T *a = inputs[0], *b = inputs[1];
   const Side &rows = matrices.rows, &columns = matrices.columns, &inner = matrices.inner;
   Operand left{rows.extents, rows.a, inner.extents, inner.a, rows.size, inner.size};
   Operand right{inner.extents, inner.b, columns.extents, columns.b, inner.size, columns.size};
-  int64_t row = 0, column = 0;
-  bool direct = as_one(rows.extents, rows.output, row) &&
-                as_one(columns.extents, columns.output, column) &&
-                (columns.size == 1 || column == 1) && (rows.size == 1 || row == columns.size) &&
-                (columns.size > 1 || row == 1);
+  const bool direct = is_direct(matrices);
+  bool floats = fresh && direct && (scale == T(1) || scale == T(-1));
   Scratch<T> room;
   if (!direct)
     room.cells.resize(static_cast<size_t>(rows.size * columns.size));
@@ -184,8 +190,6 @@ void Product::run_matrices(const Matrices &matrices, llvm::ArrayRef<const T *> i
   Strides place(batch.extents.size(), 0);
   while (true) {
     T *dense = direct ? output : room.cells.data();
-    if (!direct)
-      std::fill(room.cells.begin(), room.cells.end(), T(0));
     bool assigns = fresh || !direct;
     bool done = false;
     if constexpr (std::is_same_v<T, double>)
@@ -195,6 +199,7 @@ void Product::run_matrices(const Matrices &matrices, llvm::ArrayRef<const T *> i
                         single(right, inputs[1], b, kept[1], right_room.cells), rows.size,
                         columns.size, inner.size, scale, dense, assigns);
       }
+    floats &= done;
     if (!done)
       multiply_into<T>(left, a, right, b, scale, dense, assigns);
     if (!direct) {
@@ -213,15 +218,15 @@ void Product::run_matrices(const Matrices &matrices, llvm::ArrayRef<const T *> i
       place[l] = 0;
     }
     if (l == size_t(-1))
-      return;
+      return floats;
   }
 }
 
-template void Product::run_matrices(const Matrices &, llvm::ArrayRef<const double *>, double,
+template bool Product::run_matrices(const Matrices &, llvm::ArrayRef<const double *>, double,
                                     double *, bool, bool, llvm::ArrayRef<SingleSource>);
-template void Product::run_matrices(const Matrices &, llvm::ArrayRef<const Complex *>, Complex,
+template bool Product::run_matrices(const Matrices &, llvm::ArrayRef<const Complex *>, Complex,
                                     Complex *, bool, bool, llvm::ArrayRef<SingleSource>);
-template void Product::run_matrices(const Matrices &, llvm::ArrayRef<const Residue *>, Residue,
+template bool Product::run_matrices(const Matrices &, llvm::ArrayRef<const Residue *>, Residue,
                                     Residue *, bool, bool, llvm::ArrayRef<SingleSource>);
 
 } // namespace spmd::runtime

@@ -94,10 +94,11 @@ void Product::run_nest(const Nest &nest, llvm::ArrayRef<const T *> inputs, T sca
 }
 
 template <class T>
-void Product::run(llvm::ArrayRef<const T *> inputs, T scale, T *output, bool fresh, bool single,
+bool Product::run(llvm::ArrayRef<const T *> inputs, T scale, T *output, bool fresh, bool single,
                   llvm::ArrayRef<SingleSource> kept) const {
   if (empty_)
-    return;
+    return false;
+  bool floats = false;
   std::vector<Scratch<T>> made(steps_.size() > 1 ? steps_.size() : 0);
   for (size_t s = 0; s < steps_.size(); ++s) {
     const Step &step = steps_[s];
@@ -114,20 +115,22 @@ void Product::run(llvm::ArrayRef<const T *> inputs, T scale, T *output, bool fre
     T *to = last ? output : made[s].cells.data();
     T factor = last ? scale : T(1);
     if (step.multiplies) {
-      run_matrices<T>(step.matrices, at, factor, to, fresh || !last, single, at_kept);
+      floats = run_matrices<T>(step.matrices, at, factor, to, fresh || !last, single, at_kept);
       continue;
     }
     bool sums = llvm::any_of(
         step.nest, [](const Loop &loop) { return loop.strides.back() == 0 && loop.extent > 1; });
     run_nest<T>(step.nest, at, factor, to, (fresh || !last) && !sums);
+    floats = false;
   }
+  return floats;
 }
 
-template void Product::run(llvm::ArrayRef<const double *>, double, double *, bool, bool,
+template bool Product::run(llvm::ArrayRef<const double *>, double, double *, bool, bool,
                            llvm::ArrayRef<SingleSource>) const;
-template void Product::run(llvm::ArrayRef<const Complex *>, Complex, Complex *, bool, bool,
+template bool Product::run(llvm::ArrayRef<const Complex *>, Complex, Complex *, bool, bool,
                            llvm::ArrayRef<SingleSource>) const;
-template void Product::run(llvm::ArrayRef<const Residue *>, Residue, Residue *, bool, bool,
+template bool Product::run(llvm::ArrayRef<const Residue *>, Residue, Residue *, bool, bool,
                            llvm::ArrayRef<SingleSource>) const;
 
 } // namespace spmd::runtime

@@ -55,6 +55,7 @@ constexpr double kMark = 0.328125;
 // The kernel runs on the places of the asked operand, zeros elsewhere; each gradient goes back to
 // the place that arrived where it is.
 llvm::Error vjp_of_moves(const KernelDef &kernel, const VjpCall &vjp) {
+  std::fill_n(vjp.result.data, vjp.result.size(), 0.0);
   const Site &site = vjp.call.site;
   size_t asked = asked_arg(vjp);
   llvm::SmallVector<View<const double>, 4> args(vjp.call.args.begin(), vjp.call.args.end());
@@ -116,6 +117,11 @@ llvm::Error run_vjp(const KernelDef &kernel, const VjpCall &vjp) {
     return cannot_run(site, "it has no derivative");
   if (kernel.vjp)
     return kernel.vjp(vjp);
+  if (kernel.puts_back) {
+    llvm::Expected<bool> done = kernel.puts_back(vjp);
+    if (!done || *done)
+      return done.takeError();
+  }
   if (kernel.moves && kernel.real)
     return vjp_of_moves(kernel, vjp);
   if (kernel.taped)

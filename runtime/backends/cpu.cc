@@ -97,6 +97,21 @@ void CpuBackend::find_alike(const Compute &made, const Ready &ready, const Step 
   alike_.end();
 }
 
+llvm::SmallVector<SharedTensor, 6> CpuBackend::read_by(const Compute &made, RankId rank) const {
+  llvm::SmallVector<SharedTensor, 6> operands;
+  for (const Use &use : plan_->used(made.operands))
+    operands.push_back(held_.held(use.buffer, rank));
+  return operands;
+}
+
+// What an earlier step made of the very same operands; null: nothing.
+SharedTensor CpuBackend::take_ahead(uint32_t compute, const Compute &made, RankId rank) const {
+  for (const Ahead &each : ahead_[compute])
+    if (each.operands == read_by(made, rank))
+      return each.result;
+  return nullptr;
+}
+
 llvm::Error CpuBackend::compute_on(const Compute &made, const Ready &ready, const Step &step,
                                    RankId rank, llvm::MutableArrayRef<SharedTensor> results) {
   const PreparedOp &op = ready.on(rank);
@@ -118,15 +133,24 @@ llvm::Error CpuBackend::compute_on(const Compute &made, const Ready &ready, cons
   llvm::SmallVector<Tensor, 2> tensors;
   for (unsigned i = 0; i < uses.size(); ++i) {
     places.push_back(held(uses[i], false));
-    results[i] = held_.fresh(uses[i].buffer, rank);
+    results[i] = held_.fresh(uses[i].buffer, rank, HeldTensors::Content::Anything);
     tensors.push_back(std::move(*results[i]));
+  }
+  llvm::SmallVector<const PreparedOp *, 2> together;
+  for (size_t i = 0; i < ready.ahead.size(); ++i) {
+    const Compute &later = plan_->computes[ready.ahead[i]];
+    together.push_back(&ready_[ready.ahead[i]].on(rank));
+    SharedTensor &result = results[uses.size() + i];
+    result =
+        held_.fresh(plan_->used(later.results)[0].buffer, rank, HeldTensors::Content::Anything);
+    tensors.push_back(std::move(*result));
   }
   Draws draws{options_.seed, ready.draws, draw_stream(*world_, step.mesh, made.lists, rank)};
   if (ready.looped && made.inst.valid())
     draws.op = draws_of(made);
-  if (llvm::Error error = op.run(args, places, tensors, options_.domain, draws))
+  if (llvm::Error error = op.run(args, places, tensors, options_.domain, draws, together))
     return error;
-  for (unsigned i = 0; i < uses.size(); ++i)
+  for (unsigned i = 0; i < tensors.size(); ++i)
     static_cast<Tensor &>(*results[i]) = std::move(tensors[i]);
   return llvm::Error::success();
 }
@@ -137,11 +161,15 @@ llvm::Error CpuBackend::compute(const Step &step, Ranks ranks) {
   find_alike(made, ready, step, ranks);
   llvm::ArrayRef<Use> uses = plan_->used(made.results);
   llvm::ArrayRef<uint32_t> firsts = alike_.firsts();
-  results_.assign(firsts.size() * uses.size(), nullptr);
+  const size_t wide = uses.size() + ready.ahead.size();
+  results_.assign(firsts.size() * wide, nullptr);
   std::vector<std::string> errors(ready.threads ? firsts.size() : 0);
-  auto one = [&](size_t i) {
-    return compute_on(made, ready, step, ranks[firsts[i]],
-                      llvm::makeMutableArrayRef(results_.data() + i * uses.size(), uses.size()));
+  auto one = [&](size_t i) -> llvm::Error {
+    RankId rank = ranks[firsts[i]];
+    llvm::MutableArrayRef<SharedTensor> own(results_.data() + i * wide, wide);
+    if (!ahead_[step.index].empty() && (own[0] = take_ahead(step.index, made, rank)))
+      return llvm::Error::success();
+    return compute_on(made, ready, step, rank, own);
   };
   if (ready.threads)
     workers_.run(firsts.size(), [&](size_t i) {
@@ -156,9 +184,22 @@ llvm::Error CpuBackend::compute(const Step &step, Ranks ranks) {
       return run_error(std::move(error));
   for (size_t i = 0; i < ranks.size(); ++i)
     for (size_t k = 0; k < uses.size(); ++k)
-      held_.put(uses[k].buffer, ranks[i], results_[alike_.done_by()[i] * uses.size() + k]);
+      held_.put(uses[k].buffer, ranks[i], results_[alike_.done_by()[i] * wide + k]);
+  ahead_[step.index].clear();
+  for (size_t k = 0; k < ready.ahead.size(); ++k) {
+    ahead_[ready.ahead[k]].clear();
+    for (size_t i = 0; i < firsts.size(); ++i)
+      ahead_[ready.ahead[k]].push_back(
+          {read_by(made, ranks[firsts[i]]), std::move(results_[i * wide + uses.size() + k])});
+  }
   results_.clear();
   return llvm::Error::success();
+}
+
+// Forms that write every element.
+static bool assigns(ActForm form) {
+  return form == ActForm::TakeOwnSlice || form == ActForm::Scale || form == ActForm::Copy ||
+         form == ActForm::Receive || form == ActForm::TakeRow || form == ActForm::StackRows;
 }
 
 // What an act takes of the place of the rank in its group.
@@ -215,7 +256,9 @@ SharedTensor CpuBackend::act_on(const Act &made, const Step &step, RankId rank) 
     at.position = groups_[made.group.index].position(rank);
   if (made.cut.valid())
     at.lengths = plan_->cuts[made.cut].on(rank);
-  SharedTensor result = held_.fresh(made.result, rank);
+  using Content = HeldTensors::Content;
+  SharedTensor result =
+      held_.fresh(made.result, rank, assigns(made.form) ? Content::Anything : Content::Zeros);
   run_act(made, at, tensors, *result, options_.domain);
   return result;
 }
@@ -282,7 +325,9 @@ void CpuBackend::communicate_group(const Communicate &wire, Ranks members,
   }
   group.perm = llvm::makeArrayRef(plan_->numbers).slice(wire.perm.first, wire.perm.count);
   run_wire(wire, group, options_.domain, results,
-           [&](size_t position) { return held_.fresh(wire.result, members[position]); });
+           [&](size_t position, HeldTensors::Content content) {
+             return held_.fresh(wire.result, members[position], content);
+           });
 }
 
 llvm::Error CpuBackend::communicate(const Step &step, Ranks ranks) {

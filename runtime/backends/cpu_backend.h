@@ -35,6 +35,8 @@ private:
     uint64_t draws = 0;
     bool looped = false;
     bool threads = false; // worth them
+    // Later steps that take the same operands, and whose results cost less if they are made here.
+    llvm::SmallVector<uint32_t, 2> ahead; // Compute
     const PreparedOp &on(RankId rank) const { return *ops[ops.size() == 1 ? 0 : rank]; }
   };
   using Key = std::vector<uint64_t>;
@@ -43,6 +45,7 @@ private:
   llvm::Expected<const PreparedOp *> prepare_op(const Compute &compute, RankId rank);
   Key key_of(const Compute &compute, RankId rank) const;
   void classify();
+  void find_ahead();
   bool is_worth_threads(llvm::ArrayRef<Use> uses) const;
 
   llvm::Error run_range(StepRange range, Ranks active);
@@ -51,6 +54,8 @@ private:
   void find_alike(const Compute &made, const Ready &ready, const Step &step, Ranks ranks);
   llvm::Error compute_on(const Compute &made, const Ready &ready, const Step &step, RankId rank,
                          llvm::MutableArrayRef<SharedTensor> results);
+  llvm::SmallVector<SharedTensor, 6> read_by(const Compute &made, RankId rank) const;
+  SharedTensor take_ahead(uint32_t compute, const Compute &made, RankId rank) const;
   void find_alike(const Act &made, const Step &step, Ranks ranks);
   RankId source_of(const Act &made, Use operand, const Step &step, RankId rank) const;
   SharedTensor act_on(const Act &made, const Step &step, RankId rank);
@@ -86,7 +91,13 @@ private:
   const World *world_ = nullptr;
   std::unique_ptr<rules::Rules> rules_;
   std::map<Key, std::unique_ptr<PreparedOp>> prepared_;
-  std::vector<Ready> ready_;               // by Compute
+  std::vector<Ready> ready_; // by Compute
+  // By Compute: its result for certain operands, made by a step before it.
+  struct Ahead {
+    llvm::SmallVector<SharedTensor, 6> operands;
+    SharedTensor result;
+  };
+  std::vector<std::vector<Ahead>> ahead_;
   std::vector<Groups> groups_;             // by communicator
   std::vector<std::vector<Block>> blocks_; // by place and rank
   std::vector<std::vector<uint32_t>> block_classes_;

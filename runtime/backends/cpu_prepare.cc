@@ -1,6 +1,9 @@
 // What is settled before the run: kernels, groups, blocks, and which ranks see the same of them.
 #include "runtime/backends/cpu_backend.h"
 
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/STLExtras.h"
+
 #include <fmt/format.h>
 
 namespace spmd::runtime {
@@ -111,6 +114,44 @@ llvm::Error CpuBackend::prepare_compute(const Compute &compute, ir::MeshId mesh)
   return llvm::Error::success();
 }
 
+// Gradients of one op stand near each other. Where control does not flow on as the steps stand, what was
+// made ahead goes unused.
+void CpuBackend::find_ahead() {
+  constexpr size_t kNear = 32;
+  // Attributes and slots, which is how a key begins after the op.
+  auto call_of = [&](const Compute &compute) {
+    Key key = key_of(compute,
+                     world_->ranks(plan_->buffers[plan_->used(compute.results)[0].buffer].mesh)[0]);
+    key.resize(3 + 3 * compute.slots.count);
+    key.erase(key.begin());
+    return key;
+  };
+  auto goes_with = [&](uint32_t a, uint32_t b) {
+    const std::vector<const PreparedOp *> &x = ready_[a].ops, &y = ready_[b].ops;
+    return x.size() == 1 && y.size() == 1 && x[0]->goes_with(*y[0], options_.domain);
+  };
+  auto same_operands = [&](uint32_t a, uint32_t b) {
+    const Compute &x = plan_->computes[a], &y = plan_->computes[b];
+    llvm::ArrayRef<Use> own = plan_->used(x.operands), theirs = plan_->used(y.operands);
+    return std::equal(own.begin(), own.end(), theirs.begin(), theirs.end(),
+                      [](const Use &i, const Use &j) { return i.buffer == j.buffer; }) &&
+           call_of(x) == call_of(y);
+  };
+  llvm::ArrayRef<Step> steps(plan_->steps);
+  llvm::BitVector taken(static_cast<unsigned>(plan_->computes.size()));
+  for (; !steps.empty(); steps = steps.drop_front()) {
+    const Step &at = steps.front();
+    if (at.form != StepForm::Compute || taken[at.index])
+      continue;
+    for (const Step &next : steps.drop_front().take_front(kNear))
+      if (next.form == StepForm::Compute && next.mesh == at.mesh && !taken[next.index] &&
+          goes_with(at.index, next.index) && same_operands(at.index, next.index)) {
+        taken.set(next.index);
+        ready_[at.index].ahead.push_back(next.index);
+      }
+  }
+}
+
 std::string CpuBackend::name_of(const Step &step) const {
   if (!step.inst.valid())
     return "the program";
@@ -143,6 +184,8 @@ llvm::Error CpuBackend::prepare(ir::Program &program, const Plan &plan, const Wo
     if (step.form == StepForm::Compute)
       if (llvm::Error error = prepare_compute(plan.computes[step.index], step.mesh))
         return run_error(fmt::format("{}: {}", name_of(step), llvm::toString(std::move(error))));
+  find_ahead();
+  ahead_.resize(plan.computes.size());
   return llvm::Error::success();
 }
 

@@ -12,7 +12,7 @@ struct Standing {
   uint32_t position = 0;
   llvm::ArrayRef<int64_t> lengths; // of the pieces, by position; empty if the act has none
 };
-// `result` has its extents and is zero.
+// `result` has its extents and is zero, or anything where the form writes every element.
 void run_act(const Act &act, Standing at, llvm::ArrayRef<const Tensor *> operands, Tensor &result,
              Domain domain);
 
@@ -24,9 +24,9 @@ struct GroupTensors {
   llvm::ArrayRef<int64_t> perm; // pairs of positions, from and to
 };
 // Fills in `results` by position; the members share what all of them get, and what is handed on.
-// `fresh`: zeros of the extents of the result at a position.
+// `fresh`: a tensor of the extents of the result at a position.
 void run_wire(const Communicate &wire, const GroupTensors &group, Domain domain,
               llvm::MutableArrayRef<SharedTensor> results,
-              llvm::function_ref<SharedTensor(size_t)> fresh);
+              llvm::function_ref<SharedTensor(size_t, HeldTensors::Content)> fresh);
 
 } // namespace spmd::runtime

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <limits>
 
 namespace spmd::runtime {
 
@@ -18,7 +19,19 @@ void HeldTensors::prepare(const Plan &plan, uint32_t ranks, Domain domain, bool 
   slots_.resize(plan.buffers.size() * ranks);
 }
 
-SharedTensor HeldTensors::fresh(BufferId id, RankId rank) {
+namespace {
+
+// Of numbers NaN; of residues one that is not met by chance.
+template <class T> T poison() {
+  if constexpr (std::is_same_v<T, Residue>)
+    return Residue::from_bits(0x0dd5eed0dd5eed00);
+  else
+    return T(std::numeric_limits<double>::quiet_NaN());
+}
+
+} // namespace
+
+SharedTensor HeldTensors::fresh(BufferId id, RankId rank, Content content) {
   const Buffer &buffer = plan_->buffers[id];
   const Dims &dims = buffer.on(rank);
   size_t form = domain_ == Domain::Field                                 ? 2
@@ -33,14 +46,17 @@ SharedTensor HeldTensors::fresh(BufferId id, RankId rank) {
       --kept_count_;
     }
   }
-  if (!tensor)
-    return std::make_shared<HeldTensor>(Tensor::make(buffer.dtype, dims, domain_));
+  bool is_new = !tensor;
+  if (is_new)
+    tensor = std::make_shared<HeldTensor>(Tensor::make(buffer.dtype, dims, domain_));
   tensor->dtype = buffer.dtype;
   tensor->dims = dims;
   tensor->singles.clear();
-  tensor->visit([](auto &cells) {
-    std::fill(cells.begin(), cells.end(), typename std::decay_t<decltype(cells)>::value_type());
-  });
+  if (content == Content::Anything ? check_ : !is_new)
+    tensor->visit([&](auto &cells) {
+      using T = typename std::decay_t<decltype(cells)>::value_type;
+      std::fill(cells.begin(), cells.end(), content == Content::Zeros ? T() : poison<T>());
+    });
   return tensor;
 }
 
@@ -86,7 +102,7 @@ void HeldTensors::write(BufferId buffer, RankId rank, const Tensor &host) {
   for (RankId other = rank; other-- > 0 && rank - other <= kNear;)
     if (const SharedTensor &theirs = held(buffer, other); theirs && same_bits(*theirs, host))
       return put(buffer, rank, theirs);
-  SharedTensor own = fresh(buffer, rank);
+  SharedTensor own = fresh(buffer, rank, Content::Anything);
   static_cast<Tensor &>(*own) = host;
   put(buffer, rank, std::move(own));
 }

@@ -29,9 +29,11 @@ public:
   const SharedTensor &held(BufferId buffer, RankId rank) const {
     return slots_[index(buffer, rank)];
   }
-  // Zeros of the extents that the buffer has on the rank, which nobody holds yet. Threads may ask for
-  // them at the same time.
-  SharedTensor fresh(BufferId buffer, RankId rank);
+  // A tensor of the extents that the buffer has on the rank, which nobody holds yet: of zeros, or of
+  // anything (when accesses are checked: of what no program should meet). Threads may ask for them at the
+  // same time.
+  enum class Content : uint8_t { Zeros, Anything };
+  SharedTensor fresh(BufferId buffer, RankId rank, Content content);
   void put(BufferId buffer, RankId rank, SharedTensor tensor);
   // What another rank holds, if that has the same bits; else a copy.
   void write(BufferId buffer, RankId rank, const Tensor &host);

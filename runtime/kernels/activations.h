@@ -26,12 +26,16 @@ struct Gelu {
       return 0.5 * x * (1.0 + tanh(M_2_SQRTPI * M_SQRT1_2 * (x + 0.044715 * x * x * x)));
     return 0.5 * x * erfc(-x * M_SQRT1_2);
   }
+  bool has_many() const { return !tanh_form; }
+  void many(const double *x, double *values, double *slopes, size_t n) const;
   bool tanh_form;
 };
 
 struct Silu {
   explicit Silu(const Site &) {}
   template <class T> T operator()(T x) const { return x * sigmoid(x); }
+  bool has_many() const { return true; }
+  void many(const double *x, double *values, double *slopes, size_t n) const;
 };
 
 struct Elu {

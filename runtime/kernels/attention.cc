@@ -4,6 +4,7 @@
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/places.h"
 #include "runtime/kernels/rows.h"
+#include "runtime/scratch.h"
 
 #include <cmath>
 #include <limits>
@@ -221,7 +222,8 @@ llvm::Error attention(const Call<double> &call) {
   llvm::Expected<Heads> heads = heads_of(call, dims);
   if (!heads)
     return heads.takeError();
-  std::vector<double> weights, logs;
+  Scratch<double> room;
+  std::vector<double> &weights = room.cells, logs;
   for (const Piece &piece : heads->pieces) {
     Head head = head_of(*heads, piece);
     logs.resize(static_cast<size_t>(piece.s));
@@ -235,16 +237,6 @@ llvm::Error attention(const Call<double> &call) {
   return llvm::Error::success();
 }
 
-// The sum over keys of weight times gradient of the weight: g . o per query, as o is weights v.
-std::vector<double> inner_products(const Head &head, const double *g, const double *o,
-                                   int64_t row) {
-  std::vector<double> inner(static_cast<size_t>(head.s), 0);
-  for (int64_t i = 0; i < head.s; ++i)
-    for (int64_t x = 0; x < head.e; ++x)
-      inner[static_cast<size_t>(i)] += g[i * row + x] * o[i * row + x];
-  return inner;
-}
-
 llvm::Error attention_vjp(const VjpCall &vjp) {
   const Call<double> &call = vjp.call;
   Real g = vjp.gradients[0], g_lse = vjp.gradients.size() > 1 ? vjp.gradients[1] : Real();
@@ -253,33 +245,20 @@ llvm::Error attention_vjp(const VjpCall &vjp) {
   llvm::Expected<Heads> heads = heads_of(call, dims);
   if (!heads)
     return heads.takeError();
-  std::string_view name = call.site.row.equation.equation.operands[vjp.operand].name;
-  std::vector<double> weights, o, own;
+  Scratch<double> weights, none;
+  none.cells.assign(g ? 0 : static_cast<size_t>(count(dims)), 0);
+  auto into = [&](std::string_view name, int64_t at) {
+    View<double> to = vjp.asked(name);
+    return to ? to.data + at : nullptr;
+  };
   for (const Piece &piece : heads->pieces) {
     Head head = head_of(*heads, piece);
-    attention_weights(head, weights, nullptr);
-    auto cells = static_cast<size_t>(head.s * head.e);
-    own.assign(cells, 0);
-    for (int64_t i = 0; g && i < head.s; ++i)
-      std::copy_n(g.data + piece.o + i * heads->o_row, head.e, own.data() + i * head.e);
-    std::vector<double> inner;
-    if (name != "v") { // the gradient of the values is of the weights alone
-      o.resize(cells);
-      gemm<double>(head.s, head.e, head.t, 1, {weights.data(), head.t}, head.v, 0, o.data(),
-                   head.e);
-      inner = inner_products(head, own.data(), o.data(), head.e);
-      for (int64_t i = 0; g_lse && i < head.s; ++i)
-        inner[static_cast<size_t>(i)] -= g_lse[piece.lse + i];
-    }
-    HeadGradients to;
-    double *into = vjp.result.data;
-    if (name == "q")
-      to.q = into + piece.q, to.q_stride = heads->q_row;
-    else if (name == "k")
-      to.k = into + piece.k, to.k_stride = heads->k_row;
-    else if (name == "v")
-      to.v = into + piece.v, to.v_stride = heads->v_row;
-    attention_gradients(head, weights, {own.data(), head.e}, inner.data(), to);
+    attention_weights(head, weights.cells, nullptr);
+    const double *gradient = g ? g.data : none.cells.data();
+    attention_gradients(head, weights.cells, {gradient + piece.o, heads->o_row}, nullptr,
+                        g_lse ? g_lse.data + piece.lse : nullptr,
+                        {into("q", piece.q), into("k", piece.k), into("v", piece.v), heads->q_row,
+                         heads->k_row, heads->v_row});
   }
   return llvm::Error::success();
 }
@@ -300,6 +279,16 @@ bool has_bias(const Call<double> &call) {
   return false;
 }
 
+// The sum over keys of weight times gradient of the weight: g . o per query, as o is weights v.
+std::vector<double> inner_products(const Head &head, const double *g, const double *o,
+                                   int64_t row) {
+  std::vector<double> inner(static_cast<size_t>(head.s), 0);
+  for (int64_t i = 0; i < head.s; ++i)
+    for (int64_t x = 0; x < head.e; ++x)
+      inner[static_cast<size_t>(i)] += g[i * row + x] * o[i * row + x];
+  return inner;
+}
+
 // Queries may look at keys of other ranks: the log of the sum and the output are given.
 llvm::Error attention_backward(const Call<double> &call) {
   if (has_bias(call))
@@ -317,7 +306,7 @@ llvm::Error attention_backward(const Call<double> &call) {
     attention_weights_of(head, lse.data + piece.lse, weights);
     std::vector<double> inner =
         inner_products(head, g.data + piece.o, o.data + piece.o, heads->o_row);
-    attention_gradients(head, weights, {g.data + piece.o, heads->o_row}, inner.data(),
+    attention_gradients(head, weights, {g.data + piece.o, heads->o_row}, inner.data(), nullptr,
                         {into(0, piece.q), into(1, piece.k), into(2, piece.v), heads->q_row,
                          heads->k_row, heads->v_row});
   }
@@ -347,13 +336,13 @@ template <class T> llvm::Error rope(const Call<T> &call) {
 }
 
 constexpr KernelDef kAttention[] = {
-    {.row = "attention", .real = attention, .vjp = attention_vjp},
-    {.row = "attention_causal", .real = attention, .vjp = attention_vjp},
-    {.row = "attention_grouped", .real = attention, .vjp = attention_vjp},
-    {.row = "attention_grouped_causal", .real = attention, .vjp = attention_vjp},
-    {.row = "attention_varlen", .real = attention, .vjp = attention_vjp},
-    {.row = "attention_fused", .real = attention, .vjp = attention_vjp},
-    {.row = "attention_fused_causal", .real = attention, .vjp = attention_vjp},
+    {.row = "attention", .real = attention, .vjp = attention_vjp, .together = true},
+    {.row = "attention_causal", .real = attention, .vjp = attention_vjp, .together = true},
+    {.row = "attention_grouped", .real = attention, .vjp = attention_vjp, .together = true},
+    {.row = "attention_grouped_causal", .real = attention, .vjp = attention_vjp, .together = true},
+    {.row = "attention_varlen", .real = attention, .vjp = attention_vjp, .together = true},
+    {.row = "attention_fused", .real = attention, .vjp = attention_vjp, .together = true},
+    {.row = "attention_fused_causal", .real = attention, .vjp = attention_vjp, .together = true},
     {.row = "attention_backward", .real = attention_backward},
     {.row = "attention_backward_causal", .real = attention_backward},
     {.row = "rope", .real = rope<double>, .complex = rope<Complex>},

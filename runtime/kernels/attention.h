@@ -28,9 +28,9 @@ struct HeadGradients {
   double *q = nullptr, *k = nullptr, *v = nullptr;
   int64_t q_stride = 0, k_stride = 0, v_stride = 0;
 };
-// `g`: gradient of the output, s x e. `inner` (s): the sum over all keys of weight times its
-// gradient, less the gradient of the log of the sum.
+// `g`: gradient of the output, s x e. `inner` (s): the sum over all keys of weight times its gradient; null:
+// these are all keys. `less` (s): the gradient of the log of the sum; null: 0.
 void attention_gradients(const Head &head, const std::vector<double> &weights, MatrixView<double> g,
-                         const double *inner, const HeadGradients &to);
+                         const double *inner, const double *less, const HeadGradients &to);
 
 } // namespace spmd::runtime

@@ -1,7 +1,9 @@
 // Softmax of scores and its derivative, for one head.
 #include "runtime/exponentials.h"
 #include "runtime/kernels/attention.h"
+#include "runtime/row_loops.h"
 #include "runtime/scratch.h"
+#include "runtime/wide_loops.h"
 
 #include <algorithm>
 #include <cmath>
@@ -22,41 +24,26 @@ void fill_scores(const Head &head, std::vector<double> &scores) {
     scores[i] = head.bias[i] == kNever ? kNever : scores[i] + head.bias[i];
 }
 
-// Of a row of scores: several at a time, so that it vectorises.
-double largest(const double *row, int64_t n) {
-  double most[4] = {kNever, kNever, kNever, kNever};
-  int64_t j = 0;
-  for (; j + 4 <= n; j += 4)
-    for (int k = 0; k < 4; ++k)
-      most[k] = std::max(most[k], row[j + k]);
-  for (; j < n; ++j)
-    most[0] = std::max(most[0], row[j]);
-  return std::max(std::max(most[0], most[1]), std::max(most[2], most[3]));
-}
-double sum_of(const double *row, int64_t n) {
-  double sums[4] = {0, 0, 0, 0};
-  int64_t j = 0;
-  for (; j + 4 <= n; j += 4)
-    for (int k = 0; k < 4; ++k)
-      sums[k] += row[j + k];
-  for (; j < n; ++j)
-    sums[0] += row[j];
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+// The gradient of scores from that of weights: weight times what is more than the mean.
+SPMD_WIDE_LOOP void score_gradients(const double *weights, double mean, double *scores, size_t n) {
+  for (size_t j = 0; j < n; ++j)
+    scores[j] = weights[j] * (scores[j] - mean);
 }
 
 } // namespace
 
 void attention_weights(const Head &head, std::vector<double> &weights, double *lse) {
   fill_scores(head, weights);
+  auto t = static_cast<size_t>(head.t);
   for (int64_t i = 0; i < head.s; ++i) {
-    double *row = weights.data() + i * head.t, most = largest(row, head.t);
+    double *row = weights.data() + i * head.t, most = row_largest(row, t);
     if (most == kNever)
       std::replace(row, row + head.t, kNever, 0.0);
     else
-      exponentials(row, most, row, static_cast<size_t>(head.t));
-    double sum = sum_of(row, head.t);
-    for (int64_t j = 0; sum != 0 && j < head.t; ++j)
-      row[j] /= sum;
+      exponentials(row, most, row, t);
+    double sum = row_sum(row, t);
+    if (sum != 0)
+      scale_row(row, 1 / sum, row, t);
     if (lse)
       lse[i] = most == kNever ? kNever : most + std::log(sum);
   }
@@ -75,7 +62,7 @@ void attention_weights_of(const Head &head, const double *lse, std::vector<doubl
 }
 
 void attention_gradients(const Head &head, const std::vector<double> &weights, MatrixView<double> g,
-                         const double *inner, const HeadGradients &to) {
+                         const double *inner, const double *less, const HeadGradients &to) {
   MatrixView<double> by_key{weights.data(), head.t, true};
   if (to.v)
     gemm<double>(head.t, head.e, head.s, 1, by_key, g, 1, to.v, to.v_stride);
@@ -87,11 +74,13 @@ void attention_gradients(const Head &head, const std::vector<double> &weights, M
   MatrixView<double> v = head.v;
   v.transposed = true;
   gemm<double>(head.s, head.t, head.e, 1, g, v, 0, scores.data(), head.t);
-  for (int64_t i = 0; i < head.s; ++i)
-    for (int64_t j = 0; j < head.t; ++j) {
-      auto at = static_cast<size_t>(i * head.t + j);
-      scores[at] = weights[at] * (scores[at] - inner[i]);
-    }
+  auto t = static_cast<size_t>(head.t);
+  for (int64_t i = 0; i < head.s; ++i) {
+    const double *weight = weights.data() + i * head.t;
+    double *row = scores.data() + i * head.t;
+    double mean = inner ? inner[i] : row_dot(weight, row, t);
+    score_gradients(weight, less ? mean - less[i] : mean, row, t);
+  }
   if (to.q)
     gemm<double>(head.s, head.d, head.t, head.scale, {scores.data(), head.t}, head.k, 1, to.q,
                  to.q_stride);

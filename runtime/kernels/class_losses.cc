@@ -39,18 +39,24 @@ public:
   int64_t classes() const { return lanes_.length(); }
   bool ignored(int64_t sample) const { return !soft_ && target(sample) == ignore_; }
 
-  // The weights of the classes of a sample.
-  void weigh(int64_t sample, std::vector<T> &q) const {
-    q.assign(static_cast<size_t>(classes()), T(0.0));
+  // f(c, q) for each class that has a weight in a sample.
+  template <class F> void each_weight(int64_t sample, F f) const {
     if (ignored(sample))
       return;
+    if (!soft_ && smoothing_ == 0) {
+      if (T q = weight(sample); !(q == T(0.0)))
+        f(target(sample), q);
+      return;
+    }
     double spread = smoothing_ / static_cast<double>(classes());
     for (int64_t c = 0; c < classes(); ++c) {
       T share = soft_ ? (1 - smoothing_) * t_[lanes_.place(sample, c)] + spread : T(spread);
-      q[static_cast<size_t>(c)] = w_ ? share * w_[c] : share;
+      T q = w_ ? share * w_[c] : share;
+      if (!soft_ && c == target(sample))
+        q += (1 - smoothing_) * weight(sample);
+      if (!(q == T(0.0)))
+        f(c, q);
     }
-    if (!soft_)
-      q[static_cast<size_t>(target(sample))] += (1 - smoothing_) * weight(sample);
   }
   // The weight of all targets that count.
   T total() const {
@@ -99,14 +105,11 @@ template <class T> llvm::Error sum_classes(const Call<T> &call, View<const T> z,
   auto loss = ClassLoss<T>::make(call, z);
   if (!loss)
     return loss.takeError();
-  std::vector<T> losses, q;
+  std::vector<T> losses, p;
   for (int64_t n = 0; n < loss->samples(); ++n) {
     Lane<const T> scores(loss->lanes(), n, z.data);
-    T log = of_scores ? log_sum_exp(scores, scores.size()) : T(0.0), sum = 0.0;
-    loss->weigh(n, q);
-    for (int64_t c = 0; c < loss->classes(); ++c)
-      if (const T &weight = q[static_cast<size_t>(c)]; !(weight == T(0.0)))
-        sum += weight * (log - scores[c]);
+    T log = of_scores ? log_sum_exp(scores, scores.size(), p) : T(0.0), sum = 0.0;
+    loss->each_weight(n, [&](int64_t c, T weight) { sum += weight * (log - scores[c]); });
     losses.push_back(sum);
   }
   T total = loss->total();
@@ -129,20 +132,22 @@ llvm::Error add_score_gradient(const Call<T> &call, View<const T> z, View<const 
   bool mean =
       loss->reduction() == LossReduction::Mean || loss->reduction() == LossReduction::BatchMean;
   T share = mean ? 1.0 / loss->total() : T(1.0);
-  std::vector<T> q;
+  std::vector<T> p;
   for (int64_t n = 0; n < loss->samples(); ++n) {
     if (loss->ignored(n))
       continue;
     Lane<const T> scores(loss->lanes(), n, z.data);
     Lane<T> out(loss->lanes(), n, dz.data);
     T flow = share * g[g.size() > 1 ? n : 0], all = 0.0;
-    loss->weigh(n, q);
-    for (const T &weight : q)
+    loss->each_weight(n, [&](int64_t c, T weight) {
       all += weight;
-    T log = of_scores ? log_sum_exp(scores, scores.size()) : T(0.0);
+      out[c] -= flow * weight;
+    });
+    if (!of_scores)
+      continue;
+    softmax_of(scores, scores.size(), p);
     for (int64_t c = 0; c < loss->classes(); ++c)
-      out[c] +=
-          flow * ((of_scores ? all * exp(scores[c] - log) : T(0.0)) - q[static_cast<size_t>(c)]);
+      out[c] += flow * all * p[static_cast<size_t>(c)];
   }
   return llvm::Error::success();
 }

@@ -82,8 +82,8 @@ llvm::Error vjp_glu(const VjpCall &vjp) {
   auto gate = [&](auto x, auto y) { return gated(vjp.call.site, x, y); };
   if (g)
     each_half(vjp.call, a, *g.dims, [&](int64_t i, int64_t first, int64_t second) {
-      vjp.result[first] = g[i] * slope_at(gate, 0, a[first], a[second]);
-      vjp.result[second] = g[i] * slope_at(gate, 1, a[first], a[second]);
+      vjp.result[first] = g[i] * slope_at<0>(gate, a[first], a[second]);
+      vjp.result[second] = g[i] * slope_at<1>(gate, a[first], a[second]);
     });
   return llvm::Error::success();
 }

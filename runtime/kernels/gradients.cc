@@ -16,6 +16,22 @@ template <class F> struct Gated {
   template <class T> T operator()(T g, T x) const { return g * derivative(f, x); }
   F f;
 };
+template <class F> llvm::Error run_gated(const Call<double> &call) {
+  View<const double> g = call.operand(0u), x = call.operand(1u);
+  View<double> to = call.results[0];
+  F f(call.site);
+  bool alike = g && x && to && *g.dims == *to.dims && *x.dims == *to.dims;
+  if constexpr (requires { f.has_many(); })
+    if (alike && does_many(f, call.site, to.dtype)) {
+      if (llvm::Error error = check_functor<F>(call.site))
+        return error;
+      f.many(x.data, nullptr, to.data, static_cast<size_t>(x.size()));
+      for (int64_t i = 0; i < x.size(); ++i)
+        to[i] *= g[i];
+      return llvm::Error::success();
+    }
+  return run_pointwise<Gated<F>, 2, double>(call);
+}
 
 // These have the result of the forward op as operand.
 struct FromSigmoid {
@@ -74,14 +90,16 @@ llvm::Error swiglu_backward(const Call<double> &call) {
       {call.site, call.args, call.results.drop_front()});
 }
 llvm::Error vjp_swiglu_backward(const VjpCall &vjp) {
-  if (llvm::Error error = vjp_pointwise<SwigluBackwardGate, 3>(vjp))
+  if (llvm::Error error = add_pointwise<SwigluBackwardGate, 3>(vjp, false))
     return error;
-  return vjp_pointwise<SwigluBackwardUp, 3>(
-      {vjp.call, vjp.gradients.drop_front(), vjp.operand, vjp.member, vjp.result});
+  return add_pointwise<SwigluBackwardUp, 3>(
+      {vjp.call, vjp.gradients.drop_front(), vjp.operand, vjp.member, vjp.result}, false);
 }
 
 template <class F> constexpr KernelDef gated(std::string_view row) {
-  return pointwise<Gated<F>, 2>(row);
+  KernelDef made = pointwise<Gated<F>, 2>(row);
+  made.real = run_gated<F>;
+  return made;
 }
 
 } // namespace

@@ -73,6 +73,16 @@ ir::DType Site::result_dtype() const {
   return known ? app.program.shapes[app.results[0].shape].dtype : ir::DType::Unknown;
 }
 
+View<double> VjpCall::asked(std::string_view name) const {
+  auto is = [&](unsigned place) {
+    return call.site.row.equation.equation.operands[place].name == name;
+  };
+  if (is(operand))
+    return result;
+  const auto *found = llvm::find_if(more, [&](const VjpResult &each) { return is(each.operand); });
+  return found == more.end() ? View<double>() : found->result;
+}
+
 llvm::Error cannot_run(const Site &site, const llvm::Twine &why) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(),
                                  "`" + ref(site.spelling()) + "` cannot be run: " + why);

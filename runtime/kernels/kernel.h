@@ -69,8 +69,8 @@ std::optional<double> number_of(const ir::AttrValue &value);
 // `row` cannot be run: why.
 llvm::Error cannot_run(const Site &site, const llvm::Twine &why);
 
-// Operands and results of one call. Results have their extents and are zero; a null result is not
-// asked for.
+// Operands and results of one call. Results have their extents, and are zero unless the kernel assigns
+// (KernelDef); a null result is not asked for.
 template <class T> struct Call {
   const Site &site;
   llvm::ArrayRef<View<const T>> args; // as in Application::args
@@ -90,11 +90,19 @@ class Var; // a number that remembers how it was made (number.h)
 
 // The gradient of one operand, from those of the results (null: none flows). `call` has the operands
 // of the row; its results are those of the forward op, or null where they are not at hand.
+struct VjpResult {
+  unsigned operand, member;
+  View<double> result; // extents of the operand; zero unless the kernel assigns
+};
 struct VjpCall {
   const Call<double> &call;
   llvm::ArrayRef<View<const double>> gradients; // per result of the row
   unsigned operand, member;
-  View<double> result; // extents of the operand; zero
+  View<double> result;
+  llvm::ArrayRef<VjpResult> more = {}; // further operands (KernelDef::together)
+
+  // The result for the operand of that name; null: it is not asked for.
+  View<double> asked(std::string_view name) const;
 };
 
 // One row. An error says why a call cannot be carried out (an attribute with a value that we do not
@@ -109,8 +117,16 @@ struct KernelDef {
   llvm::Error (*taped)(const Call<Var> &) = nullptr;
   // Written by hand where it is much faster than the tape.
   llvm::Error (*vjp)(const VjpCall &) = nullptr;
+  // Kernels, or `vjp`, write every element of every result that is asked for and read none of them before:
+  // they may hold anything.
+  bool assigns = false, vjp_assigns = false;
+  // `vjp` gives the gradients of several operands of one call for less than one after another. They
+  // depend on no place in the whole, and on no random numbers.
+  bool together = false;
   // Elements are moved or dropped, none is made anew but zeros: the gradient puts them back.
   bool moves = false;
+  // The same faster, if the call is one that it can do: else false. It assigns.
+  llvm::Expected<bool> (*puts_back)(const VjpCall &) = nullptr;
 };
 
 // Null if the row needs no kernel.

@@ -5,69 +5,6 @@
 
 namespace spmd::runtime {
 
-// Boxes and sites of moves.
-
-template <> Residue element(double number) { return residue_of(number); }
-
-Box simplified(const Box &box) {
-  struct Loop {
-    int64_t extent, from, to;
-  };
-  llvm::SmallVector<Loop, 6> loops;
-  for (size_t d = 0; d < box.extents.size(); ++d)
-    if (box.extents[d] != 1)
-      loops.push_back({box.extents[d], box.from_strides[d], box.to_strides[d]});
-  llvm::stable_sort(loops,
-                    [](const Loop &a, const Loop &b) { return std::abs(a.to) > std::abs(b.to); });
-  Box made;
-  made.from = box.from, made.to = box.to;
-  for (const Loop &loop : loops) {
-    bool continues = !made.extents.empty() && made.from_strides.back() == loop.from * loop.extent &&
-                     made.to_strides.back() == loop.to * loop.extent;
-    if (continues) {
-      made.extents.back() *= loop.extent;
-      made.from_strides.back() = loop.from;
-      made.to_strides.back() = loop.to;
-    } else {
-      made.extents.push_back(loop.extent);
-      made.from_strides.push_back(loop.from);
-      made.to_strides.push_back(loop.to);
-    }
-  }
-  return made;
-}
-
-std::optional<unsigned> MoveSite::arg(std::string_view operand, unsigned member) const {
-  unsigned place = site.operand(operand);
-  if (place >= site.row.equation.equation.operand_count || member >= site.members(place))
-    return std::nullopt;
-  return site.binding[place]->first + member;
-}
-
-std::optional<int64_t> MoveSite::number(std::initializer_list<llvm::StringRef> names,
-                                        unsigned position) const {
-  std::optional<double> found = argument(site, names, position);
-  return found ? std::optional(static_cast<int64_t>(*found)) : std::nullopt;
-}
-
-llvm::Expected<unsigned> MoveSite::dim(size_t rank, int64_t absent, unsigned position) const {
-  std::optional<int64_t> stated = rules::dim_number(site.app);
-  if (!stated && rules::dim_attr(site.app))
-    return cannot_run(site, "its dimension is no number");
-  if (!stated && position != ~0u)
-    stated = number({}, position);
-  std::optional<unsigned> place = rules::place_of(stated.value_or(absent), rank);
-  if (!place)
-    return cannot_run(site, "it has no such dimension");
-  return *place;
-}
-
-Box box_between(llvm::ArrayRef<int64_t> extents, llvm::ArrayRef<int64_t> from,
-                llvm::ArrayRef<int64_t> to) {
-  return {Dims(extents.begin(), extents.end()), strides_of(from), strides_of(to), 0, 0};
-}
-Box box_of(llvm::ArrayRef<int64_t> dims) { return box_between(dims, dims, dims); }
-
 namespace {
 
 using llvm::Expected;
@@ -429,7 +366,9 @@ const KernelDef kLayout[] = {
      .real = permute_dims<double>,
      .complex = permute_dims<Complex>,
      .field = permute_dims<Residue>,
-     .moves = true},
+     .assigns = true,
+     .moves = true,
+     .puts_back = moved_back<permute>},
     moving<expand>("expand"),
     moving<expand>("expand_as"),
     moving<repeat>("repeat"),

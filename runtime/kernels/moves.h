@@ -17,6 +17,8 @@ struct Moves {
   std::optional<unsigned> fill;    // operand whose one number stands wherever nothing is moved to
   bool adds = false;               // several elements may go to one place
 };
+// The box has each of the `size` elements of the array that it goes to once.
+bool covers(const Box &box, int64_t size);
 
 // What a plan of moves is made from: extents, and the numbers of operands that say where to begin.
 struct MoveSite {
@@ -41,7 +43,7 @@ Box box_of(llvm::ArrayRef<int64_t> dims);
 Box box_between(llvm::ArrayRef<int64_t> extents, llvm::ArrayRef<int64_t> from,
                 llvm::ArrayRef<int64_t> to);
 
-// A number as an element.
+// A number as an element of a dtype.
 template <class T> T element(double number) { return T(number); }
 template <> Residue element(double number);
 
@@ -57,9 +59,16 @@ template <class T> llvm::Error carry_out(const Call<T> &call, MovePlan plan) {
     return moves.takeError();
   if (moves->fill) {
     View<const T> value = call.operand(*moves->fill);
-    T cell = value ? value[0] : element<T>(call.site.number(*moves->fill).value_or(0));
-    std::fill(call.results[0].data, call.results[0].data + call.results[0].size(), cell);
+    double number = call.site.number(*moves->fill).value_or(0);
+    if (call.site.domain == Domain::Declared)
+      number = rounded(number, call.results[0].dtype);
+    std::fill_n(call.results[0].data, call.results[0].size(),
+                value ? value[0] : element<T>(number));
   }
+  bool covered = moves->list.size() == 1 && !moves->adds;
+  for (const View<T> &result : call.results)
+    if (!moves->fill && result && !(covered && covers(moves->list[0].box, result.size())))
+      std::fill_n(result.data, result.size(), T(0));
   for (const Move &move : moves->list)
     if (call.results[move.result]) {
       if (moves->adds)
@@ -73,12 +82,20 @@ template <class T> llvm::Error carry_out(const Call<T> &call, MovePlan plan) {
 template <MovePlan Plan, class T> llvm::Error moved(const Call<T> &call) {
   return carry_out(call, Plan);
 }
+// The gradient of the asked operand, put back box by box. False where places would have to be followed:
+// boxes of one result may lie over each other.
+llvm::Expected<bool> put_back(const VjpCall &vjp, MovePlan plan);
+template <MovePlan Plan> llvm::Expected<bool> moved_back(const VjpCall &vjp) {
+  return put_back(vjp, Plan);
+}
 template <MovePlan Plan> constexpr KernelDef moving(std::string_view row) {
   return {.row = row,
           .real = moved<Plan, double>,
           .complex = moved<Plan, Complex>,
           .field = moved<Plan, Residue>,
-          .moves = true};
+          .assigns = true,
+          .moves = true,
+          .puts_back = moved_back<Plan>};
 }
 
 // Plans of layout_cuts.cc and layout_joins.cc, whose rows stand in one table with the others.

@@ -5,6 +5,7 @@
 #include "runtime/kernels/pointwise.h"
 #include "runtime/kernels/rows.h"
 #include "runtime/kernels/softmax.h"
+#include "runtime/scratch.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -36,9 +37,12 @@ template <class T> struct Negated {
   T operator[](int64_t i) const { return -x[i]; }
 };
 template <class X, class T> void softmax_lane(const X &x, const Lane<T> &y, bool logarithm) {
-  T log = log_sum_exp(x, y.size());
+  Scratch<T> p;
+  if (!logarithm)
+    softmax_of(x, y.size(), p.cells);
+  T log = logarithm ? log_sum_exp(x, y.size(), p.cells) : T(0.0);
   for (int64_t i = 0; i < y.size(); ++i)
-    y[i] = logarithm ? x[i] - log : exp(x[i] - log);
+    y[i] = logarithm ? x[i] - log : p.cells[static_cast<size_t>(i)];
 }
 template <class T> llvm::Error softmax(const Call<T> &call) {
   bool logarithm = is_row(call.site, "log_softmax"), negative = is_row(call.site, "softmin");

@@ -2,6 +2,7 @@
 // which operands and results of a row are what standardise.h computes with.
 #include "runtime/kernels/norms.h"
 
+#include "runtime/kernels/norm_rows.h"
 #include "runtime/kernels/standardise.h"
 
 namespace spmd::runtime {
@@ -32,6 +33,11 @@ struct Extents {
 
 constexpr double kUsualEps = 1e-5;
 
+// torch.finfo(dtype).eps where an RMS norm states none.
+double layer_eps(const Site &site, bool centred) {
+  return eps_of(site, centred ? kUsualEps : 2 * unit_roundoff(site.dtype(site.operand("x"))));
+}
+
 } // namespace
 
 NormSpace NormSpace::of_layers(const Site &site, llvm::ArrayRef<int64_t> dims, unsigned spans,
@@ -39,11 +45,9 @@ NormSpace NormSpace::of_layers(const Site &site, llvm::ArrayRef<int64_t> dims, u
   llvm::SmallVector<unsigned, 4> along;
   for (auto d = static_cast<unsigned>(dims.size()) - spans; d < dims.size(); ++d)
     along.push_back(d);
-  // torch.finfo(dtype).eps where an RMS norm states none.
-  double eps = centred ? kUsualEps : 2 * unit_roundoff(site.dtype(site.operand("x")));
   Lanes lanes(dims, along);
   std::vector<int64_t> none(static_cast<size_t>(lanes.count()), 0);
-  return {lanes, none, counted(lanes.length()), centred, eps_of(site, eps)};
+  return {lanes, none, counted(lanes.length()), centred, layer_eps(site, centred)};
 }
 
 NormSpace NormSpace::of_groups(const Site &site, llvm::ArrayRef<int64_t> dims, int64_t groups) {
@@ -126,23 +130,50 @@ template <class V> NormResults<V> results_of(const Site &site, llvm::ArrayRef<Vi
   return {at(0), at(1), at(2)};
 }
 
+// By the last dimensions; none for other spaces.
+template <class T> std::optional<NormRows> rows_of(const Call<T> &call) {
+  llvm::StringRef name = row_name(call.site);
+  if (!name.contains("layer_norm") && !name.contains("rms_norm"))
+    return std::nullopt;
+  View<const T> x = call.operand("x");
+  unsigned spans = std::min(span_count(call), x.rank());
+  bool centred = name.contains("layer_norm");
+  llvm::ArrayRef<int64_t> dims(*x.dims);
+  return NormRows{count(dims.drop_back(spans)), count(dims.take_back(spans)), centred,
+                  layer_eps(call.site, centred)};
+}
+
 llvm::Error norm_forward(const Call<double> &call) {
+  if (std::optional<NormRows> rows = rows_of(call)) {
+    standardise_rows(*rows, operands_of(call), results_of(call.site, call.results));
+    return llvm::Error::success();
+  }
   llvm::Expected<NormSpace> space = space_of(call);
   if (!space)
     return space.takeError();
+  for (const View<double> &result : call.results)
+    if (result)
+      std::fill_n(result.data, result.size(), 0.0);
   standardise(*space, operands_of(call), results_of(call.site, call.results));
   return llvm::Error::success();
 }
 
 llvm::Error norm_vjp(const VjpCall &vjp) {
+  NormGradients<double> asked{vjp.asked("x"), vjp.asked("w"), vjp.asked("b")};
+  if (!asked.b) // batch and instance norms call it so
+    asked.b = vjp.asked("k");
+  for (const View<double> &to : {asked.x, asked.w, asked.b})
+    if (to)
+      std::fill_n(to.data, to.size(), 0.0);
+  NormResults<const double> g = results_of(vjp.call.site, vjp.gradients);
+  if (std::optional<NormRows> rows = rows_of(vjp.call)) {
+    standardise_rows_gradient(*rows, operands_of(vjp.call), {}, {}, g, asked);
+    return llvm::Error::success();
+  }
   llvm::Expected<NormSpace> space = space_of(vjp.call);
   if (!space)
     return space.takeError();
-  std::string_view name = vjp.call.site.row.equation.equation.operands[vjp.operand].name;
-  NormGradients<double> asked;
-  (name == "x" ? asked.x : name == "w" ? asked.w : asked.b) = vjp.result;
-  standardise_gradient(*space, operands_of(vjp.call), {}, {},
-                       results_of(vjp.call.site, vjp.gradients), asked);
+  standardise_gradient(*space, operands_of(vjp.call), {}, {}, g, asked);
   return llvm::Error::success();
 }
 
@@ -155,6 +186,15 @@ template <class T> View<T> row_result(const Call<T> &call, unsigned i) {
 }
 
 template <class T> llvm::Error norm_backward(const Call<T> &call) {
+  NormResults<const T> g;
+  g.y = call.operand("g");
+  NormGradients<T> asked = {row_result(call, 0), row_result(call, 1), row_result(call, 2)};
+  if constexpr (std::is_same_v<T, double>)
+    if (std::optional<NormRows> rows = rows_of(call)) {
+      standardise_rows_gradient(*rows, operands_of(call), optional(call, "u"), optional(call, "s"),
+                                g, asked);
+      return llvm::Error::success();
+    }
   llvm::Expected<NormSpace> space = space_of(call);
   if (!space)
     return space.takeError();
@@ -162,9 +202,6 @@ template <class T> llvm::Error norm_backward(const Call<T> &call) {
   if (row_name(call.site).startswith("batch_norm") && (app.attr("training") || app.attr("train")) &&
       !flag_attr(app, "training") && !flag_attr(app, "train"))
     return cannot_run(call.site, "only statistics of the batch itself have a gradient here");
-  NormResults<const T> g;
-  g.y = call.operand("g");
-  NormGradients<T> asked = {row_result(call, 0), row_result(call, 1), row_result(call, 2)};
   standardise_gradient(*space, operands_of(call), optional(call, "u"), optional(call, "s"), g,
                        asked);
   return llvm::Error::success();
@@ -192,7 +229,12 @@ template <class T> llvm::Error batch_norm_inference(const Call<T> &call) {
 }
 
 constexpr KernelDef forward(std::string_view row) {
-  return {.row = row, .real = norm_forward, .vjp = norm_vjp};
+  return {.row = row,
+          .real = norm_forward,
+          .vjp = norm_vjp,
+          .assigns = true,
+          .vjp_assigns = true,
+          .together = true};
 }
 constexpr KernelDef backward(std::string_view row) {
   return {.row = row, .real = norm_backward<double>, .taped = norm_backward<Var>};

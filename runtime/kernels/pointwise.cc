@@ -2,6 +2,7 @@
 // here only where an attribute, complex numbers or speed ask for it.
 #include "runtime/kernels/pointwise.h"
 
+#include "runtime/exponentials.h"
 #include "runtime/kernels/activations.h"
 #include "runtime/kernels/integral.h"
 #include "runtime/kernels/rows.h"
@@ -21,6 +22,42 @@ llvm::Error Gelu::check(const Site &site) {
   if (word.empty() || word == "none" || word == "tanh")
     return llvm::Error::success();
   return cannot_run(site, "attribute `approximate` is `" + word + "`");
+}
+
+namespace {
+
+constexpr size_t kBlock = 256; // numbers that are done at once: they stay near
+
+} // namespace
+
+// x times the share of the normal distribution below x.
+void Gelu::many(const double *x, double *values, double *slopes, size_t n) const {
+  double below[kBlock], density[kBlock];
+  for (size_t first = 0; first < n; first += kBlock) {
+    size_t size = std::min(kBlock, n - first);
+    normal_distribution(x + first, below, density, size);
+    for (size_t i = 0; values && i < size; ++i)
+      values[first + i] = x[first + i] * below[i];
+    for (size_t i = 0; slopes && i < size; ++i)
+      slopes[first + i] = below[i] + x[first + i] * density[i];
+  }
+}
+
+// By e = exp(-|x|), which is at most 1: the sigmoid is 1 / (1 + e) or e / (1 + e).
+void Silu::many(const double *x, double *values, double *slopes, size_t n) const {
+  double e[kBlock];
+  for (size_t first = 0; first < n; first += kBlock) {
+    size_t size = std::min(kBlock, n - first);
+    for (size_t i = 0; i < size; ++i)
+      e[i] = -std::abs(x[first + i]);
+    exponentials(e, 0, e, size);
+    for (size_t i = 0; values && i < size; ++i)
+      values[first + i] = x[first + i] * ((x[first + i] < 0 ? e[i] : 1) / (1 + e[i]));
+    for (size_t i = 0; slopes && i < size; ++i) {
+      double part = 1 / (1 + e[i]), sigmoid = (x[first + i] < 0 ? e[i] : 1) * part;
+      slopes[first + i] = sigmoid + x[first + i] * (e[i] * part * part);
+    }
+  }
 }
 
 namespace {

@@ -3,11 +3,15 @@
 // `template <class T> T operator()(T a, ...) const`. What stands for no operand is passed as 0. If
 // there is `static llvm::Error check(const Site &)`, it says first what cannot be carried out.
 // Operands are stretched from the right. Gradients are those of Dual.
+//
+// A functor of one number may do many at once, as exactly as narrow results need: `bool has_many() const`,
+// `void many(const double *x, double *values, double *slopes, size_t n) const`; null: not asked for.
 #pragma once
 
 #include "runtime/kernels/broadcast.h"
 #include "runtime/kernels/kernel.h"
 #include "runtime/number.h"
+#include "runtime/scratch.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -76,7 +80,10 @@ void each_point(const PointOperands<N, T> &operands, llvm::ArrayRef<int64_t> dim
       const T *from[] = {operands.data(k) + offsets[k]...};
       const int64_t steps[] = {broadcast.step(k)...}, step = broadcast.step(N), j = offsets[N];
       // Loops that the compiler makes vectors of.
-      if ((... && (steps[k] == 1)))
+      if ((... && (steps[k] == 1)) && step == 1)
+        for (int64_t i = 0; i < count; ++i)
+          f(first + i, j + i, from[k][i]...);
+      else if ((... && (steps[k] == 1)))
         for (int64_t i = 0; i < count; ++i)
           f(first + i, j + i * step, from[k][i]...);
       else
@@ -88,11 +95,18 @@ void each_point(const PointOperands<N, T> &operands, llvm::ArrayRef<int64_t> dim
 }
 
 // The derivative of f by its argument in one place.
-template <class F, class... T> double slope_at(const F &f, unsigned place, T... x) {
+template <unsigned Place, class F, class... T> double slope_at(const F &f, T... x) {
   return [&]<size_t... k>(std::index_sequence<k...>) {
-    return f(Dual<double>(x, k == place ? 1.0 : 0.0)...).slope();
+    return f(Dual<double>(x, k == Place ? 1.0 : 0.0)...).slope();
   }
   (std::index_sequence_for<T...>());
+}
+
+// Whether F does many numbers at once, of which this is worth `result`.
+template <class F> bool does_many(const F &f, const Site &site, ir::DType result) {
+  if constexpr (requires { f.has_many(); })
+    return f.has_many() && site.domain == Domain::Declared && unit_roundoff(result) >= 0x1p-24;
+  return false;
 }
 
 template <class F, unsigned N, class T> llvm::Error run_pointwise(const Call<T> &call) {
@@ -100,29 +114,70 @@ template <class F, unsigned N, class T> llvm::Error run_pointwise(const Call<T> 
     return error;
   F f(call.site);
   View<T> out = call.results[0];
+  if constexpr (N == 1 && std::is_same_v<T, double> && requires { f.has_many(); })
+    if (View<const T> x = call.operand(0u); out && x && does_many(f, call.site, out.dtype)) {
+      f.many(x.data, out.data, nullptr, static_cast<size_t>(x.size()));
+      return llvm::Error::success();
+    }
   if (out)
     each_point(PointOperands<N, T>(call), *out.dims, {},
                [&](int64_t i, int64_t, auto... x) { out[i] = f(x...); });
   return llvm::Error::success();
 }
 
-// Adds weight(i) times the derivative by the asked operand at each element i of `dims`.
+// Adds weight(i) times the derivative by the asked operand at each element i of `dims`. `fresh`: what the
+// result holds counts as zero.
 template <class F, unsigned N, class Weight>
-void add_slopes(const VjpCall &vjp, const F &f, llvm::ArrayRef<int64_t> dims, Weight weight) {
+void add_slopes(const VjpCall &vjp, const F &f, llvm::ArrayRef<int64_t> dims, Weight weight,
+                bool fresh = false) {
+  const View<double> &to = vjp.result;
+  if constexpr (N == 1 && requires { f.has_many(); })
+    if (View<const double> x = vjp.call.operand(0u); x && does_many(f, vjp.call.site, to.dtype)) {
+      Scratch<double> slopes;
+      slopes.cells.resize(static_cast<size_t>(x.size()));
+      f.many(x.data, nullptr, slopes.cells.data(), slopes.cells.size());
+      const double *slope = slopes.cells.data();
+      for (int64_t i = 0; i < x.size(); ++i) {
+        double w = weight(i);
+        to[i] = (fresh ? 0 : to[i]) + (w != 0 ? w * slope[i] : 0);
+      }
+      return;
+    }
   PointOperands<N, double> operands(vjp.call);
-  each_point(operands, dims, *vjp.result.dims, [&](int64_t i, int64_t j, auto... x) {
-    if (double w = weight(i); w != 0)
-      vjp.result[j] += w * slope_at(f, vjp.operand, x...);
-  });
+  bool assigns = fresh && llvm::ArrayRef<int64_t>(*to.dims) == dims;
+  if (fresh && !assigns)
+    std::fill_n(to.data, to.size(), 0.0);
+  auto add = [&](auto place) {
+    auto slope = [&](int64_t i, auto... x) {
+      double w = weight(i);
+      return w != 0 ? w * slope_at<place()>(f, x...) : 0;
+    };
+    if (assigns)
+      each_point(operands, dims, *to.dims,
+                 [&](int64_t i, int64_t j, auto... x) { to[j] = slope(i, x...); });
+    else
+      each_point(operands, dims, *to.dims,
+                 [&](int64_t i, int64_t j, auto... x) { to[j] += slope(i, x...); });
+  };
+  [&]<unsigned... k>(std::integer_sequence<unsigned, k...>) {
+    (void)((vjp.operand == k && (add(std::integral_constant<unsigned, k>()), true)) || ...);
+  }
+  (std::make_integer_sequence<unsigned, N>());
 }
 
-template <class F, unsigned N> llvm::Error vjp_pointwise(const VjpCall &vjp) {
+template <class F, unsigned N> llvm::Error add_pointwise(const VjpCall &vjp, bool fresh) {
   if (llvm::Error error = check_derivative<F>(vjp))
     return error;
   View<const double> g = vjp.gradients[0];
   if (g)
-    add_slopes<F, N>(vjp, F(vjp.call.site), *g.dims, [&](int64_t i) { return g[i]; });
+    add_slopes<F, N>(
+        vjp, F(vjp.call.site), *g.dims, [&](int64_t i) { return g[i]; }, fresh);
+  else if (fresh)
+    std::fill_n(vjp.result.data, vjp.result.size(), 0.0);
   return llvm::Error::success();
+}
+template <class F, unsigned N> llvm::Error vjp_pointwise(const VjpCall &vjp) {
+  return add_pointwise<F, N>(vjp, true);
 }
 
 // Equality up to tolerances, as torch has it.
@@ -141,7 +196,11 @@ struct Isclose {
 
 // A row of N operands.
 template <class F, unsigned N> constexpr KernelDef pointwise(std::string_view row) {
-  return {.row = row, .real = run_pointwise<F, N, double>, .vjp = vjp_pointwise<F, N>};
+  return {.row = row,
+          .real = run_pointwise<F, N, double>,
+          .vjp = vjp_pointwise<F, N>,
+          .assigns = true,
+          .vjp_assigns = true};
 }
 // The same for a function that complex numbers have, too.
 template <class F, unsigned N> constexpr KernelDef analytic(std::string_view row) {
@@ -157,7 +216,7 @@ template <class F, unsigned N> constexpr KernelDef exact(std::string_view row) {
 }
 // Without a derivative.
 template <class F, unsigned N> constexpr KernelDef stepwise(std::string_view row) {
-  return {.row = row, .real = run_pointwise<F, N, double>};
+  return {.row = row, .real = run_pointwise<F, N, double>, .assigns = true};
 }
 
 // Rows that are a lambda of one or two numbers.

@@ -4,6 +4,7 @@
 #include "checker/check.h"
 #include "ir/text.h"
 #include "rules/violation.h"
+#include "runtime/number.h"
 #include "runtime/vjp.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -83,7 +84,7 @@ std::string KernelCase::run() {
   for (Tensor &arg : args)
     in.push_back({&arg.dims, arg.of<double>().data(), arg.dtype});
   for (Tensor &result : results) {
-    result.of<double>().assign(result.of<double>().size(), 0);
+    result.of<double>().assign(result.of<double>().size(), kernel()->assigns ? kNaN : 0);
     out.push_back({&result.dims, result.of<double>().data(), result.dtype});
   }
   Site at = site();
@@ -93,6 +94,15 @@ std::string KernelCase::run() {
 llvm::Expected<std::vector<double>>
 KernelCase::vjp(unsigned operand, unsigned member,
                 const std::vector<std::vector<double>> &gradients) {
+  auto all = vjps(*kernel(), Place{operand, member}, gradients);
+  if (!all)
+    return all.takeError();
+  return std::move(all->front());
+}
+
+llvm::Expected<std::vector<std::vector<double>>>
+KernelCase::vjps(const KernelDef &kernel, llvm::ArrayRef<Place> asked,
+                 const std::vector<std::vector<double>> &gradients) {
   llvm::SmallVector<View<const double>, 6> in;
   llvm::SmallVector<View<double>, 2> none(results.size());
   llvm::SmallVector<View<const double>, 2> from;
@@ -102,12 +112,20 @@ KernelCase::vjp(unsigned operand, unsigned member,
     from.push_back(gradients[r].empty() ? View<const double>()
                                         : View<const double>{&results[r].dims, gradients[r].data(),
                                                              results[r].dtype});
-  Tensor &asked = args[binding_[operand]->first + member];
-  std::vector<double> made(asked.of<double>().size(), 0);
+  bool assigns = kernel.vjp ? kernel.vjp_assigns : kernel.moves;
+  std::vector<std::vector<double>> made;
+  for (const Place &place : asked)
+    made.emplace_back(tensor_at(place).of<double>().size(), assigns ? kNaN : 0);
+  llvm::SmallVector<VjpResult, 3> to;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    Tensor &of = tensor_at(asked[i]);
+    to.push_back({asked[i].operand, asked[i].member, {&of.dims, made[i].data(), of.dtype}});
+  }
   Site at = site();
   Call<double> call{at, in, none};
+  llvm::ArrayRef<VjpResult> more(to);
   if (llvm::Error error = run_vjp(
-          *kernel(), {call, from, operand, member, {&asked.dims, made.data(), asked.dtype}}))
+          kernel, {call, from, to[0].operand, to[0].member, to[0].result, more.drop_front()}))
     return error;
   return made;
 }
@@ -160,6 +178,17 @@ std::string difference(KernelCase &test, unsigned arg, const std::vector<double>
          ", differences " + std::to_string(found) + "; ";
 }
 
+std::string same(llvm::Expected<std::vector<std::vector<double>>> got,
+                 const std::vector<std::vector<double>> &want) {
+  if (!got)
+    return llvm::toString(got.takeError()) + "; ";
+  for (size_t i = 0; i < want.size(); ++i)
+    for (size_t j = 0; j < want[i].size(); ++j)
+      if (!(std::abs((*got)[i][j] - want[i][j]) <= 1e-12 * std::max(1.0, std::abs(want[i][j]))))
+        return "another way to the gradient gives another one; ";
+  return "";
+}
+
 } // namespace
 
 std::string gradient_problem(KernelCase &test, std::mt19937_64 &random) {
@@ -171,6 +200,8 @@ std::string gradient_problem(KernelCase &test, std::mt19937_64 &random) {
         weights.back().push_back(std::normal_distribution<double>()(random));
   }
   std::string problem;
+  std::vector<std::vector<double>> one_by_one;
+  llvm::SmallVector<KernelCase::Place, 3> places;
   for (unsigned arg = 0; arg < test.args.size(); ++arg) {
     std::optional<KernelCase::Place> place = test.place_of(arg);
     if (!is_float(test.args[arg].dtype) || !place)
@@ -182,7 +213,15 @@ std::string gradient_problem(KernelCase &test, std::mt19937_64 &random) {
     }
     for (int i = 0; i < 3; ++i)
       problem += difference(test, arg, *gradient, weights, random);
+    places.push_back(*place);
+    one_by_one.push_back(std::move(*gradient));
   }
+  KernelDef followed = *test.kernel(); // place by place, not box by box
+  followed.puts_back = nullptr;
+  for (size_t i = 0; test.kernel()->puts_back && i < places.size(); ++i)
+    problem += same(test.vjps(followed, places[i], weights), {one_by_one[i]});
+  if (test.kernel()->together && places.size() > 1)
+    problem += same(test.vjps(*test.kernel(), places, weights), one_by_one);
   return problem;
 }
 

@@ -29,17 +29,22 @@ public:
   }
   // Runs the kernel into `results`; the message of an error, else empty.
   std::string run();
-  // The gradient of a tensor from those of the results (empty: none flows).
-  llvm::Expected<std::vector<double>> vjp(unsigned operand, unsigned member,
-                                          const std::vector<std::vector<double>> &gradients);
-
   // The operand and the member that an argument stands for; none if it stands for nothing.
   struct Place {
     unsigned operand, member;
   };
+  // The gradient of a tensor from those of the results (empty: none flows).
+  llvm::Expected<std::vector<double>> vjp(unsigned operand, unsigned member,
+                                          const std::vector<std::vector<double>> &gradients);
+  // Those of several at once, by a kernel.
+  llvm::Expected<std::vector<std::vector<double>>>
+  vjps(const KernelDef &kernel, llvm::ArrayRef<Place> asked,
+       const std::vector<std::vector<double>> &gradients);
   std::optional<Place> place_of(unsigned arg) const;
 
 private:
+  Tensor &tensor_at(Place place) { return args[binding_[place.operand]->first + place.member]; }
+
   ir::ReadResult read_;
   rules::ResolvedOp op_;
   checker::OperandList operands_;
@@ -52,7 +57,7 @@ private:
 };
 
 // The gradient by every float operand against central differences along three directions; empty if
-// they agree within 1e-6, else what differs.
+// they agree within 1e-6, and other ways to the same gradient too; else what differs.
 std::string gradient_problem(KernelCase &test, std::mt19937_64 &random);
 
 } // namespace spmd::runtime

@@ -2,6 +2,7 @@
 #include "runtime/backends/alike.h"
 #include "runtime/exponentials.h"
 #include "runtime/precision.h"
+#include "runtime/row_loops.h"
 #include "runtime/singles.h"
 
 #include "ir/store.h"
@@ -49,6 +50,39 @@ TEST_CASE("exponentials of what is no common number, in place") {
   CHECK(cells[4] == kInfinity);
   CHECK(cells[5] == 0);
   CHECK(std::isnan(cells[6]));
+}
+
+TEST_CASE("the normal distribution is that of the library") {
+  for (double most : {0.5, 4.0, 15.9, 40.0}) {
+    std::vector<double> x = numbers(1003, most), below(x.size()), density(x.size());
+    normal_distribution(x.data(), below.data(), density.data(), x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      double share = 0.5 * std::erfc(-x[i] * std::sqrt(0.5));
+      double dense = std::exp(-x[i] * x[i] / 2) / std::sqrt(2 * M_PI);
+      CHECK(std::abs(below[i] - share) <= 6e-14 * share);
+      CHECK(std::abs(density[i] - dense) <= 2e-14 * dense);
+    }
+  }
+  std::vector<double> x = {kInfinity, -kInfinity, std::nan("")}, below(3), density(3);
+  normal_distribution(x.data(), below.data(), density.data(), 3);
+  CHECK(below[0] == 1);
+  CHECK(below[1] == 0);
+  CHECK(std::isnan(below[2]));
+}
+
+TEST_CASE("sums of rows of any length") {
+  for (size_t n : {0, 1, 7, 8, 9, 64, 1003}) {
+    std::vector<double> a = numbers(n, 3), b = numbers(n, 5);
+    double sum = 0, product = 0, squares = 0, most = -kInfinity;
+    for (size_t i = 0; i < n; ++i) {
+      sum += a[i], product += a[i] * b[i], squares += (a[i] - 0.5) * (a[i] - 0.5);
+      most = std::max(most, a[i]);
+    }
+    CHECK(std::abs(row_sum(a.data(), n) - sum) <= 1e-11);
+    CHECK(std::abs(row_dot(a.data(), b.data(), n) - product) <= 1e-11);
+    CHECK(std::abs(row_squares(a.data(), 0.5, n) - squares) <= 1e-11);
+    CHECK(row_largest(a.data(), n) == most);
+  }
 }
 
 TEST_CASE("neighbours are rounded to floats, each one") {
