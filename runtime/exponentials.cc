@@ -1,6 +1,6 @@
 // exp(x) = 2^k exp(r) with |r| <= ln 2 / 2: a polynomial for r, whose remainder is below 2^-57, and k into
 // the exponent. Where some number of a block is so large, or so small, that 2^k is no normal number, the
-// library does the block.
+// library does the block; but what is far below all numbers, as scores that are masked, is 0.
 //
 // The share of the normal distribution below -z is exp(-z^2/2) / 2 times erfcx(y), y = z / sqrt(2). Of
 // that, (1 + 2 y) erfcx(y) is smooth in t = (y - 4) / (y + 4): a polynomial, which interpolates it at the
@@ -25,6 +25,7 @@ constexpr double kLn2High = 0x1.62e42fee00000p-1, kLn2Low = 0x1.a39ef35793c76p-3
 // Added and taken off, it leaves a whole number; meanwhile that stands in the last bits.
 constexpr double kWhole = 0x1.8p52;
 constexpr double kMost = 700;
+constexpr double kVanishes = -746; // exp is 0 below it
 
 constexpr double inverse_factorial(int n) { return n < 2 ? 1 : inverse_factorial(n - 1) / n; }
 
@@ -52,15 +53,26 @@ inline double small_exponential(double x) {
 
 SPMD_WIDE_LOOP void small_exponentials(const double *from, double minus, double *__restrict to,
                                        size_t n) {
-  for (size_t i = 0; i < n; ++i)
-    to[i] = small_exponential(from[i] - minus);
+  for (size_t i = 0; i < n; ++i) {
+    double x = from[i] - minus, power = small_exponential(x < kVanishes ? 0 : x);
+    to[i] = x < kVanishes ? 0 : power;
+  }
 }
 
+// Whether all are of normal powers, or vanish.
+SPMD_WIDE_LOOP bool all_common(const double *from, double minus, size_t n) {
+  uint64_t beyond = 0;
+  for (size_t i = 0; i < n; ++i) {
+    double x = from[i] - minus;
+    beyond += (std::abs(x) <= kMost) | (x < kVanishes) ? 0 : 1;
+  }
+  return beyond == 0;
+}
 // Whether all numbers are at most `most`; NaN is not.
-SPMD_WIDE_LOOP bool all_small(const double *from, double minus, double most, size_t n) {
+SPMD_WIDE_LOOP bool all_small(const double *from, double most, size_t n) {
   uint64_t beyond = 0;
   for (size_t i = 0; i < n; ++i)
-    beyond += std::abs(from[i] - minus) <= most ? 0 : 1;
+    beyond += std::abs(from[i]) <= most ? 0 : 1;
   return beyond == 0;
 }
 
@@ -93,7 +105,7 @@ SPMD_WIDE_LOOP void near_normal(const double *x, double *__restrict below,
 } // namespace
 
 void normal_distribution(const double *x, double *below, double *density, size_t n) {
-  if (all_small(x, 0, kFarOut, n))
+  if (all_small(x, kFarOut, n))
     return near_normal(x, below, density, n);
   for (size_t i = 0; i < n; ++i) {
     below[i] = 0.5 * std::erfc(-x[i] * kHalfRootTwo);
@@ -105,7 +117,7 @@ void exponentials(const double *from, double minus, double *to, size_t n) {
   constexpr size_t kBlock = 64;
   for (size_t first = 0; first < n; first += kBlock) {
     size_t size = std::min(kBlock, n - first);
-    if (all_small(from + first, minus, kMost, size)) {
+    if (all_common(from + first, minus, size)) {
       double block[kBlock];
       small_exponentials(from + first, minus, block, size);
       std::copy_n(block, size, to + first);

@@ -52,6 +52,18 @@ TEST_CASE("exponentials of what is no common number, in place") {
   CHECK(std::isnan(cells[6]));
 }
 
+TEST_CASE("exponentials that vanish, among others") {
+  std::vector<double> cells = {1, -kInfinity, -745.5, -746.5, -1e6, -699, -701, -744.3};
+  cells.resize(64, -1e5);
+  std::vector<double> few = {1, -kInfinity, -747, -1e6, -699, -1e300};
+  for (std::vector<double> *each : {&cells, &few}) {
+    std::vector<double> to(each->size());
+    exponentials(each->data(), 0, to.data(), to.size());
+    for (size_t i = 0; i < to.size(); ++i)
+      CHECK(std::abs(to[i] - std::exp((*each)[i])) <= 5e-16 * std::exp((*each)[i]));
+  }
+}
+
 TEST_CASE("the normal distribution is that of the library") {
   for (double most : {0.5, 4.0, 15.9, 40.0}) {
     std::vector<double> x = numbers(1003, most), below(x.size()), density(x.size());
