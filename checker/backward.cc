@@ -3,6 +3,7 @@
 #include "checker/backward_deriver.h"
 
 #include "checker/annotate.h"
+#include "checker/casts.h"
 #include "checker/redistribute.h"
 #include "checker/report.h"
 
@@ -235,6 +236,7 @@ std::optional<NoBackward> derive_backward(ir::Program &program, const CheckOptio
   if (std::optional<NoBackward> wrong = checked(result))
     return wrong;
   inline_calls(program);
+  write_casts(program, options);
   expand_redistributes(program, options, /*keep_stated=*/true);
   unwrite(program);
   if (std::optional<NoBackward> wrong = checked(result))

@@ -13,6 +13,7 @@
 #include "rules/shards.h"
 
 #include "ir/axis_scale.h"
+#include "ir/dialect.h"
 #include "ir/text.h"
 
 namespace spmd::checker {
@@ -57,7 +58,8 @@ CheckResult check(ir::Program &program, const CheckOptions &options) {
 
 Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &result)
     : program_(program), options_(options), result_(result), rules_(program, options.memoise),
-      storage_(program), boundary_(program, rules_), open_(program.values.size()) {
+      storage_(program), boundary_(program, rules_), open_(program.values.size()),
+      unites_(ir::dialect_of(program) == ir::Dialect::LTensor) {
   result.types.resize(program.values.size());
   result.shapes.resize(program.values.size());
   result.sizes.resize(program.values.size());
@@ -260,6 +262,8 @@ void Walk::instruction(InstId id) {
     divergent(id, app);
   if (mover && lifted && context.implicit)
     mover(id, rules_, operands_.values, rules_.apply(app), app, args_);
+  if (unites_ && op.form == rules::OpForm::Equation && lifted && context.check)
+    cast_implicitly(id, app, rules_.apply(app));
   const rules::Outcome &outcome = rules_.apply(app);
   uint32_t application = rules_.last_index();
   // Where checking is off nothing is refused; what does not follow is unknown.

@@ -1,6 +1,7 @@
 // The only way to a CheckedProgram.
 #include "checker/checked_program.h"
 
+#include "checker/casts.h"
 #include "checker/redistribute.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -11,6 +12,8 @@ std::optional<CheckedProgram> verify_types(ir::Program program, const CheckOptio
   CheckResult result = check(program, options);
   if (!result.clean())
     return std::nullopt;
+  if (write_casts(program, options))
+    result = check(program, options);
   // Whoever runs the program knows transitions alone.
   if (expand_redistributes(program, options))
     result = check(program, options);

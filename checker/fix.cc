@@ -207,6 +207,7 @@ public:
       if (operand < search_.tensors_.size())
         on_operand(operand);
     redistributed();
+    innermost();
     rescale();
     attributes();
     if (const auto *wrong = std::get_if<rules::GradientTypeMismatch>(&search_.finding_.violation))
@@ -312,6 +313,7 @@ private:
     fix.inst = search_.id_;
     fix.operands.push_back(operand);
     fix.changes_value = true;
+    fix.steps.push_back({value, "all_reduce", attrs, before, *after});
     add_price(fix, *rules::find_transition("all_reduce", Kind::Partial, Kind::Replicate), before,
               *after);
     std::string name = ir::print_value(program_, value);
@@ -346,7 +348,14 @@ private:
         !std::holds_alternative<rules::ShardOrderUnknown>(violation) &&
         !std::holds_alternative<rules::AxisUsedTwice>(violation))
       return;
-    std::optional<Move> move = state_.moves.find(search_.id_);
+    offer(state_.moves.find(search_.id_));
+  }
+  // Only the innermost axis of a dimension can be worked on: it is made that first.
+  void innermost() {
+    if (const auto *wrong = std::get_if<rules::NotInnermost>(&search_.finding_.violation))
+      offer(state_.moves.innermost(search_.id_, wrong->operand.index, wrong->axes));
+  }
+  void offer(const std::optional<Move> &move) {
     if (!move)
       return;
     Edit edit{.inst = search_.id_, .attrs = move->attrs};
@@ -361,6 +370,7 @@ private:
     fix.changes_shape = move->to.shape != move->from.shape;
     fix.forward_bytes = static_cast<int64_t>(move->forward_bytes);
     fix.backward_bytes = static_cast<int64_t>(move->backward_bytes);
+    fix.steps.push_back({move->value, "redistribute", move->said, move->from, move->to});
     std::string name = ir::print_value(program_, move->value);
     fix.text = fmt::format("redistribute({}, {})", name, move->words);
     fix.replacement =
@@ -518,6 +528,7 @@ private:
       if (!after)
         return false;
       edit.operands.push_back({operand, *after});
+      fix.steps.push_back({value, std::string(row.name), words(src, dst), before, *after});
       fix.changes_shape |= after->shape != before.shape;
       add_backward(edit, row, value);
       add_price(fix, row, before, *after);
@@ -530,11 +541,12 @@ private:
     state_.tried = true;
     if (!search_.repairs(edit))
       return false;
+    fix.remark = then.str();
+    if (!edit.gradients.empty())
+      fix.remark += fmt::format(", and {} of the gradient", row.dual.name);
     fix.text = fmt::format("{}({}, {}, src={}, dst={})", row.name, names, axes, ir::print(src),
                            ir::print(dst)) +
-               then.str();
-    if (!edit.gradients.empty())
-      fix.text += fmt::format(", and {} of the gradient", row.dual.name);
+               fix.remark;
     found_.push_back(std::move(fix));
     return true;
   }

@@ -4,11 +4,21 @@
 
 #include "checker/check.h"
 
+#include "ir/dialect_words.h"
+
 #include "llvm/ADT/SmallVector.h"
 
 #include <memory>
 
 namespace spmd::checker {
+
+// A transition that a fix puts in: on one value, from one type to another.
+struct FixStep {
+  ir::ValueId value;
+  std::string op;
+  ir::AttrsId attrs;
+  rules::Arg before, after;
+};
 
 struct Fix {
   // A transition on one operand, a change of the instruction's own attributes, the instruction
@@ -25,7 +35,11 @@ struct Fix {
       operands; // Transition: positions among the tensors of the instruction
   std::string
       replacement; // canonical text of the line to insert before the instruction, to put in its place, or (Result)
-      // to insert after it
+                   // to insert after it
+  llvm::SmallVector<FixStep, 1> steps; // Transition, Result
+  std::string remark;                  // the end of `text`, which is about other lines
+  // The same as `text` and `replacement` in the words of the dialect that was asked for; empty: it has none.
+  std::string words, words_replacement;
 };
 inline constexpr unsigned kMaxFixes = 3;
 
@@ -45,5 +59,8 @@ private:
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// Tells the fixes in the words of a dialect, where it has words that do just that.
+void tell_fixes(ir::Program &program, ir::Dialect dialect, llvm::MutableArrayRef<Fix> fixes);
 
 } // namespace spmd::checker

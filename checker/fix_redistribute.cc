@@ -6,9 +6,12 @@
 #include "rules/redistribute/ends.h"
 #include "rules/shards.h"
 
+#include "ir/claims.h"
 #include "ir/text.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace spmd::checker {
 
@@ -25,8 +28,15 @@ ir::TypeId decided(ir::Program &program, ir::TypeId had, ir::TypeId wanted) {
   return program.types.add(type);
 }
 
-void say(const ir::Program &program, bool one_step, Move &move) {
-  const ir::Type &from = program.types[move.from.type], &to = program.types[move.to.type];
+void say(ir::Program &program, bool one_step, Move &move) {
+  const ir::Type from = program.types[move.from.type], to = program.types[move.to.type];
+  ir::Type whole = to;
+  whole.set_gradient_free(false);
+  ir::Claim claim{program.types.add(whole), move.to.shape, {}};
+  ir::AttrDict dict;
+  dict.attrs.push_back(
+      {program.strings.add("type"), ir::AttrValue::claim(program.claims.add(claim))});
+  move.said = program.attrs.add(std::move(dict));
   AxisSet changed = rd::changed_axes(program, from, to);
   if (one_step && changed.size() == 1) {
     AxisId axis = changed.first();
@@ -85,17 +95,49 @@ std::optional<Move> MoveFinder::find(ir::InstId id) {
                   {},
                   args[i],
                   rd::moved_to(program_, args[i], wanted),
-                  placement->attrs};
+                  placement->attrs,
+                  0,
+                  0,
+                  {},
+                  {},
+                  {}};
     move->operands.push_back(i);
   }
   if (!move)
     return std::nullopt;
-  rd::Request request{move->from.type, move->to.type,
-                      rules::global_shape(program_, program_.types[move->from.type], move->from)};
+  price(*move);
+  return move;
+}
+
+void MoveFinder::price(Move &move) {
+  rd::Request request{move.from.type, move.to.type,
+                      rules::global_shape(program_, program_.types[move.from.type], move.from)};
   const rd::Plan &plan = planner_.plan(request);
-  move->forward_bytes = plan.bytes;
-  move->backward_bytes = program_.types[move->from.type].gradient_free() ? 0 : plan.backward_bytes;
-  say(program_, plan.steps.size() == 1, *move);
+  move.forward_bytes = plan.bytes;
+  move.backward_bytes = program_.types[move.from.type].gradient_free() ? 0 : plan.backward_bytes;
+  say(program_, plan.steps.size() == 1, move);
+}
+
+std::optional<Move> MoveFinder::innermost(ir::InstId id, uint16_t operand, AxisSet axes) {
+  OperandList operands;
+  operands.read(program_, program_.insts[id].operands);
+  if (operand >= operands.values.size())
+    return std::nullopt;
+  ValueId value = operands.values[operand];
+  rules::Arg from{result_.types[value.index], result_.shapes[value.index],
+                  result_.sizes[value.index]};
+  std::optional<unsigned> dim = program_.types[from.type].dim(axes.first());
+  if (!dim || from.sizes.valid() || !from.shape.valid())
+    return std::nullopt; // uneven blocks keep their order
+  ir::Type type = program_.types[from.type];
+  llvm::SmallVector<AxisId, 2> order = ir::shards_of(type, *dim);
+  std::stable_partition(order.begin(), order.end(),
+                        [&](AxisId axis) { return !axes.contains(axis); });
+  for (unsigned place = 0; place < order.size(); ++place)
+    type.set_shard(order[place], *dim, place);
+  ir::TypeId wanted = program_.types.add(type);
+  Move move{value, {operand}, from, rd::moved_to(program_, from, wanted), {}, 0, 0, {}, {}, {}};
+  price(move);
   return move;
 }
 

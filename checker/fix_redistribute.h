@@ -16,6 +16,7 @@ struct Move {
   uint64_t forward_bytes = 0, backward_bytes = 0;
   std::string words;      // `tp, src=S(0), dst=S(1)` or `to=f32[8, 4@tp]`
   std::string attributes; // the same in a program: `axis = tp, src = S(0), dst = S(1)`
+  ir::AttrsId said;       // of the redistribution: `to` a whole type
 };
 
 class MoveFinder {
@@ -25,8 +26,12 @@ public:
 
   // None if moving one value does not help, or is not the cheapest.
   std::optional<Move> find(ir::InstId inst);
+  // The operand with these axes innermost on the dimension that they share with others.
+  std::optional<Move> innermost(ir::InstId inst, uint16_t operand, ir::AxisSet axes);
 
 private:
+  void price(Move &move);
+
   ir::Program &program_;
   const CheckResult &result_;
   const CheckOptions &options_;

@@ -19,9 +19,11 @@ using ir::ValueId;
 bool goes_to_type(const ir::Program &program, const Inst &inst, bool keep_stated) {
   if (keep_stated && program.find(inst.attrs, "grad"))
     return false;
-  llvm::StringRef name = program.op_name(inst.op);
-  return (name == "redistribute" || name == "spmd.redistribute") &&
-         program.find(inst.attrs, "type") && inst.result_count == 1;
+  if (!program.find(inst.attrs, "type") || inst.result_count != 1)
+    return false;
+  llvm::StringRef dialect =
+      program.dialect.valid() ? program.strings[program.dialect] : llvm::StringRef("spmd");
+  return rules::resolve_spelling(program.op_name(inst.op), dialect).transition == "redistribute";
 }
 
 class Expander {

@@ -83,29 +83,6 @@ ir::FrameId frame_of(const ir::Program &program, const Place &place) {
   return loc.valid() ? program.locs[loc].frame : ir::FrameId{};
 }
 
-uint64_t origin_of(const ir::Program &program, const Place &place) {
-  auto at = [&](const std::vector<uint64_t> &origins) {
-    return place.index < origins.size() ? origins[place.index] : 0;
-  };
-  switch (place.form) {
-  case Place::Form::Inst:
-    return at(program.origins);
-  case Place::Form::Param:
-    return at(program.param_origins);
-  case Place::Form::Output:
-    return program.outputs[place.index].origin;
-  case Place::Form::Rule:
-    return program.rules[place.index].origin;
-  case Place::Form::Suppression:
-    return program.suppressions[place.index].origin;
-  case Place::Form::Function:
-    return program.functions[ir::FunctionId{place.index}].origin;
-  case Place::Form::File:
-    return 0;
-  }
-  return 0;
-}
-
 // What must be equal for two findings to be one. Without a frame and a scope nothing is alike.
 std::string fold_text(const Report &report, const Finding &finding) {
   const ir::Program &program = *report.program;
@@ -211,6 +188,8 @@ void explain(Report &report, const CheckOptions &check_options, bool fixes) {
       finder.emplace(*report.program, *report.result, check_options);
     diagnostic.fixes = finder->find(finding);
     diagnostic.fixes_sought = finder->tried();
+    if (report.words != ir::Dialect::Spmd)
+      tell_fixes(*report.program, report.words, diagnostic.fixes);
   }
 }
 
@@ -255,6 +234,29 @@ void locate_in_input(const Report &report, uint64_t offset, SourcePlace &place) 
 } // namespace
 
 llvm::ArrayRef<FindingGroup> finding_groups() { return kGroups; }
+
+uint64_t origin_of(const ir::Program &program, const Place &place) {
+  auto at = [&](const std::vector<uint64_t> &origins) {
+    return place.index < origins.size() ? origins[place.index] : 0;
+  };
+  switch (place.form) {
+  case Place::Form::Inst:
+    return at(program.origins);
+  case Place::Form::Param:
+    return at(program.param_origins);
+  case Place::Form::Output:
+    return program.outputs[place.index].origin;
+  case Place::Form::Rule:
+    return program.rules[place.index].origin;
+  case Place::Form::Suppression:
+    return program.suppressions[place.index].origin;
+  case Place::Form::Function:
+    return program.functions[ir::FunctionId{place.index}].origin;
+  case Place::Form::File:
+    return 0;
+  }
+  return 0;
+}
 
 Report make_report(std::string input, llvm::StringRef bytes, ir::Program &program,
                    const CheckResult &result, const CheckOptions &check_options,

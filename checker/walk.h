@@ -133,6 +133,11 @@ private:
   void instructions(const ir::Body &body);
   void instruction(ir::InstId id);
   bool lift(ir::InstId id, const ir::Inst &inst);
+  // LTensor (casts.cc).
+  ir::AxisSet union_axes(const rules::Application &app, const rules::Outcome &outcome);
+  llvm::SmallVector<ir::AxisSet, 8> marked(ir::AxisSet axes);
+  bool cast_implicitly(ir::InstId id, const rules::Application &app,
+                       const rules::Outcome &outcome);
   rules::Violation named(rules::Violation violation) const;
   std::string rule_text(const rules::ResolvedOp &op) const;
   void missing(ir::InstId id, const ir::Context &context);
@@ -336,6 +341,7 @@ private:
   // The words that were decided, while retyping: per instruction.
   llvm::DenseMap<uint32_t, llvm::SmallVector<std::pair<ir::AxisSet, ir::Kind>, 1>> words_;
   const Edit *edit_ = nullptr; // while retyping
+  const bool unites_;          // LTensor: what is invariant varies where it meets what does
   rules::Arg known(ir::ValueId value) const {
     return {result_.types[value.index], result_.shapes[value.index], result_.sizes[value.index]};
   }

@@ -219,9 +219,13 @@ ScaleId without(Program &program, ScaleId canonical, MeshId mesh, AxisSet axes) 
 }
 
 std::string print_scale(const Program &program, ScaleId id, MeshId mesh) {
+  return print(named_scale(program, id, mesh), program.strings);
+}
+
+Scale named_scale(const Program &program, ScaleId id, MeshId mesh) {
   Scale scale = program.scales[id];
   if (!mesh.valid())
-    return print(scale, program.strings);
+    return scale;
   auto exponent = [](const Scale &in, StringId base) -> int32_t {
     const auto *at = llvm::find_if(in.factors, [&](auto &f) { return f.base == base; });
     return at == in.factors.end() ? 0 : at->exponent;
@@ -246,7 +250,7 @@ std::string print_scale(const Program &program, ScaleId id, MeshId mesh) {
         take(size, program.meshes[mesh][axis].name, sign);
   }
   named.factors.append(scale.factors.begin(), scale.factors.end());
-  return print(named, program.strings);
+  return named;
 }
 
 } // namespace spmd::ir

@@ -28,6 +28,7 @@ int32_t exponent_of(const Program &program, ScaleId canonical, MeshId mesh, Axis
 // Without what belongs to the sizes of these axes.
 ScaleId without(Program &program, ScaleId canonical, MeshId mesh, AxisSet axes);
 // In the names of the mesh's axes where they make it up; a scale as written prints as it stands.
+Scale named_scale(const Program &program, ScaleId scale, MeshId mesh);
 std::string print_scale(const Program &program, ScaleId scale, MeshId mesh);
 
 } // namespace spmd::ir

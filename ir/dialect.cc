@@ -1,8 +1,11 @@
 // One printer per vocabulary; which words there are is said nowhere else.
 #include "ir/dialect.h"
 
+#include "ir/axis_scale.h"
 #include "ir/claims.h"
 #include "ir/text.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
 
@@ -65,16 +68,37 @@ std::string placement(const Program &program, const Mesh &mesh, const Type &type
   return in_our_words(program, type, axis);
 }
 
-std::string placements(const Program &program, const Mesh &mesh, const Type &type) {
+// `Partial(avg)`: addends of n times the mean. Of the scale what the placements do not say is left over.
+AxisSet averaged(const Program &program, const Type &type, Scale &left) {
+  AxisSet axes;
+  if (!type.scale.valid() || type.scale == program.one())
+    return axes;
+  left = named_scale(program, type.scale, type.mesh());
+  for (AxisId axis : type.of(Kind::Partial) - type.zero() - type.combining()) {
+    StringId name = program.meshes[type.mesh()][axis].name;
+    ScaleFactor *factor =
+        llvm::find_if(left.factors, [&](auto &each) { return each.base == name; });
+    if (factor == left.factors.end() || factor->exponent != 1)
+      continue;
+    left.factors.erase(factor);
+    axes |= axis;
+  }
+  return axes;
+}
+
+std::string placements(const Program &program, const Mesh &mesh, const Type &type, Scale &left) {
+  AxisSet means = averaged(program, type, left);
   std::string text;
   for (AxisId axis : mesh.typed_axes())
-    text += (text.empty() ? "" : ", ") + placement(program, mesh, type, axis);
+    text += (text.empty() ? "" : ", ") +
+            (means.contains(axis) ? "Partial(avg)" : placement(program, mesh, type, axis));
   return fmt::format("[{}]", text);
 }
 
-std::string jax_words(const Program &program, const Mesh &mesh, const Type &type) {
+// `shown`: axes of a partition spec that stands elsewhere.
+std::string jax_words(const Program &program, const Mesh &mesh, const Type &type, AxisSet shown) {
   std::string text;
-  for (AxisId axis : mesh.typed_axes()) {
+  for (AxisId axis : mesh.typed_axes() - shown) {
     std::optional<Kind> kind = type.kind(axis);
     std::string said;
     if (kind == Kind::Replicate || kind == Kind::Reduced)
@@ -109,7 +133,68 @@ std::string ltensor_words(const Program &program, const Mesh &mesh, const Type &
   return fmt::format("variant={{{}}} reduced={{{}}}{}", variant, reduced, rest);
 }
 
+// Of one axis: what the words of the dialect stand for besides.
+std::string lost_on(const Program &program, const Type &type, AxisId axis, Dialect dialect) {
+  std::optional<Kind> kind = type.kind(axis);
+  std::string name = axis_name(program, program.meshes[type.mesh()], axis);
+  if (type.either().contains(axis) && !type.zero().contains(axis))
+    return fmt::format("R|I on {} is I", name);
+  if (type.zero().contains(axis))
+    return fmt::format("a zero on {} is I", name);
+  if (kind == Kind::Reduced && dialect != Dialect::DTensor)
+    return fmt::format("Reduced on {} is R", name);
+  if (dialect != Dialect::LTensor)
+    return "";
+  if (kind == Kind::Partial)
+    return fmt::format("P on {} is variant", name);
+  if (std::optional<unsigned> dim = type.dim(axis))
+    return fmt::format("S({}) on {} is variant", *dim, name);
+  return "";
+}
+
 } // namespace
+
+std::string lost_in(const Program &program, const Type &type, Dialect dialect) {
+  const Mesh &mesh = program.meshes[type.mesh()];
+  std::string text;
+  if (dialect == Dialect::Spmd)
+    return text;
+  for (AxisId axis : mesh.typed_axes()) {
+    bool told = type.claimed().contains(axis) || type.unknown.contains(axis);
+    std::string lost = told ? lost_on(program, type, axis, dialect) : "";
+    if (!lost.empty())
+      text += (text.empty() ? "" : ", ") + lost;
+  }
+  return text;
+}
+
+std::string print_type_in(const Program &program, const Type &type, ShapeId local, ShapeId global,
+                          Dialect dialect) {
+  const Mesh &mesh = program.meshes[type.mesh()];
+  bool shaped = local.valid() && program.shapes[local].ranked;
+  bool all = type.claimed().contains(mesh.typed_axes()) && !mesh.typed_axes().empty();
+  if (dialect == Dialect::Spmd || !shaped || !all)
+    return print_type(program, type, local, global);
+  Type dims;
+  dims.set_mesh(type.mesh());
+  AxisSet shown;
+  if (dialect == Dialect::Jax)
+    for (AxisId axis : type.sharded()) {
+      dims.set_kind(axis, Kind::Varying);
+      dims.set_shard(axis, *type.dim(axis), type.order(axis));
+      shown |= axis;
+    }
+  std::string text = print_type(program, dims, local, global) + " ";
+  Scale left;
+  if (dialect == Dialect::DTensor)
+    text += placements(program, mesh, type, left);
+  else
+    text += dialect == Dialect::Jax ? jax_words(program, mesh, type, shown)
+                                    : ltensor_words(program, mesh, type);
+  if (dialect != Dialect::DTensor && type.scale.valid())
+    left = named_scale(program, type.scale, type.mesh());
+  return left.is_one() ? text : fmt::format("{} scale {}", text, print(left, program.strings));
+}
 
 std::optional<Dialect> find_dialect(llvm::StringRef text) {
   for (size_t i = 0; i < kDialectWords.size(); ++i)
@@ -130,9 +215,12 @@ std::string print_words(const Program &program, const Type &type, Dialect dialec
   case Dialect::Spmd:
     break;
   case Dialect::Jax:
-    return jax_words(program, mesh, type);
-  case Dialect::DTensor:
-    return placements(program, mesh, type);
+    return jax_words(program, mesh, type, {});
+  case Dialect::DTensor: {
+    Scale left;
+    std::string text = placements(program, mesh, type, left);
+    return left.is_one() ? text : fmt::format("{} [scale {}]", text, print(left, program.strings));
+  }
   case Dialect::LTensor:
     return ltensor_words(program, mesh, type);
   }

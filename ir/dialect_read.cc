@@ -1,6 +1,7 @@
 // What the printers of dialect.cc print, read back.
 #include "ir/dialect.h"
 
+#include "ir/axis_scale.h"
 #include "ir/claims.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -44,9 +45,9 @@ llvm::SmallVector<StringRef, 4> parts_of(StringRef list) {
     if (i == list.size() || (list[i] == ',' && depth == 0)) {
       parts.push_back(list.slice(first, i).trim());
       first = i + 1;
-    } else if (list[i] == '(' || list[i] == '{') {
+    } else if (list[i] == '(' || list[i] == '{' || list[i] == '[') {
       ++depth;
-    } else if ((list[i] == ')' || list[i] == '}') && depth) {
+    } else if ((list[i] == ')' || list[i] == '}' || list[i] == ']') && depth) {
       --depth;
     }
   }
@@ -69,10 +70,29 @@ llvm::Expected<AxisId> axis_named(const Program &program, const Mesh &mesh, Stri
   return wrong(fmt::format("the mesh has no axis `{}`", name.str()));
 }
 
+// `[V@tp]`: one axis in our words, which others lack.
+llvm::Error read_own(const Program &program, const Mesh &mesh, StringRef text, Type &type) {
+  std::optional<StringRef> inside = between(text, "[", "]");
+  auto [kind, name] = inside.value_or(text).rsplit('@');
+  std::optional<KindWord> word = parse_kind(kind.trim());
+  if (!inside || !word || word->form == KindWord::Form::Shard)
+    return wrong(fmt::format("`{}` is no kind of ours such as [V@tp]", text.str()));
+  llvm::Expected<AxisId> axis = axis_named(program, mesh, name.trim());
+  if (!axis)
+    return axis.takeError();
+  if (word->form == KindWord::Form::Either)
+    return type.set_either(*axis), llvm::Error::success();
+  if (word->form == KindWord::Form::Unknown)
+    return type.set_unknown(*axis), llvm::Error::success();
+  type.set_kind(*axis, word->kind);
+  if (word->kind == Kind::Partial)
+    type.set_combiner(*axis, word->combiner);
+  return llvm::Error::success();
+}
+
 class PlacementReader {
 public:
-  PlacementReader(const Program &program, MeshId mesh)
-      : program_(program), mesh_(program.meshes[mesh]) {
+  PlacementReader(Program &program, MeshId mesh) : program_(program), mesh_(program.meshes[mesh]) {
     type_.set_mesh(mesh);
   }
 
@@ -103,6 +123,8 @@ public:
 
 private:
   llvm::Error read_one(AxisId axis, StringRef text) {
+    if (text.startswith("["))
+      return read_own(program_, mesh_, text, type_);
     Placement placement;
     size_t open = text.find('(');
     placement.name = text.take_front(open).trim();
@@ -132,8 +154,12 @@ private:
   llvm::Error partial(AxisId axis, const Placement &placement) {
     StringRef word = placement.arguments.empty() ? StringRef("sum") : placement.arguments[0];
     word = word.trim("'\"");
-    if (word == "avg")
-      return wrong("`Partial(avg)` is a sum of another scale: state it as `P` with `scale`");
+    if (word == "avg") { // addends of as many means as there are ranks
+      type_.set_kind(axis, Kind::Partial);
+      Scale size{.factors = {{mesh_[axis].name, 1}}};
+      type_.scale = product(program_, type_.scale, program_.scales.add(std::move(size)));
+      return llvm::Error::success();
+    }
     if (word == "product")
       word = "prod";
     for (Combiner combiner : {Combiner::Sum, Combiner::Max, Combiner::Min, Combiner::Prod})
@@ -173,7 +199,7 @@ private:
     return llvm::Error::success();
   }
 
-  const Program &program_;
+  Program &program_;
   const Mesh &mesh_;
   Type type_;
   // Per dimension: the axes that shard it, outermost first.
@@ -190,6 +216,11 @@ llvm::Expected<Type> read_sets(const Program &program, MeshId id, StringRef text
   if (!list)
     return wrong(fmt::format("`{}` is no set of axes such as {{V:dp, R:tp}}", text.str()));
   for (StringRef part : parts_of(*list)) {
+    if (part.startswith("[")) {
+      if (llvm::Error error = read_own(program, mesh, part, type))
+        return llvm::Expected<Type>(std::move(error));
+      continue;
+    }
     auto [set, name] = part.split(':');
     llvm::Expected<AxisId> axis = axis_named(program, mesh, name.trim());
     if (!axis)
@@ -219,7 +250,8 @@ llvm::Expected<Type> read_two_sets(const Program &program, MeshId id, StringRef 
   Type type;
   type.set_mesh(id);
   type.set_kind(mesh.typed_axes(), Kind::Invariant);
-  auto [variant, reduced] = text.trim().split(' ');
+  auto [variant, rest] = text.trim().split(' ');
+  auto [reduced, own] = rest.split(' ');
   auto add = [&](StringRef set, StringRef open, Kind kind) -> llvm::Error {
     std::optional<StringRef> names = between(set, open, "}");
     if (!names)
@@ -237,13 +269,18 @@ llvm::Expected<Type> read_two_sets(const Program &program, MeshId id, StringRef 
     return llvm::Expected<Type>(std::move(error));
   if (llvm::Error error = add(reduced, "reduced={", Kind::Replicate))
     return llvm::Expected<Type>(std::move(error));
+  for (own = own.trim(); !own.empty(); own = own.trim()) {
+    auto [item, more] = own.split(' ');
+    own = more;
+    if (llvm::Error error = read_own(program, mesh, item, type))
+      return llvm::Expected<Type>(std::move(error));
+  }
   return type;
 }
 
 } // namespace
 
-llvm::Expected<Type> read_words(const Program &program, MeshId mesh, StringRef text,
-                                Dialect dialect) {
+llvm::Expected<Type> read_words(Program &program, MeshId mesh, StringRef text, Dialect dialect) {
   switch (dialect) {
   case Dialect::Jax:
     return read_sets(program, mesh, text);

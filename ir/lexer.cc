@@ -27,7 +27,8 @@ bool is_op_name(llvm::StringRef text) {
 
 bool states_type(llvm::StringRef op) {
   static constexpr llvm::StringLiteral kOps[] = {"assert_type",  "from_local", "reinterpret_mesh",
-                                                 "redistribute", "rng",        "mutate_type"};
+                                                 "redistribute", "reshard",     "rng",
+                                                 "mutate_type"};
   op.consume_front("spmd.");
   return llvm::is_contained(kOps, op);
 }

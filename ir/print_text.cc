@@ -37,6 +37,12 @@ std::string print_text(const Program &program, Dialect words) {
   return TextPrinter(program, words).print_program();
 }
 
+std::string print_text_in_words(const Program &program) {
+  TextPrinter printer(program);
+  printer.tell_in_words();
+  return printer.print_program();
+}
+
 TextPrinter::TextPrinter(const Program &program, std::optional<Dialect> words)
     : program_(program), words_(words), around_(top().mesh) {}
 

@@ -15,6 +15,8 @@ class TextPrinter {
 public:
   // `words`: types in these, in a comment behind each statement.
   explicit TextPrinter(const Program &program, std::optional<Dialect> words = std::nullopt);
+  // From here on types are told in the words of the program's dialect.
+  void tell_in_words() { in_place_ = true; }
   std::string print_program();
   // Without types of results, location and scope.
   std::string print_bare(InstId inst);
@@ -104,6 +106,7 @@ private:
   std::string out_;
   unsigned indent_ = 0;
   std::optional<Dialect> words_;
+  bool in_place_ = false;      // types in the words of the program's dialect
   MeshId around_;              // the current mesh
   std::vector<uint32_t> uses_; // of functions, by instructions
   std::vector<bool> inline_;   // functions that stand where they are used

@@ -102,7 +102,8 @@ std::string TextPrinter::claim_type(TypeId id, ShapeId shape, ShapeId global_sha
   type.set_mesh(around);
   if (id.valid())
     type = program_.types[id];
-  std::string text = print_type(program_, type, shape, global_shape);
+  Dialect words = in_place_ ? dialect_of(program_) : Dialect::Spmd;
+  std::string text = print_type_in(program_, type, shape, global_shape, words);
   MeshId on = stated.valid() ? stated : type.mesh();
   if (stated.valid() || (id.valid() && on != around))
     text += fmt::format("{}on {}", text.empty() ? "" : " ", name(program_.meshes[on].name));
@@ -213,8 +214,8 @@ std::string TextPrinter::attr(const Inst &inst, const Attr &row, MeshId target) 
   std::optional<unsigned> known = known_key(text);
   KeyForm form = known ? kKnownKeys[*known].form : KeyForm::Plain;
   llvm::StringRef op = program_.op_name(inst.op);
-  bool whole = form == KeyForm::Type && op.rsplit('.').second == "redistribute";
-  whole |= form == KeyForm::Type && op == "redistribute";
+  llvm::StringRef last = op.contains('.') ? op.rsplit('.').second : op;
+  bool whole = form == KeyForm::Type && (last == "redistribute" || last == "reshard");
   if (form == KeyForm::Word && row.value.form == AttrForm::String) {
     llvm::StringRef said = program_.strings[row.value.as<StringId>()];
     // As a bare word it would be looked up among the meshes.

@@ -37,6 +37,8 @@ private:
     Token first;
     llvm::SmallVector<One, 4> list;
     std::optional<ScaleId> scale;
+    Token words_at = {};      // of what follows
+    llvm::StringRef words{}; // the kinds in those of the program's dialect, as they stand
   };
   // A result or a parameter before `=` or `:`.
   struct WrittenValue {
@@ -161,6 +163,10 @@ private:
   bool read_global_shape(WrittenType &type, const Shape &local);
   bool read_claim(WrittenClaims &claims);
   bool read_scale_and_mesh(WrittenType &type, WrittenClaims &claims);
+  bool read_words(WrittenClaims &claims);
+  bool cuts_evenly(const WrittenType &written) const;
+  std::optional<std::string> add_words(ClaimBuilder &builder, const WrittenClaims &claims,
+                                       MeshId mesh);
   TypeId finish_claims(const WrittenClaims &claims, MeshId mesh, std::optional<unsigned> rank);
   std::optional<KindWord> kind();
   bool read_kind_argument(KindWord &word);

@@ -1,6 +1,9 @@
 // Types, kinds, axes and expressions in the text form. ClaimBuilder says what a claim means; this
 // file knows only how it is spelled and where it stands.
+#include "ir/dialect.h"
 #include "ir/read_text.h"
+
+#include "llvm/ADT/StringExtras.h"
 
 #include <fmt/core.h>
 
@@ -23,7 +26,8 @@ std::optional<TextReader::WrittenType> TextReader::type(MeshId mesh, std::option
     return expected("a type"), std::nullopt;
   WrittenType type;
   WrittenClaims claims{.first = peek(), .list = {}, .scale = {}};
-  if (at_shape() && !read_shape(type, claims))
+  bool shaped = at_shape();
+  if (shaped && (!read_shape(type, claims) || !read_words(claims)))
     return std::nullopt;
   while (at_kind())
     if (!read_claim(claims))
@@ -33,7 +37,28 @@ std::optional<TextReader::WrittenType> TextReader::type(MeshId mesh, std::option
   if (std::optional<unsigned> own = rank_of(type.shape.valid() ? type.shape : type.global_shape))
     rank = own;
   type.type = finish_claims(claims, type.on.valid() ? type.on : mesh, rank);
+  if (claims.words.contains("_StridedShard") && type.type.valid() && !cuts_evenly(type))
+    error(claims.words_at, "trace-type",
+          "strided-uneven: axes against mesh order need even blocks");
   return type;
+}
+
+// Whether the extents of one rank make up the global ones that are stated.
+bool TextReader::cuts_evenly(const WrittenType &written) const {
+  if (!written.shape.valid() || !written.global_shape.valid())
+    return true;
+  const Shape &local = program_.shapes[written.shape],
+              &whole = program_.shapes[written.global_shape];
+  const Type &type = program_.types[written.type];
+  for (unsigned dim = 0; dim < local.dims.size() && dim < whole.dims.size(); ++dim) {
+    int64_t ranks = 1;
+    for (AxisId axis : shards_of(type, dim))
+      ranks *= program_.meshes[type.mesh()][axis].size();
+    bool known = local.dims[dim].is_number() && whole.dims[dim].is_number();
+    if (known && local.dims[dim].number() * ranks != whole.dims[dim].number())
+      return false;
+  }
+  return true;
 }
 
 std::optional<ClaimId> TextReader::claim(MeshId mesh, std::optional<unsigned> rank) {
@@ -141,6 +166,92 @@ bool TextReader::read_claim(WrittenClaims &claims) {
   return true;
 }
 
+// What a type in the words of a dialect begins with, up to its end; empty: it is none.
+static llvm::StringRef words_at(llvm::StringRef text, Dialect dialect) {
+  auto bracket = [&](size_t from) {
+    size_t depth = 0;
+    for (size_t i = from; i < text.size() && text[i] != '\n'; ++i) {
+      depth += text[i] == '(' || text[i] == '[' || text[i] == '{';
+      depth -= text[i] == ')' || text[i] == ']' || text[i] == '}';
+      if (depth == 0)
+        return i + 1;
+    }
+    return llvm::StringRef::npos;
+  };
+  size_t end = llvm::StringRef::npos;
+  if (dialect == Dialect::DTensor && text.startswith("["))
+    end = bracket(0);
+  if (dialect == Dialect::Jax && text.startswith("{")) {
+    // Attributes may stand here, too: these have keys with `=`.
+    llvm::StringRef first = text.drop_front().ltrim(" ");
+    llvm::StringRef key = first.take_while([](char c) { return llvm::isAlpha(c) || c == '_'; });
+    bool set = first.startswith("}") || first.startswith("[") ||
+               (!key.empty() && first.drop_front(key.size()).ltrim(" ").startswith(":"));
+    end = set ? bracket(0) : end;
+  }
+  if (dialect == Dialect::LTensor && text.startswith("variant={")) {
+    size_t second = bracket(8); // the brace of the first set
+    bool both = second != llvm::StringRef::npos && text.drop_front(second).startswith(" reduced={");
+    end = both ? bracket(second + 9) : end;
+    while (end != llvm::StringRef::npos && text.drop_front(end).startswith(" ["))
+      end = bracket(end + 1);
+  }
+  return end == llvm::StringRef::npos ? llvm::StringRef() : text.take_front(end);
+}
+
+bool TextReader::read_words(WrittenClaims &claims) {
+  Dialect dialect = dialect_of(program_);
+  if (dialect == Dialect::Spmd)
+    return true;
+  Token token = peek();
+  claims.words = words_at(bytes_.drop_front(token.offset), dialect);
+  if (claims.words.empty())
+    return true;
+  claims.words_at = token;
+  next_.reset();
+  last_end_ = token.offset + claims.words.size();
+  lexer_.seek(last_end_);
+  return true;
+}
+
+// The words speak of the axes that nothing else in the type does.
+std::optional<std::string> TextReader::add_words(ClaimBuilder &builder, const WrittenClaims &claims,
+                                                 MeshId mesh) {
+  llvm::Expected<Type> type = ir::read_words(program_, mesh, claims.words, dialect_of(program_));
+  if (!type)
+    return llvm::toString(type.takeError());
+  AxisSet told;
+  for (const WrittenClaims::One &one : claims.list)
+    for (AxisRef ref : one.axes.refs) {
+      std::string wrong;
+      if (std::optional<FoundAxis> found = find_axis(program_, mesh, ref, wrong);
+          found && found->mesh == mesh)
+        told |= program_.meshes[mesh].pieces_of(found->axis);
+    }
+  llvm::SmallVector<ScaleFactor, 2> means; // the axes of `Partial(avg)`
+  if (type->scale.valid())
+    means = program_.scales[type->scale].factors;
+  auto ref_of = [&](AxisId axis) { return AxisRef{{}, program_.meshes[mesh][axis].name}; };
+  for (AxisId axis : type->claimed() - told) {
+    bool fine = true;
+    if (std::optional<unsigned> dim = type->dim(axis)) {
+      llvm::SmallVector<AxisRef, 2> refs;
+      if (type->order(axis) == 0) {
+        for (AxisId each : shards_of(*type, *dim))
+          refs.push_back(ref_of(each));
+        fine = builder.shard(*dim, refs);
+      }
+    } else if (std::optional<KindWord> word = kind_word(*type, axis)) {
+      if (llvm::any_of(means, [&](auto &each) { return each.base == ref_of(axis).axis; }))
+        word->combiner = Combiner::Avg;
+      fine = builder.claim(*word, ref_of(axis));
+    }
+    if (!fine)
+      return std::string();
+  }
+  return std::nullopt;
+}
+
 bool TextReader::read_scale_and_mesh(WrittenType &type, WrittenClaims &claims) {
   if (take_word("scale")) {
     claims.scale = scale();
@@ -167,6 +278,11 @@ TypeId TextReader::finish_claims(const WrittenClaims &claims, MeshId mesh,
     at = one.at;
     if (!ok)
       break;
+  }
+  if (ok && !claims.words.empty()) {
+    std::optional<std::string> problem = add_words(builder, claims, mesh);
+    if (problem && !problem->empty())
+      return error(claims.words_at, "trace-type", std::move(*problem)), TypeId{};
   }
   if (ok && claims.scale)
     builder.scale(*claims.scale);

@@ -6,6 +6,7 @@
 #include "rules/ops/choices.h"
 #include "rules/registry.h"
 #include "rules/spellings.h"
+#include "rules/transition.h"
 
 #include <algorithm>
 #include <vector>
@@ -195,21 +196,17 @@ constexpr Synonyms kSynonyms[] = {
     // Collectives.
     {.op = "all_reduce",
      .spellings = "c10d.allreduce _c10d_functional.all_reduce "
-                  "_c10d_functional.all_reduce_coalesced c10d.all_reduce psum psum_invariant "
-                  "unreduced_psum pmax pmin"},
+                  "_c10d_functional.all_reduce_coalesced c10d.all_reduce"},
     {.op = "all_gather",
      .spellings = "_c10d_functional.all_gather_into_tensor "
                   "_c10d_functional.all_gather_into_tensor_coalesced "
                   "_c10d_functional.all_gather_into_tensor_out c10d.allgather "
-                  "c10d._allgather_base c10d.all_gather c10d.all_gather_into_tensor "
-                  "all_gather_invariant all_gather_reduced"},
+                  "c10d._allgather_base c10d.all_gather c10d.all_gather_into_tensor"},
     {.op = "reduce_scatter",
      .spellings = "_c10d_functional.reduce_scatter_tensor "
                   "_c10d_functional.reduce_scatter_tensor_coalesced c10d.reduce_scatter "
-                  "c10d._reduce_scatter_base c10d.reduce_scatter_tensor "
-                  "unreduced_reduce_scatter unreduced_psum_scatter"},
-    {.op = "convert", .spellings = "preduced"},
-    {.op = "reinterpret", .spellings = "pvary vary_unreduced_cast reduced_vary_cast"},
+                  "c10d._reduce_scatter_base c10d.reduce_scatter_tensor"},
+    {.op = "redistribute", .spellings = "reshard"},
     {.op = "all_to_all",
      .spellings = "_c10d_functional.all_to_all_single c10d.alltoall c10d.alltoall_base "
                   "c10d.all_to_all c10d.all_to_all_single"},
@@ -564,10 +561,27 @@ std::vector<Alias> all_aliases() {
   all.insert(all.end(), jax_aliases().begin(), jax_aliases().end());
   add_synonyms(kSynonyms, all);
   add_synonyms(jax_synonyms(), all);
+  for (const SpelledWords &row : all_spelled_words())
+    if (row.to.empty() || row.to == "varying") // a spelling with several meanings has one name
+      all.push_back({.spelling = row.spelling, .op = row.name});
   return all;
 }
 
 } // namespace
+
+std::string_view torch_word(std::string_view op) {
+  static constexpr Synonyms kWords[] = {
+      {.op = "permute_dims", .spellings = "permute"},
+      {.op = "cast", .spellings = "to"},
+      {.op = "constant", .spellings = "full"},
+      {.op = "constant_like", .spellings = "full_like"},
+      {.op = "identity", .spellings = "clone"},
+  };
+  for (const Synonyms &row : kWords)
+    if (row.op == op)
+      return row.spellings;
+  return op;
+}
 
 llvm::ArrayRef<Alias> aliases() {
   static const std::vector<Alias> all = all_aliases();

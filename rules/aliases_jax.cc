@@ -4,6 +4,8 @@
 #include "rules/ops/choices.h"
 #include "rules/spellings.h"
 
+#include <string>
+
 namespace spmd::rules {
 
 namespace {
@@ -184,7 +186,50 @@ constexpr Alias kAliases[] = {
     {.spelling = "random_gamma", .op = "poisson", .order = "~ p"},
 };
 
+// Primitives that are called as our op is, and those that are not.
+constexpr std::string_view kSame =
+    " abs acos acosh add argmax argmin asin asinh atan atan2 atanh ceil conj cos cosh cummax "
+    "cummin "
+    "cumprod cumsum digamma div eq erf erfc exp exp2 expm1 floor ge gt igamma igammac imag le "
+    "lgamma "
+    "log log1p lt mul ne neg nextafter pow real reshape round rsqrt sign sin sinh sort sqrt square "
+    "sub tan tanh ";
+constexpr Synonyms kWords[] = {
+    {.op = "sigmoid", .spellings = "logistic"},
+    {.op = "maximum", .spellings = "max"},
+    {.op = "minimum", .spellings = "min"},
+    {.op = "erfinv", .spellings = "erf_inv"},
+    {.op = "isfinite", .spellings = "is_finite"},
+    {.op = "where", .spellings = "select_n"},
+    {.op = "clamp", .spellings = "clamp"},
+    {.op = "detach", .spellings = "stop_gradient"},
+    {.op = "cast", .spellings = "convert_element_type"},
+    {.op = "bitwise_and", .spellings = "and"},
+    {.op = "bitwise_or", .spellings = "or"},
+    {.op = "bitwise_xor", .spellings = "xor"},
+    {.op = "bitwise_not", .spellings = "not"},
+    {.op = "fmod", .spellings = "rem"},
+    {.op = "sum", .spellings = "reduce_sum"},
+    {.op = "amax", .spellings = "reduce_max"},
+    {.op = "amin", .spellings = "reduce_min"},
+    {.op = "prod", .spellings = "reduce_prod"},
+    {.op = "logcumsumexp", .spellings = "cumlogsumexp"},
+    {.op = "cat", .spellings = "concatenate"},
+    {.op = "flip", .spellings = "rev"},
+    {.op = "matmul", .spellings = "dot_general"},
+    {.op = "linear", .spellings = "dot_general"},
+    {.op = "identity", .spellings = "copy"},
+};
+
 } // namespace
+
+std::string_view jax_word(std::string_view op) {
+  for (const Synonyms &row : kWords)
+    if (row.op == op)
+      return row.spellings;
+  size_t at = kSame.find(" " + std::string(op) + " ");
+  return at == std::string_view::npos ? std::string_view() : kSame.substr(at + 1, op.size());
+}
 
 llvm::ArrayRef<Alias> jax_aliases() { return kAliases; }
 llvm::ArrayRef<Synonyms> jax_synonyms() { return kSynonyms; }

@@ -4,6 +4,7 @@
 // forwards-backwards".
 #pragma once
 
+#include "ir/dialect_words.h"
 #include "ir/kind.h"
 
 #include "llvm/ADT/ArrayRef.h"
@@ -82,10 +83,32 @@ const ErasedWords &erased_words(std::string_view name);
 // `expert`.
 struct SpelledWords {
   std::string_view spelling; // without its dialect
+  std::string_view name;     // the transition that it means
   std::optional<ir::Kind> src, dst;
   std::optional<ir::Combiner> combiner = std::nullopt;
+  std::string_view to = {}; // attribute `to`, where it decides which row is meant
 };
+llvm::ArrayRef<SpelledWords> all_spelled_words();
 // Null if the spelling states nothing. A dialect in front is ignored.
-const SpelledWords *spelled_words(std::string_view spelling);
+const SpelledWords *spelled_words(std::string_view spelling, std::string_view to = {});
+
+// How a framework says one row of the table on an axis that is judged locally, where each rank has a
+// tensor of its own. What it says on whole tensors is `whole_words`.
+struct ToldTransition {
+  ir::Dialect dialect;
+  std::string_view name;
+  ir::Kind src, dst;
+  std::string_view words;    // spellings in order, separated by blanks; empty: it has none
+  std::string_view why = {}; // it has none, or what its words leave out
+  ir::Combiner combiner = ir::Combiner::Sum;
+  bool says_ends = true; // false: the words leave src and dst out
+};
+llvm::ArrayRef<ToldTransition> told_transitions();
+// Null if the dialect has no word for the row, and nothing is known of the reason.
+const ToldTransition *told_transition(ir::Dialect dialect, const Transition &row,
+                                      ir::Combiner combiner);
+// What goes from one type of a whole tensor to another: `redistribute` of DTensor, `reshard` of JAX; empty
+// if the framework has no whole tensors.
+std::string_view whole_words(ir::Dialect dialect);
 
 } // namespace spmd::rules

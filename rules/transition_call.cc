@@ -99,6 +99,18 @@ bool read_all_words(const Application &app, const SpelledWords *spelled, Transit
 
 } // namespace
 
+// The words of a spelling, of which some have several meanings, told apart by attribute `to`.
+static bool read_spelling(const Application &app, const SpelledWords *&spelled, Outcome &out) {
+  std::string_view spelling = app.op.alias->spelling, to;
+  const AttrValue *attr = app.attr("to");
+  if (attr && attr->form == AttrForm::String)
+    to = app.program.strings[attr->as<ir::StringId>()];
+  spelled = spelled_words(spelling, to);
+  bool named = llvm::any_of(all_spelled_words(),
+                            [&](const SpelledWords &row) { return row.spelling == spelling; });
+  return spelled || !named || complain(out, "to", "varying, reduced or unreduced");
+}
+
 llvm::SmallVector<uint16_t, 2> operands_of(const Application &app) {
   llvm::SmallVector<uint16_t, 2> operands;
   for (size_t i = 0; i < app.slots.size(); ++i) {
@@ -116,9 +128,14 @@ std::optional<TransitionCall> read_call(const Application &app, Outcome &out) {
   TransitionCall call;
   call.name = app.op.transition;
   call.erased = &erased_words(call.name);
-  const SpelledWords *spelled = app.op.alias ? spelled_words(app.op.alias->spelling) : nullptr;
-  if (spelled)
+  const SpelledWords *spelled = nullptr;
+  if (app.op.alias && !read_spelling(app, spelled, out))
+    return std::nullopt;
+  if (spelled) {
     call.combiner = spelled->combiner;
+    call.name = spelled->name;
+    call.erased = &erased_words(call.name);
+  }
   if (!read_combiner(app, call.combiner, out))
     return std::nullopt;
   std::optional<CallAxes> axes = resolve_axes(app, expected_source(app, *call.erased), out);
@@ -128,8 +145,8 @@ std::optional<TransitionCall> read_call(const Application &app, Outcome &out) {
   if (!read_all_words(app, spelled, call, out))
     return std::nullopt;
   const AttrValue *expert = app.attr("expert");
-  call.marked = (expert && expert->form == AttrForm::Bool && expert->as_bool()) ||
-                (spelled && spelled->src && spelled->dst);
+  call.marked =
+      (expert && expert->form == AttrForm::Bool && expert->as_bool()) || (spelled && spelled->dst);
   return call;
 }
 

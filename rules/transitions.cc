@@ -1,4 +1,4 @@
-// The table of transitions, and the words that names and spellings of collectives imply.
+// The table of transitions, and the words that their names imply; spellings: transition_words.cc.
 // A row is read by the judgment of kinds, by shapes, by the backward and by every backend.
 #include "rules/transition.h"
 
@@ -133,22 +133,6 @@ constexpr ErasedWords kErasedWords[] = {
     {.name = "reorder", .src = std::nullopt, .dst = std::nullopt},
 };
 
-constexpr SpelledWords kSpelledWords[] = {
-    {.spelling = "psum", .src = std::nullopt, .dst = I},
-    {.spelling = "psum_invariant", .src = std::nullopt, .dst = I},
-    {.spelling = "unreduced_psum", .src = P, .dst = I},
-    {.spelling = "pmax", .src = std::nullopt, .dst = std::nullopt, .combiner = ir::Combiner::Max},
-    {.spelling = "pmin", .src = std::nullopt, .dst = std::nullopt, .combiner = ir::Combiner::Min},
-    {.spelling = "all_gather_invariant", .src = V, .dst = I},
-    {.spelling = "all_gather_reduced", .src = V, .dst = Reduced},
-    {.spelling = "unreduced_reduce_scatter", .src = P, .dst = V},
-    {.spelling = "unreduced_psum_scatter", .src = P, .dst = V},
-    {.spelling = "pvary", .src = I, .dst = V},
-    {.spelling = "preduced", .src = I, .dst = Reduced},
-    {.spelling = "vary_unreduced_cast", .src = V, .dst = P},
-    {.spelling = "reduced_vary_cast", .src = R, .dst = V},
-};
-
 } // namespace
 
 llvm::ArrayRef<Transition> transitions() { return kTransitions; }
@@ -186,15 +170,6 @@ const ErasedWords &erased_words(std::string_view name) {
     if (row.name == name)
       return row;
   report_bug(__FILE__, __LINE__, "no transition of that name");
-}
-
-const SpelledWords *spelled_words(std::string_view spelling) {
-  if (size_t dot = spelling.rfind('.'); dot != std::string_view::npos)
-    spelling.remove_prefix(dot + 1);
-  for (const SpelledWords &row : kSpelledWords)
-    if (row.spelling == spelling)
-      return &row;
-  return nullptr;
 }
 
 } // namespace spmd::rules

@@ -35,9 +35,10 @@ using Violation = std::variant<
     SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard,
     StridedUneven, UnevenShard, NoShardRule, NotInnermost, WrongDimension, MixedPolicy,
     SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias, UncheckedClaim,
-    MeshChange, MeshGroupMixed, UnknownOp, AssumedRule, UnusedSuppression, ExpiredSuppression,
-    SourceChanged, ReplicateRefuted, InvariantRefuted, ShardRefuted, PartialRefuted,
-    GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory, RunPlansDiffer>;
+    MeshChange, MeshGroupMixed, UnknownOp, ImplicitCast, AssumedRule, UnusedSuppression,
+    ExpiredSuppression, SourceChanged, ReplicateRefuted, InvariantRefuted, ShardRefuted,
+    PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory,
+    RunPlansDiffer>;
 
 // The manual of all kinds, in the order of the variant.
 llvm::ArrayRef<const DiagnosticInfo *> all_violations();

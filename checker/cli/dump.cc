@@ -1,14 +1,19 @@
 // `spmdlint dump`: canonical text of a program, as it was read or with the types that follow;
 // `spmdlint backward`: the same of a program with its gradients written out.
-// Relies on the text printer: a type that was inferred is printed like one that was declared.
+// Relies on the text printer: a type that was inferred is printed like one that was declared. With `--dialect`
+// dump writes the program in the words of a framework, and says of each line what these leave out.
 #include "checker/cli/input.h"
 #include "checker/cli/output.h"
 
 #include "checker/backward.h"
 #include "checker/redistribute.h"
+#include "checker/report.h"
+#include "checker/translate.h"
 #include "rules/shards.h"
 
 #include <fmt/format.h>
+
+#include <tuple>
 
 namespace spmd::checker {
 namespace {
@@ -25,6 +30,37 @@ void state_types(ir::Program &program, const CheckResult &result) {
           rules::global_shape(program, program.types[result.types[i]],
                               {result.types[i], result.shapes[i], result.sizes[i]});
   }
+}
+
+// A line for each: `FILE:LINE:COL: untold[jax]: %y: Reduced on tp is R`.
+void print_untold(const Input &input, llvm::ArrayRef<Untold> untold, ir::Dialect dialect) {
+  Report report;
+  report.input = input.name;
+  report.bytes = input.bytes();
+  report.program = const_cast<ir::Program *>(&input.read.program);
+  report.line_starts = {0};
+  std::string text;
+  for (const Untold &each : untold) {
+    SourcePlace place = locate(report, each.place);
+    if (place.in_input)
+      std::tie(place.line, place.col) =
+          ir::line_and_column(report.bytes, origin_of(input.read.program, each.place));
+    text += printable(fmt::format("{}: untold[{}]: {}", print(place),
+                                  ir::kDialectWords[static_cast<unsigned>(dialect)], each.text)) +
+            '\n';
+  }
+  print_stderr(text);
+}
+
+ExitCode print_translated(Input &input, const Options &options) {
+  std::vector<Untold> untold = translate(input.read.program, options.check, *options.dialect);
+  std::string problem = write_stdout(ir::print_text_in_words(input.read.program));
+  if (!problem.empty()) {
+    say(problem);
+    return ExitCode::Call;
+  }
+  print_untold(input, untold, *options.dialect);
+  return untold.empty() ? ExitCode::Clean : ExitCode::Findings;
 }
 
 ExitCode print(const ir::Program &program, const Options &options) {
@@ -57,6 +93,8 @@ ExitCode run_dump(const Options &options) {
     if (!result.clean())
       say("the program has errors; what does not follow is `?`");
   }
+  if (options.dialect)
+    return print_translated(input, options);
   return print(input.read.program, options);
 }
 

@@ -1,8 +1,10 @@
 // `spmdlint explain`: the page of whatever has that name. Findings carry their manual in their
-// struct.
+// struct; where frameworks differ stands in checker/differences.cc.
 #include "checker/cli/manual.h"
 #include "checker/cli/options.h"
 #include "checker/cli/output.h"
+
+#include "checker/differences.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -52,6 +54,23 @@ std::string finding_page(llvm::StringRef name) {
   return text;
 }
 
+// What frameworks make of the same; of all, or of the one that is asked for.
+std::string difference_page(llvm::StringRef name, std::optional<ir::Dialect> only) {
+  std::string text;
+  for (const Difference &row : differences()) {
+    if (llvm::StringRef(row.finding.data(), row.finding.size()) != name ||
+        (only && *only != row.dialect))
+      continue;
+    bool laxer = row.form == Difference::Form::Laxer;
+    std::string said =
+        fmt::format("{} is {}: it {}", ir::kDialectWords[static_cast<unsigned>(row.dialect)],
+                    laxer ? "laxer" : "stricter", row.why);
+    text += fmt::format("\n{}\n{}:\n\n{}", wrapped(said, 96),
+                        laxer ? "drawn here by" : "accepted here", indented(row.shown));
+  }
+  return text;
+}
+
 Names finding_names() {
   Names names;
   for (const rules::DiagnosticInfo *row : rules::all_violations())
@@ -91,12 +110,12 @@ std::string all_names() {
   return text;
 }
 
-std::string pages(llvm::StringRef name) {
+std::string pages(llvm::StringRef name, const Options &options) {
   std::string text;
   for (const ManualSection &section : kSections)
     if (std::string page = section.page(name); !page.empty())
       text += (text.empty() ? "" : "\n") + page;
-  return text;
+  return text.empty() ? text : text + difference_page(name, options.dialect);
 }
 
 ExitCode unknown_name(llvm::StringRef name) {
@@ -112,7 +131,7 @@ ExitCode unknown_name(llvm::StringRef name) {
 ExitCode run_explain(const Options &options) {
   std::string text = options.arguments.empty() ? all_names() : "";
   for (const std::string &name : options.arguments) {
-    std::string page = pages(name);
+    std::string page = pages(name, options);
     if (page.empty())
       return unknown_name(name);
     text += (text.empty() ? "" : "\n") + page;

@@ -8,6 +8,7 @@
 #include "rules/redistribute/verify.h"
 #include "rules/shards.h"
 
+#include "ir/axis_scale.h"
 #include "ir/claims.h"
 #include "ir/text.h"
 
@@ -24,7 +25,8 @@ using Json = nlohmann::ordered_json;
 struct Asked {
   ir::Program program;
   rd::Request request;
-  std::string problem; // empty: none
+  ir::AxisSet averaged; // `Partial(avg)` that is reduced: by an average
+  std::string problem;  // empty: none
 
   // Whether one passes: none does through integers.
   bool gradient() const {
@@ -81,6 +83,21 @@ llvm::Expected<std::string> in_our_words(llvm::StringRef text, std::string &exte
   return ir::print_type(program, *type, block, even ? ir::ShapeId{} : whole);
 }
 
+// The axes on which addends of as many means as there are ranks are reduced; their sizes go out of the scale.
+ir::AxisSet take_averages(ir::Program &program, ir::Type &from, const ir::Type &to) {
+  ir::AxisSet axes;
+  from = ir::canonical_scale(program, from);
+  const ir::Type target = ir::canonical_scale(program, to);
+  for (ir::AxisId axis : from.of(ir::Kind::Partial) - to.of(ir::Kind::Partial)) {
+    if (ir::exponent_of(program, from.scale, from.mesh(), axis) !=
+        ir::exponent_of(program, target.scale, from.mesh(), axis) + 1)
+      continue;
+    from.scale = ir::quotient(program, from.scale, ir::axis_scale(program, from.mesh(), axis));
+    axes |= axis;
+  }
+  return axes;
+}
+
 Asked read_request(const Options &options) {
   Asked asked;
   auto wrong = [&](std::string problem) {
@@ -125,6 +142,9 @@ Asked read_request(const Options &options) {
       return wrong("the local extents do not follow from the global ones");
     args[i].sizes = sizes.sizes;
   }
+  ir::Type source = program.types[args[0].type];
+  asked.averaged = take_averages(program, source, program.types[args[1].type]);
+  args[0].type = program.types.add(source);
   asked.request.source = args[0].type;
   asked.request.target = args[1].type;
   asked.request.shape = rules::global_shape(program, program.types[args[0].type], args[0]);
@@ -171,6 +191,8 @@ Json json_of(const Asked &asked, const rd::Plan &plan, const rd::Topology &topol
             {"within_cap", plan.within_cap},
             {"bound", plan.bound ? Json(*plan.bound) : Json()},
             {"proven", plan.proven}};
+  if (asked.averaged)
+    json["averaged"] = ir::print_axes(program, ir::MeshId{0}, asked.averaged);
   if (topology.in_time)
     json["microseconds"] = static_cast<double>(plan.price) / 1e9;
   return json;
@@ -187,6 +209,9 @@ std::string text_of(const Asked &asked, const rd::Plan &plan, const rd::Topology
         rd::print_spec(program, program.types[step.after], rank), step.bytes,
         step.padded_bytes == step.bytes ? "" : fmt::format(" ({} padded)", step.padded_bytes),
         asked.gradient() ? fmt::format(", {} backward", step.backward_bytes) : "");
+  if (asked.averaged)
+    text += fmt::format("the sum over {} is an average: op = avg\n",
+                        ir::print_axes(program, ir::MeshId{0}, asked.averaged));
   text += fmt::format("{} bytes forward, {}, {} collective{}, peak {}\n", plan.bytes,
                       asked.gradient() ? fmt::format("{} backward", plan.backward_bytes)
                                        : "no gradient",

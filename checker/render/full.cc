@@ -175,15 +175,17 @@ std::string forward_price(const Fix &fix) {
   return fix.forward_bytes ? print_bytes(*fix.forward_bytes) : "";
 }
 
+const std::string &fix_text(const Fix &fix) { return fix.words.empty() ? fix.text : fix.words; }
+
 // Prices stand in a column of their own.
 void print_fixes(Printer &printer, const Diagnostic &diagnostic) {
   size_t text_width = 0, price_width = 0;
   for (const Fix &fix : diagnostic.fixes) {
-    text_width = std::max(text_width, fix.text.size());
+    text_width = std::max(text_width, fix_text(fix).size());
     price_width = std::max(price_width, forward_price(fix).size());
   }
   for (const Fix &fix : diagnostic.fixes) {
-    std::string line = fmt::format("{:<{}}  {:>{}}{}", printable(fix.text), text_width,
+    std::string line = fmt::format("{:<{}}  {:>{}}{}", printable(fix_text(fix)), text_width,
                                    forward_price(fix), price_width, price_tail(fix));
     line = llvm::StringRef(line).rtrim().str();
     if (fix.changes_value)

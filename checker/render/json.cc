@@ -130,6 +130,10 @@ Json fix_json(const ir::Program &program, const Fix &fix) {
               {"changes_value", fix.changes_value},
               {"forward_bytes", bytes_json(fix.forward_bytes)},
               {"backward_bytes", bytes_json(fix.backward_bytes)}};
+  if (!fix.words.empty()) {
+    out["words"] = fix.words;
+    out["words_replacement"] = fix.words_replacement;
+  }
   if (fix.inst.valid() && fix.inst.index < program.insts.size())
     out["op_index"] = fix.inst.index;
   if (fix.form == Fix::Form::Transition)

@@ -36,6 +36,43 @@ suppress assumed-rule { reason = "own kernel" }
   };
 };
 
+// In programs of LTensor alone, where whoever mixes sets does not say so.
+struct ImplicitCast {
+  OperandIndex operand;
+  ir::AxisSet axes;
+  void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes); }
+  bool operator==(const ImplicitCast &) const = default;
+  static constexpr DiagnosticInfo info = {
+      .name = "implicit-cast",
+      .severity = Severity::Info,
+      .message = "{operand} is marked varying on {axes} here, as LTensor does without a word",
+      .explain = R"(
+LTensor takes the union of the variant sets of all operands: one that is in neither set of an
+axis becomes variant there by a mark_varying that nobody wrote. Its backward sums the gradient
+over the axis, and here that is so: the cast is reinterpret(I, V), which the program runs with.
+An operand in the reduced set needs none, since R with V is V and its gradient stays pending
+for its owner; one rule for both, as the proposal has it, counts the gradient of one of them
+once for each rank. It is listed because the sum costs a collective in backward: where the
+operand is used often, mark it once, or make it reduced.
+)",
+      .wrong = R"(
+trace { mode = local, dialect = ltensor }
+mesh m { dp = 2 }
+%x = input f32[8, 16] variant={dp} reduced={}
+%w = param f32[8, 16] variant={} reduced={}
+%y = mul %x, %w
+)",
+      .right = R"(
+trace { mode = local, dialect = ltensor }
+mesh m { dp = 2 }
+%x = input f32[8, 16] variant={dp} reduced={}
+%w = param f32[8, 16] variant={} reduced={}
+%v = mark_varying %w { axis = dp }
+%y = mul %x, %v
+)",
+  };
+};
+
 struct AssumedRule {
   std::string equation;
   void fields(auto &&visit) const { visit("equation", equation); }

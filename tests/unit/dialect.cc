@@ -57,11 +57,13 @@ TEST_CASE("what a dialect says is read back") {
            "[_StridedShard(1, split_factor=3), Shard(1), Replicate()]",
            "[Replicate(), Replicate(grad=Partial), Partial(max)]",
            "[Reduced(), Partial(sum), Partial(product)]",
+           "[Partial(avg), [V@b], Shard(0)]",
        })
     CHECK(again(Dialect::DTensor, text) == text);
-  for (const char *text : {"{V:a, R:b}", "{U_max:c}", "{}"})
+  for (const char *text : {"{V:a, R:b}", "{U_max:c}", "{}", "{V:a, [?@b]}"})
     CHECK(again(Dialect::Jax, text) == text);
-  for (const char *text : {"variant={a,c} reduced={b}", "variant={} reduced={}"})
+  for (const char *text :
+       {"variant={a,c} reduced={b}", "variant={} reduced={}", "variant={a} reduced={} [?@c]"})
     CHECK(again(Dialect::LTensor, text) == text);
   CHECK(again(Dialect::DTensor, "(Shard(dim=0), Replicate(), Partial())") ==
         "[Shard(0), Replicate(), Partial(sum)]");
@@ -80,12 +82,51 @@ TEST_CASE("words of a dialect that are none") {
         "`Split` is none of Shard, _StridedShard, Replicate, Reduced, Partial");
   CHECK(why(Dialect::DTensor, "[_StridedShard(0, split_factor=2), Shard(0)]") ==
         "strided-shard: no axes outside of a on dimension 0 have 2 ranks");
-  CHECK(why(Dialect::DTensor, "[Partial(avg), Shard(0)]") ==
-        "`Partial(avg)` is a sum of another scale: state it as `P` with `scale`");
+  CHECK(why(Dialect::DTensor, "[[X@a], Shard(0)]") == "`[X@a]` is no kind of ours such as [V@tp]");
   CHECK(why(Dialect::Jax, "{V:z}") == "the mesh has no axis `z`");
   CHECK(why(Dialect::Jax, "{W:a}") == "`W` is none of V, R, U");
   CHECK(why(Dialect::LTensor, "variant={a}") ==
         "`variant={a}` is not of the form variant={dp} reduced={tp}");
+}
+
+TEST_CASE("types of values in the words of the program read as they were") {
+  auto again = [](const char *dialect, const char *type) {
+    std::string text = std::string("trace { dialect = ") + dialect +
+                       " }\nmesh m { dp = 2, tp = 4, cp = 2 }\n%x = input " + type + "\n";
+    ReadResult read = read_text(text);
+    INFO((read.errors.empty() ? std::string() : read.errors.front().message));
+    REQUIRE(read.errors.empty());
+    std::string printed = print_text_in_words(read.program);
+    return std::string(llvm::StringRef(printed).rsplit("input ").second.trim());
+  };
+  for (const char *type : {"f32[8@dp, 16] {R:tp, U:cp}", "f32[8, 16] {V:dp, U_max:tp}",
+                           "f32[8, 16] {}", "f32[4@dp] of [7] {}", "f32[8, 16] {U:tp} scale tp"})
+    CHECK(again("jax", type) == type);
+  for (const char *type : {"f32[8, 16] [Shard(0), Reduced(), Partial(sum)]",
+                           "f32[2, 16] [_StridedShard(0, split_factor=4), Shard(0), Replicate()]",
+                           "f32[8, 16] [Replicate(), Partial(avg), [V@cp]]",
+                           "f32[8, 16] [Replicate(), Partial(avg), Shard(1)] scale dp"})
+    CHECK(again("dtensor", type) == type);
+  for (const char *type :
+       {"f32[8, 16] variant={dp,cp} reduced={tp}", "f32[8, 16] variant={} reduced={} [?@cp]"})
+    CHECK(again("ltensor", type) == type);
+  // Kinds of ours may stand behind, and where not all axes are spoken of they do.
+  CHECK(again("jax", "f32[8, 16] {V:dp} P@tp") == "f32[8, 16] {V:dp, U:tp}");
+  CHECK(again("jax", "f32[8, 16] { requires_grad = false }") ==
+        "f32[8, 16] {} { requires_grad = false }");
+  CHECK(again("dtensor", "f32[8, 16] R@tp") == "f32[8, 16] R@tp");
+}
+
+TEST_CASE("what words lose is told") {
+  auto lost = [](const char *type, Dialect dialect) {
+    Program program = std::move(
+        read_text(std::string("mesh m { dp = 2, tp = 4 }\n%x = input ") + type + "\n").program);
+    return lost_in(program, program.types[program.values[ValueId{0}].declared], dialect);
+  };
+  CHECK(lost("f32[8@dp] Reduced@tp", Dialect::Jax) == "Reduced on tp is R");
+  CHECK(lost("f32[8@dp] Reduced@tp", Dialect::DTensor).empty());
+  CHECK(lost("f32[8@dp] P@tp", Dialect::LTensor) == "S(0) on dp is variant, P on tp is variant");
+  CHECK(lost("f32[8] R@dp P@tp", Dialect::Jax).empty());
 }
 
 } // namespace spmd::ir
