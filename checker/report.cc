@@ -93,7 +93,7 @@ std::string fold_text(const Report &report, const Finding &finding) {
   if (frame_of(program, place).valid())
     text += "|" + print(locate(report, place));
   else if (scope.empty() || place.form != Place::Form::Inst)
-    text += fmt::format("|@{}", origin_of(program, place));
+    text += fmt::format("|@{}", byte_of(program, place));
   text += fmt::format("|{}|{}", rules::axes_of(finding.violation).bits(), finding.suppressed);
   if (place.form != Place::Form::Inst)
     return text + fmt::format("|#{}", place.index);
@@ -235,7 +235,7 @@ void locate_in_input(const Report &report, uint64_t offset, SourcePlace &place) 
 
 llvm::ArrayRef<FindingGroup> finding_groups() { return kGroups; }
 
-uint64_t origin_of(const ir::Program &program, const Place &place) {
+uint64_t byte_of(const ir::Program &program, const Place &place) {
   auto at = [&](const std::vector<uint64_t> &origins) {
     return place.index < origins.size() ? origins[place.index] : 0;
   };
@@ -305,7 +305,7 @@ SourcePlace locate(const Report &report, const Place &place) {
   }
   ir::FrameId frame_id = frame_of(program, place);
   if (!frame_id.valid()) {
-    locate_in_input(report, origin_of(program, place), found);
+    locate_in_input(report, byte_of(program, place), found);
     return found;
   }
   const ir::Frame &frame = program.frames[frame_id];

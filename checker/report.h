@@ -80,7 +80,7 @@ struct SourcePlace {
   ir::FileId file;                                       // none if in_input
 };
 // The byte in the input where a place stands.
-uint64_t origin_of(const ir::Program &program, const Place &place);
+uint64_t byte_of(const ir::Program &program, const Place &place);
 SourcePlace locate(const Report &report, const Place &place);
 // `model.py:41:13`, as far as it is known.
 std::string print(const SourcePlace &place);

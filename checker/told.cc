@@ -348,6 +348,10 @@ struct Teller::State {
       return own(call, about(call, nullptr,
                              fmt::format("left as it is, it draws [{}]",
                                          rules::info(found.violations.front()).name)));
+    for (const rules::Arg &arg : call.args)
+      if (program.types[arg.type].unknown)
+        return own(call,
+                   about(call, nullptr, "left as it is, the type of its operand is not known"));
     if (program.find(call.attrs, "type")) {
       std::optional<Telling> told = whole(call);
       return told ? *told : own(call, about(call, nullptr, no_word()));
@@ -417,7 +421,13 @@ struct Teller::State {
       KindWord dst = move.dst;
       if (!last)
         dst = {.kind = spelled && spelled->dst ? *spelled->dst : Kind::Invariant};
-      ir::AttrsId attrs = i == 0 ? call.attrs : with({}, "axis", *program.find(call.attrs, "axis"));
+      ir::AttrsId attrs = call.attrs;
+      if (i > 0) { // over the same ranks, and nothing else
+        attrs = {};
+        for (llvm::StringRef key : {"axis", "group"})
+          if (const AttrValue *ranks = program.find(call.attrs, key))
+            attrs = with(attrs, key, *ranks);
+      }
       attrs = with(with(attrs, "expert", std::nullopt), "to", std::nullopt);
       if (spelled && spelled->combiner)
         attrs = with(attrs, "op", std::nullopt);

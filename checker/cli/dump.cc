@@ -44,7 +44,7 @@ void print_untold(const Input &input, llvm::ArrayRef<Untold> untold, ir::Dialect
     SourcePlace place = locate(report, each.place);
     if (place.in_input)
       std::tie(place.line, place.col) =
-          ir::line_and_column(report.bytes, origin_of(input.read.program, each.place));
+          ir::line_and_column(report.bytes, byte_of(input.read.program, each.place));
     text += printable(fmt::format("{}: untold[{}]: {}", print(place),
                                   ir::kDialectWords[static_cast<unsigned>(dialect)], each.text)) +
             '\n';
