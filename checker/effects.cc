@@ -82,7 +82,7 @@ void Walk::aliases(InstId id) {
   for (size_t i = 0; i < operands_.values.size(); ++i) {
     InstId writer = storage_.overtaken_by(operands_.values[i]);
     // `alias new_base, old_alias` re-derives a view: its second operand is stale by nature.
-    if (!writer.valid() || (i == 1 && name == "alias"))
+    if (!writer.valid() || (i == 1 && (name == "alias" || name == "spmd.alias")))
       continue;
     const ir::Inst &wrote = program_.insts[writer];
     std::string text = "`" + program_.op_name(wrote.op).str() + "`";

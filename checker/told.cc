@@ -335,6 +335,8 @@ struct Teller::State {
       attrs = with(attrs, key, std::nullopt);
     if (!program.find(call.attrs, "type"))
       attrs = with(attrs, "type", AttrValue::claim(program.claims.add(claim)));
+    if (std::string lost = ir::lost_in(program, type, to); !lost.empty())
+      told.untold.push_back(std::move(lost));
     told.steps.push_back({std::string(name), attrs, {}});
     return holds(call, told) ? std::optional(std::move(told)) : std::nullopt;
   }

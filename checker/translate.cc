@@ -36,8 +36,11 @@ public:
       if (ir::TypeId type = program_.outputs[i].declared; type.valid())
         types_of({Place::Form::Output, i}, program_.outputs[i].value, type);
     std::string word(ir::kDialectWords[static_cast<unsigned>(to_)]);
-    if (to_ == Dialect::LTensor) // which knows no whole tensors
+    if (to_ == Dialect::LTensor && program_.mode != ir::Mode::Local) {
       program_.mode = ir::Mode::Local;
+      tell({Place::Form::Param, 0},
+           "what is whole is a list of tensors there: no shards, no scales");
+    }
     program_.dialect = to_ == Dialect::Spmd ? ir::StringId{} : program_.strings.add(word);
     return std::move(untold_);
   }

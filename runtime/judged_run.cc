@@ -83,7 +83,7 @@ private:
   }
 
   bool is_alias(ir::InstId inst) const {
-    return program_.op_name(program_.insts[inst].op) == "alias" &&
+    return program_.op_name(program_.insts[inst].op).endswith("alias") &&
            program_.blocks[program_.insts[inst].operands].size() > 1;
   }
   ValueId root(ValueId value) const {
