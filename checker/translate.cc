@@ -38,8 +38,10 @@ public:
     std::string word(ir::kDialectWords[static_cast<unsigned>(to_)]);
     if (to_ == Dialect::LTensor && program_.mode != ir::Mode::Local) {
       program_.mode = ir::Mode::Local;
-      tell({Place::Form::Param, 0},
-           "what is whole is a list of tensors there: no shards, no scales");
+      bool declares = !program_.params.empty();
+      if (declares || !program_.insts.empty())
+        tell(declares ? Place{Place::Form::Param, 0} : Place::inst(InstId{0}),
+             "what is whole is a list of tensors there: no shards, no scales");
     }
     program_.dialect = to_ == Dialect::Spmd ? ir::StringId{} : program_.strings.add(word);
     return std::move(untold_);
