@@ -261,6 +261,8 @@ llvm::Expected<Type> read_two_sets(const Program &program, MeshId id, StringRef 
       llvm::Expected<AxisId> axis = axis_named(program, mesh, name);
       if (!axis)
         return axis.takeError();
+      if (type.kind(*axis) != Kind::Invariant)
+        return wrong(fmt::format("`{}` is in both sets", name.str()));
       type.set_kind(*axis, kind);
     }
     return llvm::Error::success();

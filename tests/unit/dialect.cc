@@ -85,6 +85,7 @@ TEST_CASE("words of a dialect that are none") {
   CHECK(why(Dialect::DTensor, "[[X@a], Shard(0)]") == "`[X@a]` is no kind of ours such as [V@tp]");
   CHECK(why(Dialect::Jax, "{V:z}") == "the mesh has no axis `z`");
   CHECK(why(Dialect::Jax, "{W:a}") == "`W` is none of V, R, U");
+  CHECK(why(Dialect::LTensor, "variant={a} reduced={a}") == "`a` is in both sets");
   CHECK(why(Dialect::LTensor, "variant={a}") ==
         "`variant={a}` is not of the form variant={dp} reduced={tp}");
 }
