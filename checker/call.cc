@@ -74,11 +74,15 @@ AxisSet Walk::region_axes(const CallSite &site, const rules::ResolvedOp &op) {
 }
 
 // Inside of a region a shard on one of its axes is a value per rank.
-void Walk::forget_shards(const CallSite &site, rules::Arg &arg) {
+void Walk::forget_shards(const CallSite &site, size_t operand, rules::Arg &arg) {
   const Type before = program_.types[arg.type];
   if (before.mesh() != program_.contexts[site.inst.context].mesh ||
       !(before.sharded() & site.region))
     return;
+  llvm::SmallVector<rules::Violation, 1> found;
+  rules::warn_uneven_lists(program_, arg, site.region, {static_cast<uint16_t>(operand)}, found);
+  for (rules::Violation &violation : found)
+    report(Place::inst(site.id), std::move(violation));
   Type type = before.erased(site.region);
   arg.type = intern(type);
   if (!arg.sizes.valid())
@@ -140,8 +144,8 @@ Walk::Args Walk::enter(const CallSite &site, ir::FunctionId function, size_t fir
     const ir::Claim &claim = program_.claims[claims[i + first].as<ir::ClaimId>()];
     cross(site, i + first, args[i], {claim.type, claim.shape, claim.global_shape}, callee);
   }
-  for (rules::Arg &arg : args)
-    forget_shards(site, arg);
+  for (size_t i = 0; i < args.size(); ++i)
+    forget_shards(site, i + first, args[i]);
   return args;
 }
 
@@ -334,14 +338,22 @@ void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
       report(Place::inst(site.id), rules::NoSpec{{}, result, loose});
       type.set_unknown(loose);
     }
+    rules::Arg inside{outcome.types[i], outcome.shapes[i], outcome.sizes[i]};
     outcome.types[i] = intern(type);
     ir::ShapeId global = id.valid() ? program_.claims[id].global_shape : ir::ShapeId();
     if (!global.valid())
       global = program_.values[result].global_shape;
-    if (site.region && global.valid()) // trusted like the dimensions
-      outcome.sizes[i] = rules::declared_sizes(program_, type, outcome.shapes[i], global,
-                                               program_.rank.value_or(0))
-                             .sizes;
+    if (!site.region)
+      continue;
+    std::optional<ir::ShardSizesId> sizes;
+    if (global.valid()) // trusted like the dimensions
+      sizes = rules::declared_sizes(program_, type, outcome.shapes[i], global,
+                                    program_.rank.value_or(0))
+                  .sizes;
+    llvm::SmallVector<rules::Violation, 1> found;
+    outcome.sizes[i] = rules::joined_sizes(program_, inside, type, sizes, found);
+    for (rules::Violation &violation : found)
+      report(Place::inst(site.id), std::move(violation));
   }
 }
 

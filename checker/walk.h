@@ -197,7 +197,7 @@ private:
     llvm::DenseSet<uint32_t> assumed_; // spellings whose rule was reported as assumed
   };
   ir::AxisSet region_axes(const CallSite &site, const rules::ResolvedOp &op);
-  void forget_shards(const CallSite &site, rules::Arg &arg);
+  void forget_shards(const CallSite &site, size_t operand, rules::Arg &arg);
   void join_region(const CallSite &site, ir::Type &type, ir::TypeId declared);
   void call(ir::InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
             rules::Outcome &outcome);

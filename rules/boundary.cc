@@ -192,8 +192,12 @@ void assert_type(const Application &app, Outcome &out) {
     need_scale(app, 0, claim.before.scale, type, out);
   ir::ShapeId shape = app.args[0].shape.valid() ? app.args[0].shape : claim.shape;
   ir::ShardSizesId sizes = app.args[0].sizes;
-  if (app.type(app.args[0]).sharded() != type.sharded())
-    sizes = sizes_of(app, type, shape, claim.global, sizes, out);
+  if (app.type(app.args[0]).sharded() != type.sharded()) {
+    std::optional<ir::ShardSizesId> stated;
+    if (claim.global.valid() && !type.unknown && app.global_axes())
+      stated = sizes_of(app, type, shape, claim.global, sizes, out);
+    sizes = joined_sizes(app.program, app.args[0], type, stated, out.violations);
+  }
   give_result(app, out, type, shape, sizes);
 }
 

@@ -15,6 +15,7 @@
 namespace spmd::rules {
 
 using ir::AxisId;
+using ir::AxisSet;
 using ir::Extent;
 
 namespace {
@@ -152,8 +153,8 @@ std::string print(const ir::Program &program, const Blocks &blocks) {
 
 namespace {
 
-ir::AxisSet set_of(llvm::ArrayRef<AxisId> axes) {
-  ir::AxisSet set;
+AxisSet set_of(llvm::ArrayRef<AxisId> axes) {
+  AxisSet set;
   for (AxisId axis : axes)
     set |= axis;
   return set;
@@ -213,12 +214,91 @@ std::optional<NestedBlocks> nested_blocks(ir::Program &program, const ir::Mesh &
   return nested;
 }
 
+void warn_uneven_lists(const ir::Program &program, const Arg &arg, AxisSet lists,
+                       OperandIndex operand, llvm::SmallVectorImpl<Violation> &out) {
+  if (!arg.sizes.valid() || !lists)
+    return;
+  for (const ir::UnevenDim &each : program.shard_sizes[arg.sizes].dims)
+    if (AxisSet axes = set_of(ir::shards_of(program.types[arg.type], each.dim)) & lists)
+      out.push_back(UnevenList{operand, static_cast<int64_t>(each.dim), axes});
+}
+
+namespace {
+
+// The blocks of a dimension that some of the axes cut as `known` says, and the others into equal parts.
+std::optional<Blocks> with_more_axes(ir::Program &program, const ir::Mesh &mesh,
+                                     const Blocks &known, llvm::ArrayRef<AxisId> cut,
+                                     llvm::ArrayRef<AxisId> all) {
+  std::optional<Numbers> lengths = written_out(program, known, size_of(mesh, set_of(cut)));
+  int64_t ranks = size_of(mesh, set_of(all));
+  if (!lengths || ranks > kMaxBlocks)
+    return std::nullopt;
+  Numbers made;
+  for (int64_t k = 0; k < ranks; ++k) {
+    int64_t place = 0, inner = ranks;
+    for (AxisId axis : all) {
+      int64_t size = mesh[axis].size();
+      inner /= size;
+      if (llvm::is_contained(cut, axis))
+        place = place * size + k / inner % size;
+    }
+    made.push_back((*lengths)[static_cast<size_t>(place)]);
+  }
+  return of_sizes(program, made);
+}
+
+} // namespace
+
+ir::ShardSizesId joined_sizes(ir::Program &program, const Arg &before, const ir::Type &after,
+                              std::optional<ir::ShardSizesId> stated,
+                              llvm::SmallVectorImpl<Violation> &out) {
+  if (!before.sizes.valid())
+    return stated.value_or(ir::ShardSizesId());
+  const ir::Mesh &mesh = program.meshes[after.mesh()];
+  ir::ShardSizes sizes;
+  bool joins = false;
+  for (const ir::UnevenDim &each : ir::ShardSizes(program.shard_sizes[before.sizes]).dims) {
+    llvm::SmallVector<AxisId, 2> cut = ir::shards_of(program.types[before.type], each.dim),
+                                 all = ir::shards_of(after, each.dim);
+    if (cut == all) {
+      sizes.dims.push_back(each);
+      continue;
+    }
+    joins = true;
+    std::optional<Blocks> made = with_more_axes(program, mesh, Blocks(each), cut, all);
+    if (!made) {
+      out.push_back(StridedUneven{{0}, static_cast<int64_t>(each.dim), set_of(all)});
+      return {};
+    }
+    const ir::UnevenDim *claimed =
+        stated && stated->valid() ? program.shard_sizes[*stated].find(each.dim) : nullptr;
+    Blocks told = claimed ? Blocks(*claimed) : Blocks();
+    std::optional<Numbers> lengths = written_out(program, told, size_of(mesh, set_of(all)));
+    if (stated && (!lengths || lengths != written_out(program, *made, 0)))
+      out.push_back(ShapeMismatch{fmt::format("the shards of dimension {} that parts of one shape "
+                                              "make and those that are stated",
+                                              each.dim),
+                                  print(program, *made), print(program, told), set_of(all)});
+    sizes.dims.push_back(made->as_dim(each.dim));
+  }
+  if (!joins)
+    return stated.value_or(before.sizes);
+  // Of dimensions that were even nothing but the statement is known.
+  if (stated && stated->valid())
+    for (const ir::UnevenDim &each : program.shard_sizes[*stated].dims)
+      if (!sizes.find(each.dim))
+        sizes.dims.push_back(each);
+  llvm::sort(sizes.dims,
+             [](const ir::UnevenDim &a, const ir::UnevenDim &b) { return a.dim < b.dim; });
+  return program.shard_sizes.add(std::move(sizes));
+}
+
 DeclaredSizes declared_sizes(ir::Program &program, const ir::Type &type, ir::ShapeId local_id,
                              ir::ShapeId global_id, int64_t rank) {
   if (!local_id.valid() || !global_id.valid())
     return {};
   const ir::Shape local = program.shapes[local_id], global = program.shapes[global_id];
-  auto differs = [&](std::string what, ir::AxisSet axes = {}) {
+  auto differs = [&](std::string what, AxisSet axes = {}) {
     return DeclaredSizes{{},
                          ShapeMismatch{std::move(what), ir::print_shape(program, global_id),
                                        ir::print_shape(program, local_id), axes}};

@@ -47,6 +47,17 @@ struct DeclaredSizes {
 DeclaredSizes declared_sizes(ir::Program &program, const ir::Type &type, ir::ShapeId local,
                              ir::ShapeId global, int64_t rank);
 
+// Warns of the dimensions that blocks of different size cut along axes whose shards are taken for a list.
+void warn_uneven_lists(const ir::Program &program, const Arg &arg, ir::AxisSet lists,
+                       OperandIndex operand, llvm::SmallVectorImpl<Violation> &out);
+
+// Sizes of the shards of a value whose type becomes `after`: every rank of the axes that a dimension
+// gains holds a part of one shape. `stated`: what a declaration says of them; where it says something
+// else, that is reported.
+ir::ShardSizesId joined_sizes(ir::Program &program, const Arg &before, const ir::Type &after,
+                              std::optional<ir::ShardSizesId> stated,
+                              llvm::SmallVectorImpl<Violation> &out);
+
 // The extents of all ranks together; none where they cannot be told.
 ir::ShapeId global_shape(ir::Program &program, const ir::Type &type, const Arg &arg);
 

@@ -33,7 +33,7 @@ using Violation = std::variant<
     VaryingChoice, PartialCondition, NormOvercount, NormUndercount, UnreducedGradient,
     OverreducedGradient, GradientTypeMismatch, MissingVjp, ScaleMismatch, UnstatedPartial,
     SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard,
-    StridedUneven, UnevenShard, NoShardRule, NotInnermost, WrongDimension, MixedPolicy,
+    StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension, MixedPolicy,
     SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias, UncheckedClaim,
     MeshChange, MeshGroupMixed, UnknownOp, ImplicitCast, AssumedRule, UnusedSuppression,
     ExpiredSuppression, SourceChanged, ReplicateRefuted, InvariantRefuted, ShardRefuted,

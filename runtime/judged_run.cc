@@ -212,12 +212,18 @@ private:
       report_.steps = last;
       return backend_.run(range, options_.deadline);
     };
-    for (uint32_t e = 0; stepwise() && e < plan_.executions.size(); ++e) {
+    for (uint32_t e = 0; options_.mode != CheckMode::Off && e < plan_.executions.size(); ++e) {
       const Execution &execution = plan_.executions[e];
-      if (execution.nested)
+      const bool taken = is_taken(execution);
+      if (execution.nested || (!stepwise() && !taken))
         continue;
-      if (llvm::Error failed = run_and_read(execution, up_to))
+      if (llvm::Error failed =
+              stepwise() ? run_and_read(execution, up_to) : read_results(execution, up_to))
         return failed;
+      if (taken)
+        take(plan_.list(execution.results)[0]);
+      if (!stepwise())
+        continue;
       if (sampled(e))
         judge_step(execution);
       release(e, execution);
@@ -227,16 +233,42 @@ private:
     return up_to(plan_.all().last);
   }
 
-  // What nobody reads is gone before the last step of the instruction that made it.
+  // A statement that nobody can check, on what takes no part in gradients: the reference goes on from
+  // what the ranks have.
+  bool is_taken(const Execution &execution) {
+    const ir::Inst &inst = program_.insts[execution.inst];
+    if (execution.call != 0 || inst.result_count != 1 ||
+        program_.op_name(inst.op) != "mutate_type" ||
+        !program_.types[checked_.type(inst.first_result)].gradient_free())
+      return false;
+    const PlannedCall &call = plan_.calls[execution.call];
+    return reference_.takes_addends(execution.inst, {call.typing, call.path});
+  }
+  void take(PlannedId id) {
+    if (const Meaning *own = id.valid() ? meaning(id) : nullptr) {
+      ValueId value = plan_.values[id].value;
+      taken_[value.index] = *own;
+      if (!stepwise()) // which says it of the step
+        note_undecided(fmt::format("{}: what each rank holds of a sum is taken as it is",
+                                   ir::print_value(program_, value)));
+    }
+  }
+
   llvm::Error run_and_read(const Execution &execution,
                            llvm::function_ref<llvm::Error(uint32_t)> up_to) {
-    llvm::ArrayRef<PlannedId> made = plan_.list(execution.results);
-    llvm::SmallVector<PlannedId, 2> results(made.begin(), made.end());
     // Parameters of bodies are made by no instruction.
     const bool inside = plan_.calls[execution.call].site.valid();
     for (PlannedId id : plan_.list(execution.operands))
       if (llvm::Error failed = id.valid() ? read(id, inside) : llvm::Error::success())
         return failed;
+    return read_results(execution, up_to);
+  }
+  // What nobody reads is gone before the last step of the instruction that made it.
+  llvm::Error read_results(const Execution &execution,
+                           llvm::function_ref<llvm::Error(uint32_t)> up_to) {
+    const bool inside = plan_.calls[execution.call].site.valid();
+    llvm::ArrayRef<PlannedId> made = plan_.list(execution.results);
+    llvm::SmallVector<PlannedId, 2> results(made.begin(), made.end());
     llvm::sort(results, [&](PlannedId a, PlannedId b) {
       return plan_.values[a].until < plan_.values[b].until;
     });
@@ -452,6 +484,7 @@ private:
       return llvm::Error::success();
     }
     ReferenceRun run(reference_);
+    run.take(taken_);
     if (llvm::Error failed = run.run(params_)) {
       std::string reason = llvm::toString(std::move(failed));
       for (PlannedId id : plan_.outputs)
@@ -555,6 +588,7 @@ private:
   std::vector<Kept> kept_;
   llvm::DenseMap<uint32_t, PlannedId> latest_; // by ValueId: what was made of it last
   Meanings params_;
+  llvm::DenseMap<uint32_t, Meaning> taken_; // by ValueId
   llvm::DenseMap<uint32_t, ValueId> gradient_of_;
   llvm::DenseMap<uint64_t, size_t> claims_;
   RunReport report_;

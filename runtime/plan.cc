@@ -1,6 +1,7 @@
 // Bodies become steps in program order. What a rank holds under a name is a buffer; values that are
 // the same data under another type share one.
 #include "runtime/planner.h"
+#include "runtime/scale_down.h"
 
 #include "rules/remesh.h"
 
@@ -434,6 +435,8 @@ llvm::Error Planner::run() {
 llvm::Expected<Plan> make_plan(checker::CheckedProgram &program, const World &world,
                                const PlanOptions &options) {
   Plan plan;
+  if (llvm::Error error = refuse_sizes_of_data(program.program()))
+    return error;
   if (llvm::Error error = Planner(program, world, options, plan).run())
     return error;
   plan_memory(program.program(), plan);

@@ -27,12 +27,19 @@ llvm::Error error(std::string text) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
 }
 
-// The type as the instruction sees it: on its mesh, blocks along axes that are local there as lists.
-ir::Type seen_type(const ir::Program &program, const ir::Type &known, ir::ContextId context) {
-  const ir::Context &where = program.contexts[context];
-  ir::Type type =
-      known.mesh() == where.mesh ? known : rules::remesh(program, known, where.mesh, {}).type;
-  return type.erased(program.local_axes(where));
+// The axes along which an op is applied to what each rank holds: those that are local, and all where
+// nobody judged it, so that its claim is all that is known of what it does across ranks.
+AxisSet applied_per_rank(const ir::Program &program, const ir::Context &where,
+                         const rules::ResolvedOp &op) {
+  bool judged = where.check || op.form != rules::OpForm::Equation;
+  return judged ? program.local_axes(where) : program.meshes[where.mesh].typed_axes();
+}
+
+// The type as the instruction sees it: on its mesh, blocks along these axes as lists.
+ir::Type seen_type(const ir::Program &program, const ir::Type &known, ir::MeshId mesh,
+                   AxisSet local) {
+  ir::Type type = known.mesh() == mesh ? known : rules::remesh(program, known, mesh, {}).type;
+  return type.erased(local);
 }
 
 // A place in a list seen from a larger grid.
@@ -63,6 +70,8 @@ llvm::Expected<std::unique_ptr<SeenInst>> Reference::see(ir::InstId id, BodySite
   seen->inst_ = program_.insts[id];
   seen->op_ = &rules_.resolve(seen->inst_.op);
   seen->operands_.read(program_, seen->inst_.operands);
+  const ir::Context where = program_.contexts[seen->inst_.context];
+  AxisSet local = applied_per_rank(program_, where, *seen->op_);
   auto place = [&](const rules::Arg &known, auto &into) -> llvm::Error {
     llvm::Expected<std::optional<Distribution>> made = distribution_of(program_, known);
     if (!made)
@@ -76,11 +85,10 @@ llvm::Expected<std::unique_ptr<SeenInst>> Reference::see(ir::InstId id, BodySite
       return error(fmt::format("{}: {}", ir::print_value(program_, value),
                                llvm::toString(std::move(problem))));
     arg.type =
-        program_.types.add(seen_type(program_, program_.types[known.type], seen->inst_.context));
+        program_.types.add(seen_type(program_, program_.types[known.type], where.mesh, local));
     llvm::cantFail(place(arg, seen->from_)); // of the same extents
     seen->args_.push_back(arg);
   }
-  AxisSet local = program_.local_axes(program_.contexts[seen->inst_.context]);
   for (uint32_t i = 0; i < seen->inst_.result_count; ++i) {
     ir::ValueId result = seen->inst_.result(i);
     const ir::Value &value = program_.values[result];
@@ -89,8 +97,7 @@ llvm::Expected<std::unique_ptr<SeenInst>> Reference::see(ir::InstId id, BodySite
     if (llvm::Error problem = place(known, seen->to_))
       return error(fmt::format("{}: {}", ir::print_value(program_, result),
                                llvm::toString(std::move(problem))));
-    if (ir::Type type = program_.types[known.type];
-        type.mesh() == program_.contexts[seen->inst_.context].mesh)
+    if (ir::Type type = program_.types[known.type]; type.mesh() == where.mesh)
       made.type = program_.types.add(type.erased(local));
     llvm::cantFail(place(made, seen->made_));
   }

@@ -65,6 +65,9 @@ public:
   llvm::Expected<Meanings> apply(const SeenInst &seen, ir::InstId id, BodySite site,
                                  llvm::ArrayRef<const Meaning *> operands);
 
+  // True if the instruction takes a sum for a list of what each rank holds of it: only the ranks know that.
+  bool takes_addends(ir::InstId id, BodySite site);
+
   // An ordinary op on what its operands mean, all as the instruction sees them; with these slots in place
   // of its own, where numbers in the places of operands are to be others.
   llvm::Expected<Meanings> equation(const SeenInst &seen, uint64_t draws, const Meanings &operands,

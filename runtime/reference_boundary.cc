@@ -32,9 +32,28 @@ constexpr std::string_view kPassing[] = {
 // Ops whose results hold no data.
 constexpr std::string_view kWithoutData[] = {"rng", "fork", "token"};
 
+// Axes on which a sum is taken for a list of what each rank holds of it.
+AxisSet lists_of_addends(const SeenInst &seen) {
+  if (seen.op().boundary != "mutate_type" || !seen.from(0) || !seen.made(0))
+    return {};
+  const ir::Type &before = seen.from(0)->type();
+  return (before.of(ir::Kind::Partial) - before.zero()) & seen.made(0)->lists();
+}
+
 bool is_one(const Meaning &meaning) { return !meaning.pieces.empty(); }
 
 } // namespace
+
+bool Reference::takes_addends(ir::InstId id, BodySite site) {
+  if (resolve(program_.insts[id].op).boundary != "mutate_type")
+    return false;
+  llvm::Expected<std::unique_ptr<SeenInst>> seen = see(id, site);
+  if (!seen) {
+    llvm::consumeError(seen.takeError());
+    return false;
+  }
+  return lists_of_addends(**seen) != AxisSet();
+}
 
 llvm::Expected<Meanings> Reference::boundary(const SeenInst &seen, Meanings operands) {
   std::string_view name = seen.op().boundary;
@@ -70,6 +89,8 @@ llvm::Expected<Meanings> Reference::boundary(const SeenInst &seen, Meanings oper
     return error(fmt::format("`{}` is carried out by the program that is derived from it", name));
   if (made.empty() || !seen.to(0))
     return made;
+  if (lists_of_addends(seen))
+    return error("the sum does not tell what each rank holds of it");
   // Here, not at the end: a claim may join pieces of the operand, or be about another mesh.
   const Distribution &from = name == "reinterpret_mesh" ? *seen.known(0) : *seen.from(0);
   if (from.lists() != seen.made(0)->lists())

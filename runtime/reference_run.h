@@ -48,6 +48,8 @@ public:
   explicit ReferenceRun(Reference &reference)
       : reference_(reference), program_(reference.program()), checked_(reference.checked()) {}
 
+  // Values of the main body that nothing but a run knows: results of instructions that take addends.
+  void take(const llvm::DenseMap<uint32_t, Meaning> &by_value) { taken_ = &by_value; }
   // The main body, from what its parameters mean, in the order of Program::params; those without pieces
   // are not known.
   llvm::Error run(Meanings params);
@@ -102,6 +104,7 @@ private:
   checker::CheckedProgram &checked_;
   Trace trace_;
   Frame main_;
+  const llvm::DenseMap<uint32_t, Meaning> *taken_ = nullptr;
 };
 
 } // namespace spmd::runtime

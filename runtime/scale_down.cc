@@ -7,6 +7,9 @@
 #include "runtime/extent_ties.h"
 
 #include "checker/inline.h"
+#include "checker/operand_list.h"
+
+#include "ir/text.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
@@ -111,6 +114,26 @@ std::string unknown_symbol(const Program &program, const Resize &resize) {
 
 } // namespace
 
+llvm::Error refuse_sizes_of_data(const Program &program) {
+  checker::OperandList operands;
+  for (const ir::Inst &inst : program.insts.all()) {
+    operands.read(program, inst.operands);
+    for (const rules::Slot &slot : operands.slots) {
+      if (!slot.name.valid() || slot.count == 0 || inst.result_count == 0)
+        continue;
+      llvm::StringRef name = program.strings[slot.name];
+      if (name == "in_splits" || name == "out_splits" || name == "splits")
+        return make_error(fmt::format(
+            "`{} = {}` moves as many elements as the tensor {} says (`{}`): how many is known once "
+            "it "
+            "runs, and a plan needs it before; record the program with blocks of a fixed size",
+            ir::print_value(program, inst.first_result), program.op_name(inst.op).str(),
+            ir::print_value(program, operands.values[slot.first]), name.str()));
+    }
+  }
+  return llvm::Error::success();
+}
+
 bool needs_resize(const Program &program, const Resize &resize) {
   return resize.scale_down || !resize.axes.empty() || !resize.symbols.empty() ||
          has_symbols(program);
@@ -120,6 +143,8 @@ llvm::Expected<std::vector<std::string>>
 resize_program(Program &program, const checker::CheckResult &checked, const Resize &resize) {
   if (std::string text = unknown_symbol(program, resize); !text.empty())
     return make_error(std::move(text));
+  if (llvm::Error error = refuse_sizes_of_data(program))
+    return error;
   if (has_symbols(program) || !resize.symbols.empty())
     SymbolValues(program, resize).apply();
   llvm::Expected<MeshResize> meshes = MeshResize::make(program);

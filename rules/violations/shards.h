@@ -317,6 +317,43 @@ mesh m { tp = 4 }
   };
 };
 
+// A list has one shape; blocks of different size become one of which it does not speak.
+struct UnevenList {
+  OperandIndex operand;
+  int64_t dim;
+  ir::AxisSet axes;
+  void fields(auto &&visit) const {
+    visit("operand", operand), visit("dim", dim), visit("axes", axes);
+  }
+  bool operator==(const UnevenList &) const = default;
+  static constexpr DiagnosticInfo info = {
+      .name = "uneven-list",
+      .severity = Severity::Warning,
+      .message =
+          "dimension {dim} of {operand} is cut unevenly on {axes}: as a list its parts differ in "
+          "shape, and what follows is judged by one of them",
+      .explain = R"(
+Inside of a local region, and after `to_local`, what each rank holds is a value of its own, and all
+ranks run the same ops on it. Such a list has one shape here, the one that was recorded; blocks of
+different size have several. What fits on that rank may not fit on another: a sum with another value
+is stretched or refused there, and a collective over the axis waits for bytes that never come. Pad the
+dimension to a multiple of the ranks, gather it, or keep the axis out of the region: outside, the sizes
+of the blocks are followed. If the ops between `to_local` and `from_local` fit blocks of any size,
+suppress this where it stands.
+)",
+      .wrong = R"(
+mesh m { dp = 2 }
+%x = input f32[2@dp, 4] of [3, 4]
+%y = to_local %x
+)",
+      .right = R"(
+mesh m { dp = 2 }
+%x = input f32[2@dp, 4] of [4, 4]
+%y = to_local %x
+)",
+  };
+};
+
 // The op has a meaning per rank, none for the whole tensor.
 struct NoShardRule {
   OperandIndex operand;

@@ -61,6 +61,13 @@ bool is_small(const Checked &checked, const Statement &statement) {
   return true;
 }
 
+// Lists of parts that differ in shape are warned of: nothing is claimed of them.
+bool warns_of_lists(const Checked &checked) {
+  return llvm::any_of(checked.result.findings, [](const checker::Finding &finding) {
+    return std::holds_alternative<rules::UnevenList>(finding.violation);
+  });
+}
+
 } // namespace
 
 bool Generator::keep(Statement statement) {
@@ -68,7 +75,7 @@ bool Generator::keep(Statement statement) {
   draft_.statements.push_back(statement);
   for (unsigned tries = 0; tries < 3; ++tries) {
     std::unique_ptr<Checked> made = check(draft_);
-    if (made->clean() && !is_small(*made, statement))
+    if (made->clean() && (!is_small(*made, statement) || warns_of_lists(*made)))
       break;
     if (made->clean()) {
       now_ = std::move(made);
@@ -275,7 +282,7 @@ Draft Generator::run() {
   declare_some();
   unsigned made = 0;
   for (unsigned tries = 0; tries < 6 * size_.statements && made < size_.statements; ++tries) {
-    if (!local_ && !uneven_ && random_.chance(4))
+    if (!local_ && random_.chance(4))
       region();
     made += extend();
   }

@@ -23,8 +23,6 @@ bool Generator::edge() {
     statement.op = "detach";
     break;
   case 2:
-    if (uneven_) // the extents of a list are those of the first rank
-      return false;
     statement.op = "to_local";
     break;
   case 3:

@@ -34,7 +34,7 @@ _PACKAGES = (
 # The trainer is asked for its class only; the kernels need triton.
 _MODULES = ("torchtitan.trainer", "torchtitan.distributed.minimal_async_ep")
 # Operations of its own, and what they are like.
-RULES = {"torchtitan.deterministic_scatter_add.default": {"like": "scatter_add"}}
+RULES = {"torchtitan.deterministic_scatter_add.default": {"like": "deterministic_scatter_add"}}
 
 
 def _attention(q, k, v, *, scale, enable_gqa, return_aux=None, **options):
