@@ -25,30 +25,47 @@ namespace {
 
 class Suppressor {
 public:
-  Suppressor(const ir::Program &program, const CheckOptions &options, CheckResult &result)
-      : program_(program), options_(options), result_(result), used_(program.suppressions.size()),
+  Suppressor(const ir::Program &program, const CheckOptions &options)
+      : program_(program), options_(options), used_(program.suppressions.size()),
         ignore_used_(program.ignores.size()) {}
 
-  void run() {
-    for (Finding &finding : result_.findings)
+  // The findings, and what is wrong with the suppressions themselves.
+  void run(std::vector<Finding> &findings) {
+    for (Finding &finding : findings)
       visit(finding);
     for (uint32_t i = 0; i < program_.suppressions.size(); ++i)
-      close(i);
+      close(i, findings);
     for (uint32_t i = 0; i < program_.ignores.size(); ++i)
-      if (!ignore_used_[i] && !drawn_by_run(program_.ignores[i].second))
-        result_.findings.push_back({rules::UnusedSuppression{text(program_.ignores[i].second)},
-                                    Place::inst(program_.ignores[i].first),
-                                    ~0u,
-                                    false,
-                                    {}});
+      if (!ignore_used_[i] && !drawn_elsewhere(program_.ignores[i].second))
+        findings.push_back({rules::UnusedSuppression{text(program_.ignores[i].second)},
+                            Place::inst(program_.ignores[i].first),
+                            ~0u,
+                            false,
+                            {}});
+  }
+
+  void visit(Finding &finding) {
+    llvm::StringRef name(finding.info().name.data(), finding.info().name.size());
+    for (size_t i = 0; i < program_.ignores.size(); ++i)
+      if (finding.place == Place::inst(program_.ignores[i].first) &&
+          program_.strings[program_.ignores[i].second] == name) {
+        ignore_used_[i] = finding.suppressed = true;
+        finding.reason = "ignored at the op";
+      }
+    for (size_t i = 0; i < program_.suppressions.size(); ++i)
+      if (covers(program_.suppressions[i], finding)) {
+        used_[i] = finding.suppressed = true;
+        finding.reason = text(program_.suppressions[i].reason);
+      }
   }
 
 private:
-  // Whether it is needed shows in a run, not here.
-  bool drawn_by_run(ir::StringId finding) const {
+  // Whether it is needed shows in a run, or in what is written out, not here.
+  bool drawn_elsewhere(ir::StringId finding) const {
     llvm::StringRef name = program_.strings[finding];
     const rules::DiagnosticInfo *info = rules::find_violation({name.data(), name.size()});
-    return info && info->drawn_by == rules::DrawnBy::Run;
+    return info &&
+           (info->drawn_by == rules::DrawnBy::Run || info->drawn_by == rules::DrawnBy::Elaborate);
   }
   std::string text(ir::StringId id) const { return program_.strings[id].str(); }
   bool lapsed(const ir::Suppression &row) const {
@@ -74,37 +91,20 @@ private:
                                                                     program_.strings[where.scope]));
   }
 
-  void visit(Finding &finding) {
-    llvm::StringRef name(finding.info().name.data(), finding.info().name.size());
-    for (size_t i = 0; i < program_.ignores.size(); ++i)
-      if (finding.place == Place::inst(program_.ignores[i].first) &&
-          program_.strings[program_.ignores[i].second] == name) {
-        ignore_used_[i] = finding.suppressed = true;
-        finding.reason = "ignored at the op";
-      }
-    for (size_t i = 0; i < program_.suppressions.size(); ++i)
-      if (covers(program_.suppressions[i], finding)) {
-        used_[i] = finding.suppressed = true;
-        finding.reason = text(program_.suppressions[i].reason);
-      }
-  }
-
-  void close(uint32_t i) {
+  void close(uint32_t i, std::vector<Finding> &findings) {
     const ir::Suppression &row = program_.suppressions[i];
     if (row.configured) // it need not fit every program
       return;
     Place place{Place::Form::Suppression, i};
     if (lapsed(row))
-      result_.findings.push_back(
+      findings.push_back(
           {rules::ExpiredSuppression{text(row.finding), text(row.until)}, place, ~0u, false, {}});
-    else if (!used_[i] && !drawn_by_run(row.finding))
-      result_.findings.push_back(
-          {rules::UnusedSuppression{text(row.finding)}, place, ~0u, false, {}});
+    else if (!used_[i] && !drawn_elsewhere(row.finding))
+      findings.push_back({rules::UnusedSuppression{text(row.finding)}, place, ~0u, false, {}});
   }
 
   const ir::Program &program_;
   const CheckOptions &options_;
-  CheckResult &result_;
   std::vector<bool> used_, ignore_used_;
 };
 
@@ -113,7 +113,11 @@ private:
 void apply_suppressions(const ir::Program &program, const CheckOptions &options,
                         CheckResult &result) {
   if (!program.suppressions.empty() || !program.ignores.empty())
-    Suppressor(program, options, result).run();
+    Suppressor(program, options).run(result.findings);
+}
+
+void suppress(const ir::Program &program, const CheckOptions &options, Finding &finding) {
+  Suppressor(program, options).visit(finding);
 }
 
 } // namespace spmd::checker

@@ -362,6 +362,8 @@ private:
 // lapsed.
 void apply_suppressions(const ir::Program &program, const CheckOptions &options,
                         CheckResult &result);
+// Marks one if the program accepts it.
+void suppress(const ir::Program &program, const CheckOptions &options, Finding &finding);
 // `layers.*.mlp` against `layers.7.mlp`; `*` matches any run of characters.
 bool glob_match(llvm::StringRef pattern, llvm::StringRef text);
 

@@ -7,6 +7,7 @@
 #include "rules/violations/control.h"
 #include "rules/violations/coverage.h"
 #include "rules/violations/gradients.h"
+#include "rules/violations/implicit.h"
 #include "rules/violations/local.h"
 #include "rules/violations/meshes.h"
 #include "rules/violations/norms.h"
@@ -36,8 +37,8 @@ using Violation = std::variant<
     StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension, MixedPolicy,
     SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias, UncheckedClaim,
     MeshChange, MeshGroupMixed, UnknownOp, ImplicitCast, AssumedRule, UnusedSuppression,
-    ExpiredSuppression, SourceChanged, ReplicateRefuted, InvariantRefuted, ShardRefuted,
-    PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory,
+    ExpiredSuppression, SourceChanged, ImplicitRedistribute, ReplicateRefuted, InvariantRefuted,
+    ShardRefuted, PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory,
     RunPlansDiffer>;
 
 // The manual of all kinds, in the order of the variant.

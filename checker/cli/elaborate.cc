@@ -5,6 +5,7 @@
 #include "checker/cli/input.h"
 #include "checker/cli/output.h"
 #include "checker/cli/topology.h"
+#include "checker/walk.h"
 
 #include "ir/dialect.h"
 #include "ir/text.h"
@@ -30,25 +31,22 @@ public:
       forward_ += each.forward_bytes;
       backward_ += each.backward_bytes;
       collectives_ += each.collectives;
+      findings_.push_back(finding_of(each));
+      suppress(program, options.check, findings_.back());
     }
   }
 
-  // Whether an insertion is one too many.
-  std::string_view severity(const Insertion &each) const {
-    if (options_.redistribute_limit &&
-        each.forward_bytes + each.backward_bytes > *options_.redistribute_limit)
-      return "error";
-    return options_.redistribute;
-  }
   bool any_error() const {
-    return std::any_of(done_.insertions.begin(), done_.insertions.end(),
-                       [&](const Insertion &each) { return severity(each) == "error"; });
+    for (size_t i = 0; i < findings_.size(); ++i)
+      if (severity(i) == "error")
+        return true;
+    return false;
   }
 
   std::string text() const {
     std::string text;
-    for (const Insertion &each : done_.insertions)
-      text += text_of(each);
+    for (size_t i = 0; i < findings_.size(); ++i)
+      text += text_of(i);
     for (const StatedSum &sum : done_.sums)
       text += fmt::format("{}: partial = {}\n", print_line(sum.inst), names(sum));
     for (ir::InstId torn : done_.torn)
@@ -61,7 +59,8 @@ public:
 
   Json json() const {
     Json insertions = Json::array(), sums = Json::array(), torn = Json::array();
-    for (const Insertion &each : done_.insertions)
+    for (size_t i = 0; i < findings_.size(); ++i) {
+      const Insertion &each = done_.insertions[i];
       insertions.push_back({{"value", ir::print_value(program_, each.of)},
                             {"result", ir::print_value(program_, each.made)},
                             {"op", each.op},
@@ -76,7 +75,8 @@ public:
                             {"backward_bytes", each.backward_bytes},
                             {"collectives", each.collectives},
                             {"moved_again_inside", each.read_again},
-                            {"severity", std::string(severity(each))}});
+                            {"severity", std::string(severity(i))}});
+    }
     for (const StatedSum &sum : done_.sums)
       sums.push_back({{"line", print_line(sum.inst)}, {"axes", names(sum)}});
     for (ir::InstId inst : done_.torn)
@@ -103,20 +103,39 @@ private:
                           sum.axes);
   }
 
-  std::string text_of(const Insertion &each) const {
-    std::string_view found = severity(each);
-    std::string shared =
-        each.uses > 1 ? fmt::format(", for {}", plural(each.uses, "operand")) : std::string();
-    std::string text = fmt::format(
-        "{}: [implicit-redistribute] `{}` needs operand {} as {}, {} is {}: {} bytes forward, {} "
-        "backward, {}{} ({})\n",
-        found == "accept" ? "info"
-        : found == "warn" ? "warning"
-                          : found,
-        each.op, each.operand, words(each.wanted), ir::print_value(program_, each.of),
-        words(each.had), each.forward_bytes, each.backward_bytes,
-        plural(each.collectives, "collective"), shared, each.reason);
-    return text + inside(each);
+  // What an insertion is to whoever asked for it: `accept`, `warn`, `error`, or `suppressed`.
+  std::string_view severity(size_t i) const {
+    const Insertion &each = done_.insertions[i];
+    if (findings_[i].suppressed)
+      return "suppressed";
+    if (options_.redistribute_limit &&
+        each.forward_bytes + each.backward_bytes > *options_.redistribute_limit)
+      return "error";
+    return options_.redistribute;
+  }
+  Finding finding_of(const Insertion &each) const {
+    rules::ImplicitRedistribute found{.value = each.of,
+                                      .operand = each.operand,
+                                      .wanted = words(each.wanted),
+                                      .found = words(each.had),
+                                      .forward = static_cast<int64_t>(each.forward_bytes),
+                                      .backward = static_cast<int64_t>(each.backward_bytes),
+                                      .collectives = plural(each.collectives, "collective"),
+                                      .reason = each.reason};
+    if (each.uses > 1)
+      found.shared = plural(each.uses, "operand");
+    return {std::move(found), Place::inst(each.first_use), ~0u, false, {}};
+  }
+  std::string text_of(size_t i) const {
+    std::string_view found = severity(i);
+    const Finding &finding = findings_[i];
+    std::string why = finding.suppressed ? fmt::format(" ({})", finding.reason) : std::string();
+    return fmt::format("{}{}: [{}] {}\n",
+                       found == "accept" ? "info"
+                       : found == "warn" ? "warning"
+                                         : found,
+                       why, finding.info().name, message_of(program_, finding)) +
+           inside(done_.insertions[i]);
   }
   // What becomes of the same move where it happens inside of the op, behind the back of whoever
   // differentiates.
@@ -135,6 +154,7 @@ private:
   const Elaboration &done_;
   const Options &options_;
   ir::Dialect dialect_;
+  std::vector<Finding> findings_; // per insertion
   uint64_t forward_ = 0, backward_ = 0, collectives_ = 0;
 };
 

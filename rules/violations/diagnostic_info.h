@@ -15,9 +15,9 @@ namespace spmd::rules {
 enum class Severity : uint8_t { Error, Warning, Info };
 inline constexpr std::string_view kSeverityWords[] = {"error", "warning", "info"};
 
-// Who draws a finding: checking a program; showing what was found; running the program. Only of the
-// first kind can a program be shown that draws it.
-enum class DrawnBy : uint8_t { Check, Report, Run };
+// Who draws a finding: checking a program; showing what was found; writing out what it leaves implicit;
+// running it. Only of the first kind can a program be shown that draws it.
+enum class DrawnBy : uint8_t { Check, Report, Elaborate, Run };
 
 struct DiagnosticInfo {
   std::string_view name = {}; // kebab-case; never reused
