@@ -64,7 +64,7 @@ SPMD_WIDE_LOOP bool all_common(const double *from, double minus, size_t n) {
   uint64_t beyond = 0;
   for (size_t i = 0; i < n; ++i) {
     double x = from[i] - minus;
-    beyond += (std::abs(x) <= kMost) | (x < kVanishes) ? 0 : 1;
+    beyond += ((std::abs(x) <= kMost) | (x < kVanishes)) ? 0 : 1;
   }
   return beyond == 0;
 }
