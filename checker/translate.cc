@@ -6,7 +6,10 @@
 #include "checker/inline.h"
 #include "checker/told.h"
 
+#include "rules/shards.h"
+
 #include "ir/claims.h"
+#include "ir/dialect.h"
 #include "ir/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -79,6 +82,25 @@ private:
     if (!lost.empty())
       tell(place, fmt::format("{}: {}", ir::print_value(program_, value), lost));
   }
+  // Claims in attributes. A strided shard of uneven blocks is none of DTensor's.
+  void claims_of(Place place, const Inst &inst) {
+    for (const ir::Attr &attr : program_.attrs[inst.attrs].attrs) {
+      if (attr.value.form != ir::AttrForm::Claim)
+        continue;
+      const ir::Claim claim = program_.claims[attr.value.as<ir::ClaimId>()];
+      if (to_ != Dialect::DTensor || !claim.type.valid() || !claim.global_shape.valid())
+        continue;
+      const ir::Type type = program_.types[claim.type];
+      llvm::StringRef key = program_.strings[attr.key];
+      std::string text =
+          ir::print_type_in(program_, type, claim.shape, claim.global_shape, Dialect::DTensor);
+      if (llvm::StringRef(text).contains("_StridedShard") &&
+          rules::declared_sizes(program_, type, claim.shape, claim.global_shape,
+                                program_.rank.value_or(0))
+              .sizes.valid())
+        tell(place, fmt::format("`{}`: uneven blocks in another order than the mesh's", key.str()));
+    }
+  }
   // What a declaration leaves out is invariant there.
   void unclaimed(Place place, ValueId value, ir::TypeId declared) {
     ir::MeshId mesh = ir::mesh_of(program_, value, ir::MeshId{0});
@@ -117,6 +139,7 @@ private:
       tell(place, text.front() == '`' || inst.result_count == 0
                       ? text
                       : ir::print_value(program_, inst.result(0)) + ": " + text);
+    claims_of(place, inst);
     for (uint32_t i = 0; i < inst.result_count; ++i)
       if (ir::TypeId type = program_.values[inst.result(i)].declared; type.valid())
         types_of(place, inst.result(i), type);
