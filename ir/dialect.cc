@@ -152,6 +152,25 @@ std::string lost_on(const Program &program, const Type &type, AxisId axis, Diale
   return "";
 }
 
+// DTensor's strided shards are of even blocks only.
+bool strided_uneven(const Program &program, const Type &type, ShapeId local, ShapeId global) {
+  if (!global.valid() || !program.shapes[global].ranked)
+    return false;
+  const Mesh &mesh = program.meshes[type.mesh()];
+  const Shape &held = program.shapes[local], &whole = program.shapes[global];
+  bool strided = false, uneven = false;
+  for (unsigned dim = 0; dim < held.dims.size() && dim < whole.dims.size(); ++dim) {
+    int64_t ranks = 1;
+    for (AxisId axis : shards_of(type, dim)) {
+      ranks *= mesh[axis].size();
+      strided |= outer_behind(mesh, type, axis, dim) != 1;
+    }
+    bool known = held.dims[dim].is_number() && whole.dims[dim].is_number();
+    uneven |= known && held.dims[dim].number() * ranks != whole.dims[dim].number();
+  }
+  return strided && uneven;
+}
+
 } // namespace
 
 std::string lost_in(const Program &program, const Type &type, Dialect dialect) {
@@ -173,7 +192,9 @@ std::string print_type_in(const Program &program, const Type &type, ShapeId loca
   const Mesh &mesh = program.meshes[type.mesh()];
   bool shaped = local.valid() && program.shapes[local].ranked;
   bool all = type.claimed().contains(mesh.typed_axes()) && !mesh.typed_axes().empty();
-  if (dialect == Dialect::Spmd || !shaped || !all)
+  bool theirs =
+      dialect != Dialect::DTensor || !shaped || !strided_uneven(program, type, local, global);
+  if (dialect == Dialect::Spmd || !shaped || !all || !theirs)
     return print_type(program, type, local, global);
   Type dims;
   dims.set_mesh(type.mesh());
