@@ -298,6 +298,11 @@ SourcePlace locate(const Report &report, const Place &place) {
   const ir::Program &program = *report.program;
   SourcePlace found;
   found.scope = scope_of(program, place);
+  // What is said of the program as a whole stands at none of the files that it was made from.
+  if (place.form == Place::Form::File && place.index >= program.files.size()) {
+    found.path = report.input;
+    return found;
+  }
   if (place.form == Place::Form::File) {
     found.file = ir::FileId{place.index};
     found.path = program.strings[program.files[found.file].path].str();

@@ -39,7 +39,7 @@ using Violation = std::variant<
     MeshChange, MeshGroupMixed, UnknownOp, ImplicitCast, AssumedRule, UnusedSuppression,
     ExpiredSuppression, SourceChanged, ImplicitRedistribute, ReplicateRefuted, InvariantRefuted,
     ShardRefuted, PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory,
-    RunPlansDiffer>;
+    RunPlansDiffer, RunLostRank, RunTimeout>;
 
 // The manual of all kinds, in the order of the variant.
 llvm::ArrayRef<const DiagnosticInfo *> all_violations();

@@ -18,6 +18,8 @@ namespace spmd::checker {
 namespace {
 
 std::string_view tool_name = "spmdlint";
+std::string *diverted = nullptr;
+bool terminal_denied = false;
 
 namespace fs = llvm::sys::fs;
 
@@ -108,7 +110,14 @@ std::vector<std::string> programs_below(const std::string &folder, std::string &
   return found;
 }
 
+bool stdout_is_terminal() { return !terminal_denied && ::isatty(STDOUT_FILENO); }
+void deny_terminal() { terminal_denied = true; }
+
+void divert_output(std::string *into) { diverted = into; }
+
 std::string write_stdout(llvm::StringRef bytes) {
+  if (diverted)
+    return diverted->append(bytes.data(), bytes.size()), "";
   std::error_code error = write_all(STDOUT_FILENO, bytes);
   if (!error || error == std::errc::broken_pipe)
     return "";
@@ -116,6 +125,8 @@ std::string write_stdout(llvm::StringRef bytes) {
 }
 
 std::string write_file(const std::string &path, llvm::StringRef bytes) {
+  if (diverted)
+    return "";
   fs::file_status status;
   llvm::SmallString<256> real(path);
   fs::perms permissions = fs::perms_not_known;
@@ -134,12 +145,16 @@ std::string write_file(const std::string &path, llvm::StringRef bytes) {
 }
 
 void print_stderr(llvm::StringRef text) {
+  if (diverted) {
+    diverted->append(text.data(), text.size());
+    return;
+  }
   // There is nobody left to tell if stderr is gone.
   (void)write_all(STDERR_FILENO, text);
 }
 
 Progress::Progress(std::string what, bool quiet)
-    : what_(std::move(what)), on_(!quiet && ::isatty(STDERR_FILENO)),
+    : what_(std::move(what)), on_(!quiet && !diverted && ::isatty(STDERR_FILENO)),
       next_(std::chrono::steady_clock::now() + std::chrono::seconds(1)) {}
 
 Progress::~Progress() {

@@ -43,6 +43,12 @@ private:
 };
 // The name that lines about a run begin with; `spmdlint` unless set. To be set before anything is said.
 void set_tool_name(std::string_view name);
+// From now on what goes to stdout and stderr is kept there, and files are not written: of a process that
+// works beside the one that speaks. Null: as before.
+void divert_output(std::string *into);
+bool stdout_is_terminal();
+// It is none, although it looks like one: mpirun gives such to each process.
+void deny_terminal();
 // One line on stderr, with the name of the tool.
 void say(llvm::StringRef text);
 

@@ -22,7 +22,7 @@ bool use_colour(When when) {
     return false;
   if (forced && *forced)
     return llvm::StringRef(forced) != "0";
-  return ::isatty(STDOUT_FILENO) && !(term && llvm::StringRef(term) == "dumb");
+  return stdout_is_terminal() && !(term && llvm::StringRef(term) == "dumb");
 }
 
 unsigned terminal_width() {
@@ -37,7 +37,7 @@ bool render(const Options &options, llvm::ArrayRef<Report> reports, SourceCache 
   bool written = true;
   std::vector<FormatRequest> formats = options.formats;
   if (formats.empty())
-    formats.push_back({::isatty(STDOUT_FILENO) ? "full" : "concise", ""});
+    formats.push_back({stdout_is_terminal() ? "full" : "concise", ""});
   for (const FormatRequest &request : formats) {
     bool to_stdout = request.file.empty();
     RenderOptions render_options{
@@ -63,7 +63,7 @@ bool fails(const Report &report, rules::Severity lowest) {
 
 bool prints_counts(const Options &options) {
   if (options.formats.empty())
-    return ::isatty(STDOUT_FILENO);
+    return stdout_is_terminal();
   for (const FormatRequest &request : options.formats)
     if (request.name == "full" && request.file.empty())
       return true;

@@ -208,19 +208,24 @@ program whose extents are no numbers. Nothing was run.
 struct RunMemory {
   std::string needed, available; // `1.2 GiB`
   std::string largest;           // the largest values and their sizes
+  std::string ranks = {};        // whose memory; empty: that of the one process
   void fields(auto &&visit) const {
     visit("needed", needed), visit("available", available), visit("largest", largest);
+    visit("ranks", ranks);
   }
   bool operator==(const RunMemory &) const = default;
   static constexpr DiagnosticInfo info = {
       .name = "run-memory",
       .drawn_by = DrawnBy::Run,
-      .message = "the run needs {needed}, and {available} may be used[; largest: {largest}]",
+      .message = "the run needs {needed}[ on rank {ranks}], and {available} may be used[; largest: "
+                 "{largest}]",
       .explain = R"(
 What a run takes is known from its plan before anything is allocated: the buffers of all ranks that
 this process simulates, and what comparing them with the reference takes. It is more than the
 machine has or than --memory-limit allows. Nothing was run. Run a smaller program (--scale-down, a
-smaller --mesh), or compare less (--check).
+smaller --mesh), or compare less (--check). Where a rank is named, it is a process of its own; if it
+ran out of memory in the midst of the run, something else took what was free before, and the run
+could not be finished.
 )",
   };
 };
@@ -239,6 +244,52 @@ All ranks must run one plan, or a collective would wait for ranks that never com
 anything is sent, each rank compares the fingerprint of its plan, and the versions of whatever makes
 it, with those of rank 0. They differ: another file, another version of the tool, or other options.
 Nothing was run.
+)",
+  };
+};
+
+struct RunLostRank {
+  std::string ranks;
+  std::string how;     // what was seen of it
+  std::string waiting; // who is where: `rank 0 is in step 7, ...`
+  void fields(auto &&visit) const {
+    visit("ranks", ranks), visit("how", how), visit("waiting", waiting);
+  }
+  bool operator==(const RunLostRank &) const = default;
+  static constexpr DiagnosticInfo info = {
+      .name = "run-lost-rank",
+      .drawn_by = DrawnBy::Run,
+      .message = "rank {ranks} was lost: {how}[; {waiting}]",
+      .explain = R"(
+Each rank is a process, and one of them ended in the midst of the run: it was killed (by a person, a
+scheduler, a machine without memory), it crashed, or its host or the network went away. The others
+cannot go on without it. All of them stop, and nothing is said of any claim. The place is the step in
+which the rank that tells this was; a crash of our own leaves a message of that rank before this one.
+)",
+  };
+};
+
+struct RunTimeout {
+  std::string ranks;
+  int64_t seconds = 0;
+  std::string found;   // `it does not answer`, `it is in step 7, ...`
+  std::string waiting; // who waits, and where
+  void fields(auto &&visit) const {
+    visit("ranks", ranks), visit("seconds", seconds), visit("found", found);
+    visit("waiting", waiting);
+  }
+  bool operator==(const RunTimeout &) const = default;
+  static constexpr DiagnosticInfo info = {
+      .name = "run-timeout",
+      .drawn_by = DrawnBy::Run,
+      .message =
+          "rank {ranks} kept the others waiting for more than {seconds} s: {found}[; {waiting}]",
+      .explain = R"(
+Ranks meet in collectives, and one that does not come holds up all others. After the time that
+--timeout allows for one step they give up: all stop, and nothing is said of any claim. A rank that
+does not answer was stopped, or its host hangs; one that is in an earlier step than the others is
+slow, or has much more to do. Where all ranks wait for one another, predicates of branches or loops
+differ from rank to rank around the collective.
 )",
   };
 };
