@@ -12,6 +12,8 @@ namespace spmd::runtime {
 using Deadline = std::chrono::steady_clock::time_point;
 inline constexpr Deadline kNoDeadline = Deadline::max();
 
+class Peers;
+
 enum class StopMode : uint8_t { Finish, Abort };
 
 // Errors are what a run cannot do: an op that no kernel knows, a deadline that passed, ranks that
@@ -21,6 +23,8 @@ public:
   virtual ~Backend() = default;
   // Once, before all else. The program is interned into; plan and world must outlive the backend.
   virtual llvm::Error prepare(ir::Program &program, const Plan &plan, const World &world) = 0;
+  // Whether this process holds the data of a rank: others are written and read elsewhere.
+  virtual bool owns(RankId) const { return true; }
   // The extents and the dtype are those of the buffer on that rank.
   virtual llvm::Error write(BufferId to, RankId rank, const Tensor &host) = 0;
   // Steps in order; a range may not begin or end inside of a branch or a loop.
@@ -35,8 +39,9 @@ struct CpuOptions {
   uint64_t seed = 0;         // of the random numbers that the program draws
   unsigned threads = 1;      // ranks are divided among them; results do not depend on it
   bool check_memory = false; // each access is held against the offsets of the plan
+  Peers *peers = nullptr; // the rank of this process alone, among those of others; null: all ranks
 };
-// All ranks in this process, in lockstep.
+// All ranks in this process, in lockstep; or one of them.
 std::unique_ptr<Backend> make_cpu_backend(const CpuOptions &options = {});
 // Does nothing, step by step; reads are refused. What a step costs besides its work.
 std::unique_ptr<Backend> make_null_backend();

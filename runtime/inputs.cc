@@ -2,6 +2,7 @@
 // scales are put in so that the ranks together mean what the file holds.
 #include "runtime/inputs.h"
 
+#include "runtime/backend.h"
 #include "runtime/blocks.h"
 #include "runtime/element_bytes.h"
 #include "runtime/input_numbers.h"
@@ -15,6 +16,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <map>
 
 namespace spmd::runtime {
 
@@ -326,6 +328,26 @@ Tensor Inputs::on_rank(size_t index, RankId rank, const InputOptions &options) c
     round_cells(own, options.domain);
   }
   return own;
+}
+
+llvm::Error Inputs::write_to(Backend &backend, const Plan &plan,
+                             const InputOptions &options) const {
+  for (size_t i = 0; i < plan.params.size(); ++i) {
+    if (!plan.params[i].valid() || !plan.values[plan.params[i]].buffer.valid())
+      continue;
+    BufferId buffer = plan.values[plan.params[i]].buffer;
+    std::map<std::vector<int64_t>, std::vector<RankId>> alike;
+    for (RankId rank : world_.ranks(plan.buffers[buffer].mesh))
+      if (backend.owns(rank))
+        alike[part_of(i, rank)].push_back(rank);
+    for (const auto &[part, ranks] : alike) {
+      Tensor own = on_rank(i, ranks.front(), options);
+      for (RankId rank : ranks)
+        if (llvm::Error wrong = backend.write(buffer, rank, own))
+          return wrong;
+    }
+  }
+  return llvm::Error::success();
 }
 
 } // namespace spmd::runtime

@@ -17,6 +17,8 @@ class MemoryBuffer;
 
 namespace spmd::runtime {
 
+class Backend;
+struct Plan;
 struct StoredTensor;
 
 struct InputOptions {
@@ -71,6 +73,8 @@ public:
   Tensor on_rank(size_t param, RankId rank, const InputOptions &options) const;
   // Which part of the parameter that is: what ranks of one part hold is the same.
   std::vector<int64_t> part_of(size_t param, RankId rank) const;
+  // All of them, to the ranks that the backend holds. Errors are the backend's.
+  llvm::Error write_to(Backend &backend, const Plan &plan, const InputOptions &options) const;
   const Content &content(size_t param) const { return contents_[param]; }
 
 private:

@@ -2,6 +2,7 @@
 // a later step has it as an operand.
 #include "runtime/judged_run.h"
 
+#include "runtime/bits_hash.h"
 #include "runtime/bounds.h"
 
 #include "ir/check.h"
@@ -156,6 +157,8 @@ private:
 
   // Null where it means nothing that we know.
   const Meaning *meaning(PlannedId id) {
+    if (!options_.judges)
+      return nullptr;
     Kept &kept = kept_[id.index];
     if (kept.meaning || kept.held.empty())
       return kept.meaning ? &*kept.meaning : nullptr;
@@ -186,6 +189,8 @@ private:
   }
 
   llvm::Error inputs() {
+    if (options_.mode == CheckMode::Off)
+      return llvm::Error::success();
     for (PlannedId id : plan_.params) {
       if (!id.valid())
         continue;
@@ -224,7 +229,7 @@ private:
         take(plan_.list(execution.results)[0]);
       if (!stepwise())
         continue;
-      if (sampled(e))
+      if (sampled(e) && options_.judges)
         judge_step(execution);
       release(e, execution);
       if (is_last(execution) || (options_.goes_on && !options_.goes_on(e, plan_.executions.size())))
@@ -432,7 +437,7 @@ private:
   void record(PlannedId id, const Wanted &wanted, const std::string *reason, AxisSet blind = {}) {
     const PlannedValue &value = plan_.values[id];
     const Kept &kept = kept_[id.index];
-    if (kept.held.empty())
+    if (kept.held.empty() || !options_.judges)
       return;
     Observed observed{value.value, value.known, gradient_of(value.value), kept.held};
     Judgment judgment = judge(program_, observed, wanted);
@@ -479,6 +484,11 @@ private:
       if (id.valid())
         if (llvm::Error failed = read(id))
           return failed;
+    if (!options_.judges)
+      return llvm::Error::success();
+    for (PlannedId id : plan_.outputs)
+      for (size_t rank = 0; id.valid() && rank < kept_[id.index].held.size(); ++rank)
+        report_.digest = ir::mix(report_.digest, bits_hash(kept_[id.index].held[rank]));
     if (llvm::any_of(params_, [](const Meaning &meaning) { return meaning.pieces.empty(); })) {
       note_undecided("an input holds nothing that has a meaning");
       return llvm::Error::success();
@@ -634,6 +644,7 @@ void join_reports(RunReport &into, RunReport more) {
       into.undecided.push_back(std::move(reason));
   into.steps = std::max(into.steps, more.steps);
   into.judged += more.judged;
+  into.digest = ir::mix(into.digest, more.digest);
 }
 
 Verdict referee(double deviation_f32, double deviation_f64) {

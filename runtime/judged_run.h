@@ -21,7 +21,8 @@ struct JudgeOptions {
   unsigned share = 8;            // Sampled: one step in so many
   std::string rerun;             // the command line, for findings
   Deadline deadline = kNoDeadline;
-  ir::ValueId until; // stop after it is made; none: at the end
+  bool judges = true; // false: another process does; steps are run and data are read for it
+  ir::ValueId until;  // stop after it is made; none: at the end
   llvm::function_ref<bool(uint64_t done, uint64_t all)> goes_on = nullptr; // false: stop here
 };
 
@@ -30,6 +31,7 @@ struct RunReport {
   std::vector<checker::Finding> findings; // at most one error; warnings besides
   std::vector<std::string> undecided;     // why, each reason once
   uint64_t steps = 0, judged = 0;
+  uint64_t digest = 0; // of the bits of all outputs on all ranks; 0: none were read
 
   uint64_t count(Verdict verdict) const;
   bool refuted() const { return count(Verdict::Refuted) > 0; }

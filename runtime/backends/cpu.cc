@@ -3,6 +3,7 @@
 #include "runtime/backends/cpu_backend.h"
 
 #include "runtime/backends/cpu_steps.h"
+#include "runtime/backends/peers.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -331,6 +332,8 @@ void CpuBackend::communicate_group(const Communicate &wire, Ranks members,
 }
 
 llvm::Error CpuBackend::communicate(const Step &step, Ranks ranks) {
+  if (options_.peers)
+    return communicate_with_peers(step);
   const Communicate &wire = plan_->communicates[step.index];
   const Groups &groups = groups_[wire.group.index];
   llvm::Expected<llvm::SmallVector<uint32_t, 16>> complete = complete_groups(step, ranks);
@@ -409,6 +412,9 @@ llvm::Error CpuBackend::loop(uint32_t index, Ranks ranks) {
 }
 
 llvm::Error CpuBackend::run_step(const Step &step, uint32_t index, Ranks active) {
+  if (options_.peers && step.form == StepForm::Act &&
+      plan_->acts[step.index].form == ActForm::Receive)
+    return receive_from_peers(step);
   llvm::SmallVector<RankId, 16> kept;
   Ranks ranks = on_mesh(step.mesh, active, kept);
   if (ranks.empty())
@@ -452,6 +458,9 @@ llvm::Error CpuBackend::run_step(const Step &step, uint32_t index, Ranks active)
 llvm::Error CpuBackend::run_range(StepRange range, Ranks active) {
   for (uint32_t i = range.first; i < range.last;) {
     const Step &step = plan_->steps[i];
+    if (options_.peers)
+      if (llvm::Error error = options_.peers->at(i))
+        return error;
     if (deadline_ != kNoDeadline && std::chrono::steady_clock::now() > deadline_)
       return run_error(fmt::format("the deadline passed at step {}, {}", i, name_of(step)));
     if (llvm::Error error = run_step(step, i, active))

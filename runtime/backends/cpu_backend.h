@@ -22,6 +22,7 @@ public:
   explicit CpuBackend(const CpuOptions &options)
       : options_(options), workers_(std::max(1u, options.threads)) {}
   llvm::Error prepare(ir::Program &program, const Plan &plan, const World &world) override;
+  bool owns(RankId rank) const override { return llvm::is_contained(all_, rank); }
   llvm::Error write(BufferId to, RankId rank, const Tensor &host) override;
   llvm::Error run(StepRange steps, Deadline deadline) override;
   llvm::Error read(BufferId from, RankId rank, Tensor &host) override;
@@ -65,6 +66,8 @@ private:
   void communicate_group(const Communicate &wire, Ranks members,
                          llvm::MutableArrayRef<SharedTensor> results);
   llvm::Error communicate(const Step &step, Ranks ranks);
+  llvm::Error communicate_with_peers(const Step &step);
+  llvm::Error receive_from_peers(const Step &step);
   llvm::Error branch(uint32_t index, Ranks ranks);
   llvm::Error loop(uint32_t index, Ranks ranks);
   llvm::Expected<bool> holds(BufferId predicate, RankId rank);
@@ -102,7 +105,7 @@ private:
   std::vector<std::vector<Block>> blocks_; // by place and rank
   std::vector<std::vector<uint32_t>> block_classes_;
   std::vector<std::vector<uint32_t>> extents_classes_; // by buffer; empty: all ranks are alike
-  std::vector<RankId> all_;
+  std::vector<RankId> all_;                            // of this process
   HeldTensors held_;
   Alike alike_;                       // of the step at hand
   std::vector<SharedTensor> results_; // of what is done in it, one after another

@@ -1,6 +1,8 @@
 // What is settled before the run: kernels, groups, blocks, and which ranks see the same of them.
 #include "runtime/backends/cpu_backend.h"
 
+#include "runtime/backends/peers.h"
+
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -98,7 +100,9 @@ llvm::Error CpuBackend::prepare_compute(const Compute &compute, ir::MeshId mesh)
   for (Span span : {compute.operands, compute.results})
     for (const Use &use : plan_->used(span))
       alike &= plan_->buffers[use.buffer].dims.size() == 1;
-  for (RankId rank : alike ? world_->ranks(mesh).take_front(1) : world_->ranks(mesh)) {
+  llvm::SmallVector<RankId, 16> kept;
+  Ranks own = on_mesh(mesh, all_, kept);
+  for (RankId rank : alike ? own.take_front(1) : own) {
     llvm::Expected<const PreparedOp *> op = prepare_op(compute, rank);
     if (!op)
       return op.takeError();
@@ -177,7 +181,11 @@ llvm::Error CpuBackend::prepare(ir::Program &program, const Plan &plan, const Wo
   }
   classify();
   for (RankId rank = 0; rank < world.size(); ++rank)
-    all_.push_back(rank);
+    if (!options_.peers || rank == options_.peers->rank())
+      all_.push_back(rank);
+  if (options_.peers)
+    if (llvm::Error error = options_.peers->prepare(plan, world))
+      return error;
   held_.prepare(plan, world.size(), options_.domain, options_.check_memory);
   ready_.resize(plan.computes.size());
   for (const Step &step : plan.steps)

@@ -33,10 +33,13 @@ template <class T> T poison() {
 
 SharedTensor HeldTensors::fresh(BufferId id, RankId rank, Content content) {
   const Buffer &buffer = plan_->buffers[id];
-  const Dims &dims = buffer.on(rank);
-  size_t form = domain_ == Domain::Field                                 ? 2
-                : ir::info(buffer.dtype).form == ir::DTypeClass::Complex ? 1
-                                                                         : 0;
+  return fresh(buffer.dtype, buffer.on(rank), content);
+}
+
+SharedTensor HeldTensors::fresh(ir::DType dtype, const Dims &dims, Content content) {
+  size_t form = domain_ == Domain::Field                          ? 2
+                : ir::info(dtype).form == ir::DTypeClass::Complex ? 1
+                                                                  : 0;
   SharedTensor tensor;
   {
     std::lock_guard lock(keeping_);
@@ -48,8 +51,8 @@ SharedTensor HeldTensors::fresh(BufferId id, RankId rank, Content content) {
   }
   bool is_new = !tensor;
   if (is_new)
-    tensor = std::make_shared<HeldTensor>(Tensor::make(buffer.dtype, dims, domain_));
-  tensor->dtype = buffer.dtype;
+    tensor = std::make_shared<HeldTensor>(Tensor::make(dtype, dims, domain_));
+  tensor->dtype = dtype;
   tensor->dims = dims;
   tensor->singles.clear();
   if (content == Content::Anything ? check_ : !is_new)
@@ -61,7 +64,7 @@ SharedTensor HeldTensors::fresh(BufferId id, RankId rank, Content content) {
 }
 
 // Takes it back from one rank.
-void HeldTensors::keep(SharedTensor &tensor) {
+void HeldTensors::give_back(SharedTensor &tensor) {
   SharedTensor last = std::move(tensor);
   tensor = nullptr;
   if (!last || last.use_count() > 1)
@@ -79,11 +82,11 @@ void HeldTensors::keep(SharedTensor &tensor) {
 
 void HeldTensors::put(BufferId buffer, RankId rank, SharedTensor tensor) {
   SharedTensor &slot = slots_[index(buffer, rank)];
-  keep(slot);
+  give_back(slot);
   slot = std::move(tensor);
 }
 
-void HeldTensors::release(BufferId buffer, RankId rank) { keep(slots_[index(buffer, rank)]); }
+void HeldTensors::release(BufferId buffer, RankId rank) { give_back(slots_[index(buffer, rank)]); }
 
 // NaN and zeros of either sign are told apart.
 static bool same_bits(const Tensor &a, const Tensor &b) {

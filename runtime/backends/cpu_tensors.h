@@ -34,6 +34,9 @@ public:
   // same time.
   enum class Content : uint8_t { Zeros, Anything };
   SharedTensor fresh(BufferId buffer, RankId rank, Content content);
+  // The same, of any extents; what nobody else has by then can be given back.
+  SharedTensor fresh(ir::DType dtype, const Dims &dims, Content content);
+  void give_back(SharedTensor &tensor);
   void put(BufferId buffer, RankId rank, SharedTensor tensor);
   // What another rank holds, if that has the same bits; else a copy.
   void write(BufferId buffer, RankId rank, const Tensor &host);
@@ -49,7 +52,6 @@ private:
   // The form of cells, and how many.
   using Size = std::pair<size_t, int64_t>;
   size_t index(BufferId buffer, RankId rank) const { return size_t(buffer.index) * ranks_ + rank; }
-  void keep(SharedTensor &tensor);
 
   const Plan *plan_ = nullptr;
   uint32_t ranks_ = 0;

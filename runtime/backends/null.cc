@@ -11,6 +11,7 @@ public:
     plan_ = &plan;
     return llvm::Error::success();
   }
+  bool owns(RankId) const override { return false; }
   llvm::Error write(BufferId, RankId, const Tensor &) override { return llvm::Error::success(); }
   llvm::Error run(StepRange steps, Deadline) override {
     for (uint32_t i = steps.first; i < steps.last; ++i)

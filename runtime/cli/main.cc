@@ -1,5 +1,6 @@
 // The `spmdrun` binary.
 #include "runtime/cli/run.h"
+#include "runtime/launch/spawn.h"
 
 #include "checker/cli/output.h"
 
@@ -32,6 +33,10 @@ ExitCode run(llvm::ArrayRef<llvm::StringRef> words) {
     return print(run_help());
   if (options.version)
     return print(fmt::format("spmdrun {}\n", checker::kVersion));
+  if (options.nproc)
+    return static_cast<ExitCode>(spawn_ranks({.count = options.nproc,
+                                              .words = words_of_rank(words, options),
+                                              .by_mpirun = options.backend == "mpi"}));
   return run_program(options);
 }
 

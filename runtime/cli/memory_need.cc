@@ -7,11 +7,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <limits>
+#include <sys/resource.h>
 
 namespace spmd::runtime {
 namespace {
+
+constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
 uint64_t cell_bytes(ir::DType dtype) {
   return ir::info(dtype).form == ir::DTypeClass::Complex ? sizeof(Complex) : sizeof(double);
@@ -23,11 +27,11 @@ uint64_t stored_bytes(ir::DType dtype) {
   return cell_bytes(dtype) + (narrow ? sizeof(float) : 0);
 }
 
-// On all ranks together.
-uint64_t bytes_of(const Buffer &buffer, const World &world) {
+uint64_t bytes_of(const Buffer &buffer, const World &world, std::optional<RankId> own) {
   uint64_t elements = 0;
   for (RankId rank : world.ranks(buffer.mesh))
-    elements += static_cast<uint64_t>(count(buffer.on(rank)));
+    if (!own || rank == *own)
+      elements += static_cast<uint64_t>(count(buffer.on(rank)));
   return elements * stored_bytes(buffer.dtype);
 }
 
@@ -69,12 +73,12 @@ std::string print_largest(const ir::Program &program, const Plan &plan,
 } // namespace
 
 MemoryNeed memory_need(const ir::Program &program, const Plan &plan, const World &world,
-                       bool unchecked) {
+                       MemoryScope scope) {
   std::vector<uint64_t> bytes;
   for (const Buffer &buffer : plan.buffers)
-    bytes.push_back(bytes_of(buffer, world));
+    bytes.push_back(bytes_of(buffer, world, scope.rank));
   MemoryNeed need{peak(plan, bytes), print_largest(program, plan, bytes)};
-  if (unchecked)
+  if (!scope.compares)
     return need;
   // The reference keeps every value, whole; on each list of ranks once.
   for (const PlannedValue &value : plan.values) {
@@ -90,16 +94,34 @@ MemoryNeed memory_need(const ir::Program &program, const Plan &plan, const World
   return need;
 }
 
-uint64_t available_memory() {
-  std::ifstream info("/proc/meminfo");
+// The number behind a word of a file of words; none: no limit.
+static uint64_t read_number(const char *path, llvm::StringRef wanted) {
+  std::ifstream file(path);
   std::string word;
-  while (info >> word)
-    if (word == "MemAvailable:") {
-      uint64_t kilobytes = 0;
-      info >> kilobytes;
-      return kilobytes * 1024;
-    }
-  return std::numeric_limits<uint64_t>::max();
+  while (!wanted.empty() && file >> word && word != wanted)
+    ;
+  uint64_t number = 0;
+  return file >> number ? number : kNoLimit;
+}
+
+static uint64_t left_of(uint64_t limit, uint64_t taken) {
+  if (limit == kNoLimit || taken == kNoLimit)
+    return kNoLimit;
+  return limit > taken ? limit - taken : 0;
+}
+
+uint64_t available_memory() {
+  constexpr uint64_t kKilo = 1024;
+  uint64_t machine = read_number("/proc/meminfo", "MemAvailable:");
+  machine = machine == kNoLimit ? kNoLimit : machine * kKilo;
+  // "max" is no number.
+  uint64_t container = left_of(read_number("/sys/fs/cgroup/memory.max", ""),
+                               read_number("/sys/fs/cgroup/memory.current", ""));
+  rlimit own{};
+  uint64_t process = kNoLimit, taken = read_number("/proc/self/status", "VmSize:");
+  if (::getrlimit(RLIMIT_AS, &own) == 0 && own.rlim_cur != RLIM_INFINITY && taken != kNoLimit)
+    process = left_of(own.rlim_cur, taken * kKilo);
+  return std::min({machine, container, process});
 }
 
 } // namespace spmd::runtime

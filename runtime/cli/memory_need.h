@@ -10,11 +10,16 @@ struct MemoryNeed {
   std::string largest; // the largest values and their sizes
 };
 
-// Elements lie in doubles, whatever their dtype: all ranks together, at the step that holds most, and
-// the reference's values unless nothing is compared.
+// Elements lie in doubles, whatever their dtype: all ranks together or the one of this process, at the
+// step that holds most, and the reference's values where something is compared here.
+struct MemoryScope {
+  std::optional<RankId> rank; // none: all
+  bool compares = true;
+};
 MemoryNeed memory_need(const ir::Program &program, const Plan &plan, const World &world,
-                       bool unchecked);
-// Bytes that the machine has free; no limit where it does not tell.
+                       MemoryScope scope);
+// Bytes that this process may still take: what the machine, its container (cgroup) and its own limits
+// (ulimit -v) leave; no limit where none of them tells.
 uint64_t available_memory();
 
 } // namespace spmd::runtime

@@ -89,7 +89,7 @@ std::string set_dtype_mode(RunOptions &options, StringRef value) {
 }
 
 std::string set_backend(RunOptions &options, StringRef value) {
-  constexpr std::string_view kWords[] = {"cpu", "null"};
+  constexpr std::string_view kWords[] = {"cpu", "mpi", "null"};
   unsigned chosen = 0;
   std::string problem = choose(value, kWords, chosen);
   options.backend = value.str();
@@ -149,7 +149,16 @@ constexpr RunOptionRow kRows[] = {
     {"--threads", "N", "1", "ranks are divided among them; results stay the same",
      [](RunOptions &o, StringRef v) { return number<unsigned>(v, 1, 1024, o.threads); }},
     {"--memory-limit", "BYTES", "what is free", "refuse what would take more", set_memory},
-    {"--backend", "cpu|null", "cpu", "what carries out the steps", set_backend},
+    {"--backend", "cpu|mpi|null", "cpu",
+     "all ranks in this process; a process for each; steps are not carried out", set_backend},
+    {"--nproc", "N", "", "start the ranks on this host, a process each; --backend=mpi unless said",
+     [](RunOptions &o, StringRef v) { return number<unsigned>(v, 1, 4096, o.nproc); }},
+    {"--timeout", "SECONDS", "60", "that a rank may keep the others waiting",
+     [](RunOptions &o, StringRef v) { return number<unsigned>(v, 1, 1000000, o.timeout); }},
+    {"--join-timeout", "SECONDS", "30", "until all ranks are there",
+     [](RunOptions &o, StringRef v) { return number<unsigned>(v, 1, 1000000, o.join_timeout); }},
+    {"--skip-unavailable", "", "", "exit code 77 where the backend is not there",
+     turn_on<&RunOptions::skip_unavailable>},
     {"--version", "", "", "print the version", turn_on<&RunOptions::version>},
 };
 
@@ -221,6 +230,11 @@ std::string split(llvm::ArrayRef<StringRef> words, RunOptions &options,
   return "";
 }
 
+bool says_backend(llvm::ArrayRef<StringRef> words) {
+  return llvm::any_of(
+      words, [](StringRef word) { return word == "--backend" || word.startswith("--backend="); });
+}
+
 } // namespace
 
 std::string parse_run_call(llvm::ArrayRef<StringRef> words, RunOptions &options) {
@@ -239,12 +253,56 @@ std::string parse_run_call(llvm::ArrayRef<StringRef> words, RunOptions &options)
                : fmt::format("one program is run at a time, not {}",
                              options.shared.arguments.size());
   options.file = options.shared.arguments.front();
+  if (options.nproc && !says_backend(words))
+    options.backend = "mpi";
+  if (options.nproc && options.backend == "cpu")
+    return "the cpu backend simulates all ranks in one process: `--nproc` is for `--backend=mpi`";
+  if (options.backend == "null" && options.check != CheckMode::Off && !options.plan)
+    return "the null backend holds no data that could be checked: add `--check=off`";
+  if (options.backend != "cpu" && !options.trace_out.empty())
+    return "`--trace-out` is for the cpu backend, which has what all ranks hold";
+  if ((options.backend != "cpu" || options.nproc) && options.file == "-")
+    return "each rank reads the program: it must be a file";
   return "";
+}
+
+std::vector<std::string> words_of_rank(llvm::ArrayRef<StringRef> words, const RunOptions &options) {
+  std::vector<std::string> kept = {"--backend=" + options.backend};
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--nproc")
+      ++i;
+    else if (!words[i].startswith("--nproc="))
+      kept.push_back(words[i].str());
+  }
+  return kept;
+}
+
+std::string words_of_run(const RunOptions &options, uint64_t seed) {
+  std::string line = fmt::format("--seed={}", seed);
+  for (const AxisSize &axis : options.mesh)
+    line += fmt::format(" --mesh={}={}", axis.axis, axis.size);
+  for (const auto &[symbol, value] : options.symbols)
+    line += fmt::format(" --set={}={}", symbol, value);
+  for (const std::string &word : options.inputs)
+    line += fmt::format(" --input={}", word);
+  if (options.scale_down)
+    line += " --scale-down";
+  if (options.no_backward)
+    line += " --no-backward";
+  return line;
+}
+
+std::string words_for_ranks(const RunOptions &options) {
+  return fmt::format("{} --seeds={} --check={} --tier={} --f64={} --until={}",
+                     words_of_run(options, options.seed), options.seeds,
+                     static_cast<int>(options.check), static_cast<int>(options.tier), options.f64,
+                     options.until);
 }
 
 std::string run_help() {
   std::string text =
-      "spmdrun type-checks a program, executes it on simulated ranks, forward and backward,\n"
+      "spmdrun type-checks a program, executes it on ranks, simulated or real ones, forward and "
+      "backward,\n"
       "and checks that the data uphold the types\n\nusage: spmdrun FILE [OPTION]...\n\n"
       "options\n";
   for (const RunOptionRow &row : kRows)

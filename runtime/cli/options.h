@@ -42,12 +42,23 @@ struct RunOptions {
   bool trace_ranks = false;
   std::optional<uint64_t> memory_limit; // bytes
   std::string backend = "cpu";
+  unsigned nproc = 0;         // ranks to start; 0: this process is one, or all
+  unsigned timeout = 60;      // seconds that a rank may keep others waiting
+  unsigned join_timeout = 30; // seconds until all ranks are there
+  bool skip_unavailable = false;
   bool no_backward = false;
   bool help = false, version = false;
 };
 
 // Empty, or what is wrong with the call.
 std::string parse_run_call(llvm::ArrayRef<llvm::StringRef> words, RunOptions &options);
+// The command line of a rank that `--nproc` starts.
+std::vector<std::string> words_of_rank(llvm::ArrayRef<llvm::StringRef> words,
+                                       const RunOptions &options);
+// What the data of a run depend on, as words of a command line.
+std::string words_of_run(const RunOptions &options, uint64_t seed);
+// The same, and what else ranks must be told alike.
+std::string words_for_ranks(const RunOptions &options);
 std::string run_help();
 
 } // namespace spmd::runtime

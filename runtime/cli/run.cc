@@ -1,12 +1,15 @@
 // Reads and checks first: what does not check is reported, and nothing is run.
 #include "runtime/cli/run.h"
 
+#include "runtime/cli/failure.h"
 #include "runtime/cli/memory_need.h"
+#include "runtime/cli/session.h"
 #include "runtime/cli/summary.h"
 #include "runtime/cli/trace_out.h"
 #include "runtime/inputs.h"
 #include "runtime/judged_run.h"
 #include "runtime/scale_down.h"
+#include "runtime/whole_numbers.h"
 
 #include "checker/backward.h"
 #include "checker/cli/input.h"
@@ -18,7 +21,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <map>
 
 namespace spmd::runtime {
 
@@ -36,25 +38,95 @@ public:
   }
 
   ExitCode run() {
-    if (!read())
-      return ExitCode::Input;
-    if (!rewrite())
+    if (!options_.plan) // which needs no other ranks
+      session_ = Session::open(options_, code_);
+    if (!session_ && code_ != ExitCode::Clean)
       return code_;
-    if (!derive())
-      return code_;
-    if (!make())
-      return code_;
-    if (options_.plan)
-      return print(runtime::print(checked_->program(), *plan_));
-    if (!fits() || !finds_until())
-      return code_;
-    for (unsigned i = 0; i < options_.seeds && code_ == ExitCode::Clean; ++i)
-      execute(options_.seed + i);
-    finish();
+    perform();
+    if (session_)
+      if (llvm::Error error = session_->finish(code_))
+        fail(std::move(error));
     return code_;
   }
 
 private:
+  void perform() {
+    bool ready = read() && rewrite() && derive() && make();
+    if (options_.plan && ready)
+      happened(print(runtime::print(checked_->program(), *plan_)));
+    if (!all(ready && !options_.plan) || !are_alike() || !all(fits() && finds_until()))
+      return;
+    for (unsigned i = 0; i < options_.seeds && code_ == ExitCode::Clean; ++i)
+      execute(options_.seed + i);
+    finish();
+    all(true);
+  }
+
+  // --- the other ranks, if they are processes ------------------------------------------------------
+
+  // The worst exit code of all becomes that of each. False where some rank cannot go on.
+  bool all(bool goes_on) {
+    if (!session_)
+      return goes_on;
+    llvm::Expected<ExitCode> worst = session_->agree(code_);
+    if (!worst)
+      fail(worst.takeError());
+    code_ = *worst;
+    return goes_on && code_ == ExitCode::Clean;
+  }
+
+  // What rank 0 says, for all.
+  uint8_t decided(uint8_t own) {
+    if (!session_)
+      return own;
+    llvm::Expected<uint8_t> said = session_->decide(own);
+    if (!said)
+      fail(said.takeError());
+    return *said;
+  }
+
+  // The run ends here, for all ranks.
+  [[noreturn]] void fail(llvm::Error error) {
+    std::string text = llvm::toString(std::move(error));
+    Team &team = session_->team();
+    std::optional<TeamFailure> failure = team.failure();
+    if (!failure && !session_->leads())
+      team.fail(TeamFailure::Form::Error, text);
+    checker::divert_output(nullptr);
+    std::optional<checker::Finding> finding;
+    if (failure && plan_)
+      finding = finding_of(*failure, checked_->program(), *plan_, options_.timeout, needed_);
+    if (finding)
+      report(checked_->tables(), std::vector<checker::Finding>{std::move(*finding)});
+    else if (failure)
+      checker::say(fmt::format("{}: rank {}: {}", options_.file, failure->ranks.front(),
+                               failure->text.empty() ? "lost before the run" : failure->text));
+    else
+      checker::say(fmt::format("{}: {}", options_.file, text));
+    happened(ExitCode::Input);
+    session_->abandon(code_);
+  }
+
+  bool are_alike() {
+    if (!session_)
+      return true;
+    llvm::Expected<std::optional<Session::Difference>> found =
+        session_->compare({{"the version", std::string(checker::kVersion)},
+                           {"the plan", fmt::format("{:016x}", plan_->fingerprint)},
+                           {"the backend", options_.backend},
+                           {"the call", words_for_ranks(options_)}});
+    if (!found)
+      fail(found.takeError());
+    if (*found)
+      return all(refuse(rules::RunPlansDiffer{std::to_string((*found)->rank), (*found)->text},
+                        {checker::Place::Form::File, ~0u}));
+    if (session_->size() == world_->size())
+      return true;
+    checker::say(fmt::format("{}: the program has {} ranks, and {} were started", options_.file,
+                             world_->size(), session_->size()));
+    return all(stop(ExitCode::Call));
+  }
+
   void happened(ExitCode code) { code_ = checker::worse(code_, code); }
   bool stop(ExitCode code) {
     happened(code);
@@ -81,7 +153,7 @@ private:
     if (std::string errors = checker::print_input_errors(input_); !errors.empty())
       checker::print_stderr(errors);
     if (!input_.readable())
-      return false;
+      return stop(ExitCode::Input);
     options_.shared.configuration.add_to(input_.read.program);
     return true;
   }
@@ -159,22 +231,15 @@ private:
 
   // The integer tier is for sums of products alone: false, and said, where something else is computed.
   bool stays_whole() {
-    ir::Program &program = checked_->tables();
-    rules::Rules rules(program);
-    for (uint32_t i = 0; i < program.insts.size(); ++i) {
-      const ir::Inst &inst = program.insts[ir::InstId{i}];
-      const rules::OpDef *row = rules.resolve(inst.op).row;
-      bool whole = !row || !row->equation.equation.has_function;
-      for (unsigned t = 0; row && t < row->equation.equation.term_count; ++t)
-        whole &= row->equation.equation.terms[t].divisors == 0;
-      if (!whole)
-        return refuse(rules::RunInput{"the integer tier",
-                                      fmt::format("`{}` does not keep whole numbers whole: take "
-                                                  "`--tier=field`",
-                                                  program.op_name(inst.op).str())},
-                      checker::Place::inst(ir::InstId{i}));
-    }
-    return true;
+    std::optional<ir::InstId> other = first_not_whole(checked_->tables());
+    if (!other)
+      return true;
+    const ir::Program &program = checked_->program();
+    return refuse(rules::RunInput{"the integer tier",
+                                  fmt::format("`{}` does not keep whole numbers whole: take "
+                                              "`--tier=field`",
+                                              program.op_name(program.insts[*other].op).str())},
+                  checker::Place::inst(*other));
   }
 
   bool make() {
@@ -215,9 +280,15 @@ private:
   }
 
   bool fits() {
-    MemoryNeed need =
-        memory_need(checked_->program(), *plan_, *world_, options_.check == CheckMode::Off);
-    uint64_t limit = options_.memory_limit.value_or(available_memory());
+    MemoryScope scope{.rank = {}, .compares = options_.check != CheckMode::Off};
+    uint64_t sharers = 1;
+    if (session_) {
+      scope = {session_->rank(), scope.compares && session_->leads()};
+      sharers = session_->local_size();
+    }
+    MemoryNeed need = memory_need(checked_->program(), *plan_, *world_, scope);
+    needed_ = checker::print_bytes(int64_t(need.bytes));
+    uint64_t limit = options_.memory_limit.value_or(available_memory() / sharers);
     if (need.bytes <= limit)
       return true;
     return refuse(rules::RunMemory{checker::print_bytes(int64_t(need.bytes)),
@@ -251,7 +322,8 @@ private:
       if (!execute(seed, mode))
         return;
     // Rounding may hide what it could have caused: in double it is much smaller.
-    bool open = summary_.report.count(Verdict::Undecided) + summary_.report.count(Verdict::Blind);
+    bool open = decided(
+        summary_.report.count(Verdict::Undecided) + summary_.report.count(Verdict::Blind) > 0);
     if (open && options_.tier == TierChoice::Auto && !options_.f64)
       execute(seed, {Tier::Real, Domain::F64});
   }
@@ -259,12 +331,13 @@ private:
   // False where nothing more is to be run.
   bool execute(uint64_t seed, Mode mode) {
     std::unique_ptr<Backend> backend = prepared(seed, mode.domain);
-    if (!backend)
+    if (!all(backend != nullptr))
       return false;
     JudgeOptions judge{
         .mode = options_.check, .tier = mode.tier, .domain = mode.domain, .seed = seed};
     judge.rerun = rerun(seed);
     judge.until = until();
+    judge.judges = !session_ || session_->leads();
     checker::Progress progress(checker::printable("running " + options_.file),
                                options_.shared.quiet);
     auto goes_on = [&](uint64_t done, uint64_t all) { return progress.tell(done, all), true; };
@@ -274,12 +347,14 @@ private:
     std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
     if (options_.shared.timing)
       checker::say(fmt::format("run {:>10.2f} ms, seed {}", took.count(), seed));
+    if (!report && session_)
+      fail(report.takeError());
     if (!report) {
       checker::say(fmt::format("{}: {}", options_.file, llvm::toString(report.takeError())));
       return stop(ExitCode::Input);
     }
     summary_.note_tier(mode.tier, mode.domain);
-    bool refuted = report->refuted();
+    bool refuted = decided(report->refuted());
     if (summary_.runs++ == 0)
       summary_.report = std::move(*report);
     else
@@ -291,10 +366,10 @@ private:
 
   // With its inputs; null, and said, if it cannot run the plan.
   std::unique_ptr<Backend> prepared(uint64_t seed, Domain domain) {
-    std::unique_ptr<Backend> backend =
-        options_.backend == "null"
-            ? make_null_backend()
-            : make_cpu_backend({.domain = domain, .seed = seed, .threads = options_.threads});
+    CpuOptions cpu{.domain = domain, .seed = seed, .threads = options_.threads};
+    std::unique_ptr<Backend> backend = session_                     ? session_->backend(cpu)
+                                       : options_.backend == "null" ? make_null_backend()
+                                                                    : make_cpu_backend(cpu);
     llvm::Error error = backend->prepare(checked_->tables(), *plan_, *world_);
     if (error) {
       checker::say(fmt::format("{}: {}", options_.file, llvm::toString(std::move(error))));
@@ -303,53 +378,23 @@ private:
     }
     InputOptions numbers{
         .seed = seed, .domain = domain, .whole_numbers = options_.tier == TierChoice::Integer};
-    for (size_t i = 0; i < plan_->params.size(); ++i) {
-      if (!plan_->params[i].valid() || !plan_->values[plan_->params[i]].buffer.valid())
-        continue;
-      BufferId buffer = plan_->values[plan_->params[i]].buffer;
-      std::map<std::vector<int64_t>, std::vector<RankId>> alike;
-      for (RankId rank : world_->ranks(plan_->buffers[buffer].mesh))
-        alike[inputs_->part_of(i, rank)].push_back(rank);
-      for (const auto &[part, ranks] : alike) {
-        Tensor own = inputs_->on_rank(i, ranks.front(), numbers);
-        for (RankId rank : ranks)
-          if (llvm::Error wrong = backend->write(buffer, rank, own)) {
-            checker::say(fmt::format("{}: {}", options_.file, llvm::toString(std::move(wrong))));
-            stop(ExitCode::Input);
-            return nullptr;
-          }
-      }
+    if (llvm::Error wrong = inputs_->write_to(*backend, *plan_, numbers)) {
+      checker::say(fmt::format("{}: {}", options_.file, llvm::toString(std::move(wrong))));
+      stop(ExitCode::Input);
+      return nullptr;
     }
     return backend;
   }
 
   std::string rerun(uint64_t seed) const {
-    std::string line = fmt::format("spmdrun {} --seed={}", options_.file, seed);
-    for (const AxisSize &axis : options_.mesh)
-      line += fmt::format(" --mesh={}={}", axis.axis, axis.size);
-    for (const auto &[symbol, value] : options_.symbols)
-      line += fmt::format(" --set={}={}", symbol, value);
-    for (const std::string &word : options_.inputs)
-      line += fmt::format(" --input={}", word);
-    if (options_.scale_down)
-      line += " --scale-down";
-    if (options_.no_backward)
-      line += " --no-backward";
+    std::string line = fmt::format("spmdrun {} {}", options_.file, words_of_run(options_, seed));
+    if (session_)
+      line += fmt::format(" --nproc={}", session_->size());
     return line;
   }
 
   // The value that `--until` names.
-  ir::ValueId until() const {
-    if (options_.until.empty())
-      return {};
-    const ir::Program &program = checked_->program();
-    for (uint32_t i = 0; i < program.values.size(); ++i) {
-      std::string name = ir::print(program.values[ir::ValueId{i}].name, program.strings);
-      if (name == options_.until || llvm::StringRef(name).drop_front(1) == options_.until)
-        return ir::ValueId{i};
-    }
-    return {};
-  }
+  ir::ValueId until() const { return find_value(checked_->program(), options_.until); }
 
   bool finds_until() {
     if (options_.until.empty() || until().valid())
@@ -428,6 +473,8 @@ private:
   }
 
   const RunOptions &options_;
+  std::unique_ptr<Session> session_; // null: the run is this process alone
+  std::string needed_;               // memory
   checker::CheckOptions check_options_;
   checker::SourceCache sources_;
   checker::Input input_;

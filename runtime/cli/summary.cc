@@ -140,10 +140,20 @@ std::string print_verdicts(const Summary &summary, const ir::Program &program) {
             {"seed", summary.seed},
             {"seeds", summary.seeds},
             {"tiers", std::vector<std::string>(summary.tiers.begin(), summary.tiers.end())},
+            {"digest", report.digest ? Json(fmt::format("{:016x}", report.digest)) : Json()},
             {"counts", std::move(counts)},
             {"claims", std::move(claims)},
             {"undecided", report.undecided}};
   return made.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+ir::ValueId find_value(const ir::Program &program, llvm::StringRef name) {
+  for (uint32_t i = 0; i < program.values.size() && !name.empty(); ++i) {
+    std::string known = ir::print(program.values[ir::ValueId{i}].name, program.strings);
+    if (known == name || llvm::StringRef(known).drop_front(1) == name)
+      return ir::ValueId{i};
+  }
+  return {};
 }
 
 std::string only_scope(const ir::Program &program, const std::string &glob, RunReport &report) {

@@ -27,6 +27,9 @@ std::string print_summary(const Summary &summary);
 // The same for programs, in JSON, claim by claim.
 std::string print_verdicts(const Summary &summary, const ir::Program &program);
 
+// By its name, with or without `%`; not valid: there is none.
+ir::ValueId find_value(const ir::Program &program, llvm::StringRef name);
+
 // Keeps verdicts and findings of values that are made in scopes which match the glob. Empty, or what is
 // wrong with it.
 std::string only_scope(const ir::Program &program, const std::string &glob, RunReport &report);

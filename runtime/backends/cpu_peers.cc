@@ -1,0 +1,320 @@
+// Steps of a rank whose peers are other processes. Bytes go round, and what is added is added here, in the
+// order of the ranks and by the same code as where all ranks are in one process: results have the same bits.
+#include "runtime/backends/cpu_backend.h"
+
+#include "runtime/backends/cpu_steps.h"
+#include "runtime/backends/peers.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::runtime {
+namespace {
+
+using rules::Wire;
+
+struct Bytes {
+  char *data;
+  uint64_t count;
+};
+Bytes bytes_of(Tensor &tensor) {
+  return tensor.visit([](auto &cells) {
+    return Bytes{reinterpret_cast<char *>(cells.data()), cells.size() * sizeof(cells[0])};
+  });
+}
+Bytes bytes_of(const SharedTensor &tensor) { return bytes_of(*tensor); }
+uint64_t cell_size(const Tensor &tensor) {
+  return tensor.visit([](const auto &cells) { return uint64_t(sizeof(cells[0])); });
+}
+
+// One collective, as one of its ranks sees it.
+class PeerWire {
+public:
+  PeerWire(const Communicate &wire, const Plan &plan, llvm::ArrayRef<RankId> members, RankId own,
+           Domain domain, Peers &peers, HeldTensors &held, SharedTensor operand)
+      : wire_(wire), plan_(plan), members_(members), domain_(domain), peers_(peers), held_(held),
+        operand_(std::move(operand)), cell_(cell_size(*operand_)), size_(members.size()),
+        own_(static_cast<size_t>(llvm::find(members, own) - members.begin())) {}
+  ~PeerWire() {
+    for (SharedTensor &tensor : segments_)
+      held_.give_back(tensor);
+  }
+
+  // `result`: of its extents, and zeros where a wire need not fill it; what is given back may be another
+  // tensor.
+  llvm::Expected<SharedTensor> run(SharedTensor result);
+
+private:
+  // What sums of few bytes cost is the way there and back: then all ranks add all. Of two ranks each sends as
+  // much either way.
+  static constexpr uint64_t kFewBytes = 8192;
+
+  uint64_t elements(BufferId buffer, size_t position) const {
+    return static_cast<uint64_t>(count(plan_.buffers[buffer].on(members_[position])));
+  }
+  // Elements of the piece that one position has for, from or at another.
+  uint64_t length(size_t of, size_t at) const {
+    return wire_.counts.valid()
+               ? static_cast<uint64_t>(plan_.cuts[wire_.counts].on(members_[of])[at])
+               : elements(wire_.operand, of) / size_;
+  }
+  SharedTensor segment(uint64_t cells) {
+    segments_.push_back(held_.fresh(operand_->dtype, {static_cast<int64_t>(cells)},
+                                    HeldTensors::Content::Anything));
+    return segments_.back();
+  }
+  llvm::Error receive_all(std::vector<SharedTensor> &parts);
+  llvm::Error swap(const std::vector<uint64_t> &begins, const std::vector<uint64_t> &lengths,
+                   std::vector<SharedTensor> &into);
+  void add(std::vector<SharedTensor> parts, SharedTensor &result) const;
+  llvm::Error gather(const void *own, llvm::ArrayRef<uint64_t> cells, Tensor &into);
+  llvm::Error all_reduce(SharedTensor &result);
+  llvm::Error reduce_scatter(SharedTensor &result);
+  llvm::Error all_gather(SharedTensor &result);
+  llvm::Error all_to_all(SharedTensor &result);
+  llvm::Error broadcast(SharedTensor &result);
+  llvm::Error permute(SharedTensor &result);
+
+  const Communicate &wire_;
+  const Plan &plan_;
+  llvm::ArrayRef<RankId> members_;
+  Domain domain_;
+  Peers &peers_;
+  HeldTensors &held_;
+  SharedTensor operand_;
+  llvm::SmallVector<SharedTensor, 16> segments_; // of this call alone
+  uint64_t cell_;
+  size_t size_, own_;
+};
+
+// To each position its part of the own operand, [begins[i], begins[i] + lengths[i]); from each as many
+// elements as the own part has.
+llvm::Error PeerWire::swap(const std::vector<uint64_t> &begins,
+                           const std::vector<uint64_t> &lengths, std::vector<SharedTensor> &into) {
+  llvm::SmallVector<SpmdSend, 16> sends;
+  llvm::SmallVector<SpmdReceive, 16> receives;
+  const char *data = bytes_of(operand_).data;
+  for (size_t i = 0; i < size_; ++i) {
+    into.push_back(segment(lengths[own_]));
+    auto position = static_cast<uint32_t>(i);
+    if (i == own_)
+      std::copy_n(data + begins[i] * cell_, lengths[i] * cell_, bytes_of(into[i]).data);
+    if (i == own_)
+      continue;
+    sends.push_back({position, data + begins[i] * cell_, lengths[i] * cell_});
+    receives.push_back({position, bytes_of(into[i]).data, lengths[own_] * cell_});
+  }
+  return peers_.exchange(wire_.group, sends, receives);
+}
+
+// The operands of all positions.
+llvm::Error PeerWire::receive_all(std::vector<SharedTensor> &parts) {
+  llvm::SmallVector<SpmdSend, 16> sends;
+  llvm::SmallVector<SpmdReceive, 16> receives;
+  const Bytes own = bytes_of(operand_);
+  for (uint32_t i = 0; i < size_; ++i) {
+    parts.push_back(i == own_ ? operand_ : segment(own.count / cell_));
+    if (i == own_)
+      continue;
+    sends.push_back({i, own.data, own.count});
+    receives.push_back({i, bytes_of(parts[i]).data, own.count});
+  }
+  return peers_.exchange(wire_.group, sends, receives);
+}
+
+void PeerWire::add(std::vector<SharedTensor> parts, SharedTensor &result) const {
+  Communicate sum = wire_;
+  sum.wire = Wire::AllReduce;
+  GroupTensors group;
+  for (SharedTensor &part : parts)
+    group.operands.push_back(std::move(part));
+  group.counts.resize(size_);
+  std::vector<SharedTensor> results(size_);
+  run_wire(sum, group, domain_, results, [&](size_t, HeldTensors::Content) { return result; });
+}
+
+llvm::Error PeerWire::gather(const void *own, llvm::ArrayRef<uint64_t> cells, Tensor &into) {
+  llvm::SmallVector<uint64_t, 16> bytes;
+  for (uint64_t each : cells)
+    bytes.push_back(each * cell_);
+  return peers_.all_gather(wire_.group, own, bytes_of(into).data, bytes);
+}
+
+// Each rank adds the part that falls to it, and all parts go to all.
+llvm::Error PeerWire::all_reduce(SharedTensor &result) {
+  const uint64_t all = elements(wire_.operand, own_);
+  if (all * cell_ <= kFewBytes || size_ == 2) {
+    std::vector<SharedTensor> parts;
+    if (llvm::Error error = receive_all(parts))
+      return error;
+    add(std::move(parts), result);
+    return llvm::Error::success();
+  }
+  std::vector<uint64_t> begins, lengths;
+  for (size_t i = 0; i < size_; ++i) {
+    begins.push_back(all * i / size_);
+    lengths.push_back(all * (i + 1) / size_ - begins[i]);
+  }
+  std::vector<SharedTensor> parts;
+  if (llvm::Error error = swap(begins, lengths, parts))
+    return error;
+  SharedTensor own = segment(lengths[own_]);
+  own->dtype = result->dtype;
+  add(std::move(parts), own);
+  return gather(bytes_of(own).data, lengths, *result);
+}
+
+llvm::Error PeerWire::reduce_scatter(SharedTensor &result) {
+  std::vector<uint64_t> begins, lengths;
+  uint64_t at = 0;
+  for (size_t i = 0; i < size_; ++i) {
+    begins.push_back(at);
+    lengths.push_back(elements(wire_.result, i));
+    at += lengths[i];
+  }
+  std::vector<SharedTensor> parts;
+  if (llvm::Error error = swap(begins, lengths, parts))
+    return error;
+  add(std::move(parts), result);
+  return llvm::Error::success();
+}
+
+llvm::Error PeerWire::all_gather(SharedTensor &result) {
+  std::vector<uint64_t> cells;
+  for (size_t i = 0; i < size_; ++i)
+    cells.push_back(elements(wire_.operand, i));
+  return gather(bytes_of(operand_).data, cells, *result);
+}
+
+llvm::Error PeerWire::all_to_all(SharedTensor &result) {
+  llvm::SmallVector<SpmdSend, 16> sends;
+  llvm::SmallVector<SpmdReceive, 16> receives;
+  const char *from = bytes_of(operand_).data;
+  char *to = bytes_of(result).data;
+  for (size_t i = 0; i < size_; ++i) {
+    uint64_t out = length(own_, i) * cell_, in = length(i, own_) * cell_;
+    if (i == own_) {
+      std::copy_n(from, out, to);
+    } else {
+      sends.push_back({static_cast<uint32_t>(i), from, out});
+      receives.push_back({static_cast<uint32_t>(i), to, in});
+    }
+    from += out;
+    to += in;
+  }
+  return peers_.exchange(wire_.group, sends, receives);
+}
+
+// As a gather to which the others give nothing: the library has trees for it.
+llvm::Error PeerWire::broadcast(SharedTensor &result) {
+  std::vector<uint64_t> cells(size_, 0);
+  cells[wire_.root] = elements(wire_.operand, wire_.root);
+  return gather(bytes_of(operand_).data, cells, *result);
+}
+
+llvm::Error PeerWire::permute(SharedTensor &result) {
+  llvm::SmallVector<SpmdSend, 2> sends;
+  llvm::SmallVector<SpmdReceive, 1> receives;
+  llvm::ArrayRef<int64_t> perm =
+      llvm::makeArrayRef(plan_.numbers).slice(wire_.perm.first, wire_.perm.count);
+  for (size_t i = 0; i + 1 < perm.size(); i += 2) {
+    auto from = static_cast<size_t>(perm[i]), to = static_cast<size_t>(perm[i + 1]);
+    if (from == own_ && to == own_)
+      result = operand_;
+    else if (from == own_)
+      sends.push_back(
+          {static_cast<uint32_t>(to), bytes_of(operand_).data, bytes_of(operand_).count});
+    else if (to == own_)
+      receives.push_back(
+          {static_cast<uint32_t>(from), bytes_of(result).data, bytes_of(result).count});
+  }
+  return peers_.exchange(wire_.group, sends, receives);
+}
+
+llvm::Expected<SharedTensor> PeerWire::run(SharedTensor result) {
+  auto moved = [&] {
+    switch (wire_.wire) {
+    case Wire::AllReduce:
+      return all_reduce(result);
+    case Wire::ReduceScatter:
+      return reduce_scatter(result);
+    case Wire::AllGather:
+      return all_gather(result);
+    case Wire::AllToAll:
+      return all_to_all(result);
+    case Wire::Broadcast:
+      return broadcast(result);
+    case Wire::Permute:
+      return permute(result);
+    case Wire::None:
+      break;
+    }
+    return run_error("a wire that moves nothing");
+  };
+  if (llvm::Error error = moved())
+    return error;
+  return result;
+}
+
+} // namespace
+
+llvm::Error CpuBackend::communicate_with_peers(const Step &step) {
+  const Communicate &wire = plan_->communicates[step.index];
+  const Groups &groups = groups_[wire.group.index];
+  const RankId own = all_.front();
+  Ranks members = groups[groups.group_of(own)];
+  const bool fills = wire.wire != Wire::Permute && wire.wire != Wire::AllToAll;
+  using Content = HeldTensors::Content;
+  SharedTensor result = held_.fresh(wire.result, own, fills ? Content::Anything : Content::Zeros);
+  if (members.size() == 1) {
+    communicate_group(wire, members, result);
+  } else {
+    PeerWire call(wire, *plan_, members, own, options_.domain, *options_.peers, held_,
+                  held_.held(wire.operand, own));
+    llvm::Expected<SharedTensor> made = call.run(std::move(result));
+    if (!made)
+      return made.takeError();
+    result = std::move(*made);
+  }
+  held_.put(wire.result, own, std::move(result));
+  return llvm::Error::success();
+}
+
+// The ranks of two meshes take part: those that send need not be on the mesh of the step.
+llvm::Error CpuBackend::receive_from_peers(const Step &step) {
+  const Act &made = plan_->acts[step.index];
+  const Use use = plan_->used(made.operands).front();
+  const RankId own = all_.front();
+  llvm::SmallVector<SpmdSend, 2> sends;
+  llvm::SmallVector<SpmdReceive, 1> receives;
+  SharedTensor got;
+  for (RankId rank : world_->ranks(step.mesh)) {
+    RankId source = source_of(made, use, step, rank);
+    if (source == rank)
+      continue;
+    if (source == own) {
+      Bytes bytes = bytes_of(held_.held(use.buffer, own));
+      sends.push_back({rank, bytes.data, bytes.count});
+    } else if (rank == own) {
+      const Buffer &buffer = plan_->buffers[use.buffer];
+      got = std::make_shared<HeldTensor>(
+          Tensor::make(buffer.dtype, buffer.on(source), options_.domain));
+      receives.push_back({source, bytes_of(got).data, bytes_of(got).count});
+    }
+  }
+  if (llvm::Error error = options_.peers->exchange({}, sends, receives))
+    return error;
+  if (!world_->on(step.mesh, own))
+    return llvm::Error::success();
+  if (!got)
+    got = held_.held(use.buffer, own);
+  SharedTensor result = got;
+  const Buffer &buffer = plan_->buffers[made.result];
+  if (got->dtype != buffer.dtype || got->dims != buffer.on(own)) {
+    result = held_.fresh(made.result, own, HeldTensors::Content::Zeros);
+    run_act(made, {}, {got.get()}, *result, options_.domain);
+  }
+  held_.put(made.result, own, std::move(result));
+  return llvm::Error::success();
+}
+
+} // namespace spmd::runtime

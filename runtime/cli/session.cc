@@ -1,0 +1,295 @@
+// Under MPI the library tells each process where rank 0's store listens; elsewhere the environment does.
+#include "runtime/cli/session.h"
+
+#include "runtime/gathered.h"
+#include "runtime/launch/spawn.h"
+#include "runtime/launch/watchdog.h"
+
+#include "checker/cli/output.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <unistd.h>
+
+namespace spmd::runtime {
+
+using checker::ExitCode;
+
+namespace {
+
+constexpr std::chrono::seconds kLibraryEnds{10};
+
+llvm::Error error_of(std::string text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), std::move(text));
+}
+
+const char *environment(const char *name) { return std::getenv(name); }
+
+bool is_loopback(llvm::StringRef host) {
+  return host.startswith("127.") || host == "localhost" || host == "::1";
+}
+
+// What MPI hands from rank 0 to all.
+struct StoreAddress {
+  char problem[512];
+  char host[256];
+  char token[128];
+  uint16_t port;
+};
+template <size_t N> void put(char (&to)[N], const std::string &text) {
+  std::snprintf(to, N, "%s", text.c_str());
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+// mpirun and its like may end without ending what they started; a shell that ends is none of our concern.
+int parent_of_rank(const Identity &identity) {
+  return identity.launcher == "mpirun" && identity.size > 1 ? ::getppid() : 0;
+}
+
+TeamOptions team_options(const RunOptions &options, const Identity &identity) {
+  return {.rank = identity.rank,
+          .size = identity.size,
+          .host = identity.host,
+          .port = identity.port,
+          .listener = identity.listener,
+          .token = identity.token,
+          .join = std::chrono::seconds(options.join_timeout),
+          .wait = std::chrono::seconds(options.timeout),
+          .parent = parent_of_rank(identity)};
+}
+
+// --- memory that is not there
+
+Team *team_of_process = nullptr;
+// For last words; in pieces, so that they are of the heap, whatever its limit is by then.
+std::vector<std::vector<char>> reserve;
+
+void out_of_memory() {
+  std::set_new_handler(nullptr);
+  reserve.clear();
+  if (team_of_process && !team_of_process->leads())
+    team_of_process->fail(TeamFailure::Form::Memory, "");
+  std::array<char, 256> text; // nothing more is asked for
+  int size = std::snprintf(text.data(), text.size(),
+                           "error[run-memory]: rank 0 ran out of memory in step %u of the plan\n",
+                           team_of_process ? team_of_process->whereabouts().step : 0);
+  (void)!::write(STDERR_FILENO, text.data(), static_cast<size_t>(size));
+  if (team_of_process)
+    team_of_process->stop(static_cast<int>(ExitCode::Input));
+  ::_exit(static_cast<int>(ExitCode::Input));
+}
+
+} // namespace
+
+llvm::Error Session::join_mpi(const RunOptions &options, Identity identity) {
+  llvm::Expected<const SpmdPlugin *> plugin = open_plugin("mpi");
+  if (!plugin)
+    return plugin.takeError();
+  SpmdRanks ranks{identity.rank, identity.launcher.empty() ? 0 : identity.size, identity.local_rank,
+                  identity.local_size};
+  std::optional<Watchdog> watchdog;
+  watchdog.emplace(std::chrono::seconds(options.join_timeout),
+                   fmt::format("rank {}: MPI did not bring all ranks together within {} s\n",
+                               identity.rank, options.join_timeout),
+                   static_cast<int>(ExitCode::Call), parent_of_rank(identity));
+  llvm::Expected<std::unique_ptr<PluginPeers>> peers = PluginPeers::open(**plugin, ranks);
+  watchdog.reset();
+  if (!peers)
+    return peers.takeError();
+  peers_ = std::move(*peers);
+  local_size_ = ranks.local_size;
+  identity.rank = ranks.rank;
+  identity.size = ranks.size;
+  StoreAddress address{};
+  Socket listener;
+  if (ranks.rank == 0 && ranks.size > 1) {
+    std::string own = std::getenv("SPMD_STORE_HOST")   ? std::getenv("SPMD_STORE_HOST")
+                      : ranks.local_size == ranks.size ? "127.0.0.1"
+                                                       : host_name();
+    const char *port = std::getenv("SPMD_STORE_PORT");
+    llvm::Expected<Socket> made = Socket::listen(own, port ? identity.port : uint16_t(0));
+    if (made)
+      listener = std::move(*made);
+    else
+      put(address.problem, fmt::format("rank 0 {}: set SPMD_STORE_PORT to a port that is free, and "
+                                       "SPMD_STORE_HOST to an address of its host",
+                                       llvm::toString(made.takeError())));
+    put(address.host, own);
+    put(address.token, identity.token.empty() ? random_token() : identity.token);
+    address.port = listener.valid() ? listener.port() : uint16_t(0);
+  }
+  peers_->set_patience(std::chrono::seconds(options.join_timeout));
+  if (llvm::Error error = peers_->share(&address, sizeof address))
+    return error;
+  if (address.problem[0])
+    return error_of(address.problem);
+  identity.host = address.host;
+  identity.port = address.port;
+  identity.token = address.token;
+  identity.listener = listener.release();
+  return join(options, identity);
+}
+
+llvm::Error Session::join(const RunOptions &options, const Identity &identity) {
+  llvm::Expected<std::unique_ptr<Team>> team = Team::join(team_options(options, identity));
+  if (!team)
+    return team.takeError();
+  team_ = std::move(*team);
+  if (peers_)
+    peers_->set_team(team_.get());
+  return llvm::Error::success();
+}
+
+std::unique_ptr<Session> Session::open(const RunOptions &options, ExitCode &code) {
+  code = ExitCode::Call;
+  llvm::Expected<Identity> identity = identity_of(environment);
+  if (!identity) {
+    checker::say(llvm::toString(identity.takeError()));
+    return nullptr;
+  }
+  if (identity->launcher == "mpirun" && !environment(kTerminal))
+    checker::deny_terminal();
+  bool alone = identity->size == 1;
+  if (options.backend == "cpu" && !alone && identity->launcher == "mpirun") {
+    if (identity->rank == 0)
+      checker::say(fmt::format("mpirun started {} processes, and the cpu backend simulates all "
+                               "ranks in each of them: add --backend=mpi",
+                               identity->size));
+    return nullptr;
+  }
+  if (options.backend == "cpu" || (options.backend == "null" && alone)) {
+    code = ExitCode::Clean;
+    return nullptr;
+  }
+  std::unique_ptr<Session> session(new Session());
+  llvm::Error problem = llvm::Error::success();
+  if (options.backend == "mpi") {
+    problem = session->join_mpi(options, std::move(*identity));
+  } else {
+    session->local_size_ = identity->local_size;
+    if (identity->host.empty())
+      identity->host = "127.0.0.1";
+    if (identity->port == 0)
+      problem = error_of(
+          "the store of rank 0 has no port: set SPMD_STORE_PORT to one that is free, the same "
+          "on all ranks");
+    else if (identity->token.empty() && !is_loopback(identity->host))
+      problem = error_of(fmt::format("the store of rank 0 listens on {}: set SPMD_STORE_TOKEN to a "
+                                     "secret, the same on all ranks",
+                                     identity->host));
+    else
+      problem = session->join(options, *identity);
+  }
+  if (problem) {
+    checker::say(llvm::toString(std::move(problem)));
+    bool absent = !session->peers_ && options.backend == "mpi";
+    code = absent && options.skip_unavailable ? ExitCode::Skipped : ExitCode::Call;
+    if (session->peers_)
+      ::_exit(static_cast<int>(code)); // the library would wait for the others
+    return nullptr;
+  }
+  team_of_process = session->team_.get();
+  reserve.assign(64, std::vector<char>(1 << 14));
+  std::set_new_handler(out_of_memory);
+  if (!session->leads())
+    checker::divert_output(&session->said_);
+  code = ExitCode::Clean;
+  return session;
+}
+
+Session::~Session() {
+  std::set_new_handler(nullptr);
+  team_of_process = nullptr;
+}
+
+llvm::Expected<ExitCode> Session::agree(ExitCode own) {
+  llvm::Expected<std::vector<std::string>> all =
+      team_->gather(std::string(1, static_cast<char>(own)) + said_);
+  if (!all)
+    return all.takeError();
+  said_.clear();
+  ExitCode worst = own;
+  for (uint32_t rank = 1; rank < all->size(); ++rank) {
+    auto theirs = static_cast<ExitCode>((*all)[rank][0]);
+    bool told = worst != ExitCode::Clean;
+    worst = checker::worse(worst, theirs);
+    if (theirs != ExitCode::Clean && !told) {
+      checker::say(fmt::format("rank {} cannot go on:", rank));
+      checker::print_stderr(llvm::StringRef((*all)[rank]).drop_front());
+    }
+  }
+  llvm::Expected<uint8_t> decided = decide(static_cast<uint8_t>(worst));
+  if (!decided)
+    return decided.takeError();
+  return static_cast<ExitCode>(*decided);
+}
+
+llvm::Expected<std::optional<Session::Difference>> Session::compare(const About &own) {
+  std::string text;
+  for (const auto &[name, value] : own)
+    text += fmt::format("{}\n{}\n", name, value);
+  llvm::Expected<std::vector<std::string>> all = team_->gather(text);
+  if (!all)
+    return all.takeError();
+  std::string found;
+  for (uint32_t rank = 1; rank < all->size() && found.empty(); ++rank) {
+    llvm::SmallVector<llvm::StringRef, 16> lines;
+    llvm::StringRef((*all)[rank]).split(lines, '\n');
+    for (size_t i = 0; i < own.size() && found.empty(); ++i) {
+      llvm::StringRef theirs = 2 * i + 1 < lines.size() ? lines[2 * i + 1] : "nothing";
+      if (theirs != own[i].second)
+        found = fmt::format("{} {} is {}, and {} on rank 0", rank, own[i].first, theirs.str(),
+                            own[i].second);
+    }
+  }
+  llvm::Expected<std::string> shared = team_->share(found);
+  if (!shared)
+    return shared.takeError();
+  if (shared->empty())
+    return std::optional<Difference>();
+  Difference difference;
+  llvm::StringRef rest = *shared;
+  rest.consumeInteger(10, difference.rank);
+  difference.text = rest.ltrim().str();
+  return std::optional<Difference>(std::move(difference));
+}
+
+llvm::Expected<uint8_t> Session::decide(uint8_t own) {
+  llvm::Expected<std::string> said = team_->share(std::string(1, static_cast<char>(own)));
+  if (!said)
+    return said.takeError();
+  return static_cast<uint8_t>(said->empty() ? 0 : (*said)[0]);
+}
+
+llvm::Error Session::finish(ExitCode code) {
+  if (llvm::Error error = team_->dissolve())
+    return error;
+  if (!peers_)
+    return llvm::Error::success();
+  // All is said; a rank that ends now may still keep the library from ending.
+  Watchdog watchdog(kLibraryEnds, "", static_cast<int>(code));
+  return peers_->finish();
+}
+
+std::unique_ptr<Backend> Session::backend(const CpuOptions &options) {
+  if (!peers_)
+    return make_null_backend();
+  CpuOptions own = options;
+  own.peers = peers_.get();
+  return std::make_unique<GatheredBackend>(make_cpu_backend(own), *team_, options.domain);
+}
+
+void Session::abandon(ExitCode code) {
+  team_->stop(static_cast<int>(code));
+  ::_exit(static_cast<int>(code));
+}
+
+} // namespace spmd::runtime

@@ -1,0 +1,24 @@
+// `--nproc`: starts the ranks of a run on this host, and waits for them.
+#pragma once
+
+#include <cstdint>
+
+#include <string>
+#include <vector>
+
+namespace spmd::runtime {
+
+struct SpawnOptions {
+  uint32_t count = 1;
+  std::vector<std::string> words; // of the command line, without `--nproc`
+  bool by_mpirun = false;         // the ranks are for MPI to know of
+};
+
+// Set for ranks whose output goes on to a terminal.
+inline constexpr const char *kTerminal = "SPMD_TERMINAL";
+
+// The exit code of the run, 3 if a rank was ended from outside. Ranks are children and end with this process,
+// however it ends. Says what keeps it from starting them (2).
+int spawn_ranks(const SpawnOptions &options);
+
+} // namespace spmd::runtime

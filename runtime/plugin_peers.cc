@@ -1,0 +1,165 @@
+// Modules are opened with their symbols kept apart from ours.
+#include "runtime/plugin_peers.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <unistd.h>
+
+namespace spmd::runtime {
+namespace {
+
+llvm::Error refused(std::string text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), std::move(text));
+}
+
+std::string folder_of_executable() {
+  std::array<char, 4096> path{};
+  ssize_t size = ::readlink("/proc/self/exe", path.data(), path.size());
+  std::string text(path.data(), static_cast<size_t>(std::max<ssize_t>(size, 0)));
+  return text.substr(0, text.rfind('/'));
+}
+
+std::vector<std::string> folders() {
+  if (const char *given = std::getenv("SPMD_PLUGIN_DIR"); given && *given)
+    return {given};
+  return {folder_of_executable(), SPMD_INSTALLED_PLUGINS};
+}
+
+// What is to be done where a plug-in or what it links is not there.
+std::string next_step(const std::string &name) {
+  return name == "mpi" ? "as root `apt-get install libopenmpi-dev openmpi-bin`, then `./dev build`"
+                       : fmt::format("build spmd_{}.so", name);
+}
+
+llvm::Expected<const SpmdPlugin *> checked(void *module, const std::string &path,
+                                           const std::string &name) {
+  auto entry = reinterpret_cast<const SpmdPlugin *(*)()>(::dlsym(module, "spmd_plugin"));
+  if (!entry)
+    return refused(fmt::format("{} is no plug-in: it has no symbol `spmd_plugin`", path));
+  const SpmdPlugin *plugin = entry();
+  if (plugin->abi != kSpmdPluginAbi || plugin->bytes < sizeof(SpmdPlugin))
+    return refused(fmt::format("{} speaks version {} of the interface ({} bytes), this spmdrun "
+                               "version {} ({}): build both from one source",
+                               path, plugin->abi, plugin->bytes, kSpmdPluginAbi,
+                               sizeof(SpmdPlugin)));
+  if (name != plugin->name)
+    return refused(fmt::format("{} is the plug-in `{}`, not `{}`", path, plugin->name, name));
+  return plugin;
+}
+
+} // namespace
+
+llvm::Expected<const SpmdPlugin *> open_plugin(const std::string &name) {
+  std::string places;
+  for (const std::string &folder : folders()) {
+    std::string path = fmt::format("{}/spmd_{}.so", folder, name);
+    if (::access(path.c_str(), F_OK) != 0) {
+      places += fmt::format("{}{}", places.empty() ? "" : ", ", folder);
+      continue;
+    }
+    if (void *module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
+      return checked(module, path, name);
+    return refused(
+        fmt::format("{} cannot be opened: {}. Next: {}", path, ::dlerror(), next_step(name)));
+  }
+  return refused(fmt::format("there is no spmd_{}.so in {}. Next: {}, or set SPMD_PLUGIN_DIR to "
+                             "where it is",
+                             name, places, next_step(name)));
+}
+
+llvm::Expected<std::unique_ptr<PluginPeers>> PluginPeers::open(const SpmdPlugin &plugin,
+                                                               SpmdRanks &ranks) {
+  std::unique_ptr<PluginPeers> made(new PluginPeers(plugin));
+  SpmdHost host{sizeof(SpmdHost), made.get(), &PluginPeers::stopped};
+  SpmdStatus status = plugin.open(&host, &ranks, &made->peers_);
+  if (status.code != kSpmdFine)
+    return refused(fmt::format("{}: {}", plugin.name, status.text));
+  made->rank_ = ranks.rank;
+  return made;
+}
+
+PluginPeers::~PluginPeers() {
+  if (peers_)
+    plugin_.close(peers_, 0);
+}
+
+llvm::Error PluginPeers::finish() {
+  SpmdStatus status = plugin_.close(std::exchange(peers_, nullptr), 1);
+  return status.code == kSpmdFine ? llvm::Error::success() : error_of(status);
+}
+
+int PluginPeers::stopped(void *self) {
+  auto &peers = *static_cast<PluginPeers *>(self);
+  if (peers.team_)
+    return peers.team_->has_failed();
+  return Clock::now() - peers.begin_ > peers.patience_;
+}
+
+void PluginPeers::begin() {
+  begin_ = Clock::now();
+  if (team_)
+    team_->begin_wait();
+}
+
+llvm::Error PluginPeers::error_of(const SpmdStatus &status) {
+  if (status.code == kSpmdFine)
+    return llvm::Error::success();
+  if (status.code == kSpmdStopped)
+    return refused(team_ ? "the ranks cannot go on" : "the other ranks do not answer");
+  return refused(fmt::format("{}: {}", plugin_.name, status.text));
+}
+
+llvm::Error PluginPeers::share(void *data, uint64_t bytes) {
+  begin();
+  return error_of(plugin_.share(peers_, data, bytes));
+}
+
+llvm::Error PluginPeers::prepare(const Plan &plan, const World &world) {
+  groups_.assign(plan.communicators.size(), kSpmdAllRanks);
+  std::vector<bool> wired(plan.communicators.size(), false);
+  for (const Communicate &wire : plan.communicates)
+    wired[wire.group.index] = true;
+  for (uint32_t c = 0; c < wired.size(); ++c) {
+    if (!wired[c])
+      continue;
+    const Communicator &wanted = plan.communicators[CommunicatorId{c}];
+    Groups groups = world.groups(wanted.mesh, wanted.axes);
+    if (groups.size() == 1)
+      continue;
+    std::vector<std::pair<uint32_t, uint32_t>> key;
+    for (RankId rank = 0; rank < world.size(); ++rank)
+      if (world.on(wanted.mesh, rank))
+        key.push_back({groups.group_of(rank), groups.position(rank)});
+      else
+        key.push_back({kSpmdNoColour, 0});
+    auto [at, fresh] = made_.try_emplace(key, kSpmdAllRanks);
+    begin();
+    if (fresh)
+      if (llvm::Error error =
+              error_of(plugin_.split(peers_, key[rank_].first, key[rank_].second, &at->second)))
+        return error;
+    groups_[c] = at->second;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error PluginPeers::all_gather(CommunicatorId group, const void *own, void *all,
+                                    llvm::ArrayRef<uint64_t> bytes) {
+  begin();
+  return error_of(plugin_.all_gather(peers_, group_of(group), own, all, bytes.data()));
+}
+
+llvm::Error PluginPeers::exchange(CommunicatorId group, llvm::ArrayRef<SpmdSend> sends,
+                                  llvm::ArrayRef<SpmdReceive> receives) {
+  begin();
+  return error_of(plugin_.exchange(peers_, group_of(group), sends.data(),
+                                   static_cast<uint32_t>(sends.size()), receives.data(),
+                                   static_cast<uint32_t>(receives.size())));
+}
+
+} // namespace spmd::runtime

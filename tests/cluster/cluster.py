@@ -1,0 +1,459 @@
+"""Runs of `spmdrun` whose ranks are processes: what they compute, how they meet, and how they end when one of
+them is killed, stopped, late, of another file or of no memory. A skip says why.
+
+usage: cluster.py SPMDRUN [--repeat N] [--only WORD]
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import re
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+MARK = "SPMD_TEST_RUN"
+# As root, in a container, with fewer cores than ranks.
+MPI_ENVIRONMENT = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+}
+LIMIT = 60  # seconds, for any run; what is said to end sooner is measured
+
+SPMDRUN = None
+
+
+class Failed(Exception):
+    pass
+
+
+def expect(condition, what, *shown):
+    if not condition:
+        raise Failed("\n".join([what, *map(str, shown)]))
+
+
+class Run:
+    """A command with all the processes that come of it, which can be found again by a mark."""
+
+    def __init__(self, words, **environment):
+        self.mark = uuid.uuid4().hex
+        kept = {name: value for name, value in os.environ.items()
+                if not re.match(r"(OMPI|PMI|SLURM|SPMD|MASTER|RANK|WORLD|LOCAL)_?", name)}
+        self.began = time.monotonic()
+        self.process = subprocess.Popen(
+            [str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**kept, **MPI_ENVIRONMENT, **environment, MARK: self.mark}, start_new_session=True)
+
+    def processes(self):
+        """Of the tool: rank and process id; -1 for what has no rank."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                environment = (entry / "environ").read_bytes().split(b"\0")
+                command = (entry / "cmdline").read_bytes()
+                state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
+            except OSError:
+                continue
+            if f"{MARK}={self.mark}".encode() not in environment or state == "Z":
+                continue
+            rank = -1
+            if command.startswith(str(SPMDRUN).encode()):
+                for variable in environment:
+                    name, _, value = variable.partition(b"=")
+                    if name in (b"OMPI_COMM_WORLD_RANK", b"RANK"):
+                        rank = int(value)
+            found.append((rank, int(entry.name)))
+        return found
+
+    def rank(self, rank, ranks=4):
+        """The process of a rank, once all of them run."""
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end and self.process.poll() is None:
+            found = dict(self.processes())
+            if all(r in found for r in range(ranks)):
+                return found[rank]
+            time.sleep(0.05)
+        raise Failed(f"rank {rank} was not there: {self.finish()}")
+
+    def finish(self):
+        """Exit code, output, errors; nothing that the command started is left."""
+        try:
+            out, err = self.process.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            out, err = self.process.communicate()
+            raise Failed(f"did not end within {LIMIT} s\n{out}{err}") from None
+        self.seconds = time.monotonic() - self.began
+        end = time.monotonic() + 5
+        while self.processes() and time.monotonic() < end:
+            time.sleep(0.05)
+        left = self.processes()
+        self.kill()
+        expect(not left, f"left behind: {left}", out, err)
+        return self.process.returncode, out, err
+
+    def kill(self):
+        for _, pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def run(*words, **environment):
+    return Run(words, **environment).finish()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+# --- what they compute
+
+# Ranks: programs, those of the tests and of the examples.
+PROGRAMS = {
+    2: ["tests/cluster/wires2.spmd"],
+    4: ["tests/cluster/rows4.spmd", "tests/cases/run/mlp.spmd", "examples/vocab_parallel/good.spmd",
+        "examples/context_parallel/ring.spmd", "examples/fsdp/good.spmd"],
+    8: ["tests/cluster/axes8.spmd", "examples/pipeline/good.spmd"],
+}
+
+
+def verdicts(file, *words):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "verdicts.json"
+        code, out, err = run(SPMDRUN, f"--verdicts={path}", *words, ROOT / file)
+        expect(path.exists(), f"{file} {words}: exit {code}", out, err)
+        return code, out, json.loads(path.read_text())
+
+
+def same_as_cpu(ranks):
+    """Every step, in every tier: verdicts, counts and the bits of all outputs are those of the cpu backend."""
+    for file in PROGRAMS[ranks]:
+        alone = verdicts(file, "--check=all")
+        together = verdicts(file, "--check=all", f"--nproc={ranks}")
+        expect(alone[2]["digest"], "outputs have no digest")
+        expect(alone == together, f"{file}: not as on cpu", alone, together)
+
+
+def other_checks():
+    for mode in ("outputs", "sampled", "off"):
+        alone = verdicts("tests/cases/run/mlp.spmd", f"--check={mode}", "--seed=7")
+        together = verdicts("tests/cases/run/mlp.spmd", f"--check={mode}", "--seed=7", "--nproc=4")
+        expect(alone == together, f"{mode}: not as on cpu", alone, together)
+
+
+def refuted():
+    """A claim that the data refute is found by rank 0, told once, and is the exit code of all."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "wrong.spmd"
+        file.write_text((ROOT / "tests/cases/run/wrong.spmd").read_text())
+        alone = run(SPMDRUN, file)
+        together = run(SPMDRUN, "--nproc=4", file)
+        expect(alone[0] == together[0] == 1, "exit codes", alone, together)
+        expect(together[1].count("error[") == 1, "told once", together[1])
+
+
+# --- how they meet
+
+def by_mpirun():
+    code, out, err = run("mpirun", "-n", "4", SPMDRUN, "--backend=mpi", ROOT / "tests/cases/run/mlp.spmd")
+    expect(code == 0 and out.count("4 ranks") == 1, f"exit {code}", out, err)
+    code, _, err = run("mpirun", "-n", "2", SPMDRUN, ROOT / "tests/cases/run/mlp.spmd")
+    expect(code == 2 and "add --backend=mpi" in err, f"exit {code}", err)
+
+
+def together(count, words, variables):
+    """Processes of the null backend, as a launcher starts them; `words` and `variables` by rank."""
+    runs = [Run([SPMDRUN, "--backend=null", "--check=off", *words(rank)], **variables(rank))
+            for rank in range(count)]
+    return [each.finish() for each in runs]
+
+
+def torchrun(rank, size, port, **more):
+    return {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank),
+            "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port - 1),
+            **more}
+
+
+MLP = ROOT / "tests/cases/run/mlp.spmd"
+
+
+def by_variables():
+    port = free_port()
+    for ended in together(4, lambda rank: [MLP], lambda rank: torchrun(rank, 4, port, SPMD_STORE_TOKEN="x")):
+        expect(ended[0] == 0, "torchrun", *ended)
+    port = free_port()
+    for ended in together(4, lambda rank: [MLP], lambda rank: {
+            "SLURM_PROCID": str(rank), "SLURM_NTASKS": "4", "SLURM_LOCALID": str(rank),
+            "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "localhost", "SPMD_STORE_PORT": str(port)}):
+        expect(ended[0] == 0, "Slurm", *ended)
+    code, out, err = run(SPMDRUN, "--backend=null", "--nproc=4", "--check=off", MLP)
+    expect(code == 0 and out.count("4 ranks") == 1, f"--nproc: exit {code}", out, err)
+
+
+def another_token():
+    port = free_port()
+    ended = together(4, lambda rank: ["--join-timeout=2", MLP],
+                     lambda rank: torchrun(rank, 4, port, SPMD_STORE_TOKEN="ab"[rank == 2]))
+    expect(all(code == 2 for code, _, _ in ended), "exit codes", ended)
+    expect("rank 2 did not join" in ended[0][2], "rank 0", ended[0][2])
+    expect("does not admit rank 2" in ended[2][2], "rank 2", ended[2][2])
+    port = free_port()
+    code, _, err = together(1, lambda rank: [MLP], lambda rank: torchrun(
+        0, 4, port, SPMD_STORE_HOST="0.0.0.0"))[0]
+    expect(code == 2 and "SPMD_STORE_TOKEN" in err, "without a token only loopback is bound", err)
+
+
+def another_plan():
+    port = free_port()
+    ended = together(4, lambda rank: ["--no-backward"] * (rank == 2) + [MLP],
+                     lambda rank: torchrun(rank, 4, port))
+    expect(all(code == 2 for code, _, _ in ended), "exit codes", ended)
+    said = "".join(out + err for _, out, err in ended)
+    expect(said.count("error[run-plans-differ]") == 1 and "rank 2" in said, "one finding", said)
+    port = free_port()
+    ended = together(4, lambda rank: [f"{MLP}{'.gone' * (rank == 3)}"], lambda rank: torchrun(rank, 4, port))
+    expect(all(code == 3 for code, _, _ in ended), "exit codes", ended)
+    expect("rank 3 cannot go on" in ended[0][2], "the file of rank 3", ended[0])
+    code, out, err = run(SPMDRUN, "--nproc=2", MLP)
+    expect(code == 2 and "has 4 ranks, and 2 were started" in err, f"exit {code}", out, err)
+
+
+def another_file():
+    """One op is another: the plans differ, and nothing is sent."""
+    with tempfile.TemporaryDirectory() as folder:
+        other = pathlib.Path(folder) / "mlp.spmd"
+        for old, new in (("gelu", "relu"), ("dim = [0, 1], ", "dim = [1, 0], "), ("op = avg", "op = sum")):
+            changed = MLP.read_text().replace(old, new)
+            expect(changed != MLP.read_text(), f"no {old} in {MLP}")
+            other.write_text(changed)
+            port = free_port()
+            ended = together(4, lambda rank: [other if rank == 1 else MLP], lambda rank: torchrun(rank, 4, port))
+            said = "".join(out + err for _, out, err in ended)
+            expect(all(code in (1, 2) for code, _, _ in ended) and len({code for code, _, _ in ended}) == 1,
+                   "exit codes", ended)
+            expect("rank 1" in said, f"{new}: the rank", said)
+
+
+def another_version():
+    """The tool of one rank calls itself by another number."""
+    with tempfile.TemporaryDirectory() as folder:
+        other = pathlib.Path(folder) / "spmdrun"
+        version = run(SPMDRUN, "--version")[1].split()[1]
+        other.write_bytes(SPMDRUN.read_bytes().replace(version[:-1].encode(), b"9" + version[1:-1].encode()))
+        other.chmod(0o755)
+        expect(run(other, "--version")[1].split()[1] == "9" + version[1:], "the version was not changed")
+        port = free_port()
+        runs = [Run([other if rank == 3 else SPMDRUN, "--backend=null", "--check=off", MLP], **torchrun(rank, 4, port))
+                for rank in range(4)]
+        ended = [each.finish() for each in runs]
+        said = "".join(out + err for _, out, err in ended)
+        expect(all(code == 2 for code, _, _ in ended), "exit codes", ended)
+        expect(said.count("error[run-plans-differ]") == 1 and "rank 3" in said and "the version" in said, "one finding", said)
+
+
+def not_by_mpi():
+    """Ranks that MPI does not know of are told how to start."""
+    code, _, err = run(SPMDRUN, "--backend=mpi", MLP, **torchrun(1, 4, free_port()))
+    expect(code == 2 and "MPI sees 1 rank(s), the launcher started 4" in err, f"exit {code}", err)
+
+
+def taken_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ended = together(2, lambda rank: ["--join-timeout=2", MLP], lambda rank: torchrun(rank, 2, port))
+        expect(all(code == 2 for code, _, _ in ended), "exit codes", ended)
+        expect("Address already in use" in ended[0][2] and "SPMD_STORE_PORT" in ended[0][2], "rank 0", ended)
+        expect("is no rank 0 of a run" in ended[1][2], "rank 1", ended)
+        code, _, err = run(SPMDRUN, "--nproc=4", MLP, SPMD_STORE_PORT=str(port))
+        expect(code == 2 and "Address already in use" in err, f"exit {code}", err)
+
+
+def unreachable():
+    begin = time.monotonic()
+    code, _, err = together(1, lambda rank: ["--join-timeout=1", MLP],
+                            lambda rank: torchrun(1, 4, free_port()))[0]
+    expect(code == 2 and "cannot reach 127.0.0.1" in err, "nobody listens", err)
+    code, _, err = together(1, lambda rank: ["--join-timeout=1", MLP], lambda rank: torchrun(
+        1, 4, free_port(), SPMD_STORE_HOST="no.such.host.invalid", SPMD_STORE_TOKEN="x"))[0]
+    expect(code == 2 and "no host that is known here" in err, "no such host", err)
+    # An address for examples, RFC 5737: nobody answers, or there is no way there.
+    code, _, err = together(1, lambda rank: ["--join-timeout=2", MLP], lambda rank: torchrun(
+        1, 4, free_port(), SPMD_STORE_HOST="192.0.2.1", SPMD_STORE_TOKEN="x"))[0]
+    expect(code == 2 and "cannot reach 192.0.2.1" in err, "no answer", err)
+    expect(time.monotonic() - begin < 20, "too late")
+
+
+def no_plugin():
+    with tempfile.TemporaryDirectory() as folder:
+        code, _, err = run(SPMDRUN, "--backend=mpi", MLP, SPMD_PLUGIN_DIR=folder)
+        expect(code == 2 and f"no spmd_mpi.so in {folder}" in err and "apt-get install" in err, "missing", err)
+        code, _, err = run(SPMDRUN, "--backend=mpi", "--skip-unavailable", MLP, SPMD_PLUGIN_DIR=folder)
+        expect(code == 77, "to be skipped", code, err)
+        broken = pathlib.Path(folder) / "spmd_mpi.so"
+        broken.write_bytes(b"\x7fELF")
+        code, _, err = run(SPMDRUN, "--backend=mpi", MLP, SPMD_PLUGIN_DIR=folder)
+        expect(code == 2 and "cannot be opened" in err, "broken", err)
+
+
+# --- how they end
+
+LONG = ["--check=off", "--tier=real", "--seeds=1000000", "--quiet"]
+FAULT_SECONDS = 20  # on a machine with other work
+
+
+def fault(name, rank, strike, file=MLP, start=("--nproc=4",), codes=(3,), timeout=10):
+    """What is told once, exit code 3, and in time."""
+    running = Run([*start[:-1], SPMDRUN, start[-1], f"--timeout={timeout}", "--format=concise", *LONG, file])
+    pid = running.rank(rank)
+    time.sleep(0.7)
+    struck = time.monotonic()
+    strike(pid)
+    code, out, err = running.finish()
+    said = out + err
+    expect(code in codes, f"exit {code}", said)
+    expect(said.count("error[") == 1 and f"error[{name}]" in said, "one finding", said)
+    expect(re.search(rf"rank {rank}\b", said), "names the rank", said)
+    expect(re.search(r"\.spmd:\d+:\d+: error", said), "names the line", said)
+    expect(re.search(r"step \d+, `%\w+ = [\w.]+`", said) or name == "run-memory", "names the step", said)
+    expect(time.monotonic() - struck < FAULT_SECONDS, "too late", said)
+
+
+def killed():
+    for rank in (0, 1, 3):
+        fault("run-lost-rank", rank, lambda pid: os.kill(pid, signal.SIGKILL))
+
+
+def killed_under_mpirun():
+    """mpirun ends the others at once, and may have a code of its own for it."""
+    for rank in (0, 2):
+        fault("run-lost-rank", rank, lambda pid: os.kill(pid, signal.SIGKILL),
+              start=("mpirun", "-n", "4", "--backend=mpi"), codes=(3, 128 + signal.SIGKILL))
+
+
+def out_of_memory():
+    """Of one rank, in the midst of the run: no more of it from then on."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "wide.spmd"
+        file.write_text("mesh m { dp = 4 }\n%x = input f32[4096@dp, 64] R\n%y = gelu %x\n%s = square %y\n"
+                        "%z = all_gather %s { axis = dp, src = S(0), dst = R }\noutput %z\n")
+        def strike(pid):
+            pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[0])
+            less = pages * resource.getpagesize() - (4 << 20) # it may have had the most that it needs
+            resource.prlimit(pid, resource.RLIMIT_AS, (less, less))
+        # Each tensor is asked for anew.
+        kept = dict(MPI_ENVIRONMENT)
+        MPI_ENVIRONMENT.update(MALLOC_MMAP_THRESHOLD_="65536", MALLOC_TOP_PAD_="0")
+        try:
+            fault("run-memory", 2, strike, file)
+        finally:
+            MPI_ENVIRONMENT.clear()
+            MPI_ENVIRONMENT.update(kept)
+
+
+def stopped():
+    for rank in (0, 2):
+        fault("run-timeout", rank, lambda pid: os.kill(pid, signal.SIGSTOP), timeout=2)
+
+
+def slow():
+    """A rank that stands still for less than the time-out is waited for."""
+    running = Run([SPMDRUN, "--nproc=4", "--timeout=30", "--check=off", "--tier=real", "--seeds=300", MLP])
+    pid = running.rank(2)
+    time.sleep(0.3)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(1.5)
+        os.kill(pid, signal.SIGCONT)
+    code, out, err = running.finish()
+    expect(code == 0, f"exit {code}", out, err)
+
+
+def launcher_killed():
+    """Ranks do not outlive what started them."""
+    for word in ("--backend=null", "--backend=mpi"):
+        running = Run([SPMDRUN, "--nproc=4", word, *LONG, MLP])
+        running.rank(3)
+        os.kill(running.process.pid, signal.SIGKILL)
+        running.finish()
+
+
+def no_memory():
+    code, out, err = run(SPMDRUN, "--nproc=4", "--memory-limit=100", MLP)
+    expect(code == 2 and (out + err).count("error[run-memory]") == 1, f"exit {code}", out, err)
+
+
+def no_half_files():
+    """A rank that ends before it has joined; mpirun may hang then."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "verdicts.json"
+        running = Run([SPMDRUN, "--nproc=4", "--timeout=2", "--join-timeout=5", *LONG, f"--verdicts={path}", MLP])
+        os.kill(running.rank(1), signal.SIGKILL)
+        running.finish()
+        expect(not list(pathlib.Path(folder).iterdir()), "half a file")
+
+
+TESTS = {
+    "same-as-cpu-2": lambda: same_as_cpu(2), "same-as-cpu-4": lambda: same_as_cpu(4),
+    "same-as-cpu-8": lambda: same_as_cpu(8), "other-checks": other_checks, "refuted": refuted,
+    "by-mpirun": by_mpirun, "by-variables": by_variables, "another-token": another_token,
+    "another-plan": another_plan, "another-file": another_file, "another-version": another_version,
+    "not-by-mpi": not_by_mpi, "taken-port": taken_port, "unreachable": unreachable,
+    "no-plugin": no_plugin, "killed": killed, "killed-under-mpirun": killed_under_mpirun,
+    "out-of-memory": out_of_memory, "stopped": stopped, "slow": slow,
+    "launcher-killed": launcher_killed, "no-memory": no_memory, "no-half-files": no_half_files,
+}
+FAULTS = {"killed", "killed-under-mpirun", "out-of-memory", "stopped", "slow", "launcher-killed", "no-half-files"}
+
+WITHOUT_MPI = {"by-variables", "another-token", "another-file", "another-version", "unreachable", "no-plugin"}
+
+
+def main():
+    global SPMDRUN
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("spmdrun", type=pathlib.Path)
+    arguments.add_argument("--repeat", type=int, default=1, help="of each fault")
+    arguments.add_argument("--only", default="", help="tests whose name has this word")
+    options = arguments.parse_args()
+    SPMDRUN = options.spmdrun.resolve()
+    reason = ("built without MPI (libopenmpi-dev, openmpi-bin)" if not (SPMDRUN.parent / "spmd_mpi.so").exists()
+              else "no mpirun here" if not shutil.which("mpirun") else "")
+    failed = passed = skipped = 0
+    for name, test in TESTS.items():
+        if options.only not in name:
+            continue
+        if reason and name not in WITHOUT_MPI:
+            skipped += 1
+            print(f"{name}: skipped: {reason}")
+            continue
+        for _ in range(options.repeat if name in FAULTS else 1):
+            begin = time.monotonic()
+            try:
+                test()
+                passed += 1
+                print(f"{name}: {time.monotonic() - begin:.1f} s", flush=True)
+            except Failed as failure:
+                failed += 1
+                print(f"{name}: FAILED: {failure}", flush=True)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
