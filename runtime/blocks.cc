@@ -179,6 +179,24 @@ void multiply(Tensor &tensor, int64_t numerator, int64_t denominator) {
   });
 }
 
+std::optional<llvm::SmallVector<int64_t, 8>> whole_numbers(const Tensor &tensor) {
+  llvm::SmallVector<int64_t, 8> numbers;
+  bool whole = true;
+  tensor.visit([&](const auto &cells) {
+    using T = typename std::decay_t<decltype(cells)>::value_type;
+    for (const T &cell : cells) {
+      if constexpr (std::is_same_v<T, Residue>)
+        numbers.push_back(cell.number());
+      else if constexpr (std::is_same_v<T, double>) {
+        whole = whole && std::trunc(cell) == cell && std::abs(cell) < 0x1p62;
+        numbers.push_back(whole ? static_cast<int64_t>(cell) : 0);
+      } else
+        whole = false;
+    }
+  });
+  return whole ? std::optional(numbers) : std::nullopt;
+}
+
 Tensor magnitudes(const Tensor &tensor) {
   SPMD_CHECK(!tensor.is_field(), "residues have no magnitude");
   Tensor made{tensor.dtype, tensor.dims, std::vector<double>(static_cast<size_t>(tensor.size()))};

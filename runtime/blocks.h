@@ -32,6 +32,8 @@ Tensor taken(const Tensor &from, unsigned dim, int64_t at);
 void combine_into(Tensor &to, const Tensor &more, ir::Combiner combiner);
 // Multiplies all elements by a fraction. Integers that a division would leave are no matter of ours.
 void multiply(Tensor &tensor, int64_t numerator, int64_t denominator);
+// All elements in row-major order; none if one of them is no integer.
+std::optional<llvm::SmallVector<int64_t, 8>> whole_numbers(const Tensor &tensor);
 // Absolute values; a field has none.
 Tensor magnitudes(const Tensor &tensor);
 

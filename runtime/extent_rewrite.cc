@@ -247,7 +247,8 @@ ir::ShapeId ExtentTies::resized(ir::ShapeId id, ValueId value) const {
     return id;
   ir::Shape shape = program_.shapes[id];
   for (size_t d = 0; d < shape.dims.size(); ++d)
-    shape.dims[d] = now(value, d);
+    if (!is_open(value, d))
+      shape.dims[d] = now(value, d);
   return program_.shapes.add(shape);
 }
 
@@ -263,7 +264,7 @@ ir::ShapeId ExtentTies::resized_global(ir::ShapeId id, ValueId value) const {
       ranks *= meshes_.new_size(program_.meshes[type.mesh()][axis]);
     bool uneven = checked_.sizes[value.index].valid() &&
                   program_.shard_sizes[checked_.sizes[value.index]].find(d);
-    if (!uneven)
+    if (!uneven && !is_open(value, d))
       shape.dims[d] = now(value, d) * ranks;
   }
   return program_.shapes.add(shape);

@@ -44,14 +44,15 @@ ExtentTies::ExtentTies(ir::Program &program, const checker::CheckResult &checked
                        const MeshResize &meshes)
     : program_(program), checked_(checked), meshes_(meshes), rules_(program) {
   vars_.resize(program.values.size());
+  open_ = classes_.add(1);
+  classes_.fix(open_);
   for (uint32_t i = 0; i < program.values.size(); ++i) {
     ir::ShapeId id = i < checked.shapes.size() ? checked.shapes[i] : ir::ShapeId();
     id = id.valid() ? id : program.values[ValueId{i}].shape;
-    if (!id.valid() || !program.shapes[id].ranked ||
-        llvm::any_of(program.shapes[id].dims, [](ir::Extent e) { return !e.is_number(); }))
+    if (!id.valid() || !program.shapes[id].ranked)
       continue;
     for (ir::Extent extent : program.shapes[id].dims)
-      vars_[i].push_back(classes_.add(extent.number()));
+      vars_[i].push_back(extent.is_number() ? classes_.add(extent.number()) : open_);
   }
   fix_functions();
   for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
@@ -133,7 +134,9 @@ void ExtentTies::alike(ValueId a, ValueId b) {
   if (vars(a).size() != vars(b).size())
     return;
   for (size_t i = 0; i < vars(a).size(); ++i)
-    if (before(a, i) == before(b, i))
+    if (is_open(a, i) || is_open(b, i))
+      continue;
+    else if (before(a, i) == before(b, i))
       classes_.unite(vars(a)[i], vars(b)[i]);
     else
       proportional(vars(a)[i], vars(b)[i]);
@@ -213,6 +216,11 @@ void ExtentTies::row(const Site &site, const rules::RowUse &use, const rules::Ap
       return fix(value);
     for (size_t d = 0; d < dims->size(); ++d) {
       const rules::DimFactors &own = (*dims)[d];
+      if (is_open(value, d)) {
+        for (uint8_t f : own)
+          of_operand[f] = of_operand[f] || operand;
+        continue;
+      }
       Vars product;
       int64_t extent = 1;
       for (uint8_t f : own) {
@@ -243,11 +251,14 @@ void ExtentTies::row(const Site &site, const rules::RowUse &use, const rules::Ap
       continue;
     for (size_t d = 0; d < vars(result).size(); ++d) {
       const rules::DimFactors &own = (*map.results[r])[d];
-      if (own.size() != 1 || of_operand[own[0]])
+      if (own.size() != 1 || of_operand[own[0]] || is_open(result, d))
         continue;
-      if (proportional_row) {
+      if (use.row->name == "slice" && site.args.size() > 1 && vars(site.args[0]).size() > d) {
+        classes_.fix(vars(result)[d]); // as much, from where tensors say
+        classes_.at_least(vars(site.args[0])[d], before(result, d));
+      } else if (proportional_row) {
         for (ValueId arg : site.args)
-          if (vars(arg).size() == vars(result).size())
+          if (vars(arg).size() == vars(result).size() && !is_open(arg, d))
             proportional(vars(arg)[d], vars(result)[d]);
       } else if (use.row->name == "topk" && vars(site.args[0]).size() > d) {
         classes_.fix(vars(result)[d]);
@@ -305,7 +316,18 @@ std::pair<int64_t, int64_t> ExtentTies::ranks_of(const ir::Inst &inst) const {
   return ranks;
 }
 
+void ExtentTies::counts(Var var, int64_t ranks) {
+  Var one = classes_.add(1);
+  classes_.fix(one);
+  classes_.relate(var, {one}, 1, ranks);
+}
+
 void ExtentTies::transition(const Site &site) {
+  // Tensors that say how much is moved have a number for each rank.
+  auto [old_ranks, new_ranks] = ranks_of(program_.insts[site.id]);
+  for (size_t i = site.results.size(); i < site.args.size(); ++i)
+    if (vars(site.args[i]).size() == 1 && before(site.args[i], 0) == old_ranks)
+      counts(vars(site.args[i])[0], new_ranks);
   for (size_t i = 0; i < site.results.size(); ++i)
     if (i < site.args.size())
       tie_transition(site, site.args[i], site.results[i]);
@@ -322,14 +344,15 @@ void ExtentTies::tie_transition(const Site &site, ValueId operand, ValueId resul
       at = std::min<size_t>(static_cast<size_t>(dim->as_integer()), vars(more).size() - 1);
     if (vars(more).size() != vars(less).size() + 1 || before(more, at) != old_ranks)
       return fix_all(site);
-    Var one = classes_.add(1);
-    classes_.fix(one);
-    classes_.relate(vars(more)[at], {one}, 1, new_ranks);
+    counts(vars(more)[at], new_ranks);
     for (size_t i = 0; i < vars(less).size(); ++i)
-      classes_.unite(vars(less)[i], vars(more)[i < at ? i : i + 1]);
+      if (size_t j = i < at ? i : i + 1; !is_open(less, i) && !is_open(more, j))
+        classes_.unite(vars(less)[i], vars(more)[j]);
     return;
   }
   for (size_t i = 0; i < from; ++i) {
+    if (is_open(operand, i) || is_open(result, i))
+      continue;
     int64_t a = before(operand, i), b = before(result, i);
     Var left = vars(operand)[i], right = vars(result)[i];
     if (a == b)
@@ -358,6 +381,8 @@ void ExtentTies::shards(ValueId value) {
       old_ranks *= meshes_.old_size(mesh[axis]);
       new_ranks *= meshes_.new_size(mesh[axis]);
     }
+    if (is_open(value, d))
+      continue;
     if (uneven && old_ranks > 1)
       classes_.fix(vars(value)[d]);
     else if (old_ranks != new_ranks)

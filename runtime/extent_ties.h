@@ -20,7 +20,7 @@ namespace spmd::runtime {
 
 class ExtentTies {
 public:
-  // The program has no calls and no symbols. Loops and branches keep their extents.
+  // The program has no calls, and no symbols but those that data give values to. Loops and branches keep their extents.
   ExtentTies(ir::Program &program, const checker::CheckResult &checked, const MeshResize &meshes);
 
   // Finds the extents. False: there are none that follow.
@@ -44,6 +44,7 @@ private:
   void equation(const Site &site, const checker::OperandList &operands);
   void row(const Site &site, const rules::RowUse &use, const rules::Application &app);
   void transition(const Site &site);
+  void counts(Var var, int64_t ranks); // it is the number of these ranks
   void tie_transition(const Site &site, ir::ValueId operand, ir::ValueId result);
   void alike(ir::ValueId a, ir::ValueId b);
   void proportional(Var a, Var b);
@@ -75,6 +76,7 @@ private:
   ir::ShapeId resized_global(ir::ShapeId shape, ir::ValueId value) const;
 
   const Vars &vars(ir::ValueId value) const { return vars_[value.index]; }
+  bool is_open(ir::ValueId value, size_t dim) const { return vars(value)[dim] == open_; }
   int64_t before(ir::ValueId value, size_t dim) const { return classes_.before(vars(value)[dim]); }
   int64_t now(ir::ValueId value, size_t dim) const { return classes_.now(vars(value)[dim]); }
   Site site_of(ir::InstId id);
@@ -85,6 +87,7 @@ private:
   rules::Rules rules_;
   ExtentClasses classes_;
   std::vector<Vars> vars_; // by value; empty: extents are not known
+  Var open_ = 0;           // of extents that only data tell: tied to nothing
   llvm::StringMap<ir::ValueId> sent_;
   std::vector<std::pair<std::string, Var>> kept_; // sentences
 };

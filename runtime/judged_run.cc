@@ -52,7 +52,9 @@ public:
         backend_(backend), options_(options),
         reference_(checked, options.domain == Domain::Field ? Domain::Field : Domain::F64,
                    options.seed),
-        bounds_(reference_, options.domain), kept_(plan.values.size()) {}
+        bounds_(reference_, options.domain), kept_(plan.values.size()) {
+    reference_.take_sizes(options.sizes);
+  }
 
   llvm::Expected<RunReport> run() {
     find_uses();
@@ -183,7 +185,7 @@ private:
 
   static bool fits(const Distribution &dist, llvm::ArrayRef<Tensor> held) {
     for (size_t rank = 0; rank < held.size(); ++rank)
-      if (held[rank].dims != dist.dims_on(static_cast<int64_t>(rank)))
+      if (held[rank].dims != dist.dims_on(static_cast<int64_t>(rank), held))
         return false;
     return true;
   }

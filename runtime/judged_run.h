@@ -22,7 +22,8 @@ struct JudgeOptions {
   std::string rerun;             // the command line, for findings
   Deadline deadline = kNoDeadline;
   bool judges = true; // false: another process does; steps are run and data are read for it
-  ir::ValueId until;  // stop after it is made; none: at the end
+  const TensorSizes *sizes = nullptr; // how much exchanges move, where data do not say it
+  ir::ValueId until;                  // stop after it is made; none: at the end
   llvm::function_ref<bool(uint64_t done, uint64_t all)> goes_on = nullptr; // false: stop here
 };
 

@@ -137,6 +137,8 @@ llvm::Expected<Distribution> Distribution::make(const ir::Program &program,
         one.axes.push_back(axis);
         blocks *= mesh[axis].size();
       }
+    if (one.axes.empty() && !shape.dims[dim].is_number())
+      continue;
     const ir::UnevenDim *uneven = value.sizes.valid() && !one.axes.empty()
                                       ? program.shard_sizes[value.sizes].find(dim)
                                       : nullptr;
@@ -162,7 +164,7 @@ Dims Distribution::dims_at(const Grid::Coordinates &at) const {
   Dims dims;
   for (const Dimension &dim : dims_) {
     size_t block = block_at(dim, at);
-    dims.push_back(dim.starts[block + 1] - dim.starts[block]);
+    dims.push_back(dim.starts.empty() ? kOpen : dim.starts[block + 1] - dim.starts[block]);
   }
   return dims;
 }
@@ -170,17 +172,31 @@ Dims Distribution::dims_at(const Grid::Coordinates &at) const {
 Dims Distribution::first_at(const Grid::Coordinates &at) const {
   Dims first;
   for (const Dimension &dim : dims_)
-    first.push_back(dim.starts[block_at(dim, at)]);
+    first.push_back(dim.starts.empty() ? 0 : dim.starts[block_at(dim, at)]);
   return first;
 }
 
-Dims Distribution::dims_on(int64_t rank) const { return dims_at(ranks_.coordinates(rank)); }
+bool Distribution::open() const {
+  return llvm::any_of(dims_, [](const Dimension &dim) { return dim.starts.empty(); });
+}
+
+Dims Distribution::dims_on(int64_t rank, llvm::ArrayRef<Tensor> held) const {
+  Grid::Coordinates at = ranks_.coordinates(rank);
+  Dims dims = dims_at(at);
+  for (AxisId axis : ranks_.axes() - lists_.axes())
+    at[axis.index] = 0;
+  const Tensor &first = held[static_cast<size_t>(ranks_.position(at))];
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (dims[i] == kOpen && first.dims.size() == dims.size())
+      dims[i] = first.dims[i];
+  return dims;
+}
 Dims Distribution::first_on(int64_t rank) const { return first_at(ranks_.coordinates(rank)); }
 
 Dims Distribution::whole() const {
   Dims dims;
   for (const Dimension &dim : dims_)
-    dims.push_back(dim.starts.back());
+    dims.push_back(dim.starts.empty() ? kOpen : dim.starts.back());
   return dims;
 }
 

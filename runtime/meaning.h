@@ -53,10 +53,14 @@ public:
   ir::AxisSet lists() const { return lists_.axes(); }
   const Grid &ranks() const { return ranks_; }
   const Grid &list_grid() const { return lists_; }
-  // Extents of what one rank holds, and where that begins in the whole.
-  Dims dims_on(int64_t rank) const;
+  // True if only data tell some extent, which no axis cuts: each piece has its own.
+  bool open() const;
+  // Extents of what one rank holds, and where that begins in the whole. Open ones are those of the first
+  // rank that holds the same piece.
+  Dims dims_on(int64_t rank, llvm::ArrayRef<Tensor> held) const;
   Dims first_on(int64_t rank) const;
-  // Extents of what is meant: of each piece.
+  // Extents of what is meant, of each piece; kOpen where it is open.
+  static constexpr int64_t kOpen = -1;
   Dims whole() const;
 
   // Of data as they are, one tensor for each rank. Of axes on which all hold the same, the first
@@ -70,7 +74,7 @@ public:
 private:
   struct Dimension {
     llvm::SmallVector<ir::AxisId, 2> axes; // that cut it, outermost first
-    llvm::SmallVector<int64_t, 8> starts;  // of the blocks, and the end of the last one
+    llvm::SmallVector<int64_t, 8> starts;  // of the blocks, and the end of the last one; none: open
   };
   size_t block_at(const Dimension &dim, const Grid::Coordinates &at) const;
   Dims dims_at(const Grid::Coordinates &at) const;

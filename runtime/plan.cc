@@ -1,7 +1,7 @@
 // Bodies become steps in program order. What a rank holds under a name is a buffer; values that are
 // the same data under another type share one.
 #include "runtime/planner.h"
-#include "runtime/scale_down.h"
+#include "runtime/row_dims.h"
 
 #include "rules/remesh.h"
 
@@ -167,6 +167,10 @@ rules::Application Planner::application(Site &site) {
           site.args, site.claims};
 }
 
+static bool is_stated(const ir::Shape &shape) {
+  return shape.ranked && llvm::all_of(shape.dims, [](ir::Extent e) { return e.is_number(); });
+}
+
 // The type says how blocks are cut, unless an operand is not cut as its type says: then extents are
 // inferred from those of the operands.
 llvm::Expected<RankDims> Planner::result_dims(Site &site, llvm::ArrayRef<PlannedId> values,
@@ -174,7 +178,8 @@ llvm::Expected<RankDims> Planner::result_dims(Site &site, llvm::ArrayRef<Planned
   rules::Arg known = checked_.known(site.inst.result(result), site.frame.typing);
   std::string name = who(site.frame, site.inst.result(result));
   ir::MeshId mesh = site.mesh(program_);
-  bool regular = known.shape.valid() && known.type.valid();
+  bool regular =
+      known.shape.valid() && known.type.valid() && is_stated(program_.shapes[known.shape]);
   bool even = true;
   for (PlannedId value : values) {
     const PlannedValue &operand = plan_.values[value];
@@ -209,37 +214,18 @@ llvm::Expected<RankDims> Planner::result_dims(Site &site, llvm::ArrayRef<Planned
   });
 }
 
-// Shapes alone: types that no rule refuses.
+// By shapes alone; or as the type says, where the rank that it speaks of has such operands.
 llvm::Expected<Dims> Planner::inferred_dims(Site &site, llvm::ArrayRef<PlannedId> values,
                                             unsigned result, RankId rank) {
-  ir::Type plain;
-  plain.set_mesh(site.mesh(program_));
-  plain.set_kind(program_.meshes[plain.mesh()].typed_axes(), ir::Kind::Replicate);
-  plain.set_gradient_free(true);
-  llvm::SmallVector<rules::Arg, 4> args;
+  llvm::SmallVector<TensorForm, 4> forms;
   for (PlannedId value : values) {
     const Buffer &buffer = plan_.buffers[plan_.values[value].buffer];
-    ir::Shape shape;
-    shape.dtype = buffer.dtype;
-    for (int64_t dim : buffer.on(rank))
-      shape.dims.push_back(dim);
-    args.push_back({program_.types.add(plain), program_.shapes.add(std::move(shape)), {}});
+    forms.push_back({buffer.dtype, buffer.on(rank)});
   }
-  llvm::SmallVector<rules::ResultClaim, 2> claims(site.inst.result_count);
-  rules::Outcome out;
-  out.types.resize(claims.size());
-  out.shapes.resize(claims.size());
-  out.sizes.resize(claims.size());
-  rules::apply_equation(
-      {program_, site.op, site.inst.attrs, site.inst.context, site.operands.slots, args, claims},
-      out);
+  if (std::optional<Dims> dims = row_dims(program_, application(site), forms, result))
+    return std::move(*dims);
   rules::Arg known = checked_.known(site.inst.result(result), site.frame.typing);
   std::string name = who(site.frame, site.inst.result(result));
-  bool fits = llvm::none_of(out.violations, [](const rules::Violation &violation) {
-    return std::holds_alternative<rules::ShapeMismatch>(violation);
-  });
-  if (fits && out.shapes[result].valid())
-    return dims_of(program_, out.shapes[result], name);
   bool first = llvm::all_of(values, [&](PlannedId value) {
     const PlannedValue &operand = plan_.values[value];
     llvm::Expected<Dims> stated = dims_of(program_, operand.known.shape, name);
@@ -421,8 +407,13 @@ llvm::Error Planner::run() {
   plan_.calls.push_back({});
   if (llvm::Error error = params(frame))
     return error;
-  if (llvm::Error error = body(frame, program_.main))
-    return error;
+  if (llvm::Error error = body(frame, program_.main)) {
+    if (plan_.asked.empty())
+      return error;
+    llvm::consumeError(std::move(error)); // the plan of what comes before
+    plan_.outputs.assign(plan_.asked.begin(), plan_.asked.end());
+    return llvm::Error::success();
+  }
   for (const ir::Output &output : program_.outputs) {
     llvm::Expected<PlannedId> value = find(frame, output.value);
     if (!value)
@@ -435,8 +426,6 @@ llvm::Error Planner::run() {
 llvm::Expected<Plan> make_plan(checker::CheckedProgram &program, const World &world,
                                const PlanOptions &options) {
   Plan plan;
-  if (llvm::Error error = refuse_sizes_of_data(program.program()))
-    return error;
   if (llvm::Error error = Planner(program, world, options, plan).run())
     return error;
   plan_memory(program.program(), plan);

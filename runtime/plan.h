@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/placement.h"
+#include "runtime/tensor_sizes.h"
 
 #include "checker/checked_program.h"
 #include "rules/transition.h"
@@ -201,6 +202,10 @@ struct Plan {
   std::vector<PlannedId> params;  // by place in Program::params
   std::vector<PlannedId> outputs; // by place in Program::outputs
 
+  // Not empty: the plan ends before an exchange whose sizes these tensors say, which are not known yet. They
+  // are its outputs.
+  llvm::SmallVector<PlannedId, 2> asked;
+
   int64_t peak_bytes = 0; // of the rank that holds most, by declared dtypes
   uint64_t fingerprint = 0;
 
@@ -215,6 +220,8 @@ struct Plan {
 
 struct PlanOptions {
   uint32_t max_steps = 1u << 20; // loops of a known length are unrolled
+  // None: exchanges whose sizes are tensors are an error.
+  const TensorSizes *sizes = nullptr;
 };
 
 // Steps, memory and fingerprint. An error says what cannot be carried out, and names the value or the

@@ -1,5 +1,6 @@
 // Transitions become wires and acts. What a wire sends is contiguous, piece by piece: where pieces are
 // cut along another dimension than the outermost, packing stands before it, and the inverse behind it.
+#include "runtime/plan_pieces.h"
 #include "runtime/planner.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -12,100 +13,6 @@ using ir::AxisId;
 using rules::TransitionMove;
 using rules::Wire;
 using Form = rules::TransitionMove::Form;
-
-// An operand of a call on its way to the result.
-struct Planner::Moving {
-  BufferId at;
-  ir::MeshId mesh;
-  std::string name; // of the result, for errors
-  ir::DType wire_dtype = ir::DType::Unknown;
-};
-
-namespace {
-
-int64_t before(const Dims &dims, size_t dim) {
-  return count(llvm::makeArrayRef(dims).take_front(dim));
-}
-
-int64_t total(llvm::ArrayRef<int64_t> lengths) {
-  int64_t sum = 0;
-  for (int64_t length : lengths)
-    sum += length;
-  return sum;
-}
-
-// The extents of one piece.
-Dims piece_dims(Dims dims, const TransitionMove &move, int64_t length) {
-  if (move.form == Form::Unbind)
-    dims.erase(dims.begin() + static_cast<ptrdiff_t>(move.dim));
-  else
-    dims[move.dim] = length;
-  return dims;
-}
-
-// The extents of all pieces joined, one piece as given.
-Dims joined_dims(Dims dims, const TransitionMove &move, int64_t length) {
-  if (move.form == Form::Stack)
-    dims.insert(dims.begin() + static_cast<ptrdiff_t>(move.dim), length);
-  else
-    dims[move.dim] = length;
-  return dims;
-}
-
-bool joins(const TransitionMove &move) {
-  return move.form == Form::Stack || move.form == Form::Join;
-}
-
-} // namespace
-
-CutId Planner::add_cut(Cut cut, ir::MeshId mesh) {
-  llvm::ArrayRef<RankId> ranks = world_.ranks(mesh);
-  if (cut.lengths.size() > 1 &&
-      llvm::all_of(ranks, [&](RankId rank) { return cut.lengths[rank] == cut.lengths[ranks[0]]; }))
-    cut.lengths = {llvm::SmallVector<int64_t, 8>(cut.lengths[ranks[0]])};
-  return plan_.cuts.add(std::move(cut));
-}
-
-// The lengths of the pieces of `move.dim` on each rank: as stated, as the shards say, or evenly.
-llvm::Expected<Cut> Planner::piece_lengths(Moving &at, const TransitionMove &move,
-                                           CommunicatorId id) {
-  const Groups &group = groups(id);
-  int64_t n = static_cast<int64_t>(group.size());
-  Cut cut;
-  cut.lengths.resize(world_.size());
-  for (RankId rank : world_.ranks(at.mesh)) {
-    int64_t extent = plan_.buffers[at.at].on(rank)[move.dim];
-    llvm::SmallVector<int64_t, 8> &lengths = cut.lengths[rank];
-    if (move.form == Form::Unbind)
-      lengths.assign(static_cast<size_t>(n), 1);
-    else if (!move.lengths.empty())
-      lengths.assign(move.lengths.begin(), move.lengths.end());
-    else if (move.after && move.after->uneven) {
-      for (RankId member : group[group.group_of(rank)]) {
-        llvm::Expected<int64_t> length = block_length(*move.after, at.mesh, member);
-        if (!length)
-          return length.takeError();
-        lengths.push_back(*length);
-      }
-    } else if (extent % n == 0)
-      lengths.assign(static_cast<size_t>(n), extent / n);
-    if (static_cast<int64_t>(lengths.size()) != n || total(lengths) != extent)
-      return plan_error(fmt::format("{}: dimension {} of its operand has {} elements on rank {}, "
-                                    "which {} ranks cannot share {}",
-                                    at.name, move.dim, extent, world_.number(rank), n,
-                                    lengths.empty() ? "evenly" : "as stated"));
-  }
-  return cut;
-}
-
-llvm::Expected<int64_t> Planner::block_length(const rules::BlockDim &dim, ir::MeshId mesh,
-                                              RankId rank) const {
-  llvm::SmallVector<int64_t, 8> lengths =
-      block_lengths(program_, *dim.uneven, world_.count(mesh, dim.axes));
-  if (lengths.empty())
-    return plan_error("the sizes of shards are not known");
-  return lengths[static_cast<size_t>(world_.index(mesh, dim.axes, rank))];
-}
 
 // Every rank gets the pieces of all, joined along a dimension.
 llvm::Error Planner::gather(Moving &at, const TransitionMove &move) {
@@ -124,8 +31,8 @@ llvm::Error Planner::gather(Moving &at, const TransitionMove &move) {
       counts.lengths[rank].push_back(count(dims));
     }
     int64_t length = total(lengths.lengths[rank]);
-    if (!move.lengths.empty() &&
-        llvm::makeArrayRef(move.lengths) != llvm::makeArrayRef(lengths.lengths[rank]))
+    if (llvm::ArrayRef<int64_t> said = stated_joined(at, move, rank);
+        !said.empty() && said != llvm::makeArrayRef(lengths.lengths[rank]))
       return plan_error(
           fmt::format("{}: its pieces have other lengths than `splits` says", at.name));
     joined[rank] = joined_dims(operand.on(rank), move, length);
@@ -150,59 +57,6 @@ llvm::Error Planner::gather(Moving &at, const TransitionMove &move) {
   if (packed)
     unpack(at, move, std::move(joined), std::move(lengths), id);
   return llvm::Error::success();
-}
-
-// Pieces that came one after another take their places along the dimension.
-void Planner::unpack(Moving &at, const TransitionMove &move, RankDims dims, Cut lengths,
-                     CommunicatorId group) {
-  Act made{ActForm::Join};
-  made.operands = uses_of(at.at);
-  made.result = buffer_like(at.at, std::move(dims));
-  made.group = group;
-  made.cut = add_cut(std::move(lengths), at.mesh);
-  made.dim = static_cast<uint32_t>(move.dim);
-  at.at = made.result;
-  act(std::move(made), at.mesh);
-}
-
-// What a wire sends: pieces one after another. Nothing to do where they are.
-void Planner::pack(Moving &at, const TransitionMove &move, const Cut &lengths,
-                   CommunicatorId group) {
-  const Buffer operand = plan_.buffers[at.at];
-  bool contiguous = llvm::all_of(
-      world_.ranks(at.mesh), [&](RankId rank) { return before(operand.on(rank), move.dim) == 1; });
-  if (contiguous)
-    return;
-  RankDims flat(world_.size());
-  for (RankId rank : world_.ranks(at.mesh))
-    flat[rank] = {count(operand.on(rank))};
-  Act made{ActForm::Split};
-  made.operands = uses_of(at.at);
-  made.result = buffer_like(at.at, std::move(flat));
-  made.group = group;
-  made.cut = add_cut(lengths, at.mesh);
-  made.dim = static_cast<uint32_t>(move.dim);
-  at.at = made.result;
-  act(std::move(made), at.mesh);
-}
-
-CutId Planner::uneven_counts(Cut counts, ir::MeshId mesh) {
-  llvm::ArrayRef<RankId> ranks = world_.ranks(mesh);
-  int64_t one = counts.lengths[ranks[0]].front();
-  bool even = llvm::all_of(ranks, [&](RankId rank) {
-    return llvm::all_of(counts.lengths[rank], [&](int64_t each) { return each == one; });
-  });
-  return even ? CutId() : add_cut(std::move(counts), mesh);
-}
-
-// The extents that the own piece has, and all of its length per rank.
-RankDims Planner::own_dims(const Moving &at, const TransitionMove &move, const Cut &lengths,
-                           CommunicatorId id) {
-  RankDims dims(world_.size());
-  for (RankId rank : world_.ranks(at.mesh))
-    dims[rank] = piece_dims(plan_.buffers[at.at].on(rank), move,
-                            lengths.on(rank)[groups(id).position(rank)]);
-  return dims;
 }
 
 // A rank keeps its own piece.
@@ -304,8 +158,8 @@ llvm::Error Planner::exchange(Moving &at, const TransitionMove &one, const Trans
       joined.lengths[rank].push_back(join.form == Form::Stack ? 1 : own[join.dim]);
       received += count(own);
     }
-    if (!join.lengths.empty() &&
-        llvm::makeArrayRef(join.lengths) != llvm::makeArrayRef(joined.lengths[rank]))
+    if (llvm::ArrayRef<int64_t> said = stated_joined(at, join, rank);
+        !said.empty() && said != llvm::makeArrayRef(joined.lengths[rank]))
       return plan_error(
           fmt::format("{}: rank {} gets pieces of other lengths than `out_splits` says", at.name,
                       world_.number(rank)));
@@ -432,7 +286,19 @@ llvm::Expected<BufferId> Planner::moved(Site &site, BufferId from,
                                         llvm::ArrayRef<TransitionMove> moves, unsigned result) {
   std::string name = result < site.inst.result_count ? who(site.frame, site.inst.result(result))
                                                      : std::string("the result");
-  Moving at{from, site.mesh(program_), std::move(name), wire_dtype(site, from)};
+  Moving at{from, site.mesh(program_), std::move(name), wire_dtype(site, from), {}, {}};
+  at.sent = sizes_by(site, {"in_splits", "splits"});
+  at.joined = sizes_by(site, {"out_splits", "splits"});
+  if (!plan_.asked.empty()) {
+    std::string text =
+        fmt::format("{} has as many elements as {} says, which is known once it runs", at.name,
+                    who(site.frame, plan_.values[plan_.asked[0]].value));
+    if (options_.sizes && dynamic_ == 0)
+      return plan_error(std::move(text));
+    plan_.asked.clear();
+    return plan_error(text +
+                      (dynamic_ > 0 ? ", and a loop or a branch may say otherwise each time" : ""));
+  }
   bool one_step = llvm::all_of(moves, [&](const auto &each) { return each.step == moves[0].step; });
   for (size_t i = 0; i < moves.size(); ++i) {
     const TransitionMove &move = moves[i];

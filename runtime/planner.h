@@ -127,8 +127,20 @@ private:
   void copy_into(BufferId from, BufferId to);
 
   // Transitions (plan_transition.cc).
-  struct Moving; // an operand on its way
+  // An operand of a call on its way to the result.
+  struct Moving {
+    BufferId at;
+    ir::MeshId mesh;
+    std::string name; // of the result, for errors
+    ir::DType wire_dtype = ir::DType::Unknown;
+    // As tensors say them, by RankId: of the pieces that are cut, and of those that are joined.
+    std::vector<TensorSizes::Lengths> sent, joined;
+  };
   llvm::Error transition(Site &site);
+  // The lengths that a tensor operand of one of these names says, by RankId; empty if there is none, or if
+  // they are not known: then it is asked for.
+  std::vector<TensorSizes::Lengths> sizes_by(Site &site,
+                                             std::initializer_list<llvm::StringRef> names);
   llvm::Expected<BufferId> reordered(Site &site, unsigned operand, unsigned result,
                                      llvm::ArrayRef<ir::AxisId> axes);
   llvm::Expected<BufferId> moved(Site &site, BufferId from,
@@ -145,6 +157,9 @@ private:
                                     CommunicatorId group);
   llvm::Expected<int64_t> block_length(const rules::BlockDim &dim, ir::MeshId mesh,
                                        RankId rank) const;
+  // The lengths of the pieces that a rank joins; empty if nothing says them.
+  static llvm::ArrayRef<int64_t> stated_joined(const Moving &at, const rules::TransitionMove &move,
+                                               RankId rank);
   CutId add_cut(Cut cut, ir::MeshId mesh);
   CutId uneven_counts(Cut counts, ir::MeshId mesh);
   RankDims own_dims(const Moving &at, const rules::TransitionMove &move, const Cut &lengths,

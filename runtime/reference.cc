@@ -4,6 +4,7 @@
 
 #include "runtime/placement.h"
 #include "runtime/reference_moves.h"
+#include "runtime/row_dims.h"
 
 #include "rules/derivative.h"
 #include "rules/remesh.h"
@@ -131,7 +132,7 @@ llvm::Expected<Meanings> Reference::apply(const SeenInst &seen, ir::InstId id, B
     case rules::OpForm::Equation:
       return equation(seen, draw_op(site.path, drawn_by(program_, id)), from, seen.app().slots);
     case rules::OpForm::Transition:
-      return transition(seen, std::move(from));
+      return transition(seen, site, std::move(from));
     case rules::OpForm::Boundary:
       return boundary(seen, std::move(from));
     default:
@@ -198,6 +199,12 @@ public:
     tensors_.push_back(tensor);
     dims_.push_back(tensor ? tensor->dims : Dims());
     dtypes_.push_back(tensor ? tensor->dtype : known ? known->dtype() : ir::DType::Unknown);
+  }
+  std::vector<TensorForm> forms() const {
+    std::vector<TensorForm> forms;
+    for (unsigned i = 0; i < dims_.size(); ++i)
+      forms.push_back({dtypes_[i], dims_[i]});
+    return forms;
   }
   void result(ir::DType dtype, Dims dims) {
     result_dtypes_.push_back(dtype);
@@ -269,8 +276,16 @@ llvm::Expected<Meanings> Reference::equation(const SeenInst &seen, uint64_t draw
     OpCall call;
     for (unsigned i = 0; i < operands.size(); ++i)
       call.operand(pieces.at(i, at), seen.from(i));
-    for (unsigned r = 0; r < results; ++r)
-      call.result(seen.made(r)->dtype(), seen.made(r)->whole());
+    for (unsigned r = 0; r < results; ++r) {
+      Dims dims = seen.made(r)->whole();
+      if (seen.made(r)->open()) {
+        std::optional<Dims> found = row_dims(program_, seen.app(), call.forms(), r);
+        if (!found)
+          return error("extents that only data tell do not follow from those of the operands");
+        dims = std::move(*found);
+      }
+      call.result(seen.made(r)->dtype(), std::move(dims));
+    }
     uint64_t stream = drawn ? 1 + static_cast<uint64_t>(streams.position(at)) : 0;
     llvm::Expected<std::vector<Tensor>> out =
         call.run(program_, seen.op(), seen.inst().attrs, slots, domain_, {seed_, draws, stream});
@@ -349,6 +364,8 @@ llvm::Expected<Meaning> Reference::derivative(const SeenInst &seen, uint64_t dra
     // A list of results is one gradient: of those that have none it is zero.
     bool list = seen.op().row->equation.equation.results[0].list;
     if (list && given[r].pieces.empty()) {
+      if (seen.made(r)->open())
+        return error("a result without a gradient has extents that only data tell");
       given[r].lists = seen.made(r)->lists();
       for (int64_t p = 0; p < seen.made(r)->list_grid().size(); ++p)
         given[r].pieces.push_back(
@@ -388,7 +405,30 @@ llvm::Expected<Meaning> Reference::derivative(const SeenInst &seen, uint64_t dra
   return made;
 }
 
-llvm::Expected<Meanings> Reference::transition(const SeenInst &seen, Meanings operands) {
+llvm::Expected<TensorSizes::Lengths> Reference::said(const SeenInst &seen, BodySite site,
+                                                     llvm::ArrayRef<Meaning> operands,
+                                                     llvm::StringRef key,
+                                                     const Grid::Coordinates &at) const {
+  for (const rules::Slot &slot : seen.app().slots) {
+    if (!slot.name.valid() || slot.count == 0 || program_.strings[slot.name] != key)
+      continue;
+    const ir::Mesh &mesh = seen.app().mesh();
+    if (sizes_)
+      if (const auto *known = sizes_->find(seen.values()[slot.first], site.path))
+        return (*known)[static_cast<size_t>(Grid(mesh, mesh.typed_axes()).position(at))];
+    const Meaning &meaning = operands[slot.first];
+    std::optional<TensorSizes::Lengths> numbers;
+    if (!meaning.pieces.empty())
+      numbers = whole_numbers(meaning.pieces[piece_at(Grid(mesh, meaning.lists), at)]);
+    if (!numbers)
+      return error(fmt::format("what {} says is not known", key.str()));
+    return *numbers;
+  }
+  return TensorSizes::Lengths();
+}
+
+llvm::Expected<Meanings> Reference::transition(const SeenInst &seen, BodySite site,
+                                               Meanings operands) {
   rules::Outcome ignored;
   std::optional<rules::TransitionCall> call = rules::read_call(seen.app(), ignored);
   SPMD_CHECK(call, "a call that was checked");
@@ -400,8 +440,12 @@ llvm::Expected<Meanings> Reference::transition(const SeenInst &seen, Meanings op
       return error("the shape of an operand or a result is not known");
     if (operands[operand].pieces.empty())
       return error("an operand has no data");
-    MovedValue value{seen.app(), *call, operand, *seen.from(operand),
-                     *seen.made(static_cast<unsigned>(i))};
+    auto said_to = [&](llvm::StringRef key, const Grid::Coordinates &at) {
+      return said(seen, site, operands, key, at);
+    };
+    MovedValue value{
+        seen.app(), *call, operand, *seen.from(operand), *seen.made(static_cast<unsigned>(i)),
+        said_to};
     llvm::Expected<Meaning> result = moved(value, operands[operand]);
     if (!result)
       return result.takeError();

@@ -9,6 +9,7 @@
 
 #include "runtime/evaluate.h"
 #include "runtime/meaning.h"
+#include "runtime/tensor_sizes.h"
 
 #include "checker/checked_program.h"
 #include "checker/walk.h"
@@ -57,6 +58,9 @@ public:
   // `domain`: F64 or Field. The program is interned into.
   Reference(checker::CheckedProgram &program, Domain domain, uint64_t seed);
 
+  // Lengths that tensors say are these, whatever the tensors hold; null: what they hold.
+  void take_sizes(const TensorSizes *sizes) { sizes_ = sizes; }
+
   // The results of one instruction that runs no body, from what its operands mean (by their own types,
   // in the order of the tensors). An error says what has no meaning on one device that we can compute.
   llvm::Expected<Meanings> apply(ir::InstId id, BodySite site,
@@ -78,8 +82,9 @@ public:
                                      const Meanings &results, unsigned arg,
                                      std::string_view operand, std::optional<int64_t> member);
   // The same of a transition or of an op that passes its operand on. Without pieces: none flows.
-  llvm::Expected<Meaning> transposed_move(const SeenInst &seen, unsigned arg,
-                                          const Meaning &operand, llvm::ArrayRef<Meaning> results);
+  llvm::Expected<Meaning> transposed_move(const SeenInst &seen, BodySite site, unsigned arg,
+                                          llvm::ArrayRef<Meaning> operands,
+                                          llvm::ArrayRef<Meaning> results);
 
   const rules::ResolvedOp &resolve(ir::OpNameId spelling) { return rules_.resolve(spelling); }
   ir::Program &program() { return program_; }
@@ -87,7 +92,11 @@ public:
   Domain domain() const { return domain_; }
 
 private:
-  llvm::Expected<Meanings> transition(const SeenInst &seen, Meanings operands);
+  llvm::Expected<Meanings> transition(const SeenInst &seen, BodySite site, Meanings operands);
+  // What a tensor operand of this name says to the rank at these coordinates.
+  llvm::Expected<TensorSizes::Lengths> said(const SeenInst &seen, BodySite site,
+                                            llvm::ArrayRef<Meaning> operands, llvm::StringRef key,
+                                            const Grid::Coordinates &at) const;
   llvm::Expected<Meanings> boundary(const SeenInst &seen, Meanings operands);
   llvm::Expected<Meaning> coordinate(const SeenInst &seen);
   llvm::Expected<Rational> factor_of_scale(const SeenInst &seen);
@@ -98,6 +107,7 @@ private:
   rules::Rules rules_;
   Domain domain_;
   uint64_t seed_;
+  const TensorSizes *sizes_ = nullptr;
 };
 
 // Of a value that is known so; none if it holds no data.

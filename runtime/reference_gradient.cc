@@ -169,7 +169,8 @@ llvm::Error ReferenceRun::transpose(const Entry &entry, std::vector<Meaning> &gr
     const Distribution *from = seen.from(i) ? &*seen.from(i) : nullptr;
     if (!from || from->type().gradient_free() || !ir::differentiable(from->dtype()))
       continue;
-    llvm::Expected<Meaning> made = reference_.transposed_move(seen, i, operands[i], results);
+    llvm::Expected<Meaning> made =
+        reference_.transposed_move(seen, entry.site, i, operands, results);
     if (!made)
       return made.takeError();
     give(i, std::move(*made));
@@ -177,8 +178,8 @@ llvm::Error ReferenceRun::transpose(const Entry &entry, std::vector<Meaning> &gr
   return llvm::Error::success();
 }
 
-llvm::Expected<Meaning> Reference::transposed_move(const SeenInst &seen, unsigned arg,
-                                                   const Meaning &operand,
+llvm::Expected<Meaning> Reference::transposed_move(const SeenInst &seen, BodySite site,
+                                                   unsigned arg, llvm::ArrayRef<Meaning> operands,
                                                    llvm::ArrayRef<Meaning> results) {
   bool collective = seen.op().form == rules::OpForm::Transition;
   unsigned result = 0;
@@ -197,10 +198,13 @@ llvm::Expected<Meaning> Reference::transposed_move(const SeenInst &seen, unsigne
     rules::Outcome ignored;
     std::optional<rules::TransitionCall> call = rules::read_call(seen.app(), ignored);
     SPMD_CHECK(call, "a call that was checked");
-    MovedValue value{seen.app(), *call, static_cast<uint16_t>(arg), *seen.from(arg),
-                     *seen.made(result)};
+    auto said_to = [&](llvm::StringRef key, const Grid::Coordinates &at) {
+      return said(seen, site, operands, key, at);
+    };
+    MovedValue value{seen.app(),         *call,  static_cast<uint16_t>(arg), *seen.from(arg),
+                     *seen.made(result), said_to};
     auto map = [&](const Meaning &meaning) { return moved(value, meaning); };
-    Meaning made = transposed(map, operand, results[result]);
+    Meaning made = transposed(map, operands[arg], results[result]);
     scale(made, factor_of(value));
     return made;
   }
@@ -218,10 +222,10 @@ llvm::Expected<Meaning> Reference::transposed_move(const SeenInst &seen, unsigne
       return made.takeError();
     return std::move(made->front());
   };
-  llvm::Expected<Meaning> there = map(operand);
+  llvm::Expected<Meaning> there = map(operands[arg]);
   if (!there)
     return there.takeError();
-  return transposed(map, operand, results[result]);
+  return transposed(map, operands[arg], results[result]);
 }
 
 llvm::Expected<Meanings> ReferenceRun::gradients(ValueId loss, llvm::ArrayRef<ValueId> of) {

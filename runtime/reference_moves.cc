@@ -96,7 +96,7 @@ public:
           std::move(pieces[i]);
   }
 
-private:
+  // Of piece i of a group.
   Grid::Coordinates at(int64_t g, int64_t i) const {
     Grid::Coordinates at = others_.coordinates(g);
     for (AxisId axis : llvm::reverse(axes_)) {
@@ -105,17 +105,19 @@ private:
     }
     return at;
   }
+
+private:
   const ir::Mesh &mesh_;
   llvm::ArrayRef<AxisId> axes_;
   Grid others_;
   int64_t size_ = 1;
 };
 
-// What one step does to the pieces along its axes.
+// What one step does to the pieces of one group along its axes.
 class StepOnPieces {
 public:
-  StepOnPieces(const MovedValue &value, const Step &step, int64_t ranks)
-      : value_(value), step_(step), ranks_(ranks) {}
+  StepOnPieces(const MovedValue &value, const Step &step, const Regrouped &groups, int64_t group)
+      : value_(value), step_(step), groups_(groups), group_(group), ranks_(groups.size()) {}
 
   // `listed`, `lists`: whether the operand and the result are lists along the axes; else one piece.
   llvm::Expected<Pieces> run(Pieces pieces, bool listed, bool lists) const {
@@ -168,8 +170,11 @@ private:
       return *place;
     return error(fmt::format("there is no dimension {}", dim));
   }
-  llvm::Expected<Lengths> lengths(llvm::StringRef key, int64_t extent) const {
+  llvm::Expected<Lengths> lengths(llvm::StringRef key, int64_t extent, int64_t piece) const {
     Lengths lengths;
+    llvm::Expected<Lengths> said = value_.said(key, groups_.at(group_, piece));
+    if (!said || !said->empty())
+      return said;
     const ir::AttrValue *stated = app().attr(key);
     if (!stated || stated->form == ir::AttrForm::Null) {
       if (extent % ranks_ != 0)
@@ -182,6 +187,11 @@ private:
       return error(fmt::format("{} are no numbers, one for each rank", key.str()));
     lengths.assign(numbers->begin(), numbers->end());
     return lengths;
+  }
+  bool says(llvm::StringRef key) const {
+    return llvm::any_of(app().slots, [&](const rules::Slot &slot) {
+      return slot.name.valid() && slot.count > 0 && app().program.strings[slot.name] == key;
+    });
   }
   llvm::Expected<size_t> root() const {
     int64_t root = rules::number_attr(app(), {"root"}).value_or(0);
@@ -216,17 +226,20 @@ private:
         pieces.push_back(taken(whole, *at, i));
       return pieces;
     }
-    return chunks(whole, *at, "splits");
+    return chunks(whole, *at, "splits", 0);
   }
 
-  llvm::Expected<Pieces> chunks(const Tensor &whole, unsigned at, llvm::StringRef key) const {
-    llvm::Expected<Lengths> stated = lengths(key, whole.dims[at]);
+  llvm::Expected<Pieces> chunks(const Tensor &whole, unsigned at, llvm::StringRef key,
+                                int64_t piece) const {
+    llvm::Expected<Lengths> stated = lengths(key, whole.dims[at], piece);
     if (!stated)
       return stated.takeError();
+    if (static_cast<int64_t>(stated->size()) != ranks_)
+      return error(fmt::format("{} are no numbers, one for each rank", key.str()));
     int64_t first = 0;
     Pieces pieces;
     for (int64_t length : *stated) {
-      if (first + length > whole.dims[at])
+      if (length < 0 || first + length > whole.dims[at])
         return error(fmt::format("{} ask for more than {} elements", key.str(), whole.dims[at]));
       pieces.push_back(slice_of(whole, at, first, length));
       first += length;
@@ -270,14 +283,16 @@ private:
   llvm::Expected<Pieces> exchanged(llvm::ArrayRef<Tensor> pieces) const {
     bool stated = step_.effect.src_stated && step_.effect.dst_stated;
     bool shards = step_.effect.src.form == KindWord::Form::Shard;
-    bool stack = stated && !shards && !app().attr("in_splits") && !app().attr("out_splits");
+    bool stack = stated && !shards && !app().attr("in_splits") && !app().attr("out_splits") &&
+                 !says("in_splits") && !says("out_splits");
     auto split = dim(shards ? &step_.effect.dst : nullptr, "split_dim", rank_of(false));
     auto join = dim(shards ? &step_.effect.src : nullptr, "concat_dim", rank_of(false));
     if (!split || !join)
       return llvm::joinErrors(split.takeError(), join.takeError());
     std::vector<Pieces> parts;
-    for (const Tensor &piece : pieces) {
-      llvm::Expected<Pieces> cut = chunks(piece, *split, "in_splits");
+    for (size_t from = 0; from < pieces.size(); ++from) {
+      llvm::Expected<Pieces> cut =
+          chunks(pieces[from], *split, "in_splits", static_cast<int64_t>(from));
       if (!cut)
         return cut.takeError();
       parts.push_back(std::move(*cut));
@@ -294,7 +309,8 @@ private:
 
   const MovedValue &value_;
   const Step &step_;
-  int64_t ranks_;
+  const Regrouped &groups_;
+  int64_t group_, ranks_;
 };
 
 bool is_list(Kind kind) { return kind == Kind::Varying || kind == Kind::Partial; }
@@ -311,13 +327,13 @@ llvm::Expected<Meaning> step_on(const MovedValue &value, const Step &step, const
     return meaning;
   AxisSet others = meaning.lists - axes;
   Regrouped groups(mesh, step.axes, others);
-  StepOnPieces on(value, step, groups.size());
   Meaning made{lists ? others | axes : others, {}};
   for (int64_t g = 0; g < groups.groups(); ++g) {
     Pieces pieces = groups.group(meaning, g);
     if (!listed)
       pieces.resize(1);
-    llvm::Expected<Pieces> after = on.run(std::move(pieces), listed, lists);
+    llvm::Expected<Pieces> after =
+        StepOnPieces(value, step, groups, g).run(std::move(pieces), listed, lists);
     if (!after)
       return after.takeError();
     SPMD_CHECK(after->size() == (lists ? static_cast<size_t>(groups.size()) : 1),

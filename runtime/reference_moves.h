@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/meaning.h"
+#include "runtime/tensor_sizes.h"
 
 #include "rules/transition_call.h"
 
@@ -16,9 +17,14 @@ struct MovedValue {
   const rules::TransitionCall &call;
   uint16_t operand; // into Application::args
   const Distribution &from, &to;
+  // The lengths that a tensor operand of this name says to the rank at these coordinates; none: there is no
+  // such operand.
+  llvm::function_ref<llvm::Expected<TensorSizes::Lengths>(llvm::StringRef key,
+                                                          const Grid::Coordinates &at)>
+      said;
 };
 
-// Without the factor below. An error: a length, a root or a permutation that is not stated in numbers.
+// Without the factor below. An error: lengths that do not fit, a root or a permutation that is not stated in numbers.
 llvm::Expected<Meaning> moved(const MovedValue &value, const Meaning &meaning);
 // By what the call multiplies what is meant: 1 but for a list that is averaged, and along axes that have
 // no counterpart on one device, whose sizes no scale can carry.

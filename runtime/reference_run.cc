@@ -115,6 +115,8 @@ llvm::Expected<NodeId> ReferenceRun::number(const ir::AttrValue &literal, rules:
   bool whole = literal.form == ir::AttrForm::Integer || literal.form == ir::AttrForm::Bool;
   if (!*to || (!whole && literal.form != ir::AttrForm::Float))
     return add({}, known);
+  if ((*to)->open())
+    return error("a plain number stands for a tensor whose extents only data tell");
   Tensor made = Tensor::make((*to)->dtype(), (*to)->whole(), reference_.domain());
   made.visit([&](auto &cells) {
     using T = typename std::decay_t<decltype(cells)>::value_type;

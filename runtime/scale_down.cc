@@ -5,9 +5,9 @@
 
 #include "runtime/element_bytes.h"
 #include "runtime/extent_ties.h"
+#include "runtime/tensor_sizes.h"
 
 #include "checker/inline.h"
-#include "checker/operand_list.h"
 
 #include "ir/text.h"
 
@@ -36,6 +36,8 @@ public:
       if (value)
         values_[symbol.name.index] = *value;
     }
+    for (uint32_t symbol : data_symbols(program))
+      values_.erase(symbol);
   }
 
   std::optional<int64_t> value(ir::Extent extent) const {
@@ -102,36 +104,36 @@ bool has_symbols(const Program &program) {
   });
 }
 
-// Empty, or a symbol that is not there.
+// Empty, or a symbol that is not there, or that no number stands for.
 std::string unknown_symbol(const Program &program, const Resize &resize) {
-  for (const auto &[name, value] : resize.symbols)
+  llvm::DenseSet<uint32_t> of_data = data_symbols(program);
+  for (const auto &[name, value] : resize.symbols) {
     if (llvm::none_of(program.symbols, [&, &name = name](const ir::SymbolInfo &symbol) {
           return name == program.strings[symbol.name];
         }))
       return fmt::format("the program has no symbol `{}`", name);
+    if (llvm::any_of(of_data, [&, &name = name](uint32_t symbol) {
+          return name == program.strings[ir::StringId{symbol}];
+        }))
+      return fmt::format("`{}` is what the data say, on each rank another number", name);
+  }
   return "";
 }
 
 } // namespace
 
-llvm::Error refuse_sizes_of_data(const Program &program) {
-  checker::OperandList operands;
-  for (const ir::Inst &inst : program.insts.all()) {
-    operands.read(program, inst.operands);
-    for (const rules::Slot &slot : operands.slots) {
-      if (!slot.name.valid() || slot.count == 0 || inst.result_count == 0)
-        continue;
-      llvm::StringRef name = program.strings[slot.name];
-      if (name == "in_splits" || name == "out_splits" || name == "splits")
-        return make_error(fmt::format(
-            "`{} = {}` moves as many elements as the tensor {} says (`{}`): how many is known once "
-            "it "
-            "runs, and a plan needs it before; record the program with blocks of a fixed size",
-            ir::print_value(program, inst.first_result), program.op_name(inst.op).str(),
-            ir::print_value(program, operands.values[slot.first]), name.str()));
-    }
-  }
-  return llvm::Error::success();
+// `shrinks`: axes as small as they may be, unless they are named.
+static llvm::Expected<MeshResize> resized_meshes(const Program &program, const Resize &resize,
+                                                 bool shrinks) {
+  llvm::Expected<MeshResize> meshes = MeshResize::make(program);
+  if (!meshes)
+    return meshes.takeError();
+  for (const auto &[axis, size] : resize.axes)
+    if (llvm::Error error = meshes->set(program, axis, size))
+      return error;
+  if (shrinks)
+    meshes->shrink();
+  return meshes;
 }
 
 bool needs_resize(const Program &program, const Resize &resize) {
@@ -143,18 +145,12 @@ llvm::Expected<std::vector<std::string>>
 resize_program(Program &program, const checker::CheckResult &checked, const Resize &resize) {
   if (std::string text = unknown_symbol(program, resize); !text.empty())
     return make_error(std::move(text));
-  if (llvm::Error error = refuse_sizes_of_data(program))
-    return error;
   if (has_symbols(program) || !resize.symbols.empty())
     SymbolValues(program, resize).apply();
-  llvm::Expected<MeshResize> meshes = MeshResize::make(program);
+  bool shrinks = resize.scale_down;
+  llvm::Expected<MeshResize> meshes = resized_meshes(program, resize, shrinks);
   if (!meshes)
     return meshes.takeError();
-  for (const auto &[axis, size] : resize.axes)
-    if (llvm::Error error = meshes->set(program, axis, size))
-      return error;
-  if (resize.scale_down)
-    meshes->shrink();
   if (!resize.scale_down && !meshes->changes())
     return std::vector<std::string>();
   checker::CheckResult seen = checked;
@@ -164,15 +160,27 @@ resize_program(Program &program, const checker::CheckResult &checked, const Resi
     if (!seen.clean()) // with these values of its symbols: whoever checks it next says why
       return std::vector<std::string>();
   }
-  ExtentTies ties(program, seen, *meshes);
-  if (!ties.resize(resize.scale_down))
+  auto ties = std::make_unique<ExtentTies>(program, seen, *meshes);
+  std::vector<std::string> notes;
+  bool found = ties->resize(resize.scale_down);
+  if (!found && shrinks) {
+    meshes = resized_meshes(program, resize, false);
+    if (!meshes)
+      return meshes.takeError();
+    ties = std::make_unique<ExtentTies>(program, seen, *meshes);
+    found = ties->resize(true);
+    notes.push_back("axes keep their sizes: extents that follow them are tied to others");
+  }
+  if (!found)
     return make_error("extents that follow the axes do not divide, or are tied to numbers of "
                       "unknown role");
-  if (llvm::Error error = ties.apply())
+  if (llvm::Error error = ties->apply())
     return error;
   if (llvm::Error error = meshes->apply(program))
     return error;
-  return ties.notes();
+  for (std::string &note : ties->notes())
+    notes.push_back(std::move(note));
+  return notes;
 }
 
 } // namespace spmd::runtime

@@ -18,8 +18,6 @@ struct Resize {
   bool scale_down = false;
 };
 
-// An error where a collective moves as many elements as tensors say: a plan knows all extents beforehand.
-llvm::Error refuse_sizes_of_data(const ir::Program &program);
 // True if it changes anything: symbols without a value of their own take their hints.
 bool needs_resize(const ir::Program &program, const Resize &resize);
 // `checked`: of the program as it is. Returns notes on what kept its extent, and why. What comes out is to

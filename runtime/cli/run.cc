@@ -9,6 +9,8 @@
 #include "runtime/inputs.h"
 #include "runtime/judged_run.h"
 #include "runtime/scale_down.h"
+#include "runtime/sized_plan.h"
+#include "runtime/tensor_sizes.h"
 #include "runtime/whole_numbers.h"
 
 #include "checker/backward.h"
@@ -50,6 +52,11 @@ public:
   }
 
 private:
+  struct Mode {
+    Tier tier;
+    Domain domain;
+  };
+
   void perform() {
     bool ready = read() && rewrite() && derive() && make();
     if (options_.plan && ready)
@@ -251,14 +258,36 @@ private:
     if (!world)
       return refuse(rules::RunInput{"the program", llvm::toString(world.takeError())});
     world_.emplace(std::move(*world));
-    llvm::Expected<Plan> plan = make_plan(*checked_, *world_, {});
+    summary_.ranks = world_->size();
+    sized_by_data_ = has_tensor_sizes(checked_->program());
+    if (sized_by_data_)
+      return take_inputs() && plan_for(options_.seed, modes().front());
+    return plan_for(options_.seed, modes().front()) && (options_.plan || take_inputs());
+  }
+
+  // The plan; where data say how much is moved, that of these inputs. What comes before is simulated here for
+  // all ranks, so that processes find the same plan.
+  bool plan_for(uint64_t seed, Mode mode) {
+    // In the field numbers are residues: how much is moved is what real data say.
+    Domain domain = mode.domain == Domain::Field ? Domain::Declared : mode.domain;
+    if (plan_ && planned_ == std::pair(seed, domain))
+      return true;
+    auto started = [&](const Plan &first) { return simulated(first, seed, domain); };
+    sizes_.lengths.clear();
+    llvm::Expected<Plan> plan = sized_by_data_
+                                    ? make_sized_plan(*checked_, *world_, started, sizes_)
+                                    : make_plan(*checked_, *world_);
+    if (!plan && code_ != ExitCode::Clean) { // said already
+      llvm::consumeError(plan.takeError());
+      return false;
+    }
     if (!plan)
       return refuse(rules::RunInput{"the program", llvm::toString(plan.takeError())});
     plan_.emplace(std::move(*plan));
-    summary_.ranks = world_->size();
+    planned_ = {seed, domain};
     summary_.steps = plan_->steps.size();
-    summary_.peak_bytes = plan_->peak_bytes;
-    return options_.plan || take_inputs();
+    summary_.peak_bytes = std::max(summary_.peak_bytes, plan_->peak_bytes);
+    return true;
   }
 
   bool take_inputs() {
@@ -297,10 +326,6 @@ private:
 
   // --- execution ---------------------------------------------------------------------------------
 
-  struct Mode {
-    Tier tier;
-    Domain domain;
-  };
   llvm::SmallVector<Mode, 3> modes() const {
     Mode field{Tier::Field, Domain::Field}, integer{Tier::Integer, Domain::Declared};
     Mode real{Tier::Real, options_.f64 ? Domain::F64 : Domain::Declared};
@@ -330,7 +355,8 @@ private:
 
   // False where nothing more is to be run.
   bool execute(uint64_t seed, Mode mode) {
-    std::unique_ptr<Backend> backend = prepared(seed, mode.domain);
+    bool planned = !sized_by_data_ || (plan_for(seed, mode) && fits());
+    std::unique_ptr<Backend> backend = planned ? prepared(seed, mode.domain) : nullptr;
     if (!all(backend != nullptr))
       return false;
     JudgeOptions judge{
@@ -338,6 +364,8 @@ private:
     judge.rerun = rerun(seed);
     judge.until = until();
     judge.judges = !session_ || session_->leads();
+    if (mode.domain == Domain::Field)
+      judge.sizes = &sizes_;
     checker::Progress progress(checker::printable("running " + options_.file),
                                options_.shared.quiet);
     auto goes_on = [&](uint64_t done, uint64_t all) { return progress.tell(done, all), true; };
@@ -367,10 +395,19 @@ private:
   // With its inputs; null, and said, if it cannot run the plan.
   std::unique_ptr<Backend> prepared(uint64_t seed, Domain domain) {
     CpuOptions cpu{.domain = domain, .seed = seed, .threads = options_.threads};
-    std::unique_ptr<Backend> backend = session_                     ? session_->backend(cpu)
-                                       : options_.backend == "null" ? make_null_backend()
-                                                                    : make_cpu_backend(cpu);
-    llvm::Error error = backend->prepare(checked_->tables(), *plan_, *world_);
+    return with_inputs(session_                     ? session_->backend(cpu)
+                       : options_.backend == "null" ? make_null_backend()
+                                                    : make_cpu_backend(cpu),
+                       *plan_, seed, domain);
+  }
+  std::unique_ptr<Backend> simulated(const Plan &plan, uint64_t seed, Domain domain) {
+    return with_inputs(
+        make_cpu_backend({.domain = domain, .seed = seed, .threads = options_.threads}), plan, seed,
+        domain);
+  }
+  std::unique_ptr<Backend> with_inputs(std::unique_ptr<Backend> backend, const Plan &plan,
+                                       uint64_t seed, Domain domain) {
+    llvm::Error error = backend->prepare(checked_->tables(), plan, *world_);
     if (error) {
       checker::say(fmt::format("{}: {}", options_.file, llvm::toString(std::move(error))));
       stop(ExitCode::Coverage);
@@ -378,7 +415,7 @@ private:
     }
     InputOptions numbers{
         .seed = seed, .domain = domain, .whole_numbers = options_.tier == TierChoice::Integer};
-    if (llvm::Error wrong = inputs_->write_to(*backend, *plan_, numbers)) {
+    if (llvm::Error wrong = inputs_->write_to(*backend, plan, numbers)) {
       checker::say(fmt::format("{}: {}", options_.file, llvm::toString(std::move(wrong))));
       stop(ExitCode::Input);
       return nullptr;
@@ -486,6 +523,9 @@ private:
   InputFiles files_;
   std::optional<Inputs> inputs_;
   Summary summary_;
+  bool sized_by_data_ = false;
+  TensorSizes sizes_;
+  std::pair<uint64_t, Domain> planned_; // what plan_ is for
   Mode last_{Tier::Real, Domain::Declared};
   uint64_t last_seed_ = 0;
   ExitCode code_ = ExitCode::Clean;

@@ -84,14 +84,20 @@ private:
       pointers.push_back(&tensor);
     std::string name = name_of(value);
     Meaning meaning = distribution->denote(pointers);
-    Tensor whole =
-        meaning.lists.empty() ? std::move(meaning.pieces.front()) : stacked(meaning.pieces, 0);
-    Json entry = entry_of(value, name, whole);
-    if (!meaning.lists.empty())
-      entry["list"] = ir::print_axes(program_, distribution->type().mesh(), meaning.lists);
-    put(name, std::move(whole), entry);
+    // A list of tensors of several extents is no tensor.
+    bool one = llvm::all_of(meaning.pieces, [&](const Tensor &piece) {
+      return piece.dims == meaning.pieces.front().dims;
+    });
+    if (one) {
+      Tensor whole =
+          meaning.lists.empty() ? std::move(meaning.pieces.front()) : stacked(meaning.pieces, 0);
+      Json entry = entry_of(value, name, whole);
+      if (!meaning.lists.empty())
+        entry["list"] = ir::print_axes(program_, distribution->type().mesh(), meaning.lists);
+      put(name, std::move(whole), entry);
+    }
     llvm::ArrayRef<RankId> ranks = world_.ranks(plan_.buffers[value.buffer].mesh);
-    for (size_t i = 0; options_.ranks && i < tensors.size(); ++i) {
+    for (size_t i = 0; (options_.ranks || !one) && i < tensors.size(); ++i) {
       Json own = entry_of(value, name, tensors[i]);
       own["rank"] = world_.number(ranks[i]);
       put(fmt::format("{}@{}", name, world_.number(ranks[i])), std::move(tensors[i]), own);

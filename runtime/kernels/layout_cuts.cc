@@ -39,11 +39,10 @@ public:
     if (name_ == "getitem" || name_ == "__getitem__" || name_ == "__setitem__" ||
         name_ == "setitem")
       return cannot_run(at_.site, "its indices are not recorded");
-    if (llvm::StringRef(name_).startswith("select"))
-      return of_dim(at_.number({"index"}, shift + 1), 1, shift);
-    if (name_ == "narrow") {
+    bool select = llvm::StringRef(name_).startswith("select");
+    if (select || name_ == "narrow") {
       std::optional<int64_t> start = start_operand();
-      return of_dim(start ? start : at_.number({"start"}, shift + 1), 1, shift);
+      return of_dim(start ? start : at_.number({select ? "index" : "start"}, shift + 1), 1, shift);
     }
     std::optional<int64_t> start = at_.number({"start"}, shift + 1);
     if (!start)

@@ -199,6 +199,30 @@ TEST_CASE("conformance: in the field nothing is explained by rounding") {
   }
 }
 
+TEST_CASE(
+    "conformance: an extent that only data tell differs from piece to piece, not between copies") {
+  checker::CheckedProgram program = checked("trace { mode = local }\n"
+                                            "mesh m { ep = 2, tp = 2 }\n"
+                                            "symbol n { min = 0 }\n"
+                                            "%x = input f32[n, 2] V@ep R@tp\n");
+  ir::ValueId x = value_named(program, "%x");
+  Distribution dist = distribution(program, x);
+  CHECK(dist.open());
+  CHECK(dist.whole() == Dims{Distribution::kOpen, 2});
+  std::vector<Tensor> held{counted({3, 2}, 0), counted({3, 2}, 0), counted({1, 2}, 6),
+                           counted({1, 2}, 6)};
+  CHECK(dist.dims_on(3, held) == Dims{1, 2});
+  Meaning meant{dist.lists(), {held[0], held[2]}};
+  Wanted wanted;
+  wanted.meant = &meant;
+  wanted.exact = true;
+  CHECK_FALSE(judge(program.tables(), {x, program.known(x), {}, held}, wanted).refuted);
+  held[3] = counted({2, 2}, 6);
+  Judgment judgment = judge(program.tables(), {x, program.known(x), {}, held}, wanted);
+  REQUIRE(judgment.refuted);
+  CHECK(judgment.refuted->form == Refuted::Form::Shape);
+}
+
 TEST_CASE("conformance: blocks of a dimension, uneven ones too, and scales") {
   checker::CheckedProgram program = checked("mesh m { tp = 2 }\n"
                                             "%x = input f32[3@tp] of [5]\n"
@@ -206,11 +230,11 @@ TEST_CASE("conformance: blocks of a dimension, uneven ones too, and scales") {
   ir::ValueId x = value_named(program, "%x"), p = value_named(program, "%p");
   Distribution dist = distribution(program, x);
   CHECK(dist.whole() == Dims{5});
-  CHECK(dist.dims_on(1) == Dims{2});
   CHECK(dist.first_on(1) == Dims{3});
   Meaning whole{{}, {counted({5}, 0)}};
   std::vector<Tensor> placed = dist.place(whole);
   CHECK(placed[1].of<double>() == std::vector<double>{3, 4});
+  CHECK(dist.dims_on(1, placed) == Dims{2});
   Wanted wanted;
   wanted.meant = &whole;
   wanted.exact = true;
