@@ -101,9 +101,10 @@ int PluginPeers::stopped(void *self) {
 }
 
 void PluginPeers::begin() {
-  begin_ = Clock::now();
   if (team_)
     team_->begin_wait();
+  else
+    begin_ = Clock::now();
 }
 
 llvm::Error PluginPeers::error_of(const SpmdStatus &status) {

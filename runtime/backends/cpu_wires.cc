@@ -121,15 +121,18 @@ template <class T> void WireRun<T>::reduce(int64_t first, Tensor &result) {
   for (size_t begin = 0; begin < into.size(); begin += kBlock) {
     size_t count = std::min(kBlock, into.size() - begin);
     T *to = into.data() + begin;
-    std::copy_n(from(0).data() + first + begin, count, to);
+    if (size() == 1)
+      std::copy_n(from(0).data() + first + begin, count, to);
+    // The first two at once: what was just written is not read again.
     for (size_t rank = 1; rank < size(); ++rank) {
+      const T *so_far = rank == 1 ? from(0).data() + first + begin : to;
       const T *more = from(rank).data() + first + begin;
       if (sums)
         for (size_t i = 0; i < count; ++i)
-          to[i] += more[i];
+          to[i] = so_far[i] + more[i];
       else
         for (size_t i = 0; i < count; ++i)
-          to[i] = combined(to[i], more[i], wire_.combiner);
+          to[i] = combined(so_far[i], more[i], wire_.combiner);
     }
   }
   if (wire_.combiner == Combiner::Avg)

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 struct SpmdPeers {
@@ -18,6 +19,7 @@ struct SpmdPeers {
   std::vector<MPI_Comm> groups;
   std::vector<int> sizes;
   std::vector<MPI_Request> requests;
+  bool crowded = false; // more ranks on this host than it has cores
 };
 
 namespace {
@@ -41,10 +43,11 @@ SpmdStatus checked(int error, const char *call) {
   return status_of(kSpmdFailed, std::string(call) + ": " + text);
 }
 
-// Other processes may need the core that waits.
+// Other ranks may need the core that waits: at once where there are fewer cores than ranks, else after as long
+// as a message of some size takes.
 SpmdStatus wait_all(SpmdPeers *peers) {
-  constexpr unsigned kSpins = 64;
-  for (unsigned spins = 1;; ++spins) {
+  constexpr uint64_t kSpins = 64, kPatience = 64 * kSpins;
+  for (uint64_t spins = 1;; ++spins) {
     int done = 0;
     int error = MPI_Testall(static_cast<int>(peers->requests.size()), peers->requests.data(), &done,
                             MPI_STATUSES_IGNORE);
@@ -55,7 +58,8 @@ SpmdStatus wait_all(SpmdPeers *peers) {
     if (spins % kSpins == 0) {
       if (peers->host.stopped(peers->host.self))
         return status_of(kSpmdStopped);
-      sched_yield();
+      if (peers->crowded || spins > kPatience)
+        sched_yield();
     }
   }
 }
@@ -105,6 +109,7 @@ SpmdStatus open(const SpmdHost *host, SpmdRanks *ranks, SpmdPeers **made) {
   if (SpmdStatus status = find_ranks(ranks); status.code != kSpmdFine)
     return status;
   auto *peers = new SpmdPeers{.host = *host};
+  peers->crowded = ranks->local_size > std::thread::hardware_concurrency();
   MPI_Comm all = MPI_COMM_NULL;
   if (int error = MPI_Comm_dup(MPI_COMM_WORLD, &all); error != MPI_SUCCESS)
     return checked(error, "MPI_Comm_dup");

@@ -109,17 +109,22 @@ void Team::run_thread() {
 // --- collective calls
 
 void Team::begin_wait() {
-  wait_begin_.store(now_ms(), std::memory_order_relaxed);
+  waits_.store(waits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   doing(Doing::Exchanging);
 }
 
 // Of the thread: the main one may be in a call of a library that waits for ever.
 void Team::check_wait() {
-  Doing now = doing_;
-  if (failed_ || (now != Doing::Exchanging && now != Doing::Waiting) ||
-      now_ms() - wait_begin_ < options_.wait.count())
+  const Doing now = doing_.load(std::memory_order_relaxed);
+  const uint64_t wait = waits_.load(std::memory_order_relaxed);
+  const bool waits = now == Doing::Exchanging || now == Doing::Waiting;
+  if (!waits || wait != seen_wait_) {
+    seen_wait_ = wait;
+    seen_at_ = Clock::now();
+  }
+  if (failed_ || !waits || Clock::now() - seen_at_ < options_.wait)
     return;
-  wait_begin_ = now_ms();
+  seen_at_ = Clock::now();
   if (leads()) {
     late_ = true;
     return;
@@ -197,7 +202,7 @@ llvm::Error Team::dissolve() {
 
 llvm::Error Team::at(uint32_t step) {
   step_.store(step, std::memory_order_relaxed);
-  progress_.fetch_add(1, std::memory_order_relaxed);
+  progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   doing(Doing::Computing);
   return failed_.load(std::memory_order_relaxed) ? team_failed() : llvm::Error::success();
 }

@@ -121,7 +121,10 @@ private:
   std::atomic<uint64_t> progress_{0};
   std::atomic<uint32_t> step_{0};
   std::atomic<Doing> doing_{Doing::Preparing};
-  std::atomic<int64_t> wait_begin_{0}; // ms; of use while this rank waits
+  std::atomic<uint64_t> waits_{0}; // begun so far
+  // Of the thread: the wait that it saw last, and since when. The one that waits reads no clock.
+  uint64_t seen_wait_ = 0;
+  std::chrono::steady_clock::time_point seen_at_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<TeamFailure> failure_;
