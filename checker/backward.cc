@@ -15,6 +15,11 @@
 
 namespace spmd::checker {
 
+static int64_t tag_of(const ir::Program &program, const Inst &inst) {
+  const ir::AttrValue *tag = program.find(inst.attrs, "tag");
+  return tag && tag->form == ir::AttrForm::Integer ? tag->as_integer() : 0;
+}
+
 // Values that depend on what gradients are asked for.
 llvm::DenseSet<uint32_t> Deriver::active(llvm::ArrayRef<Inst> insts,
                                          llvm::ArrayRef<ValueId> wanted) {
@@ -23,10 +28,15 @@ llvm::DenseSet<uint32_t> Deriver::active(llvm::ArrayRef<Inst> insts,
     if (carries(value))
       values.insert(value.index);
   OperandList operands;
+  llvm::DenseSet<int64_t> sent; // tags under which some of them went to another stage
   for (const Inst &inst : insts) {
     operands.read(program_, inst.operands);
     bool any = llvm::any_of(operands.values,
                             [&](ValueId value) { return values.count(value.index) != 0; });
+    std::string_view word = rules_.resolve(inst.op).boundary;
+    if (any && word == "send")
+      sent.insert(tag_of(program_, inst));
+    any |= word == "recv" && sent.contains(tag_of(program_, inst));
     for (uint32_t i = 0; i < inst.result_count; ++i) {
       made_in_[inst.result(i).index] = inst.context;
       if (any && program_.contexts[inst.context].grad && carries(inst.result(i)))
@@ -37,6 +47,10 @@ llvm::DenseSet<uint32_t> Deriver::active(llvm::ArrayRef<Inst> insts,
 }
 
 bool Deriver::differentiate(const Inst &inst, Gradients &gradients) {
+  if (rules_.resolve(inst.op).boundary == "recv" && inst.result_count == 1 &&
+      active_.count(inst.first_result.index) && total(gradients, inst.first_result).valid())
+    return fail(inst,
+                "is of another stage, to which its gradient has to be sent: state the backward");
   OperandList operands;
   operands.read(program_, inst.operands);
   if (llvm::none_of(operands.values,
