@@ -4,6 +4,7 @@
 
 #include "runtime/bits_hash.h"
 #include "runtime/bounds.h"
+#include "runtime/last_uses.h"
 
 #include "ir/check.h"
 #include "ir/text.h"
@@ -54,10 +55,12 @@ public:
                    options.seed),
         bounds_(reference_, options.domain), kept_(plan.values.size()) {
     reference_.take_sizes(options.sizes);
+    std::vector<uint32_t> last = last_uses(program_, plan_, reference_);
+    for (size_t i = 0; i < last.size(); ++i)
+      kept_[i].last_use = last[i];
   }
 
   llvm::Expected<RunReport> run() {
-    find_uses();
     find_gradients();
     if (options_.mode != CheckMode::Off)
       if (llvm::Error failed = inputs())
@@ -76,51 +79,6 @@ private:
     return options_.mode == CheckMode::All || options_.mode == CheckMode::Sampled;
   }
   bool exact() const { return options_.domain == Domain::Field || options_.tier == Tier::Integer; }
-
-  void find_uses() {
-    for (uint32_t e = 0; e < plan_.executions.size(); ++e)
-      for (PlannedId id : plan_.list(plan_.executions[e].operands))
-        if (id.valid())
-          kept_[id.index].last_use = e;
-    keep_storages();
-  }
-
-  bool is_alias(ir::InstId inst) const {
-    return program_.op_name(program_.insts[inst].op).endswith("alias") &&
-           program_.blocks[program_.insts[inst].operands].size() > 1;
-  }
-  ValueId root(ValueId value) const {
-    while (program_.values[value].alias_of.valid())
-      value = program_.values[value].alias_of;
-    return value;
-  }
-
-  // `alias` asks for all names of its storage before it, and for what else they were made of.
-  void keep_storages() {
-    llvm::DenseMap<uint32_t, uint32_t> asked; // by root: the last execution that asks
-    for (uint32_t e = 0; e < plan_.executions.size(); ++e)
-      if (is_alias(plan_.executions[e].inst))
-        asked[root(program_.insts[plan_.executions[e].inst].first_result).index] = e;
-    auto keep = [&](PlannedId id, uint32_t until) {
-      if (id.valid())
-        kept_[id.index].last_use = std::max(kept_[id.index].last_use, until);
-    };
-    for (PlannedId id : plan_.params)
-      if (id.valid())
-        if (auto at = asked.find(plan_.values[id].value.index); at != asked.end())
-          keep(id, at->second);
-    for (const Execution &execution : plan_.executions)
-      for (PlannedId result : plan_.list(execution.results)) {
-        if (!result.valid() || !plan_.values[result].value.valid())
-          continue;
-        auto at = asked.find(root(plan_.values[result].value).index);
-        if (at == asked.end())
-          continue;
-        keep(result, at->second);
-        for (PlannedId operand : plan_.list(execution.operands))
-          keep(operand, at->second);
-      }
-  }
 
   // Gradients as the program names them, and as its outputs do.
   void find_gradients() {
@@ -341,8 +299,10 @@ private:
       return;
     }
     llvm::Expected<Meanings> want =
-        is_alias(execution.inst) ? content_of_storage(execution.inst, site)
-                                 : ReferenceRun(reference_).run_inst(execution.inst, site, meant);
+        is_alias(program_, execution.inst) ? content_of_storage(execution.inst, site)
+        : sent_to(program_, reference_, execution).valid()
+            ? received(execution)
+            : ReferenceRun(reference_).run_inst(execution.inst, site, meant);
     if (!want) {
       std::string reason = llvm::toString(want.takeError());
       for (PlannedId id : results)
@@ -383,6 +343,22 @@ private:
       return at == latest_.end() ? nullptr : meaning(at->second);
     };
     llvm::Expected<Meaning> made = ReferenceRun(reference_).run_alias(alias, site, known);
+    if (!made)
+      return made.takeError();
+    Meanings results;
+    results.push_back(std::move(*made));
+    return results;
+  }
+
+  llvm::Expected<Meanings> received(const Execution &execution) {
+    ValueId sent = sent_to(program_, reference_, execution);
+    auto at = latest_.find(sent.index);
+    const Meaning *own = at == latest_.end() ? nullptr : meaning(at->second);
+    if (!own)
+      return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                     "what was sent was not read, or has no meaning");
+    llvm::Expected<Meaning> made = reference_.received(
+        checked_.known(sent), checked_.known(program_.insts[execution.inst].first_result), *own);
     if (!made)
       return made.takeError();
     Meanings results;

@@ -72,6 +72,13 @@ public:
   // True if the instruction takes a sum for a list of what each rank holds of it: only the ranks know that.
   bool takes_addends(ir::InstId id, BodySite site);
 
+  // The value that a `recv` of the main body gets: of those sent under its tag the first that no other one
+  // got. None: another program sends it.
+  ir::ValueId sent_to(ir::InstId recv);
+  // What a value that was sent means where it is received, whose ranks are as many, in the same order.
+  llvm::Expected<Meaning> received(const rules::Arg &sent, const rules::Arg &received,
+                                   const Meaning &meaning);
+
   // An ordinary op on what its operands mean, all as the instruction sees them; with these slots in place
   // of its own, where numbers in the places of operands are to be others.
   llvm::Expected<Meanings> equation(const SeenInst &seen, uint64_t draws, const Meanings &operands,
@@ -107,6 +114,7 @@ private:
   rules::Rules rules_;
   Domain domain_;
   uint64_t seed_;
+  std::optional<llvm::DenseMap<uint32_t, ir::ValueId>> sent_; // by InstId of `recv`
   const TensorSizes *sizes_ = nullptr;
 };
 

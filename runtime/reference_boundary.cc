@@ -2,6 +2,8 @@
 // nothing of what is meant.
 #include "runtime/reference.h"
 
+#include "checker/operand_list.h"
+
 #include "rules/axes.h"
 #include "rules/shape_attrs.h"
 
@@ -13,6 +15,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <deque>
 
 namespace spmd::runtime {
 
@@ -53,6 +56,48 @@ bool Reference::takes_addends(ir::InstId id, BodySite site) {
     return false;
   }
   return lists_of_addends(**seen) != AxisSet();
+}
+
+ir::ValueId Reference::sent_to(ir::InstId recv) {
+  if (sent_)
+    return sent_->lookup(recv.index);
+  sent_.emplace();
+  llvm::DenseMap<int64_t, std::deque<ir::ValueId>> waiting; // by tag
+  checker::OperandList operands;
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[ir::InstId{i}];
+    std::string_view name = resolve(inst.op).boundary;
+    if ((name != "send" && name != "recv") || program_.find(inst.attrs, "axis") ||
+        program_.find(inst.attrs, "group"))
+      continue;
+    const ir::AttrValue *attr = program_.find(inst.attrs, "tag");
+    int64_t tag = attr && attr->form == ir::AttrForm::Integer ? attr->as_integer() : 0;
+    std::deque<ir::ValueId> &sent = waiting[tag];
+    operands.read(program_, inst.operands);
+    if (name == "send" && !operands.values.empty()) {
+      sent.push_back(operands.values[0]);
+    } else if (name == "recv" && !sent.empty()) {
+      (*sent_)[i] = sent.front();
+      sent.pop_front();
+    }
+  }
+  return sent_->lookup(recv.index);
+}
+
+llvm::Expected<Meaning> Reference::received(const rules::Arg &sent, const rules::Arg &received,
+                                            const Meaning &meaning) {
+  auto from = distribution_of(program_, sent), to = distribution_of(program_, received);
+  if (!from || !to)
+    return llvm::joinErrors(from.takeError(), to.takeError());
+  if (!*from || !*to || (*from)->ranks().size() != (*to)->ranks().size())
+    return error("what was sent has other ranks than what is received");
+  if ((*from)->type().scale != (*to)->type().scale)
+    return error("what was sent has another scale than what is received");
+  std::vector<Tensor> held = (*from)->place(meaning);
+  std::vector<const Tensor *> seen;
+  for (const Tensor &tensor : held)
+    seen.push_back(&tensor);
+  return (*to)->denote(seen);
 }
 
 llvm::Expected<Meanings> Reference::boundary(const SeenInst &seen, Meanings operands) {

@@ -165,6 +165,9 @@ llvm::Error ReferenceRun::instruction(InstId id, Frame &frame) {
   const rules::ResolvedOp &op = reference_.resolve(inst.op);
   if (op.boundary == "alias")
     return alias(id, frame);
+  if (op.boundary == "recv" && &frame == &main_ && inst.result_count == 1)
+    if (ValueId sent = reference_.sent_to(id); sent.valid())
+      return receive(sent, inst.first_result, frame);
   if (op.form != rules::OpForm::Call)
     return leaf(id, frame, nodes);
   llvm::Expected<std::vector<NodeId>> results = control(id, frame.site, nodes);
@@ -177,6 +180,18 @@ llvm::Error ReferenceRun::instruction(InstId id, Frame &frame) {
       return seen.takeError();
     frame.nodes[result.index] = *seen;
   }
+  return llvm::Error::success();
+}
+
+llvm::Error ReferenceRun::receive(ValueId sent, ValueId result, Frame &frame) {
+  rules::Arg from = checked_.known(sent), to = checked_.known(result);
+  auto map = [this, from, to](const Meaning &meaning) {
+    return reference_.received(from, to, meaning);
+  };
+  llvm::Expected<NodeId> made = mapped({frame.find(sent)}, {map}, to);
+  if (!made)
+    return made.takeError();
+  frame.nodes[result.index] = *made;
   return llvm::Error::success();
 }
 

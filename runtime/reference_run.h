@@ -71,6 +71,7 @@ private:
   llvm::Error body(const ir::Body &body, Frame &frame);
   llvm::Error instruction(ir::InstId id, Frame &frame);
   llvm::Error leaf(ir::InstId id, Frame &frame, llvm::ArrayRef<NodeId> operands);
+  llvm::Error receive(ir::ValueId sent, ir::ValueId result, Frame &frame);
   llvm::Error alias(ir::InstId id, Frame &frame);
   llvm::Expected<NodeId> derived(ir::InstId id, BodySite site,
                                  llvm::function_ref<const Meaning *(ir::ValueId)> meaning,
