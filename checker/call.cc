@@ -284,10 +284,8 @@ void Walk::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Instanc
     ValueId param = function.params[i].value;
     if (edit_)
       remember(param);
-    result_.types[param.index] = args[i].type;
-    result_.shapes[param.index] =
-        program_.values[param].shape.valid() ? program_.values[param].shape : args[i].shape;
-    result_.sizes[param.index] = args[i].sizes;
+    ir::ShapeId shape = program_.values[param].shape;
+    learn(param, {args[i].type, shape.valid() ? shape : args[i].shape, args[i].sizes});
     if (recording_) {
       open_result(param, 0, program_.types[args[i].type]);
       instance.param_rows.push_back(open_.row(param));

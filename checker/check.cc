@@ -58,8 +58,8 @@ CheckResult check(ir::Program &program, const CheckOptions &options) {
 
 Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &result)
     : program_(program), options_(options), result_(result), rules_(program, options.memoise),
-      storage_(program), boundary_(program, rules_), open_(program.values.size()),
-      unites_(ir::dialect_of(program) == ir::Dialect::LTensor) {
+      storage_(program), boundary_(program, rules_), settled_(program.values.size()),
+      open_(program.values.size()), unites_(ir::dialect_of(program) == ir::Dialect::LTensor) {
   result.types.resize(program.values.size());
   result.shapes.resize(program.values.size());
   result.sizes.resize(program.values.size());
@@ -103,7 +103,8 @@ void Walk::resume() {
   for (uint32_t i = 0; i < program_.values.size(); ++i)
     storage_.define(ValueId{i});
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i)
-    moves(InstId{i});
+    if (!rules_.resolve(program_.insts[InstId{i}].op).transition.empty())
+      moves(InstId{i});
   for (const ir::Param &param : program_.params)
     if (param.role == ir::Role::Param && param.grad.stated)
       boundary_.contracts[*boundary_.param_of(param.value)] = contract(param.value);
@@ -215,6 +216,8 @@ void Walk::instructions(const ir::Body &body) {
 }
 
 void Walk::instruction(InstId id) {
+  if (settle(id))
+    return;
   ir::Inst inst = program_.insts[id];
   const ir::Context &context = program_.contexts[inst.context];
   ++trail_->stats.ops;
@@ -233,13 +236,16 @@ void Walk::instruction(InstId id) {
   } else if (!edit_ && !program_.lacks(ir::Missing::Mutation)) {
     aliases(id);
   }
+  if (before_)
+    before_ = said();
   if (!options_.permissive)
     missing(id, context);
   if (op.form == rules::OpForm::Boundary)
     boundary_operands(id, op.boundary);
   bool lifted = op.boundary == "reinterpret_mesh" || lift(id, inst);
   if (context.grad && (op.form == rules::OpForm::Transition || op.form == rules::OpForm::Call))
-    cut_gradients(inst);
+    if (cut_gradients(inst))
+      before_.reset();
   claims_.clear();
   for (uint32_t i = 0; i < inst.result_count; ++i) {
     const ir::Value &value = program_.values[inst.result(i)];
@@ -250,6 +256,7 @@ void Walk::instruction(InstId id) {
   if (op.assumed)
     report(Place::inst(id), rules::AssumedRule{rule_text(op)});
   if (op.form == rules::OpForm::Call) {
+    before_.reset();
     rules::Outcome outcome;
     rows_.clear();
     call(id, inst, op, outcome);
@@ -312,7 +319,7 @@ void Walk::missing(InstId id, const ir::Context &) {
     report(Place::inst(id), rules::MissingClaim{{static_cast<uint16_t>(i)}, absent});
     type.unknown |= absent;
     args_[i].type = intern(type);
-    result_.types[operands_.values[i].index] = args_[i].type;
+    learn_type(operands_.values[i], args_[i].type);
   }
 }
 
@@ -348,6 +355,16 @@ bool Walk::told_of(InstId id) const {
 void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcome) {
   llvm::SmallVector<AxisSet, 4> spoilt(inst.result_count);
   mutation(id, inst, outcome, spoilt);
+  type_results(id, inst, outcome, spoilt);
+  const rules::ResolvedOp &op = rules_.resolve(inst.op);
+  if (before_)
+    note_settled(inst, op, outcome);
+  before_.reset();
+  gradients_and_moves(id, inst, !op.transition.empty());
+}
+
+void Walk::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
+                        llvm::ArrayRef<AxisSet> spoilt) {
   bool checked = program_.contexts[inst.context].check;
   for (uint32_t i = 0; i < inst.result_count; ++i) {
     ValueId result = inst.result(i);
@@ -379,10 +396,6 @@ void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcom
   }
   if (edit_ && !edit_->gradients.empty())
     backward(*edit_, inst);
-  for (uint32_t i = 0; i < inst.result_count; ++i)
-    joint(Place::inst(id), inst.result(i), told_of(id));
-  if (!edit_)
-    moves(id);
 }
 
 // The claim on a result decides what is undecided, and is reported where it contradicts.

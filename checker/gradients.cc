@@ -56,8 +56,20 @@ GradientBoundary::GradientBoundary(const ir::Program &program, rules::Rules &rul
     if (!function.opaque && function.body.first.valid())
       starts_.push_back(function.body.first.index);
   llvm::sort(starts_);
-  for (uint32_t i = 0; i < program.insts.size(); ++i)
-    note(InstId{i}, rules.resolve(program.insts[InstId{i}].op).boundary);
+  std::vector<bool> other; // spellings that mean no op of the boundary
+  for (uint32_t i = 0; i < program.insts.size(); ++i) {
+    ir::OpNameId op = program.insts[InstId{i}].op;
+    if (op.index < other.size() && other[op.index])
+      continue;
+    std::string_view boundary = rules.resolve(op).boundary;
+    if (!boundary.empty()) {
+      note(InstId{i}, boundary);
+      continue;
+    }
+    if (op.index >= other.size())
+      other.resize(op.index + 1);
+    other[op.index] = true;
+  }
 }
 
 void GradientBoundary::note(InstId id, std::string_view op) {
@@ -206,7 +218,8 @@ void Walk::boundary_operands(InstId id, std::string_view op) {
 }
 
 // What has no derivative may take values that no parameter is behind.
-void Walk::cut_gradients(const ir::Inst &inst) {
+bool Walk::cut_gradients(const ir::Inst &inst) {
+  bool asked = false;
   bool cuts = rules::lacks_vjp(program_, inst.attrs);
   if (const ir::AttrValue *op = program_.find(inst.attrs, "op")) {
     llvm::StringRef combiner;
@@ -216,11 +229,13 @@ void Walk::cut_gradients(const ir::Inst &inst) {
   }
   for (size_t i = 0; i < args_.size() && i < operands_.values.size(); ++i) {
     const Type &type = program_.types[args_[i].type];
-    if (type.gradient_free() || (!cuts && type.combining().empty()) ||
-        boundary_.needs_gradient(operands_.values[i]))
+    if (type.gradient_free() || (!cuts && type.combining().empty()))
       continue;
-    args_[i].type = rules::without_gradient(program_, args_[i].type);
+    asked = true;
+    if (!boundary_.needs_gradient(operands_.values[i]))
+      args_[i].type = rules::without_gradient(program_, args_[i].type);
   }
+  return asked;
 }
 
 // After the rule: the gradient that a contract states, and the scales that a root decides.

@@ -183,11 +183,19 @@ ValueId pending_gradient(const ir::Program &program, const CheckResult &result,
   return !param.valid() || found == param ? found : ValueId{};
 }
 
+// Told of in their turn, after the types of all results.
+void Walk::gradients_and_moves(InstId id, const ir::Inst &inst, bool transition) {
+  for (uint32_t i = 0; i < inst.result_count; ++i)
+    if (program_.values[inst.result(i)].grad_of.valid())
+      joint(Place::inst(id), inst.result(i), told_of(id));
+  if (!edit_ && transition)
+    moves(id);
+}
+
 // Remembers which value a transition made of which, where gradients of them may be met.
 void Walk::moves(InstId id) {
   const ir::Inst &inst = program_.insts[id];
-  if (first_gradients_.empty() || inst.result_count != 1 ||
-      rules_.resolve(inst.op).transition.empty())
+  if (first_gradients_.empty() || inst.result_count != 1)
     return;
   llvm::SmallVector<ValueId, 4> tensors = tensors_of(program_, id);
   if (tensors.size() == 1)
@@ -267,16 +275,19 @@ void Walk::joint(Place place, ValueId id, bool told) {
                                          intern(dual_on(forward, wrong)), wrong});
     gradient.drop_shards(wrong);
     gradient.set_unknown(wrong);
-    result_.types[id.index] = intern(gradient);
+    learn_type(id, intern(gradient));
     return;
   }
   if (told)
     return;
-  if (std::optional<rules::Violation> differs = rules::shape_differs(
-          program_,
-          "the shapes of " + ir::print_value(program_, value.grad_of) + " and of its gradient",
-          result_.shapes[value.grad_of.index], result_.shapes[id.index]))
-    report(place, std::move(*differs));
+  ir::ShapeId shape = result_.shapes[value.grad_of.index], found = result_.shapes[id.index];
+  if (shape != found) {
+    std::string what =
+        "the shapes of " + ir::print_value(program_, value.grad_of) + " and of its gradient";
+    if (std::optional<rules::Violation> differs =
+            rules::shape_differs(program_, std::move(what), shape, found))
+      report(place, std::move(*differs));
+  }
   gradient_scale(place, id, forward, gradient);
 }
 
@@ -308,6 +319,8 @@ void Walk::gradient_scale(Place place, ValueId id, const Type &forward, Type gra
   if (!whole.valid())
     return;
   ir::ScaleId needed = ir::quotient(program_, whole, forward.scale);
+  if (gradient.scale == needed)
+    return;
   std::string other = known ? ir::print_value(program_, root) + " has " +
                                   ir::print_scale(program_, whole, gradient.mesh()) + " and "
                             : "";
@@ -321,7 +334,7 @@ void Walk::gradient_scale(Place place, ValueId id, const Type &forward, Type gra
   report(place, std::move(*differs));
   Type mended = program_.types[result_.types[id.index]];
   mended.scale = needed;
-  result_.types[id.index] = intern(mended);
+  learn_type(id, intern(mended));
 }
 
 // Declared values that are gradients of what is made later. Told among the declarations.

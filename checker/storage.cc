@@ -9,7 +9,8 @@ using ir::InstId;
 using ir::ValueId;
 
 Storage::Storage(const ir::Program &program)
-    : program_(program), roots_(program.values.size()), made_(program.values.size(), 0),
+    : program_(program), roots_(program.values.size()), written_(program.values.size()),
+      made_(program.values.size(), 0), next_name_(program.values.size()),
       last_use_(program.values.size()) {
   for (uint32_t i = 0; i < program.insts.size(); ++i)
     use(program.insts[InstId{i}].operands, InstId{i});
@@ -25,42 +26,37 @@ void Storage::use(ir::BlockId block, InstId by) {
 }
 
 bool Storage::shared_after(ValueId value, InstId id) const {
-  auto at = names_.find(roots_[value.index].index);
-  auto used = [&](ValueId name) {
-    return name != value && last_use_[name.index].valid() && last_use_[name.index].index > id.index;
-  };
-  if (used(roots_[value.index]))
-    return true;
-  return at != names_.end() && llvm::any_of(at->second, used);
+  for (ValueId name = roots_[value.index]; name.valid(); name = next_name_[name.index])
+    if (InstId last = last_use_[name.index]; name != value && last.valid() && last.index > id.index)
+      return true;
+  return false;
 }
 
 void Storage::define(ValueId value) {
   ValueId base = program_.values[value].alias_of;
   ValueId root = base.valid() ? roots_[base.index] : value;
   roots_[value.index] = root.valid() ? root : value;
-  if (root.valid() && root != value)
-    names_[root.index].push_back(value);
-  auto at = versions_.find(roots_[value.index].index);
-  made_[value.index] = at == versions_.end() ? 0 : at->second.first;
+  if (root.valid() && root != value) {
+    next_name_[value.index] = next_name_[root.index];
+    next_name_[root.index] = value;
+  }
+  uint32_t storage = roots_[value.index].index;
+  made_[value.index] = written_[storage] ? versions_.find(storage)->second.first : 0;
 }
 
 void Storage::write(ValueId target, InstId by) {
   ValueId root = roots_[target.index];
   if (!root.valid())
     return;
+  written_[root.index] = true;
   auto &[version, writer] = versions_[root.index];
   ++version;
   writer = by;
 }
 
-InstId Storage::overtaken_by(ValueId value) const {
-  ValueId root = roots_[value.index];
-  if (!root.valid())
-    return {};
-  auto at = versions_.find(root.index);
-  if (at == versions_.end() || at->second.first == made_[value.index])
-    return {};
-  return at->second.second;
+InstId Storage::writer_after(ValueId value) const {
+  const auto &[version, writer] = versions_.find(roots_[value.index].index)->second;
+  return version == made_[value.index] ? InstId() : writer;
 }
 
 void OperandList::add(const ir::Program &program, const ir::Operand &operand, ir::StringId name) {

@@ -24,20 +24,25 @@ public:
   void define(ir::ValueId value);                // after the value's alias_of is defined
   void write(ir::ValueId target, ir::InstId by); // before the results of the write are defined
   // The instruction that wrote the storage after `value` was made; none if it is current.
-  ir::InstId overtaken_by(ir::ValueId value) const;
+  ir::InstId overtaken_by(ir::ValueId value) const {
+    ir::ValueId root = roots_[value.index];
+    return root.valid() && written_[root.index] ? writer_after(value) : ir::InstId();
+  }
   ir::ValueId root(ir::ValueId value) const { return roots_[value.index]; }
   // True if another name of the same storage, made before `id`, is used after it.
   bool shared_after(ir::ValueId value, ir::InstId id) const;
 
 private:
   void use(ir::BlockId block, ir::InstId by);
+  ir::InstId writer_after(ir::ValueId value) const; // whose root was written
   const ir::Program &program_;
   std::vector<ir::ValueId> roots_;
+  std::vector<bool> written_;  // roots that have a version
   std::vector<uint32_t> made_; // version of the root at definition
   llvm::DenseMap<uint32_t, std::pair<uint32_t, ir::InstId>>
-      versions_; // root -> writes so far, last writer
-  llvm::DenseMap<uint32_t, llvm::SmallVector<ir::ValueId, 2>> names_; // root -> its other names
-  std::vector<ir::InstId> last_use_;                                  // none: never used
+      versions_;                       // root -> writes so far, last writer
+  std::vector<ir::ValueId> next_name_; // another name of the same storage, from the root on
+  std::vector<ir::InstId> last_use_;   // none: never used
 };
 
 // An edit that is tried in memory: some operands, the attributes, or the whole instruction.
@@ -102,6 +107,51 @@ private:
   std::vector<bool> needs_gradient_; // by value; empty: not asked yet
 };
 
+// What instructions come to of which nothing is said: equal ones come to the same (settled.cc).
+class Settled {
+public:
+  struct Entry {
+    const rules::Outcome *outcome = nullptr;
+    uint64_t silent = 0; // (result, axis) pairs that are unknown
+    bool transition = false;
+    uint32_t results = 0, key = 0, key_size = 0; // where they are kept
+  };
+  static constexpr uint32_t kNone = ~0u;
+
+  explicit Settled(size_t value_count) : known_as_(value_count, kNone) {}
+
+  // Words that two instructions have alike only if rules see the same in both; an even number.
+  llvm::SmallVector<uint32_t, 64> &key() { return key_; }
+
+  const Entry *find();                                     // that of the key; null if there is none
+  void add(Entry entry, llvm::ArrayRef<uint32_t> results); // for the key, which is not there
+  llvm::ArrayRef<uint32_t> results(const Entry &entry, uint32_t count) const {
+    return llvm::ArrayRef<uint32_t>(results_.data() + entry.results, count);
+  }
+
+  // What is known of a value, numbered: equal where it is. Asked for when it is needed.
+  uint32_t number(ir::ValueId value, const rules::Arg &known) {
+    uint32_t &as = known_as_[value.index];
+    return as != kNone ? as : as = number_of(known);
+  }
+  const rules::Arg &known(uint32_t number) const { return known_[number]; }
+  void set_number(ir::ValueId value, uint32_t number) { known_as_[value.index] = number; }
+  void forget_number(ir::ValueId value) { known_as_[value.index] = kNone; }
+
+private:
+  uint32_t &slot();
+  uint32_t number_of(const rules::Arg &known);
+
+  llvm::SmallVector<uint32_t, 64> key_;
+  std::vector<Entry> entries_;
+  std::vector<uint32_t> results_; // numbers of what is known of them
+  std::vector<uint32_t> keys_;
+  ir::IndexTable table_;
+  std::vector<uint32_t> known_as_; // per value; none until asked
+  std::vector<rules::Arg> known_;
+  ir::IndexTable numbers_;
+};
+
 class Walk {
 public:
   Walk(ir::Program &program, const CheckOptions &options, CheckResult &result);
@@ -132,17 +182,39 @@ private:
   void undecided(uint32_t param, ir::Type &type);
   void instructions(const ir::Body &body);
   void instruction(ir::InstId id);
+  bool settle(ir::InstId id);
+  // What an instruction has to do with its place in the program.
+  struct Surroundings {
+    bool matters = false;   // to its type: an operand is stale, or open
+    bool writes = false;    // it may write an operand
+    bool gradients = false; // its results are marked as gradients
+  };
+  Surroundings make_key(const ir::Inst &inst);
+  // How much was said, before an instruction and after it.
+  struct Said {
+    size_t findings, words, facts;
+    uint64_t silent;
+    friend bool operator==(const Said &, const Said &) = default;
+  };
+  Said said() const {
+    return {trail_->entries.size(), trail_->inferred.size(), trail_->open.size(),
+            trail_->stats.silent};
+  }
+  void note_settled(const ir::Inst &inst, const rules::ResolvedOp &op,
+                    const rules::Outcome &outcome);
   bool lift(ir::InstId id, const ir::Inst &inst);
   // LTensor (casts.cc).
   ir::AxisSet union_axes(const rules::Application &app, const rules::Outcome &outcome);
   llvm::SmallVector<ir::AxisSet, 8> marked(ir::AxisSet axes);
-  bool cast_implicitly(ir::InstId id, const rules::Application &app,
-                       const rules::Outcome &outcome);
+  bool cast_implicitly(ir::InstId id, const rules::Application &app, const rules::Outcome &outcome);
   rules::Violation named(rules::Violation violation) const;
   std::string rule_text(const rules::ResolvedOp &op) const;
   void missing(ir::InstId id, const ir::Context &context);
   void aliases(ir::InstId id);
   void results(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome);
+  void type_results(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
+                    llvm::ArrayRef<ir::AxisSet> spoilt);
+  void gradients_and_moves(ir::InstId id, const ir::Inst &inst, bool transition);
   bool told_of(ir::InstId id) const;
   void claim(ir::InstId id, ir::ValueId value, ir::Type &type, ir::TypeId declared,
              rules::Spec spec);
@@ -255,7 +327,7 @@ private:
   void gradient_scale(Place place, ir::ValueId gradient, const ir::Type &forward, ir::Type found);
   ir::AxisSet unreduced(Place place, llvm::ArrayRef<ir::ValueId> read, ir::ValueId param,
                         ir::AxisSet axes);
-  void moves(ir::InstId id);
+  void moves(ir::InstId id); // of a transition
   ir::AxisSet never_summed(ir::ValueId gradient);
   void state_output(uint32_t index);
   void late_gradients(size_t position);
@@ -302,7 +374,7 @@ private:
   void scales_at_root(Place place, const ir::Type &root);
   ir::Type root_type(ir::ValueId root);
   void boundary_operands(ir::InstId id, std::string_view op);
-  void cut_gradients(const ir::Inst &inst);
+  bool cut_gradients(const ir::Inst &inst); // true if it depends on which values the operands are
   void boundary_results(ir::InstId id, std::string_view op, const rules::Outcome &outcome);
   void gradient_output(uint32_t index, const ir::Type &type);
 
@@ -326,6 +398,7 @@ private:
   llvm::DenseMap<uint32_t, ir::ValueId> moved_; // operand of a transition -> its result
   // Parameters, and the axes on which it was told that their gradient is not summed.
   llvm::DenseMap<uint32_t, ir::AxisSet> unreduced_;
+  std::optional<Said> before_; // the current instruction, as long as it may be noted as settled
   OperandList operands_;
   Args args_;
   llvm::SmallVector<rules::ResultClaim, 4> claims_;
@@ -335,6 +408,7 @@ private:
   ir::IndexTable instance_table_;
   // Types of the conditions around the current body that differ between ranks.
   llvm::SmallVector<ir::TypeId, 2> conditions_;
+  Settled settled_;
   OpenValues open_;
   bool recording_ = true; // false once a completed check is only retyped
   Rows rows_;             // of the results of the current instruction; may be shorter
@@ -349,6 +423,11 @@ private:
     result_.types[value.index] = arg.type;
     result_.shapes[value.index] = arg.shape;
     result_.sizes[value.index] = arg.sizes;
+    settled_.forget_number(value);
+  }
+  void learn_type(ir::ValueId value, ir::TypeId type) {
+    result_.types[value.index] = type;
+    settled_.forget_number(value);
   }
   struct Before {
     ir::ValueId value;

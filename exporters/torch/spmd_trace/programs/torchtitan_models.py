@@ -5,6 +5,7 @@ the model in a step is here: forward, loss, backward, clipping, the optimizer.
 """
 
 import contextlib
+import copy
 import dataclasses
 import importlib
 import importlib.metadata
@@ -82,6 +83,8 @@ class Model:
         training = TrainingConfig(local_batch_size=config.samples, seq_len=config.sequence)
         settings = spec.model
         settings.layers = settings.layers[: config.layers]
+        while len(settings.layers) < config.layers:  # deeper than the debug model: its last one again
+            settings.layers.append(copy.deepcopy(settings.layers[-1]))
         for layer in settings.layers:
             rope = dataclasses.replace(layer.attention.rope, max_seq_len=config.sequence)
             layer.attention.rope = rope
