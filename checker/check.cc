@@ -485,6 +485,8 @@ void Walk::output(uint32_t index) {
   }
   ir::ScaleId needed =
       out.declared.valid() ? seen(out.declared, ir::ContextId{0}).scale : program_.one();
+  if (type.scale == needed)
+    return;
   std::string other = ir::print_scale(program_, needed, type.mesh()) + " is needed";
   if (std::optional<rules::Violation> differs =
           rules::scale_differs(program_, type, needed, std::move(other), {}, out.value);

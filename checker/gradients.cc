@@ -28,7 +28,7 @@ constexpr const char *kContractStates = "its contract states ";
 std::optional<rules::Violation> gradient_differs(ir::Program &program, ValueId param,
                                                  const Type &gradient, ir::ScaleId needed,
                                                  const char *who) {
-  if (!needed.valid())
+  if (!needed.valid() || gradient.scale == needed)
     return std::nullopt;
   std::string other = who + ir::print_scale(program, needed, gradient.mesh());
   std::optional<rules::Violation> differs =

@@ -207,8 +207,10 @@ void Walk::moves(InstId id) {
 AxisSet Walk::never_summed(ValueId id) {
   ValueId of = program_.values[id].grad_of, made = moved_.lookup(of.index);
   ValueId first = made.valid() ? first_gradient(made) : made;
+  if (!first.valid() || first == id || !result_.types[first.index].valid())
+    return {};
   InstId maker = defining_inst(program_, id);
-  if (!first.valid() || first == id || !maker.valid() || !result_.types[first.index].valid())
+  if (!maker.valid())
     return {};
   auto type = [&](ValueId value) { return program_.types[result_.types[value.index]]; };
   AxisSet asked = type(of).of(Kind::Varying) & type(made).replicated() &

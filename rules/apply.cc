@@ -360,34 +360,6 @@ AxisSet stated_axes(const Application &app, Outcome &out) {
   return axes;
 }
 
-// The members that the lists of a zipped application have; 1 where there is no list.
-unsigned member_count(const Application &app) {
-  for (const Slot &slot : app.slots)
-    if (slot.form == Slot::Form::List)
-      return slot.count;
-  return 1;
-}
-
-Slot member(const Slot &slot, unsigned i) {
-  if (slot.form != Slot::Form::List || i >= slot.count)
-    return slot;
-  Slot one = slot;
-  one.form = Slot::Form::Tensor;
-  one.first = static_cast<uint16_t>(slot.first + i);
-  one.count = 1;
-  return one;
-}
-
-const OpDef &chosen_row(const Application &app) {
-  const OpDef &row = *app.op.row;
-  ChooseRule choose = app.op.alias && app.op.alias->choose ? app.op.alias->choose : row.choose;
-  if (!choose)
-    return row;
-  std::string_view name = choose(app);
-  const OpDef *other = name.empty() ? nullptr : find_op(llvm::StringRef(name.data(), name.size()));
-  return other ? *other : row;
-}
-
 // One row on one application whose lists, if zipped, were taken apart.
 void apply_row(const Application &app, const OpDef &row, AxisSet stated, unsigned result_count,
                Outcome &out) {
@@ -408,66 +380,23 @@ void apply_row(const Application &app, const OpDef &row, AxisSet stated, unsigne
     apply_shapes(app, row.equation.equation, *binding, map, shapes, out);
 }
 
-// The positional tensors from the last place of the spelling's order on, as one list. Numbers among
-// them (the start of a slice) say nothing about kinds and are left out.
-llvm::SmallVector<Slot, 6> with_list(const Application &app) {
-  size_t first = app.op.order.size() - 1, position = 0;
-  llvm::SmallVector<Slot, 6> slots, rest;
-  for (const Slot &slot : app.slots)
-    (slot.name.valid() || position++ < first ? slots : rest).push_back(slot);
-  if (rest.empty())
-    return slots;
-  Slot list = rest.front();
-  if (rest.size() > 1 || list.form == Slot::Form::Tensor) {
-    list = {.form = Slot::Form::List};
-    uint64_t places = 0;
-    for (size_t i = 0; i < rest.size(); ++i)
-      if (rest[i].count) { // tensors, and lists of them
-        list.first = list.count ? list.first : rest[i].first;
-        list.count = static_cast<uint16_t>(list.count + rest[i].count);
-        places |= i < 64 ? uint64_t(1) << i : 0;
-      }
-    list.literal = ir::AttrValue::integer(static_cast<int64_t>(places));
+// Members of zipped lists whose rows are compared; lists may be long, and their members much alike.
+constexpr size_t kMembersApart = 64;
+
+// True of two members that a row cannot tell apart: places among the operands matter to findings only.
+bool same_member(const Application &app, const RowUse &one, const RowUse &other) {
+  if (one.row != other.row || one.slots.size() != other.slots.size())
+    return false;
+  for (size_t i = 0; i < one.slots.size(); ++i) {
+    const Slot &a = one.slots[i], &b = other.slots[i];
+    if (a.form != b.form || a.count != b.count || a.name != b.name || a.literal != b.literal ||
+        app.args.slice(a.first, a.count) != app.args.slice(b.first, b.count))
+      return false;
   }
-  slots.insert(slots.begin() + static_cast<ptrdiff_t>(first), list);
-  return slots;
+  return true;
 }
 
 } // namespace
-
-llvm::SmallVector<RowUse, 1> row_uses(const Application &app) {
-  llvm::SmallVector<RowUse, 1> uses;
-  if (app.op.forward) {
-    if (std::optional<RowUse> use = derivative_use(app))
-      uses.push_back(std::move(*use));
-    return uses;
-  }
-  if (app.op.lists_rest) {
-    ResolvedOp op = app.op;
-    op.lists_rest = false;
-    llvm::SmallVector<Slot, 6> slots = with_list(app);
-    return row_uses({app.program, op, app.attrs, app.context, slots, app.args, app.results});
-  }
-  const OpDef &row = chosen_row(app);
-  unsigned count = static_cast<unsigned>(app.results.size());
-  if (!row.each && !app.op.each) {
-    uses.push_back({app.op, &row, {app.slots.begin(), app.slots.end()}, {}});
-    for (unsigned r = 0; r < count; ++r)
-      uses.back().results.push_back(r);
-    return uses;
-  }
-  // Results of zipped rows come member by member where the row has one result, else list after
-  // list.
-  unsigned members = member_count(app), per_member = members ? count / members : 0;
-  for (unsigned i = 0; i < members && per_member; ++i) {
-    uses.push_back({app.op, &row, {}, {}});
-    for (const Slot &slot : app.slots)
-      uses.back().slots.push_back(member(slot, i));
-    for (unsigned r = 0; r < per_member; ++r)
-      uses.back().results.push_back(r * members + i);
-  }
-  return uses;
-}
 
 void apply_equation(const Application &app, Outcome &out) {
   forget_results(app, out);
@@ -476,8 +405,18 @@ void apply_equation(const Application &app, Outcome &out) {
   if (uses.empty() && app.op.forward)
     out.violations.push_back(OperandMismatch{
         "operand " + app.op.differentiated + " of an op that has a gradient", "it has none"});
+  llvm::SmallVector<const RowUse *, 8> fine; // of which nothing was said, apart from one another
   for (const RowUse &use : uses) {
     unsigned count = static_cast<unsigned>(use.results.size());
+    const auto *known =
+        llvm::find_if(fine, [&](const RowUse *one) { return same_member(app, *one, use); });
+    if (known != fine.end()) {
+      for (unsigned r = 0; r < count; ++r) {
+        out.types[use.results[r]] = out.types[(*known)->results[r]];
+        out.sizes[use.results[r]] = out.sizes[(*known)->results[r]];
+      }
+      continue;
+    }
     Application one{app.program, use.op,   app.attrs,   app.context,
                     use.slots,   app.args, app.results, app.infer_partial};
     if (count == app.results.size()) {
@@ -494,6 +433,8 @@ void apply_equation(const Application &app, Outcome &out) {
       out.sizes[use.results[r]] = part.sizes[r];
     }
     out.violations.append(part.violations.begin(), part.violations.end());
+    if (part.violations.empty() && fine.size() < kMembersApart)
+      fine.push_back(&use);
   }
 }
 

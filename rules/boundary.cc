@@ -528,7 +528,8 @@ bool same_shard(const Type &found, const Type &claim, AxisId axis, Spec spec) {
 }
 
 void take_order(Type &claim, const Type &found) {
-  if (claim.mesh() != found.mesh())
+  if (claim.mesh() != found.mesh() || claim.shard_dim == Type::kUnsharded ||
+      (claim.shard_dim == found.shard_dim && claim.shard_order == found.shard_order))
     return;
   for (unsigned dim = 0; dim < ir::kMaxDims; ++dim) {
     llvm::SmallVector<AxisId, 2> stated = ir::shards_of(claim, dim);
