@@ -253,7 +253,6 @@ private:
   Operand operand();
   AttrValue literal();
   void named_operands(llvm::SmallVectorImpl<Operand> &out, AttrDict &literals);
-  bool holds_value(Operand operand) const;
   AttrValue as_attr(Operand operand);
   void mark_mutated(llvm::MutableArrayRef<Operand> operands);
 

@@ -1,5 +1,6 @@
 // Operands of the JSON format: a string is a value, everything else a literal or a list.
 #include "ir/read_json.h"
+#include "ir/read_operands.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/SaveAndRestore.h"
@@ -55,7 +56,7 @@ void JsonReader::named_operands(llvm::SmallVectorImpl<Operand> &out, AttrDict &l
     StringId key = builder_.string(name);
     Token token = json_.at();
     Operand made = operand();
-    if (holds_value(made))
+    if (holds_value(program_, made))
       out.append({Operand::name(key), made});
     else if (std::optional<unsigned> known = known_key(name);
              known && kKnownKeys[*known].form != KeyForm::Plain)
@@ -64,13 +65,6 @@ void JsonReader::named_operands(llvm::SmallVectorImpl<Operand> &out, AttrDict &l
     else
       literals.attrs.push_back({key, as_attr(made)});
   });
-}
-
-bool JsonReader::holds_value(Operand operand) const {
-  if (operand.form != Operand::Form::List)
-    return operand.is_value();
-  return llvm::any_of(program_.blocks[operand.as_list()],
-                      [&](Operand item) { return holds_value(item); });
 }
 
 AttrValue JsonReader::as_attr(Operand operand) {
@@ -98,6 +92,8 @@ void JsonReader::mark_mutated(llvm::MutableArrayRef<Operand> operands) {
                   fmt::format("operand {} of {} does not exist", *at, places.size()));
     else if (std::exchange(places[*at]->mut, true))
       json_.error(token, "trace-key", fmt::format("operand {} is repeated", *at));
+    else if (!holds_value(program_, *places[*at]))
+      json_.error(token, "trace-reference", std::string(kNothingToWrite));
   });
 }
 

@@ -1,6 +1,7 @@
 // Operands and attributes in the text form. A known key takes one form only (attrs.h); whatever
 // else is written keeps its plain value: a bare word is a string, as JSON has it, unless it names a
 // symbol.
+#include "ir/read_operands.h"
 #include "ir/read_text.h"
 
 #include <fmt/core.h>
@@ -57,6 +58,7 @@ std::optional<Operand> TextReader::operand() {
 }
 
 std::optional<Operand> TextReader::list_operand(bool mut) {
+  const Token first = peek();
   llvm::SmallVector<Operand, 8> items;
   bool ok = open_value() && list('[', ']', [&] {
               std::optional<Operand> item = operand();
@@ -67,7 +69,10 @@ std::optional<Operand> TextReader::list_operand(bool mut) {
   if (!ok)
     return std::nullopt;
   --values_;
-  return Operand::list(program_.blocks.add(items), mut);
+  const Operand made = Operand::list(program_.blocks.add(items), mut);
+  if (mut && !holds_value(program_, made))
+    return error(first, "trace-reference", std::string(kNothingToWrite)), std::nullopt;
+  return made;
 }
 
 // Numbers, strings, `true`, `false`, `null`, `inf`, `-inf`, `nan`, `sym(...)`.

@@ -27,14 +27,19 @@ public:
   bool goes_with(const ForwardRow &other) const {
     return kernel_ && kernel_->together && row_ == other.row_ && operand_ != other.operand_;
   }
+  // The row itself: where it stands, the operand that is derived by, and the arguments of the derived row
+  // that are gradients of its results.
+  Site site(const Site &derived) const {
+    return {*app_, *row_, binding_, map_, derived.domain, derived.seed, derived.op, derived.stream};
+  }
+  unsigned operand() const { return operand_; }
+  unsigned member() const { return member_; }
+  llvm::ArrayRef<std::optional<uint16_t>> gradient_args() const { return gradient_args_; }
   // Calls of the derived row. `more`: rows that go with it, of which the results follow the first one.
   llvm::Error run_vjp(const Call<double> &call, llvm::ArrayRef<const ForwardRow *> more = {}) const;
   llvm::Error run_back(const Call<Residue> &call) const;
 
 private:
-  Site site(const Site &derived) const {
-    return {*app_, *row_, binding_, map_, derived.domain, derived.seed, derived.op, derived.stream};
-  }
   // The gradients of the results of the row; null where none flows.
   template <class T> llvm::SmallVector<View<const T>, 2> gradients(const Call<T> &call) const;
   void blank_values(llvm::SmallVectorImpl<View<const Residue>> &args,

@@ -81,6 +81,8 @@ LoweredEquation::lower(const Site &site, llvm::ArrayRef<Dims> args, llvm::ArrayR
 LoweredEquation::LoweredEquation(std::unique_ptr<Plan> plan) : plan_(std::move(plan)) {}
 LoweredEquation::~LoweredEquation() = default;
 
+llvm::ArrayRef<lowered::ResultPlan> LoweredEquation::results() const { return plan_->results; }
+
 namespace {
 
 // A result of which the row says nothing: a residue per element, drawn from all operands.

@@ -12,6 +12,10 @@
 
 namespace spmd::runtime {
 
+namespace lowered {
+struct ResultPlan;
+}
+
 // True if the equation alone says what the row does: it has no function, no random numbers, no
 // condition but one-hot ones, and no linear map along whole factors.
 bool is_value(const rules::OpDef &row);
@@ -32,6 +36,8 @@ public:
   ~LoweredEquation();
   // Results hold anything. True if all that they hold now are floats.
   template <class T> bool run(const Call<T> &call, const Precision &precision) const;
+  // Per result (equation_lowering.h).
+  llvm::ArrayRef<lowered::ResultPlan> results() const;
 
 private:
   struct Plan;

@@ -3,6 +3,7 @@
 #include "runtime/evaluate.h"
 
 #include "runtime/derived.h"
+#include "runtime/device/lowering.h"
 #include "runtime/equation.h"
 #include "runtime/scratch.h"
 
@@ -403,6 +404,31 @@ llvm::Error PreparedOp::run(llvm::ArrayRef<Held> args, llvm::ArrayRef<Held> resu
   if (state_->complex)
     return state_->run<Complex>(args, result_places, results, domain, draws, together);
   return state_->run<double>(args, result_places, results, domain, draws, together);
+}
+
+bool PreparedOp::lower(llvm::ArrayRef<Placed> args, llvm::ArrayRef<Placed> results,
+                       std::vector<Command> &commands) const {
+  const size_t before = commands.size();
+  for (const Use &use : state_->uses) {
+    const Site site = state_->site(use, Domain::Declared, {});
+    llvm::SmallVector<Placed, 2> own;
+    for (unsigned place : use.places)
+      own.push_back(results[place]);
+    const LoweredEquation *equation = nullptr;
+    if (!use.kernel && !(use.forward && use.forward->kernel()) && !state_->complex) {
+      llvm::Expected<const LoweredEquation *> made = state_->equation(use, site, false);
+      if (made)
+        equation = *made;
+      else
+        llvm::consumeError(made.takeError());
+    }
+    RowCall call{site, use.kernel, use.forward.get(), equation, args, own};
+    if (!lower_row(call, commands)) {
+      commands.resize(before);
+      return false;
+    }
+  }
+  return true;
 }
 
 bool PreparedOp::goes_with(const PreparedOp &other, Domain domain) const {

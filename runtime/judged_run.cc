@@ -53,7 +53,7 @@ public:
         backend_(backend), options_(options),
         reference_(checked, options.domain == Domain::Field ? Domain::Field : Domain::F64,
                    options.seed),
-        bounds_(reference_, options.domain), kept_(plan.values.size()) {
+        bounds_(reference_, options.domain, options.order), kept_(plan.values.size()) {
     reference_.take_sizes(options.sizes);
     std::vector<uint32_t> last = last_uses(program_, plan_, reference_);
     for (size_t i = 0; i < last.size(); ++i)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/backend.h"
+#include "runtime/bounds.h"
 #include "runtime/reference_run.h"
 #include "runtime/refutation.h"
 
@@ -21,6 +22,7 @@ struct JudgeOptions {
   unsigned share = 8;            // Sampled: one step in so many
   std::string rerun;             // the command line, for findings
   Deadline deadline = kNoDeadline;
+  SumOrder order = SumOrder::Ranks;
   bool judges = true; // false: another process does; steps are run and data are read for it
   const TensorSizes *sizes = nullptr; // how much exchanges move, where data do not say it
   ir::ValueId until;                  // stop after it is made; none: at the end

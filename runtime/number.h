@@ -4,6 +4,7 @@
 // written once.
 #pragma once
 
+#include "runtime/device/symbol.h"
 #include "runtime/special.h"
 #include "runtime/tensor.h"
 
@@ -37,13 +38,20 @@ using std::exp;
 using std::exp2;
 using std::expm1;
 using std::floor;
+using std::fmod;
 using std::hypot;
+using std::isfinite;
+using std::isinf;
+using std::isnan;
 using std::lgamma;
 using std::log;
 using std::log10;
 using std::log1p;
 using std::log2;
+using std::nextafter;
 using std::pow;
+using std::round;
+using std::signbit;
 using std::sin;
 using std::sinh;
 using std::sqrt;
@@ -78,27 +86,31 @@ template <class N> struct Arithmetic {
   friend bool operator!=(N a, N b) { return !(a == b); }
 };
 
+// A factor 0 removes its term whatever the other factor is: what does not depend on the direction may have
+// an infinite derivative.
+template <class T> T slope_times(const T &slope, const T &derivative) {
+  return plain(slope) == 0 ? T(0.0) : slope * derivative;
+}
+
 // The value of a function and its derivative along one direction; T may be such a number again.
 template <class T> class Dual : public Arithmetic<Dual<T>> {
 public:
   using Value = T;
   Dual() : Dual(0.0) {}
   Dual(double value) : value_(value), slope_(0.0) {}
+  explicit Dual(T value)
+    requires(!std::same_as<T, double>)
+      : value_(value), slope_(0.0) {}
   Dual(T value, T slope) : value_(value), slope_(slope) {}
 
   const T &value() const { return value_; }
   const T &slope() const { return slope_; }
-  // A factor 0 removes its term whatever the other factor is: what does not depend on the direction
-  // may have an infinite derivative.
-  static Dual made(T value, const Dual &a, T da) { return {value, term(a.slope_, da)}; }
+  static Dual made(T value, const Dual &a, T da) { return {value, slope_times(a.slope_, da)}; }
   static Dual made(T value, const Dual &a, T da, const Dual &b, T db) {
-    return {value, term(a.slope_, da) + term(b.slope_, db)};
+    return {value, slope_times(a.slope_, da) + slope_times(b.slope_, db)};
   }
 
 private:
-  static T term(const T &slope, const T &derivative) {
-    return plain(slope) == 0 ? T(0.0) : slope * derivative;
-  }
   T value_, slope_;
 };
 
@@ -155,7 +167,7 @@ template <class N>
 concept Derived = std::derived_from<N, Arithmetic<N>>;
 
 inline double plain(Var x) { return x.value(); }
-template <class T> double plain(const Dual<T> &x) { return plain(x.value()); }
+template <class T> auto plain(const Dual<T> &x) { return plain(x.value()); }
 
 // The rules.
 // clang-format off
@@ -193,11 +205,11 @@ template <Derived N> N log_ndtr(N a) {
   auto v = log_ndtr(x);
   return N::made(v, a, exp(-x * x * 0.5 - v) / std::sqrt(2 * kPi));
 }
-template <Derived N> N abs(N a) { double x = plain(a); return x < 0 ? -a : x > 0 ? a : N::made(abs(a.value()), a, 0.0); }
+template <Derived N> N abs(N a) { auto x = plain(a); return x < 0 ? -a : x > 0 ? a : N::made(abs(a.value()), a, 0.0); }
 // A step has derivative 0.
-template <Derived N> N floor(N a) { return N(std::floor(plain(a))); }
-template <Derived N> N ceil(N a) { return N(std::ceil(plain(a))); }
-template <Derived N> N trunc(N a) { return N(std::trunc(plain(a))); }
+template <Derived N> N floor(N a) { return N(floor(plain(a))); }
+template <Derived N> N ceil(N a) { return N(ceil(plain(a))); }
+template <Derived N> N trunc(N a) { return N(trunc(plain(a))); }
 // clang-format on
 template <Derived N> N bessel_j0(N a);
 template <Derived N> N bessel_j1(N a) {
@@ -300,10 +312,10 @@ template <class T> T sigmoid(T x) {
 template <class T> T softplus(T x) { return plain(x) > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
 // The first of equal ones; NaN if either is.
 template <class T> T larger(T a, T b) {
-  return std::isnan(plain(a)) || !(plain(a) < plain(b) || std::isnan(plain(b))) ? a : b;
+  return isnan(plain(a)) || !(plain(a) < plain(b) || isnan(plain(b))) ? a : b;
 }
 template <class T> T smaller(T a, T b) {
-  return std::isnan(plain(a)) || !(plain(b) < plain(a) || std::isnan(plain(b))) ? a : b;
+  return isnan(plain(a)) || !(plain(b) < plain(a) || isnan(plain(b))) ? a : b;
 }
 // The same number as an element.
 template <class T> T constant(double number) {

@@ -32,29 +32,34 @@ std::vector<std::string> folders() {
 
 // What is to be done where a plug-in or what it links is not there.
 std::string next_step(const std::string &name) {
-  return name == "mpi" ? "as root `apt-get install libopenmpi-dev openmpi-bin`, then `./dev build`"
-                       : fmt::format("build spmd_{}.so", name);
+  if (name == "mpi")
+    return "as root `apt-get install libopenmpi-dev openmpi-bin`, then `./dev build`";
+  if (name == "nccl")
+    return "install the CUDA toolkit (with nvcc and cuBLASLt) and NCCL 2.22 or newer, then "
+           "`./dev build`";
+  return fmt::format("build spmd_{}.so", name);
 }
 
-llvm::Expected<const SpmdPlugin *> checked(void *module, const std::string &path,
-                                           const std::string &name) {
-  auto entry = reinterpret_cast<const SpmdPlugin *(*)()>(::dlsym(module, "spmd_plugin"));
+// The table that a module gives, of a version that we speak.
+template <class Table>
+llvm::Expected<const Table *> checked(void *module, const std::string &path,
+                                      const std::string &name, const char *symbol, uint32_t abi) {
+  auto entry = reinterpret_cast<const Table *(*)()>(::dlsym(module, symbol));
   if (!entry)
-    return refused(fmt::format("{} is no plug-in: it has no symbol `spmd_plugin`", path));
-  const SpmdPlugin *plugin = entry();
-  if (plugin->abi != kSpmdPluginAbi || plugin->bytes < sizeof(SpmdPlugin))
+    return refused(fmt::format("{} is no plug-in: it has no symbol `{}`", path, symbol));
+  const Table *plugin = entry();
+  if (plugin->abi != abi || plugin->bytes < sizeof(Table))
     return refused(fmt::format("{} speaks version {} of the interface ({} bytes), this spmdrun "
                                "version {} ({}): build both from one source",
-                               path, plugin->abi, plugin->bytes, kSpmdPluginAbi,
-                               sizeof(SpmdPlugin)));
+                               path, plugin->abi, plugin->bytes, abi, sizeof(Table)));
   if (name != plugin->name)
     return refused(fmt::format("{} is the plug-in `{}`, not `{}`", path, plugin->name, name));
   return plugin;
 }
 
-} // namespace
-
-llvm::Expected<const SpmdPlugin *> open_plugin(const std::string &name) {
+template <class Table>
+llvm::Expected<const Table *> open_table(const std::string &name, const char *symbol,
+                                         uint32_t abi) {
   std::string places;
   for (const std::string &folder : folders()) {
     std::string path = fmt::format("{}/spmd_{}.so", folder, name);
@@ -63,13 +68,22 @@ llvm::Expected<const SpmdPlugin *> open_plugin(const std::string &name) {
       continue;
     }
     if (void *module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
-      return checked(module, path, name);
+      return checked<Table>(module, path, name, symbol, abi);
     return refused(
         fmt::format("{} cannot be opened: {}. Next: {}", path, ::dlerror(), next_step(name)));
   }
   return refused(fmt::format("there is no spmd_{}.so in {}. Next: {}, or set SPMD_PLUGIN_DIR to "
                              "where it is",
                              name, places, next_step(name)));
+}
+
+} // namespace
+
+llvm::Expected<const SpmdPlugin *> open_plugin(const std::string &name) {
+  return open_table<SpmdPlugin>(name, "spmd_plugin", kSpmdPluginAbi);
+}
+llvm::Expected<const SpmdDevicePlugin *> open_device_plugin(const std::string &name) {
+  return open_table<SpmdDevicePlugin>(name, "spmd_device_plugin", kSpmdDeviceAbi);
 }
 
 llvm::Expected<std::unique_ptr<PluginPeers>> PluginPeers::open(const SpmdPlugin &plugin,
@@ -121,31 +135,14 @@ llvm::Error PluginPeers::share(void *data, uint64_t bytes) {
 }
 
 llvm::Error PluginPeers::prepare(const Plan &plan, const World &world) {
-  groups_.assign(plan.communicators.size(), kSpmdAllRanks);
-  std::vector<bool> wired(plan.communicators.size(), false);
-  for (const Communicate &wire : plan.communicates)
-    wired[wire.group.index] = true;
-  for (uint32_t c = 0; c < wired.size(); ++c) {
-    if (!wired[c])
-      continue;
-    const Communicator &wanted = plan.communicators[CommunicatorId{c}];
-    Groups groups = world.groups(wanted.mesh, wanted.axes);
-    if (groups.size() == 1)
-      continue;
-    std::vector<std::pair<uint32_t, uint32_t>> key;
-    for (RankId rank = 0; rank < world.size(); ++rank)
-      if (world.on(wanted.mesh, rank))
-        key.push_back({groups.group_of(rank), groups.position(rank)});
-      else
-        key.push_back({kSpmdNoColour, 0});
-    auto [at, fresh] = made_.try_emplace(key, kSpmdAllRanks);
-    begin();
-    if (fresh)
-      if (llvm::Error error =
-              error_of(plugin_.split(peers_, key[rank_].first, key[rank_].second, &at->second)))
-        return error;
-    groups_[c] = at->second;
-  }
+  llvm::Expected<std::vector<uint32_t>> made =
+      cache_.groups_of(plan, world, rank_, [&](uint32_t colour, uint32_t key, uint32_t *group) {
+        begin();
+        return error_of(plugin_.split(peers_, colour, key, group));
+      });
+  if (!made)
+    return made.takeError();
+  groups_ = std::move(*made);
   return llvm::Error::success();
 }
 

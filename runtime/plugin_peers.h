@@ -2,10 +2,10 @@
 #pragma once
 
 #include "runtime/backends/peers.h"
+#include "runtime/device/link.h"
 #include "runtime/launch/team.h"
 #include "runtime/plugin.h"
 
-#include <map>
 #include <string>
 
 namespace spmd::runtime {
@@ -13,6 +13,7 @@ namespace spmd::runtime {
 // `spmd_NAME.so` in SPMD_PLUGIN_DIR, else beside the executable or where it was installed. It stays open. An
 // error says where it was looked for, or what it lacks, and what to do.
 llvm::Expected<const SpmdPlugin *> open_plugin(const std::string &name);
+llvm::Expected<const SpmdDevicePlugin *> open_device_plugin(const std::string &name);
 
 class PluginPeers final : public Peers {
 public:
@@ -52,8 +53,7 @@ private:
   std::chrono::milliseconds patience_{30'000};
   Clock::time_point begin_;
   std::vector<uint32_t> groups_; // by communicator of the plan
-  std::map<std::vector<std::pair<uint32_t, uint32_t>>, uint32_t>
-      made_; // by colour and key of each rank
+  GroupCache cache_;
 };
 
 } // namespace spmd::runtime

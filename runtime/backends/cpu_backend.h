@@ -27,6 +27,17 @@ public:
   llvm::Error run(StepRange steps, Deadline deadline) override;
   llvm::Error read(BufferId from, RankId rank, Tensor &host) override;
   llvm::Error stop(StopMode) override { return llvm::Error::success(); }
+  // After `prepare`: what a Compute step runs on a rank.
+  const PreparedOp &op_of(uint32_t compute, RankId rank) const {
+    return ready_[compute].on(rank);
+  }
+  const Block *block_of(Use use, RankId rank) const { return block(use, rank); }
+  // Of the loops around the steps that are run next.
+  void set_iterations(llvm::ArrayRef<uint64_t> of_loops) {
+    iterations_.assign(of_loops.begin(), of_loops.end());
+  }
+  // The rank holds nothing under that name any more.
+  void forget(BufferId buffer, RankId rank) { held_.release(buffer, rank); }
 
 private:
   using Ranks = llvm::ArrayRef<RankId>;

@@ -89,7 +89,7 @@ std::string set_dtype_mode(RunOptions &options, StringRef value) {
 }
 
 std::string set_backend(RunOptions &options, StringRef value) {
-  constexpr std::string_view kWords[] = {"cpu", "mpi", "null"};
+  constexpr std::string_view kWords[] = {"cpu", "mpi", "nccl", "null"};
   unsigned chosen = 0;
   std::string problem = choose(value, kWords, chosen);
   options.backend = value.str();
@@ -149,8 +149,9 @@ constexpr RunOptionRow kRows[] = {
     {"--threads", "N", "1", "ranks are divided among them; results stay the same",
      [](RunOptions &o, StringRef v) { return number<unsigned>(v, 1, 1024, o.threads); }},
     {"--memory-limit", "BYTES", "what is free", "refuse what would take more", set_memory},
-    {"--backend", "cpu|mpi|null", "cpu",
-     "all ranks in this process; a process for each; steps are not carried out", set_backend},
+    {"--backend", "cpu|mpi|nccl|null", "cpu",
+     "all ranks in this process; a process for each; a GPU for each; steps are not carried out",
+     set_backend},
     {"--nproc", "N", "", "start the ranks on this host, a process each; --backend=mpi unless said",
      [](RunOptions &o, StringRef v) { return number<unsigned>(v, 1, 4096, o.nproc); }},
     {"--timeout", "SECONDS", "60", "that a rank may keep the others waiting",
@@ -259,6 +260,10 @@ std::string parse_run_call(llvm::ArrayRef<StringRef> words, RunOptions &options)
     return "the cpu backend simulates all ranks in one process: `--nproc` is for `--backend=mpi`";
   if (options.backend == "null" && options.check != CheckMode::Off && !options.plan)
     return "the null backend holds no data that could be checked: add `--check=off`";
+  if (options.backend == "nccl" && (options.f64 || options.tier == TierChoice::Field))
+    return "devices compute in the declared element types: leave `--dtype-mode=f64` and `--tier=field` "
+           "to "
+           "the cpu backend";
   if (options.backend != "cpu" && !options.trace_out.empty())
     return "`--trace-out` is for the cpu backend, which has what all ranks hold";
   if ((options.backend != "cpu" || options.nproc) && options.file == "-")

@@ -56,6 +56,7 @@ private:
     Tier tier;
     Domain domain;
   };
+  static bool is_whole(Mode mode) { return mode.tier == Tier::Integer; }
 
   void perform() {
     bool ready = read() && rewrite() && derive() && make();
@@ -121,6 +122,7 @@ private:
         session_->compare({{"the version", std::string(checker::kVersion)},
                            {"the plan", fmt::format("{:016x}", plan_->fingerprint)},
                            {"the backend", options_.backend},
+                           {"the library", session_->library()},
                            {"the call", words_for_ranks(options_)}});
     if (!found)
       fail(found.takeError());
@@ -270,9 +272,9 @@ private:
   bool plan_for(uint64_t seed, Mode mode) {
     // In the field numbers are residues: how much is moved is what real data say.
     Domain domain = mode.domain == Domain::Field ? Domain::Declared : mode.domain;
-    if (plan_ && planned_ == std::pair(seed, domain))
+    if (plan_ && planned_ == std::tuple(seed, domain, is_whole(mode)))
       return true;
-    auto started = [&](const Plan &first) { return simulated(first, seed, domain); };
+    auto started = [&](const Plan &first) { return simulated(first, seed, {mode.tier, domain}); };
     sizes_.lengths.clear();
     llvm::Expected<Plan> plan = sized_by_data_
                                     ? make_sized_plan(*checked_, *world_, started, sizes_)
@@ -284,7 +286,7 @@ private:
     if (!plan)
       return refuse(rules::RunInput{"the program", llvm::toString(plan.takeError())});
     plan_.emplace(std::move(*plan));
-    planned_ = {seed, domain};
+    planned_ = {seed, domain, is_whole(mode)};
     summary_.steps = plan_->steps.size();
     summary_.peak_bytes = std::max(summary_.peak_bytes, plan_->peak_bytes);
     return true;
@@ -326,7 +328,7 @@ private:
 
   // --- execution ---------------------------------------------------------------------------------
 
-  llvm::SmallVector<Mode, 3> modes() const {
+  llvm::SmallVector<Mode, 3> modes() {
     Mode field{Tier::Field, Domain::Field}, integer{Tier::Integer, Domain::Declared};
     Mode real{Tier::Real, options_.f64 ? Domain::F64 : Domain::Declared};
     switch (options_.tier) {
@@ -339,6 +341,9 @@ private:
     case TierChoice::Auto:
       break;
     }
+    if (options_.backend == "nccl")
+      return first_not_whole(checked_->tables()) ? llvm::SmallVector<Mode, 3>{real}
+                                                 : llvm::SmallVector<Mode, 3>{integer, real};
     return {field, real};
   }
 
@@ -349,14 +354,14 @@ private:
     // Rounding may hide what it could have caused: in double it is much smaller.
     bool open = decided(
         summary_.report.count(Verdict::Undecided) + summary_.report.count(Verdict::Blind) > 0);
-    if (open && options_.tier == TierChoice::Auto && !options_.f64)
+    if (open && options_.tier == TierChoice::Auto && !options_.f64 && options_.backend != "nccl")
       execute(seed, {Tier::Real, Domain::F64});
   }
 
   // False where nothing more is to be run.
   bool execute(uint64_t seed, Mode mode) {
     bool planned = !sized_by_data_ || (plan_for(seed, mode) && fits());
-    std::unique_ptr<Backend> backend = planned ? prepared(seed, mode.domain) : nullptr;
+    std::unique_ptr<Backend> backend = planned ? prepared(seed, mode) : nullptr;
     if (!all(backend != nullptr))
       return false;
     JudgeOptions judge{
@@ -366,6 +371,8 @@ private:
     judge.judges = !session_ || session_->leads();
     if (mode.domain == Domain::Field)
       judge.sizes = &sizes_;
+    if (options_.backend == "nccl")
+      judge.order = SumOrder::Any;
     checker::Progress progress(checker::printable("running " + options_.file),
                                options_.shared.quiet);
     auto goes_on = [&](uint64_t done, uint64_t all) { return progress.tell(done, all), true; };
@@ -393,28 +400,27 @@ private:
   }
 
   // With its inputs; null, and said, if it cannot run the plan.
-  std::unique_ptr<Backend> prepared(uint64_t seed, Domain domain) {
-    CpuOptions cpu{.domain = domain, .seed = seed, .threads = options_.threads};
+  std::unique_ptr<Backend> prepared(uint64_t seed, Mode mode) {
+    CpuOptions cpu{.domain = mode.domain, .seed = seed, .threads = options_.threads};
     return with_inputs(session_                     ? session_->backend(cpu)
                        : options_.backend == "null" ? make_null_backend()
                                                     : make_cpu_backend(cpu),
-                       *plan_, seed, domain);
+                       *plan_, seed, mode);
   }
-  std::unique_ptr<Backend> simulated(const Plan &plan, uint64_t seed, Domain domain) {
+  std::unique_ptr<Backend> simulated(const Plan &plan, uint64_t seed, Mode mode) {
     return with_inputs(
-        make_cpu_backend({.domain = domain, .seed = seed, .threads = options_.threads}), plan, seed,
-        domain);
+        make_cpu_backend({.domain = mode.domain, .seed = seed, .threads = options_.threads}), plan,
+        seed, mode);
   }
   std::unique_ptr<Backend> with_inputs(std::unique_ptr<Backend> backend, const Plan &plan,
-                                       uint64_t seed, Domain domain) {
+                                       uint64_t seed, Mode mode) {
     llvm::Error error = backend->prepare(checked_->tables(), plan, *world_);
     if (error) {
       checker::say(fmt::format("{}: {}", options_.file, llvm::toString(std::move(error))));
       stop(ExitCode::Coverage);
       return nullptr;
     }
-    InputOptions numbers{
-        .seed = seed, .domain = domain, .whole_numbers = options_.tier == TierChoice::Integer};
+    InputOptions numbers{.seed = seed, .domain = mode.domain, .whole_numbers = is_whole(mode)};
     if (llvm::Error wrong = inputs_->write_to(*backend, plan, numbers)) {
       checker::say(fmt::format("{}: {}", options_.file, llvm::toString(std::move(wrong))));
       stop(ExitCode::Input);
@@ -494,7 +500,7 @@ private:
   }
 
   void write_trace() {
-    std::unique_ptr<Backend> backend = prepared(last_seed_, last_.domain);
+    std::unique_ptr<Backend> backend = prepared(last_seed_, last_);
     if (!backend)
       return;
     std::string problem = trace_out(*checked_, *plan_, *world_, *backend,
@@ -525,7 +531,8 @@ private:
   Summary summary_;
   bool sized_by_data_ = false;
   TensorSizes sizes_;
-  std::pair<uint64_t, Domain> planned_; // what plan_ is for
+  std::tuple<uint64_t, Domain, bool>
+      planned_; // what plan_ is for: seed, domain, inputs are whole numbers
   Mode last_{Tier::Real, Domain::Declared};
   uint64_t last_seed_ = 0;
   ExitCode code_ = ExitCode::Clean;

@@ -1,6 +1,7 @@
 // Under MPI the library tells each process where rank 0's store listens; elsewhere the environment does.
 #include "runtime/cli/session.h"
 
+#include "runtime/device/backend.h"
 #include "runtime/gathered.h"
 #include "runtime/launch/spawn.h"
 #include "runtime/launch/watchdog.h"
@@ -91,6 +92,7 @@ void out_of_memory() {
 
 llvm::Error Session::join_mpi(const RunOptions &options, Identity identity) {
   llvm::Expected<const SpmdPlugin *> plugin = open_plugin("mpi");
+  absent_ = !plugin;
   if (!plugin)
     return plugin.takeError();
   SpmdRanks ranks{identity.rank, identity.launcher.empty() ? 0 : identity.size, identity.local_rank,
@@ -148,6 +150,70 @@ llvm::Error Session::join(const RunOptions &options, const Identity &identity) {
   return llvm::Error::success();
 }
 
+llvm::Error Session::join_store(const RunOptions &options, Identity identity) {
+  local_size_ = identity.local_size;
+  const bool alone = identity.launcher.empty();
+  if (identity.host.empty())
+    identity.host = "127.0.0.1";
+  if (alone && identity.port == 0) {
+    llvm::Expected<Socket> made = Socket::listen(identity.host, 0);
+    if (!made)
+      return made.takeError();
+    identity.port = made->port();
+    identity.listener = made->release();
+  }
+  if (identity.port == 0)
+    return error_of("the store of rank 0 has no port: set SPMD_STORE_PORT to one that is free, the "
+                    "same on all ranks");
+  if (identity.token.empty() && !is_loopback(identity.host))
+    return error_of(fmt::format("the store of rank 0 listens on {}: set SPMD_STORE_TOKEN to a "
+                                "secret, the same on all ranks",
+                                identity.host));
+  return join(options, identity);
+}
+
+bool Session::goes_on(uint32_t step, bool first) {
+  if (first || step != reached_) {
+    reached_ = step;
+    if (llvm::Error error = team_->at(step)) {
+      llvm::consumeError(std::move(error));
+      return false;
+    }
+    team_->begin_wait();
+  }
+  return !team_->has_failed();
+}
+
+// Each rank finds its device before any waits for the others.
+llvm::Error Session::join_devices(const RunOptions &options, Identity identity) {
+  llvm::Expected<const SpmdDevicePlugin *> plugin = open_device_plugin("nccl");
+  absent_ = !plugin;
+  if (!plugin)
+    return plugin.takeError();
+  const SpmdRanks ranks{identity.rank, identity.size, identity.local_rank, identity.local_size};
+  llvm::Expected<std::unique_ptr<DeviceLink>> link =
+      DeviceLink::open(**plugin, ranks, [this](uint32_t step, bool first) {
+        return !team_ || goes_on(step, first);
+      });
+  absent_ = !link;
+  if (!link)
+    return link.takeError();
+  if (llvm::Error error = join_store(options, std::move(identity)))
+    return error;
+  link_ = std::move(*link);
+  SpmdId id{};
+  if (team_->leads())
+    if (llvm::Error error = link_->ask((*plugin)->make_id, &id))
+      return error;
+  llvm::Expected<std::string> shared = team_->share(std::string(id.bytes, sizeof id.bytes));
+  if (!shared)
+    return shared.takeError();
+  if (shared->size() != sizeof id.bytes)
+    return error_of("rank 0 gave no id by which devices meet");
+  std::memcpy(id.bytes, shared->data(), sizeof id.bytes);
+  return link_->ask((*plugin)->connect, static_cast<const SpmdId *>(&id));
+}
+
 std::unique_ptr<Session> Session::open(const RunOptions &options, ExitCode &code) {
   code = ExitCode::Call;
   llvm::Expected<Identity> identity = identity_of(environment);
@@ -170,29 +236,14 @@ std::unique_ptr<Session> Session::open(const RunOptions &options, ExitCode &code
     return nullptr;
   }
   std::unique_ptr<Session> session(new Session());
-  llvm::Error problem = llvm::Error::success();
-  if (options.backend == "mpi") {
-    problem = session->join_mpi(options, std::move(*identity));
-  } else {
-    session->local_size_ = identity->local_size;
-    if (identity->host.empty())
-      identity->host = "127.0.0.1";
-    if (identity->port == 0)
-      problem = error_of(
-          "the store of rank 0 has no port: set SPMD_STORE_PORT to one that is free, the same "
-          "on all ranks");
-    else if (identity->token.empty() && !is_loopback(identity->host))
-      problem = error_of(fmt::format("the store of rank 0 listens on {}: set SPMD_STORE_TOKEN to a "
-                                     "secret, the same on all ranks",
-                                     identity->host));
-    else
-      problem = session->join(options, *identity);
-  }
+  llvm::Error problem = options.backend == "mpi" ? session->join_mpi(options, std::move(*identity))
+                        : options.backend == "nccl"
+                            ? session->join_devices(options, std::move(*identity))
+                            : session->join_store(options, std::move(*identity));
   if (problem) {
     checker::say(llvm::toString(std::move(problem)));
-    bool absent = !session->peers_ && options.backend == "mpi";
-    code = absent && options.skip_unavailable ? ExitCode::Skipped : ExitCode::Call;
-    if (session->peers_)
+    code = session->absent_ && options.skip_unavailable ? ExitCode::Skipped : ExitCode::Call;
+    if (session->peers_ || session->link_)
       ::_exit(static_cast<int>(code)); // the library would wait for the others
     return nullptr;
   }
@@ -272,14 +323,18 @@ llvm::Expected<uint8_t> Session::decide(uint8_t own) {
 llvm::Error Session::finish(ExitCode code) {
   if (llvm::Error error = team_->dissolve())
     return error;
-  if (!peers_)
+  if (!peers_ && !link_)
     return llvm::Error::success();
   // All is said; a rank that ends now may still keep the library from ending.
   Watchdog watchdog(kLibraryEnds, "", static_cast<int>(code));
-  return peers_->finish();
+  return link_ ? link_->finish() : peers_->finish();
 }
 
 std::unique_ptr<Backend> Session::backend(const CpuOptions &options) {
+  if (link_)
+    return std::make_unique<GatheredBackend>(
+        std::make_unique<DeviceBackend>(*link_, DeviceOptions{.seed = options.seed}), *team_,
+        options.domain);
   if (!peers_)
     return make_null_backend();
   CpuOptions own = options;

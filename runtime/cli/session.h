@@ -4,6 +4,7 @@
 
 #include "runtime/backend.h"
 #include "runtime/cli/options.h"
+#include "runtime/device/link.h"
 #include "runtime/launch/identity.h"
 #include "runtime/plugin_peers.h"
 
@@ -40,6 +41,8 @@ public:
   // All have finished, and leave with this code. Not after a failure.
   llvm::Error finish(checker::ExitCode code);
 
+  // What goes between devices, with its version; empty: no devices.
+  std::string library() const { return link_ ? link_->facts().library : ""; }
   // With its one rank.
   std::unique_ptr<Backend> backend(const CpuOptions &options);
   // Ends this process and all others, at once.
@@ -49,9 +52,15 @@ private:
   Session() = default;
   llvm::Error join(const RunOptions &options, const Identity &identity);
   llvm::Error join_mpi(const RunOptions &options, Identity identity);
+  llvm::Error join_store(const RunOptions &options, Identity identity);
+  llvm::Error join_devices(const RunOptions &options, Identity identity);
+  bool goes_on(uint32_t step, bool first);
 
-  std::unique_ptr<PluginPeers> peers_; // none: the null backend
+  std::unique_ptr<PluginPeers> peers_; // of MPI
   std::unique_ptr<Team> team_;
+  std::unique_ptr<DeviceLink> link_; // of devices
+  uint32_t reached_ = 0;             // step of the plan, by the device
+  bool absent_ = false;              // the backend is not there
   uint32_t local_size_ = 1;
   std::string said_; // of a rank that does not lead
 };

@@ -64,9 +64,9 @@ struct SpmdArray {
   SpmdAddress data;
   uint32_t element;
   // Place in SpmdNest::in of an array of whole numbers that say where along one dimension this one is read
-  // (none: ~0): `stride` elements for each. What lies outside of [0, extent) counts as 0.
+  // (none: ~0), counted from `begin`: `stride` elements for each. What lies outside of [0, extent) counts as 0.
   uint32_t index;
-  int64_t stride, extent;
+  int64_t stride, extent, begin;
   int64_t strides[kSpmdLoops]; // in elements, per loop
 };
 
@@ -182,8 +182,10 @@ struct SpmdDevicePlugin {
   SpmdStatus (*connect)(SpmdDevice *device, const SpmdId *id);
   // As SpmdPlugin::split.
   SpmdStatus (*split)(SpmdDevice *device, uint32_t colour, uint32_t key, uint32_t *group);
-  // Memory that lives until `close`, aligned to 512 bytes.
+  // Memory, aligned to 512 bytes; kSpmdRefused: there is not so much. What is not released lives until `close`.
   SpmdStatus (*allocate)(SpmdDevice *device, uint64_t bytes, SpmdAddress *address);
+  // When all that was queued is done.
+  SpmdStatus (*release)(SpmdDevice *device, SpmdAddress address);
 
   // Queued. Moves, nests and matrices: on kSpmdCompute; what goes between ranks: on kSpmdWires.
   SpmdStatus (*move)(SpmdDevice *device, const SpmdMove *move);

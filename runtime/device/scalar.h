@@ -333,8 +333,9 @@ SPMD_ON_DEVICE double worth(const SpmdNest &nest, const int64_t *at) {
     bool there = true;
     if (array.index != ~0u) {
       const SpmdArray &index = nest.in[array.index];
-      const auto entry =
-          static_cast<int64_t>(load(index.data, index.element, dot(index.strides, at, nest.loops)));
+      const auto entry = static_cast<int64_t>(
+                             load(index.data, index.element, dot(index.strides, at, nest.loops))) -
+                         array.begin;
       there = entry >= 0 && entry < array.extent;
       place += entry * array.stride;
     }

@@ -3,6 +3,7 @@
 // type or a rank. Where operands are blocks of larger tensors, it is told where they begin.
 #pragma once
 
+#include "runtime/device/symbol.h"
 #include "runtime/tensor.h"
 
 #include "rules/bind.h"
@@ -87,6 +88,8 @@ template <class T> struct Call {
 };
 
 class Var; // a number that remembers how it was made (number.h)
+struct Moves;
+struct MoveSite;
 
 // The gradient of one operand, from those of the results (null: none flows). `call` has the operands
 // of the row; its results are those of the forward op, or null where they are not at hand.
@@ -127,6 +130,12 @@ struct KernelDef {
   bool moves = false;
   // The same faster, if the call is one that it can do: else false. It assigns.
   llvm::Expected<bool> (*puts_back)(const VjpCall &) = nullptr;
+  // Of a function of numbers, element by element: it, or what its `derivative` by an operand makes of a
+  // gradient, as a scalar program. Inputs: operands, by place in the row; kGradientInput.
+  std::optional<ScalarProgram> (*traced)(const Site &,
+                                         std::optional<unsigned> derivative) = nullptr;
+  // Which boxes of operands go where (moves.h).
+  llvm::Expected<Moves> (*boxes)(const MoveSite &) = nullptr;
 };
 
 // Null if the row needs no kernel.

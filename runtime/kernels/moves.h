@@ -95,7 +95,8 @@ template <MovePlan Plan> constexpr KernelDef moving(std::string_view row) {
           .field = moved<Plan, Residue>,
           .assigns = true,
           .moves = true,
-          .puts_back = moved_back<Plan>};
+          .puts_back = moved_back<Plan>,
+          .boxes = Plan};
 }
 
 // Plans of layout_cuts.cc and layout_joins.cc, whose rows stand in one table with the others.

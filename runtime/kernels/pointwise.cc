@@ -146,8 +146,8 @@ struct NanToNum {
     below = site.number_attr("neginf", -largest);
   }
   template <class T> T operator()(T x) const {
-    double number = plain(x);
-    return std::isnan(number)     ? T(nan)
+    auto number = plain(x);
+    return isnan(number)     ? T(nan)
            : number == kInfinity  ? T(above)
            : number == -kInfinity ? T(below)
                                   : x;
@@ -177,18 +177,18 @@ struct Clamp {
 struct Div { // integers by integers into integers: cut off
   explicit Div(const Site &site) : cut(is_integral(site.result_dtype())) {}
   template <class T> T operator()(T a, T b) const {
-    if constexpr (std::is_same_v<T, double>)
-      return cut ? std::trunc(a / b) : a / b;
+    if constexpr (std::is_same_v<T, double> || std::is_same_v<T, Symbol>)
+      return cut ? trunc(a / b) : a / b;
     else
       return a / b;
   }
   bool cut;
 };
-template <class T> T remainder_of(T a, T b, double rest) {
-  if constexpr (std::is_same_v<T, double>)
+template <class T, class Rest> T remainder_of(T a, T b, Rest rest) {
+  if constexpr (std::is_same_v<T, Rest>)
     return rest;
   else
-    return a - b * std::round((plain(a) - rest) / plain(b));
+    return a - b * T(round((plain(a) - rest) / plain(b)));
 }
 
 // Derivatives that not all operands have.
@@ -221,11 +221,11 @@ struct Betainc {
 };
 
 template <class T> T product_or_zero(T a, T b, T logarithm) {
-  bool zero = plain(a) == 0 && !(plain(b) > 0) && !std::isnan(plain(b));
+  bool zero = plain(a) == 0 && !(plain(b) > 0) && !isnan(plain(b));
   return zero ? T(0.0) : a * logarithm;
 }
 template <class T> T log_sum(T a, T b, double base) {
-  if (plain(a) == plain(b) && std::isinf(plain(a)))
+  if (plain(a) == plain(b) && isinf(plain(a)))
     return a;
   T most = larger(a, b), least = plain(a) < plain(b) ? a : b;
   double log = std::log(base);
@@ -335,15 +335,15 @@ llvm::ArrayRef<KernelDef> pointwise_kernels() {
         pointwise<Betainc, 3>("betainc"),
         real2("maximum", X2(larger(a, b))),
         real2("minimum", X2(smaller(a, b))),
-        real2("fmax", X2(std::isnan(plain(a))   ? b
-                         : std::isnan(plain(b)) ? a
+        real2("fmax", X2(isnan(plain(a))   ? b
+                         : isnan(plain(b)) ? a
                                                 : larger(a, b))),
-        real2("fmin", X2(std::isnan(plain(a))   ? b
-                         : std::isnan(plain(b)) ? a
+        real2("fmin", X2(isnan(plain(a))   ? b
+                         : isnan(plain(b)) ? a
                                                 : smaller(a, b))),
-        real2("copysign", X2(std::signbit(plain(a)) != std::signbit(plain(b)) ? -a : a)),
+        real2("copysign", X2(signbit(plain(a)) != signbit(plain(b)) ? -a : a)),
         real2("remainder", X2(remainder_of(a, b, floored_remainder(plain(a), plain(b))))),
-        real2("fmod", X2(remainder_of(a, b, std::fmod(plain(a), plain(b))))),
+        real2("fmod", X2(remainder_of(a, b, fmod(plain(a), plain(b))))),
         pointwise<Clamp, 3>("clamp"),
 
     };

@@ -23,7 +23,9 @@ namespace spmd::runtime {
 // A function without attributes, as a functor.
 template <class Lambda> struct Plain {
   explicit Plain(const Site &) {}
-  template <class... T> auto operator()(T... x) const { return Lambda{}(x...); }
+  template <class... T> auto operator()(T... x) const requires std::invocable<Lambda, T...> {
+    return Lambda{}(x...);
+  }
 };
 
 template <class F> llvm::Error check_functor(const Site &site) {
@@ -180,6 +182,44 @@ template <class F, unsigned N> llvm::Error vjp_pointwise(const VjpCall &vjp) {
   return add_pointwise<F, N>(vjp, true);
 }
 
+// The functor as a scalar program, once it is run on numbers that write down how they are made.
+template <class F, unsigned N, bool kDerived>
+std::optional<ScalarProgram> trace_pointwise(const Site &site, std::optional<unsigned> derivative) {
+  return [&]<size_t... k>(std::index_sequence<k...>)->std::optional<ScalarProgram> {
+    if (llvm::Error error = check_functor<F>(site)) {
+      llvm::consumeError(std::move(error));
+      return std::nullopt;
+    }
+    auto input = [&](unsigned place) {
+      return site.members(place) ? Symbol::input(place) : Symbol(site.number(place).value_or(0));
+    };
+    F f(site);
+    if (!derivative)
+      return record([&] { return Symbol(f(input(k)...)); });
+    if constexpr (requires { F::kSmooth; })
+      if (!(F::kSmooth >> *derivative & 1))
+        return std::nullopt;
+    if constexpr (kDerived)
+      return record([&] {
+        auto value = f(Dual<Symbol>(input(k), *derivative == k ? 1.0 : 0.0)...);
+        return slope_times(Symbol::input(kGradientInput), value.slope());
+      });
+    else
+      return std::nullopt;
+  }
+  (std::make_index_sequence<N>());
+}
+template <class F, unsigned N, bool kDerived>
+constexpr auto tracer() -> decltype(KernelDef::traced) {
+  return [&]<size_t... k>(std::index_sequence<k...>)->decltype(KernelDef::traced) {
+    if constexpr (std::is_invocable_v<F, decltype((void)k, Symbol())...>)
+      return trace_pointwise<F, N, kDerived>;
+    else
+      return nullptr;
+  }
+  (std::make_index_sequence<N>());
+}
+
 // Equality up to tolerances, as torch has it.
 struct Isclose {
   explicit Isclose(const Site &site)
@@ -200,7 +240,8 @@ template <class F, unsigned N> constexpr KernelDef pointwise(std::string_view ro
           .real = run_pointwise<F, N, double>,
           .vjp = vjp_pointwise<F, N>,
           .assigns = true,
-          .vjp_assigns = true};
+          .vjp_assigns = true,
+          .traced = tracer<F, N, true>()};
 }
 // The same for a function that complex numbers have, too.
 template <class F, unsigned N> constexpr KernelDef analytic(std::string_view row) {
@@ -216,7 +257,10 @@ template <class F, unsigned N> constexpr KernelDef exact(std::string_view row) {
 }
 // Without a derivative.
 template <class F, unsigned N> constexpr KernelDef stepwise(std::string_view row) {
-  return {.row = row, .real = run_pointwise<F, N, double>, .assigns = true};
+  return {.row = row,
+          .real = run_pointwise<F, N, double>,
+          .assigns = true,
+          .traced = tracer<F, N, false>()};
 }
 
 // Rows that are a lambda of one or two numbers.

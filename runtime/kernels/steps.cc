@@ -84,7 +84,9 @@ struct Cast { // `reduce_precision`: to a float of so many bits
                      : 52),
         exponent(static_cast<int>(site.number_attr("exponent_bits", 11))) {}
   template <class T> T operator()(T x) const {
-    if constexpr (std::is_same_v<T, double>)
+    if constexpr (std::is_same_v<T, Symbol>)
+      return fraction < 52 ? Symbol::untraceable() : x;
+    else if constexpr (std::is_same_v<T, double>)
       return fraction < 52 && std::isfinite(x) && x != 0 ? reduced(x) : x;
     else
       return x;
@@ -156,6 +158,9 @@ bool is_below(double a, double b) { // in jax's total order
 struct Eq {
   explicit Eq(const Site &site) : total(site.spelling() == "eq_to") {}
   template <class T> T operator()(T a, T b) const {
+    if constexpr (std::is_same_v<T, Symbol>)
+      if (total)
+        return Symbol::untraceable();
     if constexpr (std::is_same_v<T, double>)
       if (total)
         return !is_below(a, b) && !is_below(b, a);
@@ -184,17 +189,18 @@ constexpr KernelDef equality() {
 llvm::ArrayRef<KernelDef> step_kernels() {
 #define X1(...) [](auto x) -> decltype(x) { return __VA_ARGS__; }
 #define X2(...) [](auto a, auto b) -> decltype(a) { return __VA_ARGS__; }
+#define BITS(...) [](double a, double b) -> double { return __VA_ARGS__; }
   static constexpr KernelDef kernels[] = {
       analytic<Cast, 1>("cast"),
-      step1("ceil", X1(std::ceil(x))),
-      step1("floor", X1(std::floor(x))),
+      step1("ceil", X1(ceil(x))),
+      step1("floor", X1(floor(x))),
       stepwise<Round, 1>("round"),
-      step1("trunc", X1(std::trunc(x))),
+      step1("trunc", X1(trunc(x))),
       step1("sign", X1((x > 0) - (x < 0))),
-      step1("signbit", X1(std::signbit(x))),
-      step1("isnan", X1(std::isnan(x))),
-      step1("isinf", X1(std::isinf(x))),
-      step1("isfinite", X1(std::isfinite(x))),
+      step1("signbit", X1(signbit(x))),
+      step1("isnan", X1(isnan(x))),
+      step1("isinf", X1(isinf(x))),
+      step1("isfinite", X1(isfinite(x))),
       step1("isneginf", X1(x == -kInfinity)),
       step1("isposinf", X1(x == kInfinity)),
       both1("isreal", X1(1.0 + 0.0 * x == 1.0 || x != x), X1(x.imag() == 0 ? 1.0 : 0.0)),
@@ -205,7 +211,7 @@ llvm::ArrayRef<KernelDef> step_kernels() {
       {.row = "quantize", .real = quantize},
       stepwise<FloorDivide, 2>("floor_divide"),
       step2("heaviside", X2(a == 0 ? b : a > 0)),
-      step2("nextafter", X2(std::nextafter(a, b))),
+      step2("nextafter", X2(nextafter(a, b))),
       equality(),
       equal2("ne", X2(decltype(a)(a != b ? 1.0 : 0.0))),
       stepwise<Lt, 2>("lt"),
@@ -216,16 +222,17 @@ llvm::ArrayRef<KernelDef> step_kernels() {
       step2("logical_and", X2(a != 0 && b != 0)),
       step2("logical_or", X2(a != 0 || b != 0)),
       step2("logical_xor", X2((a != 0) != (b != 0))),
-      step2("bitwise_and", X2(whole(a) & whole(b))),
-      step2("bitwise_or", X2(whole(a) | whole(b))),
-      step2("bitwise_xor", X2(whole(a) ^ whole(b))),
-      step2("bitwise_left_shift", X2(std::ldexp(a, static_cast<int>(b)))),
+      step2("bitwise_and", BITS(static_cast<double>(whole(a) & whole(b)))),
+      step2("bitwise_or", BITS(static_cast<double>(whole(a) | whole(b)))),
+      step2("bitwise_xor", BITS(static_cast<double>(whole(a) ^ whole(b)))),
+      step2("bitwise_left_shift", BITS(std::ldexp(a, static_cast<int>(b)))),
       stepwise<RightShift, 2>("bitwise_right_shift"),
-      step2("gcd", X2(std::gcd(whole(a), whole(b)))),
-      step2("lcm", X2(std::lcm(whole(a), whole(b)))),
+      step2("gcd", BITS(static_cast<double>(std::gcd(whole(a), whole(b))))),
+      step2("lcm", BITS(static_cast<double>(std::lcm(whole(a), whole(b))))),
   };
 #undef X1
 #undef X2
+#undef BITS
   return kernels;
 }
 

@@ -4,10 +4,14 @@
 #include "checker/check.h"
 #include "ir/text.h"
 #include "rules/violation.h"
+#include "runtime/device/lowering.h"
 #include "runtime/number.h"
 #include "runtime/vjp.h"
+#include "tests/device/carry_out.h"
 
 #include "llvm/ADT/StringExtras.h"
+
+#include <fmt/format.h>
 
 #include <cmath>
 
@@ -88,7 +92,87 @@ std::string KernelCase::run() {
     out.push_back({&result.dims, result.of<double>().data(), result.dtype});
   }
   Site at = site();
-  return llvm::toString(kernel()->real({at, in, out}));
+  std::string found = llvm::toString(kernel()->real({at, in, out}));
+  return found.empty() ? device_problem() : found;
+}
+
+namespace {
+
+bool is_near(double got, double want) {
+  if (std::isnan(want) || std::isinf(want))
+    return got == want || (std::isnan(got) && std::isnan(want));
+  return std::abs(got - want) <= 1e-11 * std::max(1.0, std::abs(want));
+}
+
+Placed on_host(const Dims &dims, const double *cells) {
+  return {reinterpret_cast<SpmdAddress>(cells), ir::DType::F64, &dims, nullptr};
+}
+
+} // namespace
+
+std::string KernelCase::device_problem() {
+  std::vector<Placed> in, out;
+  std::vector<std::vector<double>> made;
+  for (const Tensor &arg : args)
+    in.push_back(on_host(arg.dims, arg.of<double>().data()));
+  for (const Tensor &result : results)
+    made.emplace_back(result.of<double>().size(), kNaN);
+  for (size_t r = 0; r < results.size(); ++r)
+    out.push_back(on_host(results[r].dims, made[r].data()));
+  Site at = site();
+  std::vector<Command> commands;
+  if (!lower_row({at, kernel(), nullptr, nullptr, in, out}, commands))
+    return "";
+  for (const Command &command : commands)
+    std::visit([](const auto &each) { test::carry_out(each); }, command);
+  for (size_t r = 0; r < results.size(); ++r)
+    for (size_t i = 0; i < made[r].size(); ++i) {
+      // A kernel gives numbers, which are rounded to the element type after it.
+      double got = rounded(made[r][i], results[r].dtype),
+             want = rounded(results[r].of<double>()[i], results[r].dtype);
+      if (!is_near(got, want))
+        return fmt::format("a device gives {} for element {} of result {}, the kernel {}", got, i,
+                           r, want);
+    }
+  return "";
+}
+
+std::string KernelCase::device_problem(unsigned arg, const std::vector<double> &gradient,
+                                       const std::vector<double> &want) {
+  std::optional<Place> place = place_of(arg);
+  if (!kernel()->traced || !place || args[arg].dims != results[0].dims)
+    return "";
+  Site at = site();
+  std::optional<ScalarProgram> program = kernel()->traced(at, place->operand);
+  if (!program)
+    return "";
+  NestDraft draft;
+  draft.extents = {static_cast<int64_t>(want.size())};
+  std::vector<double> made(want.size(), kNaN);
+  const Dims dims = {static_cast<int64_t>(want.size())};
+  draft.out = on_host(dims, made.data());
+  draft.out_strides = {1};
+  for (SpmdScalarStep &step : program->steps)
+    if (step.op == kSpmdInput) {
+      const bool is_gradient = step.a == kGradientInput;
+      const Tensor &from = args[is_gradient ? arg : binding_[step.a]->first];
+      if (from.dims != results[0].dims)
+        return "";
+      step.a = static_cast<uint8_t>(draft.inputs.size());
+      draft.inputs.push_back(
+          {on_host(dims, is_gradient ? gradient.data() : from.of<double>().data()), {1}});
+    }
+  draft.program = std::move(*program);
+  std::vector<Command> commands;
+  if (!draft.build(commands))
+    return "a derivative that is no nest";
+  for (const Command &command : commands)
+    std::visit([](const auto &each) { test::carry_out(each); }, command);
+  for (size_t i = 0; i < want.size(); ++i)
+    if (!is_near(made[i], want[i]))
+      return fmt::format("a device gives {} for element {} of the gradient, the kernel {}", made[i],
+                         i, want[i]);
+  return "";
 }
 
 llvm::Expected<std::vector<double>>
@@ -213,6 +297,8 @@ std::string gradient_problem(KernelCase &test, std::mt19937_64 &random) {
     }
     for (int i = 0; i < 3; ++i)
       problem += difference(test, arg, *gradient, weights, random);
+    if (test.results.size() == 1)
+      problem += test.device_problem(arg, weights[0], *gradient);
     places.push_back(*place);
     one_by_one.push_back(std::move(*gradient));
   }

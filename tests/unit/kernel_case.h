@@ -27,7 +27,8 @@ public:
   Site site(Domain domain = Domain::Declared) const {
     return {*app_, row(), binding_, map_, domain};
   }
-  // Runs the kernel into `results`; the message of an error, else empty.
+  // Runs the kernel into `results`; the message of an error, else empty. What a device would do instead has to
+  // give the same.
   std::string run();
   // The operand and the member that an argument stands for; none if it stands for nothing.
   struct Place {
@@ -41,6 +42,12 @@ public:
   vjps(const KernelDef &kernel, llvm::ArrayRef<Place> asked,
        const std::vector<std::vector<double>> &gradients);
   std::optional<Place> place_of(unsigned arg) const;
+
+  // Empty, or how the kernel and the commands of a device for it differ; of a gradient: the derivative by an
+  // argument without stretched operands.
+  std::string device_problem();
+  std::string device_problem(unsigned arg, const std::vector<double> &gradient,
+                             const std::vector<double> &want);
 
 private:
   Tensor &tensor_at(Place place) { return args[binding_[place.operand]->first + place.member]; }

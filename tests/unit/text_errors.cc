@@ -38,6 +38,7 @@ TEST_CASE("text: one error each, where it stands") {
       // trace-version, trace-feature
       {"trace { version = \"2.0\" }\n", "2:19", "trace-version", "2.0"},
       {"trace { requires = [magic] }\n", "2:21", "trace-feature", "`magic`"},
+      {"%x = f { a = mut [1] }\n", "2:18", "trace-reference", "holds no value"},
       // trace-key
       {"trace { version = \"one\" }\n", "2:19", "trace-key", "1.0"},
       {"trace { mode = locl }\n", "2:16", "trace-key", "no mode, nearest is `local`"},

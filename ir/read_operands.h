@@ -1,0 +1,21 @@
+// What both readers ask of operands.
+#pragma once
+
+#include "ir/program.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::ir {
+
+// True of a value, and of a list with one in it.
+inline bool holds_value(const Program &program, Operand operand) {
+  if (operand.form != Operand::Form::List)
+    return operand.is_value();
+  return llvm::any_of(program.blocks[operand.as_list()],
+                      [&](Operand item) { return holds_value(program, item); });
+}
+
+inline constexpr std::string_view kNothingToWrite =
+    "`mut` marks what holds no value: nothing of it can be written in place";
+
+} // namespace spmd::ir

@@ -1,0 +1,485 @@
+#include "runtime/device/backend.h"
+
+#include "runtime/element_bytes.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+namespace spmd::runtime {
+
+class DeviceBackend::Nobody final : public Peers {
+public:
+  explicit Nobody(RankId own) : own_(own) {}
+  RankId rank() const override { return own_; }
+  llvm::Error prepare(const Plan &, const World &) override { return llvm::Error::success(); }
+  llvm::Error at(uint32_t) override { return llvm::Error::success(); }
+  llvm::Error all_gather(CommunicatorId, const void *, void *, llvm::ArrayRef<uint64_t>) override {
+    return run_error("ranks meet on their devices");
+  }
+  llvm::Error exchange(CommunicatorId, llvm::ArrayRef<SpmdSend>,
+                       llvm::ArrayRef<SpmdReceive>) override {
+    return run_error("ranks meet on their devices");
+  }
+
+private:
+  RankId own_;
+};
+
+DeviceBackend::DeviceBackend(DeviceLink &link, const DeviceOptions &options)
+    : link_(link), options_(options), own_(link.rank()), nobody_(std::make_unique<Nobody>(own_)) {}
+DeviceBackend::~DeviceBackend() {
+  if (arena_)
+    llvm::consumeError(link_.ask(link_.plugin().release, arena_));
+}
+
+// --- data
+
+uint64_t DeviceBackend::bytes_of(BufferId buffer) const {
+  const Buffer &made = plan_->buffers[buffer];
+  return static_cast<uint64_t>(count(made.on(own_))) * ir::info(made.dtype).bytes;
+}
+
+Placed DeviceBackend::placed(Use use) const {
+  const Buffer &buffer = plan_->buffers[use.buffer];
+  Placed made{address(use.buffer), buffer.dtype, &buffer.on(own_), nullptr};
+  if (const Block *block = host_->block_of(use, own_))
+    made.first = &block->first;
+  return made;
+}
+
+llvm::Error DeviceBackend::store(BufferId buffer, const Tensor &host) {
+  std::string bytes = pack_elements(host);
+  there_[buffer.index] = true;
+  return link_.ask(link_.plugin().put, address(buffer), static_cast<const void *>(bytes.data()),
+                   static_cast<uint64_t>(bytes.size()));
+}
+
+llvm::Error DeviceBackend::fetch(BufferId from, Tensor &host) {
+  const Buffer &buffer = plan_->buffers[from];
+  host = Tensor::make(buffer.dtype, buffer.on(own_), Domain::Declared);
+  std::string bytes(bytes_of(from), '\0');
+  pending_.clear(); // a copy to the host waits for everything
+  if (llvm::Error error = link_.ask(link_.plugin().get, static_cast<void *>(bytes.data()),
+                                    address(from), static_cast<uint64_t>(bytes.size())))
+    return error;
+  return unpack_elements(bytes, host);
+}
+
+llvm::Error DeviceBackend::write(BufferId to, RankId rank, const Tensor &host) {
+  const Buffer &buffer = plan_->buffers[to];
+  SPMD_CHECK(rank == own_ && world_->on(buffer.mesh, rank), "a rank that does not hold the buffer");
+  if (host.dims != buffer.on(rank) || host.dtype != buffer.dtype)
+    return run_error("data of other extents or another element type than the buffer has");
+  return store(to, host);
+}
+
+llvm::Error DeviceBackend::read(BufferId from, RankId rank, Tensor &host) {
+  if (rank != own_ || !there_[from.index])
+    return run_error(
+        fmt::format("buffer {} holds nothing on rank {}", from.index, world_->number(rank)));
+  return fetch(from, host);
+}
+
+llvm::Error DeviceBackend::stop(StopMode) { return llvm::Error::success(); }
+
+// --- before the run
+
+std::string DeviceBackend::name_of(const Step &step) const {
+  if (!step.inst.valid())
+    return "the program";
+  const ir::Inst &inst = program_->insts[step.inst];
+  std::string op = program_->op_name(inst.op).str();
+  if (inst.result_count == 0)
+    return fmt::format("`{}`", op);
+  return fmt::format("`{} = {}`",
+                     ir::print(program_->values[inst.first_result].name, program_->strings), op);
+}
+
+llvm::Error DeviceBackend::prepare(ir::Program &program, const Plan &plan, const World &world) {
+  program_ = &program;
+  plan_ = &plan;
+  world_ = &world;
+  host_ = std::make_unique<CpuBackend>(
+      CpuOptions{.domain = Domain::Declared, .seed = options_.seed, .peers = nobody_.get()});
+  if (llvm::Error error = host_->prepare(program, plan, world))
+    return error;
+  for (const Communicator &each : plan.communicators.all())
+    groups_.push_back(world.groups(each.mesh, each.axes));
+  llvm::Expected<std::vector<uint32_t>> groups =
+      link_.groups().groups_of(plan, world, own_, [&](uint32_t colour, uint32_t key, uint32_t *to) {
+        return link_.ask(link_.plugin().split, colour, key, to);
+      });
+  if (!groups)
+    return groups.takeError();
+  device_groups_ = std::move(*groups);
+  there_.assign(plan.buffers.size(), false);
+  for (const Step &step : plan.steps)
+    if (step.form == StepForm::Communicate && takes_part(step))
+      if (llvm::Error error = prepare_wire(step))
+        return run_error(fmt::format("{}: {}", name_of(step), llvm::toString(std::move(error))));
+  const auto arena = static_cast<uint64_t>(plan.peak_bytes);
+  if (arena + scratch_bytes_ > link_.facts().free_bytes)
+    return run_error(fmt::format("the plan takes {} bytes on a device that has {} free", arena,
+                                 link_.facts().free_bytes));
+  if (llvm::Error error = link_.ask(link_.plugin().allocate, arena + scratch_bytes_ + 512, &arena_))
+    return error;
+  scratch_ = (arena_ + arena + 511) / 512 * 512;
+  ready_.resize(plan.steps.size());
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step &step = plan.steps[i];
+    if (!takes_part(step))
+      continue;
+    if (step.form == StepForm::Compute)
+      prepare_compute(step, ready_[i]);
+    else if (step.form == StepForm::Act)
+      ready_[i].on_host = !lower_act(plan.acts[step.index], ready_[i].commands);
+    else
+      continue;
+    ++(ready_[i].on_host ? host_steps_ : device_steps_);
+  }
+  return llvm::Error::success();
+}
+
+void DeviceBackend::prepare_compute(const Step &step, Ready &ready) {
+  const Compute &made = plan_->computes[step.index];
+  llvm::SmallVector<Placed, 8> args, results;
+  for (const Use &use : plan_->used(made.operands))
+    args.push_back(placed(use));
+  for (const Use &use : plan_->used(made.results))
+    results.push_back(placed(use));
+  ready.on_host = !host_->op_of(step.index, own_).lower(args, results, ready.commands);
+  // Several commands write a result before all operands were read: it must not be one of them.
+  bool takes_over = llvm::any_of(plan_->used(made.results), [&](const Use &use) {
+    return plan_->buffers[use.buffer].in_place.valid();
+  });
+  if (takes_over && ready.commands.size() > 1)
+    ready = {{}, true};
+}
+
+// --- acts
+
+// Pieces of a dimension, one after another, beside the whole: `split` and `join`.
+bool DeviceBackend::lower_pieces(const Act &act, const Placed &from, const Placed &to,
+                                 std::vector<Command> &commands) const {
+  const bool splits = act.form == ActForm::Split;
+  const Dims &whole = splits ? *from.dims : *to.dims;
+  const Strides strides = dense_strides(whole);
+  int64_t first = 0;
+  for (int64_t length : plan_->cuts[act.cut].on(own_)) {
+    Dims piece(whole.begin(), whole.end());
+    piece[act.dim] = length;
+    const Strides alone = dense_strides(piece);
+    const int64_t in_whole = first * strides[act.dim],
+                  in_row = whole[act.dim] ? first * (count(whole) / whole[act.dim]) : 0;
+    BoxOf box{piece, strides, alone, in_whole, in_row};
+    if (!splits)
+      box = {piece, alone, strides, in_row, in_whole};
+    if (!add_box(from, to, box, false, commands))
+      return false;
+    first += length;
+  }
+  return true;
+}
+
+bool DeviceBackend::lower_act(const Act &act, std::vector<Command> &commands) const {
+  llvm::SmallVector<Placed, 4> operands;
+  for (const Use &use : plan_->used(act.operands))
+    operands.push_back(placed(use));
+  const Placed to = placed(act.result);
+  if (ir::info(to.dtype).form == ir::DTypeClass::Complex && act.form != ActForm::Copy)
+    return false;
+  uint32_t position = act.group.valid() ? groups_[act.group.index].position(own_) : 0;
+  auto copy = [&](const Placed &from, int64_t at, int64_t into, int64_t size) {
+    return add_box(from, to, {{size}, {1}, {1}, at, into}, false, commands);
+  };
+  auto slice = [&](const Dims &whole, const Placed &from, bool out) {
+    llvm::ArrayRef<int64_t> lengths = plan_->cuts[act.cut].on(own_);
+    int64_t first = 0;
+    for (uint32_t p = 0; p < position; ++p)
+      first += lengths[p];
+    Dims piece(whole.begin(), whole.end());
+    piece[act.dim] = lengths[position];
+    const Strides strides = dense_strides(whole), alone = dense_strides(piece);
+    const int64_t at = first * strides[act.dim];
+    return add_box(from, to,
+                   out ? BoxOf{piece, strides, alone, at, 0} : BoxOf{piece, alone, strides, 0, at},
+                   false, commands);
+  };
+  switch (act.form) {
+  case ActForm::Copy:
+    return copy(operands[0], 0, 0, to.size());
+  case ActForm::TakeOwnSlice:
+    return slice(*operands[0].dims, operands[0], true);
+  case ActForm::PlaceOwn:
+    add_fill(to, 0, commands);
+    return slice(*to.dims, operands[0], false);
+  case ActForm::KeepOnRoot:
+    if (position == act.root)
+      return copy(operands[0], 0, 0, to.size());
+    add_fill(to, 0, commands);
+    return true;
+  case ActForm::Split:
+  case ActForm::Join:
+    return lower_pieces(act, operands[0], to, commands);
+  case ActForm::Scale: {
+    NestDraft nest;
+    nest.extents = {to.size()};
+    nest.inputs.push_back({operands[0], {1}});
+    nest.out = to;
+    nest.out_strides = {1};
+    nest.factor = act.factor, nest.divisor = act.divisor;
+    nest.program = product_program(1);
+    return nest.build(commands);
+  }
+  case ActForm::Coordinate:
+    add_fill(to, position, commands);
+    return true;
+  case ActForm::TakeRow:
+    return copy(operands[0], static_cast<int64_t>(act.row) * to.size(), 0, to.size());
+  case ActForm::StackRows: {
+    int64_t at = 0;
+    for (const Placed &each : operands) {
+      if (!copy(each, 0, at, each.size()))
+        return false;
+      at += each.size();
+    }
+    return true;
+  }
+  case ActForm::Zero:
+    add_fill(to, 0, commands);
+    return true;
+  case ActForm::Receive: // between ranks
+    return true;
+  case ActForm::Count:
+  case ActForm::Overwrite:
+    return false;
+  }
+  return false;
+}
+
+// --- the run
+
+llvm::Error DeviceBackend::queue(llvm::ArrayRef<Command> commands) {
+  const SpmdDevicePlugin &plugin = link_.plugin();
+  for (const Command &command : commands) {
+    llvm::Error error = std::visit(
+        [&](const auto &each) {
+          using T = std::decay_t<decltype(each)>;
+          if constexpr (std::is_same_v<T, SpmdMove>)
+            return link_.ask(plugin.move, &each);
+          else if constexpr (std::is_same_v<T, SpmdNest>)
+            return link_.ask(plugin.nest, &each);
+          else
+            return link_.ask(plugin.matrices, &each);
+        },
+        command);
+    if (error)
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+// Before the device computes with these bytes: collectives that still use them come to their end.
+llvm::Error DeviceBackend::touch(BufferId buffer) {
+  const Buffer &made = plan_->buffers[buffer];
+  const int64_t first = made.offset, last = made.offset + made.bytes;
+  if (!llvm::any_of(pending_,
+                    [&](const Pending &each) { return first < each.last && each.first < last; }))
+    return llvm::Error::success();
+  pending_.clear();
+  return link_.ask(link_.plugin().follow, uint32_t(kSpmdCompute), uint32_t(kSpmdWires));
+}
+llvm::Error DeviceBackend::touch(llvm::ArrayRef<Use> uses) {
+  for (const Use &use : uses)
+    if (llvm::Error error = touch(use.buffer))
+      return error;
+  return llvm::Error::success();
+}
+
+llvm::Error DeviceBackend::on_host(const Step &step, uint32_t index) {
+  const bool computes = step.form == StepForm::Compute;
+  llvm::ArrayRef<Use> operands = plan_->used(computes ? plan_->computes[step.index].operands
+                                                      : plan_->acts[step.index].operands);
+  llvm::SmallVector<BufferId, 4> results, read;
+  if (computes)
+    for (const Use &use : plan_->used(plan_->computes[step.index].results))
+      results.push_back(use.buffer);
+  else
+    results.push_back(plan_->acts[step.index].result);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const BufferId buffer = operands[i].buffer;
+    const bool reads = !computes || host_->op_of(step.index, own_).reads(static_cast<unsigned>(i));
+    if (!reads || llvm::is_contained(read, buffer))
+      continue;
+    Tensor tensor;
+    if (llvm::Error error = fetch(buffer, tensor))
+      return error;
+    if (llvm::Error error = host_->write(buffer, own_, tensor))
+      return error;
+    read.push_back(buffer);
+  }
+  host_->set_iterations(iterations_);
+  if (llvm::Error error = host_->run({index, index + 1}, kNoDeadline))
+    return error;
+  for (BufferId buffer : results) {
+    Tensor tensor;
+    if (llvm::Error error = host_->read(buffer, own_, tensor))
+      return error;
+    if (llvm::Error error = store(buffer, tensor))
+      return error;
+    host_->forget(buffer, own_);
+  }
+  for (BufferId buffer : read)
+    host_->forget(buffer, own_);
+  return llvm::Error::success();
+}
+
+// Bytes of the rank that stands at the same place of the mesh of the operand.
+llvm::Error DeviceBackend::receive(const Step &step) {
+  const Act &made = plan_->acts[step.index];
+  const BufferId from = plan_->used(made.operands).front().buffer;
+  llvm::ArrayRef<RankId> takers = world_->ranks(step.mesh),
+                         givers = world_->ranks(plan_->buffers[from].mesh);
+  llvm::SmallVector<SpmdTransfer, 2> sends, receives;
+  bool keeps = false;
+  for (size_t i = 0; i < takers.size(); ++i) {
+    if (givers[i] == takers[i])
+      keeps |= takers[i] == own_;
+    else if (givers[i] == own_)
+      sends.push_back({takers[i], address(from), bytes_of(from)});
+    else if (takers[i] == own_)
+      receives.push_back({givers[i], address(made.result), bytes_of(made.result)});
+  }
+  if (keeps) {
+    if (llvm::Error error = touch({{from, {}}, {made.result, {}}}))
+      return error;
+    std::vector<Command> commands;
+    const Placed to = placed(made.result);
+    add_box(placed(from), to, {{to.size()}, {1}, {1}, 0, 0}, false, commands);
+    if (llvm::Error error = queue(commands))
+      return error;
+  }
+  if (llvm::is_contained(takers, own_))
+    there_[made.result.index] = true;
+  if (sends.empty() && receives.empty())
+    return llvm::Error::success();
+  const SpmdDevicePlugin &plugin = link_.plugin();
+  if (llvm::Error error = link_.ask(plugin.follow, uint32_t(kSpmdWires), uint32_t(kSpmdCompute)))
+    return error;
+  if (llvm::Error error = link_.ask(
+          plugin.exchange, uint32_t(kSpmdAllRanks), static_cast<const SpmdTransfer *>(sends.data()),
+          static_cast<uint32_t>(sends.size()), static_cast<const SpmdTransfer *>(receives.data()),
+          static_cast<uint32_t>(receives.size())))
+    return error;
+  return link_.ask(plugin.follow, uint32_t(kSpmdCompute), uint32_t(kSpmdWires));
+}
+
+llvm::Error DeviceBackend::act(const Step &step, uint32_t index) {
+  const Act &made = plan_->acts[step.index];
+  if (made.form == ActForm::Receive)
+    return receive(step);
+  if (ready_[index].on_host)
+    return on_host(step, index);
+  if (llvm::Error error = touch(plan_->used(made.operands)))
+    return error;
+  if (llvm::Error error = touch(made.result))
+    return error;
+  there_[made.result.index] = true;
+  return queue(ready_[index].commands);
+}
+
+llvm::Expected<bool> DeviceBackend::holds(BufferId predicate) {
+  Tensor tensor;
+  if (llvm::Error error = fetch(predicate, tensor))
+    return error;
+  if (tensor.size() != 1 || tensor.is_complex())
+    return run_error("a predicate is one element");
+  return tensor.of<double>()[0] != 0;
+}
+
+llvm::Error DeviceBackend::loop(const Loop &made, uint32_t index) {
+  for (;; ++iterations_.back()) {
+    if (llvm::Error error = run_range({index + 1, made.cond_end}))
+      return error;
+    llvm::Expected<bool> yes = holds(made.predicate);
+    if (!yes)
+      return yes.takeError();
+    if (!*yes)
+      return llvm::Error::success();
+    if (llvm::Error error = run_range({made.cond_end, made.body_end}))
+      return error;
+  }
+}
+
+llvm::Error DeviceBackend::run_step(const Step &step, uint32_t index) {
+  // Those who only send take part in it, too.
+  const bool receives =
+      step.form == StepForm::Act && plan_->acts[step.index].form == ActForm::Receive;
+  if (!takes_part(step) && !receives)
+    return llvm::Error::success();
+  if (llvm::Error error = link_.ask(link_.plugin().begin, index))
+    return error;
+  switch (step.form) {
+  case StepForm::Compute: {
+    const Compute &made = plan_->computes[step.index];
+    if (ready_[index].on_host)
+      return on_host(step, index);
+    if (llvm::Error error = touch(plan_->used(made.operands)))
+      return error;
+    if (llvm::Error error = touch(plan_->used(made.results)))
+      return error;
+    for (const Use &use : plan_->used(made.results))
+      there_[use.buffer.index] = true;
+    return queue(ready_[index].commands);
+  }
+  case StepForm::Act:
+    return act(step, index);
+  case StepForm::Communicate:
+    return wire(step);
+  case StepForm::Release:
+    there_[plan_->releases[step.index].buffer.index] = false;
+    return llvm::Error::success();
+  case StepForm::Branch: {
+    const Branch &made = plan_->branches[step.index];
+    llvm::Expected<bool> yes = holds(made.predicate);
+    if (!yes)
+      return yes.takeError();
+    return *yes ? run_range({index + 1, made.then_end}) : run_range({made.then_end, made.else_end});
+  }
+  case StepForm::Loop:
+    iterations_.push_back(0);
+    llvm::Error error = loop(plan_->loops[step.index], index);
+    iterations_.pop_back();
+    return error;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error DeviceBackend::run_range(StepRange range) {
+  for (uint32_t i = range.first; i < range.last;) {
+    const Step &step = plan_->steps[i];
+    if (llvm::Error error = run_step(step, i))
+      return run_error(fmt::format("{}: {}", name_of(step), llvm::toString(std::move(error))));
+    if (step.form == StepForm::Branch)
+      i = plan_->branches[step.index].else_end;
+    else if (step.form == StepForm::Loop)
+      i = plan_->loops[step.index].body_end;
+    else
+      ++i;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error DeviceBackend::settle() {
+  pending_.clear();
+  return link_.ask(link_.plugin().wait);
+}
+
+llvm::Error DeviceBackend::run(StepRange steps, Deadline) {
+  if (llvm::Error error = run_range(steps))
+    return error;
+  return settle();
+}
+
+} // namespace spmd::runtime

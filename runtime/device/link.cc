@@ -1,0 +1,77 @@
+#include "runtime/device/link.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace spmd::runtime {
+
+static llvm::Error link_error(std::string text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), std::move(text));
+}
+
+llvm::Expected<std::unique_ptr<DeviceLink>>
+DeviceLink::open(const SpmdDevicePlugin &plugin, const SpmdRanks &ranks, Patience patience) {
+  std::unique_ptr<DeviceLink> made(new DeviceLink(plugin, ranks.rank, std::move(patience)));
+  made->host_ = {sizeof(SpmdHost), made.get(), &DeviceLink::stopped};
+  SpmdStatus status = plugin.open(&made->host_, &ranks, &made->device_, &made->facts_);
+  if (status.code != kSpmdFine) {
+    made->device_ = nullptr;
+    return link_error(fmt::format("{}: {}", plugin.name, status.text));
+  }
+  return made;
+}
+
+DeviceLink::~DeviceLink() {
+  if (device_)
+    plugin_.close(device_, 0);
+}
+
+llvm::Error DeviceLink::finish() {
+  first_ = true;
+  return error_of(plugin_.close(std::exchange(device_, nullptr), 1));
+}
+
+int DeviceLink::stopped(void *self) {
+  auto &link = *static_cast<DeviceLink *>(self);
+  const uint32_t step = link.device_ ? link.plugin_.reached(link.device_) : 0;
+  return !link.patience_(step, std::exchange(link.first_, false));
+}
+
+llvm::Error DeviceLink::error_of(const SpmdStatus &status) const {
+  if (status.code == kSpmdFine)
+    return llvm::Error::success();
+  if (status.code == kSpmdStopped)
+    return link_error("the ranks cannot go on");
+  return link_error(fmt::format("{}: {}", plugin_.name, status.text));
+}
+
+llvm::Expected<std::vector<uint32_t>> GroupCache::groups_of(const Plan &plan, const World &world,
+                                                            RankId own, Split split) {
+  std::vector<uint32_t> made(plan.communicators.size(), kSpmdAllRanks);
+  std::vector<bool> wired(plan.communicators.size(), false);
+  for (const Communicate &wire : plan.communicates)
+    wired[wire.group.index] = true;
+  for (uint32_t c = 0; c < wired.size(); ++c) {
+    if (!wired[c])
+      continue;
+    const Communicator &wanted = plan.communicators[CommunicatorId{c}];
+    Groups groups = world.groups(wanted.mesh, wanted.axes);
+    if (groups.size() == 1)
+      continue;
+    std::vector<std::pair<uint32_t, uint32_t>> key;
+    for (RankId rank = 0; rank < world.size(); ++rank)
+      if (world.on(wanted.mesh, rank))
+        key.push_back({groups.group_of(rank), groups.position(rank)});
+      else
+        key.push_back({kSpmdNoColour, 0});
+    auto [at, fresh] = known_.try_emplace(key, kSpmdAllRanks);
+    if (fresh)
+      if (llvm::Error error = split(key[own].first, key[own].second, &at->second))
+        return error;
+    made[c] = at->second;
+  }
+  return made;
+}
+
+} // namespace spmd::runtime

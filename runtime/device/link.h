@@ -1,0 +1,74 @@
+// The device of this process, as a plug-in gives it: opened, held against the version of the interface, its
+// answers errors of ours.
+#pragma once
+
+#include "runtime/device/interface.h"
+#include "runtime/plan.h"
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/Support/Error.h"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace spmd::runtime {
+
+// Groups of ranks that a library was told of: those made alike are one.
+class GroupCache {
+public:
+  // Of the library; called in the same order on all ranks.
+  using Split = llvm::function_ref<llvm::Error(uint32_t colour, uint32_t key, uint32_t *group)>;
+  // By communicator of the plan; kSpmdAllRanks where nothing is sent.
+  llvm::Expected<std::vector<uint32_t>> groups_of(const Plan &plan, const World &world, RankId own,
+                                                  Split split);
+
+private:
+  std::map<std::vector<std::pair<uint32_t, uint32_t>>, uint32_t>
+      known_; // by colour and key of each
+};
+
+class DeviceLink {
+public:
+  // Asked now and then while the device is waited for: which step of the plan it has come to, and whether this
+  // is the first question of a wait. False: to give up.
+  using Patience = std::function<bool(uint32_t step, bool first)>;
+
+  // An error is the plug-in's: no device, say.
+  static llvm::Expected<std::unique_ptr<DeviceLink>>
+  open(const SpmdDevicePlugin &plugin, const SpmdRanks &ranks, Patience patience);
+  ~DeviceLink();
+  DeviceLink(const DeviceLink &) = delete;
+  DeviceLink &operator=(const DeviceLink &) = delete;
+
+  const SpmdDevicePlugin &plugin() const { return plugin_; }
+  const SpmdDeviceFacts &facts() const { return facts_; }
+  uint32_t rank() const { return rank_; }
+  // `call` of the plug-in with its device before the arguments.
+  template <class... Types, class... Args>
+  llvm::Error ask(SpmdStatus (*call)(SpmdDevice *, Types...), Args... args) {
+    first_ = true;
+    return error_of(call(device_, args...));
+  }
+  GroupCache &groups() { return groups_; }
+  // All ranks: leaves in order.
+  llvm::Error finish();
+
+private:
+  DeviceLink(const SpmdDevicePlugin &plugin, uint32_t rank, Patience patience)
+      : plugin_(plugin), rank_(rank), patience_(std::move(patience)) {}
+  static int stopped(void *self);
+  llvm::Error error_of(const SpmdStatus &status) const;
+
+  const SpmdDevicePlugin &plugin_;
+  uint32_t rank_;
+  Patience patience_;
+  SpmdHost host_{};
+  bool first_ = true; // question of the call at hand
+  SpmdDevice *device_ = nullptr;
+  SpmdDeviceFacts facts_{};
+  GroupCache groups_;
+};
+
+} // namespace spmd::runtime

@@ -1,0 +1,408 @@
+#include "runtime/device/lowering.h"
+
+#include "runtime/derived.h"
+#include "runtime/equation.h"
+#include "runtime/equation_lowering.h"
+#include "runtime/kernels/moves.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::runtime {
+namespace {
+
+using Commands = std::vector<Command>;
+
+class RowLowering {
+public:
+  RowLowering(const RowCall &call, Commands &commands) : call_(call), commands_(commands) {}
+  bool run() {
+    if (call_.kernel)
+      return (call_.kernel->boxes && moves()) || (call_.kernel->traced && elements());
+    if (const KernelDef *kernel = call_.forward ? call_.forward->kernel() : nullptr)
+      return (kernel->boxes && moves_back(*kernel)) || (kernel->traced && slopes(*kernel));
+    return call_.equation && terms();
+  }
+
+private:
+  const Placed &arg(const Site &site, unsigned operand, unsigned member = 0) const {
+    return call_.args[site.binding[operand]->first + member];
+  }
+  std::optional<Moves> plan_of(const KernelDef &kernel, const Site &site,
+                               llvm::ArrayRef<const Dims *> results) const;
+  bool moves();
+  bool moves_back(const KernelDef &kernel);
+  bool elements();
+  bool slopes(const KernelDef &kernel);
+  // Over the extents of `over`, aligned from the right; `out` has some of them.
+  bool nest(const Site &site, ScalarProgram program, const Dims &over, const Placed *gradient,
+            const Placed &out);
+  bool terms();
+  bool term(const lowered::Term &term, const Placed &out, bool fresh);
+  bool add_inputs(const lowered::Term &term, llvm::ArrayRef<unsigned> loops, NestDraft &draft);
+  bool matrices(const lowered::Term &term, const Placed &out, bool fresh);
+
+  const RowCall &call_;
+  Commands &commands_;
+};
+
+// --- boxes
+
+std::optional<Moves> RowLowering::plan_of(const KernelDef &kernel, const Site &site,
+                                          llvm::ArrayRef<const Dims *> results) const {
+  llvm::SmallVector<const Dims *, 6> args;
+  for (const Placed &each : call_.args)
+    args.push_back(each.dims);
+  bool asks_data = false;
+  auto first = [&](unsigned) {
+    asks_data = true;
+    return 0.0;
+  };
+  llvm::Expected<Moves> made = kernel.boxes({site, args, results, first});
+  if (!made) {
+    llvm::consumeError(made.takeError());
+    return std::nullopt;
+  }
+  if (asks_data)
+    return std::nullopt;
+  return std::move(*made);
+}
+
+bool RowLowering::moves() {
+  llvm::SmallVector<const Dims *, 2> results;
+  for (const Placed &each : call_.results)
+    results.push_back(each.dims);
+  std::optional<Moves> made = plan_of(*call_.kernel, call_.site, results);
+  if (!made)
+    return false;
+  if (made->fill) {
+    if (call_.site.members(*made->fill))
+      return false; // a number that is only on the device
+    add_fill(call_.results[0],
+             rounded(call_.site.number(*made->fill).value_or(0), call_.results[0].dtype),
+             commands_);
+  }
+  bool covered = made->list.size() == 1 && !made->adds;
+  for (const Placed &result : call_.results)
+    if (!made->fill && !(covered && covers(made->list[0].box, result.size())))
+      add_fill(result, 0, commands_);
+  return llvm::all_of(made->list, [&](const Move &move) {
+    const Box &box = move.box;
+    return add_box(call_.args[move.arg], call_.results[move.result],
+                   {box.extents, box.from_strides, box.to_strides, box.from, box.to}, made->adds,
+                   commands_);
+  });
+}
+
+bool RowLowering::moves_back(const KernelDef &kernel) {
+  const Site site = call_.forward->site(call_.site);
+  llvm::SmallVector<const Dims *, 2> results;
+  for (std::optional<uint16_t> gradient : call_.forward->gradient_args()) {
+    if (!gradient)
+      return false;
+    results.push_back(call_.args[*gradient].dims);
+  }
+  std::optional<Moves> made = plan_of(kernel, site, results);
+  if (!made || made->fill == call_.forward->operand())
+    return false;
+  // Later boxes overwrite: of what they cover, nothing would go back to the earlier ones.
+  llvm::SmallVector<unsigned, 2> boxes(results.size(), 0);
+  for (const Move &move : made->list)
+    if (++boxes[move.result] > 1)
+      return false;
+  const unsigned asked = site.binding[call_.forward->operand()]->first + call_.forward->member();
+  add_fill(call_.results[0], 0, commands_);
+  for (const Move &move : made->list) {
+    const Box &box = move.box;
+    if (move.arg == asked &&
+        !add_box(call_.args[*call_.forward->gradient_args()[move.result]], call_.results[0],
+                 {box.extents, box.to_strides, box.from_strides, box.to, box.from}, true,
+                 commands_))
+      return false;
+  }
+  return true;
+}
+
+// --- functions of numbers
+
+// Per loop over `over` the stride of a dense array of `dims`, which is stretched from the right.
+Strides stretched(llvm::ArrayRef<int64_t> over, llvm::ArrayRef<int64_t> dims) {
+  Strides strides(over.size(), 0), own = dense_strides(dims);
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (dims[i] != 1)
+      strides[over.size() - dims.size() + i] = own[i];
+  return strides;
+}
+
+bool RowLowering::nest(const Site &site, ScalarProgram program, const Dims &over,
+                       const Placed *gradient, const Placed &out) {
+  NestDraft draft;
+  // Dimensions that the result lacks come last and are summed.
+  llvm::SmallVector<unsigned, 8> loops;
+  const Strides out_strides = stretched(over, *out.dims);
+  for (bool inner : {false, true})
+    for (unsigned l = 0; l < over.size(); ++l)
+      if ((out_strides[l] == 0 && over[l] != 1) == inner) {
+        loops.push_back(l);
+        draft.inner += inner;
+        draft.extents.push_back(over[l]);
+        if (!inner)
+          draft.out_strides.push_back(out_strides[l]);
+      }
+  std::vector<unsigned> known; // inputs of the program, by place in the nest
+  for (SpmdScalarStep &step : program.steps) {
+    if (step.op != kSpmdInput)
+      continue;
+    auto at = llvm::find(known, step.a);
+    if (at == known.end()) {
+      const Placed &from = step.a == kGradientInput ? *gradient : arg(site, step.a);
+      Strides strides = stretched(over, *from.dims);
+      NestDraft::Input input{from, {}, 0};
+      for (unsigned l : loops)
+        input.strides.push_back(strides[l]);
+      draft.inputs.push_back(std::move(input));
+      known.push_back(step.a);
+      at = known.end() - 1;
+    }
+    step.a = static_cast<uint8_t>(at - known.begin());
+  }
+  draft.program = std::move(program);
+  draft.out = out;
+  return draft.build(commands_);
+}
+
+bool is_complex(ir::DType dtype) { return ir::info(dtype).form == ir::DTypeClass::Complex; }
+
+bool RowLowering::elements() {
+  if (call_.results.size() != 1 || is_complex(call_.results[0].dtype) ||
+      llvm::any_of(call_.args, [](const Placed &each) { return is_complex(each.dtype); }))
+    return false;
+  std::optional<ScalarProgram> program = call_.kernel->traced(call_.site, std::nullopt);
+  return program &&
+         nest(call_.site, std::move(*program), *call_.results[0].dims, nullptr, call_.results[0]);
+}
+
+bool RowLowering::slopes(const KernelDef &kernel) {
+  llvm::ArrayRef<std::optional<uint16_t>> gradients = call_.forward->gradient_args();
+  if (gradients.size() != 1 || !gradients[0] || is_complex(call_.results[0].dtype) ||
+      llvm::any_of(call_.args, [](const Placed &each) { return is_complex(each.dtype); }))
+    return false;
+  const Site site = call_.forward->site(call_.site);
+  std::optional<ScalarProgram> program = kernel.traced(site, call_.forward->operand());
+  const Placed &gradient = call_.args[*gradients[0]];
+  return program && nest(site, std::move(*program), *gradient.dims, &gradient, call_.results[0]);
+}
+
+// --- equations
+
+bool RowLowering::terms() {
+  llvm::ArrayRef<lowered::ResultPlan> plans = call_.equation->results();
+  for (size_t k = 0; k < plans.size(); ++k) {
+    if (plans[k].opaque || is_complex(call_.results[k].dtype))
+      return false;
+    if (plans[k].terms.empty())
+      add_fill(call_.results[k], 0, commands_);
+    bool fresh = true;
+    for (const lowered::Term &each : plans[k].terms) {
+      if (!term(each, call_.results[k], fresh))
+        return false;
+      fresh = false;
+    }
+  }
+  return true;
+}
+
+// Looked up by at most one index each.
+bool RowLowering::add_inputs(const lowered::Term &term, llvm::ArrayRef<unsigned> loops,
+                             NestDraft &draft) {
+  for (const lowered::Source &source : term.sources) {
+    if (source.form != lowered::Source::Form::Operand)
+      return false;
+    NestDraft::Input input{call_.args[source.arg], {}, 0};
+    for (unsigned v : loops)
+      input.strides.push_back(source.strides[v]);
+    draft.inputs.push_back(std::move(input));
+  }
+  draft.program = product_program(static_cast<unsigned>(term.sources.size()));
+  for (unsigned i = 0; i < term.indices.size(); ++i) {
+    const lowered::Index &index = term.indices[i];
+    unsigned used = 0;
+    for (size_t s = 0; s < term.sources.size(); ++s) {
+      int64_t stride = term.sources[s].strides[index.target];
+      if (stride == 0)
+        continue;
+      NestDraft::Input &input = draft.inputs[s];
+      if (input.index != ~0u)
+        return false;
+      input.index = static_cast<unsigned>(draft.inputs.size());
+      input.stride = stride, input.extent = index.extent;
+      if (index.held && !index.whole) {
+        const Placed &block =
+            index.in_result ? call_.results[index.tensor] : call_.args[index.tensor];
+        input.begin = block.first ? (*block.first)[index.dim] : 0;
+      }
+      ++used;
+    }
+    // Where nothing is looked up by it, entries that point outside would count.
+    if (used == 0)
+      return false;
+    NestDraft::Input entries{call_.args[index.arg], {}, 0};
+    for (unsigned v : loops)
+      entries.strides.push_back(index.strides[v]);
+    draft.inputs.push_back(std::move(entries));
+  }
+  return true;
+}
+
+bool RowLowering::term(const lowered::Term &term, const Placed &out, bool fresh) {
+  if (term.scatters || !term.functions.empty() || term.edges.count)
+    return false;
+  NestDraft draft;
+  llvm::SmallVector<unsigned, 8> loops;
+  int64_t covered = 1;
+  for (bool inner : {false, true})
+    for (unsigned v = 0; v < term.extents.size(); ++v)
+      if ((term.result[v] == 0) == inner && term.extents[v] != 1) {
+        loops.push_back(v);
+        draft.extents.push_back(term.extents[v]);
+        draft.inner += inner;
+        if (!inner) {
+          draft.out_strides.push_back(term.result[v]);
+          covered *= term.extents[v];
+        }
+      }
+  if (fresh && covered != out.size()) {
+    add_fill(out, 0, commands_);
+    fresh = false;
+  }
+  if (matrices(term, out, fresh))
+    return true;
+  draft.out = out;
+  draft.adds = !fresh;
+  draft.factor = static_cast<double>(term.integer) * term.number;
+  draft.divisor = static_cast<double>(term.divisor);
+  return add_inputs(term, loops, draft) && draft.build(commands_);
+}
+
+// Variables that are one dimension of a matrix: one stride each in two arrays, once they are merged.
+struct Flat {
+  Strides extents, first, second;
+  void add(int64_t extent, int64_t in_first, int64_t in_second) {
+    extents.push_back(extent);
+    first.push_back(in_first);
+    second.push_back(in_second);
+  }
+  // False: it takes more than one loop.
+  bool flatten() {
+    llvm::SmallVector<size_t, 4> order;
+    for (size_t i = 0; i < extents.size(); ++i)
+      order.push_back(i);
+    llvm::sort(order, [&](size_t a, size_t b) { return first[a] > first[b]; });
+    int64_t size = 1, in_first = 1, in_second = 1;
+    for (size_t i : llvm::reverse(order)) {
+      if (size == 1)
+        in_first = first[i], in_second = second[i];
+      else if (first[i] != in_first * size || second[i] != in_second * size)
+        return false;
+      size *= extents[i];
+    }
+    extents = {size}, first = {in_first}, second = {in_second};
+    return true;
+  }
+};
+
+bool is_device_float(ir::DType dtype) {
+  return dtype == ir::DType::F64 || dtype == ir::DType::F32 || dtype == ir::DType::BF16 ||
+         dtype == ir::DType::F16;
+}
+
+bool RowLowering::matrices(const lowered::Term &term, const Placed &out, bool fresh) {
+  using Form = lowered::Source::Form;
+  if (term.sources.size() != 2 || !term.indices.empty() || term.sources[0].form != Form::Operand ||
+      term.sources[1].form != Form::Operand)
+    return false;
+  const lowered::Source *a = &term.sources[0], *b = &term.sources[1];
+  const Placed &left = call_.args[a->arg], &right = call_.args[b->arg];
+  if (left.dtype != right.dtype || !is_device_float(left.dtype) ||
+      (out.dtype != left.dtype && out.dtype != ir::DType::F32))
+    return false;
+  Flat rows, columns, inner;
+  struct Batch {
+    int64_t extent, a, b, out;
+  };
+  llvm::SmallVector<Batch, 4> batch;
+  for (unsigned v = 0; v < term.extents.size(); ++v) {
+    const int64_t extent = term.extents[v], x = a->strides[v], y = b->strides[v],
+                  z = term.result[v];
+    if (extent == 1)
+      continue;
+    if (x && y && z)
+      batch.push_back({extent, x, y, z});
+    else if (x && z)
+      rows.add(extent, x, z);
+    else if (y && z)
+      columns.add(extent, y, z);
+    else if (x && y)
+      inner.add(extent, x, y);
+    else
+      return false;
+  }
+  if (inner.extents.empty() || !rows.flatten() || !columns.flatten() || !inner.flatten())
+    return false;
+  SpmdMatrices made{};
+  made.element = element_of(left.dtype), made.out_element = element_of(out.dtype);
+  made.adds = !fresh;
+  made.rows = rows.extents[0], made.columns = columns.extents[0], made.inner = inner.extents[0];
+  made.factor = static_cast<double>(term.integer) * term.number / static_cast<double>(term.divisor);
+  made.a_row = rows.first[0], made.a_inner = inner.first[0];
+  made.b_inner = inner.second[0], made.b_column = columns.first[0];
+  made.out_row = rows.second[0], made.out_column = columns.second[0];
+  // A dimension of one place has any stride.
+  auto settle = [](int64_t x, int64_t &in_x, int64_t y, int64_t &in_y) {
+    if (x == 1)
+      in_x = in_y == 1 ? y : 1;
+    if (y == 1)
+      in_y = in_x == 1 ? x : 1;
+    return in_x == 1 || in_y == 1;
+  };
+  if (!settle(made.rows, made.a_row, made.inner, made.a_inner) ||
+      !settle(made.inner, made.b_inner, made.columns, made.b_column) ||
+      !settle(made.rows, made.out_row, made.columns, made.out_column))
+    return false;
+  // The innermost loop of a batch is the library's, the others are calls of their own.
+  llvm::sort(batch, [](const Batch &x, const Batch &y) { return x.out > y.out; });
+  made.batch = 1;
+  if (!batch.empty()) {
+    const Batch last = batch.pop_back_val();
+    made.batch = last.extent;
+    made.a_batch = last.a, made.b_batch = last.b, made.out_batch = last.out;
+  }
+  constexpr int64_t kMostCalls = 64;
+  int64_t calls = 1;
+  for (const Batch &each : batch)
+    calls *= each.extent;
+  if (calls > kMostCalls)
+    return false;
+  for (int64_t i = 0; i < calls; ++i) {
+    int64_t at_a = 0, at_b = 0, at_out = 0, rest = i;
+    for (const Batch &each : llvm::reverse(batch)) {
+      const int64_t place = rest % each.extent;
+      rest /= each.extent;
+      at_a += place * each.a, at_b += place * each.b, at_out += place * each.out;
+    }
+    made.a = after(left.data, left.dtype, at_a);
+    made.b = after(right.data, right.dtype, at_b);
+    made.out = after(out.data, out.dtype, at_out);
+    commands_.push_back(made);
+  }
+  return true;
+}
+
+} // namespace
+
+bool lower_row(const RowCall &call, std::vector<Command> &commands) {
+  if (llvm::any_of(call.args, [](const Placed &each) { return !each.dims; }))
+    return false;
+  return RowLowering(call, commands).run();
+}
+
+} // namespace spmd::runtime

@@ -1,0 +1,24 @@
+// What a row comes to on a device, where it is boxes that move, a function of numbers, or an equation that is
+// the value. All other rows are computed on the host.
+#pragma once
+
+#include "runtime/device/commands.h"
+#include "runtime/kernels/kernel.h"
+
+namespace spmd::runtime {
+
+class ForwardRow;
+class LoweredEquation;
+
+struct RowCall {
+  const Site &site;
+  const KernelDef *kernel;         // null: it has none
+  const ForwardRow *forward;       // of a derived row
+  const LoweredEquation *equation; // null: it is not the value
+  llvm::ArrayRef<Placed> args;     // as in Application::args
+  llvm::ArrayRef<Placed> results;
+};
+// False: the device has no commands for it. Some may have been added then.
+bool lower_row(const RowCall &call, std::vector<Command> &commands);
+
+} // namespace spmd::runtime

@@ -1,0 +1,311 @@
+// Collectives of a device. What the library adds in no element of ours, it adds in a wider one.
+#include "runtime/device/backend.h"
+
+#include <fmt/format.h>
+
+namespace spmd::runtime {
+
+using ir::Combiner;
+using ir::DType;
+using rules::Wire;
+
+namespace {
+
+bool is_integral(DType dtype) { return ir::info(dtype).form == ir::DTypeClass::Integer; }
+
+// The element in which a library adds what is `wanted`.
+DType added_in(DType wanted, Combiner combiner) {
+  switch (wanted) {
+  case DType::Bool:
+  case DType::I16:
+  case DType::U16:
+    return combiner == Combiner::Avg ? DType::I64 : DType::I32;
+  case DType::F8E4M3:
+  case DType::F8E5M2:
+    return DType::F32;
+  default:
+    return combiner == Combiner::Avg && is_integral(wanted) ? DType::I64 : wanted;
+  }
+}
+
+llvm::Expected<SpmdCombiner> combiner_of(const Communicate &wire) {
+  const bool truth = wire.dtype == DType::Bool;
+  switch (wire.combiner) {
+  case Combiner::Sum:
+    return kSpmdSum;
+  case Combiner::Avg: // of whole numbers: their sum, divided afterwards
+    return is_integral(added_in(wire.dtype, wire.combiner)) ? kSpmdSum : kSpmdAvg;
+  case Combiner::Max:
+    return kSpmdMax;
+  case Combiner::Min:
+    return kSpmdMin;
+  case Combiner::Prod:
+    return kSpmdProd;
+  case Combiner::And:
+    if (truth)
+      return kSpmdMin;
+    break;
+  case Combiner::Or:
+    if (truth)
+      return kSpmdMax;
+    break;
+  case Combiner::Xor:
+    break;
+  }
+  return run_error(fmt::format("devices have no collective that combines {} by {}",
+                               ir::info(wire.dtype).word, ir::word(wire.combiner)));
+}
+
+bool combines(Wire wire) { return wire == Wire::AllReduce || wire == Wire::ReduceScatter; }
+
+int64_t sum(llvm::ArrayRef<int64_t> lengths, size_t count) {
+  int64_t all = 0;
+  for (size_t i = 0; i < count; ++i)
+    all += lengths[i];
+  return all;
+}
+
+} // namespace
+
+llvm::Error DeviceBackend::prepare_wire(const Step &step) {
+  const Communicate &made = plan_->communicates[step.index];
+  if (!combines(made.wire))
+    return llvm::Error::success();
+  const DType own = plan_->buffers[made.operand].dtype;
+  if (ir::info(own).form == ir::DTypeClass::Complex &&
+      (made.combiner != Combiner::Sum || made.dtype != own))
+    return run_error(
+        "devices add complex numbers of one element type, and combine them no other way");
+  if (ir::info(own).form != ir::DTypeClass::Complex) {
+    llvm::Expected<SpmdCombiner> combiner = combiner_of(made);
+    if (!combiner)
+      return combiner.takeError();
+  }
+  // For the operand in the element in which it is added.
+  const auto elements = static_cast<uint64_t>(count(plan_->buffers[made.operand].on(own_)));
+  scratch_bytes_ = std::max(scratch_bytes_, elements * 8 + 512);
+  return llvm::Error::success();
+}
+
+llvm::Error DeviceBackend::convert(const Placed &from, const Placed &to, double divisor) {
+  NestDraft nest;
+  nest.extents = {to.size()};
+  nest.inputs.push_back({from, {1}});
+  nest.out = to;
+  nest.out_strides = {1};
+  nest.divisor = divisor;
+  nest.program = product_program(1);
+  std::vector<Command> commands;
+  nest.build(commands);
+  return queue(commands);
+}
+
+llvm::Error DeviceBackend::combine(const Communicate &made, llvm::ArrayRef<RankId> members) {
+  const SpmdDevicePlugin &plugin = link_.plugin();
+  const Placed operand = placed(made.operand), result = placed(made.result);
+  const bool complex = ir::info(operand.dtype).form == ir::DTypeClass::Complex;
+  const auto position = static_cast<size_t>(llvm::find(members, own_) - members.begin());
+  DType added = added_in(made.dtype, made.combiner);
+  int64_t parts = 1; // numbers of an element
+  if (complex)
+    added = operand.dtype == DType::C64 ? DType::F32 : DType::F64, parts = 2;
+  SpmdCombiner combiner = kSpmdSum;
+  if (!complex) {
+    llvm::Expected<SpmdCombiner> found = combiner_of(made);
+    if (!found)
+      return found.takeError();
+    combiner = *found;
+  }
+  const bool divides = made.combiner == Combiner::Avg && combiner == kSpmdSum;
+  // Parts of unequal lengths: all of it to all, of which each takes its own.
+  bool whole = made.wire == Wire::AllReduce;
+  int64_t first = 0;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const int64_t length = count(plan_->buffers[made.result].on(members[i]));
+    whole |= length != result.size();
+    first += i < position ? length : 0;
+  }
+  const bool direct = complex || (added == operand.dtype && added == result.dtype && !divides);
+  const bool in_place = whole && made.wire == Wire::ReduceScatter;
+  SpmdAddress from = operand.data, to = result.data;
+  Dims dims = *operand.dims;
+  const Placed room{scratch_, complex ? operand.dtype : added, &dims, nullptr};
+  if (!direct || in_place) {
+    from = to = scratch_;
+    if (llvm::Error error = touch(made.operand))
+      return error;
+    if (llvm::Error error = complex ? llvm::Error::success() : convert(operand, room, 1))
+      return error;
+    if (complex) {
+      std::vector<Command> commands;
+      add_box(operand, room, {{operand.size()}, {1}, {1}, 0, 0}, false, commands);
+      if (llvm::Error error = queue(commands))
+        return error;
+    }
+  }
+  if (llvm::Error error = link_.ask(plugin.follow, uint32_t(kSpmdWires), uint32_t(kSpmdCompute)))
+    return error;
+  SpmdCollective call{};
+  call.form = whole ? kSpmdAllReduce : kSpmdReduceScatter;
+  call.group = device_groups_[made.group.index];
+  call.combiner = combiner;
+  call.element = element_of(added);
+  call.operand = from, call.result = to;
+  call.count = static_cast<uint64_t>((whole ? operand.size() : result.size()) * parts);
+  if (members.size() > 1)
+    if (llvm::Error error =
+            link_.ask(plugin.collective, static_cast<const SpmdCollective *>(&call)))
+      return error;
+  if (direct && !in_place && members.size() > 1) {
+    const Buffer &a = plan_->buffers[made.operand], &b = plan_->buffers[made.result];
+    pending_.push_back({a.offset, a.offset + a.bytes});
+    pending_.push_back({b.offset, b.offset + b.bytes});
+    return llvm::Error::success();
+  }
+  if (llvm::Error error = link_.ask(plugin.follow, uint32_t(kSpmdCompute), uint32_t(kSpmdWires)))
+    return error;
+  pending_.clear();
+  // Rounded to the element that it was to be added in, then to that of the result.
+  Placed made_here = members.size() > 1 || !direct || in_place ? room : operand;
+  const double divisor = divides ? static_cast<double>(members.size()) : 1;
+  if (complex) {
+    std::vector<Command> commands;
+    add_box(made_here, result, {{result.size()}, {1}, {1}, in_place ? first : 0, 0}, false,
+            commands);
+    return queue(commands);
+  }
+  if (in_place)
+    made_here.data = after(made_here.data, made_here.dtype, first);
+  if (made.dtype != added && made.dtype != result.dtype) {
+    return run_error(fmt::format("devices do not round sums of {} to {} before {}",
+                                 ir::info(added).word, ir::info(made.dtype).word,
+                                 ir::info(result.dtype).word));
+  }
+  return convert(made_here, result, divisor);
+}
+
+// Gathers, exchanges, permutations, broadcasts: bytes that reach their places as they are.
+llvm::Error DeviceBackend::exchange(const Communicate &made, llvm::ArrayRef<RankId> members) {
+  const SpmdDevicePlugin &plugin = link_.plugin();
+  const Placed operand = placed(made.operand), result = placed(made.result);
+  const auto own = static_cast<size_t>(llvm::find(members, own_) - members.begin());
+  const int64_t cell = ir::info(operand.dtype).bytes;
+  if (operand.dtype != result.dtype)
+    return run_error("a collective that moves elements into another element type");
+  const uint32_t group = device_groups_[made.group.index];
+  llvm::SmallVector<SpmdTransfer, 16> sends, receives;
+  std::vector<Command> local;
+  auto keep = [&](int64_t from, int64_t to, int64_t size) {
+    add_box(operand, result, {{size}, {1}, {1}, from, to}, false, local);
+  };
+  auto send = [&](size_t position, int64_t first, int64_t size) {
+    if (size)
+      sends.push_back({static_cast<uint32_t>(position), after(operand.data, operand.dtype, first),
+                       static_cast<uint64_t>(size * cell)});
+  };
+  auto receive = [&](size_t position, int64_t first, int64_t size) {
+    if (size)
+      receives.push_back({static_cast<uint32_t>(position), after(result.data, result.dtype, first),
+                          static_cast<uint64_t>(size * cell)});
+  };
+  std::optional<SpmdCollective> call;
+  switch (made.wire) {
+  case Wire::AllGather: {
+    bool even = true;
+    int64_t at = 0;
+    for (size_t i = 0; i < members.size(); ++i)
+      even &= count(plan_->buffers[made.operand].on(members[i])) == operand.size();
+    if (even && members.size() > 1) {
+      call = SpmdCollective{
+          kSpmdAllGather, group,        kSpmdSum,    0,
+          kSpmdU8,        operand.data, result.data, static_cast<uint64_t>(operand.size() * cell)};
+      break;
+    }
+    for (size_t i = 0; i < members.size(); ++i) {
+      const int64_t size = count(plan_->buffers[made.operand].on(members[i]));
+      if (i == own)
+        keep(0, at, size);
+      else
+        send(i, 0, operand.size()), receive(i, at, size);
+      at += size;
+    }
+    break;
+  }
+  case Wire::AllToAll: {
+    auto length = [&](size_t from, size_t to) {
+      if (!made.counts.valid())
+        return count(plan_->buffers[made.operand].on(members[from])) /
+               static_cast<int64_t>(members.size());
+      return plan_->cuts[made.counts].on(members[from])[to];
+    };
+    int64_t out = 0, in = 0;
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (i == own)
+        keep(out, in, length(own, own));
+      else
+        send(i, out, length(own, i)), receive(i, in, length(i, own));
+      out += length(own, i), in += length(i, own);
+    }
+    break;
+  }
+  case Wire::Broadcast:
+    if (members.size() == 1)
+      keep(0, 0, result.size());
+    else
+      call = SpmdCollective{
+          kSpmdBroadcast, group,        kSpmdSum,    made.root,
+          kSpmdU8,        operand.data, result.data, static_cast<uint64_t>(result.size() * cell)};
+    break;
+  case Wire::Permute: {
+    llvm::ArrayRef<int64_t> perm =
+        llvm::makeArrayRef(plan_->numbers).slice(made.perm.first, made.perm.count);
+    bool gets = false;
+    for (size_t i = 0; i + 1 < perm.size(); i += 2) {
+      auto from = static_cast<size_t>(perm[i]), to = static_cast<size_t>(perm[i + 1]);
+      gets |= to == own;
+      if (from == own && to == own)
+        keep(0, 0, result.size());
+      else if (from == own)
+        send(to, 0, operand.size());
+      else if (to == own)
+        receive(from, 0, result.size());
+    }
+    if (!gets)
+      add_fill(result, 0, local);
+    break;
+  }
+  default:
+    return run_error("a wire that moves nothing");
+  }
+  if (!local.empty()) {
+    if (llvm::Error error = touch(made.operand))
+      return error;
+    if (llvm::Error error = touch(made.result))
+      return error;
+    if (llvm::Error error = queue(local))
+      return error;
+  }
+  if (!call && sends.empty() && receives.empty())
+    return llvm::Error::success();
+  if (llvm::Error error = link_.ask(plugin.follow, uint32_t(kSpmdWires), uint32_t(kSpmdCompute)))
+    return error;
+  const Buffer &a = plan_->buffers[made.operand], &b = plan_->buffers[made.result];
+  pending_.push_back({a.offset, a.offset + a.bytes});
+  pending_.push_back({b.offset, b.offset + b.bytes});
+  if (call)
+    return link_.ask(plugin.collective, static_cast<const SpmdCollective *>(&*call));
+  return link_.ask(plugin.exchange, group, static_cast<const SpmdTransfer *>(sends.data()),
+                   static_cast<uint32_t>(sends.size()),
+                   static_cast<const SpmdTransfer *>(receives.data()),
+                   static_cast<uint32_t>(receives.size()));
+}
+
+llvm::Error DeviceBackend::wire(const Step &step) {
+  const Communicate &made = plan_->communicates[step.index];
+  const Groups &groups = groups_[made.group.index];
+  llvm::ArrayRef<RankId> members = groups[groups.group_of(own_)];
+  there_[made.result.index] = true;
+  return combines(made.wire) ? combine(made, members) : exchange(made, members);
+}
+
+} // namespace spmd::runtime

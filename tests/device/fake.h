@@ -1,0 +1,44 @@
+// Devices that are threads of one process: a plug-in as runtime/device/interface.h has it, for tests of what
+// stands above it. A stream is a thread with a queue, collectives are meetings of threads, sums are in the
+// order of the ranks. It can be told to fail.
+#pragma once
+
+#include "runtime/device/interface.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+namespace spmd::test {
+
+struct FakeFault {
+  enum class Form : uint8_t {
+    Absent,  // never comes to the collective, and says nothing
+    Broken,  // the device says that it failed
+    Slow,    // comes after `milliseconds`
+    Skipped, // goes on as if there was no collective
+  } form = Form::Absent;
+  uint32_t rank = 0, collective = 0; // the how manieth of the rank
+  uint32_t milliseconds = 0;
+};
+
+// The devices of one run. Threads that open the plug-in are given one of the world that they entered.
+class FakeWorld {
+public:
+  explicit FakeWorld(uint32_t ranks, std::optional<FakeFault> fault = std::nullopt);
+  ~FakeWorld(); // all devices are closed by then
+  FakeWorld(const FakeWorld &) = delete;
+
+  // Of the calling thread.
+  void enter();
+  static const SpmdDevicePlugin &plugin();
+  // Commands that devices carried out so far, of all ranks.
+  uint64_t commands() const;
+
+  struct State;
+
+private:
+  std::shared_ptr<State> state_;
+};
+
+} // namespace spmd::test

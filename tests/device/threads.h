@@ -1,0 +1,33 @@
+// Programs on fake devices, a thread for each rank.
+#pragma once
+
+#include "runtime/device/backend.h"
+#include "tests/device/fake.h"
+#include "tests/unit/run_program.h"
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace spmd::test {
+
+struct RankRun {
+  std::string problem; // why it did not come to its end; empty if it did
+  std::vector<runtime::Tensor> outputs;
+  uint32_t host_steps = 0, device_steps = 0;
+  uint32_t reached = 0; // the step that the device had come to when it was last asked
+};
+
+struct ThreadsOptions {
+  uint64_t seed = 0;
+  std::optional<FakeFault> fault;
+  // After which a rank that waits gives up, and all with it.
+  std::chrono::milliseconds patience{20'000};
+};
+
+// By rank. The program is one that can be planned.
+std::vector<RankRun> run_on_threads(const std::string &text, uint32_t ranks,
+                                    const ThreadsOptions &options = {});
+
+} // namespace spmd::test
