@@ -1,6 +1,6 @@
 // What `spmdrun` and a plug-in for devices agree on: a table of C functions and plain data. A process has one
 // device and one rank. What is queued goes on in the order of its stream; nothing that queues waits.
-// backends/nccl.cu is the one for NVIDIA's; tests/device/fake.cc does the same with threads.
+// backends/nccl.cc is the one for NVIDIA's; tests/device/fake.cc does the same with threads.
 #pragma once
 
 #include "runtime/plugin.h"

@@ -1,0 +1,135 @@
+// One NVIDIA device of the plug-in `spmd_nccl`: its streams, its memory, and the communicators it is in. Nothing
+// here waits inside of a library: streams and communicators are asked, and SpmdHost::stopped with them.
+#pragma once
+
+#include "runtime/backends/nccl_matrices.h"
+#include "runtime/device/interface.h"
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <sched.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace spmd::nccl {
+
+SpmdStatus status_of(int32_t code, const std::string &text = "");
+// What a library answered, with the name of the call: kSpmdFine or kSpmdFailed.
+SpmdStatus checked(cudaError_t error, const char *call);
+SpmdStatus checked(cublasStatus_t error, const char *call);
+SpmdStatus checked(ncclResult_t error, const char *call, ncclComm_t communicator);
+
+class Device {
+public:
+  Device(const SpmdHost &host, const SpmdRanks &ranks) : host_(host), ranks_(ranks) {}
+
+  // Before anything else: the device and what is needed on it, in nccl_open.cc. Refuses with the next step.
+  SpmdStatus open(SpmdDeviceFacts &facts);
+  SpmdStatus allocate(uint64_t bytes, SpmdAddress &address);
+  SpmdStatus close(bool finish);
+
+  SpmdStatus move(const SpmdMove &move);
+  SpmdStatus nest(const SpmdNest &nest);
+  SpmdStatus matrices(const SpmdMatrices &matrices);
+  SpmdStatus follow(uint32_t stream, uint32_t other);
+  SpmdStatus begin(uint32_t step);
+  SpmdStatus put(SpmdAddress to, const char *data, uint64_t bytes);
+  SpmdStatus get(char *data, SpmdAddress from, uint64_t bytes);
+  SpmdStatus wait();
+  uint32_t reached() const; // of any thread
+
+  // In nccl_wires.cc.
+  SpmdStatus connect(const SpmdId &id);
+  SpmdStatus split(uint32_t colour, uint32_t key, uint32_t &group);
+  SpmdStatus collective(const SpmdCollective &wire);
+  SpmdStatus exchange(uint32_t group, const SpmdTransfer *sends, uint32_t send_count,
+                      const SpmdTransfer *receives, uint32_t receive_count);
+
+private:
+  using Clock = std::chrono::steady_clock;
+
+  // A stream, and how far it is. Marks are numbered: the low half of one is the step that it begins.
+  struct Stream {
+    cudaStream_t stream = nullptr;
+    cudaEvent_t passed = nullptr;       // of the last `follow`
+    std::array<cudaEvent_t, 2> gates{}; // after every kGate commands, in turn
+    uint64_t commands = 0;
+    uint64_t *seen = nullptr;       // the last mark that was reached; written by the device
+    std::atomic<uint64_t> mark = 0; // the last one queued
+    std::atomic<bool> busy = false; // something was queued after it
+  };
+  struct Part { // of what goes between host and device
+    char *data = nullptr;
+    cudaEvent_t done = nullptr;
+  };
+
+  static constexpr uint64_t kPartBytes = uint64_t(4) << 20;
+  // A queue that is full makes the library wait, where nobody could end it: it holds 1024 launches at least.
+  static constexpr uint64_t kGate = 128;
+
+  // The device is the one of the calling thread.
+  SpmdStatus enter() const;
+  SpmdStatus choose(SpmdDeviceFacts &facts);
+  SpmdStatus make_streams();
+  SpmdStatus make_memory();
+  SpmdStatus warm_up();
+  SpmdStatus release();
+  // To be called before something is queued on a stream.
+  SpmdStatus ready(uint32_t stream);
+  SpmdStatus put_mark(Stream &stream);
+  SpmdStatus reaches(cudaEvent_t event);
+  SpmdStatus drain();
+
+  // nullptr: of another colour, or there is no such group.
+  ncclComm_t communicator(uint32_t group) const {
+    return group < groups_.size() ? groups_[group] : nullptr;
+  }
+  SpmdStatus communicators_live() const;
+  // Until the library has taken up what it was told, to which it answered `result`.
+  SpmdStatus settled(ncclResult_t result, const char *call, ncclComm_t communicator);
+  SpmdStatus finish_groups();
+
+  // Asks `done` (bool(SpmdStatus &)) until it says so or sets a status that is not fine. What else can end the wait
+  // is asked every ten microseconds.
+  template <class Done> SpmdStatus poll(Done done) {
+    using namespace std::chrono_literals;
+    SpmdStatus status = status_of(kSpmdFine);
+    if (done(status))
+      return status;
+    const Clock::time_point begin = Clock::now();
+    for (Clock::time_point asked = begin; !done(status) && status.code == kSpmdFine;) {
+      const Clock::time_point now = Clock::now();
+      if (now - asked < 10us)
+        continue;
+      asked = now;
+      if (host_.stopped(host_.self))
+        return status_of(kSpmdStopped);
+      status = communicators_live();
+      if (status.code != kSpmdFine)
+        return status;
+      if (now - begin > 1ms) // others may need the core
+        sched_yield();
+    }
+    return status;
+  }
+
+  SpmdHost host_;
+  SpmdRanks ranks_;
+  int device_ = 0;
+  std::array<Stream, kSpmdStreams> streams_;
+  std::array<Part, 2> parts_;
+  std::atomic<uint32_t> step_ = 0;
+  uint64_t marks_ = 0;
+  void *marks_memory_ = nullptr;
+  double *scratch_ = nullptr;
+  std::vector<void *> allocated_;
+  Matrices matrices_;
+  std::vector<ncclComm_t> groups_;
+  ncclComm_t making_ = nullptr; // of a split, which the library writes when it is done
+};
+
+} // namespace spmd::nccl
