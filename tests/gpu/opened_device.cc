@@ -1,0 +1,149 @@
+// Opening a plug-in, memory of its device, and what is compared.
+#include "tests/gpu/opened_device.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <dlfcn.h>
+
+namespace spmd::gpu_test {
+namespace {
+
+constexpr uint64_t kMemory = uint64_t(256) << 20;
+
+bool alike(double a, double b, double tolerance) {
+  if (!(a == a) || !(b == b))
+    return !(a == a) && !(b == b);
+  return a == b || std::fabs(a - b) <= tolerance * std::fmax(std::fabs(a), std::fabs(b));
+}
+
+} // namespace
+
+std::string OpenedDevice::open(const char *module, bool &refused) {
+  refused = false;
+  void *opened = ::dlopen(module, RTLD_NOW | RTLD_LOCAL);
+  if (!opened)
+    return std::string(::dlerror());
+  auto *entry =
+      reinterpret_cast<const SpmdDevicePlugin *(*)()>(::dlsym(opened, "spmd_device_plugin"));
+  if (!entry)
+    return std::string(module) + " has no symbol `spmd_device_plugin`";
+  plugin_ = entry();
+  if (plugin_->abi != kSpmdDeviceAbi || plugin_->bytes != sizeof(SpmdDevicePlugin))
+    return "the plug-in speaks another version of the interface";
+  const SpmdHost host{sizeof(SpmdHost), this, [](void *self) -> int {
+                        return static_cast<OpenedDevice *>(self)->stopped_;
+                      }};
+  const SpmdRanks ranks{0, 1, 0, 1};
+  if (SpmdStatus status = plugin_->open(&host, &ranks, &device_, &facts_);
+      status.code != kSpmdFine) {
+    refused = status.code == kSpmdRefused;
+    return status.text;
+  }
+  SpmdStatus status = plugin_->allocate(device_, kMemory, &memory_);
+  return status.code == kSpmdFine ? "" : status.text;
+}
+
+void OpenedDevice::expect(bool holds, const std::string &text) {
+  if (!holds && failure_.empty())
+    failure_ = text;
+}
+void OpenedDevice::expect_fine(const SpmdStatus &status, const char *call) {
+  expect(status.code == kSpmdFine,
+         std::string(call) + ": code " + std::to_string(status.code) + ": " + status.text);
+}
+
+Elements OpenedDevice::elements(uint32_t element, int64_t count) {
+  Elements made;
+  made.element = element;
+  made.count = count;
+  made.host.resize(made.bytes() + 2 * Elements::kMargin);
+  for (char &byte : made.host)
+    byte = static_cast<char>(random());
+  made.device_begin = memory_ + used_;
+  made.device = made.device_begin + Elements::kMargin;
+  used_ += (made.host.size() + 511) / 512 * 512;
+  expect(used_ <= kMemory, "the case needs more memory than there is for it");
+  return made;
+}
+
+void OpenedDevice::put(Elements &elements) {
+  expect_fine(
+      plugin_->put(device_, elements.device_begin, elements.host.data(), elements.host.size()),
+      "put");
+}
+
+std::string OpenedDevice::difference(Elements &elements, double tolerance) {
+  std::vector<char> got(elements.host.size());
+  SpmdStatus status =
+      plugin_->get(device_, got.data(), elements.device_begin, elements.host.size());
+  if (status.code != kSpmdFine)
+    return std::string("get: ") + status.text;
+  constexpr uint64_t margin = Elements::kMargin;
+  const uint64_t behind = margin + elements.bytes();
+  if (std::memcmp(got.data(), elements.host.data(), margin) != 0 ||
+      std::memcmp(got.data() + behind, elements.host.data() + behind, margin) != 0)
+    return "something was written before the first or behind the last element";
+  const uint64_t size = device::bytes_of(elements.element);
+  const bool is_float = elements.element >= kSpmdF8E4M3 && elements.element <= kSpmdF64;
+  const auto on_device = reinterpret_cast<SpmdAddress>(got.data() + margin);
+  for (int64_t i = 0; i < elements.count; ++i) {
+    const uint64_t at = margin + static_cast<uint64_t>(i) * size;
+    if (std::memcmp(got.data() + at, elements.host.data() + at, size) == 0)
+      continue;
+    const double wanted = elements.at(i), found = device::load(on_device, elements.element, i);
+    if (is_float && alike(wanted, found, tolerance))
+      continue;
+    char text[160];
+    std::snprintf(text, sizeof text, "place %lld is %.17g, expected %.17g",
+                  static_cast<long long>(i), found, wanted);
+    return text;
+  }
+  return "";
+}
+
+void OpenedDevice::run(const std::string &name, const std::function<void()> &test) {
+  if (name.find(only) == std::string::npos && name != "connect" && name != "split")
+    return;
+  failure_.clear();
+  used_ = 0;
+  random.seed(std::hash<std::string>{}(name));
+  test();
+  if (plugin_ && device_ && failure_.empty() && !stopped_)
+    expect_fine(plugin_->wait(device_), "wait");
+  ++(failure_.empty() ? passed : failed);
+  if (!failure_.empty())
+    std::printf("%s: FAILED: %s\n", name.c_str(), failure_.c_str());
+}
+
+void move_on_host(const SpmdMove &move) {
+  const int64_t count = device::places(move.extents, 0, move.loops);
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t at[kSpmdLoops];
+    device::unravel(move.extents, 0, move.loops, i, at);
+    const auto size = static_cast<int64_t>(move.bytes);
+    std::memcpy(reinterpret_cast<char *>(move.to) +
+                    device::dot(move.to_strides, at, move.loops) * size,
+                reinterpret_cast<const char *>(move.from) +
+                    device::dot(move.from_strides, at, move.loops) * size,
+                move.bytes);
+  }
+}
+
+void nest_on_host(const SpmdNest &nest) {
+  const uint32_t split = nest.loops - nest.inner;
+  const int64_t outer = device::places(nest.extents, 0, split);
+  const int64_t inner = device::places(nest.extents, split, nest.loops);
+  for (int64_t o = 0; o < outer; ++o) {
+    int64_t at[kSpmdLoops];
+    device::unravel(nest.extents, 0, split, o, at);
+    double value = device::neutral(nest.combiner);
+    for (int64_t i = 0; i < inner; ++i) {
+      device::unravel(nest.extents, split, nest.loops, i, at);
+      value = device::combined(nest.combiner, value, device::worth(nest, at));
+    }
+    device::finish(nest, at, value);
+  }
+}
+
+} // namespace spmd::gpu_test

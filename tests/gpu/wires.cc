@@ -1,0 +1,182 @@
+// Groups of one rank and their collectives, the two streams, how far they are, and giving up.
+#include "tests/gpu/opened_device.h"
+
+#include <cstdio>
+#include <cstring>
+
+namespace spmd::gpu_test {
+namespace {
+
+void test_connect(OpenedDevice &on) {
+  SpmdId id{};
+  on.expect_fine(on.calls().make_id(on.device(), &id), "make_id");
+  on.expect_fine(on.calls().connect(on.device(), &id), "connect");
+}
+
+// Groups are numbered on every rank, in them or not.
+void test_split(OpenedDevice &on) {
+  uint32_t first = 0, none = 0, second = 0;
+  on.expect_fine(on.calls().split(on.device(), 0, 0, &first), "split");
+  on.expect_fine(on.calls().split(on.device(), kSpmdNoColour, 0, &none), "split");
+  on.expect_fine(on.calls().split(on.device(), 5, 3, &second), "split");
+  on.expect(first == 1 && none == 2 && second == 3, "groups are not numbered one after another");
+  const SpmdCollective wire{kSpmdAllReduce, none, kSpmdSum, 0, kSpmdF32, 0, 0, 1};
+  on.expect(on.calls().collective(on.device(), &wire).code == kSpmdRefused,
+            "a group that this rank is not in was taken");
+}
+
+// Alone, what goes round comes back as it was.
+void test_collective(OpenedDevice &on, uint32_t form, uint32_t group, uint32_t combiner,
+                     uint32_t element, bool in_place) {
+  constexpr int64_t kCount = 1000;
+  Elements operand = on.elements(element, kCount), result = on.elements(element, kCount);
+  for (int64_t i = 0; i < kCount; ++i)
+    operand.set(i, static_cast<double>(i % 7));
+  on.put(operand);
+  on.put(result);
+  Elements &end = in_place ? operand : result;
+  const SpmdCollective wire{form, group, combiner, 0, element, operand.device, end.device, kCount};
+  on.expect_fine(on.calls().collective(on.device(), &wire), "collective");
+  std::memcpy(end.host.data() + Elements::kMargin, operand.host.data() + Elements::kMargin,
+              operand.bytes());
+  on.expect(on.difference(end).empty(), on.difference(end));
+}
+
+void test_collectives(OpenedDevice &on) {
+  constexpr uint32_t kAdded[] = {kSpmdI8,  kSpmdU8,   kSpmdI32, kSpmdU32, kSpmdI64,
+                                 kSpmdU64, kSpmdBF16, kSpmdF16, kSpmdF32, kSpmdF64};
+  for (uint32_t group : {kSpmdAllRanks, 1u, 3u})
+    for (uint32_t form : {kSpmdAllReduce, kSpmdReduceScatter})
+      for (uint32_t combiner : {kSpmdSum, kSpmdAvg, kSpmdMax, kSpmdMin, kSpmdProd})
+        for (uint32_t element : kAdded)
+          on.run("collective " + std::to_string(form) + ": group " + std::to_string(group) +
+                     ", combiner " + std::to_string(combiner) + ", element " +
+                     std::to_string(element),
+                 [&] {
+                   test_collective(on, form, group, combiner, element, form == kSpmdAllReduce);
+                   test_collective(on, form, group, combiner, element, false);
+                 });
+  for (uint32_t form : {kSpmdAllGather, kSpmdBroadcast})
+    for (uint32_t element = kSpmdBool; element <= kSpmdF64; ++element)
+      on.run("collective " + std::to_string(form) + ": element " + std::to_string(element),
+             [&] { test_collective(on, form, kSpmdAllRanks, kSpmdSum, element, false); });
+  on.run("collective: of nothing", [&] {
+    const SpmdCollective wire{kSpmdAllReduce, kSpmdAllRanks, kSpmdSum, 0, kSpmdF32, 0, 0, 0};
+    on.expect_fine(on.calls().collective(on.device(), &wire), "collective");
+  });
+  on.run("collective: eight bits are not added", [&] {
+    const SpmdCollective wire{kSpmdAllReduce, kSpmdAllRanks, kSpmdSum, 0, kSpmdF8E4M3, 0, 0, 1};
+    on.expect(on.calls().collective(on.device(), &wire).code == kSpmdRefused, "it was taken");
+  });
+  on.run("exchange: with nobody", [&] {
+    on.expect_fine(on.calls().exchange(on.device(), kSpmdAllRanks, nullptr, 0, nullptr, 0),
+                   "exchange");
+  });
+}
+
+// out = in + constant, flat
+SpmdNest plus(SpmdAddress from, SpmdAddress to, int64_t count, double number) {
+  SpmdNest nest{};
+  nest.loops = 1;
+  nest.extents[0] = count;
+  nest.arrays = 1;
+  nest.in[0] = {from, kSpmdF64, ~0u, 0, 0, {1}};
+  nest.out = {to, kSpmdF64, ~0u, 0, 0, {1}};
+  nest.factor = nest.divisor = 1;
+  nest.constants = 1;
+  nest.numbers[0] = number;
+  nest.steps = 3;
+  nest.program[0] = {kSpmdInput, 0, 0, 0};
+  nest.program[1] = {kSpmdConstant, 0, 0, 0};
+  nest.program[2] = {kSpmdAdd, 0, 1, 0};
+  return nest;
+}
+
+// Two buffers to and fro between the streams: what does not wait reads what is not there yet.
+void test_follow(OpenedDevice &on) {
+  constexpr int64_t kCount = 1 << 17;
+  constexpr int kTurns = 300;
+  Elements a = on.elements(kSpmdF64, kCount), b = on.elements(kSpmdF64, kCount);
+  for (int64_t i = 0; i < kCount; ++i)
+    a.set(i, static_cast<double>(i));
+  on.put(a);
+  const SpmdNest nest = plus(b.device, a.device, kCount, 1);
+  const SpmdCollective wire{kSpmdAllReduce, kSpmdAllRanks, kSpmdSum, 0,
+                            kSpmdF64,       a.device,      b.device, kCount};
+  for (uint32_t turn = 0; turn < kTurns; ++turn) {
+    on.expect_fine(on.calls().begin(on.device(), 2 * turn), "begin");
+    on.expect_fine(on.calls().follow(on.device(), kSpmdWires, kSpmdCompute), "follow");
+    on.expect_fine(on.calls().collective(on.device(), &wire), "collective");
+    on.expect_fine(on.calls().begin(on.device(), 2 * turn + 1), "begin");
+    on.expect_fine(on.calls().follow(on.device(), kSpmdCompute, kSpmdWires), "follow");
+    on.expect_fine(on.calls().nest(on.device(), &nest), "nest");
+    on.expect(on.calls().reached(on.device()) <= 2 * turn + 1,
+              "a step that was not begun is reached");
+  }
+  on.expect_fine(on.calls().wait(on.device()), "wait");
+  on.expect(on.calls().reached(on.device()) == 2 * kTurns - 1,
+            "all is done and the last step not reached");
+  for (int64_t i = 0; i < kCount; ++i)
+    a.set(i, static_cast<double>(i + kTurns));
+  on.expect(on.difference(a).empty(), on.difference(a));
+}
+
+// More than any queue holds, of steps that one stream has no part in.
+void test_reached(OpenedDevice &on) {
+  constexpr uint32_t kSteps = 5000;
+  Elements a = on.elements(kSpmdF64, 1 << 10);
+  on.put(a);
+  const SpmdNest nest = plus(a.device, a.device, a.count, 1);
+  uint32_t before = 0;
+  on.expect_fine(on.calls().begin(on.device(), 0), "begin");
+  on.expect(on.calls().reached(on.device()) == 0, "nothing is left to do, and step 0 not reached");
+  for (uint32_t step = 0; step < kSteps; ++step) {
+    on.expect_fine(on.calls().begin(on.device(), step), "begin");
+    on.expect_fine(on.calls().nest(on.device(), &nest), "nest");
+    const uint32_t reached = on.calls().reached(on.device());
+    on.expect(reached >= before && reached <= step, "step " + std::to_string(reached) +
+                                                        " is reached after step " +
+                                                        std::to_string(before));
+    before = reached;
+  }
+  on.expect_fine(on.calls().wait(on.device()), "wait");
+  on.expect(on.calls().reached(on.device()) == kSteps - 1,
+            "all is done and the last step not reached");
+}
+
+} // namespace
+
+void test_wires(OpenedDevice &on) {
+  on.run("connect", [&] { test_connect(on); });
+  on.run("split", [&] { test_split(on); });
+  test_collectives(on);
+}
+
+void test_waits(OpenedDevice &on) {
+  on.run("follow", [&] { test_follow(on); });
+  on.run("reached", [&] { test_reached(on); });
+}
+
+// Some seconds of work are given up at once, and the device is left.
+void test_stop(OpenedDevice &on) {
+  const bool emulated = std::strcmp(on.calls().name, "nccl") != 0; // work of its own takes minutes
+  on.run("stop", [&] {
+    Elements out = on.elements(kSpmdF64, 1);
+    SpmdNest nest = plus(0, out.device, int64_t(1) << (emulated ? 20 : 34), 1);
+    nest.inner = 1;
+    nest.arrays = 0;
+    nest.steps = 2;
+    nest.program[0] = {kSpmdConstant, 0, 0, 0};
+    nest.program[1] = {kSpmdSin, 0, 0, 0};
+    on.expect_fine(on.calls().begin(on.device(), 7), "begin");
+    for (int i = 0; i < 4; ++i)
+      on.expect_fine(on.calls().nest(on.device(), &nest), "nest");
+    on.stop(true);
+    const int32_t code = on.calls().wait(on.device()).code;
+    on.expect(code == kSpmdStopped || (emulated && code == kSpmdFine), "the wait was not given up");
+    on.expect(on.calls().reached(on.device()) == 7, "another step than the one it is in");
+    on.expect_fine(on.calls().close(on.device(), 0), "close");
+  });
+}
+
+} // namespace spmd::gpu_test
