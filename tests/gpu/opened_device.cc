@@ -44,6 +44,11 @@ std::string OpenedDevice::open(const char *module, bool &refused) {
   return status.code == kSpmdFine ? "" : status.text;
 }
 
+void OpenedDevice::close() {
+  expect_fine(plugin_->close(device_, 1), "close");
+  device_ = nullptr;
+}
+
 void OpenedDevice::expect(bool holds, const std::string &text) {
   if (!holds && failure_.empty())
     failure_ = text;
@@ -103,7 +108,8 @@ std::string OpenedDevice::difference(Elements &elements, double tolerance) {
 }
 
 void OpenedDevice::run(const std::string &name, const std::function<void()> &test) {
-  if (name.find(only) == std::string::npos && name != "connect" && name != "split")
+  if (name.find(only) == std::string::npos && name != "connect" && name != "split" &&
+      name != "finish")
     return;
   failure_.clear();
   used_ = 0;

@@ -33,6 +33,7 @@ public:
   const SpmdDevicePlugin &calls() const { return *plugin_; }
   SpmdDevice *device() const { return device_; }
   const SpmdDeviceFacts &facts() const { return facts_; }
+  void close(); // waits for what was queued
   // What SpmdHost::stopped answers.
   void stop(bool stopped) { stopped_ = stopped; }
 
@@ -71,7 +72,8 @@ void test_nests(OpenedDevice &);
 void test_matrices(OpenedDevice &);
 void test_wires(OpenedDevice &);
 void test_waits(OpenedDevice &);
-// Last: the device is closed in it while it is at work.
+// Last, one of them: the device is closed, and what was opened is gone.
+void test_finish(OpenedDevice &);
 void test_stop(OpenedDevice &);
 
 } // namespace spmd::gpu_test

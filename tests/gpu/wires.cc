@@ -157,6 +157,18 @@ void test_waits(OpenedDevice &on) {
   on.run("reached", [&] { test_reached(on); });
 }
 
+// With work that is not waited for before.
+void test_finish(OpenedDevice &on) {
+  on.run("finish", [&] {
+    Elements a = on.elements(kSpmdF64, 1 << 16);
+    on.put(a);
+    const SpmdNest nest = plus(a.device, a.device, a.count, 1);
+    for (int i = 0; i < 20; ++i)
+      on.expect_fine(on.calls().nest(on.device(), &nest), "nest");
+    on.close();
+  });
+}
+
 // Some seconds of work are given up at once, and the device is left.
 void test_stop(OpenedDevice &on) {
   const bool emulated = std::strcmp(on.calls().name, "nccl") != 0; // work of its own takes minutes
