@@ -39,6 +39,8 @@ SpmdStatus Device::drain() {
       if (status.code != kSpmdFine)
         return true;
     }
+    for (Stream &stream : streams_)
+      stream.busy = false;
     return true;
   });
 }
@@ -53,10 +55,20 @@ SpmdStatus Device::wait() {
 
 // --- how far the streams are ------------------------------------------------------------------------
 
+bool Device::is_idle(const Stream &stream) {
+  return !stream.busy && __atomic_load_n(stream.seen, __ATOMIC_ACQUIRE) == stream.mark;
+}
+
+// Nothing is on the stream that could write another one.
+void Device::set_mark(Stream &stream) {
+  stream.mark = ++marks_ << 32 | step_.load();
+  __atomic_store_n(stream.seen, stream.mark.load(), __ATOMIC_RELEASE);
+}
+
 SpmdStatus Device::put_mark(Stream &stream) {
   const uint64_t mark = ++marks_ << 32 | step_.load();
   stream.mark = mark;
-  return checked(queue_mark(stream.seen, mark, stream.stream), "queue_mark");
+  return checked(queue_mark(stream.seen, mark, stream.stream), "a mark");
 }
 
 // A stream on which something was queued is marked at its end; one on which nothing was is done with what was
@@ -77,11 +89,10 @@ SpmdStatus Device::begin(uint32_t step) {
 
 uint32_t Device::reached() const {
   uint32_t least = step_;
-  for (const Stream &stream : streams_) {
-    const uint64_t seen = __atomic_load_n(stream.seen, __ATOMIC_ACQUIRE);
-    if (stream.busy || seen != stream.mark)
-      least = std::min(least, static_cast<uint32_t>(seen));
-  }
+  for (const Stream &stream : streams_)
+    if (!is_idle(stream))
+      least =
+          std::min(least, static_cast<uint32_t>(__atomic_load_n(stream.seen, __ATOMIC_ACQUIRE)));
   return least;
 }
 
@@ -89,15 +100,18 @@ SpmdStatus Device::ready(uint32_t which) {
   if (SpmdStatus status = enter(); status.code != kSpmdFine)
     return status;
   Stream &stream = streams_[which];
-  if (!stream.busy && static_cast<uint32_t>(stream.mark) != step_)
-    if (SpmdStatus status = put_mark(stream); status.code != kSpmdFine)
+  if (!stream.busy && static_cast<uint32_t>(stream.mark) != step_) {
+    if (is_idle(stream))
+      set_mark(stream);
+    else if (SpmdStatus status = put_mark(stream); status.code != kSpmdFine)
       return status;
+  }
   stream.busy = true;
   if (++stream.commands % kGate)
     return status_of(kSpmdFine);
   cudaEvent_t gate = stream.gates[stream.commands / kGate % 2];
-  if (SpmdStatus status = reaches(gate);
-      status.code != kSpmdFine) // its last turn, if there was one
+  // Its last turn, if there was one.
+  if (SpmdStatus status = reaches(gate); status.code != kSpmdFine)
     return status;
   return checked(cudaEventRecord(gate, stream.stream), "cudaEventRecord");
 }

@@ -80,6 +80,8 @@ private:
   SpmdStatus release();
   // To be called before something is queued on a stream.
   SpmdStatus ready(uint32_t stream);
+  static bool is_idle(const Stream &stream); // as far as marks tell
+  void set_mark(Stream &stream);
   SpmdStatus put_mark(Stream &stream);
   SpmdStatus reaches(cudaEvent_t event);
   SpmdStatus drain();

@@ -82,8 +82,7 @@ enum Numbers : size_t { // of a Form
   kBatchOut,
   kAlignedA,
   kAlignedB,
-  kAlignedOut,
-  kAdds
+  kAlignedOut
 };
 
 struct Roles {
@@ -253,7 +252,6 @@ SpmdStatus Matrices::queue(const SpmdMatrices &m, cudaStream_t stream, bool &tak
   form[kAlignedA] = alignment_of(a.data);
   form[kAlignedB] = alignment_of(b.data);
   form[kAlignedOut] = alignment_of(out.data);
-  form[kAdds] = m.adds != 0;
   auto [at, fresh] = products_.try_emplace(form);
   Product &made = at->second;
   if (fresh)

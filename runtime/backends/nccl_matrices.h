@@ -20,7 +20,7 @@ public:
 
 private:
   // What an algorithm depends on, number by number.
-  using Form = std::array<int64_t, 18>;
+  using Form = std::array<int64_t, 17>;
   struct Product {
     cublasLtMatmulDesc_t product = nullptr;
     cublasLtMatrixLayout_t a = nullptr, b = nullptr, out = nullptr;

@@ -19,6 +19,8 @@ constexpr Form kForms[] = {
     {"flat, off by one", 1, {999}, {1}, {1}, 1, 3},
     {"rows of a wider matrix", 2, {37, 64}, {96, 1}, {64, 1}, 0, 0},
     {"rows at odd places", 2, {37, 63}, {97, 1}, {65, 1}, 1, 0},
+    {"even rows at odd places", 2, {37, 64}, {97, 1}, {65, 1}, 0, 0},
+    {"even rows from an odd place", 2, {37, 64}, {96, 1}, {64, 1}, 1, 0},
     {"transposed", 2, {33, 65}, {1, 33}, {65, 1}, 0, 0},
     {"repeated", 3, {5, 7, 16}, {0, 16, 1}, {112, 16, 1}, 0, 0},
     {"backwards", 2, {9, 50}, {-50, 1}, {50, 1}, 400, 0},
