@@ -68,8 +68,9 @@ private:
   };
 
   static constexpr uint64_t kPartBytes = uint64_t(4) << 20;
-  // A queue that is full makes the library wait, where nobody could end it: it holds 1024 launches at least.
-  static constexpr uint64_t kGate = 128;
+  // A queue that is full makes the library wait, where nobody could end it. It holds some thousand launches: fewer
+  // than three gates of commands, of up to two launches and two marks each.
+  static constexpr uint64_t kGate = 64;
 
   // The device is the one of the calling thread.
   SpmdStatus enter() const;
