@@ -36,6 +36,7 @@ SpmdStatus split(SpmdDevice *device, uint32_t colour, uint32_t key, uint32_t *gr
 SpmdStatus allocate(SpmdDevice *device, uint64_t bytes, SpmdAddress *address) {
   return of(device).allocate(bytes, *address);
 }
+SpmdStatus release(SpmdDevice *device, SpmdAddress address) { return of(device).release(address); }
 SpmdStatus move(SpmdDevice *device, const SpmdMove *move) { return of(device).move(*move); }
 SpmdStatus nest(SpmdDevice *device, const SpmdNest *nest) { return of(device).nest(*nest); }
 SpmdStatus matrices(SpmdDevice *device, const SpmdMatrices *matrices) {
@@ -80,6 +81,7 @@ extern "C" __attribute__((visibility("default"))) const SpmdDevicePlugin *spmd_d
                                                connect,
                                                split,
                                                allocate,
+                                               release,
                                                move,
                                                nest,
                                                matrices,

@@ -12,6 +12,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ public:
   // Before anything else: the device and what is needed on it, in nccl_open.cc. Refuses with the next step.
   SpmdStatus open(SpmdDeviceFacts &facts);
   SpmdStatus allocate(uint64_t bytes, SpmdAddress &address);
+  SpmdStatus release(SpmdAddress address);
   SpmdStatus close(bool finish);
 
   SpmdStatus move(const SpmdMove &move);
@@ -78,7 +80,7 @@ private:
   SpmdStatus make_streams();
   SpmdStatus make_memory();
   SpmdStatus warm_up();
-  SpmdStatus release();
+  SpmdStatus leave();
   // To be called before something is queued on a stream.
   SpmdStatus ready(uint32_t stream);
   static bool is_idle(const Stream &stream); // as far as marks tell
@@ -129,7 +131,7 @@ private:
   uint64_t marks_ = 0;
   void *marks_memory_ = nullptr;
   double *scratch_ = nullptr;
-  std::vector<void *> allocated_;
+  std::map<SpmdAddress, void *> allocated_; // what the library gave, by what was told of it
   Matrices matrices_;
   std::vector<ncclComm_t> groups_;
   ncclComm_t making_ = nullptr; // of a split, which the library writes when it is done

@@ -165,7 +165,7 @@ SpmdStatus Device::make_memory() {
 // before free memory is counted, and never beside a kernel that waits for another rank.
 SpmdStatus Device::warm_up() {
   SpmdNest nest{};
-  nest.out = {reinterpret_cast<SpmdAddress>(scratch_), kSpmdF64, ~0u, 0, 0, {}};
+  nest.out = {reinterpret_cast<SpmdAddress>(scratch_), kSpmdF64, ~0u, 0, 0, 0, {}};
   nest.factor = nest.divisor = 1;
   nest.steps = nest.constants = 1;
   nest.program[0] = {kSpmdConstant, 0, 0, 0};
@@ -208,15 +208,27 @@ SpmdStatus Device::allocate(uint64_t bytes, SpmdAddress &address) {
   }
   if (error != cudaSuccess)
     return checked(error, "cudaMalloc");
-  allocated_.push_back(data);
   address = (reinterpret_cast<uint64_t>(data) + kAligned - 1) / kAligned * kAligned;
+  allocated_[address] = data;
   return status_of(kSpmdFine);
 }
 
-SpmdStatus Device::release() {
+// Freeing waits inside of the library: nothing may be going on any more.
+SpmdStatus Device::release(SpmdAddress address) {
+  auto at = allocated_.find(address);
+  if (at == allocated_.end())
+    return status_of(kSpmdRefused, "no memory was allocated at the address that is released");
+  if (SpmdStatus status = wait(); status.code != kSpmdFine)
+    return status;
+  void *data = at->second;
+  allocated_.erase(at);
+  return checked(cudaFree(data), "cudaFree");
+}
+
+SpmdStatus Device::leave() {
   SpmdStatus status = matrices_.close();
   cudaError_t error = cudaFree(scratch_);
-  for (void *data : allocated_)
+  for (auto [address, data] : allocated_)
     error = error ? error : cudaFree(data);
   for (Part &part : parts_) {
     error = error ? error : cudaFreeHost(part.data);
@@ -239,7 +251,7 @@ SpmdStatus Device::close(bool finish) {
   if (finish && status.code == kSpmdFine)
     status = finish_groups();
   if (finish && status.code == kSpmdFine)
-    return release();
+    return leave();
   for (size_t g = groups_.size(); g-- > 0;)
     if (groups_[g])
       ncclCommAbort(groups_[g]);

@@ -189,8 +189,8 @@ void test_repeated_sum(OpenedDevice &on) {
   on.put(in);
   SpmdNest nest = flat(kCount, 1);
   nest.inner = 1;
-  nest.in[0] = {in.device, kSpmdF64, ~0u, 0, 0, {1}};
-  nest.out = {out.device, kSpmdF64, ~0u, 0, 0, {}};
+  nest.in[0] = {in.device, kSpmdF64, ~0u, 0, 0, 0, {1}};
+  nest.out = {out.device, kSpmdF64, ~0u, 0, 0, 0, {}};
   double first = 0;
   for (int run = 0; run < 5; ++run) {
     on.expect_fine(on.calls().nest(on.device(), &nest), "nest");
@@ -239,6 +239,8 @@ void test_index(OpenedDevice &on, uint32_t element) {
   nest.in[1].strides[0] = 1;
   nest.out.strides[0] = kWidth;
   nest.out.strides[1] = 1;
+  compare(on, nest, {&table, &rows}, out);
+  nest.in[0].begin = 3; // rows are counted from another one on
   compare(on, nest, {&table, &rows}, out);
 }
 

@@ -80,8 +80,8 @@ SpmdNest plus(SpmdAddress from, SpmdAddress to, int64_t count, double number) {
   nest.loops = 1;
   nest.extents[0] = count;
   nest.arrays = 1;
-  nest.in[0] = {from, kSpmdF64, ~0u, 0, 0, {1}};
-  nest.out = {to, kSpmdF64, ~0u, 0, 0, {1}};
+  nest.in[0] = {from, kSpmdF64, ~0u, 0, 0, 0, {1}};
+  nest.out = {to, kSpmdF64, ~0u, 0, 0, 0, {1}};
   nest.factor = nest.divisor = 1;
   nest.constants = 1;
   nest.numbers[0] = number;
@@ -121,6 +121,20 @@ void test_follow(OpenedDevice &on) {
   on.expect(on.difference(a).empty(), on.difference(a));
 }
 
+// Memory that is at work until then.
+void test_release(OpenedDevice &on) {
+  constexpr int64_t kCount = 1 << 16;
+  for (int turn = 0; turn < 5; ++turn) {
+    SpmdAddress memory = 0;
+    on.expect_fine(on.calls().allocate(on.device(), kCount * sizeof(double), &memory), "allocate");
+    on.expect(memory != 0 && memory % 512 == 0, "memory at an address that is not aligned");
+    const SpmdNest nest = plus(memory, memory, kCount, 1);
+    for (int i = 0; i < 20; ++i)
+      on.expect_fine(on.calls().nest(on.device(), &nest), "nest");
+    on.expect_fine(on.calls().release(on.device(), memory), "release");
+  }
+}
+
 // More than any queue holds, of steps that one stream has no part in.
 void test_reached(OpenedDevice &on) {
   constexpr uint32_t kSteps = 5000;
@@ -155,6 +169,7 @@ void test_wires(OpenedDevice &on) {
 
 void test_waits(OpenedDevice &on) {
   on.run("follow", [&] { test_follow(on); });
+  on.run("release", [&] { test_release(on); });
   on.run("reached", [&] { test_reached(on); });
 }
 
