@@ -1,3 +1,4 @@
+// Plans on a device: what its steps come to there, and which the host computes.
 #include "runtime/device/backend.h"
 
 #include "runtime/element_bytes.h"

@@ -1,3 +1,4 @@
+// Loops are merged before they become a command: devices have few of them.
 #include "runtime/device/commands.h"
 
 #include "llvm/ADT/STLExtras.h"

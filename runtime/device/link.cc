@@ -1,3 +1,4 @@
+// What the plug-in says, as errors.
 #include "runtime/device/link.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Each row by what stands behind it in the tables of kernels: boxes, functions of numbers, equations.
 #include "runtime/device/lowering.h"
 
 #include "runtime/derived.h"

@@ -1,3 +1,4 @@
+// Streams are threads with queues; what goes between ranks is a meeting under one lock.
 #include "tests/device/fake.h"
 
 #include "tests/device/carry_out.h"
