@@ -58,13 +58,6 @@ llvm::Expected<SpmdCombiner> combiner_of(const Communicate &wire) {
 
 bool combines(Wire wire) { return wire == Wire::AllReduce || wire == Wire::ReduceScatter; }
 
-int64_t sum(llvm::ArrayRef<int64_t> lengths, size_t count) {
-  int64_t all = 0;
-  for (size_t i = 0; i < count; ++i)
-    all += lengths[i];
-  return all;
-}
-
 } // namespace
 
 llvm::Error DeviceBackend::prepare_wire(const Step &step) {
