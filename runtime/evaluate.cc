@@ -407,7 +407,7 @@ llvm::Error PreparedOp::run(llvm::ArrayRef<Held> args, llvm::ArrayRef<Held> resu
 }
 
 bool PreparedOp::lower(llvm::ArrayRef<Placed> args, llvm::ArrayRef<Placed> results,
-                       std::vector<Command> &commands) const {
+                       StepScratch &scratch, std::vector<Command> &commands) const {
   const size_t before = commands.size();
   for (const Use &use : state_->uses) {
     const Site site = state_->site(use, Domain::Declared, {});
@@ -422,7 +422,7 @@ bool PreparedOp::lower(llvm::ArrayRef<Placed> args, llvm::ArrayRef<Placed> resul
       else
         llvm::consumeError(made.takeError());
     }
-    RowCall call{site, use.kernel, use.forward.get(), equation, args, own};
+    RowCall call{site, use.kernel, use.forward.get(), equation, args, own, scratch};
     if (!lower_row(call, commands)) {
       commands.resize(before);
       return false;

@@ -3,7 +3,7 @@
 // interpreter all compute through this; it knows no mesh and moves nothing between ranks.
 #pragma once
 
-#include "runtime/device/commands.h"
+#include "runtime/device/composition.h"
 #include "runtime/kernels/kernel.h"
 #include "runtime/singles.h"
 
@@ -40,7 +40,7 @@ public:
   // What running it in this domain would say before it looks at any data: there is no kernel.
   llvm::Error check(Domain domain) const;
   // The same on a device: commands are added. False: some of it only a kernel can do, and nothing is added.
-  bool lower(llvm::ArrayRef<Placed> args, llvm::ArrayRef<Placed> results,
+  bool lower(llvm::ArrayRef<Placed> args, llvm::ArrayRef<Placed> results, StepScratch &scratch,
              std::vector<Command> &commands) const;
   // False for operands that only give extents: they may be gone when it runs.
   bool reads(unsigned arg) const;

@@ -73,6 +73,13 @@ Team *team_of_process = nullptr;
 // For last words; in pieces, so that they are of the heap, whatever its limit is by then.
 std::vector<std::vector<char>> reserve;
 
+void tell_host_ops(const HostOps &ops) {
+  std::string list;
+  for (const auto &[op, steps] : ops)
+    list += fmt::format("{}{} `{}`", list.empty() ? "" : ", ", steps, op);
+  checker::say("note: the host computes what devices have no commands for: " + list);
+}
+
 void out_of_memory() {
   std::set_new_handler(nullptr);
   reserve.clear();
@@ -331,10 +338,13 @@ llvm::Error Session::finish(ExitCode code) {
 }
 
 std::unique_ptr<Backend> Session::backend(const CpuOptions &options) {
-  if (link_)
-    return std::make_unique<GatheredBackend>(
-        std::make_unique<DeviceBackend>(*link_, DeviceOptions{.seed = options.seed}), *team_,
-        options.domain);
+  if (link_) {
+    DeviceOptions own{.seed = options.seed};
+    if (leads() && !std::exchange(told_, true))
+      own.on_host = tell_host_ops;
+    return std::make_unique<GatheredBackend>(std::make_unique<DeviceBackend>(*link_, own), *team_,
+                                             options.domain);
+  }
   if (!peers_)
     return make_null_backend();
   CpuOptions own = options;

@@ -61,6 +61,7 @@ private:
   std::unique_ptr<DeviceLink> link_; // of devices
   uint32_t reached_ = 0;             // step of the plan, by the device
   bool absent_ = false;              // the backend is not there
+  bool told_ = false;                // of what the host computes
   uint32_t local_size_ = 1;
   std::string said_; // of a rank that does not lead
 };

@@ -119,27 +119,42 @@ llvm::Error DeviceBackend::prepare(ir::Program &program, const Plan &plan, const
     if (step.form == StepForm::Communicate && takes_part(step))
       if (llvm::Error error = prepare_wire(step))
         return run_error(fmt::format("{}: {}", name_of(step), llvm::toString(std::move(error))));
+  // Commands hold addresses: the first time only to know how much they need.
+  lower_steps();
   const auto arena = static_cast<uint64_t>(plan.peak_bytes);
   if (arena + scratch_bytes_ > link_.facts().free_bytes)
-    return run_error(fmt::format("the plan takes {} bytes on a device that has {} free", arena,
-                                 link_.facts().free_bytes));
+    return run_error(fmt::format("the plan takes {} bytes on a device that has {} free",
+                                 arena + scratch_bytes_, link_.facts().free_bytes));
   if (llvm::Error error = link_.ask(link_.plugin().allocate, arena + scratch_bytes_ + 512, &arena_))
     return error;
   scratch_ = (arena_ + arena + 511) / 512 * 512;
-  ready_.resize(plan.steps.size());
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    const Step &step = plan.steps[i];
+  lower_steps();
+  if (options_.on_host && !host_ops_.empty())
+    options_.on_host(host_ops_);
+  return llvm::Error::success();
+}
+
+void DeviceBackend::lower_steps() {
+  ready_.assign(plan_->steps.size(), {});
+  host_ops_.clear();
+  device_steps_ = 0;
+  for (size_t i = 0; i < plan_->steps.size(); ++i) {
+    const Step &step = plan_->steps[i];
     if (!takes_part(step))
       continue;
     if (step.form == StepForm::Compute)
       prepare_compute(step, ready_[i]);
     else if (step.form == StepForm::Act)
-      ready_[i].on_host = !lower_act(plan.acts[step.index], ready_[i].commands);
+      ready_[i].on_host = !lower_act(plan_->acts[step.index], ready_[i].commands);
     else
       continue;
-    ++(ready_[i].on_host ? host_steps_ : device_steps_);
+    if (ready_[i].on_host)
+      ++host_ops_[step.form == StepForm::Compute
+                      ? program_->op_name(plan_->computes[step.index].op).str()
+                      : "places written over"];
+    else
+      ++device_steps_;
   }
-  return llvm::Error::success();
 }
 
 void DeviceBackend::prepare_compute(const Step &step, Ready &ready) {
@@ -149,7 +164,9 @@ void DeviceBackend::prepare_compute(const Step &step, Ready &ready) {
     args.push_back(placed(use));
   for (const Use &use : plan_->used(made.results))
     results.push_back(placed(use));
-  ready.on_host = !host_->op_of(step.index, own_).lower(args, results, ready.commands);
+  StepScratch scratch{scratch_, 0};
+  ready.on_host = !host_->op_of(step.index, own_).lower(args, results, scratch, ready.commands);
+  scratch_bytes_ = std::max(scratch_bytes_, scratch.bytes + 512);
   // Several commands write a result before all operands were read: it must not be one of them.
   bool takes_over = llvm::any_of(plan_->used(made.results), [&](const Use &use) {
     return plan_->buffers[use.buffer].in_place.valid();

@@ -9,8 +9,13 @@
 
 namespace spmd::runtime {
 
+// Steps of one rank that the host computes, by op.
+using HostOps = std::map<std::string, uint32_t>;
+
 struct DeviceOptions {
   uint64_t seed = 0; // of the random numbers that the program draws
+  // Told once the plan is prepared, if the host has to compute any of it.
+  std::function<void(const HostOps &)> on_host = nullptr;
 };
 
 class DeviceBackend final : public Backend {
@@ -23,9 +28,9 @@ public:
   llvm::Error run(StepRange steps, Deadline deadline) override;
   llvm::Error read(BufferId from, RankId rank, Tensor &host) override;
   llvm::Error stop(StopMode mode) override;
-  // Steps that the host computes, of those of this rank; for reports and tests.
-  uint32_t host_steps() const { return host_steps_; }
+  // After `prepare`, of this rank: the steps that the device carries out, and those that the host does, by op.
   uint32_t device_steps() const { return device_steps_; }
+  const HostOps &host_ops() const { return host_ops_; }
 
 private:
   class Nobody; // of the cpu backend inside: it meets no other rank
@@ -49,6 +54,7 @@ private:
   bool takes_part(const Step &step) const { return world_->on(step.mesh, own_); }
   std::string name_of(const Step &step) const;
 
+  void lower_steps();
   void prepare_compute(const Step &step, Ready &ready);
   bool lower_act(const Act &act, std::vector<Command> &commands) const;
   bool lower_pieces(const Act &act, const Placed &from, const Placed &to,
@@ -89,7 +95,8 @@ private:
   std::vector<char> there_;             // by buffer: it holds something
   std::vector<Pending> pending_;
   llvm::SmallVector<uint64_t, 2> iterations_; // of the loops around
-  uint32_t host_steps_ = 0, device_steps_ = 0;
+  uint32_t device_steps_ = 0;
+  HostOps host_ops_;
 };
 
 } // namespace spmd::runtime

@@ -17,10 +17,13 @@ class RowLowering {
 public:
   RowLowering(const RowCall &call, Commands &commands) : call_(call), commands_(commands) {}
   bool run() {
-    if (call_.kernel)
-      return (call_.kernel->boxes && moves()) || (call_.kernel->traced && elements());
+    if (const KernelDef *kernel = call_.kernel)
+      return (kernel->boxes && moves()) || (kernel->traced && elements()) ||
+             (kernel->composed && composed(*kernel, call_.site, std::nullopt));
     if (const KernelDef *kernel = call_.forward ? call_.forward->kernel() : nullptr)
-      return (kernel->boxes && moves_back(*kernel)) || (kernel->traced && slopes(*kernel));
+      return (kernel->boxes && moves_back(*kernel)) || (kernel->traced && slopes(*kernel)) ||
+             (kernel->composed &&
+              composed(*kernel, call_.forward->site(call_.site), call_.forward->operand()));
     return call_.equation && terms();
   }
 
@@ -34,9 +37,11 @@ private:
   bool moves_back(const KernelDef &kernel);
   bool elements();
   bool slopes(const KernelDef &kernel);
-  // Over the extents of `over`, aligned from the right; `out` has some of them.
+  // Over the extents of `over`; inputs by operand of the row.
   bool nest(const Site &site, ScalarProgram program, const Dims &over, const Placed *gradient,
             const Placed &out);
+  bool composed(const KernelDef &kernel, const Site &site, std::optional<unsigned> by);
+  bool is_real() const;
   bool terms();
   bool term(const lowered::Term &term, const Placed &out, bool fresh);
   bool add_inputs(const lowered::Term &term, llvm::ArrayRef<unsigned> loops, NestDraft &draft);
@@ -125,57 +130,33 @@ bool RowLowering::moves_back(const KernelDef &kernel) {
 
 // --- functions of numbers
 
-// Per loop over `over` the stride of a dense array of `dims`, which is stretched from the right.
-Strides stretched(llvm::ArrayRef<int64_t> over, llvm::ArrayRef<int64_t> dims) {
-  Strides strides(over.size(), 0), own = dense_strides(dims);
-  for (size_t i = 0; i < dims.size(); ++i)
-    if (dims[i] != 1)
-      strides[over.size() - dims.size() + i] = own[i];
-  return strides;
-}
-
 bool RowLowering::nest(const Site &site, ScalarProgram program, const Dims &over,
                        const Placed *gradient, const Placed &out) {
-  NestDraft draft;
-  // Dimensions that the result lacks come last and are summed.
-  llvm::SmallVector<unsigned, 8> loops;
-  const Strides out_strides = stretched(over, *out.dims);
-  for (bool inner : {false, true})
-    for (unsigned l = 0; l < over.size(); ++l)
-      if ((out_strides[l] == 0 && over[l] != 1) == inner) {
-        loops.push_back(l);
-        draft.inner += inner;
-        draft.extents.push_back(over[l]);
-        if (!inner)
-          draft.out_strides.push_back(out_strides[l]);
-      }
-  std::vector<unsigned> known; // inputs of the program, by place in the nest
+  llvm::SmallVector<uint8_t, 6> known; // inputs of the program, by place in the nest
+  llvm::SmallVector<Placed, 6> inputs;
   for (SpmdScalarStep &step : program.steps) {
     if (step.op != kSpmdInput)
       continue;
     auto at = llvm::find(known, step.a);
     if (at == known.end()) {
-      const Placed &from = step.a == kGradientInput ? *gradient : arg(site, step.a);
-      Strides strides = stretched(over, *from.dims);
-      NestDraft::Input input{from, {}, 0};
-      for (unsigned l : loops)
-        input.strides.push_back(strides[l]);
-      draft.inputs.push_back(std::move(input));
+      inputs.push_back(step.a == kGradientInput ? *gradient : arg(site, step.a));
       known.push_back(step.a);
       at = known.end() - 1;
     }
     step.a = static_cast<uint8_t>(at - known.begin());
   }
-  draft.program = std::move(program);
-  draft.out = out;
-  return draft.build(commands_);
+  return add_stretched(program, over, inputs, out, kSpmdSum, 1, commands_);
 }
 
 bool is_complex(ir::DType dtype) { return ir::info(dtype).form == ir::DTypeClass::Complex; }
 
+bool RowLowering::is_real() const {
+  auto real = [](const Placed &each) { return !is_complex(each.dtype); };
+  return llvm::all_of(call_.args, real) && llvm::all_of(call_.results, real);
+}
+
 bool RowLowering::elements() {
-  if (call_.results.size() != 1 || is_complex(call_.results[0].dtype) ||
-      llvm::any_of(call_.args, [](const Placed &each) { return is_complex(each.dtype); }))
+  if (call_.results.size() != 1 || !is_real())
     return false;
   std::optional<ScalarProgram> program = call_.kernel->traced(call_.site, std::nullopt);
   return program &&
@@ -184,13 +165,25 @@ bool RowLowering::elements() {
 
 bool RowLowering::slopes(const KernelDef &kernel) {
   llvm::ArrayRef<std::optional<uint16_t>> gradients = call_.forward->gradient_args();
-  if (gradients.size() != 1 || !gradients[0] || is_complex(call_.results[0].dtype) ||
-      llvm::any_of(call_.args, [](const Placed &each) { return is_complex(each.dtype); }))
+  if (gradients.size() != 1 || !gradients[0] || !is_real())
     return false;
   const Site site = call_.forward->site(call_.site);
   std::optional<ScalarProgram> program = kernel.traced(site, call_.forward->operand());
   const Placed &gradient = call_.args[*gradients[0]];
   return program && nest(site, std::move(*program), *gradient.dims, &gradient, call_.results[0]);
+}
+
+// --- formulas
+
+bool RowLowering::composed(const KernelDef &kernel, const Site &site, std::optional<unsigned> by) {
+  if (!is_real())
+    return false;
+  llvm::SmallVector<const Placed *, 2> gradients;
+  if (by)
+    for (std::optional<uint16_t> each : call_.forward->gradient_args())
+      gradients.push_back(each ? &call_.args[*each] : nullptr);
+  Composition made(site, call_.args, call_.results, gradients, by, call_.scratch, commands_);
+  return kernel.composed(made);
 }
 
 // --- equations

@@ -2,7 +2,7 @@
 // the value. All other rows are computed on the host.
 #pragma once
 
-#include "runtime/device/commands.h"
+#include "runtime/device/composition.h"
 #include "runtime/kernels/kernel.h"
 
 namespace spmd::runtime {
@@ -17,6 +17,7 @@ struct RowCall {
   const LoweredEquation *equation; // null: it is not the value
   llvm::ArrayRef<Placed> args;     // as in Application::args
   llvm::ArrayRef<Placed> results;
+  StepScratch &scratch;
 };
 // False: the device has no commands for it. Some may have been added then.
 bool lower_row(const RowCall &call, std::vector<Command> &commands);

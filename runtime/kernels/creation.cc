@@ -1,4 +1,5 @@
 // Constants: what a spelling fills a tensor with.
+#include "runtime/device/composition.h"
 #include "runtime/kernels/places.h"
 #include "runtime/kernels/rows.h"
 
@@ -111,15 +112,42 @@ Filling filling_of(llvm::StringRef name) {
       .Default(Filling::Number);
 }
 
+// The one number that all elements are; none: they are not alike, or it is not stated.
+std::optional<double> number_of_all(const Site &site) {
+  switch (filling_of(bare_name(site))) {
+  case Filling::Nothing: // what is there is not said: zeros
+    return 0;
+  case Filling::Ones:
+    return 1;
+  case Filling::Number: {
+    // After the size (`full`), or after what gives the extents (`full_like`).
+    std::optional<double> value = argument(site, {"fill_value", "value"}, 1);
+    return value ? value : argument(site, {}, 0);
+  }
+  default:
+    return std::nullopt;
+  }
+}
+
+bool composed_constant(Composition &of) {
+  std::optional<double> number = number_of_all(of.site);
+  return !of.by && number &&
+         of.make(*of.result(0), *of.result(0)->dims, {},
+                 [&](llvm::ArrayRef<Symbol>) { return Symbol(*number); });
+}
+bool composed_zeros(Composition &of) {
+  return !of.by && of.make(*of.result(0), *of.result(0)->dims, {},
+                           [](llvm::ArrayRef<Symbol>) { return Symbol(0.0); });
+}
+
 template <class T> Error constant_row(const Call<T> &call) {
   const Site &site = call.site;
   View<T> to = call.results[0];
+  if (std::optional<double> number = number_of_all(site)) {
+    std::fill_n(to.data, to.size(), constant<T>(*number));
+    return Error::success();
+  }
   switch (filling_of(bare_name(site))) {
-  case Filling::Nothing: // what is there is not said: zeros
-    return Error::success();
-  case Filling::Ones:
-    std::fill_n(to.data, to.size(), T(1));
-    return Error::success();
   case Filling::Range:
     fill_range(site, to);
     return Error::success();
@@ -137,17 +165,9 @@ template <class T> Error constant_row(const Call<T> &call) {
         call.results[1][at] = constant<T>(static_cast<double>(at & 0xFFFFFFFF));
     }
     return Error::success();
-  case Filling::Number:
-    break;
-  }
-  // After the size (`full`), or after what gives the extents (`full_like`).
-  std::optional<double> value = argument(site, {"fill_value", "value"}, 1);
-  if (!value)
-    value = argument(site, {}, 0);
-  if (!value)
+  default:
     return cannot_run(site, "which number it is filled with is not stated");
-  std::fill_n(to.data, to.size(), constant<T>(*value));
-  return Error::success();
+  }
 }
 
 template <class T> Error zeros(const Call<T> &) { return Error::success(); }
@@ -166,16 +186,23 @@ constexpr KernelDef kCreation[] = {
     {.row = "constant",
      .real = constant_row<double>,
      .complex = constant_row<Complex>,
-     .field = constant_row<Residue>},
+     .field = constant_row<Residue>,
+     .composed = composed_constant},
     {.row = "constant_like",
      .real = constant_row<double>,
      .complex = constant_row<Complex>,
-     .field = constant_row<Residue>},
-    {.row = "zeros", .real = zeros<double>, .complex = zeros<Complex>, .field = zeros<Residue>},
+     .field = constant_row<Residue>,
+     .composed = composed_constant},
+    {.row = "zeros",
+     .real = zeros<double>,
+     .complex = zeros<Complex>,
+     .field = zeros<Residue>,
+     .composed = composed_zeros},
     {.row = "zeros_like",
      .real = zeros<double>,
      .complex = zeros<Complex>,
-     .field = zeros<Residue>},
+     .field = zeros<Residue>,
+     .composed = composed_zeros},
     {.row = "fill",
      .real = fill<double>,
      .complex = fill<Complex>,

@@ -90,6 +90,7 @@ template <class T> struct Call {
 class Var; // a number that remembers how it was made (number.h)
 struct Moves;
 struct MoveSite;
+class Composition;
 
 // The gradient of one operand, from those of the results (null: none flows). `call` has the operands
 // of the row; its results are those of the forward op, or null where they are not at hand.
@@ -134,6 +135,8 @@ struct KernelDef {
   // gradient, as a scalar program. Inputs: operands, by place in the row; kGradientInput.
   std::optional<ScalarProgram> (*traced)(const Site &,
                                          std::optional<unsigned> derivative) = nullptr;
+  // As formulas over whole tensors (device/composition.h). False: this call is not one that it can do.
+  bool (*composed)(Composition &) = nullptr;
   // Which boxes of operands go where (moves.h).
   llvm::Expected<Moves> (*boxes)(const MoveSite &) = nullptr;
 };

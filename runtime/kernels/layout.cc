@@ -39,11 +39,20 @@ Expected<Moves> permute(const MoveSite &at) {
         box.from_strides[d] = from[e];
   return one(std::move(box), arg);
 }
+bool conjugates(const Site &site) {
+  llvm::StringRef name = bare_name(site);
+  return name == "mH" || name == "adjoint";
+}
+// Where nothing but places changes.
+Expected<Moves> permute_alone(const MoveSite &at) {
+  if (conjugates(at.site))
+    return cannot_run(at.site, "it may conjugate, too");
+  return permute(at);
+}
 template <class T> llvm::Error permute_dims(const Call<T> &call) {
   llvm::Error error = carry_out(call, permute);
   if constexpr (std::is_same_v<T, Complex>) {
-    llvm::StringRef name = bare_name(call.site);
-    if (!error && (name == "mH" || name == "adjoint"))
+    if (!error && conjugates(call.site))
       for (int64_t i = 0; i < call.results[0].size(); ++i)
         call.results[0][i] = std::conj(call.results[0][i]);
   }
@@ -368,7 +377,8 @@ const KernelDef kLayout[] = {
      .field = permute_dims<Residue>,
      .assigns = true,
      .moves = true,
-     .puts_back = moved_back<permute>},
+     .puts_back = moved_back<permute>,
+     .boxes = permute_alone},
     moving<expand>("expand"),
     moving<expand>("expand_as"),
     moving<repeat>("repeat"),
@@ -395,7 +405,8 @@ const KernelDef kLayout[] = {
      .real = moved<unfold_backward, double>,
      .complex = moved<unfold_backward, Complex>,
      .field = moved<unfold_backward, Residue>,
-     .taped = moved<unfold_backward, Var>},
+     .taped = moved<unfold_backward, Var>,
+     .boxes = unfold_backward},
     moving<as_strided>("as_strided"),
     moving<pixel_shuffle>("pixel_shuffle"),
     moving<pixel_unshuffle>("pixel_unshuffle"),

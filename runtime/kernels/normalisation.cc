@@ -1,4 +1,5 @@
 // Softmax and its relatives; division by norms.
+#include "runtime/kernels/compositions.h"
 #include "runtime/kernels/draws.h"
 #include "runtime/kernels/lanes.h"
 #include "runtime/kernels/norms.h"
@@ -209,7 +210,7 @@ template <class T> llvm::Error local_response_norm(const Call<T> &call) {
 }
 
 constexpr KernelDef softmax_row(std::string_view row) {
-  return {.row = row, .real = softmax<double>, .vjp = vjp_softmax};
+  return {.row = row, .real = softmax<double>, .vjp = vjp_softmax, .composed = composed_softmax};
 }
 
 } // namespace
@@ -222,10 +223,12 @@ llvm::ArrayRef<KernelDef> normalisation_kernels() {
         softmax_row("softmin"),
         {.row = "softmax_backward",
          .real = softmax_backward<double>,
-         .taped = softmax_backward<Var>},
+         .taped = softmax_backward<Var>,
+         .composed = composed_softmax_backward},
         {.row = "log_softmax_backward",
          .real = softmax_backward<double>,
-         .taped = softmax_backward<Var>},
+         .taped = softmax_backward<Var>,
+         .composed = composed_softmax_backward},
         {.row = "gumbel_softmax", .real = gumbel_softmax<double>, .taped = gumbel_softmax<Var>},
         {.row = "normalize", .real = normalize<double>, .taped = normalize<Var>},
         {.row = "cosine_similarity",

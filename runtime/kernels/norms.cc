@@ -2,6 +2,7 @@
 // which operands and results of a row are what standardise.h computes with.
 #include "runtime/kernels/norms.h"
 
+#include "runtime/kernels/compositions.h"
 #include "runtime/kernels/norm_rows.h"
 #include "runtime/kernels/standardise.h"
 
@@ -33,12 +34,22 @@ struct Extents {
 
 constexpr double kUsualEps = 1e-5;
 
+} // namespace
+
 // torch.finfo(dtype).eps where an RMS norm states none.
-double layer_eps(const Site &site, bool centred) {
+double norm_eps(const Site &site, bool centred) {
   return eps_of(site, centred ? kUsualEps : 2 * unit_roundoff(site.dtype(site.operand("x"))));
 }
 
-} // namespace
+unsigned norm_spans(const Site &site,
+                    llvm::function_ref<std::optional<unsigned>(std::string_view)> rank_of) {
+  if (std::optional<rules::Numbers> shape = rules::numbers_attr(site.app, {"normalized_shape"}))
+    return static_cast<unsigned>(shape->size());
+  for (std::string_view name : {"w", "b"})
+    if (std::optional<unsigned> rank = rank_of(name))
+      return *rank;
+  return 1;
+}
 
 NormSpace NormSpace::of_layers(const Site &site, llvm::ArrayRef<int64_t> dims, unsigned spans,
                                bool centred) {
@@ -47,7 +58,7 @@ NormSpace NormSpace::of_layers(const Site &site, llvm::ArrayRef<int64_t> dims, u
     along.push_back(d);
   Lanes lanes(dims, along);
   std::vector<int64_t> none(static_cast<size_t>(lanes.count()), 0);
-  return {lanes, none, counted(lanes.length()), centred, layer_eps(site, centred)};
+  return {lanes, none, counted(lanes.length()), centred, norm_eps(site, centred)};
 }
 
 NormSpace NormSpace::of_groups(const Site &site, llvm::ArrayRef<int64_t> dims, int64_t groups) {
@@ -88,13 +99,10 @@ template <class T> View<const T> optional(const Call<T> &call, std::string_view 
 }
 
 template <class T> unsigned span_count(const Call<T> &call) {
-  const rules::Application &app = call.site.app;
-  if (std::optional<rules::Numbers> shape = rules::numbers_attr(app, {"normalized_shape"}))
-    return static_cast<unsigned>(shape->size());
-  for (std::string_view name : {"w", "b"})
-    if (View<const T> view = optional(call, name))
-      return view.rank();
-  return 1;
+  return norm_spans(call.site, [&](std::string_view name) {
+    View<const T> view = optional(call, name);
+    return view ? std::optional(view.rank()) : std::nullopt;
+  });
 }
 
 template <class T> llvm::Expected<NormSpace> space_of(const Call<T> &call) {
@@ -140,7 +148,7 @@ template <class T> std::optional<NormRows> rows_of(const Call<T> &call) {
   bool centred = name.contains("layer_norm");
   llvm::ArrayRef<int64_t> dims(*x.dims);
   return NormRows{count(dims.drop_back(spans)), count(dims.take_back(spans)), centred,
-                  layer_eps(call.site, centred)};
+                  norm_eps(call.site, centred)};
 }
 
 llvm::Error norm_forward(const Call<double> &call) {
@@ -228,28 +236,31 @@ template <class T> llvm::Error batch_norm_inference(const Call<T> &call) {
   return llvm::Error::success();
 }
 
-constexpr KernelDef forward(std::string_view row) {
+using Composed = decltype(KernelDef::composed);
+constexpr KernelDef forward(std::string_view row, Composed composed = nullptr) {
   return {.row = row,
           .real = norm_forward,
           .vjp = norm_vjp,
           .assigns = true,
           .vjp_assigns = true,
-          .together = true};
+          .together = true,
+          .composed = composed};
 }
-constexpr KernelDef backward(std::string_view row) {
-  return {.row = row, .real = norm_backward<double>, .taped = norm_backward<Var>};
+constexpr KernelDef backward(std::string_view row, Composed composed = nullptr) {
+  return {
+      .row = row, .real = norm_backward<double>, .taped = norm_backward<Var>, .composed = composed};
 }
 
 } // namespace
 
 llvm::ArrayRef<KernelDef> norm_kernels() {
   static constexpr KernelDef kernels[] = {
-      forward("layer_norm"),
-      forward("native_layer_norm"),
-      backward("native_layer_norm_backward"),
-      forward("rms_norm"),
-      forward("fused_rms_norm"),
-      backward("fused_rms_norm_backward"),
+      forward("layer_norm", composed_layer_norm),
+      forward("native_layer_norm", composed_layer_norm),
+      backward("native_layer_norm_backward", composed_layer_norm_backward),
+      forward("rms_norm", composed_layer_norm),
+      forward("fused_rms_norm", composed_layer_norm),
+      backward("fused_rms_norm_backward", composed_layer_norm_backward),
       forward("group_norm"),
       forward("native_group_norm"),
       backward("group_norm_backward"),

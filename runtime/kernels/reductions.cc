@@ -1,5 +1,6 @@
 // Reductions other than sums: a function of the elements along some dimensions. Of equal elements
 // the first one counts.
+#include "runtime/kernels/compositions.h"
 #include "runtime/kernels/integral.h"
 #include "runtime/kernels/lanes.h"
 #include "runtime/kernels/matrix_norm.h"
@@ -33,8 +34,12 @@ template <class F, class T> llvm::Error run_reduction(const Call<T> &call) {
   return llvm::Error::success();
 }
 
-template <class F> constexpr KernelDef smooth(std::string_view row) {
-  return {.row = row, .real = run_reduction<F, double>, .taped = run_reduction<F, Var>};
+template <class F>
+constexpr KernelDef smooth(std::string_view row, decltype(KernelDef::composed) composed = nullptr) {
+  return {.row = row,
+          .real = run_reduction<F, double>,
+          .taped = run_reduction<F, Var>,
+          .composed = composed};
 }
 template <class F> constexpr KernelDef smooth_of_complex(std::string_view row) {
   KernelDef made = smooth<F>(row);
@@ -342,12 +347,12 @@ llvm::ArrayRef<KernelDef> reduction_kernels() {
   static const llvm::SmallVector<KernelDef, 0> kernels = [] {
     llvm::SmallVector<KernelDef, 0> all = {
         stepped<SumRounded>("sum_rounded"),
-        smooth<SumSquares>("sum_squares"),
+        smooth<SumSquares>("sum_squares", composed_sum_squares),
         stepped<CountNonzero>("count_nonzero"),
         smooth<NanSum>("nansum"),
         smooth<NanSum>("nanmean"),
-        smooth<Extreme<true>>("amax"),
-        smooth<Extreme<false>>("amin"),
+        smooth<Extreme<true>>("amax", composed_extreme),
+        smooth<Extreme<false>>("amin", composed_extreme),
         smooth_of_complex<Prod>("prod"),
         stepped<ExtremePlace<true>>("argmax"),
         stepped<ExtremePlace<false>>("argmin"),
@@ -358,7 +363,7 @@ llvm::ArrayRef<KernelDef> reduction_kernels() {
         {.row = "norm", .real = norm<double>, .taped = norm<Var>},
         {.row = "matrix_norm", .real = norm<double>, .taped = norm<Var>},
         {.row = "quantile", .real = quantile<double>, .taped = quantile<Var>},
-        smooth<LogSumExp>("logsumexp"),
+        smooth<LogSumExp>("logsumexp", composed_logsumexp),
         smooth<Median<false>>("median"),
         smooth<Median<true>>("nanmedian"),
         smooth<Mode>("mode"),

@@ -170,12 +170,22 @@ struct Eq {
 };
 struct Lt {
   explicit Lt(const Site &site) : total(site.spelling() == "lt_to") {}
-  double operator()(double a, double b) const { return total ? is_below(a, b) : a < b; }
+  template <class T> T operator()(T a, T b) const {
+    if constexpr (std::is_same_v<T, Symbol>)
+      return total ? Symbol::untraceable() : Symbol(double(a < b));
+    else
+      return total ? is_below(a, b) : a < b;
+  }
   bool total;
 };
 struct Le {
   explicit Le(const Site &site) : total(site.spelling() == "le_to") {}
-  double operator()(double a, double b) const { return total ? !is_below(b, a) : a <= b; }
+  template <class T> T operator()(T a, T b) const {
+    if constexpr (std::is_same_v<T, Symbol>)
+      return total ? Symbol::untraceable() : Symbol(double(a <= b));
+    else
+      return total ? !is_below(b, a) : a <= b;
+  }
   bool total;
 };
 constexpr KernelDef equality() {

@@ -1,7 +1,7 @@
 """Runs of `spmdrun` whose ranks are processes: what they compute, how they meet, and how they end when one of
 them is killed, stopped, late, of another file or of no memory. A skip says why.
 
-usage: cluster.py SPMDRUN [--repeat N] [--only WORD]
+usage: cluster.py SPMDRUN [--devices MODULE] [--repeat N] [--only WORD]
 """
 
 import argparse
@@ -33,6 +33,7 @@ MPI_ENVIRONMENT = {
 LIMIT = 60  # seconds, for any run; what is said to end sooner is measured
 
 SPMDRUN = None
+DEVICES = None  # a plug-in whose devices are played by the processors
 
 
 class Failed(Exception):
@@ -314,15 +315,66 @@ def no_plugin():
         expect(code == 2 and "cannot be opened" in err, "broken", err)
 
 
+# --- on devices that are played
+
+@contextlib.contextmanager
+def devices():
+    """The plug-in of `--backend=nccl` is the one that plays them; its ranks meet in a folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        meeting = pathlib.Path(folder) / "meeting"
+        meeting.mkdir()
+        (pathlib.Path(folder) / "spmd_nccl.so").symlink_to(DEVICES)
+        kept = dict(MPI_ENVIRONMENT)
+        MPI_ENVIRONMENT.update(SPMD_PLUGIN_DIR=folder, SPMD_FAKE_DEVICES=str(meeting))
+        try:
+            yield
+        finally:
+            MPI_ENVIRONMENT.clear()
+            MPI_ENVIRONMENT.update(kept)
+
+
+def on_devices(ranks):
+    """Every step in the real tier: the verdicts are those of the cpu backend. Bits may differ."""
+    for file in PROGRAMS[ranks]:
+        alone = verdicts(file, "--check=all", "--tier=real")
+        with devices():
+            played = verdicts(file, "--check=all", "--tier=real", f"--nproc={ranks}", "--backend=nccl")
+        for each in (alone[2], played[2]):
+            each.pop("digest")
+        expect(alone[0] == played[0] and alone[2] == played[2], f"{file}: not as on cpu", alone, played)
+
+
+def refuted_on_devices():
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "wrong.spmd"
+        file.write_text((ROOT / "tests/cases/run/wrong.spmd").read_text())
+        with devices():
+            code, out, err = run(SPMDRUN, "--nproc=4", "--backend=nccl", file)
+    expect(code == 1 and out.count("error[") == 1, f"exit {code}", out, err)
+
+
+def no_devices():
+    """What is not there is told with the next step; nothing is run."""
+    with tempfile.TemporaryDirectory() as folder:
+        code, _, err = run(SPMDRUN, "--backend=nccl", MLP, SPMD_PLUGIN_DIR=folder)
+        expect(code == 2 and f"no spmd_nccl.so in {folder}" in err and "CUDA toolkit" in err, "missing", err)
+        code, _, err = run(SPMDRUN, "--backend=nccl", "--skip-unavailable", MLP, SPMD_PLUGIN_DIR=folder)
+        expect(code == 77, "to be skipped", code, err)
+    for words in (["--tier=field"], ["--dtype-mode=f64"]):
+        code, _, err = run(SPMDRUN, "--backend=nccl", *words, MLP)
+        expect(code == 2 and "declared element types" in err, f"{words}: exit {code}", err)
+
+
 # --- how they end
 
 LONG = ["--check=off", "--tier=real", "--seeds=1000000", "--quiet"]
-FAULT_SECONDS = 20  # on a machine with other work
+FAULT_SECONDS = 30  # on a machine with other work
 
 
 def fault(name, rank, strike, file=MLP, start=("--nproc=4",), codes=(3,), timeout=10):
     """What is told once, exit code 3, and in time."""
-    running = Run([*start[:-1], SPMDRUN, start[-1], f"--timeout={timeout}", "--format=concise", *LONG, file])
+    before, after = ([], start) if start[0].startswith("--") else (start[:-1], start[-1:])
+    running = Run([*before, SPMDRUN, *after, f"--timeout={timeout}", "--format=concise", *LONG, file])
     pid = running.rank(rank)
     time.sleep(0.7)
     struck = time.monotonic()
@@ -367,6 +419,19 @@ def out_of_memory():
         finally:
             MPI_ENVIRONMENT.clear()
             MPI_ENVIRONMENT.update(kept)
+
+
+def killed_on_devices():
+    for rank in (0, 1, 3):
+        with devices():
+            fault("run-lost-rank", rank, lambda pid: os.kill(pid, signal.SIGKILL), start=("--nproc=4", "--backend=nccl"))
+
+
+def stopped_on_devices():
+    for rank in (0, 2):
+        with devices():
+            fault("run-timeout", rank, lambda pid: os.kill(pid, signal.SIGSTOP), timeout=2,
+                  start=("--nproc=4", "--backend=nccl"))
 
 
 def stopped():
@@ -417,23 +482,28 @@ TESTS = {
     "by-mpirun": by_mpirun, "by-variables": by_variables, "another-token": another_token,
     "another-plan": another_plan, "another-file": another_file, "another-version": another_version,
     "not-by-mpi": not_by_mpi, "taken-port": taken_port, "unreachable": unreachable,
-    "no-plugin": no_plugin, "killed": killed, "killed-under-mpirun": killed_under_mpirun,
+    "no-plugin": no_plugin, "devices-2": lambda: on_devices(2), "devices-4": lambda: on_devices(4),
+    "devices-8": lambda: on_devices(8), "devices-refuted": refuted_on_devices, "no-devices": no_devices,
+    "devices-killed": killed_on_devices, "devices-stopped": stopped_on_devices, "killed": killed, "killed-under-mpirun": killed_under_mpirun,
     "out-of-memory": out_of_memory, "stopped": stopped, "slow": slow,
     "launcher-killed": launcher_killed, "no-memory": no_memory, "no-half-files": no_half_files,
 }
-FAULTS = {"killed", "killed-under-mpirun", "out-of-memory", "stopped", "slow", "launcher-killed", "no-half-files"}
+FAULTS = {"devices-killed", "devices-stopped", "killed", "killed-under-mpirun", "out-of-memory", "stopped", "slow", "launcher-killed", "no-half-files"}
 
-WITHOUT_MPI = {"by-variables", "another-token", "another-file", "another-version", "unreachable", "no-plugin"}
+WITHOUT_MPI = {"by-variables", "another-token", "another-file", "another-version", "unreachable", "no-plugin", "no-devices"}
+PLAYED = {"devices-2", "devices-4", "devices-8", "devices-refuted", "devices-killed", "devices-stopped"}
 
 
 def main():
-    global SPMDRUN
+    global SPMDRUN, DEVICES
     arguments = argparse.ArgumentParser()
     arguments.add_argument("spmdrun", type=pathlib.Path)
+    arguments.add_argument("--devices", type=pathlib.Path, help="the plug-in whose devices are played")
     arguments.add_argument("--repeat", type=int, default=1, help="of each fault")
     arguments.add_argument("--only", default="", help="tests whose name has this word")
     options = arguments.parse_args()
     SPMDRUN = options.spmdrun.resolve()
+    DEVICES = options.devices and options.devices.resolve()
     reason = ("built without MPI (libopenmpi-dev, openmpi-bin)" if not (SPMDRUN.parent / "spmd_mpi.so").exists()
               else "no mpirun here" if not shutil.which("mpirun") else "")
     sanitized = b"__asan_init" in SPMDRUN.read_bytes()
@@ -441,7 +511,9 @@ def main():
     for name, test in TESTS.items():
         if options.only not in name:
             continue
-        why = reason if name not in WITHOUT_MPI else ""
+        why = reason if name not in WITHOUT_MPI | PLAYED else ""
+        if name in PLAYED and not DEVICES:
+            why = "this build has no plug-in that plays devices (long_tests)"
         if not why and sanitized and name in FAULTS:
             why = "the sanitizers take memory and time of their own"
         if why:

@@ -2,9 +2,9 @@
 #include "tests/device/fake.h"
 
 #include "tests/device/carry_out.h"
+#include "tests/device/place.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -18,6 +18,11 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+// Who opens a module asks for a name.
+#ifndef SPMD_FAKE_NAME
+#define SPMD_FAKE_NAME "fake"
+#endif
 
 using namespace spmd;
 
@@ -98,15 +103,8 @@ private:
 
 // Ranks of one colour, by position.
 struct Group {
+  std::string name; // the same on all its ranks
   std::vector<uint32_t> ranks;
-};
-
-// The ranks of a group at one of its collectives.
-struct Meeting {
-  std::map<uint32_t, SpmdCollective> guests; // by position
-  uint32_t left = 0;
-  bool ready = false;
-  std::vector<std::vector<char>> results; // by position
 };
 
 } // namespace
@@ -114,42 +112,32 @@ struct Meeting {
 namespace spmd::test {
 
 struct FakeWorld::State {
-  State(uint32_t ranks, std::optional<FakeFault> fault) : ranks(ranks), fault(fault) {}
-  const uint32_t ranks;
-  const std::optional<FakeFault> fault;
-  std::mutex mutex;
-  std::condition_variable changed;
+  std::unique_ptr<Place> place;
+  std::optional<FakeFault> fault;
   std::atomic<bool> dead{false}; // a rank left without the others
   std::atomic<uint64_t> commands{0};
-  std::vector<Group> groups; // by number; the first is all ranks
-  // Splits and meetings by their number in the order of each rank.
-  struct Split {
-    std::map<uint32_t, std::pair<uint32_t, uint32_t>> asked; // colour and key, by rank
-    std::map<uint32_t, uint32_t> groups;                     // by colour
-    bool ready = false;
-  };
-  std::map<uint64_t, Split> splits;
-  std::map<std::pair<uint32_t, uint64_t>, Meeting> meetings; // by group and number
-  // What was sent and not taken yet, by group and the positions of sender and receiver.
-  std::map<std::array<uint32_t, 3>, std::deque<std::vector<char>>> parcels;
 };
 
 } // namespace spmd::test
 
+using spmd::test::Bytes;
 using spmd::test::FakeFault;
 using spmd::test::FakeWorld;
 
 struct SpmdDevice {
   SpmdHost host{};
   std::shared_ptr<FakeWorld::State> world;
-  uint32_t rank = 0;
+  uint32_t rank = 0, size = 1;
   Stream streams[kSpmdStreams];
   std::atomic<uint32_t> steps[kSpmdStreams] = {};
-  std::atomic<bool> broken{false};
+  std::atomic<bool> broken{false}, over{false};
   uint64_t splits = 0;
   uint32_t collectives = 0;
-  std::map<uint32_t, uint64_t> met; // collectives of each group so far
+  std::vector<Group> groups;
+  std::vector<uint64_t> met; // collectives of each group so far
   std::map<SpmdAddress, void *> memory;
+
+  bool gives_up() const { return over || world->dead; }
 };
 
 namespace {
@@ -175,12 +163,18 @@ SpmdStatus wait_until(SpmdDevice *device, const std::function<bool()> &holds) {
 
 SpmdStatus open_device(const SpmdHost *host, const SpmdRanks *ranks, SpmdDevice **device,
                        SpmdDeviceFacts *facts) {
-  if (!entered)
+  std::shared_ptr<FakeWorld::State> world = entered;
+  if (const char *folder = std::getenv("SPMD_FAKE_DEVICES"); folder && !world) {
+    world = std::make_shared<FakeWorld::State>();
+    world->place = std::make_unique<test::FolderPlace>(folder);
+  }
+  if (!world)
     return status_of(kSpmdRefused, "there is no device");
   auto *made = new SpmdDevice();
   made->host = *host;
-  made->world = entered;
+  made->world = world;
   made->rank = ranks->rank;
+  made->size = ranks->size;
   *device = made;
   std::snprintf(facts->name, sizeof facts->name, "threads");
   std::snprintf(facts->library, sizeof facts->library, "meetings of threads");
@@ -194,45 +188,41 @@ SpmdStatus make_id(SpmdDevice *, SpmdId *id) {
 }
 
 SpmdStatus connect(SpmdDevice *device, const SpmdId *) {
-  std::lock_guard lock(device->world->mutex);
-  if (device->world->groups.empty()) {
-    Group all;
-    for (uint32_t rank = 0; rank < device->world->ranks; ++rank)
-      all.ranks.push_back(rank);
-    device->world->groups.push_back(all);
-  }
+  Group all{"all", {}};
+  for (uint32_t rank = 0; rank < device->size; ++rank)
+    all.ranks.push_back(rank);
+  device->groups.push_back(all);
+  device->met.push_back(0);
   return status_of(kSpmdFine);
 }
 
+// All tell their colours and keys.
 SpmdStatus split(SpmdDevice *device, uint32_t colour, uint32_t key, uint32_t *group) {
-  FakeWorld::State &world = *device->world;
   const uint64_t number = device->splits++;
-  {
-    std::lock_guard lock(world.mutex);
-    FakeWorld::State::Split &made = world.splits[number];
-    made.asked[device->rank] = {colour, key};
-    if (made.asked.size() == world.ranks) {
-      std::map<uint32_t, std::map<uint32_t, uint32_t>> members;
-      for (const auto &[rank, asked] : made.asked)
-        if (asked.first != kSpmdNoColour)
-          members[asked.first][asked.second] = rank;
-      for (const auto &[each, by_key] : members) {
-        Group fresh;
-        for (const auto &[at, rank] : by_key)
-          fresh.ranks.push_back(rank);
-        made.groups[each] = static_cast<uint32_t>(world.groups.size());
-        world.groups.push_back(fresh);
-      }
-      made.ready = true;
-    }
+  const uint32_t own[2] = {colour, key};
+  std::vector<Bytes> all;
+  const char *bytes = reinterpret_cast<const char *>(own);
+  if (!device->world->place->meet("split", number, device->rank, device->size,
+                                  Bytes(bytes, bytes + sizeof own), all,
+                                  [&] { return stopped(device); }))
+    return status_of(kSpmdStopped);
+  std::map<uint32_t, uint32_t> members; // by key
+  for (uint32_t rank = 0; rank < all.size(); ++rank) {
+    uint32_t asked[2];
+    std::memcpy(asked, all[rank].data(), sizeof asked);
+    if (asked[0] == colour)
+      members[asked[1]] = rank;
   }
-  SpmdStatus status = wait_until(device, [&] {
-    std::lock_guard lock(world.mutex);
-    return world.splits[number].ready;
-  });
-  std::lock_guard lock(world.mutex);
-  *group = colour == kSpmdNoColour ? kSpmdAllRanks : world.splits[number].groups[colour];
-  return status;
+  *group = kSpmdAllRanks;
+  if (colour == kSpmdNoColour)
+    return status_of(kSpmdFine);
+  *group = static_cast<uint32_t>(device->groups.size());
+  Group made{std::to_string(number) + "-" + std::to_string(colour), {}};
+  for (const auto &[at, rank] : members)
+    made.ranks.push_back(rank);
+  device->groups.push_back(made);
+  device->met.push_back(0);
+  return status_of(kSpmdFine);
 }
 
 SpmdStatus allocate(SpmdDevice *device, uint64_t bytes, SpmdAddress *address) {
@@ -280,58 +270,23 @@ SpmdStatus matrices(SpmdDevice *device, const SpmdMatrices *given) {
 
 // --- what goes between ranks
 
-std::vector<char> bytes_at(SpmdAddress data, uint64_t bytes) {
+Bytes bytes_at(SpmdAddress data, uint64_t bytes) {
   const char *from = reinterpret_cast<const char *>(data);
   return {from, from + bytes};
 }
+SpmdAddress address_of(const Bytes &bytes) { return reinterpret_cast<SpmdAddress>(bytes.data()); }
 
-// [first, first + count) of the operands, combined in the order of the ranks.
-std::vector<char> reduced(const std::vector<SpmdCollective> &calls, uint64_t first,
-                          uint64_t count) {
-  const SpmdCollective &call = calls[0];
-  const uint32_t bytes = device::bytes_of(call.element);
-  std::vector<char> made(count * bytes);
-  for (uint64_t i = 0; i < count; ++i) {
+// [first, first + count) of what all brought, combined in the order of the ranks.
+void reduce(const SpmdCollective &call, const std::vector<Bytes> &all, uint64_t first) {
+  for (uint64_t i = 0; i < call.count; ++i) {
     double value = device::neutral(call.combiner);
-    for (const SpmdCollective &each : calls)
+    for (const Bytes &each : all)
       value = device::combined(
           call.combiner, value,
-          device::load(each.operand, each.element, static_cast<int64_t>(first + i)));
+          device::load(address_of(each), call.element, static_cast<int64_t>(first + i)));
     if (call.combiner == kSpmdAvg)
-      value /= static_cast<double>(calls.size());
-    device::store(reinterpret_cast<SpmdAddress>(made.data()), call.element, static_cast<int64_t>(i),
-                  value);
-  }
-  return made;
-}
-
-// All are there: what each gets.
-void hold(Meeting &meeting) {
-  const size_t size = meeting.guests.size();
-  meeting.results.resize(size);
-  std::vector<SpmdCollective> calls;
-  for (const auto &[position, call] : meeting.guests)
-    calls.push_back(call);
-  const SpmdCollective &call = calls[0];
-  const uint64_t bytes = call.count * device::bytes_of(call.element);
-  for (size_t i = 0; i < size; ++i) {
-    std::vector<char> &result = meeting.results[i];
-    switch (call.form) {
-    case kSpmdAllReduce:
-      result = reduced(calls, 0, call.count);
-      break;
-    case kSpmdReduceScatter:
-      result = reduced(calls, i * call.count, call.count);
-      break;
-    case kSpmdAllGather:
-      for (const SpmdCollective &each : calls) {
-        std::vector<char> part = bytes_at(each.operand, bytes);
-        result.insert(result.end(), part.begin(), part.end());
-      }
-      break;
-    default:
-      result = bytes_at(calls[call.root].operand, bytes);
-    }
+      value /= static_cast<double>(all.size());
+    device::store(call.result, call.element, static_cast<int64_t>(i), value);
   }
 }
 
@@ -341,26 +296,30 @@ uint32_t position_in(const Group &group, uint32_t rank) {
                                group.ranks.begin());
 }
 
-void attend(SpmdDevice *device, uint64_t number, const SpmdCollective &call) {
-  FakeWorld::State &world = *device->world;
-  std::unique_lock lock(world.mutex);
-  const size_t size = world.groups[call.group].ranks.size();
-  const uint32_t position = position_in(world.groups[call.group], device->rank);
-  const std::pair<uint32_t, uint64_t> at{call.group, number};
-  Meeting &meeting = world.meetings[at];
-  meeting.guests[position] = call;
-  if (meeting.guests.size() == size) {
-    hold(meeting);
-    meeting.ready = true;
-    world.changed.notify_all();
-  }
-  world.changed.wait(lock, [&] { return meeting.ready || world.dead; });
-  if (!meeting.ready)
+void attend(SpmdDevice *device, const Group &group, uint64_t number, const SpmdCollective &call) {
+  const auto size = static_cast<uint32_t>(group.ranks.size());
+  const uint32_t position = position_in(group, device->rank);
+  const uint64_t bytes = call.count * device::bytes_of(call.element);
+  const uint64_t brought = bytes * (call.form == kSpmdReduceScatter ? size : 1);
+  const bool brings = call.form != kSpmdBroadcast || position == call.root;
+  std::vector<Bytes> all;
+  if (!device->world->place->meet(group.name, number, position, size,
+                                  brings ? bytes_at(call.operand, brought) : Bytes(), all,
+                                  [device] { return device->gives_up(); }))
     return;
-  std::memcpy(reinterpret_cast<void *>(call.result), meeting.results[position].data(),
-              meeting.results[position].size());
-  if (++meeting.left == size)
-    world.meetings.erase(at);
+  char *to = reinterpret_cast<char *>(call.result);
+  switch (call.form) {
+  case kSpmdAllReduce:
+    return reduce(call, all, 0);
+  case kSpmdReduceScatter:
+    return reduce(call, all, position * call.count);
+  case kSpmdAllGather:
+    for (const Bytes &each : all)
+      std::memcpy(to, each.data(), bytes), to += bytes;
+    return;
+  default:
+    std::memcpy(to, all[call.root].data(), bytes);
+  }
 }
 
 // `task`: on the stream of wires, unless the device is to fail there.
@@ -374,19 +333,17 @@ SpmdStatus go_between(SpmdDevice *device, std::function<void()> task) {
     device->streams[kSpmdWires].add(std::move(task));
     return status_of(kSpmdFine);
   }
-  device->streams[kSpmdWires].add([device, form = fault->form, fault, task = std::move(task)] {
-    FakeWorld::State &world = *device->world;
-    switch (form) {
+  device->streams[kSpmdWires].add([device, fault, task = std::move(task)] {
+    switch (fault->form) {
     case FakeFault::Form::Skipped:
       return;
     case FakeFault::Form::Broken:
       device->broken = true;
       return;
-    case FakeFault::Form::Absent: {
-      std::unique_lock lock(world.mutex);
-      world.changed.wait(lock, [&] { return world.dead.load(); });
+    case FakeFault::Form::Absent:
+      while (!device->gives_up())
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
       return;
-    }
     case FakeFault::Form::Slow:
       std::this_thread::sleep_for(std::chrono::milliseconds(fault->milliseconds));
       return task();
@@ -397,36 +354,36 @@ SpmdStatus go_between(SpmdDevice *device, std::function<void()> task) {
 
 SpmdStatus collective(SpmdDevice *device, const SpmdCollective *given) {
   const uint64_t number = device->met[given->group]++;
-  return go_between(device, [device, number, call = *given] { attend(device, number, call); });
+  return go_between(device, [device, group = device->groups[given->group], number, call = *given] {
+    attend(device, group, number, call);
+  });
 }
 
-// What is sent is copied at once, so that ranks which send to each other do not wait for each other.
-void trade(SpmdDevice *device, uint32_t group, const std::vector<SpmdTransfer> &sends,
+// What is sent is kept by the place, so that ranks which send to each other do not wait for each other.
+void trade(SpmdDevice *device, const Group &group, const std::vector<SpmdTransfer> &sends,
            const std::vector<SpmdTransfer> &receives) {
-  FakeWorld::State &world = *device->world;
-  std::unique_lock lock(world.mutex);
-  const uint32_t own = position_in(world.groups[group], device->rank);
+  test::Place &place = *device->world->place;
+  const uint32_t own = position_in(group, device->rank);
   for (const SpmdTransfer &send : sends)
-    world.parcels[{group, own, send.position}].push_back(bytes_at(send.data, send.bytes));
-  world.changed.notify_all();
+    place.send(group.name, own, send.position, bytes_at(send.data, send.bytes));
   for (const SpmdTransfer &receive : receives) {
-    std::deque<std::vector<char>> &from = world.parcels[{group, receive.position, own}];
-    world.changed.wait(lock, [&] { return !from.empty() || world.dead; });
-    if (from.empty())
+    Bytes bytes;
+    if (!place.receive(group.name, receive.position, own, bytes,
+                       [device] { return device->gives_up(); }))
       return;
-    if (from.front().size() != receive.bytes) {
+    if (bytes.size() != receive.bytes) {
       device->broken = true; // as a library may: it says nothing of why
       return;
     }
-    std::memcpy(reinterpret_cast<void *>(receive.data), from.front().data(), receive.bytes);
-    from.pop_front();
+    std::memcpy(reinterpret_cast<void *>(receive.data), bytes.data(), bytes.size());
   }
 }
 
 SpmdStatus exchange(SpmdDevice *device, uint32_t group, const SpmdTransfer *sends,
                     uint32_t send_count, const SpmdTransfer *receives, uint32_t receive_count) {
   std::vector<SpmdTransfer> out(sends, sends + send_count), in(receives, receives + receive_count);
-  return go_between(device, [device, group, out, in] { trade(device, group, out, in); });
+  return go_between(
+      device, [device, among = device->groups[group], out, in] { trade(device, among, out, in); });
 }
 
 SpmdStatus follow(SpmdDevice *device, uint32_t stream, uint32_t other) {
@@ -462,11 +419,8 @@ uint32_t reached(SpmdDevice *device) {
 SpmdStatus close_device(SpmdDevice *device, int32_t finish) {
   SpmdStatus status = finish ? wait(device) : status_of(kSpmdFine);
   if (!finish) {
-    {
-      std::lock_guard lock(device->world->mutex);
-      device->world->dead = true;
-    }
-    device->world->changed.notify_all();
+    device->over = true;
+    device->world->dead = true;
     for (Stream &stream : device->streams)
       stream.drop();
   }
@@ -481,16 +435,19 @@ SpmdStatus close_device(SpmdDevice *device, int32_t finish) {
 
 namespace spmd::test {
 
-FakeWorld::FakeWorld(uint32_t ranks, std::optional<FakeFault> fault)
-    : state_(std::make_shared<State>(ranks, fault)) {}
+FakeWorld::FakeWorld(std::optional<FakeFault> fault) : state_(std::make_shared<State>()) {
+  state_->place = std::make_unique<MemoryPlace>();
+  state_->fault = fault;
+}
 FakeWorld::~FakeWorld() = default;
 void FakeWorld::enter() { entered = state_; }
 uint64_t FakeWorld::commands() const { return state_->commands; }
 
 const SpmdDevicePlugin &FakeWorld::plugin() {
+  static constexpr const char *kName = SPMD_FAKE_NAME;
   static const SpmdDevicePlugin table = {kSpmdDeviceAbi,
                                          sizeof(SpmdDevicePlugin),
-                                         "fake",
+                                         kName,
                                          open_device,
                                          make_id,
                                          connect,
@@ -513,3 +470,8 @@ const SpmdDevicePlugin &FakeWorld::plugin() {
 }
 
 } // namespace spmd::test
+
+// As a module, for ranks that are processes and meet in the folder SPMD_FAKE_DEVICES.
+extern "C" __attribute__((visibility("default"))) const SpmdDevicePlugin *spmd_device_plugin(void) {
+  return &FakeWorld::plugin();
+}

@@ -25,7 +25,7 @@ struct FakeFault {
 // The devices of one run. Threads that open the plug-in are given one of the world that they entered.
 class FakeWorld {
 public:
-  explicit FakeWorld(uint32_t ranks, std::optional<FakeFault> fault = std::nullopt);
+  explicit FakeWorld(std::optional<FakeFault> fault = std::nullopt);
   ~FakeWorld(); // all devices are closed by then
   FakeWorld(const FakeWorld &) = delete;
 

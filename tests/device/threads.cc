@@ -64,7 +64,7 @@ llvm::Error run_rank(const std::string &text, uint32_t rank, Shared &shared, Ran
         if (llvm::Error error = backend.read(buffer, rank, out.outputs.back()))
           return error;
     }
-    out.host_steps = backend.host_steps(), out.device_steps = backend.device_steps();
+    out.host_ops = backend.host_ops(), out.device_steps = backend.device_steps();
   }
   return (*link)->finish();
 }
@@ -73,7 +73,7 @@ llvm::Error run_rank(const std::string &text, uint32_t rank, Shared &shared, Ran
 
 std::vector<RankRun> run_on_threads(const std::string &text, uint32_t ranks,
                                     const ThreadsOptions &options) {
-  FakeWorld world(ranks, options.fault);
+  FakeWorld world(options.fault);
   Shared shared;
   shared.options = options;
   shared.size = ranks;

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ namespace spmd::test {
 struct RankRun {
   std::string problem; // why it did not come to its end; empty if it did
   std::vector<runtime::Tensor> outputs;
-  uint32_t host_steps = 0, device_steps = 0;
+  uint32_t device_steps = 0;
+  std::map<std::string, uint32_t> host_ops;
   uint32_t reached = 0; // the step that the device had come to when it was last asked
 };
 

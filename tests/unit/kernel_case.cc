@@ -120,9 +120,17 @@ std::string KernelCase::device_problem() {
   for (size_t r = 0; r < results.size(); ++r)
     out.push_back(on_host(results[r].dims, made[r].data()));
   Site at = site();
+  // Once to know how much is needed on the way.
+  std::vector<double> room;
+  StepScratch scratch;
   std::vector<Command> commands;
-  if (!lower_row({at, kernel(), nullptr, nullptr, in, out}, commands))
-    return "";
+  for (unsigned i = 0; i < 2; ++i) {
+    room.assign(scratch.bytes / sizeof(double) + 1, kNaN);
+    scratch.data = reinterpret_cast<SpmdAddress>(room.data());
+    commands.clear();
+    if (!lower_row({at, kernel(), nullptr, nullptr, in, out, scratch}, commands))
+      return "";
+  }
   for (const Command &command : commands)
     std::visit([](const auto &each) { test::carry_out(each); }, command);
   for (size_t r = 0; r < results.size(); ++r)
