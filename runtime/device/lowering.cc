@@ -44,6 +44,7 @@ private:
   bool is_real() const;
   bool terms();
   bool term(const lowered::Term &term, const Placed &out, bool fresh);
+  bool all_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &out);
   bool add_inputs(const lowered::Term &term, llvm::ArrayRef<unsigned> loops, NestDraft &draft);
   bool matrices(const lowered::Term &term, const Placed &out, bool fresh);
 
@@ -195,6 +196,8 @@ bool RowLowering::terms() {
       return false;
     if (plans[k].terms.empty())
       add_fill(call_.results[k], 0, commands_);
+    if (plans[k].terms.size() > 1 && all_terms(plans[k].terms, call_.results[k]))
+      continue;
     bool fresh = true;
     for (const lowered::Term &each : plans[k].terms) {
       if (!term(each, call_.results[k], fresh))
@@ -275,6 +278,58 @@ bool RowLowering::term(const lowered::Term &term, const Placed &out, bool fresh)
   draft.factor = static_cast<double>(term.integer) * term.number;
   draft.divisor = static_cast<double>(term.divisor);
   return add_inputs(term, loops, draft) && draft.build(commands_);
+}
+
+// Terms that sum nothing, in one nest: each element is rounded once, and may be written over an operand.
+bool RowLowering::all_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &out) {
+  NestDraft draft;
+  draft.out = out;
+  ScalarProgram &program = draft.program;
+  int64_t covered = 1;
+  for (const lowered::Term &term : terms) {
+    if (term.scatters || !term.indices.empty() || !term.functions.empty() || term.edges.count)
+      return false;
+    llvm::SmallVector<unsigned, 8>
+        loops; // by their strides in the result, which are those of all terms
+    for (unsigned v = 0; v < term.extents.size(); ++v) {
+      if (term.extents[v] != 1 && term.result[v] == 0)
+        return false;
+      if (term.extents[v] != 1)
+        loops.push_back(v);
+    }
+    llvm::sort(loops, [&](unsigned a, unsigned b) { return term.result[a] > term.result[b]; });
+    Strides extents, strides;
+    for (unsigned v : loops)
+      extents.push_back(term.extents[v]), strides.push_back(term.result[v]);
+    if (&term == terms.begin()) {
+      draft.extents = extents, draft.out_strides = strides;
+      for (int64_t extent : extents)
+        covered *= extent;
+    } else if (draft.extents != extents || draft.out_strides != strides) {
+      return false;
+    }
+    auto last = static_cast<uint8_t>(program.steps.size() - 1); // the sum so far
+    auto add = [&](SpmdOp op, size_t a, size_t b) {
+      program.steps.push_back({op, static_cast<uint8_t>(a), static_cast<uint8_t>(b), 0});
+      return program.steps.size() - 1;
+    };
+    program.constants.push_back(static_cast<double>(term.integer) * term.number /
+                                static_cast<double>(term.divisor));
+    size_t product = add(kSpmdConstant, program.constants.size() - 1, 0);
+    for (const lowered::Source &source : term.sources) {
+      if (source.form != lowered::Source::Form::Operand)
+        return false;
+      NestDraft::Input input{call_.args[source.arg], {}};
+      for (unsigned v : loops)
+        input.strides.push_back(source.strides[v]);
+      draft.inputs.push_back(std::move(input));
+      product = add(kSpmdMul, product, add(kSpmdInput, draft.inputs.size() - 1, 0));
+    }
+    if (&term != terms.begin())
+      add(kSpmdAdd, last, product);
+  }
+  return covered == out.size() && program.steps.size() <= kSpmdSteps &&
+         program.constants.size() <= kSpmdConstants && draft.build(commands_);
 }
 
 // Variables that are one dimension of a matrix: one stride each in two arrays, once they are merged.
