@@ -143,6 +143,8 @@ constexpr RunOptionRow kRows[] = {
      [](RunOptions &o, StringRef v) { return o.inputs.push_back(v.str()), std::string(); }},
     {"--verdicts", "FILE", "", "write the verdict of every claim as JSON",
      set_text<&RunOptions::verdicts>},
+    {"--profile", "FILE", "", "write how long each step takes, for Perfetto",
+     set_text<&RunOptions::profile>},
     {"--trace-out", "DIR", "", "write the values of the last run as .npy with an index",
      set_text<&RunOptions::trace_out>},
     {"--trace-ranks", "", "", "write what each rank holds, too", turn_on<&RunOptions::trace_ranks>},
@@ -258,10 +260,13 @@ std::string parse_run_call(llvm::ArrayRef<StringRef> words, RunOptions &options)
     options.backend = "mpi";
   if (options.nproc && options.backend == "cpu")
     return "the cpu backend simulates all ranks in one process: `--nproc` is for `--backend=mpi`";
+  if (options.backend == "null" && !options.profile.empty())
+    return "the null backend does nothing that takes time: `--profile` is for the others";
   if (options.backend == "null" && options.check != CheckMode::Off && !options.plan)
     return "the null backend holds no data that could be checked: add `--check=off`";
   if (options.backend == "nccl" && (options.f64 || options.tier == TierChoice::Field))
-    return "devices compute in the declared element types: leave `--dtype-mode=f64` and `--tier=field` "
+    return "devices compute in the declared element types: leave `--dtype-mode=f64` and "
+           "`--tier=field` "
            "to "
            "the cpu backend";
   if (options.backend != "cpu" && !options.trace_out.empty())

@@ -39,6 +39,7 @@ struct RunOptions {
   std::vector<std::string> inputs;
   std::string trace_out;
   std::string verdicts;
+  std::string profile;
   bool trace_ranks = false;
   std::optional<uint64_t> memory_limit; // bytes
   std::string backend = "cpu";

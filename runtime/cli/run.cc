@@ -3,6 +3,7 @@
 
 #include "runtime/cli/failure.h"
 #include "runtime/cli/memory_need.h"
+#include "runtime/cli/profile.h"
 #include "runtime/cli/session.h"
 #include "runtime/cli/summary.h"
 #include "runtime/cli/trace_out.h"
@@ -453,6 +454,8 @@ private:
       summary_.report.claims.clear();
     if (!options_.trace_out.empty() && summary_.runs && code_ == ExitCode::Clean)
       write_trace();
+    if (!options_.profile.empty() && summary_.runs && code_ == ExitCode::Clean)
+      write_profile();
     if (!summary_.runs)
       return;
     if (options_.only.empty() || restrict_to_scope()) {
@@ -497,6 +500,29 @@ private:
       tell(llvm::StringRef(text).rtrim().str());
     else if (!options_.shared.quiet)
       happened(print(text));
+  }
+
+  void write_profile() {
+    std::unique_ptr<Backend> backend = prepared(last_seed_, last_);
+    if (!all(backend != nullptr))
+      return;
+    llvm::Expected<TimesByRank> times =
+        time_steps(*plan_, *backend, session_ ? &session_->team() : nullptr);
+    if (!times && session_)
+      fail(times.takeError());
+    if (!times) {
+      checker::say(fmt::format("{}: {}", options_.file, llvm::toString(times.takeError())));
+      stop(ExitCode::Input);
+      return;
+    }
+    if (session_ && !session_->leads())
+      return;
+    std::string problem = checker::write_file(
+        options_.profile, print_profile(checked_->program(), *plan_, *times, !session_));
+    if (problem.empty())
+      return;
+    checker::say(problem);
+    stop(ExitCode::Call);
   }
 
   void write_trace() {

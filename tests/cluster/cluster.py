@@ -344,6 +344,26 @@ def on_devices(ranks):
         expect(alone[0] == played[0] and alone[2] == played[2], f"{file}: not as on cpu", alone, played)
 
 
+def recorded_on_devices():
+    """Steps of real models, scaled down: all claims that can be upheld are, forward and backward."""
+    for name in ("megatron_gpt/sp", "torchtitan/llama3_fsdp_tp_sp"):
+        file = f"examples/{name}.spmd.json"
+        with devices():
+            code, out, told = verdicts(file, "--check=all", "--scale-down", "--nproc=4", "--backend=nccl")
+        upheld = re.search(r"^  all +(\d+)", out, re.M)
+        expect(code == 0 and upheld and int(upheld[1]) > 2000, f"{file}: exit {code}", out)
+
+
+def profiled():
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "times.json"
+        code, out, err = run(SPMDRUN, "--nproc=4", "--check=off", f"--profile={path}", MLP)
+        expect(code == 0, f"exit {code}", out, err)
+        events = json.loads(path.read_text())["traceEvents"]
+        times = {rank: [event for event in events if event["pid"] == rank and event["ph"] == "X"] for rank in range(4)}
+        expect(all(len(each) == len(times[0]) > 10 for each in times.values()), "as many steps on all ranks", events)
+
+
 def refuted_on_devices():
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "wrong.spmd"
@@ -483,7 +503,7 @@ TESTS = {
     "another-plan": another_plan, "another-file": another_file, "another-version": another_version,
     "not-by-mpi": not_by_mpi, "taken-port": taken_port, "unreachable": unreachable,
     "no-plugin": no_plugin, "devices-2": lambda: on_devices(2), "devices-4": lambda: on_devices(4),
-    "devices-8": lambda: on_devices(8), "devices-refuted": refuted_on_devices, "no-devices": no_devices,
+    "devices-8": lambda: on_devices(8), "devices-refuted": refuted_on_devices, "devices-recorded": recorded_on_devices, "profiled": profiled, "no-devices": no_devices,
     "devices-killed": killed_on_devices, "devices-stopped": stopped_on_devices, "killed": killed, "killed-under-mpirun": killed_under_mpirun,
     "out-of-memory": out_of_memory, "stopped": stopped, "slow": slow,
     "launcher-killed": launcher_killed, "no-memory": no_memory, "no-half-files": no_half_files,
@@ -491,7 +511,7 @@ TESTS = {
 FAULTS = {"devices-killed", "devices-stopped", "killed", "killed-under-mpirun", "out-of-memory", "stopped", "slow", "launcher-killed", "no-half-files"}
 
 WITHOUT_MPI = {"by-variables", "another-token", "another-file", "another-version", "unreachable", "no-plugin", "no-devices"}
-PLAYED = {"devices-2", "devices-4", "devices-8", "devices-refuted", "devices-killed", "devices-stopped"}
+PLAYED = {"devices-2", "devices-4", "devices-8", "devices-refuted", "devices-recorded", "devices-killed", "devices-stopped"}
 
 
 def main():
