@@ -229,6 +229,11 @@ struct PlanOptions {
 llvm::Expected<Plan> make_plan(checker::CheckedProgram &program, const World &world,
                                const PlanOptions &options = {});
 
+// The step that follows: behind a branch or a loop with all that is in it.
+uint32_t step_after(const Plan &plan, uint32_t step);
+// `%y = matmul`: what a step is part of, for errors.
+std::string name_of(const ir::Program &program, const Step &step);
+
 // Offsets of all buffers, peak and releases (memory.cc).
 void plan_memory(const ir::Program &program, Plan &plan);
 

@@ -256,4 +256,22 @@ uint64_t fingerprint(const ir::Program &program, const Plan &plan) {
   return ir::hash_bytes(text.data(), text.size());
 }
 
+uint32_t step_after(const Plan &plan, uint32_t step) {
+  const Step &at = plan.steps[step];
+  return at.form == StepForm::Branch ? plan.branches[at.index].else_end
+         : at.form == StepForm::Loop ? plan.loops[at.index].body_end
+                                     : step + 1;
+}
+
+std::string name_of(const ir::Program &program, const Step &step) {
+  if (!step.inst.valid())
+    return "the program";
+  const ir::Inst &inst = program.insts[step.inst];
+  std::string op = program.op_name(inst.op).str();
+  if (inst.result_count == 0)
+    return fmt::format("`{}`", op);
+  return fmt::format("`{} = {}`",
+                     ir::print(program.values[inst.first_result].name, program.strings), op);
+}
+
 } // namespace spmd::runtime

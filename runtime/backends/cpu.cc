@@ -294,7 +294,7 @@ llvm::Expected<llvm::SmallVector<uint32_t, 16>> CpuBackend::complete_groups(cons
     else if (met[g] > 0)
       return run_error(
           fmt::format("{} is reached by {} of {} ranks of a group: the predicates around it differ",
-                      name_of(step), met[g], groups.size()));
+                      name_of(*program_, step), met[g], groups.size()));
   }
   return complete;
 }
@@ -462,15 +462,12 @@ llvm::Error CpuBackend::run_range(StepRange range, Ranks active) {
       if (llvm::Error error = options_.peers->at(i))
         return error;
     if (deadline_ != kNoDeadline && std::chrono::steady_clock::now() > deadline_)
-      return run_error(fmt::format("the deadline passed at step {}, {}", i, name_of(step)));
+      return run_error(
+          fmt::format("the deadline passed at step {}, {}", i, name_of(*program_, step)));
     if (llvm::Error error = run_step(step, i, active))
-      return run_error(fmt::format("{}: {}", name_of(step), llvm::toString(std::move(error))));
-    if (step.form == StepForm::Branch)
-      i = plan_->branches[step.index].else_end;
-    else if (step.form == StepForm::Loop)
-      i = plan_->loops[step.index].body_end;
-    else
-      ++i;
+      return run_error(
+          fmt::format("{}: {}", name_of(*program_, step), llvm::toString(std::move(error))));
+    i = step_after(*plan_, i);
   }
   return llvm::Error::success();
 }

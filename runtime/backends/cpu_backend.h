@@ -85,7 +85,6 @@ private:
   Ranks on_mesh(ir::MeshId mesh, Ranks active, llvm::SmallVectorImpl<RankId> &kept) const;
   llvm::Error check_access(llvm::ArrayRef<Use> reads, llvm::ArrayRef<Use> writes, Ranks ranks);
   uint64_t draws_of(const Compute &compute) const;
-  std::string name_of(const Step &step) const;
   const Block *block(Use use, RankId rank) const {
     return use.place.valid() ? &blocks_[use.place.index][rank] : nullptr;
   }

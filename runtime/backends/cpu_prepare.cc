@@ -156,17 +156,6 @@ void CpuBackend::find_ahead() {
   }
 }
 
-std::string CpuBackend::name_of(const Step &step) const {
-  if (!step.inst.valid())
-    return "the program";
-  const ir::Inst &inst = program_->insts[step.inst];
-  std::string op = program_->op_name(inst.op).str();
-  if (inst.result_count == 0)
-    return fmt::format("`{}`", op);
-  return fmt::format("`{} = {}`",
-                     ir::print(program_->values[inst.first_result].name, program_->strings), op);
-}
-
 llvm::Error CpuBackend::prepare(ir::Program &program, const Plan &plan, const World &world) {
   program_ = &program;
   plan_ = &plan;
@@ -191,7 +180,8 @@ llvm::Error CpuBackend::prepare(ir::Program &program, const Plan &plan, const Wo
   for (const Step &step : plan.steps)
     if (step.form == StepForm::Compute)
       if (llvm::Error error = prepare_compute(plan.computes[step.index], step.mesh))
-        return run_error(fmt::format("{}: {}", name_of(step), llvm::toString(std::move(error))));
+        return run_error(
+            fmt::format("{}: {}", name_of(*program_, step), llvm::toString(std::move(error))));
   find_ahead();
   ahead_.resize(plan.computes.size());
   return llvm::Error::success();

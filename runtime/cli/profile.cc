@@ -14,13 +14,6 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-uint32_t step_after(const Plan &plan, uint32_t step) {
-  const Step &at = plan.steps[step];
-  return at.form == StepForm::Branch ? plan.branches[at.index].else_end
-         : at.form == StepForm::Loop ? plan.loops[at.index].body_end
-                                     : step + 1;
-}
-
 std::string_view form_of(StepForm form) {
   switch (form) {
   case StepForm::Compute:

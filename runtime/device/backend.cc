@@ -86,17 +86,6 @@ llvm::Error DeviceBackend::stop(StopMode) { return llvm::Error::success(); }
 
 // --- before the run
 
-std::string DeviceBackend::name_of(const Step &step) const {
-  if (!step.inst.valid())
-    return "the program";
-  const ir::Inst &inst = program_->insts[step.inst];
-  std::string op = program_->op_name(inst.op).str();
-  if (inst.result_count == 0)
-    return fmt::format("`{}`", op);
-  return fmt::format("`{} = {}`",
-                     ir::print(program_->values[inst.first_result].name, program_->strings), op);
-}
-
 llvm::Error DeviceBackend::prepare(ir::Program &program, const Plan &plan, const World &world) {
   program_ = &program;
   plan_ = &plan;
@@ -118,7 +107,8 @@ llvm::Error DeviceBackend::prepare(ir::Program &program, const Plan &plan, const
   for (const Step &step : plan.steps)
     if (step.form == StepForm::Communicate && takes_part(step))
       if (llvm::Error error = prepare_wire(step))
-        return run_error(fmt::format("{}: {}", name_of(step), llvm::toString(std::move(error))));
+        return run_error(
+            fmt::format("{}: {}", name_of(*program_, step), llvm::toString(std::move(error))));
   // Commands hold addresses: the first time only to know how much they need.
   lower_steps();
   const auto arena = static_cast<uint64_t>(plan.peak_bytes);
@@ -478,13 +468,9 @@ llvm::Error DeviceBackend::run_range(StepRange range) {
   for (uint32_t i = range.first; i < range.last;) {
     const Step &step = plan_->steps[i];
     if (llvm::Error error = run_step(step, i))
-      return run_error(fmt::format("{}: {}", name_of(step), llvm::toString(std::move(error))));
-    if (step.form == StepForm::Branch)
-      i = plan_->branches[step.index].else_end;
-    else if (step.form == StepForm::Loop)
-      i = plan_->loops[step.index].body_end;
-    else
-      ++i;
+      return run_error(
+          fmt::format("{}: {}", name_of(*program_, step), llvm::toString(std::move(error))));
+    i = step_after(*plan_, i);
   }
   return llvm::Error::success();
 }

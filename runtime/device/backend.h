@@ -52,7 +52,6 @@ private:
   }
   uint64_t bytes_of(BufferId buffer) const;
   bool takes_part(const Step &step) const { return world_->on(step.mesh, own_); }
-  std::string name_of(const Step &step) const;
 
   void lower_steps();
   void prepare_compute(const Step &step, Ready &ready);
