@@ -34,7 +34,7 @@ rules::Spec joining_in(const ir::Program &program, const ir::Inst &inst) {
   return program.contexts[inst.context].local ? rules::Spec::Joined : rules::Spec::Compared;
 }
 
-bool is_state(ir::Role role) {
+bool is_state_role(ir::Role role) {
   return role == ir::Role::Param || role == ir::Role::Buffer || role == ir::Role::OptState;
 }
 
@@ -58,17 +58,26 @@ CheckResult check(ir::Program &program, const CheckOptions &options) {
 
 Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &result)
     : program_(program), options_(options), result_(result), rules_(program, options.memoise),
-      storage_(program), boundary_(program, rules_), settled_(program.values.size()),
-      open_(program.values.size()), unites_(ir::dialect_of(program) == ir::Dialect::LTensor) {
+      storage_(program), boundary_(program, rules_), state_(program.values.size()),
+      settled_(program.values.size()), open_(program.values.size()),
+      unites_(ir::dialect_of(program) == ir::Dialect::LTensor) {
   result.types.resize(program.values.size());
   result.shapes.resize(program.values.size());
   result.sizes.resize(program.values.size());
-  for (uint32_t i = 0; i < program.values.size(); ++i)
-    if (ValueId of = program.values[ValueId{i}].grad_of; of.valid())
-      first_gradients_.try_emplace(of.index, ValueId{i});
+  llvm::ArrayRef<ir::Value> values = program.values.all();
+  for (uint32_t i = 0; i < values.size(); ++i) {
+    ValueId of = values[i].grad_of;
+    if (!of.valid())
+      continue;
+    if (first_gradients_.empty())
+      first_gradients_.resize(values.size());
+    if (ValueId &first = first_gradients_[of.index]; !first.valid())
+      first = ValueId{i};
+  }
 }
 
 void Walk::run() {
+  settles_ = options_.memoise && !mover && !unites_;
   declared_gradients();
   for (uint32_t i = 0; i < program_.params.size(); ++i)
     declare(i);
@@ -87,6 +96,7 @@ void Walk::run() {
   settle_open(declared, told, late);
   Collector(program_, instances_).add(main_, result_);
   open_.settle_words(result_);
+  settles_ = false;
   keep_typings();
   main_ = {};
   result_.stats.applications = rules_.distinct();
@@ -98,8 +108,8 @@ void Walk::resume() {
     if (at.why != InferredAt::Why::Call && at.why != InferredAt::Why::NoGradient)
       words_[at.inst.index].push_back({at.word.axes, at.word.dst.kind});
   for (const ir::Param &param : program_.params)
-    if (is_state(param.role))
-      state_.insert(param.value.index);
+    if (is_state_role(param.role))
+      state_[param.value.index] = true;
   for (uint32_t i = 0; i < program_.values.size(); ++i)
     storage_.define(ValueId{i});
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i)
@@ -132,6 +142,7 @@ bool Walk::scale_told(Place place, const rules::ScaleMismatch &wrong) {
 }
 
 void Walk::report(Place place, rules::Violation violation, uint32_t application) {
+  quiet_ = false;
   if (const auto *wrong = std::get_if<rules::ScaleMismatch>(&violation))
     if (scale_told(place, *wrong))
       return;
@@ -140,10 +151,15 @@ void Walk::report(Place place, rules::Violation violation, uint32_t application)
 
 // On these axes partition specs are no matter here. Regions make axes of their own mesh local.
 AxisSet Walk::local_axes(ir::MeshId mesh, ir::ContextId id) const {
-  ir::Context context = program_.contexts[id];
-  if (context.mesh != mesh)
-    context = {.mesh = mesh, .local = {}};
-  return program_.local_axes(context);
+  const ir::Context &context = program_.contexts[id];
+  const bool own = context.mesh == mesh;
+  const size_t at = 2 * size_t(own ? id.index : mesh.index) + own;
+  if (at >= local_axes_.size())
+    local_axes_.resize(at + 1, Settled::kNone);
+  uint32_t &known = local_axes_[at];
+  if (known == Settled::kNone)
+    known = (own ? program_.local_axes(context) : program_.local_axes(mesh)).bits();
+  return AxisSet(static_cast<uint16_t>(known));
 }
 
 // A claim as it is judged at a place: without the specs of axes that are local there.
@@ -162,7 +178,7 @@ bool Walk::gradient_free(const ir::Value &value, bool by_rule) const {
                                                        : value.requires_grad == ir::Tristate::False;
 }
 
-void Walk::declare(uint32_t index) {
+void Walk::judge_declaration(uint32_t index) {
   const ir::Param &param = program_.params[index];
   const ir::Value &value = program_.values[param.value];
   Type type;
@@ -183,8 +199,8 @@ void Walk::declare(uint32_t index) {
     report({Place::Form::Param, index}, std::move(*sizes.problem));
   learn(param.value, {intern(type), value.shape, sizes.sizes});
   storage_.define(param.value);
-  if (is_state(param.role))
-    state_.insert(param.value.index);
+  if (is_state_role(param.role))
+    state_[param.value.index] = true;
   declare_contract(index);
 }
 
@@ -215,9 +231,7 @@ void Walk::instructions(const ir::Body &body) {
     instruction(InstId{i});
 }
 
-void Walk::instruction(InstId id) {
-  if (settle(id))
-    return;
+void Walk::type_instruction(InstId id) {
   ir::Inst inst = program_.insts[id];
   const ir::Context &context = program_.contexts[inst.context];
   ++trail_->stats.ops;
@@ -441,7 +455,7 @@ void Walk::claim_sizes(InstId id, ValueId result, const Type &type) {
                ir::print_shape(program_, rules::global_shape(program_, type, known(result)))});
 }
 
-void Walk::output(uint32_t index) {
+void Walk::judge_output(uint32_t index) {
   const ir::Output &out = program_.outputs[index];
   const Type type = program_.types[result_.types[out.value.index]];
   Place place{Place::Form::Output, index};

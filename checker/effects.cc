@@ -53,14 +53,23 @@ llvm::SmallVector<Target, 4> targets_of(const ir::Program &program, const ir::In
   return targets;
 }
 
-// The new value of a target: the result that aliases it, else the one in its place.
-uint32_t result_for(const ir::Program &program, const ir::Inst &inst, ValueId target,
-                    uint32_t place) {
-  for (uint32_t r = 0; r < inst.result_count; ++r)
-    if (program.values[inst.result(r)].alias_of == target)
-      return r;
-  return std::min(place, inst.result_count - 1);
-}
+// The new value of a target: the first result that aliases it, else the one in its place.
+class ResultsFor {
+public:
+  ResultsFor(const ir::Program &program, const ir::Inst &inst) : last_(inst.result_count - 1) {
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      if (ValueId base = program.values[inst.result(r)].alias_of; base.valid())
+        aliases_.try_emplace(base.index, r);
+  }
+  uint32_t of(ValueId target, uint32_t place) const {
+    auto at = aliases_.find(target.index);
+    return at != aliases_.end() ? at->second : std::min(place, last_);
+  }
+
+private:
+  llvm::SmallDenseMap<uint32_t, uint32_t, 4> aliases_;
+  uint32_t last_;
+};
 
 // `store` and `step` give no new name: nothing is left that could be read.
 bool ends_storage(const rules::ResolvedOp &op) {
@@ -100,22 +109,33 @@ void Walk::mutation(InstId id, const ir::Inst &inst, const rules::Outcome &outco
   if (inst.result_count == 0)
     return;
   uint32_t place = 0;
-  for (const Target &target : targets_of(program_, inst)) {
-    uint32_t result = result_for(program_, inst, target.value, place++);
+  llvm::SmallVector<Target, 4> targets = targets_of(program_, inst);
+  if (targets.empty())
+    return;
+  ResultsFor results(program_, inst);
+  for (const Target &target : targets) {
+    uint32_t result = results.of(target.value, place++);
     const Type made = program_.types[outcome.types[result]]; // a finding makes types
     spoilt[result] |= written(id, target.value, target.position, made, result);
   }
+}
+
+// The axes on which a value that is written is left with another type, which other names of it notice.
+AxisSet Walk::left_with(ValueId target, ir::ContextId context, const Type &made) const {
+  const Type before = seen(result_.types[target.index], context);
+  if (before.mesh() != made.mesh())
+    return {};
+  AxisSet bad = rules::check_claim(made, before, made.gradient_free()).mismatched - before.either();
+  return before.gradient_free() ? bad - before.of(Kind::Varying) : bad;
 }
 
 AxisSet Walk::written(InstId id, ValueId target, uint16_t position, const Type &made,
                       uint32_t result) {
   AxisSet bad;
   const Type before = seen(result_.types[target.index], program_.insts[id].context);
-  bool state = state_.count(storage_.root(target).index);
+  bool state = is_state(storage_.root(target));
   if ((state || storage_.shared_after(target, id)) && before.mesh() == made.mesh()) {
-    bad = rules::check_claim(made, before, made.gradient_free()).mismatched - before.either();
-    if (before.gradient_free())
-      bad -= before.of(Kind::Varying);
+    bad = left_with(target, program_.insts[id].context, made);
     AxisSet told = drawn(id, position, before, made, bad);
     if (state)
       told |=

@@ -56,19 +56,17 @@ GradientBoundary::GradientBoundary(const ir::Program &program, rules::Rules &rul
     if (!function.opaque && function.body.first.valid())
       starts_.push_back(function.body.first.index);
   llvm::sort(starts_);
-  std::vector<bool> other; // spellings that mean no op of the boundary
-  for (uint32_t i = 0; i < program.insts.size(); ++i) {
-    ir::OpNameId op = program.insts[InstId{i}].op;
-    if (op.index < other.size() && other[op.index])
+  std::vector<uint8_t> other(program.strings.size()); // spellings that mean no op of the boundary
+  llvm::ArrayRef<ir::Inst> insts = program.insts.all();
+  for (uint32_t i = 0; i < insts.size(); ++i) {
+    uint8_t &known = other[insts[i].op.index];
+    if (known)
       continue;
-    std::string_view boundary = rules.resolve(op).boundary;
-    if (!boundary.empty()) {
+    std::string_view boundary = rules.resolve(insts[i].op).boundary;
+    if (boundary.empty())
+      known = true;
+    else
       note(InstId{i}, boundary);
-      continue;
-    }
-    if (op.index >= other.size())
-      other.resize(op.index + 1);
-    other[op.index] = true;
   }
 }
 
@@ -185,12 +183,16 @@ void Walk::scales_at_root(Place place, const Type &root) {
 }
 
 // The loss root as the gradients of it see it: nothing is known on axes where it is none.
-Type Walk::root_type(ValueId root) {
-  Type type = program_.types[result_.types[root.index]];
+const Type &Walk::root_type(ValueId root) {
+  ir::TypeId known_as = result_.types[root.index];
+  if (root_.value == root && root_.known_as == known_as)
+    return root_.type;
+  Type type = program_.types[known_as];
   AxisSet wrong = type.replicated() | type.of(Kind::Varying);
   type.drop_shards(wrong - type.either());
   type.set_unknown(wrong - type.either());
-  return type;
+  root_ = {root, known_as, type};
+  return root_.type;
 }
 
 // Puts beside the operands what the rule needs of the program.

@@ -197,6 +197,11 @@ void Walk::moves(InstId id) {
   const ir::Inst &inst = program_.insts[id];
   if (first_gradients_.empty() || inst.result_count != 1)
     return;
+  llvm::ArrayRef<ir::Operand> operands = program_.blocks[inst.operands];
+  if (operands.size() == 1 && operands.front().is_value()) {
+    moved_.try_emplace(operands.front().index, inst.first_result);
+    return;
+  }
   llvm::SmallVector<ValueId, 4> tensors = tensors_of(program_, id);
   if (tensors.size() == 1)
     moved_.try_emplace(tensors.front().index, inst.first_result);
@@ -234,7 +239,7 @@ AxisSet Walk::refused_gradient(ValueId id, const Type &forward, const Type &grad
                                AxisSet local) {
   ValueId of = program_.values[id].grad_of;
   AxisSet wrong = not_dual(forward, gradient, local);
-  if (state_.count(of.index) && first_gradient(of) != id)
+  if (is_state(of) && first_gradient(of) != id)
     wrong -= forward.replicated() - gradient.of(Kind::Partial); // summed since backward left it
   // What never met the data of other ranks may be an addend that is the same on all.
   for (AxisId axis : ((wrong & local) & forward.replicated()) - gradient.sharded())
@@ -243,12 +248,49 @@ AxisSet Walk::refused_gradient(ValueId id, const Type &forward, const Type &grad
   return wrong;
 }
 
+// True if a gradient was judged that is known as this one is, and so is its value, and all that was to
+// say is its scale; that is said.
+bool Walk::fits(Place place, ValueId id) {
+  using Pair = SettledPlaces::Pair;
+  if (!settles_ || open_.any() || place.form != Place::Form::Inst)
+    return false;
+  ValueId of = program_.values[id].grad_of;
+  uint32_t at = settled_places_.pairs.number(
+      {number(of), number(id), program_.insts[place.as_inst()].context.index});
+  if (at >= settled_places_.pair.size())
+    settled_places_.pair.resize(at + 1);
+  Pair pair = settled_places_.pair[at];
+  if (pair == Pair::Free)
+    return true;
+  if (pair != Pair::Fits && (pair != Pair::Varies || !never_summed(id).empty()))
+    return false;
+  const Type forward = program_.types[result_.types[of.index]];
+  gradient_scale(place, id, forward, program_.types[result_.types[id.index]]);
+  return true;
+}
+
+void Walk::note_pair(Place place, ValueId id, SettledPlaces::Pair pair) {
+  if (!settles_ || open_.any() || place.form != Place::Form::Inst)
+    return;
+  ValueId of = program_.values[id].grad_of;
+  const Type &value = program_.types[result_.types[of.index]];
+  bool same_mesh = value.mesh() == program_.types[result_.types[id.index]].mesh();
+  uint32_t at = settled_places_.pairs.number(
+      {number(of), number(id), program_.insts[place.as_inst()].context.index});
+  if (at >= settled_places_.pair.size())
+    settled_places_.pair.resize(at + 1);
+  settled_places_.pair[at] = same_mesh ? pair : SettledPlaces::Pair::Ask;
+}
+
 // The gradient is unknown on the axes where it is refused. `told`: the instruction has a finding
 // already, from which this one would follow.
 void Walk::joint(Place place, ValueId id, bool told) {
   const ir::Value &value = program_.values[id];
   if (!value.grad_of.valid() || !result_.types[value.grad_of.index].valid())
     return;
+  if (!told && fits(place, id))
+    return;
+  using Pair = SettledPlaces::Pair;
   Type gradient = program_.types[result_.types[id.index]];
   Type forward = program_.types[result_.types[value.grad_of.index]];
   if (forward.mesh() != gradient.mesh()) {
@@ -258,7 +300,7 @@ void Walk::joint(Place place, ValueId id, bool told) {
     forward = seen.type;
   }
   if (forward.gradient_free())
-    return;
+    return note_pair(place, id, Pair::Free);
   ir::ContextId context =
       place.form == Place::Form::Inst ? program_.insts[place.as_inst()].context : ir::ContextId{0};
   AxisSet local = local_axes(gradient.mesh(), context);
@@ -288,8 +330,11 @@ void Walk::joint(Place place, ValueId id, bool told) {
         "the shapes of " + ir::print_value(program_, value.grad_of) + " and of its gradient";
     if (std::optional<rules::Violation> differs =
             rules::shape_differs(program_, std::move(what), shape, found))
-      report(place, std::move(*differs));
+      return report(place, std::move(*differs)), gradient_scale(place, id, forward, gradient);
   }
+  bool dual = not_dual(forward, gradient, local).empty();
+  AxisSet varying = gradient.of(Kind::Varying) & forward.of(Kind::Varying);
+  note_pair(place, id, dual ? varying ? Pair::Varies : Pair::Fits : Pair::Ask);
   gradient_scale(place, id, forward, gradient);
 }
 
@@ -298,7 +343,7 @@ void Walk::joint(Place place, ValueId id, bool told) {
 // know its root.
 void Walk::gradient_scale(Place place, ValueId id, const Type &forward, Type gradient) {
   ValueId of = program_.values[id].grad_of;
-  bool reduced = state_.count(of.index) && first_gradient(of) != id; // perhaps by an average
+  bool reduced = is_state(of) && first_gradient(of) != id; // perhaps by an average
   bool in_body = place.form == Place::Form::Inst && (place.index < program_.main.first.index ||
                                                      place.index >= program_.main.last.index);
   if (reduced || in_body || !forward.scale.valid() || !gradient.scale.valid())
@@ -313,7 +358,7 @@ void Walk::gradient_scale(Place place, ValueId id, const Type &forward, Type gra
   }
   ir::ScaleId whole = gradient_scale_;
   if (known) {
-    const Type type = root_type(root);
+    const Type &type = root_type(root);
     whole = type.mesh() == gradient.mesh() || type.unknown.empty() ? type.scale : ir::ScaleId();
     if (type.mesh() == gradient.mesh())
       gradient.unknown |= type.unknown;
@@ -355,6 +400,7 @@ void Walk::late_gradients(size_t position) {
 AxisSet Walk::unreduced(Place place, llvm::ArrayRef<ValueId> read, ValueId param, AxisSet axes) {
   if (axes.empty())
     return {};
+  quiet_ = false;
   ValueId known = param.valid() ? parameter_behind(program_, param) : param;
   ValueId found = pending_gradient(program_, result_, read, known, axes);
   if (!found.valid())

@@ -8,12 +8,11 @@ namespace spmd::checker {
 using ir::InstId;
 using ir::ValueId;
 
-Storage::Storage(const ir::Program &program)
-    : program_(program), roots_(program.values.size()), written_(program.values.size()),
-      made_(program.values.size(), 0), next_name_(program.values.size()),
-      last_use_(program.values.size()) {
-  for (uint32_t i = 0; i < program.insts.size(); ++i)
-    use(program.insts[InstId{i}].operands, InstId{i});
+void Storage::find_last_uses() {
+  last_use_.resize(names_.size());
+  llvm::ArrayRef<ir::Inst> insts = program_.insts.all();
+  for (uint32_t i = 0; i < insts.size(); ++i)
+    use(insts[i].operands, InstId{i});
 }
 
 void Storage::use(ir::BlockId block, InstId by) {
@@ -25,38 +24,42 @@ void Storage::use(ir::BlockId block, InstId by) {
   }
 }
 
-bool Storage::shared_after(ValueId value, InstId id) const {
-  for (ValueId name = roots_[value.index]; name.valid(); name = next_name_[name.index])
-    if (InstId last = last_use_[name.index]; name != value && last.valid() && last.index > id.index)
+bool Storage::shared_after(ValueId value, InstId id) {
+  for (ValueId name = names_[value.index].root; name.valid(); name = names_[name.index].next) {
+    if (name == value)
+      continue;
+    if (last_use_.empty())
+      find_last_uses();
+    if (InstId last = last_use_[name.index]; last.valid() && last.index > id.index)
       return true;
+  }
   return false;
 }
 
 void Storage::define(ValueId value) {
   ValueId base = program_.values[value].alias_of;
-  ValueId root = base.valid() ? roots_[base.index] : value;
-  roots_[value.index] = root.valid() ? root : value;
-  if (root.valid() && root != value) {
-    next_name_[value.index] = next_name_[root.index];
-    next_name_[root.index] = value;
-  }
-  uint32_t storage = roots_[value.index].index;
-  made_[value.index] = written_[storage] ? versions_.find(storage)->second.first : 0;
+  ValueId root = base.valid() ? names_[base.index].root : value;
+  if (!root.valid())
+    root = value;
+  Name &own = names_[value.index], &first = names_[root.index];
+  if (root != value && own.root != root) // a body may be typed again
+    own.next = std::exchange(first.next, value);
+  own.root = root;
+  own.made = first.history ? histories_[first.history - 1].writes : 0;
 }
 
 void Storage::write(ValueId target, InstId by) {
-  ValueId root = roots_[target.index];
+  ValueId root = names_[target.index].root;
   if (!root.valid())
     return;
-  written_[root.index] = true;
-  auto &[version, writer] = versions_[root.index];
-  ++version;
-  writer = by;
-}
-
-InstId Storage::writer_after(ValueId value) const {
-  const auto &[version, writer] = versions_.find(roots_[value.index].index)->second;
-  return version == made_[value.index] ? InstId() : writer;
+  uint32_t &history = names_[root.index].history;
+  if (!history) {
+    histories_.push_back({});
+    history = static_cast<uint32_t>(histories_.size());
+  }
+  History &written = histories_[history - 1];
+  ++written.writes;
+  written.last = by;
 }
 
 void OperandList::add(const ir::Program &program, const ir::Operand &operand, ir::StringId name) {

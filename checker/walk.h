@@ -4,6 +4,7 @@
 #include "checker/check.h"
 #include "checker/erased.h"
 #include "checker/operand_list.h"
+#include "checker/settled.h"
 
 #include "rules/boundary.h"
 #include "rules/contract.h"
@@ -19,30 +20,42 @@ namespace spmd::checker {
 // (ir/README.md).
 class Storage {
 public:
-  explicit Storage(const ir::Program &program);
+  explicit Storage(const ir::Program &program) : program_(program), names_(program.values.size()) {}
 
   void define(ir::ValueId value);                // after the value's alias_of is defined
   void write(ir::ValueId target, ir::InstId by); // before the results of the write are defined
   // The instruction that wrote the storage after `value` was made; none if it is current.
   ir::InstId overtaken_by(ir::ValueId value) const {
-    ir::ValueId root = roots_[value.index];
-    return root.valid() && written_[root.index] ? writer_after(value) : ir::InstId();
+    return is_stale(value) ? histories_[history_of(value) - 1].last : ir::InstId();
   }
-  ir::ValueId root(ir::ValueId value) const { return roots_[value.index]; }
+  bool is_stale(ir::ValueId value) const {
+    const uint32_t history = history_of(value);
+    return history && histories_[history - 1].writes != names_[value.index].made;
+  }
+  ir::ValueId root(ir::ValueId value) const { return names_[value.index].root; }
   // True if another name of the same storage, made before `id`, is used after it.
-  bool shared_after(ir::ValueId value, ir::InstId id) const;
+  bool shared_after(ir::ValueId value, ir::InstId id);
 
 private:
+  struct Name {
+    ir::ValueId root, next;         // the first name, and another one, from the first on
+    uint32_t made = 0, history = 0; // writes until then; of a root: its history plus one, if any
+  };
+  struct History {
+    uint32_t writes = 0;
+    ir::InstId last;
+  };
+  void find_last_uses();
   void use(ir::BlockId block, ir::InstId by);
-  ir::InstId writer_after(ir::ValueId value) const; // whose root was written
+  uint32_t history_of(ir::ValueId value) const {
+    ir::ValueId root = names_[value.index].root;
+    return root.valid() ? names_[root.index].history : 0;
+  }
+
   const ir::Program &program_;
-  std::vector<ir::ValueId> roots_;
-  std::vector<bool> written_;  // roots that have a version
-  std::vector<uint32_t> made_; // version of the root at definition
-  llvm::DenseMap<uint32_t, std::pair<uint32_t, ir::InstId>>
-      versions_;                       // root -> writes so far, last writer
-  std::vector<ir::ValueId> next_name_; // another name of the same storage, from the root on
-  std::vector<ir::InstId> last_use_;   // none: never used
+  std::vector<Name> names_; // per value
+  std::vector<History> histories_;
+  std::vector<ir::InstId> last_use_; // per value, none: never; empty until it is asked for
 };
 
 // An edit that is tried in memory: some operands, the attributes, or the whole instruction.
@@ -107,51 +120,6 @@ private:
   std::vector<bool> needs_gradient_; // by value; empty: not asked yet
 };
 
-// What instructions come to of which nothing is said: equal ones come to the same (settled.cc).
-class Settled {
-public:
-  struct Entry {
-    const rules::Outcome *outcome = nullptr;
-    uint64_t silent = 0; // (result, axis) pairs that are unknown
-    bool transition = false;
-    uint32_t results = 0, key = 0, key_size = 0; // where they are kept
-  };
-  static constexpr uint32_t kNone = ~0u;
-
-  explicit Settled(size_t value_count) : known_as_(value_count, kNone) {}
-
-  // Words that two instructions have alike only if rules see the same in both; an even number.
-  llvm::SmallVector<uint32_t, 64> &key() { return key_; }
-
-  const Entry *find();                                     // that of the key; null if there is none
-  void add(Entry entry, llvm::ArrayRef<uint32_t> results); // for the key, which is not there
-  llvm::ArrayRef<uint32_t> results(const Entry &entry, uint32_t count) const {
-    return llvm::ArrayRef<uint32_t>(results_.data() + entry.results, count);
-  }
-
-  // What is known of a value, numbered: equal where it is. Asked for when it is needed.
-  uint32_t number(ir::ValueId value, const rules::Arg &known) {
-    uint32_t &as = known_as_[value.index];
-    return as != kNone ? as : as = number_of(known);
-  }
-  const rules::Arg &known(uint32_t number) const { return known_[number]; }
-  void set_number(ir::ValueId value, uint32_t number) { known_as_[value.index] = number; }
-  void forget_number(ir::ValueId value) { known_as_[value.index] = kNone; }
-
-private:
-  uint32_t &slot();
-  uint32_t number_of(const rules::Arg &known);
-
-  llvm::SmallVector<uint32_t, 64> key_;
-  std::vector<Entry> entries_;
-  std::vector<uint32_t> results_; // numbers of what is known of them
-  std::vector<uint32_t> keys_;
-  ir::IndexTable table_;
-  std::vector<uint32_t> known_as_; // per value; none until asked
-  std::vector<rules::Arg> known_;
-  ir::IndexTable numbers_;
-};
-
 class Walk {
 public:
   Walk(ir::Program &program, const CheckOptions &options, CheckResult &result);
@@ -176,20 +144,30 @@ public:
 
 private:
   void declare(uint32_t param);
+  void judge_declaration(uint32_t param);
   bool touched(const ir::Inst &inst, const llvm::DenseSet<uint32_t> &changed) const;
   void dropped(const ir::Inst &inst);
   void backward(const Edit &edit, const ir::Inst &inst);
   void undecided(uint32_t param, ir::Type &type);
   void instructions(const ir::Body &body);
-  void instruction(ir::InstId id);
+  void instruction(ir::InstId id) {
+    if (!settle(id))
+      type_instruction(id);
+  }
+  void type_instruction(ir::InstId id);
   bool settle(ir::InstId id);
   // What an instruction has to do with its place in the program.
   struct Surroundings {
     bool matters = false;   // to its type: an operand is stale, or open
-    bool writes = false;    // it may write an operand
     bool gradients = false; // its results are marked as gradients
   };
   Surroundings make_key(const ir::Inst &inst);
+  bool overwrite(ir::InstId id, const ir::Inst &inst, Settled::Entry &entry);
+  bool keeps_types(const ir::Inst &inst, const rules::Outcome &outcome);
+  uint32_t number(ir::ValueId value) {
+    uint32_t known_as = settled_.number(value);
+    return known_as != Settled::kNone ? known_as : settled_.number_of(value, known(value));
+  }
   // How much was said, before an instruction and after it.
   struct Said {
     size_t findings, words, facts;
@@ -221,6 +199,7 @@ private:
   void claim_sizes(ir::InstId id, ir::ValueId value, const ir::Type &type);
   void mutation(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
                 llvm::MutableArrayRef<ir::AxisSet> spoilt);
+  ir::AxisSet left_with(ir::ValueId target, ir::ContextId context, const ir::Type &made) const;
   ir::AxisSet written(ir::InstId id, ir::ValueId target, uint16_t position, const ir::Type &made,
                       uint32_t result);
   ir::AxisSet drawn(ir::InstId id, uint16_t position, const ir::Type &before, const ir::Type &made,
@@ -321,9 +300,12 @@ private:
   // On one axis alone, as if the value were of that kind there.
   ir::TypeId as_kind(ir::Type type, ir::AxisId axis, ir::Kind kind);
   void output(uint32_t index);
+  void judge_output(uint32_t index);
   ir::AxisSet refused_gradient(ir::ValueId gradient, const ir::Type &forward, const ir::Type &found,
                                ir::AxisSet local);
   void joint(Place place, ir::ValueId gradient, bool told);
+  bool fits(Place place, ir::ValueId gradient);
+  void note_pair(Place place, ir::ValueId gradient, SettledPlaces::Pair pair);
   void gradient_scale(Place place, ir::ValueId gradient, const ir::Type &forward, ir::Type found);
   ir::AxisSet unreduced(Place place, llvm::ArrayRef<ir::ValueId> read, ir::ValueId param,
                         ir::AxisSet axes);
@@ -332,7 +314,7 @@ private:
   void state_output(uint32_t index);
   void late_gradients(size_t position);
   ir::ValueId first_gradient(ir::ValueId value) const {
-    return first_gradients_.lookup(value.index);
+    return first_gradients_.empty() ? ir::ValueId() : first_gradients_[value.index];
   }
 
   // What is open (erased.h).
@@ -372,7 +354,7 @@ private:
   void declare_contract(uint32_t param);
   void declared_gradients();
   void scales_at_root(Place place, const ir::Type &root);
-  ir::Type root_type(ir::ValueId root);
+  const ir::Type &root_type(ir::ValueId root);
   void boundary_operands(ir::InstId id, std::string_view op);
   bool cut_gradients(const ir::Inst &inst); // true if it depends on which values the operands are
   void boundary_results(ir::InstId id, std::string_view op, const rules::Outcome &outcome);
@@ -382,6 +364,7 @@ private:
   void report(Place place, rules::Violation violation, uint32_t application = ~0u);
   ir::Type seen(ir::TypeId declared, ir::ContextId context) const;
   ir::AxisSet local_axes(ir::MeshId mesh, ir::ContextId context) const;
+  bool is_state(ir::ValueId value) const { return value.valid() && state_[value.index]; }
   ir::TypeId intern(const ir::Type &type) { return program_.types.add(type); }
   bool gradient_free(const ir::Value &value, bool by_rule) const;
 
@@ -391,9 +374,15 @@ private:
   rules::Rules rules_;
   Storage storage_;
   GradientBoundary boundary_;
-  llvm::DenseSet<uint32_t> state_; // values of parameters, buffers and optimizer state
-  llvm::DenseMap<uint32_t, ir::ValueId> first_gradients_; // as backward leaves them
-  llvm::DenseMap<uint32_t, Place> scale_told_;            // by root of a storage: where first
+  std::vector<bool> state_; // per value: a parameter, a buffer or state of the optimizer
+  std::vector<ir::ValueId>
+      first_gradients_; // per value, as backward leaves them; empty: no gradients
+  llvm::DenseMap<uint32_t, Place> scale_told_; // by root of a storage: where first
+  struct Root {
+    ir::ValueId value;
+    ir::TypeId known_as;
+    ir::Type type;                              // as gradients see it
+  } root_;                                      // the last one that was asked for
   ir::ScaleId gradient_scale_;                  // of the root, where no value is known to be it
   llvm::DenseMap<uint32_t, ir::ValueId> moved_; // operand of a transition -> its result
   // Parameters, and the axes on which it was told that their gradient is not summed.
@@ -409,6 +398,11 @@ private:
   // Types of the conditions around the current body that differ between ranks.
   llvm::SmallVector<ir::TypeId, 2> conditions_;
   Settled settled_;
+  SettledPlaces settled_places_;
+  bool quiet_ = true;    // false once something was said, or asked of the program around
+  bool settles_ = false; // set while a whole program is typed
+  llvm::SmallVector<ir::ValueId, 4> targets_; // written by the current instruction: see make_key
+  mutable std::vector<uint32_t> local_axes_;  // per context, and per mesh; none until asked
   OpenValues open_;
   bool recording_ = true; // false once a completed check is only retyped
   Rows rows_;             // of the results of the current instruction; may be shorter

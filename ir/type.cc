@@ -3,6 +3,30 @@
 
 namespace spmd::ir {
 
+namespace {
+
+constexpr uint64_t kLowest = 0x1111'1111'1111'1111; // of each nibble
+
+// A set of axes as the nibbles of a word, and the set of those that are not 0.
+constexpr uint64_t nibbles_of(AxisSet axes) {
+  uint64_t word = axes.bits();
+  word = (word | word << 24) & 0x0000'00FF'0000'00FF;
+  word = (word | word << 12) & 0x000F'000F'000F'000F;
+  word = (word | word << 6) & 0x0303'0303'0303'0303;
+  return ((word | word << 3) & kLowest) * 0xF;
+}
+constexpr AxisSet axes_in(uint64_t word) {
+  word |= word >> 1;
+  word = (word | word >> 2) & kLowest;
+  word = (word | word >> 3) & 0x0303'0303'0303'0303;
+  word = (word | word >> 6) & 0x000F'000F'000F'000F;
+  word = (word | word >> 12) & 0x0000'00FF'0000'00FF;
+  return AxisSet(static_cast<uint16_t>(word | word >> 24));
+}
+static_assert(axes_in(nibbles_of(AxisSet(0xA5C3))) == AxisSet(0xA5C3));
+
+} // namespace
+
 AxisSet Type::claimed() const {
   AxisSet all = unknown;
   for (AxisSet set : axes)
@@ -26,10 +50,8 @@ void Type::clear(AxisSet gone) {
   for (AxisSet &set : axes)
     set -= gone;
   unknown -= gone;
-  for (AxisId axis : gone) {
-    set_nibble(shard_dim, axis, 0xF);
-    set_nibble(shard_order, axis, 0);
-  }
+  shard_dim |= nibbles_of(gone);
+  shard_order &= ~nibbles_of(gone);
 }
 
 void Type::set_kind(AxisSet set, Kind kind) {
@@ -70,11 +92,7 @@ void Type::set_combiner(AxisId axis, Combiner combiner) {
 }
 
 AxisSet Type::sharded() const {
-  AxisSet set;
-  for (AxisId axis : of(Kind::Varying))
-    if (dim(axis))
-      set |= axis;
-  return set;
+  return shard_dim == kUnsharded ? AxisSet() : of(Kind::Varying) & axes_in(~shard_dim);
 }
 
 AxisSet Type::combining() const {
@@ -91,20 +109,21 @@ Type Type::erased() const {
   if (shard_dim == kUnsharded)
     return *this;
   Type type = *this;
-  for (AxisId axis : of(Kind::Varying)) {
-    set_nibble(type.shard_dim, axis, 0xF);
-    set_nibble(type.shard_order, axis, 0);
-  }
+  type.shard_dim |= nibbles_of(of(Kind::Varying));
+  type.shard_order &= ~nibbles_of(of(Kind::Varying));
   return type;
 }
 
 void Type::drop_shards(AxisSet gone) {
-  if (shard_dim == kUnsharded)
+  AxisSet cut = sharded();
+  gone &= cut;
+  if (gone == cut) {
+    shard_dim |= nibbles_of(gone);
+    shard_order &= ~nibbles_of(gone);
     return;
-  for (AxisId axis : gone &of(Kind::Varying)) {
+  }
+  for (AxisId axis : gone) {
     std::optional<unsigned> dropped = dim(axis);
-    if (!dropped)
-      continue;
     for (AxisId other : of(Kind::Varying))
       if (dim(other) == dropped && order(other) > order(axis))
         set_nibble(shard_order, other, order(other) - 1);

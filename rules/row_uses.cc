@@ -86,6 +86,7 @@ llvm::SmallVector<RowUse, 1> row_uses(const Application &app) {
   // Results of zipped rows come member by member where the row has one result, else list after
   // list.
   unsigned members = member_count(app), per_member = members ? count / members : 0;
+  uses.reserve(per_member ? members : 0);
   for (unsigned i = 0; i < members && per_member; ++i) {
     uses.push_back({app.op, &row, {}, {}});
     for (const Slot &slot : app.slots)

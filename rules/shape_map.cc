@@ -34,14 +34,19 @@ namespace {
 
 class Mapper {
 public:
-  Mapper(const Application &app, const Equation &equation, const Binding &binding, Outcome &out)
-      : app_(app), equation_(equation), row_(row_of(app, equation)), binding_(binding), out_(out) {
+  // `map`: empty, to be filled.
+  Mapper(const Application &app, const Equation &equation, const Binding &binding, FactorMap &map,
+         Outcome &out)
+      : app_(app), equation_(equation), row_(row_of(app, equation)), binding_(binding), out_(out),
+        map_(map) {
     map_.args.resize(app.args.size());
   }
 
-  FactorMap run() {
-    if (row_ && row_->derivative_of)
-      return transposed();
+  void run() {
+    if (row_ && row_->derivative_of) {
+      map_ = transposed();
+      return;
+    }
     if (FactorsRule rule = factors_rule()) {
       FactorSink sink(app_, equation_, binding_, map_, out_);
       bool told = rule(app_, sink);
@@ -50,16 +55,15 @@ public:
       bool as_written = told && map_.results.empty() && !app_.results.empty();
       map_.results.resize(as_written ? 0 : app_.results.size());
       if (!as_written)
-        return std::move(map_);
+        return;
     }
     make_factors();
     for (unsigned r = 0; r < equation_.ref_count; ++r)
       map_ref(equation_.refs[r]);
     unify();
     for (unsigned k = 0; k < app_.results.size(); ++k)
-      map_.results.push_back(map_result(k));
+      map_result(k, map_.results.emplace_back());
     map_.made.assign(made_.begin(), made_.end());
-    return std::move(map_);
   }
 
 private:
@@ -262,17 +266,17 @@ private:
   }
 
   // `rank`: of a tensor that is there; none: of a result, whose `...` is as wide as asked for.
-  std::optional<TensorFactors> expand(unsigned first, unsigned count, std::optional<size_t> rank,
-                                      size_t rest_count) {
+  void expand(unsigned first, unsigned count, std::optional<size_t> rank, size_t rest_count,
+              std::optional<TensorFactors> &made) {
     bool by_place = has_rest(first, count) && has_placed(first, count);
     if (by_place && !places_known_)
-      return std::nullopt;
+      return;
     size_t fixed = 0;
     for (unsigned d = first; d < first + count; ++d)
       fixed += by_place && is_placed(equation_.dims[d]) ? places_.size() : width(equation_.dims[d]);
     if (rank)
       rest_count = *rank > fixed ? *rank - fixed : 0;
-    TensorFactors out;
+    TensorFactors &out = made.emplace();
     for (unsigned d = first; d < first + count; ++d)
       if (!by_place || !is_placed(equation_.dims[d]))
         append(equation_.dims[d], rest_count, out);
@@ -280,7 +284,6 @@ private:
       for (unsigned d = first; d < first + count; ++d)
         if (is_placed(equation_.dims[d]))
           insert_placed(equation_.dims[d], out);
-    return out;
   }
   void insert_placed(const Dim &dim, TensorFactors &out) const {
     for (size_t i = 0; i < places_.size(); ++i) {
@@ -300,21 +303,20 @@ private:
       uint16_t arg = static_cast<uint16_t>(slot.first + i);
       const ir::Shape *shape = app_.shape(app_.args[arg]);
       if (shape && shape->ranked && !map_.args[arg])
-        map_.args[arg] = map_tensor(ref, *shape);
+        map_tensor(ref, *shape, map_.args[arg]);
     }
   }
-  std::optional<TensorFactors> map_tensor(const Ref &ref, const ir::Shape &shape) {
+  void map_tensor(const Ref &ref, const ir::Shape &shape, std::optional<TensorFactors> &factors) {
     size_t rank = shape.dims.size();
-    std::optional<TensorFactors> factors = expand(ref.first_dim, ref.dim_count, rank, 0);
+    expand(ref.first_dim, ref.dim_count, rank, 0, factors);
     if (!factors)
-      return std::nullopt;
+      return;
     if (factors->size() > rank && may_broadcast(ref))
       factors->erase(factors->begin(), factors->end() - static_cast<ptrdiff_t>(rank));
     if (factors->size() != rank)
-      return std::nullopt;
-    if (row_ && !row_->rest_from.empty())
+      factors.reset();
+    else if (row_ && !row_->rest_from.empty())
       separate_rest(ref, shape, *factors);
-    return factors;
   }
   // An operand that may lack leading dimensions: an addend, or a condition.
   bool may_broadcast(const Ref &ref) const {
@@ -346,22 +348,20 @@ private:
 
   // Results.
 
-  std::optional<TensorFactors> map_result(unsigned declared) {
+  void map_result(unsigned declared, std::optional<TensorFactors> &factors) {
     unsigned index = row_result(app_, declared);
     if (index >= equation_.result_count || !equation_.results[index].has_dims)
-      return std::nullopt;
+      return;
     const Result &result = equation_.results[index];
     const Sum &sum = sum_of(index);
     std::optional<size_t> rest_count = rest_width(sum, has_rest(sum));
     if (!rest_count)
-      return std::nullopt;
+      return;
     if (row_ && row_->reduces && result.dim_count == 0 && reduction_of(app_) == "none")
-      return kept(sum, *rest_count);
-    std::optional<TensorFactors> factors =
-        expand(result.first_dim, result.dim_count, std::nullopt, *rest_count);
+      return kept(sum, *rest_count, factors.emplace());
+    expand(result.first_dim, result.dim_count, std::nullopt, *rest_count, factors);
     if (factors && placed_ && !has_placed(result.first_dim, result.dim_count))
-      return keep_dims(std::move(*factors));
-    return factors;
+      keep_dims(*factors);
   }
   const Sum &sum_of(unsigned result) const {
     unsigned s = 0;
@@ -411,22 +411,19 @@ private:
       }
     return false;
   }
-  TensorFactors keep_dims(TensorFactors factors) const {
+  void keep_dims(TensorFactors &factors) const {
     if (flag_attr(app_, "keepdim") || flag_attr(app_, "keepdims"))
       for (unsigned place : places_)
         factors.insert(factors.begin() + std::min<size_t>(place, factors.size()), DimFactors());
-    return factors;
   }
   // Without a reduction the result has the factors that the mean divides by.
-  TensorFactors kept(const Sum &sum, size_t rest_count) {
-    TensorFactors factors;
+  void kept(const Sum &sum, size_t rest_count, TensorFactors &factors) {
     FactorSet divisors = equation_.terms[sum.first_term].divisors;
     for (unsigned f = 0; f < equation_.factor_count; ++f)
       if (divisors >> f & 1)
         append({Dim::Form::Factor, static_cast<uint8_t>(f), 1}, 0, factors);
     if (divisors >> kRestFactor & 1)
       append({Dim::Form::Rest, kRestFactor, 1}, rest_count, factors);
-    return factors;
   }
 
   const Application &app_;
@@ -434,7 +431,7 @@ private:
   const OpDef *row_;
   const Binding &binding_;
   Outcome &out_;
-  FactorMap map_;
+  FactorMap &map_;
   llvm::SmallVector<Made, 8> made_;
   Made rest_; // `...`, from the right
   FactorSet placed_ = 0;
@@ -447,7 +444,9 @@ private:
 
 FactorMap map_factors(const Application &app, const Equation &equation, const Binding &binding,
                       Outcome &out) {
-  return Mapper(app, equation, binding, out).run();
+  FactorMap map;
+  Mapper(app, equation, binding, map, out).run();
+  return map;
 }
 
 unsigned row_result(const Application &app, unsigned declared) {
