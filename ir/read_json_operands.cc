@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include <utility>
 
 namespace spmd::ir {
 
@@ -90,10 +89,10 @@ void JsonReader::mark_mutated(llvm::MutableArrayRef<Operand> operands) {
     if (static_cast<uint64_t>(*at) >= places.size())
       json_.error(token, "trace-reference",
                   fmt::format("operand {} of {} does not exist", *at, places.size()));
-    else if (std::exchange(places[*at]->mut, true))
+    else if (places[*at]->mut)
       json_.error(token, "trace-key", fmt::format("operand {} is repeated", *at));
-    else if (!holds_value(program_, *places[*at]))
-      json_.error(token, "trace-reference", std::string(kNothingToWrite));
+    else // recorders mark an optional operand where it is absent, too
+      places[*at]->mut = holds_value(program_, *places[*at]);
   });
 }
 

@@ -9,6 +9,18 @@
 
 namespace spmd::runtime {
 
+// Whether elements of the dtype can be combined so.
+static llvm::Error check_combiner(const std::string &name, ir::Combiner combiner, ir::DType dtype) {
+  using ir::Combiner;
+  const ir::DTypeClass form = ir::info(dtype).form;
+  const bool bits =
+      combiner == Combiner::And || combiner == Combiner::Or || combiner == Combiner::Xor;
+  const bool order = combiner == Combiner::Max || combiner == Combiner::Min;
+  if (form == ir::DTypeClass::Complex && (bits || order))
+    return plan_error(fmt::format("{}: complex numbers have no {}", name, bits ? "bits" : "order"));
+  return llvm::Error::success();
+}
+
 using ir::AxisId;
 using rules::TransitionMove;
 using rules::Wire;
@@ -100,6 +112,8 @@ llvm::Error Planner::scatter(Moving &at, const TransitionMove &move) {
   made.result = buffer_like(at.at, std::move(own));
   made.counts = uneven_counts(std::move(counts), at.mesh);
   made.dtype = at.wire_dtype;
+  if (llvm::Error error = check_combiner(at.name, move.combiner, plan_.buffers[made.operand].dtype))
+    return error;
   at.at = made.result;
   plan_.communicates.push_back(made);
   step(StepForm::Communicate, plan_.communicates.size() - 1, at.mesh);
@@ -239,6 +253,9 @@ llvm::Error Planner::keep(Site &site, Moving &at, const TransitionMove &move,
     made.operand = at.at;
     made.result = buffer_like(at.at, dims_of_buffer(at.at));
     made.dtype = at.wire_dtype;
+    if (row.wire == Wire::AllReduce)
+      if (llvm::Error error = check_combiner(at.name, move.combiner, plan_.buffers[at.at].dtype))
+        return error;
     if (row.wire == Wire::Permute)
       if (llvm::Error error = permute_pairs(site, move, size, made))
         return error;

@@ -70,6 +70,7 @@ private:
   llvm::Error combine(const Communicate &made, llvm::ArrayRef<RankId> members);
   llvm::Error exchange(const Communicate &made, llvm::ArrayRef<RankId> members);
   llvm::Error convert(const Placed &from, const Placed &to, double divisor);
+  void wait_later(const Communicate &made);
   llvm::Expected<bool> holds(BufferId predicate);
   llvm::Error loop(const Loop &made, uint32_t index);
   llvm::Error touch(llvm::ArrayRef<Use> uses);

@@ -8,6 +8,7 @@
 #include "llvm/ADT/STLFunctionalExtras.h"
 
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 namespace spmd::runtime {
@@ -116,7 +117,7 @@ inline Symbol i1e(Symbol) { return Symbol::untraceable(); }
 inline Symbol igamma(Symbol, Symbol) { return Symbol::untraceable(); }
 inline Symbol igammac(Symbol, Symbol) { return Symbol::untraceable(); }
 inline Symbol zeta(Symbol, Symbol) { return Symbol::untraceable(); }
-template <class T> T betainc(Symbol, Symbol, T) { return T(Symbol::untraceable()); }
+template <class T> requires(!std::is_arithmetic_v<T>) T betainc(Symbol, Symbol, T) { return T(Symbol::untraceable()); }
 // clang-format on
 
 } // namespace spmd::runtime

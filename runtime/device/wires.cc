@@ -56,6 +56,31 @@ llvm::Expected<SpmdCombiner> combiner_of(const Communicate &wire) {
                                ir::info(wire.dtype).word, ir::word(wire.combiner)));
 }
 
+bool is_complex(DType dtype) { return ir::info(dtype).form == ir::DTypeClass::Complex; }
+
+// How a library adds up what ranks hold.
+struct Addition {
+  DType held;    // of what it is given
+  DType element; // in which it adds; each of `held` has so many of it
+  int64_t parts = 1;
+  SpmdCombiner combiner = kSpmdSum;
+  bool divides = false; // by the number of ranks, afterwards
+};
+llvm::Expected<Addition> addition_of(const Communicate &made, DType operand) {
+  if (is_complex(operand)) {
+    if (made.combiner != Combiner::Sum || made.dtype != operand)
+      return run_error(
+          "devices add complex numbers of one element type, and combine them no other way");
+    return Addition{operand, operand == DType::C64 ? DType::F32 : DType::F64, 2, kSpmdSum, false};
+  }
+  llvm::Expected<SpmdCombiner> combiner = combiner_of(made);
+  if (!combiner)
+    return combiner.takeError();
+  const DType element = added_in(made.dtype, made.combiner);
+  return Addition{element, element, 1, *combiner,
+                  made.combiner == Combiner::Avg && *combiner == kSpmdSum};
+}
+
 bool combines(Wire wire) { return wire == Wire::AllReduce || wire == Wire::ReduceScatter; }
 
 } // namespace
@@ -65,22 +90,19 @@ llvm::Error DeviceBackend::prepare_wire(const Step &step) {
   if (!combines(made.wire))
     return llvm::Error::success();
   const DType own = plan_->buffers[made.operand].dtype;
-  if (ir::info(own).form == ir::DTypeClass::Complex &&
-      (made.combiner != Combiner::Sum || made.dtype != own))
-    return run_error(
-        "devices add complex numbers of one element type, and combine them no other way");
-  if (ir::info(own).form != ir::DTypeClass::Complex) {
-    llvm::Expected<SpmdCombiner> combiner = combiner_of(made);
-    if (!combiner)
-      return combiner.takeError();
-  }
-  // For the operand in the element in which it is added.
+  llvm::Expected<Addition> addition = addition_of(made, own);
+  if (!addition)
+    return addition.takeError();
+  // For the operand in the element in which it is added: at most as wide as its own, or 8 bytes.
   const auto elements = static_cast<uint64_t>(count(plan_->buffers[made.operand].on(own_)));
-  scratch_bytes_ = std::max(scratch_bytes_, elements * 8 + 512);
+  const uint64_t width = std::max<uint64_t>(ir::info(own).bytes, 8);
+  scratch_bytes_ = std::max(scratch_bytes_, elements * width + 512);
   return llvm::Error::success();
 }
 
+// Complex numbers as they are, others over the divisor.
 llvm::Error DeviceBackend::convert(const Placed &from, const Placed &to, double divisor) {
+  std::vector<Command> commands;
   NestDraft nest;
   nest.extents = {to.size()};
   nest.inputs.push_back({from, {1}});
@@ -88,29 +110,22 @@ llvm::Error DeviceBackend::convert(const Placed &from, const Placed &to, double 
   nest.out_strides = {1};
   nest.divisor = divisor;
   nest.program = product_program(1);
-  std::vector<Command> commands;
-  nest.build(commands);
+  if (is_complex(to.dtype))
+    add_box(from, to, {{to.size()}, {1}, {1}, 0, 0}, false, commands);
+  else
+    nest.build(commands);
   return queue(commands);
 }
 
 llvm::Error DeviceBackend::combine(const Communicate &made, llvm::ArrayRef<RankId> members) {
   const SpmdDevicePlugin &plugin = link_.plugin();
   const Placed operand = placed(made.operand), result = placed(made.result);
-  const bool complex = ir::info(operand.dtype).form == ir::DTypeClass::Complex;
-  const auto position = static_cast<size_t>(llvm::find(members, own_) - members.begin());
-  DType added = added_in(made.dtype, made.combiner);
-  int64_t parts = 1; // numbers of an element
-  if (complex)
-    added = operand.dtype == DType::C64 ? DType::F32 : DType::F64, parts = 2;
-  SpmdCombiner combiner = kSpmdSum;
-  if (!complex) {
-    llvm::Expected<SpmdCombiner> found = combiner_of(made);
-    if (!found)
-      return found.takeError();
-    combiner = *found;
-  }
-  const bool divides = made.combiner == Combiner::Avg && combiner == kSpmdSum;
+  llvm::Expected<Addition> found = addition_of(made, operand.dtype);
+  if (!found)
+    return found.takeError();
+  const Addition addition = *found;
   // Parts of unequal lengths: all of it to all, of which each takes its own.
+  const auto position = static_cast<size_t>(llvm::find(members, own_) - members.begin());
   bool whole = made.wire == Wire::AllReduce;
   int64_t first = 0;
   for (size_t i = 0; i < members.size(); ++i) {
@@ -118,63 +133,54 @@ llvm::Error DeviceBackend::combine(const Communicate &made, llvm::ArrayRef<RankI
     whole |= length != result.size();
     first += i < position ? length : 0;
   }
-  const bool direct = complex || (added == operand.dtype && added == result.dtype && !divides);
-  const bool in_place = whole && made.wire == Wire::ReduceScatter;
-  SpmdAddress from = operand.data, to = result.data;
-  Dims dims = *operand.dims;
-  const Placed room{scratch_, complex ? operand.dtype : added, &dims, nullptr};
-  if (!direct || in_place) {
-    from = to = scratch_;
-    if (llvm::Error error = touch(made.operand))
+  const bool takes_own = whole && made.wire == Wire::ReduceScatter;
+  const bool direct = addition.held == operand.dtype && addition.held == result.dtype &&
+                      !addition.divides && !takes_own && members.size() > 1;
+  const Dims dims = *operand.dims;
+  Placed room{scratch_, addition.held, &dims, nullptr};
+  if (!direct) {
+    if (llvm::Error error = touch({{made.operand, {}}, {made.result, {}}}))
       return error;
-    if (llvm::Error error = complex ? llvm::Error::success() : convert(operand, room, 1))
+    if (llvm::Error error = convert(operand, room, 1))
       return error;
-    if (complex) {
-      std::vector<Command> commands;
-      add_box(operand, room, {{operand.size()}, {1}, {1}, 0, 0}, false, commands);
-      if (llvm::Error error = queue(commands))
-        return error;
-    }
   }
   if (llvm::Error error = link_.ask(plugin.follow, uint32_t(kSpmdWires), uint32_t(kSpmdCompute)))
     return error;
   SpmdCollective call{};
   call.form = whole ? kSpmdAllReduce : kSpmdReduceScatter;
   call.group = device_groups_[made.group.index];
-  call.combiner = combiner;
-  call.element = element_of(added);
-  call.operand = from, call.result = to;
-  call.count = static_cast<uint64_t>((whole ? operand.size() : result.size()) * parts);
+  call.combiner = addition.combiner;
+  call.element = element_of(addition.element);
+  call.operand = direct ? operand.data : room.data;
+  call.result = direct ? result.data : room.data;
+  call.count = static_cast<uint64_t>((whole ? operand.size() : result.size()) * addition.parts);
   if (members.size() > 1)
     if (llvm::Error error =
             link_.ask(plugin.collective, static_cast<const SpmdCollective *>(&call)))
       return error;
-  if (direct && !in_place && members.size() > 1) {
-    const Buffer &a = plan_->buffers[made.operand], &b = plan_->buffers[made.result];
-    pending_.push_back({a.offset, a.offset + a.bytes});
-    pending_.push_back({b.offset, b.offset + b.bytes});
+  if (direct) {
+    wait_later(made);
     return llvm::Error::success();
   }
   if (llvm::Error error = link_.ask(plugin.follow, uint32_t(kSpmdCompute), uint32_t(kSpmdWires)))
     return error;
   pending_.clear();
   // Rounded to the element that it was to be added in, then to that of the result.
-  Placed made_here = members.size() > 1 || !direct || in_place ? room : operand;
-  const double divisor = divides ? static_cast<double>(members.size()) : 1;
-  if (complex) {
-    std::vector<Command> commands;
-    add_box(made_here, result, {{result.size()}, {1}, {1}, in_place ? first : 0, 0}, false,
-            commands);
-    return queue(commands);
-  }
-  if (in_place)
-    made_here.data = after(made_here.data, made_here.dtype, first);
-  if (made.dtype != added && made.dtype != result.dtype) {
+  if (made.dtype != addition.held && made.dtype != result.dtype)
     return run_error(fmt::format("devices do not round sums of {} to {} before {}",
-                                 ir::info(added).word, ir::info(made.dtype).word,
+                                 ir::info(addition.held).word, ir::info(made.dtype).word,
                                  ir::info(result.dtype).word));
+  if (takes_own)
+    room.data = after(room.data, room.dtype, first);
+  return convert(room, result, addition.divides ? static_cast<double>(members.size()) : 1);
+}
+
+// What computes with these bytes waits for the collective that was just queued.
+void DeviceBackend::wait_later(const Communicate &made) {
+  for (BufferId buffer : {made.operand, made.result}) {
+    const Buffer &each = plan_->buffers[buffer];
+    pending_.push_back({each.offset, each.offset + each.bytes});
   }
-  return convert(made_here, result, divisor);
 }
 
 // Gathers, exchanges, permutations, broadcasts: bytes that reach their places as they are.
@@ -282,9 +288,7 @@ llvm::Error DeviceBackend::exchange(const Communicate &made, llvm::ArrayRef<Rank
     return llvm::Error::success();
   if (llvm::Error error = link_.ask(plugin.follow, uint32_t(kSpmdWires), uint32_t(kSpmdCompute)))
     return error;
-  const Buffer &a = plan_->buffers[made.operand], &b = plan_->buffers[made.result];
-  pending_.push_back({a.offset, a.offset + a.bytes});
-  pending_.push_back({b.offset, b.offset + b.bytes});
+  wait_later(made);
   if (call)
     return link_.ask(plugin.collective, static_cast<const SpmdCollective *>(&*call));
   return link_.ask(plugin.exchange, group, static_cast<const SpmdTransfer *>(sends.data()),

@@ -32,4 +32,13 @@ struct ThreadsOptions {
 std::vector<RankRun> run_on_threads(const std::string &text, uint32_t ranks,
                                     const ThreadsOptions &options = {});
 
+// What programs came to.
+struct Totals {
+  size_t programs = 0, host_steps = 0, device_steps = 0;
+  std::map<std::string, size_t> host_ops;
+};
+// Runs the program on the cpu backend and on devices. Empty, or how outputs differ by more than rounding does to
+// sums of a few dozen products. Left out, and not counted: what the cpu backend does not run, and more than 8 ranks.
+std::string difference(const std::string &text, Totals &totals);
+
 } // namespace spmd::test

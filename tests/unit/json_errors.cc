@@ -248,8 +248,6 @@ constexpr Bad kBad[] = {
      "trace-reference", "ops[0].mut[0]", "operand 12 of 11", "12]"},
     {R"~("mut": [1, 10])~", R"~("mut": [1, 1])~",
      "trace-key", "ops[0].mut[1]", "repeated", "1], \"phase"},
-    {R"~("mut": [1, 10])~", R"~("mut": [2])~",
-     "trace-reference", "ops[0].mut[0]", "holds no value", "2]"},
     {R"~("phase": "bwd")~", R"~("phase": "back")~",
      "trace-key", "ops[0].phase", "no phase", R"~("back")~"},
     {R"~("bwd_of": "%0")~", R"~("bwd_of": "%1")~",

@@ -5,7 +5,6 @@ the model in a step is here: forward, loss, backward, clipping, the optimizer.
 """
 
 import contextlib
-import copy
 import dataclasses
 import importlib
 import importlib.metadata
@@ -82,9 +81,7 @@ class Model:
         )
         training = TrainingConfig(local_batch_size=config.samples, seq_len=config.sequence)
         settings = spec.model
-        settings.layers = settings.layers[: config.layers]
-        while len(settings.layers) < config.layers:  # deeper than the debug model: its last one again
-            settings.layers.append(copy.deepcopy(settings.layers[-1]))
+        settings.layers = _as_deep(settings.layers, config.layers)
         for layer in settings.layers:
             rope = dataclasses.replace(layer.attention.rope, max_seq_len=config.sequence)
             layer.attention.rope = rope
@@ -239,3 +236,12 @@ def record_rank(config: Config, rank: int, bug: str | Callable | None = None) ->
             recorder.output(loss, "loss")
             torchtitan.declare_outputs(recorder, declared, model.state())
         return Recording(recorder.program, words)
+
+
+# Last, since traces have the lines of what stands before.
+def _as_deep(layers: list, count: int) -> list:
+    """So many of them; beyond those of the debug model its last one again."""
+    import copy
+
+    more = max(count - len(layers), 0)
+    return layers[:count] + [copy.deepcopy(layers[-1]) for _ in range(more)]
