@@ -172,12 +172,12 @@ bool DeviceBackend::lower_pieces(const Act &act, const Placed &from, const Place
                                  std::vector<Command> &commands) const {
   const bool splits = act.form == ActForm::Split;
   const Dims &whole = splits ? *from.dims : *to.dims;
-  const Strides strides = dense_strides(whole);
+  const Strides strides = strides_of(whole);
   int64_t first = 0;
   for (int64_t length : plan_->cuts[act.cut].on(own_)) {
     Dims piece(whole.begin(), whole.end());
     piece[act.dim] = length;
-    const Strides alone = dense_strides(piece);
+    const Strides alone = strides_of(piece);
     const int64_t in_whole = first * strides[act.dim],
                   in_row = whole[act.dim] ? first * (count(whole) / whole[act.dim]) : 0;
     BoxOf box{piece, strides, alone, in_whole, in_row};
@@ -208,7 +208,7 @@ bool DeviceBackend::lower_act(const Act &act, std::vector<Command> &commands) co
       first += lengths[p];
     Dims piece(whole.begin(), whole.end());
     piece[act.dim] = lengths[position];
-    const Strides strides = dense_strides(whole), alone = dense_strides(piece);
+    const Strides strides = strides_of(whole), alone = strides_of(piece);
     const int64_t at = first * strides[act.dim];
     return add_box(from, to,
                    out ? BoxOf{piece, strides, alone, at, 0} : BoxOf{piece, alone, strides, 0, at},

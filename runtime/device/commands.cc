@@ -7,13 +7,6 @@
 
 namespace spmd::runtime {
 
-Strides dense_strides(llvm::ArrayRef<int64_t> dims) {
-  Strides strides(dims.size(), 1);
-  for (size_t i = dims.size(); i-- > 1;)
-    strides[i - 1] = strides[i] * dims[i];
-  return strides;
-}
-
 namespace {
 
 // Loops [first, last) of several arrays: those of one place go, those that no array interrupts are one.
@@ -53,8 +46,6 @@ bool is_injective(llvm::ArrayRef<int64_t> extents, llvm::ArrayRef<int64_t> strid
   }
   return true;
 }
-
-ScalarProgram identity() { return {{{kSpmdInput, 0, 0, 0}}, {}}; }
 
 } // namespace
 
@@ -150,7 +141,7 @@ bool add_box(const Placed &from, const Placed &to, const BoxOf &box, bool adds,
     nest.out = to;
     nest.out_offset = box.to;
     nest.adds = adds;
-    nest.program = identity();
+    nest.program = product_program(1);
     return nest.build(commands);
   }
   Strides extents(box.extents.begin(), box.extents.end());

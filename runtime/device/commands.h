@@ -3,7 +3,7 @@
 
 #include "runtime/device/interface.h"
 #include "runtime/device/symbol.h"
-#include "runtime/tensor.h"
+#include "runtime/kernels/places.h"
 
 #include <variant>
 
@@ -24,10 +24,6 @@ inline uint32_t element_of(ir::DType dtype) { return static_cast<uint32_t>(dtype
 inline SpmdAddress after(SpmdAddress data, ir::DType dtype, int64_t elements) {
   return data + static_cast<uint64_t>(elements * static_cast<int64_t>(ir::info(dtype).bytes));
 }
-
-using Strides = llvm::SmallVector<int64_t, 5>;
-// Of a dense array of these extents.
-Strides dense_strides(llvm::ArrayRef<int64_t> dims);
 
 // A nest that is being put together. Loops are added outermost first, all outer ones before the inner ones.
 class NestDraft {

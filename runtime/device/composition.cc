@@ -5,26 +5,13 @@
 
 namespace spmd::runtime {
 
-namespace {
-
-// Per loop over `over` the stride of a dense array of `dims`.
-Strides stretched(llvm::ArrayRef<int64_t> over, llvm::ArrayRef<int64_t> dims) {
-  Strides strides(over.size(), 0), own = dense_strides(dims);
-  for (size_t i = 0; i < dims.size(); ++i)
-    if (dims[i] != 1)
-      strides[over.size() - dims.size() + i] = own[i];
-  return strides;
-}
-
-} // namespace
-
 bool add_stretched(const ScalarProgram &program, llvm::ArrayRef<int64_t> over,
                    llvm::ArrayRef<Placed> inputs, const Placed &out, SpmdCombiner combiner,
                    double divisor, std::vector<Command> &commands) {
   NestDraft draft;
   // Dimensions that the result lacks come last.
   llvm::SmallVector<size_t, 8> loops;
-  const Strides out_strides = stretched(over, *out.dims);
+  const Strides out_strides = strides_over(*out.dims, over);
   for (bool inner : {false, true})
     for (size_t l = 0; l < over.size(); ++l)
       if ((out_strides[l] == 0 && over[l] != 1) == inner) {
@@ -35,7 +22,7 @@ bool add_stretched(const ScalarProgram &program, llvm::ArrayRef<int64_t> over,
           draft.out_strides.push_back(out_strides[l]);
       }
   for (const Placed &from : inputs) {
-    const Strides strides = stretched(over, *from.dims);
+    const Strides strides = strides_over(*from.dims, over);
     NestDraft::Input input{from, {}};
     for (size_t l : loops)
       input.strides.push_back(strides[l]);

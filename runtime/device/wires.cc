@@ -1,5 +1,6 @@
 // Collectives of a device. What the library adds in no element of ours, it adds in a wider one.
 #include "runtime/device/backend.h"
+#include "runtime/kernels/integral.h"
 
 #include <fmt/format.h>
 
@@ -10,8 +11,6 @@ using ir::DType;
 using rules::Wire;
 
 namespace {
-
-bool is_integral(DType dtype) { return ir::info(dtype).form == ir::DTypeClass::Integer; }
 
 // The element in which a library adds what is `wanted`.
 DType added_in(DType wanted, Combiner combiner) {
@@ -125,7 +124,7 @@ llvm::Error DeviceBackend::combine(const Communicate &made, llvm::ArrayRef<RankI
     return found.takeError();
   const Addition addition = *found;
   // Parts of unequal lengths: all of it to all, of which each takes its own.
-  const auto position = static_cast<size_t>(llvm::find(members, own_) - members.begin());
+  const uint32_t position = groups_[made.group.index].position(own_);
   bool whole = made.wire == Wire::AllReduce;
   int64_t first = 0;
   for (size_t i = 0; i < members.size(); ++i) {
@@ -187,7 +186,7 @@ void DeviceBackend::wait_later(const Communicate &made) {
 llvm::Error DeviceBackend::exchange(const Communicate &made, llvm::ArrayRef<RankId> members) {
   const SpmdDevicePlugin &plugin = link_.plugin();
   const Placed operand = placed(made.operand), result = placed(made.result);
-  const auto own = static_cast<size_t>(llvm::find(members, own_) - members.begin());
+  const size_t own = groups_[made.group.index].position(own_);
   const int64_t cell = ir::info(operand.dtype).bytes;
   if (operand.dtype != result.dtype)
     return run_error("a collective that moves elements into another element type");

@@ -117,6 +117,18 @@ def run(*words, **environment):
     return Run(words, **environment).finish()
 
 
+@contextlib.contextmanager
+def variables(**more):
+    """Of all runs meanwhile."""
+    kept = dict(MPI_ENVIRONMENT)
+    MPI_ENVIRONMENT.update(more)
+    try:
+        yield
+    finally:
+        MPI_ENVIRONMENT.clear()
+        MPI_ENVIRONMENT.update(kept)
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -324,13 +336,8 @@ def devices():
         meeting = pathlib.Path(folder) / "meeting"
         meeting.mkdir()
         (pathlib.Path(folder) / "spmd_nccl.so").symlink_to(DEVICES)
-        kept = dict(MPI_ENVIRONMENT)
-        MPI_ENVIRONMENT.update(SPMD_PLUGIN_DIR=folder, SPMD_FAKE_DEVICES=str(meeting))
-        try:
+        with variables(SPMD_PLUGIN_DIR=folder, SPMD_FAKE_DEVICES=str(meeting)):
             yield
-        finally:
-            MPI_ENVIRONMENT.clear()
-            MPI_ENVIRONMENT.update(kept)
 
 
 def on_devices(ranks):
@@ -432,13 +439,8 @@ def out_of_memory():
             less = pages * resource.getpagesize() - (4 << 20) # it may have had the most that it needs
             resource.prlimit(pid, resource.RLIMIT_AS, (less, less))
         # Each tensor is asked for anew.
-        kept = dict(MPI_ENVIRONMENT)
-        MPI_ENVIRONMENT.update(MALLOC_MMAP_THRESHOLD_="65536", MALLOC_TOP_PAD_="0")
-        try:
+        with variables(MALLOC_MMAP_THRESHOLD_="65536", MALLOC_TOP_PAD_="0"):
             fault("run-memory", 2, strike, file)
-        finally:
-            MPI_ENVIRONMENT.clear()
-            MPI_ENVIRONMENT.update(kept)
 
 
 def killed_on_devices():

@@ -115,7 +115,6 @@ struct FakeWorld::State {
   std::unique_ptr<Place> place;
   std::optional<FakeFault> fault;
   std::atomic<bool> dead{false}; // a rank left without the others
-  std::atomic<uint64_t> commands{0};
 };
 
 } // namespace spmd::test
@@ -253,7 +252,6 @@ SpmdStatus release(SpmdDevice *device, SpmdAddress address) {
 }
 
 SpmdStatus compute(SpmdDevice *device, std::function<void()> task) {
-  ++device->world->commands;
   device->streams[kSpmdCompute].add(std::move(task));
   return status_of(kSpmdFine);
 }
@@ -328,7 +326,6 @@ SpmdStatus go_between(SpmdDevice *device, std::function<void()> task) {
   const bool fails =
       fault && fault->rank == device->rank && fault->collective == device->collectives;
   ++device->collectives;
-  ++device->world->commands;
   if (!fails) {
     device->streams[kSpmdWires].add(std::move(task));
     return status_of(kSpmdFine);
@@ -441,7 +438,6 @@ FakeWorld::FakeWorld(std::optional<FakeFault> fault) : state_(std::make_shared<S
 }
 FakeWorld::~FakeWorld() = default;
 void FakeWorld::enter() { entered = state_; }
-uint64_t FakeWorld::commands() const { return state_->commands; }
 
 const SpmdDevicePlugin &FakeWorld::plugin() {
   static constexpr const char *kName = SPMD_FAKE_NAME;

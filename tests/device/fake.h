@@ -32,8 +32,6 @@ public:
   // Of the calling thread.
   void enter();
   static const SpmdDevicePlugin &plugin();
-  // Commands that devices carried out so far, of all ranks.
-  uint64_t commands() const;
 
   struct State;
 

@@ -1,4 +1,5 @@
 // Moves, and what goes between host and device.
+#include "tests/device/carry_out.h"
 #include "tests/gpu/opened_device.h"
 
 #include <algorithm>
@@ -56,7 +57,7 @@ void test_form(OpenedDevice &on, const Form &form, uint32_t element) {
   };
   const SpmdMove asked = with(from.device, to.device);
   on.expect_fine(on.calls().move(on.device(), &asked), "move");
-  move_on_host(with(from.on_host(), to.on_host()));
+  test::carry_out(with(from.on_host(), to.on_host()));
   on.expect(on.difference(to).empty(), on.difference(to));
   on.expect(on.difference(from).empty(), "what is read was written: " + on.difference(from));
 }

@@ -1,4 +1,5 @@
 // Nests of loops: every operation, element and combiner, and the forms that loops take.
+#include "tests/device/carry_out.h"
 #include "tests/gpu/opened_device.h"
 
 #include <algorithm>
@@ -47,7 +48,7 @@ void compare(OpenedDevice &on, SpmdNest nest, std::vector<Elements *> in, Elemen
   nest.out.data = out.device;
   here.out.data = out.on_host();
   on.expect_fine(on.calls().nest(on.device(), &nest), "nest");
-  nest_on_host(here);
+  test::carry_out(here);
   const std::string difference = on.difference(out, tolerance);
   on.expect(difference.empty(), difference);
 }

@@ -122,34 +122,4 @@ void OpenedDevice::run(const std::string &name, const std::function<void()> &tes
     std::printf("%s: FAILED: %s\n", name.c_str(), failure_.c_str());
 }
 
-void move_on_host(const SpmdMove &move) {
-  const int64_t count = device::places(move.extents, 0, move.loops);
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t at[kSpmdLoops];
-    device::unravel(move.extents, 0, move.loops, i, at);
-    const auto size = static_cast<int64_t>(move.bytes);
-    std::memcpy(reinterpret_cast<char *>(move.to) +
-                    device::dot(move.to_strides, at, move.loops) * size,
-                reinterpret_cast<const char *>(move.from) +
-                    device::dot(move.from_strides, at, move.loops) * size,
-                move.bytes);
-  }
-}
-
-void nest_on_host(const SpmdNest &nest) {
-  const uint32_t split = nest.loops - nest.inner;
-  const int64_t outer = device::places(nest.extents, 0, split);
-  const int64_t inner = device::places(nest.extents, split, nest.loops);
-  for (int64_t o = 0; o < outer; ++o) {
-    int64_t at[kSpmdLoops];
-    device::unravel(nest.extents, 0, split, o, at);
-    double value = device::neutral(nest.combiner);
-    for (int64_t i = 0; i < inner; ++i) {
-      device::unravel(nest.extents, split, nest.loops, i, at);
-      value = device::combined(nest.combiner, value, device::worth(nest, at));
-    }
-    device::finish(nest, at, value);
-  }
-}
-
 } // namespace spmd::gpu_test

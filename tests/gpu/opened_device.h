@@ -63,10 +63,6 @@ private:
   uint64_t used_ = 0;
 };
 
-// As a device does them.
-void move_on_host(const SpmdMove &move);
-void nest_on_host(const SpmdNest &nest);
-
 void test_moves(OpenedDevice &);
 void test_nests(OpenedDevice &);
 void test_matrices(OpenedDevice &);
