@@ -2,6 +2,7 @@
 // Relies on the readers: a program with errors is dropped, never passed on.
 #include "checker/cli/input.h"
 
+#include "checker/cli/large_pages.h"
 #include "checker/cli/output.h"
 #include "rules/user_rules.h"
 
@@ -51,9 +52,11 @@ Input load(const std::string &path, const Options &options) {
     input.read.errors.push_back({.name = "unreadable", .message = std::move(problem), .path = {}});
     return input;
   }
+  expect_large_input(input.bytes().size());
   input.compression = ir::compression_of(input.bytes());
   if (input.compression != ir::Compression::None) {
     ir::Unpacked unpacked = ir::unpack(input.buffer->getBuffer());
+    expect_large_input(unpacked.bytes.size());
     input.read = ir::read_unpacked(unpacked, options.read);
     input.unpacked = std::move(unpacked.bytes);
   } else {

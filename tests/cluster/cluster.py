@@ -394,7 +394,8 @@ def no_devices():
 
 # --- how they end
 
-LONG = ["--check=off", "--tier=real", "--seeds=1000000", "--quiet"]
+# Patient at the start: MPI takes its time on a machine with other work.
+LONG = ["--check=off", "--tier=real", "--seeds=1000000", "--quiet", "--join-timeout=120"]
 FAULT_SECONDS = 30  # on a machine with other work
 
 
@@ -463,7 +464,7 @@ def stopped():
 
 def slow():
     """A rank that stands still for less than the time-out is waited for."""
-    running = Run([SPMDRUN, "--nproc=4", "--timeout=30", "--check=off", "--tier=real", "--seeds=300", MLP])
+    running = Run([SPMDRUN, "--nproc=4", "--timeout=30", "--join-timeout=120", "--check=off", "--tier=real", "--seeds=300", MLP])
     pid = running.rank(2)
     time.sleep(0.3)
     with contextlib.suppress(ProcessLookupError):
@@ -492,7 +493,7 @@ def no_half_files():
     """A rank that ends before it has joined; mpirun may hang then."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "verdicts.json"
-        running = Run([SPMDRUN, "--nproc=4", "--timeout=2", "--join-timeout=5", *LONG, f"--verdicts={path}", MLP])
+        running = Run([SPMDRUN, "--nproc=4", "--timeout=2", *LONG, "--join-timeout=5", f"--verdicts={path}", MLP])
         os.kill(running.rank(1), signal.SIGKILL)
         running.finish()
         expect(not list(pathlib.Path(folder).iterdir()), "half a file")
