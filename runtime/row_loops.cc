@@ -69,6 +69,10 @@ SPMD_WIDE_LOOP void multiply_rows(const double *a, const double *b, double *to, 
   for (size_t i = 0; i < n; ++i)
     to[i] = a[i] * b[i];
 }
+SPMD_WIDE_LOOP void add_rows(const double *a, const double *b, double *to, size_t n) {
+  for (size_t i = 0; i < n; ++i)
+    to[i] = a[i] + b[i];
+}
 SPMD_WIDE_LOOP void add_row(const double *a, double *to, size_t n) {
   for (size_t i = 0; i < n; ++i)
     to[i] += a[i];

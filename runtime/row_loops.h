@@ -13,9 +13,10 @@ double row_squares(const double *x, double mean, size_t n);
 // -inf for none; NaN are left out.
 double row_largest(const double *x, size_t n);
 
-// to[i] = factor a[i]; to[i] = a[i] b[i]: may be done in place.
+// to[i] = factor a[i]; a[i] b[i]; a[i] + b[i]: may be done in place.
 void scale_row(const double *a, double factor, double *to, size_t n);
 void multiply_rows(const double *a, const double *b, double *to, size_t n);
+void add_rows(const double *a, const double *b, double *to, size_t n);
 // to[i] += a[i]; to[i] += a[i] b[i]
 void add_row(const double *a, double *to, size_t n);
 void add_products(const double *a, const double *b, double *to, size_t n);

@@ -57,15 +57,16 @@ private:
                ? static_cast<uint64_t>(plan_.cuts[wire_.counts].on(members_[of])[at])
                : elements(wire_.operand, of) / size_;
   }
-  SharedTensor segment(uint64_t cells) {
+  Tensor &segment(uint64_t cells) {
     segments_.push_back(held_.fresh(operand_->dtype, {static_cast<int64_t>(cells)},
                                     HeldTensors::Content::Anything));
-    return segments_.back();
+    return *segments_.back();
   }
-  llvm::Error receive_all(std::vector<SharedTensor> &parts);
-  llvm::Error swap(const std::vector<uint64_t> &begins, const std::vector<uint64_t> &lengths,
-                   std::vector<SharedTensor> &into);
-  void add(std::vector<SharedTensor> parts, SharedTensor &result) const;
+  // By position: the operands, or parts of them, which this rank adds.
+  using Parts = llvm::SmallVector<const Tensor *, 8>;
+  using Lengths = llvm::SmallVector<uint64_t, 8>;
+  llvm::Error receive_all(Parts &parts);
+  llvm::Error swap(const Lengths &begins, const Lengths &lengths, Parts &parts);
   llvm::Error gather(const void *own, llvm::ArrayRef<uint64_t> cells, Tensor &into);
   llvm::Error all_reduce(SharedTensor &result);
   llvm::Error reduce_scatter(SharedTensor &result);
@@ -88,48 +89,40 @@ private:
 
 // To each position its part of the own operand, [begins[i], begins[i] + lengths[i]); from each as many
 // elements as the own part has.
-llvm::Error PeerWire::swap(const std::vector<uint64_t> &begins,
-                           const std::vector<uint64_t> &lengths, std::vector<SharedTensor> &into) {
+llvm::Error PeerWire::swap(const Lengths &begins, const Lengths &lengths, Parts &parts) {
   llvm::SmallVector<SpmdSend, 16> sends;
   llvm::SmallVector<SpmdReceive, 16> receives;
   const char *data = bytes_of(operand_).data;
   for (size_t i = 0; i < size_; ++i) {
-    into.push_back(segment(lengths[own_]));
+    Tensor &part = segment(lengths[own_]);
+    parts.push_back(&part);
     auto position = static_cast<uint32_t>(i);
-    if (i == own_)
-      std::copy_n(data + begins[i] * cell_, lengths[i] * cell_, bytes_of(into[i]).data);
-    if (i == own_)
+    if (i == own_) {
+      std::copy_n(data + begins[i] * cell_, lengths[i] * cell_, bytes_of(part).data);
       continue;
+    }
     sends.push_back({position, data + begins[i] * cell_, lengths[i] * cell_});
-    receives.push_back({position, bytes_of(into[i]).data, lengths[own_] * cell_});
+    receives.push_back({position, bytes_of(part).data, lengths[own_] * cell_});
   }
   return peers_.exchange(wire_.group, sends, receives);
 }
 
 // The operands of all positions.
-llvm::Error PeerWire::receive_all(std::vector<SharedTensor> &parts) {
+llvm::Error PeerWire::receive_all(Parts &parts) {
   llvm::SmallVector<SpmdSend, 16> sends;
   llvm::SmallVector<SpmdReceive, 16> receives;
   const Bytes own = bytes_of(operand_);
   for (uint32_t i = 0; i < size_; ++i) {
-    parts.push_back(i == own_ ? operand_ : segment(own.count / cell_));
-    if (i == own_)
+    if (i == own_) {
+      parts.push_back(operand_.get());
       continue;
+    }
+    Tensor &part = segment(own.count / cell_);
+    parts.push_back(&part);
     sends.push_back({i, own.data, own.count});
-    receives.push_back({i, bytes_of(parts[i]).data, own.count});
+    receives.push_back({i, bytes_of(part).data, own.count});
   }
   return peers_.exchange(wire_.group, sends, receives);
-}
-
-void PeerWire::add(std::vector<SharedTensor> parts, SharedTensor &result) const {
-  Communicate sum = wire_;
-  sum.wire = Wire::AllReduce;
-  GroupTensors group;
-  for (SharedTensor &part : parts)
-    group.operands.push_back(std::move(part));
-  group.counts.resize(size_);
-  std::vector<SharedTensor> results(size_);
-  run_wire(sum, group, domain_, results, [&](size_t, HeldTensors::Content) { return result; });
 }
 
 llvm::Error PeerWire::gather(const void *own, llvm::ArrayRef<uint64_t> cells, Tensor &into) {
@@ -143,38 +136,38 @@ llvm::Error PeerWire::gather(const void *own, llvm::ArrayRef<uint64_t> cells, Te
 llvm::Error PeerWire::all_reduce(SharedTensor &result) {
   const uint64_t all = elements(wire_.operand, own_);
   if (all * cell_ <= kFewBytes || size_ == 2) {
-    std::vector<SharedTensor> parts;
+    Parts parts;
     if (llvm::Error error = receive_all(parts))
       return error;
-    add(std::move(parts), result);
+    reduce_in_order(wire_, parts, domain_, *result);
     return llvm::Error::success();
   }
-  std::vector<uint64_t> begins, lengths;
+  Lengths begins, lengths;
   for (size_t i = 0; i < size_; ++i) {
     begins.push_back(all * i / size_);
     lengths.push_back(all * (i + 1) / size_ - begins[i]);
   }
-  std::vector<SharedTensor> parts;
+  Parts parts;
   if (llvm::Error error = swap(begins, lengths, parts))
     return error;
-  SharedTensor own = segment(lengths[own_]);
-  own->dtype = result->dtype;
-  add(std::move(parts), own);
+  Tensor &own = segment(lengths[own_]);
+  own.dtype = result->dtype;
+  reduce_in_order(wire_, parts, domain_, own);
   return gather(bytes_of(own).data, lengths, *result);
 }
 
 llvm::Error PeerWire::reduce_scatter(SharedTensor &result) {
-  std::vector<uint64_t> begins, lengths;
+  Lengths begins, lengths;
   uint64_t at = 0;
   for (size_t i = 0; i < size_; ++i) {
     begins.push_back(at);
     lengths.push_back(elements(wire_.result, i));
     at += lengths[i];
   }
-  std::vector<SharedTensor> parts;
+  Parts parts;
   if (llvm::Error error = swap(begins, lengths, parts))
     return error;
-  add(std::move(parts), result);
+  reduce_in_order(wire_, parts, domain_, *result);
   return llvm::Error::success();
 }
 

@@ -29,4 +29,8 @@ void run_wire(const Communicate &wire, const GroupTensors &group, Domain domain,
               llvm::MutableArrayRef<SharedTensor> results,
               llvm::function_ref<SharedTensor(size_t, HeldTensors::Content)> fresh);
 
+// What an all_reduce makes of these, in their order: `result` has as many elements as each of them.
+void reduce_in_order(const Communicate &wire, llvm::ArrayRef<const Tensor *> operands,
+                     Domain domain, Tensor &result);
+
 } // namespace spmd::runtime

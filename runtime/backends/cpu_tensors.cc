@@ -10,8 +10,10 @@
 
 namespace spmd::runtime {
 
-void HeldTensors::prepare(const Plan &plan, uint32_t ranks, Domain domain, bool check) {
+void HeldTensors::prepare(const Plan &plan, uint32_t ranks, Domain domain, bool check,
+                          bool threads) {
   plan_ = &plan;
+  threads_ = threads;
   ranks_ = ranks;
   domain_ = domain;
   check_ = check;
@@ -36,16 +38,29 @@ SharedTensor HeldTensors::fresh(BufferId id, RankId rank, Content content) {
   return fresh(buffer.dtype, buffer.on(rank), content);
 }
 
+std::unique_lock<std::mutex> HeldTensors::alone() {
+  std::unique_lock<std::mutex> lock(keeping_, std::defer_lock);
+  if (threads_)
+    lock.lock();
+  return lock;
+}
+
+HeldTensors::Shelf &HeldTensors::shelf(Size size) {
+  if (!last_ || last_->first != size)
+    last_ = &*kept_.try_emplace(size).first;
+  return last_->second;
+}
+
 SharedTensor HeldTensors::fresh(ir::DType dtype, const Dims &dims, Content content) {
   size_t form = domain_ == Domain::Field                          ? 2
                 : ir::info(dtype).form == ir::DTypeClass::Complex ? 1
                                                                   : 0;
   SharedTensor tensor;
   {
-    std::lock_guard lock(keeping_);
-    if (auto kept = kept_.find({form, count(dims)}); kept != kept_.end() && !kept->second.empty()) {
-      tensor = std::move(kept->second.back());
-      kept->second.pop_back();
+    std::unique_lock lock = alone();
+    if (Shelf &kept = shelf({form, count(dims)}); !kept.empty()) {
+      tensor = std::move(kept.back());
+      kept.pop_back();
       --kept_count_;
     }
   }
@@ -71,13 +86,14 @@ void HeldTensors::give_back(SharedTensor &tensor) {
     return;
   // Enough for the widest step. Where there are more, most are of extents that are met no more.
   constexpr size_t kMostKept = 64;
-  std::lock_guard lock(keeping_);
+  std::unique_lock lock = alone();
   if (kept_count_ == kMostKept * ranks_) {
     kept_.clear();
+    last_ = nullptr;
     kept_count_ = 0;
   }
   ++kept_count_;
-  kept_[{last->cells.index(), last->size()}].push_back(std::move(last));
+  shelf({last->cells.index(), last->size()}).push_back(std::move(last));
 }
 
 void HeldTensors::put(BufferId buffer, RankId rank, SharedTensor tensor) {

@@ -20,8 +20,8 @@ using SharedTensor = std::shared_ptr<HeldTensor>;
 
 class HeldTensors {
 public:
-  // `check`: accesses are held against the offsets that the plan gives to buffers.
-  void prepare(const Plan &plan, uint32_t ranks, Domain domain, bool check);
+  // `check`: accesses are held against the offsets that the plan gives to buffers. `threads`: several ask.
+  void prepare(const Plan &plan, uint32_t ranks, Domain domain, bool check, bool threads);
 
   bool live(BufferId buffer, RankId rank) const { return held(buffer, rank) != nullptr; }
   const Tensor &get(BufferId buffer, RankId rank) const { return *held(buffer, rank); }
@@ -56,9 +56,14 @@ private:
   const Plan *plan_ = nullptr;
   uint32_t ranks_ = 0;
   Domain domain_ = Domain::Declared;
-  bool check_ = false;
+  bool check_ = false, threads_ = false;
   std::vector<SharedTensor> slots_;
-  std::map<Size, std::vector<SharedTensor>> kept_; // that nobody holds
+  using Shelf = std::vector<SharedTensor>;
+  Shelf &shelf(Size size);
+  std::unique_lock<std::mutex> alone();
+
+  std::map<Size, Shelf> kept_;                   // that nobody holds
+  std::pair<const Size, Shelf> *last_ = nullptr; // asked for; the next is often of the same size
   size_t kept_count_ = 0;
   std::mutex keeping_;
   // By offset: up to where, whose bytes, and whether they are in use.

@@ -2,6 +2,8 @@
 // field, and rounded once.
 #include "runtime/backends/cpu_steps.h"
 
+#include "runtime/row_loops.h"
+
 #include "ir/check.h"
 
 #include <algorithm>
@@ -72,6 +74,44 @@ template <class T> void divide(std::vector<T> &cells, size_t by, ir::DType dtype
   }
 }
 
+// The elements [first, first + those of `result`) of all operands, combined in order.
+template <class T>
+void reduce(const Communicate &wire, llvm::ArrayRef<const Tensor *> operands, int64_t first,
+            Domain domain, Tensor &result) {
+  auto from = [&](size_t i) { return operands[i]->of<T>().data() + first; };
+  std::vector<T> &into = result.of<T>();
+  const bool sums = wire.combiner == Combiner::Sum || wire.combiner == Combiner::Avg;
+  constexpr size_t kBlock = 1024; // stays in the nearest cache
+  for (size_t begin = 0; begin < into.size(); begin += kBlock) {
+    size_t count = std::min(kBlock, into.size() - begin);
+    T *to = into.data() + begin;
+    if (operands.size() == 1)
+      std::copy_n(from(0) + begin, count, to);
+    // The first two at once: what was just written is not read again.
+    for (size_t rank = 1; rank < operands.size(); ++rank) {
+      const T *so_far = rank == 1 ? from(0) + begin : to;
+      const T *more = from(rank) + begin;
+      if (!sums)
+        for (size_t i = 0; i < count; ++i)
+          to[i] = combined(so_far[i], more[i], wire.combiner);
+      else if constexpr (std::is_same_v<T, double>)
+        add_rows(so_far, more, to, count);
+      else
+        for (size_t i = 0; i < count; ++i)
+          to[i] = so_far[i] + more[i];
+    }
+  }
+  if (wire.combiner == Combiner::Avg)
+    divide(into, operands.size(), result.dtype);
+  ir::DType dtype = result.dtype;
+  if (wire.dtype != dtype) {
+    result.dtype = wire.dtype;
+    round_cells(result, domain);
+    result.dtype = dtype;
+  }
+  round_cells(result, domain);
+}
+
 using Content = HeldTensors::Content;
 using Fresh = llvm::function_ref<SharedTensor(size_t, Content)>;
 
@@ -79,7 +119,10 @@ template <class T> class WireRun {
 public:
   WireRun(const Communicate &wire, const GroupTensors &group, Domain domain,
           llvm::MutableArrayRef<SharedTensor> results, Fresh fresh)
-      : wire_(wire), group_(group), domain_(domain), results_(results), fresh_(fresh) {}
+      : wire_(wire), group_(group), domain_(domain), results_(results), fresh_(fresh) {
+    for (const SharedTensor &operand : group.operands)
+      operands_.push_back(operand.get());
+  }
   void all_reduce();
   void reduce_scatter();
   void all_gather();
@@ -104,58 +147,25 @@ private:
     for (size_t i = 0; i < size(); ++i)
       results_[i] = fresh_(i, content);
   }
-  // The elements [first, first + count) of all operands, combined in order.
-  void reduce(int64_t first, Tensor &result);
 
   const Communicate &wire_;
   const GroupTensors &group_;
+  llvm::SmallVector<const Tensor *, 8> operands_;
   Domain domain_;
   llvm::MutableArrayRef<SharedTensor> results_;
   Fresh fresh_;
 };
 
-template <class T> void WireRun<T>::reduce(int64_t first, Tensor &result) {
-  std::vector<T> &into = result.of<T>();
-  const bool sums = wire_.combiner == Combiner::Sum || wire_.combiner == Combiner::Avg;
-  constexpr size_t kBlock = 1024; // stays in the nearest cache
-  for (size_t begin = 0; begin < into.size(); begin += kBlock) {
-    size_t count = std::min(kBlock, into.size() - begin);
-    T *to = into.data() + begin;
-    if (size() == 1)
-      std::copy_n(from(0).data() + first + begin, count, to);
-    // The first two at once: what was just written is not read again.
-    for (size_t rank = 1; rank < size(); ++rank) {
-      const T *so_far = rank == 1 ? from(0).data() + first + begin : to;
-      const T *more = from(rank).data() + first + begin;
-      if (sums)
-        for (size_t i = 0; i < count; ++i)
-          to[i] = so_far[i] + more[i];
-      else
-        for (size_t i = 0; i < count; ++i)
-          to[i] = combined(so_far[i], more[i], wire_.combiner);
-    }
-  }
-  if (wire_.combiner == Combiner::Avg)
-    divide(into, size(), result.dtype);
-  ir::DType dtype = result.dtype;
-  if (wire_.dtype != dtype) {
-    result.dtype = wire_.dtype;
-    round_cells(result, domain_);
-    result.dtype = dtype;
-  }
-  round_cells(result, domain_);
-}
-
 template <class T> void WireRun<T>::all_reduce() {
   shared();
-  reduce(0, *results_[0]);
+  reduce<T>(wire_, operands_, 0, domain_, *results_[0]);
 }
 
 template <class T> void WireRun<T>::reduce_scatter() {
   own(Content::Anything);
   int64_t first = 0;
   for (size_t rank = 0; rank < size(); ++rank) {
-    reduce(first, *results_[rank]);
+    reduce<T>(wire_, operands_, first, domain_, *results_[rank]);
     first += static_cast<int64_t>(to(rank).size());
   }
 }
@@ -213,6 +223,14 @@ void run_wire(const Communicate &wire, const GroupTensors &group, Domain domain,
     default:
       SPMD_CHECK(false, "a wire that moves nothing");
     }
+  });
+}
+
+void reduce_in_order(const Communicate &wire, llvm::ArrayRef<const Tensor *> operands,
+                     Domain domain, Tensor &result) {
+  result.visit([&](const auto &cells) {
+    using T = typename std::decay_t<decltype(cells)>::value_type;
+    reduce<T>(wire, operands, 0, domain, result);
   });
 }
 

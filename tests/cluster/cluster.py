@@ -90,6 +90,21 @@ class Run:
             time.sleep(0.05)
         raise Failed(f"rank {rank} was not there: {self.finish()}")
 
+    def begun(self, rank, ranks=4, seconds=0.6):
+        """The process of a rank, once all have computed for so long: starting takes half of it."""
+        pid, end = self.rank(rank, ranks), time.monotonic() + LIMIT
+        tick = 1 / os.sysconf("SC_CLK_TCK")
+        while time.monotonic() < end and self.process.poll() is None:
+            try:
+                fields = [pathlib.Path(f"/proc/{each}/stat").read_text().rsplit(")", 1)[1].split()
+                          for of, each in self.processes() if of >= 0]
+            except OSError:
+                fields = []
+            if len(fields) >= ranks and all((int(f[11]) + int(f[12])) * tick >= seconds for f in fields):
+                return pid
+            time.sleep(0.05)
+        raise Failed(f"the ranks do not compute: {self.finish()}")
+
     def finish(self):
         """Exit code, output, errors; nothing that the command started is left."""
         try:
@@ -403,8 +418,7 @@ def fault(name, rank, strike, file=MLP, start=("--nproc=4",), codes=(3,), timeou
     """What is told once, exit code 3, and in time."""
     before, after = ([], start) if start[0].startswith("--") else (start[:-1], start[-1:])
     running = Run([*before, SPMDRUN, *after, f"--timeout={timeout}", "--format=concise", *LONG, file])
-    pid = running.rank(rank)
-    time.sleep(0.7)
+    pid = running.begun(rank)
     struck = time.monotonic()
     strike(pid)
     code, out, err = running.finish()
