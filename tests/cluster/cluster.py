@@ -80,17 +80,17 @@ class Run:
             found.append((rank, int(entry.name)))
         return found
 
-    def rank(self, rank, ranks=4):
-        """The process of a rank, once all of them run."""
+    def rank(self, rank, ranks=range(4)):
+        """The process of a rank, once all of `ranks` run."""
         end = time.monotonic() + LIMIT
         while time.monotonic() < end and self.process.poll() is None:
             found = dict(self.processes())
-            if all(r in found for r in range(ranks)):
+            if all(r in found for r in ranks):
                 return found[rank]
             time.sleep(0.05)
         raise Failed(f"rank {rank} was not there: {self.finish()}")
 
-    def begun(self, rank, ranks=4, seconds=0.6):
+    def begun(self, rank, ranks=range(4), seconds=0.6):
         """The process of a rank, once all have computed for so long: starting takes half of it."""
         pid, end = self.rank(rank, ranks), time.monotonic() + LIMIT
         tick = 1 / os.sysconf("SC_CLK_TCK")
@@ -100,7 +100,7 @@ class Run:
                           for of, each in self.processes() if of >= 0]
             except OSError:
                 fields = []
-            if len(fields) >= ranks and all((int(f[11]) + int(f[12])) * tick >= seconds for f in fields):
+            if len(fields) >= len(ranks) and all((int(f[11]) + int(f[12])) * tick >= seconds for f in fields):
                 return pid
             time.sleep(0.05)
         raise Failed(f"the ranks do not compute: {self.finish()}")
@@ -407,6 +407,64 @@ def no_devices():
         expect(code == 2 and "declared element types" in err, f"{words}: exit {code}", err)
 
 
+# --- on several hosts
+
+class Hosts:
+    """Two hosts, as far as their network goes: ranks 0 and 1 on the first, 2 and 3 on the second, with devices."""
+
+    def __enter__(self):
+        self.names = [f"spmd{uuid.uuid4().hex[:8]}{i}" for i in range(2)]
+        for name in self.names:
+            self.ip("netns", "add", name)
+            self.ip("-n", name, "link", "set", "lo", "up")
+        ends = [word for i, name in enumerate(self.names) for word in (["peer"] * i + ["name", "wire", "netns", name])]
+        self.ip("link", "add", *ends[:4], "type", "veth", *ends[4:])
+        for i, name in enumerate(self.names):
+            self.ip("-n", name, "address", "add", f"10.0.0.{i + 1}/24", "dev", "wire")
+            self.ip("-n", name, "link", "set", "wire", "up")
+        return self
+
+    def __exit__(self, *_):
+        for name in self.names:
+            subprocess.run(["ip", "netns", "delete", name], check=False)
+
+    @staticmethod
+    def ip(*words):
+        ended = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+        expect(ended.returncode == 0, f"ip {' '.join(words)}", ended.stderr)
+
+    def cut(self):
+        self.ip("-n", self.names[0], "link", "set", "wire", "down")
+
+    def start(self, *words):
+        port = free_port()
+        return [Run(["ip", "netns", "exec", self.names[rank // 2], SPMDRUN, "--backend=nccl", *words],
+                    **torchrun(rank, 4, port, MASTER_ADDR="10.0.0.1", LOCAL_RANK=str(rank % 2),
+                               LOCAL_WORLD_SIZE="2", SPMD_STORE_TOKEN="x")) for rank in range(4)]
+
+
+def several_hosts():
+    with devices(), Hosts() as hosts:
+        ended = [each.finish() for each in hosts.start("--check=all", MLP)]
+    expect(all(code == 0 for code, _, _ in ended) and "4 ranks" in ended[0][1], "exit codes", ended)
+
+
+def host_cut_off():
+    """The ranks of either host end, each host says why, and rank 0 says which one is gone."""
+    with devices(), Hosts() as hosts:
+        runs = hosts.start("--timeout=5", "--format=concise", *LONG, MLP)
+        for rank, each in enumerate(runs):
+            each.begun(rank, [rank])
+        struck = time.monotonic()
+        hosts.cut()
+        ended = [each.finish() for each in runs]
+    expect(all(code == 3 for code, _, _ in ended), "exit codes", ended)
+    said = ended[0][1] + ended[0][2]
+    expect(said.count("error[") == 1 and re.search(r"error\[run-(lost-rank|timeout)\]: .*rank [23]\b", said),
+           "one finding", said)
+    expect(time.monotonic() - struck < FAULT_SECONDS, "too late", ended)
+
+
 # --- how they end
 
 # Patient at the start: MPI takes its time on a machine with other work.
@@ -521,14 +579,26 @@ TESTS = {
     "not-by-mpi": not_by_mpi, "taken-port": taken_port, "unreachable": unreachable,
     "no-plugin": no_plugin, "devices-2": lambda: on_devices(2), "devices-4": lambda: on_devices(4),
     "devices-8": lambda: on_devices(8), "devices-refuted": refuted_on_devices, "devices-recorded": recorded_on_devices, "profiled": profiled, "no-devices": no_devices,
+    "several-hosts": several_hosts, "host-cut-off": host_cut_off,
     "devices-killed": killed_on_devices, "devices-stopped": stopped_on_devices, "killed": killed, "killed-under-mpirun": killed_under_mpirun,
     "out-of-memory": out_of_memory, "stopped": stopped, "slow": slow,
     "launcher-killed": launcher_killed, "no-memory": no_memory, "no-half-files": no_half_files,
 }
-FAULTS = {"devices-killed", "devices-stopped", "killed", "killed-under-mpirun", "out-of-memory", "stopped", "slow", "launcher-killed", "no-half-files"}
+FAULTS = {"host-cut-off", "devices-killed", "devices-stopped", "killed", "killed-under-mpirun", "out-of-memory", "stopped", "slow", "launcher-killed", "no-half-files"}
 
 WITHOUT_MPI = {"by-variables", "another-token", "another-file", "another-version", "unreachable", "no-plugin", "no-devices"}
-PLAYED = {"devices-2", "devices-4", "devices-8", "devices-refuted", "devices-recorded", "devices-killed", "devices-stopped"}
+PLAYED = {"devices-2", "devices-4", "devices-8", "devices-refuted", "devices-recorded", "devices-killed", "devices-stopped", "several-hosts", "host-cut-off"}
+HOSTS = {"several-hosts", "host-cut-off"}
+
+
+def no_network_of_its_own():
+    """Why no host can be played here."""
+    if not shutil.which("ip"):
+        return "no `ip` here (iproute2)"
+    name = f"spmd{uuid.uuid4().hex[:8]}"
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
+    subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+    return f"no networks can be made here: {made.stderr.strip()}" if made.returncode else ""
 
 
 def main():
@@ -551,6 +621,8 @@ def main():
         why = reason if name not in WITHOUT_MPI | PLAYED else ""
         if name in PLAYED and not DEVICES:
             why = "this build has no plug-in that plays devices (long_tests)"
+        if name in HOSTS and not why:
+            why = no_network_of_its_own()
         if not why and sanitized and name in FAULTS:
             why = "the sanitizers take memory and time of their own"
         if why:
