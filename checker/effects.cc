@@ -44,7 +44,7 @@ llvm::SmallVector<Target, 4> targets_of(const ir::Program &program, const ir::In
       for (const ir::Operand &member : program.blocks[operand.as_list()]) {
         if (!member.is_value())
           continue;
-        if (written || member.mut)
+        if (written)
           targets.push_back({member.as_value(), position});
         ++position;
       }

@@ -143,7 +143,7 @@ Walk::Surroundings Walk::make_key(const ir::Inst &inst) {
       *at++ = kList;
       for (const ir::Operand &member : members) {
         if (member.is_value())
-          add_value(member.as_value(), operand.mut || out || member.mut);
+          add_value(member.as_value(), operand.mut || out);
         else
           *at++ = kGap;
       }

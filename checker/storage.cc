@@ -85,7 +85,7 @@ void OperandList::add(const ir::Program &program, const ir::Operand &operand, ir
     for (const ir::Operand &member : program.blocks[operand.as_list()]) {
       if (member.is_value()) {
         values.push_back(member.as_value());
-        written.push_back(operand.mut || member.mut);
+        written.push_back(operand.mut);
         ++slot.count;
         tensors |= position < 63 ? uint64_t(1) << position : 0;
       }

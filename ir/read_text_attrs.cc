@@ -10,8 +10,14 @@ namespace spmd::ir {
 
 static std::string_view view(llvm::StringRef text) { return text; }
 
+// Alone, it is a word like any other.
+static bool marks(const Token &mut, const Token &next) {
+  return mut.is_name("mut") && !next.is(',') && !next.is(']') && !next.is('}') &&
+         next.kind != TokenKind::End;
+}
+
 bool TextReader::at_operand() {
-  static constexpr llvm::StringLiteral kWords[] = {"mut", "true", "false", "null", "inf", "nan"};
+  static constexpr llvm::StringLiteral kWords[] = {"true", "false", "null", "inf", "nan"};
   Token token = peek();
   switch (token.kind) {
   case TokenKind::Value:
@@ -22,7 +28,8 @@ bool TextReader::at_operand() {
   case TokenKind::Punctuation:
     return token.is('-') || token.is('[');
   case TokenKind::Name:
-    return llvm::is_contained(kWords, token.text) || (token.text == "sym" && peek_second().is('('));
+    return llvm::is_contained(kWords, token.text) || marks(token, peek_second()) ||
+           (token.text == "sym" && peek_second().is('('));
   default:
     return false;
   }
@@ -61,10 +68,14 @@ std::optional<Operand> TextReader::list_operand(bool mut) {
   const Token first = peek();
   llvm::SmallVector<Operand, 8> items;
   bool ok = open_value() && list('[', ']', [&] {
+              const Token at = peek();
               std::optional<Operand> item = operand();
-              if (item)
-                items.push_back(*item);
-              return item.has_value();
+              if (!item)
+                return false;
+              if (item->mut)
+                error(at, "trace-syntax", "`mut` marks a list as a whole: `mut [...]`");
+              items.push_back(*item);
+              return !item->mut;
             });
   if (!ok)
     return std::nullopt;
@@ -176,7 +187,7 @@ bool TextReader::read_attr(Operation &op, const Token &token, Key key) {
   bool op_key = key == "phase" || key == "ignore" || key == "bwd_of";
   if (bare && op_key)
     return read_op_key(op, key);
-  if (peek().kind == TokenKind::Value || peek().is_name("mut") || at_list_of_values()) {
+  if (peek().kind == TokenKind::Value || marks(peek(), peek_second()) || at_list_of_values()) {
     std::optional<Operand> one = operand();
     if (one)
       add_named(op, key, *one);
@@ -345,7 +356,7 @@ bool TextReader::at_list_of_values() {
   for (int depth = 1; depth > 0 && before.kind != TokenKind::End;) {
     Token token = ahead.next(true);
     bool item = before.is('[') || before.is(',');
-    if (item && (token.kind == TokenKind::Value || token.is_name("mut")))
+    if (item && (token.kind == TokenKind::Value || marks(token, Lexer(ahead).next(true))))
       return true;
     depth += token.is('(') || token.is('[') || token.is('{');
     depth -= token.is(')') || token.is(']') || token.is('}');

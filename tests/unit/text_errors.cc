@@ -32,6 +32,7 @@ TEST_CASE("text: one error each, where it stands") {
       {"local_map over tp () { yield }\n", "2:1", "trace-syntax", "no results"},
       {"%x = f { axis = () }\n", "2:18", "trace-syntax", "list of axes is empty"},
       {"suppress a { reason = \"x\" } in \"b\"\n", "2:29", "trace-syntax", "`in` stands where"},
+      {"%w = input f32[8]\n%x = f [mut %w]\n", "3:9", "trace-syntax", "as a whole"},
       // trace-encoding
       {"// \xFF\n", "2:4", "trace-encoding", "not UTF-8"},
       {"// \xED\xA0\x80\n", "2:4", "trace-encoding", "not UTF-8"},
