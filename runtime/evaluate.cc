@@ -415,7 +415,7 @@ bool PreparedOp::lower(llvm::ArrayRef<Placed> args, llvm::ArrayRef<Placed> resul
     for (unsigned place : use.places)
       own.push_back(results[place]);
     const LoweredEquation *equation = nullptr;
-    if (!use.kernel && !(use.forward && use.forward->kernel()) && !state_->complex) {
+    if (!use.kernel && !(use.forward && use.forward->kernel())) {
       llvm::Expected<const LoweredEquation *> made = state_->equation(use, site, false);
       if (made)
         equation = *made;
@@ -428,6 +428,7 @@ bool PreparedOp::lower(llvm::ArrayRef<Placed> args, llvm::ArrayRef<Placed> resul
       return false;
     }
   }
+  scratch.reads_late |= state_->uses.size() > 1;
   return true;
 }
 

@@ -42,6 +42,10 @@ SpmdStatus nest(SpmdDevice *device, const SpmdNest *nest) { return of(device).ne
 SpmdStatus matrices(SpmdDevice *device, const SpmdMatrices *matrices) {
   return of(device).matrices(*matrices);
 }
+SpmdStatus sort(SpmdDevice *device, const SpmdSort *sort) { return of(device).sort(*sort); }
+SpmdStatus scatter(SpmdDevice *device, const SpmdScatter *scatter) {
+  return of(device).scatter(*scatter);
+}
 SpmdStatus collective(SpmdDevice *device, const SpmdCollective *wire) {
   return of(device).collective(*wire);
 }
@@ -93,6 +97,8 @@ extern "C" __attribute__((visibility("default"))) const SpmdDevicePlugin *spmd_d
                                                get,
                                                wait,
                                                reached,
-                                               close};
+                                               close,
+                                               sort,
+                                               scatter};
   return &kPlugin;
 }

@@ -141,6 +141,22 @@ SpmdStatus Device::matrices(const SpmdMatrices &matrices) {
   return checked(queue_matrices(matrices, stream), "a product of matrices");
 }
 
+// A radix sort is some thirty launches: they count as so many commands, lest the queue be full.
+SpmdStatus Device::sort(const SpmdSort &sort) {
+  constexpr int kCommands = 16;
+  for (int i = 0; i < kCommands; ++i)
+    if (SpmdStatus status = ready(kSpmdCompute); status.code != kSpmdFine)
+      return status;
+  return checked(queue_sort(sort, streams_[kSpmdCompute].stream), "a sort");
+}
+
+SpmdStatus Device::scatter(const SpmdScatter &scatter) {
+  for (int i = 0; i < 2; ++i) // up to three launches
+    if (SpmdStatus status = ready(kSpmdCompute); status.code != kSpmdFine)
+      return status;
+  return checked(queue_scatter(scatter, streams_[kSpmdCompute].stream), "a scatter");
+}
+
 // An event may be recorded anew as soon as a stream was told to wait for it.
 SpmdStatus Device::follow(uint32_t which, uint32_t other) {
   if (SpmdStatus status = ready(which); status.code != kSpmdFine)

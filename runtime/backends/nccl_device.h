@@ -37,6 +37,8 @@ public:
   SpmdStatus move(const SpmdMove &move);
   SpmdStatus nest(const SpmdNest &nest);
   SpmdStatus matrices(const SpmdMatrices &matrices);
+  SpmdStatus sort(const SpmdSort &sort);
+  SpmdStatus scatter(const SpmdScatter &scatter);
   SpmdStatus follow(uint32_t stream, uint32_t other);
   SpmdStatus begin(uint32_t step);
   SpmdStatus put(SpmdAddress to, const char *data, uint64_t bytes);

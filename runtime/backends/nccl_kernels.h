@@ -20,6 +20,9 @@ cudaError_t queue_move(const SpmdMove &move, cudaStream_t stream);
 cudaError_t queue_nest(const SpmdNest &nest, double *scratch, cudaStream_t stream);
 // Any elements and strides; sums in double.
 cudaError_t queue_matrices(const SpmdMatrices &matrices, cudaStream_t stream);
+// The memory that it works with is the command's.
+cudaError_t queue_sort(const SpmdSort &sort, cudaStream_t stream);
+cudaError_t queue_scatter(const SpmdScatter &scatter, cudaStream_t stream);
 // Writes `value` where the host can see it, once all that came before on the stream is done.
 cudaError_t queue_mark(uint64_t *where, uint64_t value, cudaStream_t stream);
 

@@ -45,7 +45,7 @@ Placed DeviceBackend::placed(Use use) const {
   const Buffer &buffer = plan_->buffers[use.buffer];
   Placed made{address(use.buffer), buffer.dtype, &buffer.on(own_), nullptr};
   if (const Block *block = host_->block_of(use, own_))
-    made.first = &block->first;
+    made.first = &block->first, made.whole = &block->whole;
   return made;
 }
 
@@ -157,113 +157,12 @@ void DeviceBackend::prepare_compute(const Step &step, Ready &ready) {
   StepScratch scratch{scratch_, 0};
   ready.on_host = !host_->op_of(step.index, own_).lower(args, results, scratch, ready.commands);
   scratch_bytes_ = std::max(scratch_bytes_, scratch.bytes + 512);
-  // Several commands write a result before all operands were read: it must not be one of them.
+  // What is read after a result was written must not be where it lies.
   bool takes_over = llvm::any_of(plan_->used(made.results), [&](const Use &use) {
     return plan_->buffers[use.buffer].in_place.valid();
   });
-  if (takes_over && ready.commands.size() > 1)
+  if (takes_over && scratch.reads_late)
     ready = {{}, true};
-}
-
-// --- acts
-
-// Pieces of a dimension, one after another, beside the whole: `split` and `join`.
-bool DeviceBackend::lower_pieces(const Act &act, const Placed &from, const Placed &to,
-                                 std::vector<Command> &commands) const {
-  const bool splits = act.form == ActForm::Split;
-  const Dims &whole = splits ? *from.dims : *to.dims;
-  const Strides strides = strides_of(whole);
-  int64_t first = 0;
-  for (int64_t length : plan_->cuts[act.cut].on(own_)) {
-    Dims piece(whole.begin(), whole.end());
-    piece[act.dim] = length;
-    const Strides alone = strides_of(piece);
-    const int64_t in_whole = first * strides[act.dim],
-                  in_row = whole[act.dim] ? first * (count(whole) / whole[act.dim]) : 0;
-    BoxOf box{piece, strides, alone, in_whole, in_row};
-    if (!splits)
-      box = {piece, alone, strides, in_row, in_whole};
-    if (!add_box(from, to, box, false, commands))
-      return false;
-    first += length;
-  }
-  return true;
-}
-
-bool DeviceBackend::lower_act(const Act &act, std::vector<Command> &commands) const {
-  llvm::SmallVector<Placed, 4> operands;
-  for (const Use &use : plan_->used(act.operands))
-    operands.push_back(placed(use));
-  const Placed to = placed(act.result);
-  if (ir::info(to.dtype).form == ir::DTypeClass::Complex && act.form != ActForm::Copy)
-    return false;
-  uint32_t position = act.group.valid() ? groups_[act.group.index].position(own_) : 0;
-  auto copy = [&](const Placed &from, int64_t at, int64_t into, int64_t size) {
-    return add_box(from, to, {{size}, {1}, {1}, at, into}, false, commands);
-  };
-  auto slice = [&](const Dims &whole, const Placed &from, bool out) {
-    llvm::ArrayRef<int64_t> lengths = plan_->cuts[act.cut].on(own_);
-    int64_t first = 0;
-    for (uint32_t p = 0; p < position; ++p)
-      first += lengths[p];
-    Dims piece(whole.begin(), whole.end());
-    piece[act.dim] = lengths[position];
-    const Strides strides = strides_of(whole), alone = strides_of(piece);
-    const int64_t at = first * strides[act.dim];
-    return add_box(from, to,
-                   out ? BoxOf{piece, strides, alone, at, 0} : BoxOf{piece, alone, strides, 0, at},
-                   false, commands);
-  };
-  switch (act.form) {
-  case ActForm::Copy:
-    return copy(operands[0], 0, 0, to.size());
-  case ActForm::TakeOwnSlice:
-    return slice(*operands[0].dims, operands[0], true);
-  case ActForm::PlaceOwn:
-    add_fill(to, 0, commands);
-    return slice(*to.dims, operands[0], false);
-  case ActForm::KeepOnRoot:
-    if (position == act.root)
-      return copy(operands[0], 0, 0, to.size());
-    add_fill(to, 0, commands);
-    return true;
-  case ActForm::Split:
-  case ActForm::Join:
-    return lower_pieces(act, operands[0], to, commands);
-  case ActForm::Scale: {
-    NestDraft nest;
-    nest.extents = {to.size()};
-    nest.inputs.push_back({operands[0], {1}});
-    nest.out = to;
-    nest.out_strides = {1};
-    nest.factor = act.factor, nest.divisor = act.divisor;
-    nest.program = product_program(1);
-    return nest.build(commands);
-  }
-  case ActForm::Coordinate:
-    add_fill(to, position, commands);
-    return true;
-  case ActForm::TakeRow:
-    return copy(operands[0], static_cast<int64_t>(act.row) * to.size(), 0, to.size());
-  case ActForm::StackRows: {
-    int64_t at = 0;
-    for (const Placed &each : operands) {
-      if (!copy(each, 0, at, each.size()))
-        return false;
-      at += each.size();
-    }
-    return true;
-  }
-  case ActForm::Zero:
-    add_fill(to, 0, commands);
-    return true;
-  case ActForm::Receive: // between ranks
-    return true;
-  case ActForm::Count:
-  case ActForm::Overwrite:
-    return false;
-  }
-  return false;
 }
 
 // --- the run
@@ -278,8 +177,12 @@ llvm::Error DeviceBackend::queue(llvm::ArrayRef<Command> commands) {
             return link_.ask(plugin.move, &each);
           else if constexpr (std::is_same_v<T, SpmdNest>)
             return link_.ask(plugin.nest, &each);
-          else
+          else if constexpr (std::is_same_v<T, SpmdMatrices>)
             return link_.ask(plugin.matrices, &each);
+          else if constexpr (std::is_same_v<T, SpmdSort>)
+            return link_.ask(plugin.sort, &each);
+          else
+            return link_.ask(plugin.scatter, &each);
         },
         command);
     if (error)

@@ -55,7 +55,9 @@ private:
 
   void lower_steps();
   void prepare_compute(const Step &step, Ready &ready);
-  bool lower_act(const Act &act, std::vector<Command> &commands) const;
+  bool lower_act(const Act &act, std::vector<Command> &commands);
+  bool lower_overwrite(llvm::ArrayRef<Placed> operands, const Placed &to,
+                       std::vector<Command> &commands);
   bool lower_pieces(const Act &act, const Placed &from, const Placed &to,
                     std::vector<Command> &commands) const;
   llvm::Error prepare_wire(const Step &step);

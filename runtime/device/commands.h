@@ -9,13 +9,13 @@
 
 namespace spmd::runtime {
 
-using Command = std::variant<SpmdMove, SpmdNest, SpmdMatrices>;
+using Command = std::variant<SpmdMove, SpmdNest, SpmdMatrices, SpmdSort, SpmdScatter>;
 
-// A tensor on a device. `first`: where it begins in the whole; null: at 0.
+// A tensor on a device. `first`: where it begins in the whole, which has extents `whole`; null: it is the whole.
 struct Placed {
   SpmdAddress data = 0;
   ir::DType dtype = ir::DType::Unknown;
-  const Dims *dims = nullptr, *first = nullptr;
+  const Dims *dims = nullptr, *first = nullptr, *whole = nullptr;
 
   int64_t size() const { return count(*dims); }
 };

@@ -13,6 +13,15 @@ namespace spmd::runtime {
 struct StepScratch {
   SpmdAddress data = 0;
   uint64_t bytes = 0; // that the steps so far need at most
+  // A command reads an operand after another one wrote a result: they must not be the same memory.
+  bool reads_late = false;
+};
+
+// Part of a tensor, seen from the loops of a nest.
+struct Strided {
+  Placed at;
+  Strides strides; // in elements, per loop
+  int64_t offset = 0;
 };
 
 class Composition {
@@ -21,23 +30,29 @@ public:
   // derived by, whose gradient is result 0.
   Composition(const Site &site, llvm::ArrayRef<Placed> args, llvm::ArrayRef<Placed> results,
               llvm::ArrayRef<const Placed *> gradients, std::optional<unsigned> by,
-              StepScratch &scratch, std::vector<Command> &commands)
-      : site(site), by(by), args_(args), results_(results), gradients_(gradients),
-        scratch_(scratch), commands_(commands) {}
+              StepScratch &scratch, std::vector<Command> &commands);
 
   const Site &site;
   const std::optional<unsigned> by; // none: the row itself
 
   // Null if no tensor stands there.
-  const Placed *operand(std::string_view name) const;
+  const Placed *operand(std::string_view name, unsigned member = 0) const;
   bool is_by(std::string_view name) const;
   const Placed *result(size_t place) const {
     return place < results_.size() ? &results_[place] : nullptr;
   }
+  // Result 0, which begins as operand `name` is: it lies there already, or is copied there.
+  const Placed &begun_as(std::string_view name);
   // The one gradient that flows, which is that of result `place`; null if it is not.
   const Placed *only_gradient(size_t place) const;
-  // Doubles.
-  Placed temporary(llvm::ArrayRef<int64_t> dims);
+  Placed temporary(llvm::ArrayRef<int64_t> dims, ir::DType dtype = ir::DType::F64);
+  // Numbers that are their places: 0, 1, 2, ... along dimension `dim` of so many.
+  Placed places(size_t rank, size_t dim, int64_t extent);
+  static bool is_complex(const Placed &tensor) {
+    return ir::info(tensor.dtype).form == ir::DTypeClass::Complex;
+  }
+  // Complex numbers as real ones, with a last dimension of two. Formulas are of real numbers alone.
+  Placed pairs(const Placed &tensor);
   // The same elements with other extents, of which there are as many.
   Placed as(const Placed &tensor, llvm::ArrayRef<int64_t> dims);
   // Extents of which those named are 1.
@@ -49,9 +64,31 @@ public:
   using Formula = llvm::function_ref<Symbol(llvm::ArrayRef<Symbol>)>;
   bool make(const Placed &out, llvm::ArrayRef<int64_t> over, llvm::ArrayRef<Placed> inputs,
             Formula formula, SpmdCombiner combiner = kSpmdSum, double divisor = 1);
+  // The same over loops of so many places, as strides say. Loops along which `out` does not move are combined.
+  bool make_along(llvm::ArrayRef<int64_t> extents, const Strided &out,
+                  llvm::ArrayRef<Strided> inputs, Formula formula, SpmdCombiner combiner = kSpmdSum,
+                  double divisor = 1);
+  // Elements of `from`, entries of `index` times `stride` further on; 0 where these are outside of [0, extent).
+  bool fetch(llvm::ArrayRef<int64_t> extents, const Strided &out, const Strided &from,
+             const Strided &index, int64_t stride, int64_t extent);
+  bool fill(const Placed &out, double number);
+  // Elements of one dtype, between two dense tensors seen alike.
+  bool copy(llvm::ArrayRef<int64_t> extents, const Strided &from, const Strided &to);
+  void add(const Command &command) { commands_.push_back(command); }
+  // U32, rows x length: SpmdSort.
+  Placed sorted(const Placed &keys, int64_t rows, int64_t length, int64_t row_stride,
+                int64_t stride, bool descending);
+  // Entries go to the rows that `places` (whole numbers, one each) says: SpmdScatter, whose form, places, order and
+  // elements are made here.
+  void scatter(SpmdScatterForm form, const Placed &places, const Placed &from, const Placed &to,
+               SpmdScatter made);
+  // Once all is made: results that were made elsewhere go to where they belong.
+  bool finish();
 
 private:
-  llvm::ArrayRef<Placed> args_, results_;
+  llvm::ArrayRef<Placed> args_;
+  llvm::SmallVector<Placed, 3> results_; // where they are made
+  llvm::ArrayRef<Placed> told_;          // where they belong
   llvm::ArrayRef<const Placed *> gradients_;
   StepScratch &scratch_;
   std::vector<Command> &commands_;
@@ -59,6 +96,13 @@ private:
   std::deque<Dims> dims_;
 };
 
+// Where a tensor stretched to `over` from the right has its elements.
+inline Strided stretched(const Placed &tensor, llvm::ArrayRef<int64_t> over) {
+  return {tensor, strides_over(*tensor.dims, over), 0};
+}
+bool add_along(const ScalarProgram &program, llvm::ArrayRef<int64_t> extents, const Strided &out,
+               llvm::ArrayRef<Strided> inputs, SpmdCombiner combiner, double divisor,
+               std::vector<Command> &commands);
 // The program over all places of `over`: input k of it is inputs[k]. As with Composition::make.
 bool add_stretched(const ScalarProgram &program, llvm::ArrayRef<int64_t> over,
                    llvm::ArrayRef<Placed> inputs, const Placed &out, SpmdCombiner combiner,

@@ -59,7 +59,8 @@ struct SpmdMove {
   int64_t from_strides[kSpmdLoops], to_strides[kSpmdLoops]; // in elements
 };
 
-// An array that a nest of loops reads or writes, from its first element on.
+// An array that a nest of loops reads or writes, from its first element on. One of kSpmdNoElement has no data: its
+// numbers are the places themselves, 0, 1, 2, ...
 struct SpmdArray {
   SpmdAddress data;
   uint32_t element;
@@ -154,6 +155,35 @@ struct SpmdMatrices {
   double factor;
 };
 
+// Where the keys of each row stand once they are in order: equal ones as before, 0 and -0 alike, NaN behind all
+// numbers (first if `descending`).
+struct SpmdSort {
+  uint32_t element, descending;
+  int64_t rows, length; // of less than 2^31 keys in all
+  SpmdAddress keys;
+  int64_t row_stride, stride; // in elements, from row to row and from key to key
+  SpmdAddress order; // U32: rows x length, place in the row of the first one, the second one, ...
+  SpmdAddress room;  // spmd_sort_room(rows * length) bytes to work with, aligned to 64
+};
+inline constexpr uint64_t spmd_sort_room(uint64_t keys) { return 32 * keys + (1 << 20); }
+
+enum SpmdScatterForm : uint32_t { kSpmdAddRows, kSpmdReplaceRows };
+// Entry i, which is `width` elements, goes to row places[i] of `to`: added to what is there, all those of one row in
+// an order that the data decide, and rounded once; or in its place, where the last entry stands. Places outside of
+// [0, rows) are left out.
+struct SpmdScatter {
+  uint32_t form, place_element;
+  int64_t entries, width; // fewer than 2^31 entries
+  SpmdAddress places;     // whole numbers, one after another
+  // AddRows: U32, the places in ascending order, as SpmdSort tells it. ReplaceRows: 4 bytes for each row of `to`, to
+  // work with.
+  SpmdAddress order;
+  SpmdAddress from, to;
+  uint32_t from_element, to_element;
+  int64_t from_entry, from_stride; // in elements, from entry to entry and within one
+  int64_t rows, to_row, to_stride;
+};
+
 enum SpmdWireForm : uint32_t { kSpmdAllReduce, kSpmdAllGather, kSpmdReduceScatter, kSpmdBroadcast };
 struct SpmdCollective {
   uint32_t form, group, combiner, root;
@@ -208,6 +238,9 @@ struct SpmdDevicePlugin {
   uint32_t (*reached)(SpmdDevice *device);
   // Once, last. `finish` 0: leave without waiting for anybody.
   SpmdStatus (*close)(SpmdDevice *device, int32_t finish);
+  // Queued, on kSpmdCompute.
+  SpmdStatus (*sort)(SpmdDevice *device, const SpmdSort *sort);
+  SpmdStatus (*scatter)(SpmdDevice *device, const SpmdScatter *scatter);
 };
 
 // The only symbol that such a plug-in exports.

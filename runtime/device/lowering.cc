@@ -8,6 +8,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <utility>
+
 namespace spmd::runtime {
 namespace {
 
@@ -17,14 +19,29 @@ class RowLowering {
 public:
   RowLowering(const RowCall &call, Commands &commands) : call_(call), commands_(commands) {}
   bool run() {
-    if (const KernelDef *kernel = call_.kernel)
-      return (kernel->boxes && moves()) || (kernel->traced && elements()) ||
-             (kernel->composed && composed(*kernel, call_.site, std::nullopt));
-    if (const KernelDef *kernel = call_.forward ? call_.forward->kernel() : nullptr)
-      return (kernel->boxes && moves_back(*kernel)) || (kernel->traced && slopes(*kernel)) ||
-             (kernel->composed &&
-              composed(*kernel, call_.forward->site(call_.site), call_.forward->operand()));
-    return call_.equation && terms();
+    const size_t before = commands_.size();
+    const bool is_forward = call_.kernel;
+    const KernelDef *kernel = is_forward      ? call_.kernel
+                              : call_.forward ? call_.forward->kernel()
+                                              : nullptr;
+    auto either = [&](bool made) {
+      if (made)
+        call_.scratch.reads_late |= !reads_first_ && commands_.size() > before + 1;
+      else
+        commands_.resize(before);
+      return made;
+    };
+    if (!kernel)
+      return call_.equation && either(terms());
+    if (kernel->boxes && either(is_forward ? moves() : moves_back(*kernel)))
+      return true;
+    if (kernel->traced && either(is_forward ? elements() : slopes(*kernel)))
+      return true;
+    if (!kernel->composed)
+      return false;
+    return is_forward
+               ? composed(*kernel, call_.site, std::nullopt)
+               : composed(*kernel, call_.forward->site(call_.site), call_.forward->operand());
   }
 
 private:
@@ -43,6 +60,7 @@ private:
   bool composed(const KernelDef &kernel, const Site &site, std::optional<unsigned> by);
   bool is_real() const;
   bool terms();
+  bool complex_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &result);
   bool term(const lowered::Term &term, const Placed &out, bool fresh);
   bool all_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &out);
   bool add_inputs(const lowered::Term &term, llvm::ArrayRef<unsigned> loops, NestDraft &draft);
@@ -50,6 +68,7 @@ private:
 
   const RowCall &call_;
   Commands &commands_;
+  bool reads_first_ = false; // no operand is read after a result was written
 };
 
 // --- boxes
@@ -177,23 +196,45 @@ bool RowLowering::slopes(const KernelDef &kernel) {
 // --- formulas
 
 bool RowLowering::composed(const KernelDef &kernel, const Site &site, std::optional<unsigned> by) {
-  if (!is_real())
-    return false;
   llvm::SmallVector<const Placed *, 2> gradients;
   if (by)
     for (std::optional<uint16_t> each : call_.forward->gradient_args())
       gradients.push_back(each ? &call_.args[*each] : nullptr);
   Composition made(site, call_.args, call_.results, gradients, by, call_.scratch, commands_);
-  return kernel.composed(made);
+  return kernel.composed(made) && made.finish();
 }
 
 // --- equations
 
+// Made elsewhere if it lies where an operand does: a part of it may be written before the other one is read.
+bool RowLowering::complex_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &result) {
+  const bool lies_there = llvm::any_of(
+      call_.args, [&](const Placed &arg) { return arg.data == result.data && arg.size() > 0; });
+  Placed out = result;
+  if (lies_there) {
+    out.data = call_.scratch.data;
+    const auto bytes = static_cast<uint64_t>(result.size()) * ir::info(result.dtype).bytes;
+    call_.scratch.bytes = std::max(call_.scratch.bytes, bytes);
+  }
+  reads_first_ = true;
+  bool fresh = true;
+  for (const lowered::Term &each : terms)
+    if (!lower_complex_term(call_, each, out, std::exchange(fresh, false), commands_))
+      return false;
+  return !terms.empty() &&
+         (!lies_there || add_box(out, result, {{result.size()}, {1}, {1}}, false, commands_));
+}
+
 bool RowLowering::terms() {
   llvm::ArrayRef<lowered::ResultPlan> plans = call_.equation->results();
   for (size_t k = 0; k < plans.size(); ++k) {
-    if (plans[k].opaque || is_complex(call_.results[k].dtype))
+    if (plans[k].opaque)
       return false;
+    if (is_complex(call_.results[k].dtype)) {
+      if (plans.size() > 1 || !complex_terms(plans[k].terms, call_.results[k]))
+        return false;
+      continue;
+    }
     if (plans[k].terms.empty())
       add_fill(call_.results[k], 0, commands_);
     if (plans[k].terms.size() > 1 && all_terms(plans[k].terms, call_.results[k]))
@@ -212,7 +253,7 @@ bool RowLowering::terms() {
 bool RowLowering::add_inputs(const lowered::Term &term, llvm::ArrayRef<unsigned> loops,
                              NestDraft &draft) {
   for (const lowered::Source &source : term.sources) {
-    if (source.form != lowered::Source::Form::Operand)
+    if (source.form != lowered::Source::Form::Operand || is_complex(call_.args[source.arg].dtype))
       return false;
     NestDraft::Input input{call_.args[source.arg], {}, 0};
     for (unsigned v : loops)
@@ -317,7 +358,7 @@ bool RowLowering::all_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &o
                                 static_cast<double>(term.divisor));
     size_t product = add(kSpmdConstant, program.constants.size() - 1, 0);
     for (const lowered::Source &source : term.sources) {
-      if (source.form != lowered::Source::Form::Operand)
+      if (source.form != lowered::Source::Form::Operand || is_complex(call_.args[source.arg].dtype))
         return false;
       NestDraft::Input input{call_.args[source.arg], {}};
       for (unsigned v : loops)

@@ -9,6 +9,9 @@ namespace spmd::runtime {
 
 class ForwardRow;
 class LoweredEquation;
+namespace lowered {
+struct Term;
+}
 
 struct RowCall {
   const Site &site;
@@ -19,6 +22,10 @@ struct RowCall {
   llvm::ArrayRef<Placed> results;
   StepScratch &scratch;
 };
+// A term whose result is of complex numbers, as nests of its real and its imaginary part. `fresh`: it is not added to
+// what is there. False: it cannot be done.
+bool lower_complex_term(const RowCall &call, const lowered::Term &term, const Placed &out,
+                        bool fresh, std::vector<Command> &commands);
 // False: the device has no commands for it. Some may have been added then.
 bool lower_row(const RowCall &call, std::vector<Command> &commands);
 

@@ -119,8 +119,10 @@ SPMD_ON_DEVICE uint32_t encoded(double value, Narrow form) {
   return sign | (bits > last ? beyond : static_cast<uint32_t>(bits));
 }
 
-// Real numbers: complex ones are only moved.
+// Real numbers: complex ones are only moved. Without an element: the place.
 SPMD_ON_DEVICE double load(SpmdAddress data, uint32_t element, int64_t place) {
+  if (element == kSpmdNoElement)
+    return static_cast<double>(place);
   const char *at =
       reinterpret_cast<const char *>(data) + place * static_cast<int64_t>(bytes_of(element));
   switch (element) {
@@ -351,6 +353,23 @@ SPMD_ON_DEVICE double worth(const SpmdNest &nest, const int64_t *at) {
       values[s] = done(step.op, values[step.a], values[step.b], values[step.c]);
   }
   return values[nest.steps - 1];
+}
+
+// Whole numbers in the order of the numbers: NaN is the last one, zeros are one.
+SPMD_ON_DEVICE uint64_t order_key(double value, bool descending) {
+  uint64_t key = ~uint64_t(0);
+  if (value == value) {
+    const double number = value == 0 ? 0 : value;
+    uint64_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    const uint64_t sign = uint64_t(1) << 63;
+    key = bits & sign ? ~bits : bits | sign;
+  }
+  return descending ? ~key : key;
+}
+
+SPMD_ON_DEVICE int64_t scatter_place(const SpmdScatter &scatter, int64_t entry) {
+  return static_cast<int64_t>(load(scatter.places, scatter.place_element, entry));
 }
 
 SPMD_ON_DEVICE int64_t places(const int64_t *extents, uint32_t first, uint32_t last) {

@@ -100,9 +100,13 @@ inline bool isinf(Symbol x) { return abs(x) == __builtin_inf(); }
 inline bool isfinite(Symbol x) { return abs(x) < __builtin_inf(); }
 inline bool signbit(Symbol x) { return Symbol::of(kSpmdCopysign, 1.0, x) < 0.0; }
 
+inline Symbol floored_remainder(Symbol a, Symbol b) {
+  const Symbol rest = fmod(a, b);
+  return rest != 0.0 && (rest < 0.0) != (b < 0.0) ? rest + b : rest;
+}
+
 inline Symbol round(Symbol) { return Symbol::untraceable(); }
 inline Symbol nextafter(Symbol, Symbol) { return Symbol::untraceable(); }
-inline Symbol floored_remainder(Symbol, Symbol) { return Symbol::untraceable(); }
 inline Symbol polygamma(int, Symbol) { return Symbol::untraceable(); }
 inline Symbol digamma(Symbol) { return Symbol::untraceable(); }
 inline Symbol lgamma(Symbol) { return Symbol::untraceable(); }

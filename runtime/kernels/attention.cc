@@ -2,6 +2,7 @@
 // framework's op on this rank's tensors has it look at: places are those of the block, not of the
 // whole.
 #include "runtime/kernels/attention.h"
+#include "runtime/kernels/compositions.h"
 #include "runtime/kernels/places.h"
 #include "runtime/kernels/rows.h"
 #include "runtime/scratch.h"
@@ -11,35 +12,6 @@
 
 namespace spmd::runtime {
 
-namespace {
-
-using Real = View<const double>;
-
-// One head of one batch entry: where its matrices begin.
-struct Piece {
-  int64_t s = 0, t = 0;
-  int64_t q = 0, k = 0, v = 0, o = 0, lse = 0;
-  Dims lead; // place of the head among batch entries and heads
-};
-
-// Later keys are not looked at. Aligned: query i stands at key i; AlignedLast: the last query at
-// the last key.
-enum class Causal : uint8_t { No, Aligned, AlignedLast };
-
-struct Heads {
-  Real q, k, v;
-  int64_t d = 0, e = 0, q_row = 0, k_row = 0, v_row = 0, o_row = 0;
-  double scale = 1;
-  Causal causal = Causal::No;
-  struct Mask {
-    Real values;
-    Strides strides; // over batch entries, heads, queries, keys
-  };
-  llvm::SmallVector<Mask, 2> masks;
-  std::vector<Piece> pieces;
-};
-
-// Frameworks whose heads stand behind the sequence: [batch, sequence, heads, width].
 bool sequence_first(const Site &site) {
   llvm::StringRef name = bare_name(site);
   if (name.startswith("dot_product_attention"))
@@ -57,8 +29,12 @@ Causal causal_of(const Site &site) {
   return last ? Causal::AlignedLast : Causal::Aligned;
 }
 
-// Attributes that change what is computed and that we do not know.
-llvm::Error refused(const Site &site) {
+double attention_scale(const Site &site, int64_t width) {
+  double usual = 1 / std::sqrt(static_cast<double>(std::max<int64_t>(width, 1)));
+  return site.number_attr("scale", site.number_attr("softmax_scale", usual));
+}
+
+llvm::Error refused_attention(const Site &site) {
   for (llvm::StringRef name : {"dropout_p", "dropout_rate", "p"})
     if (site.number_attr(name, 0) != 0)
       return cannot_run(site, "which weights its dropout drops is not stated");
@@ -76,10 +52,44 @@ llvm::Error refused(const Site &site) {
   return llvm::Error::success();
 }
 
-double scale_of(const Site &site, int64_t width) {
-  double usual = 1 / std::sqrt(static_cast<double>(std::max<int64_t>(width, 1)));
-  return site.number_attr("scale", site.number_attr("softmax_scale", usual));
+bool has_unnamed_bias(const Site &site) {
+  llvm::StringRef name = bare_name(site);
+  unsigned place = name == "_scaled_dot_product_efficient_attention_backward"       ? 4
+                   : name == "_efficient_attention_backward"                        ? 4
+                   : name == "_scaled_dot_product_flash_attention_for_cpu_backward" ? 6
+                                                                                    : ~0u;
+  for (const rules::Slot &slot : site.app.slots) {
+    llvm::StringRef word = slot.name.valid() ? site.app.program.strings[slot.name] : "";
+    bool here = word.empty() ? place-- == 0 : word == "attn_mask" || word == "attn_bias";
+    if (here && slot.form == rules::Slot::Form::Tensor)
+      return true;
+  }
+  return false;
 }
+
+namespace {
+
+using Real = View<const double>;
+
+// One head of one batch entry: where its matrices begin.
+struct Piece {
+  int64_t s = 0, t = 0;
+  int64_t q = 0, k = 0, v = 0, o = 0, lse = 0;
+  Dims lead; // place of the head among batch entries and heads
+};
+
+struct Heads {
+  Real q, k, v;
+  int64_t d = 0, e = 0, q_row = 0, k_row = 0, v_row = 0, o_row = 0;
+  double scale = 1;
+  Causal causal = Causal::No;
+  struct Mask {
+    Real values;
+    Strides strides; // over batch entries, heads, queries, keys
+  };
+  llvm::SmallVector<Mask, 2> masks;
+  std::vector<Piece> pieces;
+};
 
 // A tensor cut into heads.
 struct Cut {
@@ -149,13 +159,13 @@ llvm::Error add_sequences(const Site &site, Heads &heads, Real from, Real to) {
 // `o`: extents of the output.
 llvm::Expected<Heads> heads_of(const Call<double> &call, const Dims &o) {
   const Site &site = call.site;
-  if (llvm::Error wrong = refused(site))
+  if (llvm::Error wrong = refused_attention(site))
     return wrong;
   Heads heads{call.operand("q"), call.operand("k"), call.operand("v")};
   if (heads.q.rank() < 3 || heads.k.rank() < 3 || heads.v.rank() < 3)
     return cannot_run(site, "its operands have no dimension of heads");
   heads.d = heads.q.dims->back(), heads.e = heads.v.dims->back();
-  heads.scale = scale_of(site, heads.d);
+  heads.scale = attention_scale(site, heads.d);
   heads.causal = causal_of(site);
   bool has_masks = site.operand("m") < site.row.equation.equation.operand_count;
   if (site.row.name == "attention_varlen") {
@@ -263,22 +273,6 @@ llvm::Error attention_vjp(const VjpCall &vjp) {
   return llvm::Error::success();
 }
 
-// A bias that the framework passes in a place that the row leaves out.
-bool has_bias(const Call<double> &call) {
-  llvm::StringRef name = bare_name(call.site);
-  unsigned place = name == "_scaled_dot_product_efficient_attention_backward"       ? 4
-                   : name == "_efficient_attention_backward"                        ? 4
-                   : name == "_scaled_dot_product_flash_attention_for_cpu_backward" ? 6
-                                                                                    : ~0u;
-  for (const rules::Slot &slot : call.site.app.slots) {
-    llvm::StringRef word = slot.name.valid() ? call.site.app.program.strings[slot.name] : "";
-    bool here = word.empty() ? place-- == 0 : word == "attn_mask" || word == "attn_bias";
-    if (here && slot.form == rules::Slot::Form::Tensor)
-      return true;
-  }
-  return false;
-}
-
 // The sum over keys of weight times gradient of the weight: g . o per query, as o is weights v.
 std::vector<double> inner_products(const Head &head, const double *g, const double *o,
                                    int64_t row) {
@@ -291,7 +285,7 @@ std::vector<double> inner_products(const Head &head, const double *g, const doub
 
 // Queries may look at keys of other ranks: the log of the sum and the output are given.
 llvm::Error attention_backward(const Call<double> &call) {
-  if (has_bias(call))
+  if (has_unnamed_bias(call.site))
     return cannot_run(call.site, "its mask is no operand of the row");
   Real g = call.operand("g"), o = call.operand("o"), lse = call.operand("l");
   llvm::Expected<Heads> heads = heads_of(call, *g.dims);
@@ -336,15 +330,43 @@ template <class T> llvm::Error rope(const Call<T> &call) {
 }
 
 constexpr KernelDef kAttention[] = {
-    {.row = "attention", .real = attention, .vjp = attention_vjp, .together = true},
-    {.row = "attention_causal", .real = attention, .vjp = attention_vjp, .together = true},
-    {.row = "attention_grouped", .real = attention, .vjp = attention_vjp, .together = true},
-    {.row = "attention_grouped_causal", .real = attention, .vjp = attention_vjp, .together = true},
+    {.row = "attention",
+     .real = attention,
+     .vjp = attention_vjp,
+     .together = true,
+     .composed = composed_attention},
+    {.row = "attention_causal",
+     .real = attention,
+     .vjp = attention_vjp,
+     .together = true,
+     .composed = composed_attention},
+    {.row = "attention_grouped",
+     .real = attention,
+     .vjp = attention_vjp,
+     .together = true,
+     .composed = composed_attention},
+    {.row = "attention_grouped_causal",
+     .real = attention,
+     .vjp = attention_vjp,
+     .together = true,
+     .composed = composed_attention},
     {.row = "attention_varlen", .real = attention, .vjp = attention_vjp, .together = true},
-    {.row = "attention_fused", .real = attention, .vjp = attention_vjp, .together = true},
-    {.row = "attention_fused_causal", .real = attention, .vjp = attention_vjp, .together = true},
-    {.row = "attention_backward", .real = attention_backward},
-    {.row = "attention_backward_causal", .real = attention_backward},
+    {.row = "attention_fused",
+     .real = attention,
+     .vjp = attention_vjp,
+     .together = true,
+     .composed = composed_attention},
+    {.row = "attention_fused_causal",
+     .real = attention,
+     .vjp = attention_vjp,
+     .together = true,
+     .composed = composed_attention},
+    {.row = "attention_backward",
+     .real = attention_backward,
+     .composed = composed_attention_backward},
+    {.row = "attention_backward_causal",
+     .real = attention_backward,
+     .composed = composed_attention_backward},
     {.row = "rope", .real = rope<double>, .complex = rope<Complex>},
 };
 

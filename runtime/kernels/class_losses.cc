@@ -2,6 +2,7 @@
 // log-probabilities. Cross-entropy makes these of scores by log_softmax; a target that is an index
 // gives q at one class, label smoothing spreads a part of it.
 #include "runtime/blas.h"
+#include "runtime/kernels/compositions.h"
 #include "runtime/kernels/lanes.h"
 #include "runtime/kernels/losses.h"
 #include "runtime/kernels/softmax.h"
@@ -210,7 +211,10 @@ template <class T> llvm::Error cross_entropy_backward(const Call<T> &call) {
 }
 
 constexpr KernelDef by_class(std::string_view row) {
-  return {.row = row, .real = class_loss<double>, .vjp = vjp_class_loss};
+  return {.row = row,
+          .real = class_loss<double>,
+          .vjp = vjp_class_loss,
+          .composed = composed_class_loss};
 }
 
 } // namespace
@@ -225,13 +229,16 @@ llvm::ArrayRef<KernelDef> class_loss_kernels() {
       {.row = "linear_cross_entropy", .real = linear_loss, .vjp = vjp_linear_loss},
       {.row = "nll_loss_backward",
        .real = nll_loss_backward<double>,
-       .taped = nll_loss_backward<Var>},
+       .taped = nll_loss_backward<Var>,
+       .composed = composed_class_loss_backward},
       {.row = "nll_loss_backward_summed",
        .real = nll_loss_backward<double>,
-       .taped = nll_loss_backward<Var>},
+       .taped = nll_loss_backward<Var>,
+       .composed = composed_class_loss_backward},
       {.row = "cross_entropy_backward",
        .real = cross_entropy_backward<double>,
-       .taped = cross_entropy_backward<Var>},
+       .taped = cross_entropy_backward<Var>,
+       .composed = composed_class_loss_backward},
   };
   return kernels;
 }

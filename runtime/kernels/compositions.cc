@@ -23,18 +23,14 @@ Dims kept_dims(const Composition &of, const Placed &x) {
   return Composition::without(*x.dims, of.site.dims(static_cast<unsigned>(x.dims->size())));
 }
 
-// The largest of each row, and the sum of exp(x - largest).
-struct RowExponentials {
-  Placed most, sum;
-  bool make(Composition &of, const Placed &x, const Dims &kept, double sign) {
-    most = of.temporary(kept), sum = of.temporary(kept);
-    return of.make(
-               most, *x.dims, x, [&](Symbols s) { return sign * s[0]; }, kSpmdMax) &&
-           of.make(sum, *x.dims, {x, most}, [&](Symbols s) { return exp(sign * s[0] - s[1]); });
-  }
-};
-
 } // namespace
+
+bool RowExponentials::make(Composition &of, const Placed &x, const Dims &kept, double sign) {
+  most = of.temporary(kept), sum = of.temporary(kept);
+  return of.make(
+             most, *x.dims, x, [&](Symbols s) { return sign * s[0]; }, kSpmdMax) &&
+         of.make(sum, *x.dims, {x, most}, [&](Symbols s) { return exp(sign * s[0] - s[1]); });
+}
 
 bool composed_softmax(Composition &of) {
   const Placed *x = of.operand("a"), *g = of.by ? of.only_gradient(0) : nullptr;

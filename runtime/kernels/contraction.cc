@@ -1,5 +1,6 @@
 // Products with numbers beside them, products of parts of tensors, distances.
 #include "runtime/blas.h"
+#include "runtime/kernels/compositions.h"
 #include "runtime/kernels/places.h"
 #include "runtime/kernels/rows.h"
 
@@ -366,18 +367,19 @@ template <class T> Error pdist(const Call<T> &call) {
   return Error::success();
 }
 
-constexpr KernelDef added(std::string_view row) {
+constexpr KernelDef added(std::string_view row, decltype(KernelDef::composed) composed = nullptr) {
   return {.row = row,
           .real = add_product<double>,
           .complex = add_product<Complex>,
-          .vjp = add_product_vjp};
+          .vjp = add_product_vjp,
+          .composed = composed};
 }
 
 constexpr KernelDef kContraction[] = {
-    added("addmm"),
+    added("addmm", composed_added_product),
     added("addmv"),
     added("addr"),
-    added("baddbmm"),
+    added("baddbmm", composed_added_product),
     added("addbmm"),
     {.row = "scaled_matmul", .real = scaled_matmul<double>, .taped = scaled_matmul<Var>},
     {.row = "symmetric_product",

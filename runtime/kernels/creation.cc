@@ -129,8 +129,36 @@ std::optional<double> number_of_all(const Site &site) {
   }
 }
 
+// The one number of `tensor`.
+std::optional<double> only_number(const Site &site) {
+  const ir::AttrValue *data = rules::any_attr(site.app, {"data", "value", "fill_value", "s"});
+  std::vector<double> numbers;
+  if (data)
+    flatten(site, *data, numbers);
+  else if (std::optional<double> number = argument(site, {}, 0))
+    numbers.push_back(*number);
+  return numbers.size() == 1 ? std::optional(numbers[0]) : std::nullopt;
+}
+
+bool composed_range(Composition &of) {
+  const llvm::StringRef name = bare_name(of.site);
+  const Placed &to = *of.result(0);
+  auto dim = static_cast<unsigned>(rules::dim_number(of.site.app).value_or(0));
+  if (name == "linspace" || name == "logspace" || to.dims->empty())
+    return false;
+  dim = name == "iota" && dim < to.dims->size() ? dim : 0;
+  const int64_t extent = (*to.dims)[dim];
+  const Range range = range_of(of.site, extent);
+  return of.make(to, *to.dims, of.places(to.dims->size(), dim, extent),
+                 [&](llvm::ArrayRef<Symbol> s) { return range.start + range.step * s[0]; });
+}
+
 bool composed_constant(Composition &of) {
-  std::optional<double> number = number_of_all(of.site);
+  const Filling filling = filling_of(bare_name(of.site));
+  if (!of.by && filling == Filling::Range)
+    return composed_range(of);
+  std::optional<double> number =
+      filling == Filling::Data ? only_number(of.site) : number_of_all(of.site);
   return !of.by && number &&
          of.make(*of.result(0), *of.result(0)->dims, {},
                  [&](llvm::ArrayRef<Symbol>) { return Symbol(*number); });

@@ -1,4 +1,5 @@
 // Sums of rows of a table, and gradients of tables.
+#include "runtime/kernels/compositions.h"
 #include "runtime/kernels/rows.h"
 #include "runtime/kernels/selection_of.h"
 
@@ -132,7 +133,8 @@ constexpr KernelDef kEmbedding[] = {
      .real = dense_backward<double>,
      .complex = dense_backward<Complex>,
      .field = dense_backward<Residue>,
-     .taped = dense_backward<Var>},
+     .taped = dense_backward<Var>,
+     .composed = composed_embedding_backward},
     {.row = "embedding_bag", .real = embedding_bag<double>, .taped = embedding_bag<Var>},
     {.row = "embedding_bag_backward", .real = bag_backward<double>, .taped = bag_backward<Var>},
 };

@@ -1,5 +1,6 @@
 // Views and other rows that move elements. Sizes come from the tensors at hand, never from
 // attributes, which speak of one rank.
+#include "runtime/kernels/compositions.h"
 #include "runtime/kernels/moves.h"
 #include "runtime/kernels/rows.h"
 
@@ -412,8 +413,8 @@ const KernelDef kLayout[] = {
     moving<pixel_unshuffle>("pixel_unshuffle"),
     moving<channel_shuffle>("channel_shuffle"),
     moving<meshgrid>("meshgrid"),
-    {.row = "view_as_real", .complex = view_as_real},
-    {.row = "view_as_complex", .complex = view_as_complex},
+    {.row = "view_as_real", .complex = view_as_real, .composed = composed_view_as_real},
+    {.row = "view_as_complex", .complex = view_as_complex, .composed = composed_view_as_real},
 };
 
 } // namespace

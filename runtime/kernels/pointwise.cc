@@ -4,6 +4,7 @@
 
 #include "runtime/exponentials.h"
 #include "runtime/kernels/activations.h"
+#include "runtime/kernels/compositions.h"
 #include "runtime/kernels/integral.h"
 #include "runtime/kernels/rows.h"
 
@@ -147,7 +148,7 @@ struct NanToNum {
   }
   template <class T> T operator()(T x) const {
     auto number = plain(x);
-    return isnan(number)     ? T(nan)
+    return isnan(number)          ? T(nan)
            : number == kInfinity  ? T(above)
            : number == -kInfinity ? T(below)
                                   : x;
@@ -243,7 +244,7 @@ llvm::ArrayRef<KernelDef> pointwise_kernels() {
         analytic<Div, 2>("div"),
         exact<Addcmul, 3>("addcmul"),
         analytic<Addcdiv, 3>("addcdiv"),
-        of_complex<1>("conj", X1(std::conj(x))),
+        of_complex<1>("conj", X1(std::conj(x)), composed_conj),
         both1("imag", X1(0.0 * x), X1(x.imag())),
         of_complex<2>("complex", X2(a + b * Complex(0, 1))),
         of_complex<2>("polar", X2(a * std::exp(b * Complex(0, 1)))),
@@ -337,10 +338,10 @@ llvm::ArrayRef<KernelDef> pointwise_kernels() {
         real2("minimum", X2(smaller(a, b))),
         real2("fmax", X2(isnan(plain(a))   ? b
                          : isnan(plain(b)) ? a
-                                                : larger(a, b))),
+                                           : larger(a, b))),
         real2("fmin", X2(isnan(plain(a))   ? b
                          : isnan(plain(b)) ? a
-                                                : smaller(a, b))),
+                                           : smaller(a, b))),
         real2("copysign", X2(signbit(plain(a)) != signbit(plain(b)) ? -a : a)),
         real2("remainder", X2(remainder_of(a, b, floored_remainder(plain(a), plain(b))))),
         real2("fmod", X2(remainder_of(a, b, fmod(plain(a), plain(b))))),

@@ -291,8 +291,10 @@ template <class L, class C> constexpr KernelDef both1(std::string_view row, L, C
   made.complex = run_pointwise<Plain<C>, 1, Complex>;
   return made;
 }
-template <unsigned N, class C> constexpr KernelDef of_complex(std::string_view row, C) {
-  return {.row = row, .complex = run_pointwise<Plain<C>, N, Complex>};
+template <unsigned N, class C>
+constexpr KernelDef of_complex(std::string_view row, C,
+                               decltype(KernelDef::composed) composed = nullptr) {
+  return {.row = row, .complex = run_pointwise<Plain<C>, N, Complex>, .composed = composed};
 }
 
 // Parts of the family of pointwise rows.

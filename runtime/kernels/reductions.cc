@@ -46,8 +46,10 @@ template <class F> constexpr KernelDef smooth_of_complex(std::string_view row) {
   made.complex = run_reduction<F, Complex>;
   return made;
 }
-template <class F> constexpr KernelDef stepped(std::string_view row) {
-  return {.row = row, .real = run_reduction<F, double>};
+template <class F>
+constexpr KernelDef stepped(std::string_view row,
+                            decltype(KernelDef::composed) composed = nullptr) {
+  return {.row = row, .real = run_reduction<F, double>, .composed = composed};
 }
 
 struct OneResult {
@@ -348,29 +350,29 @@ llvm::ArrayRef<KernelDef> reduction_kernels() {
     llvm::SmallVector<KernelDef, 0> all = {
         stepped<SumRounded>("sum_rounded"),
         smooth<SumSquares>("sum_squares", composed_sum_squares),
-        stepped<CountNonzero>("count_nonzero"),
+        stepped<CountNonzero>("count_nonzero", composed_truth),
         smooth<NanSum>("nansum"),
         smooth<NanSum>("nanmean"),
         smooth<Extreme<true>>("amax", composed_extreme),
         smooth<Extreme<false>>("amin", composed_extreme),
         smooth_of_complex<Prod>("prod"),
-        stepped<ExtremePlace<true>>("argmax"),
-        stepped<ExtremePlace<false>>("argmin"),
+        stepped<ExtremePlace<true>>("argmax", composed_extreme_place),
+        stepped<ExtremePlace<false>>("argmin", composed_extreme_place),
         smooth<Spread>("var"),
         smooth<Spread>("std"),
         smooth<SpreadAndMean>("var_mean"),
         smooth<SpreadAndMean>("std_mean"),
-        {.row = "norm", .real = norm<double>, .taped = norm<Var>},
+        {.row = "norm", .real = norm<double>, .taped = norm<Var>, .composed = composed_norm},
         {.row = "matrix_norm", .real = norm<double>, .taped = norm<Var>},
         {.row = "quantile", .real = quantile<double>, .taped = quantile<Var>},
         smooth<LogSumExp>("logsumexp", composed_logsumexp),
         smooth<Median<false>>("median"),
         smooth<Median<true>>("nanmedian"),
         smooth<Mode>("mode"),
-        stepped<All>("all"),
-        stepped<Any>("any"),
-        smooth<ExtremeAndPlace<true>>("max.dim"),
-        smooth<ExtremeAndPlace<false>>("min.dim"),
+        stepped<All>("all", composed_truth),
+        stepped<Any>("any", composed_truth),
+        smooth<ExtremeAndPlace<true>>("max.dim", composed_extreme_place),
+        smooth<ExtremeAndPlace<false>>("min.dim", composed_extreme_place),
         smooth<BothExtremes>("aminmax"),
         {.row = "equal", .real = compare<Same>},
         {.row = "allclose", .real = compare<Isclose>},

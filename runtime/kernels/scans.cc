@@ -1,6 +1,7 @@
 // Running sums, products and extrema; differences; histograms.
 #include "runtime/kernels/scans.h"
 
+#include "runtime/kernels/compositions.h"
 #include "runtime/kernels/lanes.h"
 #include "runtime/kernels/pointwise.h"
 
@@ -225,7 +226,7 @@ llvm::ArrayRef<KernelDef> scan_kernels() {
       {.row = "trace", .real = trace<double>, .complex = trace<Complex>, .taped = trace<Var>},
       {.row = "histc", .real = histc},
       {.row = "bincount", .real = bincount},
-      {.row = "item", .real = item},
+      {.row = "item", .real = item, .composed = composed_item},
   };
   return kernels;
 }

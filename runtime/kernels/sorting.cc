@@ -1,5 +1,6 @@
 // Orders of elements along a dimension: sorts, selections, searches, sets. NaN stands behind every
 // number; of equal elements the first comes first, forward and backward.
+#include "runtime/kernels/compositions.h"
 #include "runtime/kernels/rows.h"
 #include "runtime/kernels/selection_of.h"
 
@@ -253,12 +254,12 @@ Error unique(const Call<double> &call) {
 }
 
 constexpr KernelDef kSorting[] = {
-    {.row = "sort", .real = sort<double>, .taped = sort<Var>},
-    {.row = "msort", .real = sort<double>, .taped = sort<Var>},
-    {.row = "topk", .real = topk<double>, .taped = topk<Var>},
+    {.row = "sort", .real = sort<double>, .taped = sort<Var>, .composed = composed_sort},
+    {.row = "msort", .real = sort<double>, .taped = sort<Var>, .composed = composed_sort},
+    {.row = "topk", .real = topk<double>, .taped = topk<Var>, .composed = composed_sort},
     {.row = "kthvalue", .real = kthvalue<double>, .taped = kthvalue<Var>},
     {.row = "sort_together", .real = sort_together<double>, .taped = sort_together<Var>},
-    {.row = "argsort", .real = argsort},
+    {.row = "argsort", .real = argsort, .composed = composed_sort},
     {.row = "searchsorted", .real = searchsorted},
     {.row = "bucketize", .real = bucketize},
     {.row = "isin", .real = isin<double>, .field = isin<Residue>},

@@ -3,6 +3,7 @@
 #include "runtime/kernels/pointwise.h"
 
 #include <bit>
+#include <functional>
 #include <numeric>
 
 namespace spmd::runtime {
@@ -42,11 +43,49 @@ struct FloorDivide { // `rounding_mode`; `mulhi`: the upper half of a product
       quotient -= 1;
     return quotient == 0 ? std::copysign(0.0, a / b) : std::round(quotient);
   }
+  Symbol operator()(Symbol a, Symbol b) const {
+    if (upper_bits)
+      return Symbol::untraceable();
+    if (cut)
+      return trunc(a / b);
+    if (b == 0.0)
+      return floor(a / b);
+    const Symbol rest = fmod(a, b);
+    Symbol quotient = (a - rest) / b;
+    if (rest != 0.0 && (b < 0.0) != (rest < 0.0))
+      quotient = quotient - 1.0;
+    if (quotient == 0.0)
+      return Symbol::of(kSpmdCopysign, 0.0, a / b);
+    // Near a whole number: the nearest one. Beyond 2^52 all are whole.
+    return abs(quotient) < 0x1p52 ? floor(quotient + 0.5) : quotient;
+  }
   bool cut;
   unsigned upper_bits;
 };
 
 // Bits.
+
+// Of truth values a device knows what comes out.
+template <class Whole, class Truth> struct Bitwise {
+  explicit Bitwise(const Site &site)
+      : truths(site.dtype(0) == DType::Bool && site.dtype(1) == DType::Bool) {}
+  double operator()(double a, double b) const {
+    return static_cast<double>(Whole()(whole(a), whole(b)));
+  }
+  Symbol operator()(Symbol a, Symbol b) const {
+    return truths ? Truth()(a, b) : Symbol::untraceable();
+  }
+  bool truths;
+};
+struct Both {
+  Symbol operator()(Symbol a, Symbol b) const { return a * b; }
+};
+struct Either {
+  Symbol operator()(Symbol a, Symbol b) const { return a + b - a * b; }
+};
+struct OneOfTwo {
+  Symbol operator()(Symbol a, Symbol b) const { return abs(a - b); }
+};
 
 struct BitwiseNot { // or `population_count`, `clz`
   explicit BitwiseNot(const Site &site)
@@ -106,7 +145,7 @@ struct CastRound {
       return cannot_run(site, "scale and zero point of its operand are not known");
     return llvm::Error::success();
   }
-  double operator()(double x) const { return x; } // what follows every op rounds it
+  template <class T> T operator()(T x) const { return x; } // what follows every op rounds it
 };
 struct Bitcast {
   explicit Bitcast(const Site &site) : from(site.dtype(0)), to(site.result_dtype()) {}
@@ -232,9 +271,9 @@ llvm::ArrayRef<KernelDef> step_kernels() {
       step2("logical_and", X2(a != 0 && b != 0)),
       step2("logical_or", X2(a != 0 || b != 0)),
       step2("logical_xor", X2((a != 0) != (b != 0))),
-      step2("bitwise_and", BITS(static_cast<double>(whole(a) & whole(b)))),
-      step2("bitwise_or", BITS(static_cast<double>(whole(a) | whole(b)))),
-      step2("bitwise_xor", BITS(static_cast<double>(whole(a) ^ whole(b)))),
+      stepwise<Bitwise<std::bit_and<>, Both>, 2>("bitwise_and"),
+      stepwise<Bitwise<std::bit_or<>, Either>, 2>("bitwise_or"),
+      stepwise<Bitwise<std::bit_xor<>, OneOfTwo>, 2>("bitwise_xor"),
       step2("bitwise_left_shift", BITS(std::ldexp(a, static_cast<int>(b)))),
       stepwise<RightShift, 2>("bitwise_right_shift"),
       step2("gcd", BITS(static_cast<double>(std::gcd(whole(a), whole(b))))),

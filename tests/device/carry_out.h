@@ -3,6 +3,10 @@
 
 #include "runtime/device/scalar.h"
 
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
 namespace spmd::test {
 
 inline void carry_out(const SpmdMove &move) {
@@ -51,6 +55,52 @@ inline void carry_out(const SpmdMatrices &each) {
           sum += device::load(each.out, each.out_element, place);
         device::store(each.out, each.out_element, place, sum);
       }
+}
+
+inline void carry_out(const SpmdSort &each) {
+  std::vector<uint64_t> keys(static_cast<size_t>(each.length));
+  std::vector<uint32_t> order(keys.size());
+  for (int64_t r = 0; r < each.rows; ++r) {
+    for (size_t i = 0; i < keys.size(); ++i)
+      keys[i] = device::order_key(
+          device::load(each.keys, each.element,
+                       r * each.row_stride + static_cast<int64_t>(i) * each.stride),
+          each.descending);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](uint32_t a, uint32_t b) { return keys[a] < keys[b]; });
+    for (size_t i = 0; i < order.size(); ++i)
+      device::store(each.order, kSpmdU32, r * each.length + static_cast<int64_t>(i), order[i]);
+  }
+}
+
+// As the order tells it, so that a wrong one is seen.
+inline void carry_out(const SpmdScatter &each) {
+  const bool adds = each.form == kSpmdAddRows;
+  auto entry_at = [&](int64_t i) {
+    return adds ? static_cast<int64_t>(device::load(each.order, kSpmdU32, i)) : i;
+  };
+  std::vector<double> row(static_cast<size_t>(each.width));
+  for (int64_t i = 0; i < each.entries;) {
+    const int64_t place = device::scatter_place(each, entry_at(i));
+    std::fill(row.begin(), row.end(), 0.0);
+    int64_t end = i;
+    for (; end < each.entries && device::scatter_place(each, entry_at(end)) == place; ++end)
+      for (int64_t c = 0; c < each.width; ++c) {
+        const double value = device::load(each.from, each.from_element,
+                                          entry_at(end) * each.from_entry + c * each.from_stride);
+        double &cell = row[static_cast<size_t>(c)];
+        cell = adds ? cell + value : value;
+      }
+    i = end;
+    if (place < 0 || place >= each.rows)
+      continue;
+    for (int64_t c = 0; c < each.width; ++c) {
+      const int64_t to = place * each.to_row + c * each.to_stride;
+      const double before = adds ? device::load(each.to, each.to_element, to) : 0;
+      device::store(each.to, each.to_element, to, before + row[static_cast<size_t>(c)]);
+    }
+  }
 }
 
 } // namespace spmd::test

@@ -265,6 +265,12 @@ SpmdStatus nest(SpmdDevice *device, const SpmdNest *given) {
 SpmdStatus matrices(SpmdDevice *device, const SpmdMatrices *given) {
   return compute(device, [each = *given] { test::carry_out(each); });
 }
+SpmdStatus sort(SpmdDevice *device, const SpmdSort *given) {
+  return compute(device, [each = *given] { test::carry_out(each); });
+}
+SpmdStatus scatter(SpmdDevice *device, const SpmdScatter *given) {
+  return compute(device, [each = *given] { test::carry_out(each); });
+}
 
 // --- what goes between ranks
 
@@ -461,7 +467,9 @@ const SpmdDevicePlugin &FakeWorld::plugin() {
                                          get,
                                          wait,
                                          reached,
-                                         close_device};
+                                         close_device,
+                                         sort,
+                                         scatter};
   return table;
 }
 

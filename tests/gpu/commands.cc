@@ -53,6 +53,7 @@ int main(int argc, char **argv) {
   test_moves(device);
   test_nests(device);
   test_matrices(device);
+  test_sorts(device);
   test_wires(device);
   test_waits(device);
   // A device is left in one of two ways, once per process.

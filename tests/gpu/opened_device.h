@@ -66,6 +66,7 @@ private:
 void test_moves(OpenedDevice &);
 void test_nests(OpenedDevice &);
 void test_matrices(OpenedDevice &);
+void test_sorts(OpenedDevice &);
 void test_wires(OpenedDevice &);
 void test_waits(OpenedDevice &);
 // Last, one of them: the device is closed, and what was opened is gone.

@@ -4,6 +4,7 @@
 #include "checker/check.h"
 #include "ir/text.h"
 #include "rules/violation.h"
+#include "runtime/device/composition.h"
 #include "runtime/device/lowering.h"
 #include "runtime/number.h"
 #include "runtime/vjp.h"
@@ -110,27 +111,57 @@ Placed on_host(const Dims &dims, const double *cells) {
 
 } // namespace
 
-std::string KernelCase::device_problem() {
-  std::vector<Placed> in, out;
-  std::vector<std::vector<double>> made;
-  for (const Tensor &arg : args)
+// Numbers are doubles; truth values are bytes, by which rows tell a mask.
+std::vector<Placed> KernelCase::placed_args() {
+  std::vector<Placed> in;
+  truths_.clear();
+  for (const Tensor &arg : args) {
     in.push_back(on_host(arg.dims, arg.of<double>().data()));
-  for (const Tensor &result : results)
-    made.emplace_back(result.of<double>().size(), kNaN);
-  for (size_t r = 0; r < results.size(); ++r)
-    out.push_back(on_host(results[r].dims, made[r].data()));
+    if (arg.dtype != ir::DType::Bool)
+      continue;
+    truths_.emplace_back(arg.of<double>().begin(), arg.of<double>().end());
+    in.back().dtype = ir::DType::Bool;
+    in.back().data = reinterpret_cast<SpmdAddress>(truths_.back().data());
+  }
+  return in;
+}
+
+bool KernelCase::lower(llvm::ArrayRef<Placed> out, std::vector<double> &room,
+                       std::vector<Command> &commands) {
+  const std::vector<Placed> in = placed_args();
   Site at = site();
   // Once to know how much is needed on the way.
-  std::vector<double> room;
   StepScratch scratch;
-  std::vector<Command> commands;
   for (unsigned i = 0; i < 2; ++i) {
     room.assign(scratch.bytes / sizeof(double) + 1, kNaN);
     scratch.data = reinterpret_cast<SpmdAddress>(room.data());
     commands.clear();
     if (!lower_row({at, kernel(), nullptr, nullptr, in, out, scratch}, commands))
-      return "";
+      return false;
   }
+  return true;
+}
+
+bool KernelCase::has_commands() {
+  std::vector<Placed> out;
+  for (const Tensor &result : results)
+    out.push_back(on_host(result.dims, result.of<double>().data()));
+  std::vector<double> room;
+  std::vector<Command> commands;
+  return lower(out, room, commands);
+}
+
+std::string KernelCase::device_problem() {
+  std::vector<Placed> out;
+  std::vector<std::vector<double>> made;
+  for (const Tensor &result : results)
+    made.emplace_back(result.of<double>().size(), kNaN);
+  for (size_t r = 0; r < results.size(); ++r)
+    out.push_back(on_host(results[r].dims, made[r].data()));
+  std::vector<double> room;
+  std::vector<Command> commands;
+  if (!lower(out, room, commands))
+    return "";
   for (const Command &command : commands)
     std::visit([](const auto &each) { test::carry_out(each); }, command);
   for (size_t r = 0; r < results.size(); ++r)
@@ -145,10 +176,47 @@ std::string KernelCase::device_problem() {
   return "";
 }
 
-std::string KernelCase::device_problem(unsigned arg, const std::vector<double> &gradient,
+std::string KernelCase::device_problem(unsigned arg,
+                                       const std::vector<std::vector<double>> &gradients,
                                        const std::vector<double> &want) {
   std::optional<Place> place = place_of(arg);
-  if (!kernel()->traced || !place || args[arg].dims != results[0].dims)
+  if (!place)
+    return "";
+  const std::vector<Placed> in = placed_args();
+  std::vector<Placed> from;
+  for (size_t r = 0; r < results.size(); ++r)
+    from.push_back(on_host(results[r].dims, gradients[r].data()));
+  llvm::SmallVector<const Placed *, 2> flows;
+  for (size_t r = 0; r < results.size(); ++r)
+    flows.push_back(gradients[r].empty() ? nullptr : &from[r]);
+  std::vector<double> made(want.size(), kNaN), room;
+  const Placed out = on_host(args[arg].dims, made.data());
+  StepScratch scratch;
+  std::vector<Command> commands;
+  Site at = site();
+  for (unsigned i = 0; kernel()->composed && i < 2; ++i) {
+    room.assign(scratch.bytes / sizeof(double) + 1, kNaN);
+    scratch.data = reinterpret_cast<SpmdAddress>(room.data());
+    commands.clear();
+    Composition composition(at, in, out, flows, place->operand, scratch, commands);
+    if (!kernel()->composed(composition) || !composition.finish())
+      return slopes_problem(arg, gradients[0], want);
+  }
+  if (!kernel()->composed)
+    return slopes_problem(arg, gradients[0], want);
+  for (const Command &command : commands)
+    std::visit([](const auto &each) { test::carry_out(each); }, command);
+  for (size_t i = 0; i < want.size(); ++i)
+    if (!is_near(made[i], want[i]))
+      return fmt::format("a device gives {} for element {} of the gradient, the kernel {}", made[i],
+                         i, want[i]);
+  return "";
+}
+
+std::string KernelCase::slopes_problem(unsigned arg, const std::vector<double> &gradient,
+                                       const std::vector<double> &want) {
+  std::optional<Place> place = place_of(arg);
+  if (results.size() != 1 || !kernel()->traced || !place || args[arg].dims != results[0].dims)
     return "";
   Site at = site();
   std::optional<ScalarProgram> program = kernel()->traced(at, place->operand);
@@ -305,8 +373,7 @@ std::string gradient_problem(KernelCase &test, std::mt19937_64 &random) {
     }
     for (int i = 0; i < 3; ++i)
       problem += difference(test, arg, *gradient, weights, random);
-    if (test.results.size() == 1)
-      problem += test.device_problem(arg, weights[0], *gradient);
+    problem += test.device_problem(arg, weights, *gradient);
     places.push_back(*place);
     one_by_one.push_back(std::move(*gradient));
   }

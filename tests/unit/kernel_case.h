@@ -4,8 +4,10 @@
 #include "checker/walk.h"
 #include "ir/input.h"
 #include "rules/registry.h"
+#include "runtime/device/commands.h"
 #include "runtime/kernels/kernel.h"
 
+#include <deque>
 #include <optional>
 #include <random>
 #include <string>
@@ -43,13 +45,21 @@ public:
        const std::vector<std::vector<double>> &gradients);
   std::optional<Place> place_of(unsigned arg) const;
 
-  // Empty, or how the kernel and the commands of a device for it differ; of a gradient: the derivative by an
-  // argument without stretched operands.
+  // Empty, or how the kernel and the commands of a device for it differ; of a gradient by an argument, from those of
+  // the results (empty: none flows).
   std::string device_problem();
-  std::string device_problem(unsigned arg, const std::vector<double> &gradient,
+  std::string device_problem(unsigned arg, const std::vector<std::vector<double>> &gradients,
                              const std::vector<double> &want);
+  // Whether a device has commands for the call.
+  bool has_commands();
 
 private:
+  std::vector<Placed> placed_args();
+  // `room`: memory that the commands work with.
+  bool lower(llvm::ArrayRef<Placed> out, std::vector<double> &room, std::vector<Command> &commands);
+  // By a scalar program, without stretched operands.
+  std::string slopes_problem(unsigned arg, const std::vector<double> &gradient,
+                             const std::vector<double> &want);
   Tensor &tensor_at(Place place) { return args[binding_[place.operand]->first + place.member]; }
 
   ir::ReadResult read_;
@@ -61,6 +71,7 @@ private:
   std::optional<rules::Application> app_;
   rules::Binding binding_;
   rules::FactorMap map_;
+  std::deque<std::vector<char>> truths_; // of placed_args
 };
 
 // The gradient by every float operand against central differences along three directions; empty if

@@ -64,6 +64,12 @@ constexpr AttentionCase kCases[] = {
     {"f64[2, 6, 5, 4]; f64[2, 2, 6, 4]; f64[2, 2, 6, 7]", "%y = attention_grouped %0, %1, %2", 3},
     {"f64[2, 3, 5, 4]; f64[2, 3, 5, 4]; f64[2, 3, 5, 7]",
      "%y, %l = attention_fused %0, %1, %2 { is_causal = true }", 1, true},
+    {"f64[2, 6, 5, 4]; f64[2, 2, 5, 4]; f64[2, 2, 5, 7]",
+     "%y = attention_grouped_causal %0, %1, %2", 3, true},
+    {"f64[2, 3, 1, 4]; f64[2, 3, 1, 4]; f64[2, 3, 1, 1]", "%y = attention_causal %0, %1, %2", 1,
+     true},
+    {"f64[2, 2, 3, 4]; f64[2, 2, 6, 4]; f64[2, 2, 6, 7]; bool[1, 1, 3, 6]",
+     "%y = attention %0, %1, %2, %3"},
 };
 
 } // namespace
@@ -75,6 +81,7 @@ TEST_CASE("attention is what its definition says") {
     REQUIRE(test.problem == "");
     draw_all(test, 1);
     REQUIRE(test.run() == "");
+    CHECK(test.has_commands());
     const Tensor &y = test.results[0];
     int64_t heads = y.dims[0] * y.dims[1];
     for (int64_t h = 0; h < heads; ++h)
@@ -112,6 +119,7 @@ TEST_CASE("the fused backward is the derivative of the forward") {
       backward.args[i].cells = forward.results[name == "l"].cells;
   }
   REQUIRE(backward.run() == "");
+  CHECK(backward.has_commands());
   for (unsigned result = 0; result < 3; ++result) {
     const char *names[] = {"q", "k", "v"};
     unsigned operand = forward.row().equation.equation.find_operand(names[result]);
@@ -122,6 +130,17 @@ TEST_CASE("the fused backward is the derivative of the forward") {
     for (size_t i = 0; i < have.size(); ++i)
       CHECK(std::abs(have[i] - (*want)[i]) < 1e-12);
   }
+}
+
+TEST_CASE("heads may stand behind the sequence") {
+  KernelCase test("f64[2, 5, 6, 4]; f64[2, 5, 3, 4]; f64[2, 5, 3, 2]",
+                  "%y = flash_attn_func %0, %1, %2 { causal = true }");
+  REQUIRE(test.problem == "");
+  draw_all(test, 5);
+  REQUIRE(test.run() == "");
+  CHECK(test.has_commands());
+  std::mt19937_64 random(6);
+  CHECK(gradient_problem(test, random) == "");
 }
 
 } // namespace spmd::runtime

@@ -1,0 +1,133 @@
+// Acts of a plan as commands.
+#include "runtime/device/backend.h"
+
+namespace spmd::runtime {
+
+// Pieces of a dimension, one after another, beside the whole: `split` and `join`.
+bool DeviceBackend::lower_pieces(const Act &act, const Placed &from, const Placed &to,
+                                 std::vector<Command> &commands) const {
+  const bool splits = act.form == ActForm::Split;
+  const Dims &whole = splits ? *from.dims : *to.dims;
+  const Strides strides = strides_of(whole);
+  int64_t first = 0;
+  for (int64_t length : plan_->cuts[act.cut].on(own_)) {
+    Dims piece(whole.begin(), whole.end());
+    piece[act.dim] = length;
+    const Strides alone = strides_of(piece);
+    const int64_t in_whole = first * strides[act.dim],
+                  in_row = whole[act.dim] ? first * (count(whole) / whole[act.dim]) : 0;
+    BoxOf box{piece, strides, alone, in_whole, in_row};
+    if (!splits)
+      box = {piece, alone, strides, in_row, in_whole};
+    if (!add_box(from, to, box, false, commands))
+      return false;
+    first += length;
+  }
+  return true;
+}
+
+bool DeviceBackend::lower_overwrite(llvm::ArrayRef<Placed> operands, const Placed &to,
+                                    std::vector<Command> &commands) {
+  const Placed &before = operands[0], &places = operands[1], &values = operands[2];
+  if (to.data == places.data || to.data == values.data || places.size() != values.size())
+    return false;
+  if (to.data != before.data)
+    add_box(before, to, {{to.size()}, {1}, {1}, 0, 0}, false, commands);
+  SpmdScatter made{};
+  made.form = kSpmdReplaceRows, made.place_element = element_of(places.dtype);
+  made.entries = places.size(), made.width = 1;
+  made.places = places.data, made.order = scratch_;
+  made.from = values.data, made.from_element = element_of(values.dtype);
+  made.to = to.data, made.to_element = element_of(to.dtype);
+  made.from_entry = made.from_stride = made.to_row = made.to_stride = 1;
+  made.rows = to.size();
+  scratch_bytes_ = std::max(scratch_bytes_, static_cast<uint64_t>(made.rows) * 4 + 512);
+  commands.push_back(made);
+  return true;
+}
+
+bool DeviceBackend::lower_act(const Act &act, std::vector<Command> &commands) {
+  llvm::SmallVector<Placed, 4> operands;
+  for (const Use &use : plan_->used(act.operands))
+    operands.push_back(placed(use));
+  const Placed to = placed(act.result);
+  if (ir::info(to.dtype).form == ir::DTypeClass::Complex && act.form != ActForm::Copy)
+    return false;
+  uint32_t position = act.group.valid() ? groups_[act.group.index].position(own_) : 0;
+  auto copy = [&](const Placed &from, int64_t at, int64_t into, int64_t size) {
+    return add_box(from, to, {{size}, {1}, {1}, at, into}, false, commands);
+  };
+  auto slice = [&](const Dims &whole, const Placed &from, bool out) {
+    llvm::ArrayRef<int64_t> lengths = plan_->cuts[act.cut].on(own_);
+    int64_t first = 0;
+    for (uint32_t p = 0; p < position; ++p)
+      first += lengths[p];
+    Dims piece(whole.begin(), whole.end());
+    piece[act.dim] = lengths[position];
+    const Strides strides = strides_of(whole), alone = strides_of(piece);
+    const int64_t at = first * strides[act.dim];
+    return add_box(from, to,
+                   out ? BoxOf{piece, strides, alone, at, 0} : BoxOf{piece, alone, strides, 0, at},
+                   false, commands);
+  };
+  switch (act.form) {
+  case ActForm::Copy:
+    return copy(operands[0], 0, 0, to.size());
+  case ActForm::TakeOwnSlice:
+    return slice(*operands[0].dims, operands[0], true);
+  case ActForm::PlaceOwn:
+    add_fill(to, 0, commands);
+    return slice(*to.dims, operands[0], false);
+  case ActForm::KeepOnRoot:
+    if (position == act.root)
+      return copy(operands[0], 0, 0, to.size());
+    add_fill(to, 0, commands);
+    return true;
+  case ActForm::Split:
+  case ActForm::Join:
+    return lower_pieces(act, operands[0], to, commands);
+  case ActForm::Scale: {
+    NestDraft nest;
+    nest.extents = {to.size()};
+    nest.inputs.push_back({operands[0], {1}});
+    nest.out = to;
+    nest.out_strides = {1};
+    nest.factor = act.factor, nest.divisor = act.divisor;
+    nest.program = product_program(1);
+    return nest.build(commands);
+  }
+  case ActForm::Coordinate:
+    add_fill(to, position, commands);
+    return true;
+  case ActForm::TakeRow:
+    return copy(operands[0], static_cast<int64_t>(act.row) * to.size(), 0, to.size());
+  case ActForm::StackRows: {
+    int64_t at = 0;
+    for (const Placed &each : operands) {
+      if (!copy(each, 0, at, each.size()))
+        return false;
+      at += each.size();
+    }
+    return true;
+  }
+  case ActForm::Zero:
+    add_fill(to, 0, commands);
+    return true;
+  case ActForm::Receive: // between ranks
+    return true;
+  case ActForm::Count: {
+    NestDraft nest;
+    nest.extents = {to.size()};
+    nest.inputs.push_back({Placed(), {1}});
+    nest.out = to;
+    nest.out_strides = {1};
+    nest.program = product_program(1);
+    return nest.build(commands);
+  }
+  case ActForm::Overwrite:
+    return lower_overwrite(operands, to, commands);
+  }
+  return false;
+}
+
+} // namespace spmd::runtime

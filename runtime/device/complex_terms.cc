@@ -1,0 +1,123 @@
+// Complex numbers lie as pairs: each part of a product is a nest over the parts of its factors.
+#include "runtime/device/lowering.h"
+
+#include "runtime/equation_term.h"
+
+#include "rules/op.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::runtime {
+
+namespace {
+
+bool is_complex(const Placed &tensor) {
+  return ir::info(tensor.dtype).form == ir::DTypeClass::Complex;
+}
+Placed real_parts(Placed tensor) {
+  tensor.dtype = tensor.dtype == ir::DType::C64 ? ir::DType::F32 : ir::DType::F64;
+  return tensor;
+}
+Strides doubled(Strides strides) {
+  for (int64_t &stride : strides)
+    stride *= 2;
+  return strides;
+}
+
+} // namespace
+
+bool lower_complex_term(const RowCall &call, const lowered::Term &term, const Placed &out,
+                        bool fresh, std::vector<Command> &commands) {
+  // The derivative of a product conjugates.
+  if (call.site.row.derivative_of || term.scatters || !term.indices.empty() ||
+      !term.functions.empty() || term.edges.count || term.sources.empty())
+    return false;
+  NestDraft draft;
+  llvm::SmallVector<unsigned, 8> loops;
+  Strides strides;
+  int64_t covered = 1;
+  for (bool inner : {false, true})
+    for (unsigned v = 0; v < term.extents.size(); ++v)
+      if ((term.result[v] == 0) == inner && term.extents[v] != 1) {
+        loops.push_back(v);
+        draft.extents.push_back(term.extents[v]);
+        draft.inner += inner;
+        if (!inner) {
+          strides.push_back(term.result[v]);
+          covered *= term.extents[v];
+        }
+      }
+  if (fresh && covered != out.size())
+    return false;
+  struct Parts { // by place among the inputs
+    unsigned real;
+    std::optional<unsigned> imaginary;
+  };
+  llvm::SmallVector<Parts, 3> factors;
+  for (const lowered::Source &source : term.sources) {
+    const Placed &from = call.args[source.arg];
+    if (source.form != lowered::Source::Form::Operand)
+      return false;
+    Strides along;
+    for (unsigned v : loops)
+      along.push_back(source.strides[v]);
+    factors.push_back({static_cast<unsigned>(draft.inputs.size()), std::nullopt});
+    if (!is_complex(from)) {
+      draft.inputs.push_back({from, along});
+      continue;
+    }
+    factors.back().imaginary = factors.back().real + 1;
+    for (int64_t part : {0, 1})
+      draft.inputs.push_back({real_parts(from), doubled(along), part});
+  }
+  draft.out = real_parts(out), draft.out_strides = doubled(strides);
+  draft.adds = !fresh;
+  draft.factor = static_cast<double>(term.integer) * term.number;
+  draft.divisor = static_cast<double>(term.divisor);
+  // Of one complex factor both parts are made alike.
+  if (llvm::count_if(factors, [](const Parts &each) { return each.imaginary.has_value(); }) == 1) {
+    const size_t outer = draft.extents.size() - draft.inner;
+    auto add = [&](Strides &of, int64_t stride) {
+      of.insert(of.begin() + static_cast<ptrdiff_t>(outer), stride);
+    };
+    std::vector<NestDraft::Input> inputs;
+    for (const Parts &factor : factors) {
+      inputs.push_back(draft.inputs[factor.real]);
+      add(inputs.back().strides, factor.imaginary ? 1 : 0);
+    }
+    draft.inputs = std::move(inputs);
+    add(draft.extents, 2);
+    draft.out_strides.push_back(1);
+    draft.program = product_program(static_cast<unsigned>(factors.size()));
+    return draft.build(commands);
+  }
+  for (bool imaginary : {false, true}) {
+    std::optional<ScalarProgram> program = record([&] {
+      std::optional<Symbol> x, y; // none: nothing yet, no imaginary part
+      for (const Parts &factor : factors) {
+        const Symbol a = Symbol::input(factor.real);
+        std::optional<Symbol> b;
+        if (factor.imaginary)
+          b = Symbol::input(*factor.imaginary);
+        if (!x) {
+          x = a, y = b;
+          continue;
+        }
+        const Symbol real = y && b ? *x * a - *y * *b : *x * a;
+        y = y && b ? *x * *b + *y * a : b ? *x * *b : y ? std::optional(*y * a) : y;
+        x = real;
+      }
+      return imaginary ? y.value_or(Symbol(0.0)) : *x;
+    });
+    NestDraft part = draft;
+    if (!program)
+      return false;
+    part.program = std::move(*program);
+    part.out_offset = imaginary;
+    if (!part.build(commands))
+      return false;
+  }
+  return true;
+}
+
+} // namespace spmd::runtime
