@@ -1,6 +1,6 @@
 // Attention as products of matrices and a few nests between them. Heads stand before the sequence here, and queries
-// that share their keys are rows of one matrix. Weights have the element type of the operands, as in the kernels of
-// frameworks; scores are floats of at least 32 bits. Scratch memory holds the scores of as many heads as fit.
+// that share their keys are rows of one matrix. All between operands and results is in double, as on the host: bounds
+// of functions allow for the rounding of what comes out alone. Scratch memory holds the scores of as many heads as fit.
 #include "runtime/device/composition.h"
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/compositions.h"
@@ -75,7 +75,6 @@ private:
   Dims lead_;
   int64_t entries_ = 0, heads_ = 0, group_ = 1, s_ = 0, t_ = 0, d_ = 0, e_ = 0;
   double scale_ = 1;
-  ir::DType dtype_ = ir::DType::F32, wide_ = ir::DType::F32;
   Placed q_, k_, v_, g_;
   Stack scores_, weights_, slopes_; // of the chunk at hand
   Placed most_, sum_;               // of its rows
@@ -106,13 +105,10 @@ bool AttentionFormulas::read_dims() {
       (*q->dims)[head] % heads_ != 0)
     return false;
   group_ = (*q->dims)[head] / heads_;
-  dtype_ = q->dtype;
-  wide_ = dtype_ == ir::DType::F64 ? ir::DType::F64 : ir::DType::F32;
-  const bool multiplies = dtype_ == ir::DType::F64 || dtype_ == ir::DType::F32 ||
-                          dtype_ == ir::DType::BF16 || dtype_ == ir::DType::F16;
+  const bool is_real =
+      !Composition::is_complex(*q) && !Composition::is_complex(*k) && !Composition::is_complex(*v);
   scale_ = attention_scale(site_, d_);
-  return multiplies && k->dtype == dtype_ && v->dtype == dtype_ && group_ * entries_ > 0 &&
-         s_ * t_ * d_ * e_ > 0;
+  return is_real && group_ * entries_ > 0 && s_ * t_ * d_ * e_ > 0;
 }
 
 // [.., s, h, d] and [.., h, s, d].
@@ -128,28 +124,32 @@ Strides turned_strides(llvm::ArrayRef<int64_t> dims) {
 }
 
 Placed AttentionFormulas::heads_first(const Placed &tensor) {
-  if (!first_)
+  if (!first_ && tensor.dtype == ir::DType::F64)
     return tensor;
-  const Dims dims = turned(*tensor.dims);
-  const Placed made = of_.temporary(dims, tensor.dtype);
-  of_.copy(dims, {tensor, turned_strides(*tensor.dims)}, {made, strides_of(dims)});
+  const Dims dims = first_ ? turned(*tensor.dims) : *tensor.dims;
+  const Placed made = of_.temporary(dims);
+  of_.copy(dims, {tensor, first_ ? turned_strides(*tensor.dims) : strides_of(dims)},
+           {made, strides_of(dims)});
   return made;
 }
 
 Placed AttentionFormulas::made_heads_first(const Placed &result) {
-  return first_ ? of_.temporary(turned(*result.dims), result.dtype) : result;
+  if (!first_ && result.dtype == ir::DType::F64)
+    return result;
+  return of_.temporary(first_ ? turned(*result.dims) : *result.dims);
 }
 
 bool AttentionFormulas::put_back(const Placed &made, const Placed &result) {
-  if (!first_)
+  if (made.data == result.data)
     return true;
-  return of_.copy(*made.dims, {made, strides_of(*made.dims)},
-                  {result, turned_strides(*result.dims)});
+  const Strides dense = strides_of(*made.dims);
+  return of_.copy(*made.dims, {made, dense},
+                  {result, first_ ? turned_strides(*result.dims) : dense});
 }
 
 // All heads at once, or pieces of one batch entry.
 std::vector<Chunk> AttentionFormulas::chunks() const {
-  const int64_t bytes = group_ * s_ * t_ * static_cast<int64_t>(ir::info(wide_).bytes);
+  const int64_t bytes = group_ * s_ * t_ * static_cast<int64_t>(sizeof(double));
   const int64_t fit = std::max<int64_t>(kScoreBytes / bytes, 1);
   auto chunk = [&](const Strides &lead, int64_t head, int64_t heads, bool all) {
     Chunk made;
@@ -177,10 +177,8 @@ void AttentionFormulas::make_room() {
   int64_t most = 0;
   for (const Chunk &chunk : chunks())
     most = std::max(most, chunk.heads);
-  auto stack = [&](ir::DType dtype) {
-    return Stack{of_.temporary({most, group_ * s_, t_}, dtype), group_ * s_, t_, 0};
-  };
-  scores_ = stack(wide_), weights_ = stack(dtype_);
+  auto stack = [&] { return Stack{of_.temporary({most, group_ * s_, t_}), group_ * s_, t_, 0}; };
+  scores_ = stack(), weights_ = stack();
   most_ = of_.temporary({most, group_ * s_}), sum_ = of_.temporary({most, group_ * s_});
 }
 
@@ -317,7 +315,7 @@ bool AttentionFormulas::make() {
 
 bool AttentionFormulas::forward() {
   const Placed &result = *of_.result(0);
-  if (!make() || result.dtype != dtype_)
+  if (!make())
     return false;
   const Placed made = made_heads_first(result), *lse = of_.result(1);
   const int64_t queries = entries_ * heads_ * group_ * s_;
@@ -340,7 +338,7 @@ bool AttentionFormulas::forward() {
 
 bool AttentionFormulas::derivative() {
   const Placed *g = of_.only_gradient(0), &result = *of_.result(0);
-  if (!g || !make() || g->dtype != dtype_ || result.dtype != dtype_)
+  if (!g || !make())
     return false;
   g_ = heads_first(*g);
   const Placed made = made_heads_first(result);
@@ -357,7 +355,7 @@ bool AttentionFormulas::derivative() {
 // Queries may look at keys of other ranks: the log of the sum and the output are given.
 bool AttentionFormulas::backward() {
   const Placed *g = of_.operand("g"), *o = of_.operand("o"), *lse = of_.operand("l");
-  if (has_unnamed_bias(site_) || !g || !o || !lse || !make() || g->dtype != dtype_ ||
+  if (has_unnamed_bias(site_) || !g || !o || !lse || !make() ||
       lse->size() != entries_ * heads_ * group_ * s_)
     return false;
   g_ = heads_first(*g);
@@ -365,7 +363,7 @@ bool AttentionFormulas::backward() {
   std::optional<Placed> made[3];
   for (unsigned i = 0; of_.result(i); ++i) {
     const unsigned place = rules::row_result(site_.app, i);
-    if (place > 2 || of_.result(i)->dtype != dtype_)
+    if (place > 2)
       return false;
     made[place] = made_heads_first(*of_.result(i));
     (place == 0 ? to_q_ : place == 1 ? to_k_ : to_v_) = *made[place];

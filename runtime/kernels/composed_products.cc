@@ -89,6 +89,17 @@ bool composed_view_as_real(Composition &of) {
          of.copy({to.size()}, {from, {1}}, {to, {1}});
 }
 
+bool composed_sum_of_parts(Composition &of) {
+  const Placed *a = of.operand("a"), *b = of.operand("b"), *to = of.result(0);
+  if (of.by || !a || !b || !Composition::is_complex(*a) || !Composition::is_complex(*b) ||
+      !Composition::is_complex(*to))
+    return false;
+  const double alpha = of.site.number_attr("alpha", 1), sign = of.site.row.name == "sub" ? -1 : 1;
+  const Placed out = of.pairs(*to);
+  return of.make(out, *out.dims, {of.pairs(*a), of.pairs(*b)},
+                 [&](Symbols s) { return s[0] + sign * alpha * s[1]; });
+}
+
 bool composed_conj(Composition &of) {
   const Placed *a = of.operand("a"), *to = of.result(0);
   if (of.by || !a || a->dtype != to->dtype || a->size() != to->size())

@@ -54,6 +54,7 @@ bool composed_item(Composition &of);
 bool composed_added_product(Composition &of); // addmm, baddbmm
 bool composed_view_as_real(Composition &of);  // view_as_complex
 bool composed_conj(Composition &of);
+bool composed_sum_of_parts(Composition &of); // add, sub
 
 // composed_sorting.cc
 bool composed_sort(Composition &of); // msort, topk, argsort

@@ -234,13 +234,19 @@ template <class T> T log_sum(T a, T b, double base) {
 }
 } // namespace
 
+// Real and imaginary parts alike.
+static KernelDef of_parts(KernelDef made) {
+  made.composed = composed_sum_of_parts;
+  return made;
+}
+
 llvm::ArrayRef<KernelDef> pointwise_kernels() {
 #define X1(...) [](auto x) -> decltype(x) { return __VA_ARGS__; }
 #define X2(...) [](auto a, auto b) -> decltype(a) { return __VA_ARGS__; }
   static const llvm::SmallVector<KernelDef, 0> kernels = [] {
     llvm::SmallVector<KernelDef, 0> all = {
-        exact<Add, 2>("add"),
-        exact<Sub, 2>("sub"),
+        of_parts(exact<Add, 2>("add")),
+        of_parts(exact<Sub, 2>("sub")),
         analytic<Div, 2>("div"),
         exact<Addcmul, 3>("addcmul"),
         analytic<Addcdiv, 3>("addcdiv"),
