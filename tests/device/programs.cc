@@ -21,7 +21,99 @@ std::string text_of(const std::string &path) {
   return text.str();
 }
 
+// What steps of models are made of.
+constexpr const char *kSteps[] = {
+    R"(
+mesh m { tp = 2 }
+%q = input bf16[2, 6@tp, 5, 8] V
+%k = input bf16[2, 2@tp, 5, 8] V
+%v = input bf16[2, 2@tp, 5, 4] V
+%a = attention_grouped_causal %q, %k, %v
+output %a
+)",
+    R"(
+mesh m { tp = 2 }
+%q = input bf16[2, 4@tp, 5, 8] V
+%k = input bf16[2, 4@tp, 5, 8] V
+%v = input bf16[2, 4@tp, 5, 4] V
+%g = input bf16[2, 4@tp, 5, 4] V
+%o, %l = attention_fused %q, %k, %v { is_causal = true }
+%a, %b, %c = attention_backward %g, %v, %q, %k, %l, %o { is_causal = true }
+output %o
+output %a
+output %b
+output %c
+)",
+    R"(
+mesh m { tp = 2 }
+%q = input f32[2, 3, 5, 4] I
+%k = input f32[2, 3, 6, 4] I
+%v = input f32[2, 3, 6, 4] I
+%b = input f32[2, 1, 5, 6] I
+%z = zeros_like %b
+%m = gt %b, %z
+%a = attention %q, %k, %v, %b
+%c = attention %q, %k, %v, %m
+%d = add %a, %c
+output %d
+)",
+    R"(
+mesh m { tp = 2 }
+%x = input f32[7, 5] I
+%w = input bf16[5, 4] I
+%v, %i = topk %x { k = 2, dim = 1 }
+%e = embedding %w, %i
+%g = embedding_dense_backward %e, %i { num_weights = 5, padding_idx = -1 }
+%y, %t = max.dim %x { dim = 1 }
+%l = cross_entropy %x, %t { reduction = mean }
+%d = cross_entropy_backward %l, %x, %t { reduction = 1 }
+output %g
+output %l
+output %d
+)",
+    R"(
+mesh m { tp = 2 }
+%x = input f32[8, 8] I
+%v, %i = topk %x { k = 2, dim = 1 }
+%g = gather %x, %i { dim = 1 }
+%s, %j = sort %x { dim = 0, descending = true }
+%h = scatter_add %x, %i, %g { dim = 1 }
+%y, %n = max.dim %h { dim = 1 }
+%a = index_add %h, %n, %x { dim = 0 }
+output %v
+output %i
+output %s
+output %j
+output %y
+output %a
+)",
+    R"(
+mesh m { tp = 2 }
+%x = input f32[4, 3, 2] I
+%y = input f32[3, 2] I
+%a = view_as_complex %x
+%b = view_as_complex %y
+%c = mul %a, %b
+%d = conj %c
+%e = mul %d, %c
+%f = add %e, %d
+%r = view_as_real %f
+output %r
+)",
+};
+
 } // namespace
+
+TEST_CASE("device: attention, losses, what goes by index and complex numbers need no host") {
+  for (const char *text : kSteps) {
+    Totals totals;
+    INFO(text);
+    CHECK(difference(text, totals) == "");
+    CHECK(totals.programs == 1);
+    for (const auto &[op, count] : totals.host_ops)
+      FAIL_CHECK(count << " " << op << " on the host");
+  }
+}
 
 TEST_CASE("device: what the test programs compute is what they compute on the cpu backend") {
   Totals totals;
