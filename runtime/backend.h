@@ -32,6 +32,9 @@ public:
   // What the buffer holds after the steps that ran last.
   virtual llvm::Error read(BufferId from, RankId rank, Tensor &host) = 0;
   virtual llvm::Error stop(StopMode mode) = 0;
+  // After a run: the same plan once more, for data that are written anew, and random numbers of another seed.
+  // False: another backend has to be prepared for that.
+  virtual bool restart(uint64_t /*seed*/) { return false; }
 };
 
 struct CpuOptions {

@@ -18,6 +18,10 @@ public:
   llvm::Error run(StepRange steps, Deadline deadline) override;
   llvm::Error read(BufferId from, RankId rank, Tensor &host) override;
   llvm::Error stop(StopMode mode) override { return own_->stop(mode); }
+  bool restart(uint64_t seed) override {
+    fetched_ = {};
+    return own_->restart(seed);
+  }
 
 private:
   // What one rank has of the buffer at hand.

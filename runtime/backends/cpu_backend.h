@@ -36,6 +36,8 @@ public:
   void set_iterations(llvm::ArrayRef<uint64_t> of_loops) {
     iterations_.assign(of_loops.begin(), of_loops.end());
   }
+  // Of the random numbers that are drawn next.
+  void set_seed(uint64_t seed) { options_.seed = seed; }
   // The rank holds nothing under that name any more.
   void forget(BufferId buffer, RankId rank) { held_.release(buffer, rank); }
 

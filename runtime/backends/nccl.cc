@@ -74,6 +74,18 @@ SpmdStatus close(SpmdDevice *device, int32_t finish) {
   return status;
 }
 
+SpmdStatus free_bytes(SpmdDevice *device, uint64_t *bytes) { return of(device).free_bytes(*bytes); }
+
+SpmdStatus begin_batch(SpmdDevice *device) { return of(device).begin_batch(); }
+SpmdStatus end_batch(SpmdDevice *device) { return of(device).end_batch(); }
+SpmdStatus begin_record(SpmdDevice *device) { return of(device).begin_record(); }
+SpmdStatus end_record(SpmdDevice *device, uint32_t *recording) {
+  return of(device).end_record(*recording);
+}
+SpmdStatus replay(SpmdDevice *device, uint32_t recording) { return of(device).replay(recording); }
+SpmdStatus forget(SpmdDevice *device, uint32_t recording) { return of(device).forget(recording); }
+SpmdStatus fix_order(SpmdDevice *) { return Device::fix_order(); }
+
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const SpmdDevicePlugin *spmd_device_plugin(void) {
@@ -99,6 +111,14 @@ extern "C" __attribute__((visibility("default"))) const SpmdDevicePlugin *spmd_d
                                                reached,
                                                close,
                                                sort,
-                                               scatter};
+                                               scatter,
+                                               free_bytes,
+                                               begin_batch,
+                                               end_batch,
+                                               begin_record,
+                                               end_record,
+                                               replay,
+                                               forget,
+                                               fix_order};
   return &kPlugin;
 }

@@ -65,8 +65,8 @@ void Device::set_mark(Stream &stream) {
   __atomic_store_n(stream.seen, stream.mark.load(), __ATOMIC_RELEASE);
 }
 
-SpmdStatus Device::put_mark(Stream &stream) {
-  const uint64_t mark = ++marks_ << 32 | step_.load();
+SpmdStatus Device::put_mark(Stream &stream, uint64_t flag) {
+  const uint64_t mark = flag | ++marks_ << 32 | step_.load();
   stream.mark = mark;
   return checked(queue_mark(stream.seen, mark, stream.stream), "a mark");
 }
@@ -76,6 +76,10 @@ SpmdStatus Device::put_mark(Stream &stream) {
 SpmdStatus Device::begin(uint32_t step) {
   if (SpmdStatus status = enter(); status.code != kSpmdFine)
     return status;
+  if (recording_) {
+    recording_step_ = step;
+    return status_of(kSpmdFine);
+  }
   step_ = step;
   for (Stream &stream : streams_) {
     if (!stream.busy)
@@ -87,19 +91,29 @@ SpmdStatus Device::begin(uint32_t step) {
   return status_of(kSpmdFine);
 }
 
+uint32_t Device::step_of(const Stream &stream) {
+  const uint64_t seen = __atomic_load_n(stream.seen, __ATOMIC_ACQUIRE);
+  return static_cast<uint32_t>(seen & kReplays ? __atomic_load_n(stream.within, __ATOMIC_ACQUIRE)
+                                               : seen);
+}
+
 uint32_t Device::reached() const {
-  uint32_t least = step_;
+  uint32_t least = kNothing;
   for (const Stream &stream : streams_)
     if (!is_idle(stream))
-      least =
-          std::min(least, static_cast<uint32_t>(__atomic_load_n(stream.seen, __ATOMIC_ACQUIRE)));
-  return least;
+      least = std::min(least, step_of(stream));
+  return least == kNothing ? step_.load() : least;
 }
 
 SpmdStatus Device::ready(uint32_t which) {
   if (SpmdStatus status = enter(); status.code != kSpmdFine)
     return status;
   Stream &stream = streams_[which];
+  if (recording_) {
+    const bool says = which == kSpmdWires || recording_step_ >= stream.recorded + kMarked;
+    return says && stream.recorded != recording_step_ ? note_within(stream, recording_step_)
+                                                      : status_of(kSpmdFine);
+  }
   if (!stream.busy && static_cast<uint32_t>(stream.mark) != step_) {
     if (is_idle(stream))
       set_mark(stream);
@@ -161,6 +175,15 @@ SpmdStatus Device::scatter(const SpmdScatter &scatter) {
 SpmdStatus Device::follow(uint32_t which, uint32_t other) {
   if (SpmdStatus status = ready(which); status.code != kSpmdFine)
     return status;
+  // A stream that waits for the other one is told of in its own step.
+  if (recording_ && streams_[kSpmdCompute].recorded != recording_step_)
+    if (SpmdStatus status = note_within(streams_[kSpmdCompute], recording_step_);
+        status.code != kSpmdFine)
+      return status;
+  return join(which, other);
+}
+
+SpmdStatus Device::join(uint32_t which, uint32_t other) {
   Stream &before = streams_[other];
   const cudaError_t error = cudaEventRecord(before.passed, before.stream);
   if (error != cudaSuccess)

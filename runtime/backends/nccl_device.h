@@ -32,6 +32,7 @@ public:
   SpmdStatus open(SpmdDeviceFacts &facts);
   SpmdStatus allocate(uint64_t bytes, SpmdAddress &address);
   SpmdStatus release(SpmdAddress address);
+  SpmdStatus free_bytes(uint64_t &bytes) const;
   SpmdStatus close(bool finish);
 
   SpmdStatus move(const SpmdMove &move);
@@ -52,11 +53,21 @@ public:
   SpmdStatus collective(const SpmdCollective &wire);
   SpmdStatus exchange(uint32_t group, const SpmdTransfer *sends, uint32_t send_count,
                       const SpmdTransfer *receives, uint32_t receive_count);
+  SpmdStatus begin_batch();
+  SpmdStatus end_batch();
+  static SpmdStatus fix_order();
+
+  // In nccl_recordings.cc.
+  SpmdStatus begin_record();
+  SpmdStatus end_record(uint32_t &recording);
+  SpmdStatus replay(uint32_t recording);
+  SpmdStatus forget(uint32_t recording);
 
 private:
   using Clock = std::chrono::steady_clock;
 
-  // A stream, and how far it is. Marks are numbered: the low half of one is the step that it begins.
+  // A stream, and how far it is. Marks are numbered: the low half of one is the step that it begins. One with the
+  // highest bit begins a replay, in which `within` says the step.
   struct Stream {
     cudaStream_t stream = nullptr;
     cudaEvent_t passed = nullptr;       // of the last `follow`
@@ -65,12 +76,17 @@ private:
     uint64_t *seen = nullptr;       // the last mark that was reached; written by the device
     std::atomic<uint64_t> mark = 0; // the last one queued
     std::atomic<bool> busy = false; // something was queued after it
+    uint64_t *within = nullptr;     // the step of what is replayed; written by the device
+    uint32_t recorded = 0;          // the last one written there by what is being recorded
   };
   struct Part { // of what goes between host and device
     char *data = nullptr;
     cudaEvent_t done = nullptr;
   };
 
+  static constexpr uint64_t kReplays = uint64_t(1) << 63; // of a mark
+  static constexpr uint32_t kNothing = ~0u; // of Stream::within: done with what it had
+  static constexpr uint32_t kMarked = 32;   // steps that are recorded between two marks
   static constexpr uint64_t kPartBytes = uint64_t(4) << 20;
   // A queue that is full makes the library wait, where nobody could end it. It holds some thousand launches: fewer
   // than three gates of commands, of up to two launches and two marks each.
@@ -86,8 +102,11 @@ private:
   // To be called before something is queued on a stream.
   SpmdStatus ready(uint32_t stream);
   static bool is_idle(const Stream &stream); // as far as marks tell
+  static uint32_t step_of(const Stream &stream);
+  SpmdStatus note_within(Stream &stream, uint32_t step);
+  SpmdStatus join(uint32_t stream, uint32_t other);
   void set_mark(Stream &stream);
-  SpmdStatus put_mark(Stream &stream);
+  SpmdStatus put_mark(Stream &stream, uint64_t flag = 0);
   SpmdStatus reaches(cudaEvent_t event);
   SpmdStatus drain();
 
@@ -98,6 +117,8 @@ private:
   SpmdStatus communicators_live() const;
   // Until the library has taken up what it was told, to which it answered `result`.
   SpmdStatus settled(ncclResult_t result, const char *call, ncclComm_t communicator);
+  // Of a collective; in a batch nothing is taken up before its end.
+  SpmdStatus given(ncclResult_t result, const char *call, ncclComm_t communicator);
   SpmdStatus finish_groups();
 
   // Asks `done` (bool(SpmdStatus &)) until it says so or sets a status that is not fine. What else can end the wait
@@ -136,7 +157,12 @@ private:
   std::map<SpmdAddress, void *> allocated_; // what the library gave, by what was told of it
   Matrices matrices_;
   std::vector<ncclComm_t> groups_;
-  ncclComm_t making_ = nullptr; // of a split, which the library writes when it is done
+  bool batch_ = false;               // one is open
+  std::vector<ncclComm_t> in_batch_; // what it has something of, in order
+  bool recording_ = false;
+  uint32_t recording_step_ = 0;
+  std::vector<cudaGraphExec_t> recordings_; // nullptr: forgotten
+  ncclComm_t making_ = nullptr;             // of a split, which the library writes when it is done
 };
 
 } // namespace spmd::nccl

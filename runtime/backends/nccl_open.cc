@@ -114,7 +114,8 @@ SpmdStatus Device::choose(SpmdDeviceFacts &facts) {
     return status;
   copy_text(facts.name, sizeof facts.name, facts_of_device.name);
   copy_text(facts.library, sizeof facts.library,
-            "NCCL " + nccl_version(version) + ", CUDA " + cuda_version(CUDART_VERSION));
+            "NCCL " + nccl_version(version) + ", CUDA " + cuda_version(CUDART_VERSION) +
+                ", cuBLASLt " + std::to_string(cublasLtGetVersion()));
   const cudaError_t fits = find_kernels();
   if (fits == cudaErrorNoKernelImageForDevice || fits == cudaErrorUnsupportedPtxVersion ||
       fits == cudaErrorInvalidDeviceFunction)
@@ -137,6 +138,7 @@ SpmdStatus Device::make_streams() {
   for (uint32_t s = 0; s < kSpmdStreams; ++s) {
     Stream &stream = streams_[s];
     stream.seen = reinterpret_cast<uint64_t *>(static_cast<char *>(marks_memory_) + s * kLine);
+    stream.within = stream.seen + 1;
     cudaError_t error = cudaStreamCreateWithFlags(&stream.stream, cudaStreamNonBlocking);
     for (cudaEvent_t *event : {&stream.passed, &stream.gates[0], &stream.gates[1]})
       error = error ? error : cudaEventCreateWithFlags(event, cudaEventDisableTiming);
@@ -201,16 +203,22 @@ SpmdStatus Device::allocate(uint64_t bytes, SpmdAddress &address) {
   const cudaError_t error = cudaMalloc(&data, bytes + kAligned); // it promises 256 alone
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    size_t free_bytes = 0, total_bytes = 0;
-    cudaMemGetInfo(&free_bytes, &total_bytes);
-    return refused(std::to_string(bytes) + " bytes of device memory are needed, " +
-                   std::to_string(free_bytes) + " are free");
+    return refused(std::to_string(bytes) + " bytes of device memory are not to be had");
   }
   if (error != cudaSuccess)
     return checked(error, "cudaMalloc");
   address = (reinterpret_cast<uint64_t>(data) + kAligned - 1) / kAligned * kAligned;
   allocated_[address] = data;
   return status_of(kSpmdFine);
+}
+
+SpmdStatus Device::free_bytes(uint64_t &bytes) const {
+  if (SpmdStatus status = enter(); status.code != kSpmdFine)
+    return status;
+  size_t free = 0, total = 0;
+  const cudaError_t error = cudaMemGetInfo(&free, &total);
+  bytes = free;
+  return checked(error, "cudaMemGetInfo");
 }
 
 // Freeing waits inside of the library: nothing may be going on any more.
@@ -248,10 +256,15 @@ SpmdStatus Device::close(bool finish) {
   SpmdStatus status = enter();
   if (finish && status.code == kSpmdFine)
     status = drain();
+  // Before the communicators that they are of.
+  for (uint32_t r = 0; finish && status.code == kSpmdFine && r < recordings_.size(); ++r)
+    status = forget(r);
   if (finish && status.code == kSpmdFine)
     status = finish_groups();
   if (finish && status.code == kSpmdFine)
     return leave();
+  if (batch_)
+    ncclGroupEnd(); // with what it has: nothing is aborted in the midst of one
   for (size_t g = groups_.size(); g-- > 0;)
     if (groups_[g])
       ncclCommAbort(groups_[g]);

@@ -3,8 +3,11 @@
 #include "runtime/backends/nccl_device.h"
 #include "runtime/device/scalar.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 namespace spmd::nccl {
 namespace {
@@ -83,6 +86,52 @@ SpmdStatus Device::settled(ncclResult_t result, const char *call, ncclComm_t com
   });
 }
 
+SpmdStatus Device::given(ncclResult_t result, const char *call, ncclComm_t communicator) {
+  if (!batch_) {
+    SpmdStatus status = settled(result, call, communicator);
+    return status.code == kSpmdFine && recording_ ? note_within(streams_[kSpmdWires], kNothing)
+                                                  : status;
+  }
+  if (result != ncclSuccess && result != ncclInProgress)
+    return checked(result, call, communicator);
+  if (std::find(in_batch_.begin(), in_batch_.end(), communicator) == in_batch_.end())
+    in_batch_.push_back(communicator);
+  return status_of(kSpmdFine);
+}
+
+SpmdStatus Device::begin_batch() {
+  if (SpmdStatus status = enter(); status.code != kSpmdFine)
+    return status;
+  in_batch_.clear();
+  SpmdStatus status = checked(ncclGroupStart(), "ncclGroupStart", nullptr);
+  batch_ = status.code == kSpmdFine;
+  return status;
+}
+
+// Communicators are launched in the order in which the batch came to them, so in one order on all ranks.
+SpmdStatus Device::end_batch() {
+  batch_ = false;
+  const ncclResult_t end = ncclGroupEnd();
+  if (end != ncclSuccess && end != ncclInProgress)
+    return checked(end, "ncclGroupEnd", in_batch_.empty() ? nullptr : in_batch_.front());
+  for (ncclComm_t communicator : in_batch_)
+    if (SpmdStatus status = settled(ncclInProgress, "ncclGroupEnd", communicator);
+        status.code != kSpmdFine)
+      return status;
+  return recording_ ? note_within(streams_[kSpmdWires], kNothing) : status_of(kSpmdFine);
+}
+
+// Read when communicators are made. One way to add up, along one ring, whatever there is to add; neither switches
+// nor the cards of the network add for us.
+SpmdStatus Device::fix_order() {
+  for (const auto &[name, value] :
+       {std::pair("NCCL_ALGO", "Ring"), std::pair("NCCL_PROTO", "Simple"),
+        std::pair("NCCL_NVLS_ENABLE", "0"), std::pair("NCCL_COLLNET_ENABLE", "0")})
+    if (setenv(name, value, 1) != 0)
+      return status_of(kSpmdRefused, std::string(name) + " cannot be set");
+  return status_of(kSpmdFine);
+}
+
 SpmdStatus Device::connect(const SpmdId &id) {
   if (SpmdStatus status = enter(); status.code != kSpmdFine)
     return status;
@@ -144,18 +193,18 @@ SpmdStatus Device::collective(const SpmdCollective &wire) {
   const uint64_t bytes = wire.count * device::bytes_of(wire.element); // what is but moved is bytes
   switch (wire.form) {
   case kSpmdAllReduce:
-    return settled(ncclAllReduce(operand, result, wire.count, *type, *operation, group, stream),
-                   "ncclAllReduce", group);
+    return given(ncclAllReduce(operand, result, wire.count, *type, *operation, group, stream),
+                 "ncclAllReduce", group);
   case kSpmdAllGather: // the count of what is sent
-    return settled(ncclAllGather(operand, result, bytes, ncclUint8, group, stream), "ncclAllGather",
-                   group);
+    return given(ncclAllGather(operand, result, bytes, ncclUint8, group, stream), "ncclAllGather",
+                 group);
   case kSpmdReduceScatter: // the count of what is received
-    return settled(ncclReduceScatter(operand, result, wire.count, *type, *operation, group, stream),
-                   "ncclReduceScatter", group);
+    return given(ncclReduceScatter(operand, result, wire.count, *type, *operation, group, stream),
+                 "ncclReduceScatter", group);
   case kSpmdBroadcast:
-    return settled(ncclBroadcast(operand, result, bytes, ncclUint8, static_cast<int>(wire.root),
-                                 group, stream),
-                   "ncclBroadcast", group);
+    return given(ncclBroadcast(operand, result, bytes, ncclUint8, static_cast<int>(wire.root),
+                               group, stream),
+                 "ncclBroadcast", group);
   default:
     return status_of(kSpmdRefused, "no such collective: " + std::to_string(wire.form));
   }
@@ -185,7 +234,7 @@ SpmdStatus Device::exchange(uint32_t number, const SpmdTransfer *sends, uint32_t
   const ncclResult_t end = ncclGroupEnd(); // closes the group in any case
   if (!all_told)
     return checked(error, "ncclSend or ncclRecv", group);
-  return settled(end, "ncclGroupEnd", group);
+  return given(end, "ncclGroupEnd", group);
 }
 
 // Those that were split off first, and the one they are of last.

@@ -94,6 +94,13 @@ MemoryNeed memory_need(const ir::Program &program, const Plan &plan, const World
   return need;
 }
 
+std::string largest_values(const ir::Program &program, const Plan &plan) {
+  std::vector<uint64_t> bytes;
+  for (const Buffer &buffer : plan.buffers)
+    bytes.push_back(static_cast<uint64_t>(buffer.bytes));
+  return print_largest(program, plan, bytes);
+}
+
 // The number behind a word of a file of words; none: no limit.
 static uint64_t read_number(const char *path, llvm::StringRef wanted) {
   std::ifstream file(path);

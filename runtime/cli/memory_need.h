@@ -18,6 +18,8 @@ struct MemoryScope {
 };
 MemoryNeed memory_need(const ir::Program &program, const Plan &plan, const World &world,
                        MemoryScope scope);
+// The largest values and their sizes in declared element types.
+std::string largest_values(const ir::Program &program, const Plan &plan);
 // Bytes that this process may still take: what the machine, its container (cgroup) and its own limits
 // (ulimit -v) leave; no limit where none of them tells.
 uint64_t available_memory();

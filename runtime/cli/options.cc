@@ -156,6 +156,10 @@ constexpr RunOptionRow kRows[] = {
      set_backend},
     {"--nproc", "N", "", "start the ranks on this host, a process each; --backend=mpi unless said",
      [](RunOptions &o, StringRef v) { return number<unsigned>(v, 1, 4096, o.nproc); }},
+    {"--graphs", "", "", "--backend=nccl: record the steps in the second run, replay them later",
+     turn_on<&RunOptions::graphs>},
+    {"--deterministic", "", "", "--backend=nccl: sums over ranks in the same order in every run",
+     turn_on<&RunOptions::deterministic>},
     {"--timeout", "SECONDS", "60", "that a rank may keep the others waiting",
      [](RunOptions &o, StringRef v) { return number<unsigned>(v, 1, 1000000, o.timeout); }},
     {"--join-timeout", "SECONDS", "30", "until all ranks are there",
@@ -269,6 +273,8 @@ std::string parse_run_call(llvm::ArrayRef<StringRef> words, RunOptions &options)
            "`--tier=field` "
            "to "
            "the cpu backend";
+  if (options.backend != "nccl" && options.graphs)
+    return "`--graphs` records what devices do: add `--backend=nccl`";
   if (options.backend != "cpu" && !options.trace_out.empty())
     return "`--trace-out` is for the cpu backend, which has what all ranks hold";
   if ((options.backend != "cpu" || options.nproc) && options.file == "-")
@@ -303,10 +309,11 @@ std::string words_of_run(const RunOptions &options, uint64_t seed) {
 }
 
 std::string words_for_ranks(const RunOptions &options) {
-  return fmt::format("{} --seeds={} --check={} --tier={} --f64={} --until={}",
-                     words_of_run(options, options.seed), options.seeds,
-                     static_cast<int>(options.check), static_cast<int>(options.tier), options.f64,
-                     options.until);
+  return fmt::format(
+      "{} --seeds={} --check={} --tier={} --f64={} --until={} --graphs={} --deterministic={}",
+      words_of_run(options, options.seed), options.seeds, static_cast<int>(options.check),
+      static_cast<int>(options.tier), options.f64, options.until, options.graphs,
+      options.deterministic);
 }
 
 std::string run_help() {

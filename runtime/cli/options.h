@@ -46,6 +46,8 @@ struct RunOptions {
   unsigned nproc = 0;         // ranks to start; 0: this process is one, or all
   unsigned timeout = 60;      // seconds that a rank may keep others waiting
   unsigned join_timeout = 30; // seconds until all ranks are there
+  bool graphs = false;
+  bool deterministic = false;
   bool skip_unavailable = false;
   bool no_backward = false;
   bool help = false, version = false;

@@ -46,6 +46,7 @@ public:
     if (!session_ && code_ != ExitCode::Clean)
       return code_;
     perform();
+    kept_.reset(); // before what it runs on
     if (session_)
       if (llvm::Error error = session_->finish(code_))
         fail(std::move(error));
@@ -124,6 +125,7 @@ private:
                            {"the plan", fmt::format("{:016x}", plan_->fingerprint)},
                            {"the backend", options_.backend},
                            {"the library", session_->library()},
+                           {"the device", options_.deterministic ? session_->device() : ""},
                            {"the call", words_for_ranks(options_)}});
     if (!found)
       fail(found.takeError());
@@ -361,9 +363,10 @@ private:
 
   // False where nothing more is to be run.
   bool execute(uint64_t seed, Mode mode) {
+    if (sized_by_data_)
+      kept_.reset(); // it may be another plan
     bool planned = !sized_by_data_ || (plan_for(seed, mode) && fits());
-    std::unique_ptr<Backend> backend = planned ? prepared(seed, mode) : nullptr;
-    if (!all(backend != nullptr))
+    if (!all(planned && prepare(seed, mode)))
       return false;
     JudgeOptions judge{
         .mode = options_.check, .tier = mode.tier, .domain = mode.domain, .seed = seed};
@@ -379,7 +382,7 @@ private:
     auto goes_on = [&](uint64_t done, uint64_t all) { return progress.tell(done, all), true; };
     judge.goes_on = goes_on;
     auto begin = std::chrono::steady_clock::now();
-    llvm::Expected<RunReport> report = run_judged(*checked_, *plan_, *world_, *backend, judge);
+    llvm::Expected<RunReport> report = run_judged(*checked_, *plan_, *world_, *kept_, judge);
     std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
     if (options_.shared.timing)
       checker::say(fmt::format("run {:>10.2f} ms, seed {}", took.count(), seed));
@@ -400,7 +403,17 @@ private:
     return !refuted;
   }
 
-  // With its inputs; null, and said, if it cannot run the plan.
+  // The backend with the inputs, the one of the last run if that can be; false, and said, if it cannot run the plan.
+  bool prepare(uint64_t seed, Mode mode) {
+    if (kept_ && last_.domain == mode.domain && kept_->restart(seed)) {
+      if (!write_inputs(*kept_, *plan_, seed, mode))
+        kept_.reset();
+      return kept_ != nullptr;
+    }
+    kept_.reset(); // its memory is needed
+    kept_ = prepared(seed, mode);
+    return kept_ != nullptr;
+  }
   std::unique_ptr<Backend> prepared(uint64_t seed, Mode mode) {
     CpuOptions cpu{.domain = mode.domain, .seed = seed, .threads = options_.threads};
     return with_inputs(session_                     ? session_->backend(cpu)
@@ -416,18 +429,33 @@ private:
   std::unique_ptr<Backend> with_inputs(std::unique_ptr<Backend> backend, const Plan &plan,
                                        uint64_t seed, Mode mode) {
     llvm::Error error = backend->prepare(checked_->tables(), plan, *world_);
+    if (error.isA<NoDeviceMemory>()) {
+      llvm::handleAllErrors(std::move(error),
+                            [&](const NoDeviceMemory &memory) { refuse(memory_finding(memory)); });
+      return nullptr;
+    }
     if (error) {
       checker::say(fmt::format("{}: {}", options_.file, llvm::toString(std::move(error))));
       stop(ExitCode::Coverage);
       return nullptr;
     }
-    InputOptions numbers{.seed = seed, .domain = mode.domain, .whole_numbers = is_whole(mode)};
-    if (llvm::Error wrong = inputs_->write_to(*backend, plan, numbers)) {
-      checker::say(fmt::format("{}: {}", options_.file, llvm::toString(std::move(wrong))));
-      stop(ExitCode::Input);
+    if (!write_inputs(*backend, plan, seed, mode))
       return nullptr;
-    }
     return backend;
+  }
+  bool write_inputs(Backend &backend, const Plan &plan, uint64_t seed, Mode mode) {
+    InputOptions numbers{.seed = seed, .domain = mode.domain, .whole_numbers = is_whole(mode)};
+    if (llvm::Error wrong = inputs_->write_to(backend, plan, numbers)) {
+      checker::say(fmt::format("{}: {}", options_.file, llvm::toString(std::move(wrong))));
+      return stop(ExitCode::Input);
+    }
+    return true;
+  }
+
+  rules::RunMemory memory_finding(const NoDeviceMemory &memory) const {
+    return {checker::print_bytes(int64_t(memory.needed)),
+            memory.free ? checker::print_bytes(int64_t(*memory.free)) : "less than that",
+            largest_values(checked_->program(), *plan_), std::to_string(session_->rank())};
   }
 
   std::string rerun(uint64_t seed) const {
@@ -503,11 +531,10 @@ private:
   }
 
   void write_profile() {
-    std::unique_ptr<Backend> backend = prepared(last_seed_, last_);
-    if (!all(backend != nullptr))
+    if (!all(prepare(last_seed_, last_)))
       return;
     llvm::Expected<TimesByRank> times =
-        time_steps(*plan_, *backend, session_ ? &session_->team() : nullptr);
+        time_steps(*plan_, *kept_, session_ ? &session_->team() : nullptr);
     if (!times && session_)
       fail(times.takeError());
     if (!times) {
@@ -526,10 +553,9 @@ private:
   }
 
   void write_trace() {
-    std::unique_ptr<Backend> backend = prepared(last_seed_, last_);
-    if (!backend)
+    if (!prepare(last_seed_, last_))
       return;
-    std::string problem = trace_out(*checked_, *plan_, *world_, *backend,
+    std::string problem = trace_out(*checked_, *plan_, *world_, *kept_,
                                     {.target = options_.trace_out,
                                      .ranks = options_.trace_ranks,
                                      .domain = last_.domain,
@@ -554,6 +580,7 @@ private:
   std::optional<Plan> plan_;
   InputFiles files_;
   std::optional<Inputs> inputs_;
+  std::unique_ptr<Backend> kept_; // of the last run
   Summary summary_;
   bool sized_by_data_ = false;
   TensorSizes sizes_;

@@ -208,6 +208,11 @@ llvm::Error Session::join_devices(const RunOptions &options, Identity identity) 
   if (llvm::Error error = join_store(options, std::move(identity)))
     return error;
   link_ = std::move(*link);
+  graphs_ = options.graphs;
+  deterministic_ = options.deterministic;
+  if (deterministic_)
+    if (llvm::Error error = link_->ask((*plugin)->fix_order))
+      return error;
   SpmdId id{};
   if (team_->leads())
     if (llvm::Error error = link_->ask((*plugin)->make_id, &id))
@@ -337,11 +342,33 @@ llvm::Error Session::finish(ExitCode code) {
   return link_ ? link_->finish() : peers_->finish();
 }
 
+llvm::Error Session::keep_what_all_say(std::string &bits) {
+  llvm::Expected<std::vector<std::string>> all = team_->gather(bits);
+  if (!all)
+    return all.takeError();
+  for (const std::string &each : *all)
+    for (size_t i = 0; i < bits.size(); ++i)
+      bits[i] = bits[i] && i < each.size() && each[i];
+  llvm::Expected<std::string> shared = team_->share(bits);
+  if (!shared)
+    return shared.takeError();
+  bits = std::move(*shared);
+  return llvm::Error::success();
+}
+
 std::unique_ptr<Backend> Session::backend(const CpuOptions &options) {
   if (link_) {
     DeviceOptions own{.seed = options.seed};
     if (leads() && !std::exchange(told_, true))
       own.on_host = tell_host_ops;
+    // In a batch the library may divide what it adds up otherwise than alone.
+    own.batches = !deterministic_;
+    own.records = graphs_;
+    own.on_all = [this](std::string &bits) { return keep_what_all_say(bits); };
+    own.on_no_record = [this](const std::string &why) {
+      if (leads() && !std::exchange(told_no_record_, true))
+        checker::say("note: --graphs: steps are not recorded: " + why);
+    };
     return std::make_unique<GatheredBackend>(std::make_unique<DeviceBackend>(*link_, own), *team_,
                                              options.domain);
   }

@@ -43,6 +43,8 @@ public:
 
   // What goes between devices, with its version; empty: no devices.
   std::string library() const { return link_ ? link_->facts().library : ""; }
+  // Of this rank.
+  std::string device() const { return link_ ? link_->facts().name : ""; }
   // With its one rank.
   std::unique_ptr<Backend> backend(const CpuOptions &options);
   // Ends this process and all others, at once.
@@ -55,6 +57,7 @@ private:
   llvm::Error join_store(const RunOptions &options, Identity identity);
   llvm::Error join_devices(const RunOptions &options, Identity identity);
   bool goes_on(uint32_t step, bool first);
+  llvm::Error keep_what_all_say(std::string &bits);
 
   std::unique_ptr<PluginPeers> peers_; // of MPI
   std::unique_ptr<Team> team_;
@@ -62,6 +65,8 @@ private:
   uint32_t reached_ = 0;             // step of the plan, by the device
   bool absent_ = false;              // the backend is not there
   bool told_ = false;                // of what the host computes
+  bool told_no_record_ = false;
+  bool graphs_ = false, deterministic_ = false;
   uint32_t local_size_ = 1;
   std::string said_; // of a rank that does not lead
 };

@@ -30,6 +30,7 @@ private:
 DeviceBackend::DeviceBackend(DeviceLink &link, const DeviceOptions &options)
     : link_(link), options_(options), own_(link.rank()), nobody_(std::make_unique<Nobody>(own_)) {}
 DeviceBackend::~DeviceBackend() {
+  forget_recordings();
   if (arena_)
     llvm::consumeError(link_.ask(link_.plugin().release, arena_));
 }
@@ -84,9 +85,29 @@ llvm::Error DeviceBackend::read(BufferId from, RankId rank, Tensor &host) {
 
 llvm::Error DeviceBackend::stop(StopMode) { return llvm::Error::success(); }
 
+bool DeviceBackend::restart(uint64_t seed) {
+  options_.seed = seed;
+  host_->set_seed(seed);
+  there_.assign(plan_->buffers.size(), false);
+  pending_.clear();
+  iterations_.clear();
+  return true;
+}
+
 // --- before the run
 
 llvm::Error DeviceBackend::prepare(ir::Program &program, const Plan &plan, const World &world) {
+  llvm::Error error = prepare_own(program, plan, world);
+  // The others ask all ranks, so one that cannot go on does.
+  if (!error)
+    return find_stretches();
+  std::string none(plan.steps.size() + 1, 0);
+  if (options_.records && options_.on_all)
+    error = llvm::joinErrors(std::move(error), options_.on_all(none));
+  return error;
+}
+
+llvm::Error DeviceBackend::prepare_own(ir::Program &program, const Plan &plan, const World &world) {
   program_ = &program;
   plan_ = &plan;
   world_ = &world;
@@ -112,13 +133,13 @@ llvm::Error DeviceBackend::prepare(ir::Program &program, const Plan &plan, const
   // Commands hold addresses: the first time only to know how much they need.
   lower_steps();
   const auto arena = static_cast<uint64_t>(plan.peak_bytes);
-  if (arena + scratch_bytes_ > link_.facts().free_bytes)
-    return run_error(fmt::format("the plan takes {} bytes on a device that has {} free",
-                                 arena + scratch_bytes_, link_.facts().free_bytes));
-  if (llvm::Error error = link_.ask(link_.plugin().allocate, arena + scratch_bytes_ + 512, &arena_))
-    return error;
+  llvm::Expected<SpmdAddress> memory = link_.allocate(arena + scratch_bytes_ + 512);
+  if (!memory)
+    return memory.takeError();
+  arena_ = *memory;
   scratch_ = (arena_ + arena + 511) / 512 * 512;
   lower_steps();
+  find_batches();
   if (options_.on_host && !host_ops_.empty())
     options_.on_host(host_ops_);
   return llvm::Error::success();
@@ -136,7 +157,9 @@ void DeviceBackend::lower_steps() {
       prepare_compute(step, ready_[i]);
     else if (step.form == StepForm::Act)
       ready_[i].on_host = !lower_act(plan_->acts[step.index], ready_[i].commands);
-    else
+    else if (step.form == StepForm::Communicate)
+      lower_wire(step, ready_[i].wire);
+    if (step.form != StepForm::Compute && step.form != StepForm::Act)
       continue;
     if (ready_[i].on_host)
       ++host_ops_[step.form == StepForm::Compute
@@ -162,7 +185,7 @@ void DeviceBackend::prepare_compute(const Step &step, Ready &ready) {
     return plan_->buffers[use.buffer].in_place.valid();
   });
   if (takes_over && scratch.reads_late)
-    ready = {{}, true};
+    ready = {{}, true, {}};
 }
 
 // --- the run
@@ -271,8 +294,6 @@ llvm::Error DeviceBackend::receive(const Step &step) {
     if (llvm::Error error = queue(commands))
       return error;
   }
-  if (llvm::is_contained(takers, own_))
-    there_[made.result.index] = true;
   if (sends.empty() && receives.empty())
     return llvm::Error::success();
   const SpmdDevicePlugin &plugin = link_.plugin();
@@ -296,7 +317,6 @@ llvm::Error DeviceBackend::act(const Step &step, uint32_t index) {
     return error;
   if (llvm::Error error = touch(made.result))
     return error;
-  there_[made.result.index] = true;
   return queue(ready_[index].commands);
 }
 
@@ -331,6 +351,7 @@ llvm::Error DeviceBackend::run_step(const Step &step, uint32_t index) {
     return llvm::Error::success();
   if (llvm::Error error = link_.ask(link_.plugin().begin, index))
     return error;
+  note(step);
   switch (step.form) {
   case StepForm::Compute: {
     const Compute &made = plan_->computes[step.index];
@@ -340,16 +361,13 @@ llvm::Error DeviceBackend::run_step(const Step &step, uint32_t index) {
       return error;
     if (llvm::Error error = touch(plan_->used(made.results)))
       return error;
-    for (const Use &use : plan_->used(made.results))
-      there_[use.buffer.index] = true;
     return queue(ready_[index].commands);
   }
   case StepForm::Act:
     return act(step, index);
   case StepForm::Communicate:
-    return wire(step);
+    return wire(step, ready_[index].wire);
   case StepForm::Release:
-    there_[plan_->releases[step.index].buffer.index] = false;
     return llvm::Error::success();
   case StepForm::Branch: {
     const Branch &made = plan_->branches[step.index];
@@ -367,12 +385,62 @@ llvm::Error DeviceBackend::run_step(const Step &step, uint32_t index) {
   return llvm::Error::success();
 }
 
+// What is there behind a step, and what is not.
+void DeviceBackend::note(const Step &step) {
+  if (!takes_part(step))
+    return;
+  switch (step.form) {
+  case StepForm::Compute:
+    for (const Use &use : plan_->used(plan_->computes[step.index].results))
+      there_[use.buffer.index] = true;
+    break;
+  case StepForm::Act:
+    there_[plan_->acts[step.index].result.index] = true;
+    break;
+  case StepForm::Communicate:
+    there_[plan_->communicates[step.index].result.index] = true;
+    break;
+  case StepForm::Release:
+    there_[plan_->releases[step.index].buffer.index] = false;
+    break;
+  case StepForm::Branch:
+  case StepForm::Loop:
+    break;
+  }
+}
+
+llvm::Error DeviceBackend::named(const Step &step, llvm::Error error) const {
+  if (!error)
+    return error;
+  return run_error(
+      fmt::format("{}: {}", name_of(*program_, step), llvm::toString(std::move(error))));
+}
+
 llvm::Error DeviceBackend::run_range(StepRange range) {
   for (uint32_t i = range.first; i < range.last;) {
+    uint32_t next = end_of_stretch(i, range.last);
+    const bool records = next > i;
+    while (!records && next < range.last && end_of_stretch(next, range.last) == next)
+      next = step_after(*plan_, next);
+    if (llvm::Error error = records ? run_stretch({i, next}) : run_steps({i, next}))
+      return error;
+    i = next;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error DeviceBackend::run_steps(StepRange range) {
+  for (uint32_t i = range.first; i < range.last;) {
     const Step &step = plan_->steps[i];
-    if (llvm::Error error = run_step(step, i))
-      return run_error(
-          fmt::format("{}: {}", name_of(*program_, step), llvm::toString(std::move(error))));
+    const uint32_t end = std::min(batch_ends_[i], range.last);
+    if (end > i + 1) {
+      if (llvm::Error error = run_batch({i, end}))
+        return error;
+      i = end;
+      continue;
+    }
+    if (llvm::Error error = named(step, run_step(step, i)))
+      return error;
     i = step_after(*plan_, i);
   }
   return llvm::Error::success();

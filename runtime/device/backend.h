@@ -16,6 +16,15 @@ struct DeviceOptions {
   uint64_t seed = 0; // of the random numbers that the program draws
   // Told once the plan is prepared, if the host has to compute any of it.
   std::function<void(const HostOps &)> on_host = nullptr;
+  // Neighbouring collectives go to the library together.
+  bool batches = true;
+  // Steps that are run again and again are recorded, and replayed. All ranks say the same.
+  bool records = false;
+  // With `records`, once: 0 or 1 for each of a list of things, of which those stay 1 that are so on all ranks.
+  // All ranks ask at the same point; null: there are no others, or they are alike.
+  std::function<llvm::Error(std::string &)> on_all = nullptr;
+  // Told if nothing can be recorded, and why: then steps are run one after another.
+  std::function<void(const std::string &)> on_no_record = nullptr;
 };
 
 class DeviceBackend final : public Backend {
@@ -28,17 +37,37 @@ public:
   llvm::Error run(StepRange steps, Deadline deadline) override;
   llvm::Error read(BufferId from, RankId rank, Tensor &host) override;
   llvm::Error stop(StopMode mode) override;
+  bool restart(uint64_t seed) override;
   // After `prepare`, of this rank: the steps that the device carries out, and those that the host does, by op.
   uint32_t device_steps() const { return device_steps_; }
   const HostOps &host_ops() const { return host_ops_; }
+  // Stretches of steps that are replayed by now.
+  size_t recordings() const;
 
 private:
   class Nobody; // of the cpu backend inside: it meets no other rank
 
+  // What a collective is, ready: one of the library's, or bytes to and from the other ranks.
+  struct WireCall {
+    std::vector<Command> before, after; // on this rank alone
+    std::optional<SpmdCollective> collective;
+    uint32_t group = kSpmdAllRanks; // of what is sent and received
+    std::vector<SpmdTransfer> sends, receives;
+    bool direct = true; // the library takes and gives the buffers themselves; else scratch memory
+
+    bool sends_any() const { return collective || !sends.empty() || !receives.empty(); }
+  };
   // What a step of the plan is, ready.
   struct Ready {
     std::vector<Command> commands;
     bool on_host = false;
+    WireCall wire; // of a Communicate step
+  };
+  // Of a stretch of steps.
+  struct Recording {
+    uint32_t met = 0;               // so many times
+    std::optional<uint32_t> number; // of the plug-in
+    bool refused = false;
   };
   // Bytes of the arena that a collective which may still go on reads or writes.
   struct Pending {
@@ -53,6 +82,7 @@ private:
   uint64_t bytes_of(BufferId buffer) const;
   bool takes_part(const Step &step) const { return world_->on(step.mesh, own_); }
 
+  llvm::Error prepare_own(ir::Program &program, const Plan &plan, const World &world);
   void lower_steps();
   void prepare_compute(const Step &step, Ready &ready);
   bool lower_act(const Act &act, std::vector<Command> &commands);
@@ -61,17 +91,38 @@ private:
   bool lower_pieces(const Act &act, const Placed &from, const Placed &to,
                     std::vector<Command> &commands) const;
   llvm::Error prepare_wire(const Step &step);
+  bool is_direct(const Communicate &made) const;
+  static bool is_even(const Buffer &buffer, const Groups &groups);
+  void lower_wire(const Step &step, WireCall &call) const;
+  void lower_combination(const Communicate &made, llvm::ArrayRef<RankId> members,
+                         WireCall &call) const;
+  void lower_exchange(const Communicate &made, llvm::ArrayRef<RankId> members,
+                      WireCall &call) const;
+  void find_batches();
+  uint32_t end_of_batch(uint32_t first) const;
+  llvm::Error find_stretches();
+  uint32_t end_of_stretch(uint32_t first, uint32_t last) const;
 
   llvm::Error run_range(StepRange range);
+  llvm::Error run_steps(StepRange range);
+  llvm::Error run_stretch(StepRange range);
+  llvm::Error record(StepRange range, Recording &recording);
+  llvm::Error replay(StepRange range, uint32_t number);
+  void forget_recordings();
+  bool meets_others(const Step &step) const;
+  llvm::Error named(const Step &step, llvm::Error error) const;
+  void note(const Step &step);
   llvm::Error run_step(const Step &step, uint32_t index);
   llvm::Error queue(llvm::ArrayRef<Command> commands);
   llvm::Error on_host(const Step &step, uint32_t index);
   llvm::Error act(const Step &step, uint32_t index);
   llvm::Error receive(const Step &step);
-  llvm::Error wire(const Step &step);
-  llvm::Error combine(const Communicate &made, llvm::ArrayRef<RankId> members);
-  llvm::Error exchange(const Communicate &made, llvm::ArrayRef<RankId> members);
-  llvm::Error convert(const Placed &from, const Placed &to, double divisor);
+  llvm::Error wire(const Step &step, const WireCall &call);
+  llvm::Error begin_wire(const Communicate &made, const WireCall &call);
+  llvm::Error send(const WireCall &call);
+  llvm::Error finish_wire(const Communicate &made, const WireCall &call);
+  llvm::Error run_batch(StepRange range);
+  llvm::Error send_batch(llvm::ArrayRef<uint32_t> wires);
   void wait_later(const Communicate &made);
   llvm::Expected<bool> holds(BufferId predicate);
   llvm::Error loop(const Loop &made, uint32_t index);
@@ -95,6 +146,12 @@ private:
   std::vector<Groups> groups_;          // by communicator
   std::vector<uint32_t> device_groups_; // of the plug-in, by communicator
   std::vector<char> there_;             // by buffer: it holds something
+  std::vector<uint32_t> batch_ends_;    // by step
+  std::vector<uint32_t> stretch_ends_;  // by step; empty: nothing is recorded
+  std::vector<uint32_t> stretch_steps_; // by step: how many come from there on, releases left out
+  std::map<std::pair<uint32_t, uint32_t>, Recording>
+      recordings_;    // by first step, and the one behind
+  bool told_ = false; // that something is not recorded
   std::vector<Pending> pending_;
   llvm::SmallVector<uint64_t, 2> iterations_; // of the loops around
   uint32_t device_steps_ = 0;

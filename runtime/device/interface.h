@@ -241,6 +241,28 @@ struct SpmdDevicePlugin {
   // Queued, on kSpmdCompute.
   SpmdStatus (*sort)(SpmdDevice *device, const SpmdSort *sort);
   SpmdStatus (*scatter)(SpmdDevice *device, const SpmdScatter *scatter);
+
+  // Bytes of memory that nobody has, now.
+  SpmdStatus (*free_bytes)(SpmdDevice *device, uint64_t *bytes);
+
+  // Collectives and exchanges given in between are one batch: they may go on in any order and at once, so none
+  // writes what another one reads or writes. Ranks that meet in one of them have the same ones in the batch.
+  SpmdStatus (*begin_batch)(SpmdDevice *device);
+  SpmdStatus (*end_batch)(SpmdDevice *device);
+
+  // What is queued on both streams from now on, `begin` and `follow` included, is recorded and not carried out.
+  // Nothing that waits is called meanwhile, nor is memory asked for. kSpmdRefused: nothing can be recorded here.
+  SpmdStatus (*begin_record)(SpmdDevice *device);
+  // kSpmdRefused: what was queued cannot be carried out as one, and is dropped.
+  SpmdStatus (*end_record)(SpmdDevice *device, uint32_t *recording);
+  // Queued: all of it, behind what both streams have by now and before what they are given later.
+  SpmdStatus (*replay)(SpmdDevice *device, uint32_t recording);
+  // When all that was queued is done.
+  SpmdStatus (*forget)(SpmdDevice *device, uint32_t recording);
+
+  // Before `make_id` and `connect`, on all ranks: what ranks hold is added up in an order that the devices, the
+  // links between them and the libraries decide, and nothing else does.
+  SpmdStatus (*fix_order)(SpmdDevice *device);
 };
 
 // The only symbol that such a plug-in exports.

@@ -33,6 +33,32 @@ llvm::Error DeviceLink::finish() {
   return error_of(plugin_.close(std::exchange(device_, nullptr), 1));
 }
 
+char NoDeviceMemory::ID = 0;
+
+void NoDeviceMemory::log(llvm::raw_ostream &out) const {
+  out << "the plan takes " << needed << " bytes on a device that ";
+  if (free)
+    out << "has " << *free << " free";
+  else
+    out << "does not give them";
+}
+
+llvm::Expected<SpmdAddress> DeviceLink::allocate(uint64_t bytes) {
+  uint64_t free = 0;
+  if (llvm::Error error = ask(plugin_.free_bytes, &free))
+    return error;
+  if (bytes > free)
+    return llvm::make_error<NoDeviceMemory>(bytes, free);
+  SpmdAddress address = 0;
+  first_ = true;
+  const SpmdStatus status = plugin_.allocate(device_, bytes, &address);
+  if (status.code == kSpmdRefused)
+    return llvm::make_error<NoDeviceMemory>(bytes, std::nullopt);
+  if (llvm::Error error = error_of(status))
+    return error;
+  return address;
+}
+
 int DeviceLink::stopped(void *self) {
   auto &link = *static_cast<DeviceLink *>(self);
   const uint32_t step = link.device_ ? link.plugin_.reached(link.device_) : 0;

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace spmd::runtime {
@@ -27,6 +28,18 @@ public:
 private:
   std::map<std::vector<std::pair<uint32_t, uint32_t>>, uint32_t>
       known_; // by colour and key of each
+};
+
+// The device of this rank has less memory than is needed.
+class NoDeviceMemory final : public llvm::ErrorInfo<NoDeviceMemory> {
+public:
+  NoDeviceMemory(uint64_t needed, std::optional<uint64_t> free) : needed(needed), free(free) {}
+  void log(llvm::raw_ostream &out) const override;
+  std::error_code convertToErrorCode() const override { return llvm::inconvertibleErrorCode(); }
+
+  uint64_t needed;              // bytes
+  std::optional<uint64_t> free; // none: enough bytes, and the device gives none all the same
+  static char ID;
 };
 
 class DeviceLink {
@@ -52,6 +65,8 @@ public:
     return error_of(call(device_, args...));
   }
   GroupCache &groups() { return groups_; }
+  // Memory, as SpmdDevicePlugin::allocate. An error of NoDeviceMemory: there is not so much.
+  llvm::Expected<SpmdAddress> allocate(uint64_t bytes);
   // All ranks: leaves in order.
   llvm::Error finish();
 

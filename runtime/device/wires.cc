@@ -84,14 +84,23 @@ bool combines(Wire wire) { return wire == Wire::AllReduce || wire == Wire::Reduc
 
 } // namespace
 
+// Before the run: what of it devices cannot do, and how much scratch memory it takes.
 llvm::Error DeviceBackend::prepare_wire(const Step &step) {
   const Communicate &made = plan_->communicates[step.index];
+  const DType own = plan_->buffers[made.operand].dtype, result = plan_->buffers[made.result].dtype;
   if (!combines(made.wire))
-    return llvm::Error::success();
-  const DType own = plan_->buffers[made.operand].dtype;
+    return own == result ? llvm::Error::success()
+                         : run_error("a collective that moves elements into another element type");
   llvm::Expected<Addition> addition = addition_of(made, own);
   if (!addition)
     return addition.takeError();
+  if (is_direct(made))
+    return llvm::Error::success();
+  // Rounded to the element that it was to be added in, then to that of the result.
+  if (made.dtype != addition->held && made.dtype != result)
+    return run_error(fmt::format("devices do not round sums of {} to {} before {}",
+                                 ir::info(addition->held).word, ir::info(made.dtype).word,
+                                 ir::info(result).word));
   // For the operand in the element in which it is added: at most as wide as its own, or 8 bytes.
   const auto elements = static_cast<uint64_t>(count(plan_->buffers[made.operand].on(own_)));
   const uint64_t width = std::max<uint64_t>(ir::info(own).bytes, 8);
@@ -99,9 +108,40 @@ llvm::Error DeviceBackend::prepare_wire(const Step &step) {
   return llvm::Error::success();
 }
 
+// Whether the library takes what ranks hold and gives what they are to hold. The same on all ranks, those that
+// take no part in it included.
+bool DeviceBackend::is_direct(const Communicate &made) const {
+  const Groups &groups = groups_[made.group.index];
+  if (groups[0].size() == 1)
+    return false;
+  if (!combines(made.wire))
+    return true;
+  const Buffer &operand = plan_->buffers[made.operand], &result = plan_->buffers[made.result];
+  llvm::Expected<Addition> addition = addition_of(made, operand.dtype);
+  if (!addition) {
+    llvm::consumeError(addition.takeError());
+    return false;
+  }
+  return addition->held == operand.dtype && addition->held == result.dtype && !addition->divides &&
+         (made.wire == Wire::AllReduce || is_even(result, groups));
+}
+
+// Whether all ranks of each group hold as much.
+bool DeviceBackend::is_even(const Buffer &buffer, const Groups &groups) {
+  for (uint32_t g = 0; buffer.dims.size() > 1 && g < groups.count(); ++g)
+    for (RankId rank : groups[g])
+      if (count(buffer.on(rank)) != count(buffer.on(groups[g].front())))
+        return false;
+  return true;
+}
+
 // Complex numbers as they are, others over the divisor.
-llvm::Error DeviceBackend::convert(const Placed &from, const Placed &to, double divisor) {
-  std::vector<Command> commands;
+static void add_conversion(const Placed &from, const Placed &to, double divisor,
+                           std::vector<Command> &commands) {
+  if (is_complex(to.dtype)) {
+    add_box(from, to, {{to.size()}, {1}, {1}, 0, 0}, false, commands);
+    return;
+  }
   NestDraft nest;
   nest.extents = {to.size()};
   nest.inputs.push_back({from, {1}});
@@ -109,104 +149,68 @@ llvm::Error DeviceBackend::convert(const Placed &from, const Placed &to, double 
   nest.out_strides = {1};
   nest.divisor = divisor;
   nest.program = product_program(1);
-  if (is_complex(to.dtype))
-    add_box(from, to, {{to.size()}, {1}, {1}, 0, 0}, false, commands);
-  else
-    nest.build(commands);
-  return queue(commands);
+  nest.build(commands);
 }
 
-llvm::Error DeviceBackend::combine(const Communicate &made, llvm::ArrayRef<RankId> members) {
-  const SpmdDevicePlugin &plugin = link_.plugin();
+void DeviceBackend::lower_combination(const Communicate &made, llvm::ArrayRef<RankId> members,
+                                      WireCall &call) const {
   const Placed operand = placed(made.operand), result = placed(made.result);
   llvm::Expected<Addition> found = addition_of(made, operand.dtype);
-  if (!found)
-    return found.takeError();
+  SPMD_CHECK(bool(found), "a collective that was prepared");
   const Addition addition = *found;
+  call.direct = is_direct(made);
   // Parts of unequal lengths: all of it to all, of which each takes its own.
-  const uint32_t position = groups_[made.group.index].position(own_);
-  bool whole = made.wire == Wire::AllReduce;
-  int64_t first = 0;
-  for (size_t i = 0; i < members.size(); ++i) {
-    const int64_t length = count(plan_->buffers[made.result].on(members[i]));
-    whole |= length != result.size();
-    first += i < position ? length : 0;
-  }
-  const bool takes_own = whole && made.wire == Wire::ReduceScatter;
-  const bool direct = addition.held == operand.dtype && addition.held == result.dtype &&
-                      !addition.divides && !takes_own && members.size() > 1;
+  const bool whole = made.wire == Wire::AllReduce ||
+                     !is_even(plan_->buffers[made.result], groups_[made.group.index]);
   const Dims dims = *operand.dims;
   Placed room{scratch_, addition.held, &dims, nullptr};
-  if (!direct) {
-    if (llvm::Error error = touch({{made.operand, {}}, {made.result, {}}}))
-      return error;
-    if (llvm::Error error = convert(operand, room, 1))
-      return error;
-  }
-  if (llvm::Error error = link_.ask(plugin.follow, uint32_t(kSpmdWires), uint32_t(kSpmdCompute)))
-    return error;
-  SpmdCollective call{};
-  call.form = whole ? kSpmdAllReduce : kSpmdReduceScatter;
-  call.group = device_groups_[made.group.index];
-  call.combiner = addition.combiner;
-  call.element = element_of(addition.element);
-  call.operand = direct ? operand.data : room.data;
-  call.result = direct ? result.data : room.data;
-  call.count = static_cast<uint64_t>((whole ? operand.size() : result.size()) * addition.parts);
+  SpmdCollective wire{};
+  wire.form = whole ? kSpmdAllReduce : kSpmdReduceScatter;
+  wire.group = device_groups_[made.group.index];
+  wire.combiner = addition.combiner;
+  wire.element = element_of(addition.element);
+  wire.operand = call.direct ? operand.data : room.data;
+  wire.result = call.direct ? result.data : room.data;
+  wire.count = static_cast<uint64_t>((whole ? operand.size() : result.size()) * addition.parts);
   if (members.size() > 1)
-    if (llvm::Error error =
-            link_.ask(plugin.collective, static_cast<const SpmdCollective *>(&call)))
-      return error;
-  if (direct) {
-    wait_later(made);
-    return llvm::Error::success();
-  }
-  if (llvm::Error error = link_.ask(plugin.follow, uint32_t(kSpmdCompute), uint32_t(kSpmdWires)))
-    return error;
-  pending_.clear();
-  // Rounded to the element that it was to be added in, then to that of the result.
-  if (made.dtype != addition.held && made.dtype != result.dtype)
-    return run_error(fmt::format("devices do not round sums of {} to {} before {}",
-                                 ir::info(addition.held).word, ir::info(made.dtype).word,
-                                 ir::info(result.dtype).word));
-  if (takes_own)
+    call.collective = wire;
+  if (call.direct)
+    return;
+  add_conversion(operand, room, 1, call.before);
+  if (whole && made.wire == Wire::ReduceScatter) {
+    int64_t first = 0;
+    for (uint32_t i = 0; i < groups_[made.group.index].position(own_); ++i)
+      first += count(plan_->buffers[made.result].on(members[i]));
     room.data = after(room.data, room.dtype, first);
-  return convert(room, result, addition.divides ? static_cast<double>(members.size()) : 1);
-}
-
-// What computes with these bytes waits for the collective that was just queued.
-void DeviceBackend::wait_later(const Communicate &made) {
-  for (BufferId buffer : {made.operand, made.result}) {
-    const Buffer &each = plan_->buffers[buffer];
-    pending_.push_back({each.offset, each.offset + each.bytes});
   }
+  add_conversion(room, result, addition.divides ? static_cast<double>(members.size()) : 1,
+                 call.after);
 }
 
 // Gathers, exchanges, permutations, broadcasts: bytes that reach their places as they are.
-llvm::Error DeviceBackend::exchange(const Communicate &made, llvm::ArrayRef<RankId> members) {
-  const SpmdDevicePlugin &plugin = link_.plugin();
+void DeviceBackend::lower_exchange(const Communicate &made, llvm::ArrayRef<RankId> members,
+                                   WireCall &call) const {
   const Placed operand = placed(made.operand), result = placed(made.result);
   const size_t own = groups_[made.group.index].position(own_);
   const int64_t cell = ir::info(operand.dtype).bytes;
-  if (operand.dtype != result.dtype)
-    return run_error("a collective that moves elements into another element type");
   const uint32_t group = device_groups_[made.group.index];
-  llvm::SmallVector<SpmdTransfer, 16> sends, receives;
-  std::vector<Command> local;
+  call.direct = true;
+  call.group = group;
   auto keep = [&](int64_t from, int64_t to, int64_t size) {
-    add_box(operand, result, {{size}, {1}, {1}, from, to}, false, local);
+    add_box(operand, result, {{size}, {1}, {1}, from, to}, false, call.before);
   };
   auto send = [&](size_t position, int64_t first, int64_t size) {
     if (size)
-      sends.push_back({static_cast<uint32_t>(position), after(operand.data, operand.dtype, first),
-                       static_cast<uint64_t>(size * cell)});
+      call.sends.push_back({static_cast<uint32_t>(position),
+                            after(operand.data, operand.dtype, first),
+                            static_cast<uint64_t>(size * cell)});
   };
   auto receive = [&](size_t position, int64_t first, int64_t size) {
     if (size)
-      receives.push_back({static_cast<uint32_t>(position), after(result.data, result.dtype, first),
-                          static_cast<uint64_t>(size * cell)});
+      call.receives.push_back({static_cast<uint32_t>(position),
+                               after(result.data, result.dtype, first),
+                               static_cast<uint64_t>(size * cell)});
   };
-  std::optional<SpmdCollective> call;
   switch (made.wire) {
   case Wire::AllGather: {
     bool even = true;
@@ -214,7 +218,7 @@ llvm::Error DeviceBackend::exchange(const Communicate &made, llvm::ArrayRef<Rank
     for (size_t i = 0; i < members.size(); ++i)
       even &= count(plan_->buffers[made.operand].on(members[i])) == operand.size();
     if (even && members.size() > 1) {
-      call = SpmdCollective{
+      call.collective = SpmdCollective{
           kSpmdAllGather, group,        kSpmdSum,    0,
           kSpmdU8,        operand.data, result.data, static_cast<uint64_t>(operand.size() * cell)};
       break;
@@ -250,7 +254,7 @@ llvm::Error DeviceBackend::exchange(const Communicate &made, llvm::ArrayRef<Rank
     if (members.size() == 1)
       keep(0, 0, result.size());
     else
-      call = SpmdCollective{
+      call.collective = SpmdCollective{
           kSpmdBroadcast, group,        kSpmdSum,    made.root,
           kSpmdU8,        operand.data, result.data, static_cast<uint64_t>(result.size() * cell)};
     break;
@@ -269,39 +273,78 @@ llvm::Error DeviceBackend::exchange(const Communicate &made, llvm::ArrayRef<Rank
         receive(from, 0, result.size());
     }
     if (!gets)
-      add_fill(result, 0, local);
+      add_fill(result, 0, call.before);
     break;
   }
   default:
-    return run_error("a wire that moves nothing");
+    SPMD_CHECK(false, "a wire that moves nothing");
   }
-  if (!local.empty()) {
-    if (llvm::Error error = touch(made.operand))
-      return error;
-    if (llvm::Error error = touch(made.result))
-      return error;
-    if (llvm::Error error = queue(local))
-      return error;
-  }
-  if (!call && sends.empty() && receives.empty())
-    return llvm::Error::success();
-  if (llvm::Error error = link_.ask(plugin.follow, uint32_t(kSpmdWires), uint32_t(kSpmdCompute)))
-    return error;
-  wait_later(made);
-  if (call)
-    return link_.ask(plugin.collective, static_cast<const SpmdCollective *>(&*call));
-  return link_.ask(plugin.exchange, group, static_cast<const SpmdTransfer *>(sends.data()),
-                   static_cast<uint32_t>(sends.size()),
-                   static_cast<const SpmdTransfer *>(receives.data()),
-                   static_cast<uint32_t>(receives.size()));
 }
 
-llvm::Error DeviceBackend::wire(const Step &step) {
+void DeviceBackend::lower_wire(const Step &step, WireCall &call) const {
   const Communicate &made = plan_->communicates[step.index];
   const Groups &groups = groups_[made.group.index];
   llvm::ArrayRef<RankId> members = groups[groups.group_of(own_)];
-  there_[made.result.index] = true;
-  return combines(made.wire) ? combine(made, members) : exchange(made, members);
+  if (combines(made.wire))
+    lower_combination(made, members, call);
+  else
+    lower_exchange(made, members, call);
+}
+
+// --- the run
+
+// Up to what goes between ranks.
+llvm::Error DeviceBackend::begin_wire(const Communicate &made, const WireCall &call) {
+  if (call.before.empty())
+    return llvm::Error::success();
+  if (llvm::Error error = touch({{made.operand, {}}, {made.result, {}}}))
+    return error;
+  return queue(call.before);
+}
+
+llvm::Error DeviceBackend::send(const WireCall &call) {
+  const SpmdDevicePlugin &plugin = link_.plugin();
+  if (call.collective)
+    return link_.ask(plugin.collective, static_cast<const SpmdCollective *>(&*call.collective));
+  return link_.ask(plugin.exchange, call.group, call.sends.data(),
+                   static_cast<uint32_t>(call.sends.size()), call.receives.data(),
+                   static_cast<uint32_t>(call.receives.size()));
+}
+
+// What computes with these bytes waits for the collective that was just queued.
+void DeviceBackend::wait_later(const Communicate &made) {
+  for (BufferId buffer : {made.operand, made.result}) {
+    const Buffer &each = plan_->buffers[buffer];
+    pending_.push_back({each.offset, each.offset + each.bytes});
+  }
+}
+
+llvm::Error DeviceBackend::wire(const Step &step, const WireCall &call) {
+  const SpmdDevicePlugin &plugin = link_.plugin();
+  const Communicate &made = plan_->communicates[step.index];
+  if (llvm::Error error = begin_wire(made, call))
+    return error;
+  if (call.sends_any()) {
+    if (llvm::Error error = link_.ask(plugin.follow, uint32_t(kSpmdWires), uint32_t(kSpmdCompute)))
+      return error;
+    if (llvm::Error error = send(call))
+      return error;
+    wait_later(made);
+  }
+  // The scratch memory is the next one's.
+  return call.direct ? llvm::Error::success() : finish_wire(made, call);
+}
+
+llvm::Error DeviceBackend::finish_wire(const Communicate &made, const WireCall &call) {
+  if (call.sends_any()) {
+    pending_.clear();
+    if (llvm::Error error =
+            link_.ask(link_.plugin().follow, uint32_t(kSpmdCompute), uint32_t(kSpmdWires)))
+      return error;
+  }
+  if (llvm::Error error = touch({{made.operand, {}}, {made.result, {}}}))
+    return error;
+  return queue(call.after);
 }
 
 } // namespace spmd::runtime

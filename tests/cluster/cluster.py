@@ -386,6 +386,21 @@ def profiled():
         expect(all(len(each) == len(times[0]) > 10 for each in times.values()), "as many steps on all ranks", events)
 
 
+def replayed_on_devices():
+    """Several runs of one plan have the same bits recorded, one collective at a time, and as ever."""
+    file = "examples/fsdp/good.spmd"
+    def several(*words, **more):
+        with devices(), variables(**more):
+            return verdicts(file, "--seeds=3", "--nproc=4", "--backend=nccl", *words)
+    plain = several()
+    expect(plain[0] == 0 and plain[2]["digest"], "plain", plain)
+    for words in (["--graphs"], ["--deterministic"], ["--graphs", "--deterministic"]):
+        expect(several(*words) == plain, f"{words}: not as without", plain)
+    with devices(), variables(SPMD_FAKE_RECORDS_NOT="1"):
+        code, out, err = run(SPMDRUN, "--graphs", "--seeds=2", "--nproc=4", "--backend=nccl", ROOT / file)
+    expect(code == 0 and err.count("steps are not recorded: nccl: these devices record nothing") == 1, f"exit {code}", out, err)
+
+
 def refuted_on_devices():
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "wrong.spmd"
@@ -561,6 +576,16 @@ def no_memory():
     expect(code == 2 and (out + err).count("error[run-memory]") == 1, f"exit {code}", out, err)
 
 
+def no_memory_on_devices():
+    """A plan that is too large for one device is a finding that names its rank, before anything is run."""
+    for rank in (0, 2):
+        with devices(), variables(SPMD_FAKE_MEMORY=f"{rank}:2048"):
+            code, out, err = run(SPMDRUN, "--nproc=4", "--backend=nccl", MLP)
+        said = out + err
+        expect(code == 2 and said.count("error[run-memory]") == 1, f"exit {code}", out, err)
+        expect(re.search(rf"needs \S+ \S+ on rank {rank}, and 2\.0 KiB may be used; largest: %", said), "who and how much", said)
+
+
 def no_half_files():
     """A rank that ends before it has joined; mpirun may hang then."""
     with tempfile.TemporaryDirectory() as folder:
@@ -578,16 +603,16 @@ TESTS = {
     "another-plan": another_plan, "another-file": another_file, "another-version": another_version,
     "not-by-mpi": not_by_mpi, "taken-port": taken_port, "unreachable": unreachable,
     "no-plugin": no_plugin, "devices-2": lambda: on_devices(2), "devices-4": lambda: on_devices(4),
-    "devices-8": lambda: on_devices(8), "devices-refuted": refuted_on_devices, "devices-recorded": recorded_on_devices, "profiled": profiled, "no-devices": no_devices,
+    "devices-8": lambda: on_devices(8), "devices-refuted": refuted_on_devices, "devices-replayed": replayed_on_devices, "devices-recorded": recorded_on_devices, "profiled": profiled, "no-devices": no_devices,
     "several-hosts": several_hosts, "host-cut-off": host_cut_off,
     "devices-killed": killed_on_devices, "devices-stopped": stopped_on_devices, "killed": killed, "killed-under-mpirun": killed_under_mpirun,
     "out-of-memory": out_of_memory, "stopped": stopped, "slow": slow,
-    "launcher-killed": launcher_killed, "no-memory": no_memory, "no-half-files": no_half_files,
+    "launcher-killed": launcher_killed, "no-memory": no_memory, "devices-no-memory": no_memory_on_devices, "no-half-files": no_half_files,
 }
 FAULTS = {"host-cut-off", "devices-killed", "devices-stopped", "killed", "killed-under-mpirun", "out-of-memory", "stopped", "slow", "launcher-killed", "no-half-files"}
 
 WITHOUT_MPI = {"by-variables", "another-token", "another-file", "another-version", "unreachable", "no-plugin", "no-devices"}
-PLAYED = {"devices-2", "devices-4", "devices-8", "devices-refuted", "devices-recorded", "devices-killed", "devices-stopped", "several-hosts", "host-cut-off"}
+PLAYED = {"devices-2", "devices-4", "devices-8", "devices-refuted", "devices-recorded", "devices-killed", "devices-stopped", "devices-no-memory", "devices-replayed", "several-hosts", "host-cut-off"}
 HOSTS = {"several-hosts", "host-cut-off"}
 
 

@@ -22,16 +22,35 @@ struct FakeFault {
   uint32_t milliseconds = 0;
 };
 
+// What one rank's device has. `tells` is false: it gives less than it says that it has.
+struct FakeMemory {
+  uint32_t rank = 0;
+  uint64_t bytes = 0;
+  bool tells = true;
+};
+
+struct FakeOptions {
+  std::optional<FakeFault> fault;
+  std::optional<FakeMemory> memory;
+  bool records = true; // else it refuses to
+};
+
+// Of all ranks together: what was given to the stream of wires, a batch counted once; recordings replayed.
+struct FakeCounts {
+  uint32_t launches = 0, replays = 0;
+};
+
 // The devices of one run. Threads that open the plug-in are given one of the world that they entered.
 class FakeWorld {
 public:
-  explicit FakeWorld(std::optional<FakeFault> fault = std::nullopt);
+  explicit FakeWorld(const FakeOptions &options = {});
   ~FakeWorld(); // all devices are closed by then
   FakeWorld(const FakeWorld &) = delete;
 
   // Of the calling thread.
   void enter();
   static const SpmdDevicePlugin &plugin();
+  FakeCounts counts() const;
 
   struct State;
 

@@ -28,7 +28,7 @@ struct Ends {
 };
 Ends run_with(std::optional<FakeFault> fault, milliseconds patience) {
   ThreadsOptions options;
-  options.fault = fault;
+  options.devices.fault = fault;
   options.patience = patience;
   auto begin = std::chrono::steady_clock::now();
   Ends ends;
@@ -72,6 +72,19 @@ TEST_CASE("device: a device that breaks is named, and ends all") {
   CHECK(ends.all_failed);
   CHECK(ends.problems.find("the device failed") != std::string::npos);
   CHECK(ends.took < milliseconds(10'000));
+}
+
+TEST_CASE(
+    "device: a plan that is too large for a device says how much it takes, and what is free") {
+  ThreadsOptions options;
+  options.devices.memory = FakeMemory{1, 1000};
+  std::vector<RankRun> runs = run_on_threads(kProgram, 4, options);
+  INFO(runs[1].problem);
+  CHECK(runs[1].problem.find("bytes on a device that has 1000 free") != std::string::npos);
+  options.devices.memory->tells = false;
+  runs = run_on_threads(kProgram, 4, options);
+  INFO(runs[1].problem);
+  CHECK(runs[1].problem.find("bytes on a device that does not give them") != std::string::npos);
 }
 
 TEST_CASE("device: a rank that is slow is waited for") {

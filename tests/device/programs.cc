@@ -5,21 +5,11 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <sstream>
-
 using namespace spmd;
 using namespace spmd::runtime;
 using namespace spmd::test;
 
 namespace {
-
-std::string text_of(const std::string &path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 // What steps of models are made of.
 constexpr const char *kSteps[] = {

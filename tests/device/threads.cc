@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <cmath>
+#include <fstream>
+#include <sstream>
 #include <thread>
 
 namespace spmd::test {
@@ -40,20 +42,28 @@ llvm::Error run_rank(const std::string &text, uint32_t rank, Shared &shared, Ran
   if (llvm::Error error = (*link)->ask(plugin.connect, static_cast<const SpmdId *>(&id)))
     return error;
   {
-    DeviceBackend backend(**link, {.seed = shared.options.seed});
+    DeviceOptions own{.seed = shared.options.seed};
+    own.batches = shared.options.batches, own.records = shared.options.records;
+    own.on_no_record = [&](const std::string &why) { out.no_record = why; };
+    DeviceBackend backend(**link, own);
     if (llvm::Error error = backend.prepare(run->checked->tables(), *run->plan, *run->world))
       return error;
-    for (PlannedId param : run->plan->params) {
-      const BufferId buffer = run->plan->values[param].buffer;
-      if (!run->world->on(run->plan->buffers[buffer].mesh, rank))
-        continue;
-      if (llvm::Error error = backend.write(
-              buffer, rank, input_for(*run, param, rank, Domain::Declared, shared.options.seed)))
+    for (uint64_t seed = own.seed; seed < own.seed + shared.options.runs; ++seed) {
+      if (seed > own.seed && !backend.restart(seed))
+        return run_error("a device backend does not run again");
+      for (PlannedId param : run->plan->params) {
+        const BufferId buffer = run->plan->values[param].buffer;
+        if (!run->world->on(run->plan->buffers[buffer].mesh, rank))
+          continue;
+        if (llvm::Error error =
+                backend.write(buffer, rank, input_for(*run, param, rank, Domain::Declared, seed)))
+          return error;
+      }
+      since = Clock::now();
+      if (llvm::Error error = backend.run(run->plan->all(), kNoDeadline))
         return error;
     }
-    since = Clock::now();
-    if (llvm::Error error = backend.run(run->plan->all(), kNoDeadline))
-      return error;
+    out.recordings = backend.recordings();
     // As processes do: nobody says that all went well before all have come to the end.
     ++shared.done;
     while (shared.done < shared.size && !shared.stopped)
@@ -103,7 +113,7 @@ double distance(const Tensor &got, const Tensor &want) {
 
 std::vector<RankRun> run_on_threads(const std::string &text, uint32_t ranks,
                                     const ThreadsOptions &options) {
-  FakeWorld world(options.fault);
+  FakeWorld world(options.devices);
   Shared shared;
   shared.options = options;
   shared.size = ranks;
@@ -118,7 +128,18 @@ std::vector<RankRun> run_on_threads(const std::string &text, uint32_t ranks,
     });
   for (std::thread &thread : threads)
     thread.join();
+  if (options.counts) {
+    options.counts->launches += world.counts().launches;
+    options.counts->replays += world.counts().replays;
+  }
   return runs;
+}
+
+std::string text_of(const std::string &path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
 std::string difference(const std::string &text, Totals &totals) {

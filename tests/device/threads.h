@@ -18,12 +18,17 @@ struct RankRun {
   std::vector<runtime::Tensor> outputs;
   uint32_t device_steps = 0;
   std::map<std::string, uint32_t> host_ops;
-  uint32_t reached = 0; // the step that the device had come to when it was last asked
+  size_t recordings = 0;
+  std::string no_record; // why nothing is recorded
+  uint32_t reached = 0;  // the step that the device had come to when it was last asked
 };
 
 struct ThreadsOptions {
   uint64_t seed = 0;
-  std::optional<FakeFault> fault;
+  FakeOptions devices;
+  bool batches = true, records = false; // as of DeviceOptions
+  unsigned runs = 1;            // with seeds from `seed` on; outputs are those of the last one
+  FakeCounts *counts = nullptr; // to be added to
   // After which a rank that waits gives up, and all with it.
   std::chrono::milliseconds patience{20'000};
 };
@@ -37,6 +42,7 @@ struct Totals {
   size_t programs = 0, host_steps = 0, device_steps = 0;
   std::map<std::string, size_t> host_ops;
 };
+std::string text_of(const std::string &path);
 // Runs the program on the cpu backend and on devices. Empty, or how outputs differ by more than rounding does to
 // sums of a few dozen products. Left out, and not counted: what the cpu backend does not run, and more than 8 ranks.
 std::string difference(const std::string &text, Totals &totals);

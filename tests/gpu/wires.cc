@@ -3,6 +3,8 @@
 
 #include <cstdio>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 namespace spmd::gpu_test {
 namespace {
@@ -121,6 +123,92 @@ void test_follow(OpenedDevice &on) {
   on.expect(on.difference(a).empty(), on.difference(a));
 }
 
+// Of two groups, with an exchange with nobody; then what is given alone again.
+void test_batch(OpenedDevice &on) {
+  constexpr int64_t kCount = 5000;
+  for (int turn = 0; turn < 3; ++turn) {
+    on.expect_fine(on.calls().begin_batch(on.device()), "begin_batch");
+    on.expect_fine(on.calls().end_batch(on.device()), "end_batch"); // of nothing
+    std::vector<std::pair<Elements, Elements>> ends;
+    for (int i = 0; i < 4; ++i)
+      ends.emplace_back(on.elements(kSpmdF32, kCount), on.elements(kSpmdF32, kCount));
+    uint32_t place = 0;
+    for (auto &[operand, result] : ends) {
+      for (int64_t i = 0; i < kCount; ++i)
+        operand.set(i, static_cast<double>(i % 11) + ++place);
+      on.put(operand);
+      on.put(result);
+    }
+    on.expect_fine(on.calls().begin_batch(on.device()), "begin_batch");
+    constexpr uint32_t kGroups[] = {kSpmdAllRanks, 1, 3, 1};
+    for (size_t i = 0; i < ends.size(); ++i) {
+      const SpmdCollective wire{i == 2 ? kSpmdAllGather : kSpmdAllReduce,
+                                kGroups[i],
+                                kSpmdSum,
+                                0,
+                                kSpmdF32,
+                                ends[i].first.device,
+                                ends[i].second.device,
+                                kCount};
+      on.expect_fine(on.calls().collective(on.device(), &wire), "collective");
+    }
+    on.expect_fine(on.calls().exchange(on.device(), kSpmdAllRanks, nullptr, 0, nullptr, 0),
+                   "exchange");
+    on.expect_fine(on.calls().end_batch(on.device()), "end_batch");
+    for (auto &[operand, result] : ends) {
+      std::memcpy(result.host.data() + Elements::kMargin, operand.host.data() + Elements::kMargin,
+                  operand.bytes());
+      on.expect(on.difference(result).empty(), on.difference(result));
+    }
+  }
+}
+
+// Commands of both streams that follow each other, and a batch, replayed among others that are not.
+void test_recording(OpenedDevice &on) {
+  constexpr int64_t kCount = 1 << 14;
+  constexpr uint32_t kSteps = 200;
+  Elements a = on.elements(kSpmdF64, kCount), b = on.elements(kSpmdF64, kCount);
+  for (int64_t i = 0; i < kCount; ++i)
+    a.set(i, static_cast<double>(i));
+  on.put(a);
+  const SpmdNest nest = plus(b.device, a.device, kCount, 1);
+  const SpmdCollective wire{kSpmdAllReduce, kSpmdAllRanks, kSpmdSum, 0,
+                            kSpmdF64,       a.device,      b.device, kCount};
+  auto ask = [&](uint32_t first) {
+    for (uint32_t step = first; step < first + kSteps; step += 2) {
+      on.expect_fine(on.calls().begin(on.device(), step), "begin");
+      on.expect_fine(on.calls().follow(on.device(), kSpmdWires, kSpmdCompute), "follow");
+      on.expect_fine(on.calls().begin_batch(on.device()), "begin_batch");
+      on.expect_fine(on.calls().collective(on.device(), &wire), "collective");
+      on.expect_fine(on.calls().end_batch(on.device()), "end_batch");
+      on.expect_fine(on.calls().begin(on.device(), step + 1), "begin");
+      on.expect_fine(on.calls().follow(on.device(), kSpmdCompute, kSpmdWires), "follow");
+      on.expect_fine(on.calls().nest(on.device(), &nest), "nest");
+    }
+  };
+  ask(0);
+  uint32_t recording = 0;
+  on.expect_fine(on.calls().begin_record(on.device()), "begin_record");
+  ask(kSteps);
+  on.expect_fine(on.calls().end_record(on.device(), &recording), "end_record");
+  constexpr uint32_t kReplays = 20;
+  for (uint32_t turn = 0; turn < kReplays; ++turn) {
+    on.expect_fine(on.calls().begin(on.device(), kSteps), "begin");
+    on.expect_fine(on.calls().replay(on.device(), recording), "replay");
+    const uint32_t reached = on.calls().reached(on.device());
+    on.expect(reached < 2 * kSteps, "step " + std::to_string(reached) + " is reached");
+    on.expect_fine(on.calls().begin(on.device(), 2 * kSteps), "begin");
+    on.expect_fine(on.calls().nest(on.device(), &nest), "nest");
+  }
+  on.expect_fine(on.calls().wait(on.device()), "wait");
+  on.expect(on.calls().reached(on.device()) == 2 * kSteps, "the last step is not reached");
+  // What comes alone adds 1 to what the last collective left: the same again.
+  for (int64_t i = 0; i < kCount; ++i)
+    a.set(i, static_cast<double>(i + (1 + kReplays) * (kSteps / 2)));
+  on.expect(on.difference(a).empty(), on.difference(a));
+  on.expect_fine(on.calls().forget(on.device(), recording), "forget");
+}
+
 // Memory that is at work until then.
 void test_release(OpenedDevice &on) {
   constexpr int64_t kCount = 1 << 16;
@@ -169,6 +257,8 @@ void test_wires(OpenedDevice &on) {
 
 void test_waits(OpenedDevice &on) {
   on.run("follow", [&] { test_follow(on); });
+  on.run("batch", [&] { test_batch(on); });
+  on.run("recording", [&] { test_recording(on); });
   on.run("release", [&] { test_release(on); });
   on.run("reached", [&] { test_reached(on); });
 }

@@ -1,0 +1,79 @@
+// Tasks in order, on a thread of their own: a stream of a device that is played.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace spmd::test {
+
+class Stream {
+public:
+  Stream() : thread_([this] { serve(); }) {}
+  ~Stream() {
+    {
+      std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  void add(std::function<void()> task) {
+    {
+      std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+      ++given_;
+    }
+    changed_.notify_all();
+  }
+  uint64_t given() {
+    std::lock_guard lock(mutex_);
+    return given_;
+  }
+  bool has_done(uint64_t count) {
+    std::lock_guard lock(mutex_);
+    return done_ >= count || dropped_;
+  }
+  // What waits is given up, and so is all that comes.
+  void drop() {
+    {
+      std::lock_guard lock(mutex_);
+      tasks_.clear();
+      dropped_ = true;
+    }
+    changed_.notify_all();
+  }
+  void wait_for(uint64_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_ >= count || dropped_; });
+  }
+
+private:
+  void serve() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return over_ || !tasks_.empty(); });
+      if (tasks_.empty())
+        return;
+      std::function<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+      lock.lock();
+      ++done_;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;
+  uint64_t given_ = 0, done_ = 0;
+  bool over_ = false, dropped_ = false;
+  std::thread thread_;
+};
+
+} // namespace spmd::test
