@@ -7,7 +7,7 @@
 
 namespace spmd::runtime {
 
-// The first instruction that does something else: a function, a quotient. The program is
+// The first instruction that does something else: a function, a quotient, a fraction as an operand. The program is
 // only interned into.
 std::optional<ir::InstId> first_not_whole(ir::Program &program);
 

@@ -388,16 +388,17 @@ def profiled():
 
 def replayed_on_devices():
     """Several runs of one plan have the same bits recorded, one collective at a time, and as ever."""
-    file = "examples/fsdp/good.spmd"
-    def several(*words, **more):
-        with devices(), variables(**more):
-            return verdicts(file, "--seeds=3", "--nproc=4", "--backend=nccl", *words)
-    plain = several()
-    expect(plain[0] == 0 and plain[2]["digest"], "plain", plain)
-    for words in (["--graphs"], ["--deterministic"], ["--graphs", "--deterministic"]):
-        expect(several(*words) == plain, f"{words}: not as without", plain)
+    for file in ("examples/fsdp/good.spmd", "tests/cases/run/mlp.spmd"):
+        def several(*words):
+            with devices():
+                return verdicts(file, "--seeds=3", "--tier=real", "--nproc=4", "--backend=nccl", *words)
+        plain = several()
+        expect(plain[0] == 0 and plain[2]["digest"], "plain", plain)
+        for words in (["--graphs"], ["--deterministic"], ["--graphs", "--deterministic"]):
+            found = several(*words)
+            expect(found == plain, f"{file} {words}: not as without", found, plain)
     with devices(), variables(SPMD_FAKE_RECORDS_NOT="1"):
-        code, out, err = run(SPMDRUN, "--graphs", "--seeds=2", "--nproc=4", "--backend=nccl", ROOT / file)
+        code, out, err = run(SPMDRUN, "--graphs", "--seeds=2", "--nproc=4", "--backend=nccl", MLP)
     expect(code == 0 and err.count("steps are not recorded: nccl: these devices record nothing") == 1, f"exit {code}", out, err)
 
 
