@@ -222,8 +222,9 @@ std::string TextPrinter::attr(const Inst &inst, const Attr &row, MeshId target) 
     bool no_mesh = text == "mesh" && !find_mesh(program_, said).valid();
     return fmt::format("{} = {}", key(text), no_mesh ? quote(said) : word(row.value));
   }
-  return fmt::format("{} = {}", whole ? "to" : key(text),
-                     value_text(row.value, form == KeyForm::Type ? target : around_));
+  std::string value = value_text(row.value, form == KeyForm::Type ? target : around_);
+  // `to = null` would be an attribute `to`.
+  return fmt::format("{} = {}", whole && value != "null" ? "to" : key(text), value);
 }
 
 std::string TextPrinter::word(const AttrValue &value) const { return name(value.as<StringId>()); }

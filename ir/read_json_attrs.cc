@@ -137,7 +137,11 @@ std::optional<KindWord> JsonReader::kind() {
 
 AttrValue JsonReader::kinds_value() {
   auto one = [&] {
+    Token token = json_.at();
     std::optional<KindWord> word = kind();
+    if (word && (word->dim < -int{kMaxDims} || word->dim >= int{kMaxDims}))
+      json_.error(token, "trace-type",
+                  fmt::format("{} is beyond the limit of {} dimensions", print(*word), kMaxDims));
     return word ? AttrValue::kind(*word) : AttrValue::null();
   };
   if (json_.peek() != '[')

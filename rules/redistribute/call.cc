@@ -70,12 +70,15 @@ std::optional<Ends> ends_of(const Application &app) {
   };
   if (operands.size() != 1)
     return wrong(OperandMismatch{"a value", operands.empty() ? "none is given" : "a list"});
-  if (!claim.type.valid())
-    return wrong(AttributeMismatch{"to", "a type with a kind on each axis"});
   ir::Program &program = app.program;
   const Arg arg = app.args[operands[0]];
   ir::Type source = seen(app, app.type(arg));
-  ir::Type target = ir::canonical_scale(program, program.types[claim.type]);
+  // Without kinds, of axes with one rank alone: the rest is asked for below.
+  ir::Type stated;
+  stated.set_mesh(source.mesh());
+  if (claim.type.valid())
+    stated = program.types[claim.type];
+  ir::Type target = ir::canonical_scale(program, stated);
   if (target.mesh() == source.mesh()) {
     target = seen(app, target);
     if (AxisSet unsaid = complete(target, source))

@@ -216,6 +216,8 @@ constexpr Bad kBad[] = {
      "trace-reference", "ops[0].kw.bias", "`%x`", R"~("%x")~"},
     {R"~("partial": ["dp", "tp"])~", R"~("partial": ["dp", 1])~",
      "trace-key", "ops[0].attrs.partial[1]", "a number", "1], \"eps"},
+    {R"~("src": ["P", "V"])~", R"~("src": ["P", "S(022)"])~",
+     "trace-type", "ops[0].attrs.src[1]", "S(22) is beyond the limit of 15", R"~("S(022)")~"},
     {R"~("src": ["P", "V"])~", R"~("src": ["P", "W"])~",
      "trace-type", "ops[0].attrs.src[1]", "`W` is no kind", R"~("W")~"},
     {R"~("eps": 1e-5)~", R"~("eps": 1e999)~",
