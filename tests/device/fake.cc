@@ -254,13 +254,18 @@ uint32_t reached(SpmdDevice *device) {
 SpmdStatus close_device(SpmdDevice *device, int32_t finish) {
   SpmdStatus status = finish ? wait(device) : status_of(kSpmdFine);
   if (!finish) {
+    // All before any: a stream that is let go must not go on with what the other one still works at.
+    for (Stream &stream : device->streams)
+      stream.halt();
     device->over = true;
     device->world->dead = true;
     for (Stream &stream : device->streams)
       stream.drop();
   }
+  for (Stream &stream : device->streams)
+    stream.join(); // one may still be about to hear of the other's end
   const auto memory = device->memory;
-  delete device; // joins its threads
+  delete device;
   for (const auto &[address, each] : memory)
     std::free(each.first);
   return status;

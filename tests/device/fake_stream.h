@@ -13,7 +13,11 @@ namespace spmd::test {
 class Stream {
 public:
   Stream() : thread_([this] { serve(); }) {}
-  ~Stream() {
+  ~Stream() { join(); }
+  // Does what was given, and ends.
+  void join() {
+    if (!thread_.joinable())
+      return;
     {
       std::lock_guard lock(mutex_);
       over_ = true;
@@ -24,7 +28,8 @@ public:
   void add(std::function<void()> task) {
     {
       std::lock_guard lock(mutex_);
-      tasks_.push_back(std::move(task));
+      if (!halted_)
+        tasks_.push_back(std::move(task));
       ++given_;
     }
     changed_.notify_all();
@@ -37,11 +42,16 @@ public:
     std::lock_guard lock(mutex_);
     return done_ >= count || dropped_;
   }
-  // What waits is given up, and so is all that comes.
+  // What waits is given up, and so is all that comes; who waits for it goes on waiting.
+  void halt() {
+    std::lock_guard lock(mutex_);
+    tasks_.clear();
+    halted_ = true;
+  }
+  // After `halt`: nobody waits for it any more.
   void drop() {
     {
       std::lock_guard lock(mutex_);
-      tasks_.clear();
       dropped_ = true;
     }
     changed_.notify_all();
@@ -72,7 +82,7 @@ private:
   std::condition_variable changed_;
   std::deque<std::function<void()>> tasks_;
   uint64_t given_ = 0, done_ = 0;
-  bool over_ = false, dropped_ = false;
+  bool over_ = false, halted_ = false, dropped_ = false;
   std::thread thread_;
 };
 
