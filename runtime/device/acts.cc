@@ -51,7 +51,7 @@ bool DeviceBackend::lower_act(const Act &act, std::vector<Command> &commands) {
   for (const Use &use : plan_->used(act.operands))
     operands.push_back(placed(use));
   const Placed to = placed(act.result);
-  if (ir::info(to.dtype).form == ir::DTypeClass::Complex && act.form != ActForm::Copy)
+  if (to.is_complex() && act.form != ActForm::Copy)
     return false;
   uint32_t position = act.group.valid() ? groups_[act.group.index].position(own_) : 0;
   auto copy = [&](const Placed &from, int64_t at, int64_t into, int64_t size) {
@@ -86,16 +86,8 @@ bool DeviceBackend::lower_act(const Act &act, std::vector<Command> &commands) {
   case ActForm::Split:
   case ActForm::Join:
     return lower_pieces(act, operands[0], to, commands);
-  case ActForm::Scale: {
-    NestDraft nest;
-    nest.extents = {to.size()};
-    nest.inputs.push_back({operands[0], {1}});
-    nest.out = to;
-    nest.out_strides = {1};
-    nest.factor = act.factor, nest.divisor = act.divisor;
-    nest.program = product_program(1);
-    return nest.build(commands);
-  }
+  case ActForm::Scale:
+    return add_scaled(operands[0], to, act.factor, act.divisor, commands);
   case ActForm::Coordinate:
     add_fill(to, position, commands);
     return true;
@@ -115,15 +107,8 @@ bool DeviceBackend::lower_act(const Act &act, std::vector<Command> &commands) {
     return true;
   case ActForm::Receive: // between ranks
     return true;
-  case ActForm::Count: {
-    NestDraft nest;
-    nest.extents = {to.size()};
-    nest.inputs.push_back({Placed(), {1}});
-    nest.out = to;
-    nest.out_strides = {1};
-    nest.program = product_program(1);
-    return nest.build(commands);
-  }
+  case ActForm::Count:
+    return add_scaled(Placed(), to, 1, 1, commands);
   case ActForm::Overwrite:
     return lower_overwrite(operands, to, commands);
   }

@@ -216,10 +216,7 @@ llvm::Error DeviceBackend::queue(llvm::ArrayRef<Command> commands) {
 
 // Before the device computes with these bytes: collectives that still use them come to their end.
 llvm::Error DeviceBackend::touch(BufferId buffer) {
-  const Buffer &made = plan_->buffers[buffer];
-  const int64_t first = made.offset, last = made.offset + made.bytes;
-  if (!llvm::any_of(pending_,
-                    [&](const Pending &each) { return first < each.last && each.first < last; }))
+  if (!pending_.meet(plan_->buffers[buffer]))
     return llvm::Error::success();
   pending_.clear();
   return link_.ask(link_.plugin().follow, uint32_t(kSpmdCompute), uint32_t(kSpmdWires));

@@ -69,9 +69,21 @@ private:
     std::optional<uint32_t> number; // of the plug-in
     bool refused = false;
   };
-  // Bytes of the arena that a collective which may still go on reads or writes.
-  struct Pending {
-    int64_t first, last;
+  // Bytes of the arena that buffers lie at.
+  class UsedBytes {
+  public:
+    void add(const Buffer &buffer) {
+      parts_.push_back({buffer.offset, buffer.offset + buffer.bytes});
+    }
+    void clear() { parts_.clear(); }
+    bool meet(const Buffer &buffer) const {
+      return llvm::any_of(parts_, [&](const auto &part) {
+        return buffer.offset < part.second && part.first < buffer.offset + buffer.bytes;
+      });
+    }
+
+  private:
+    std::vector<std::pair<int64_t, int64_t>> parts_;
   };
 
   Placed placed(Use use) const;
@@ -152,7 +164,7 @@ private:
   std::map<std::pair<uint32_t, uint32_t>, Recording>
       recordings_;    // by first step, and the one behind
   bool told_ = false; // that something is not recorded
-  std::vector<Pending> pending_;
+  UsedBytes pending_; // that collectives which may still go on read or write
   llvm::SmallVector<uint64_t, 2> iterations_; // of the loops around
   uint32_t device_steps_ = 0;
   HostOps host_ops_;

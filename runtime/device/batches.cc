@@ -2,8 +2,6 @@
 // must be the same on all ranks, so it is read off the plan alone.
 #include "runtime/device/backend.h"
 
-#include "llvm/ADT/STLExtras.h"
-
 #include <fmt/format.h>
 
 namespace spmd::runtime {
@@ -12,21 +10,6 @@ namespace {
 
 // Libraries have a limit of some thousand sends, receives and collectives.
 constexpr size_t kMostCalls = 512;
-
-class UsedBytes {
-public:
-  void add(const Buffer &buffer) {
-    parts_.push_back({buffer.offset, buffer.offset + buffer.bytes});
-  }
-  bool meet(const Buffer &buffer) const {
-    return llvm::any_of(parts_, [&](const auto &part) {
-      return buffer.offset < part.second && part.first < buffer.offset + buffer.bytes;
-    });
-  }
-
-private:
-  std::vector<std::pair<int64_t, int64_t>> parts_;
-};
 
 } // namespace
 

@@ -108,6 +108,23 @@ ScalarProgram product_program(unsigned inputs) {
   return program;
 }
 
+bool lies_at_any(const Placed &tensor, llvm::ArrayRef<Placed> of) {
+  return llvm::any_of(
+      of, [&](const Placed &each) { return each.data == tensor.data && each.size() > 0; });
+}
+
+bool add_scaled(const Placed &from, const Placed &to, double factor, double divisor,
+                std::vector<Command> &commands) {
+  NestDraft nest;
+  nest.extents = {to.size()};
+  nest.inputs.push_back({from, {1}});
+  nest.out = to;
+  nest.out_strides = {1};
+  nest.factor = factor, nest.divisor = divisor;
+  nest.program = product_program(1);
+  return nest.build(commands);
+}
+
 void add_fill(const Placed &to, double number, std::vector<Command> &commands) {
   NestDraft nest;
   nest.extents = {to.size()};

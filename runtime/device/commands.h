@@ -11,6 +11,13 @@ namespace spmd::runtime {
 
 using Command = std::variant<SpmdMove, SpmdNest, SpmdMatrices, SpmdSort, SpmdScatter>;
 
+inline bool is_complex(ir::DType dtype) { return ir::info(dtype).form == ir::DTypeClass::Complex; }
+
+// Of the real and the imaginary part of a complex number.
+inline ir::DType part_of(ir::DType dtype) {
+  return dtype == ir::DType::C64 ? ir::DType::F32 : ir::DType::F64;
+}
+
 // A tensor on a device. `first`: where it begins in the whole, which has extents `whole`; null: it is the whole.
 struct Placed {
   SpmdAddress data = 0;
@@ -18,6 +25,7 @@ struct Placed {
   const Dims *dims = nullptr, *first = nullptr, *whole = nullptr;
 
   int64_t size() const { return count(*dims); }
+  bool is_complex() const { return runtime::is_complex(dtype); }
 };
 
 inline uint32_t element_of(ir::DType dtype) { return static_cast<uint32_t>(dtype); }
@@ -52,6 +60,12 @@ public:
 
 // The product of so many inputs; of none: 1.
 ScalarProgram product_program(unsigned inputs);
+// Whether it begins where one of these does.
+bool lies_at_any(const Placed &tensor, llvm::ArrayRef<Placed> of);
+// Each element of `to` is that of `from`, times `factor`, over `divisor`; `from` of no element: its place.
+// False as with `build`.
+bool add_scaled(const Placed &from, const Placed &to, double factor, double divisor,
+                std::vector<Command> &commands);
 // Every element of `to` is the number.
 void add_fill(const Placed &to, double number, std::vector<Command> &commands);
 // Elements from one dense array, or part of one, to another. False: too many loops.

@@ -11,11 +11,8 @@ namespace spmd::runtime {
 
 namespace {
 
-bool is_complex(const Placed &tensor) {
-  return ir::info(tensor.dtype).form == ir::DTypeClass::Complex;
-}
 Placed real_parts(Placed tensor) {
-  tensor.dtype = tensor.dtype == ir::DType::C64 ? ir::DType::F32 : ir::DType::F64;
+  tensor.dtype = part_of(tensor.dtype);
   return tensor;
 }
 Strides doubled(Strides strides) {
@@ -33,21 +30,8 @@ bool lower_complex_term(const RowCall &call, const lowered::Term &term, const Pl
       !term.functions.empty() || term.edges.count || term.sources.empty())
     return false;
   NestDraft draft;
-  llvm::SmallVector<unsigned, 8> loops;
-  Strides strides;
-  int64_t covered = 1;
-  for (bool inner : {false, true})
-    for (unsigned v = 0; v < term.extents.size(); ++v)
-      if ((term.result[v] == 0) == inner && term.extents[v] != 1) {
-        loops.push_back(v);
-        draft.extents.push_back(term.extents[v]);
-        draft.inner += inner;
-        if (!inner) {
-          strides.push_back(term.result[v]);
-          covered *= term.extents[v];
-        }
-      }
-  if (fresh && covered != out.size())
+  const llvm::SmallVector<unsigned, 8> loops = add_loops(term, draft);
+  if (fresh && covered_by(draft) != out.size())
     return false;
   struct Parts { // by place among the inputs
     unsigned real;
@@ -62,7 +46,7 @@ bool lower_complex_term(const RowCall &call, const lowered::Term &term, const Pl
     for (unsigned v : loops)
       along.push_back(source.strides[v]);
     factors.push_back({static_cast<unsigned>(draft.inputs.size()), std::nullopt});
-    if (!is_complex(from)) {
+    if (!from.is_complex()) {
       draft.inputs.push_back({from, along});
       continue;
     }
@@ -70,7 +54,7 @@ bool lower_complex_term(const RowCall &call, const lowered::Term &term, const Pl
     for (int64_t part : {0, 1})
       draft.inputs.push_back({real_parts(from), doubled(along), part});
   }
-  draft.out = real_parts(out), draft.out_strides = doubled(strides);
+  draft.out = real_parts(out), draft.out_strides = doubled(draft.out_strides);
   draft.adds = !fresh;
   draft.factor = static_cast<double>(term.integer) * term.number;
   draft.divisor = static_cast<double>(term.divisor);

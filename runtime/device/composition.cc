@@ -8,8 +8,8 @@ namespace spmd::runtime {
 bool add_along(const ScalarProgram &program, llvm::ArrayRef<int64_t> extents, const Strided &out,
                llvm::ArrayRef<Strided> inputs, SpmdCombiner combiner, double divisor,
                std::vector<Command> &commands) {
-  if (Composition::is_complex(out.at) ||
-      llvm::any_of(inputs, [](const Strided &each) { return Composition::is_complex(each.at); }))
+  if (out.at.is_complex() ||
+      llvm::any_of(inputs, [](const Strided &each) { return each.at.is_complex(); }))
     return false;
   NestDraft draft;
   // Loops that the result lacks come last.
@@ -54,9 +54,8 @@ Composition::Composition(const Site &site, llvm::ArrayRef<Placed> args,
     : site(site), by(by), args_(args), told_(results), gradients_(gradients), scratch_(scratch),
       commands_(commands) {
   for (const Placed &result : results) {
-    const bool lies_there = llvm::any_of(
-        args, [&](const Placed &arg) { return arg.data == result.data && arg.size() > 0; });
-    results_.push_back(lies_there ? temporary(*result.dims, result.dtype) : result);
+    const bool apart = !lies_at_any(result, args);
+    results_.push_back(apart ? result : temporary(*result.dims, result.dtype));
   }
 }
 
@@ -124,7 +123,7 @@ Placed Composition::pairs(const Placed &tensor) {
   Dims &dims = dims_.emplace_back(*tensor.dims);
   dims.push_back(2);
   made.dims = &dims, made.first = made.whole = nullptr;
-  made.dtype = tensor.dtype == ir::DType::C64 ? ir::DType::F32 : ir::DType::F64;
+  made.dtype = part_of(tensor.dtype);
   return made;
 }
 
@@ -164,7 +163,7 @@ bool Composition::make_along(llvm::ArrayRef<int64_t> extents, const Strided &out
 
 bool Composition::fetch(llvm::ArrayRef<int64_t> extents, const Strided &out, const Strided &from,
                         const Strided &index, int64_t stride, int64_t extent) {
-  if (is_complex(from.at) && out.at.dtype == from.at.dtype) { // both parts, one after the other
+  if (from.at.is_complex() && out.at.dtype == from.at.dtype) { // both parts, one after the other
     auto parts = [](const Strided &of, int64_t scale, int64_t last) {
       Strided made = of;
       for (int64_t &each : made.strides)
@@ -179,7 +178,7 @@ bool Composition::fetch(llvm::ArrayRef<int64_t> extents, const Strided &out, con
     over.push_back(2);
     return fetch(over, to, source, parts(index, 1, 0), 2 * stride, extent);
   }
-  if (is_complex(out.at) || is_complex(from.at))
+  if (out.at.is_complex() || from.at.is_complex())
     return false;
   NestDraft draft;
   draft.extents.assign(extents.begin(), extents.end());
@@ -192,14 +191,14 @@ bool Composition::fetch(llvm::ArrayRef<int64_t> extents, const Strided &out, con
 }
 
 bool Composition::fill(const Placed &out, double number) {
-  if (is_complex(out))
+  if (out.is_complex())
     return false;
   add_fill(out, number, commands_);
   return true;
 }
 
 bool Composition::copy(llvm::ArrayRef<int64_t> extents, const Strided &from, const Strided &to) {
-  if (from.at.dtype != to.at.dtype && (is_complex(from.at) || is_complex(to.at)))
+  if (from.at.dtype != to.at.dtype && (from.at.is_complex() || to.at.is_complex()))
     return false;
   return add_box(from.at, to.at, {extents, from.strides, to.strides, from.offset, to.offset}, false,
                  commands_);

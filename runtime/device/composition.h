@@ -48,9 +48,6 @@ public:
   Placed temporary(llvm::ArrayRef<int64_t> dims, ir::DType dtype = ir::DType::F64);
   // Numbers that are their places: 0, 1, 2, ... along dimension `dim` of so many.
   Placed places(size_t rank, size_t dim, int64_t extent);
-  static bool is_complex(const Placed &tensor) {
-    return ir::info(tensor.dtype).form == ir::DTypeClass::Complex;
-  }
   // Complex numbers as real ones, with a last dimension of two. Formulas are of real numbers alone.
   Placed pairs(const Placed &tensor);
   // The same elements with other extents, of which there are as many.

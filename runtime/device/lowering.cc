@@ -168,10 +168,8 @@ bool RowLowering::nest(const Site &site, ScalarProgram program, const Dims &over
   return add_stretched(program, over, inputs, out, kSpmdSum, 1, commands_);
 }
 
-bool is_complex(ir::DType dtype) { return ir::info(dtype).form == ir::DTypeClass::Complex; }
-
 bool RowLowering::is_real() const {
-  auto real = [](const Placed &each) { return !is_complex(each.dtype); };
+  auto real = [](const Placed &each) { return !each.is_complex(); };
   return llvm::all_of(call_.args, real) && llvm::all_of(call_.results, real);
 }
 
@@ -208,8 +206,7 @@ bool RowLowering::composed(const KernelDef &kernel, const Site &site, std::optio
 
 // Made elsewhere if it lies where an operand does: a part of it may be written before the other one is read.
 bool RowLowering::complex_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &result) {
-  const bool lies_there = llvm::any_of(
-      call_.args, [&](const Placed &arg) { return arg.data == result.data && arg.size() > 0; });
+  const bool lies_there = lies_at_any(result, call_.args);
   Placed out = result;
   if (lies_there) {
     out.data = call_.scratch.data;
@@ -230,7 +227,7 @@ bool RowLowering::terms() {
   for (size_t k = 0; k < plans.size(); ++k) {
     if (plans[k].opaque)
       return false;
-    if (is_complex(call_.results[k].dtype)) {
+    if (call_.results[k].is_complex()) {
       if (plans.size() > 1 || !complex_terms(plans[k].terms, call_.results[k]))
         return false;
       continue;
@@ -253,7 +250,7 @@ bool RowLowering::terms() {
 bool RowLowering::add_inputs(const lowered::Term &term, llvm::ArrayRef<unsigned> loops,
                              NestDraft &draft) {
   for (const lowered::Source &source : term.sources) {
-    if (source.form != lowered::Source::Form::Operand || is_complex(call_.args[source.arg].dtype))
+    if (source.form != lowered::Source::Form::Operand || call_.args[source.arg].is_complex())
       return false;
     NestDraft::Input input{call_.args[source.arg], {}, 0};
     for (unsigned v : loops)
@@ -295,20 +292,8 @@ bool RowLowering::term(const lowered::Term &term, const Placed &out, bool fresh)
   if (term.scatters || !term.functions.empty() || term.edges.count)
     return false;
   NestDraft draft;
-  llvm::SmallVector<unsigned, 8> loops;
-  int64_t covered = 1;
-  for (bool inner : {false, true})
-    for (unsigned v = 0; v < term.extents.size(); ++v)
-      if ((term.result[v] == 0) == inner && term.extents[v] != 1) {
-        loops.push_back(v);
-        draft.extents.push_back(term.extents[v]);
-        draft.inner += inner;
-        if (!inner) {
-          draft.out_strides.push_back(term.result[v]);
-          covered *= term.extents[v];
-        }
-      }
-  if (fresh && covered != out.size()) {
+  const llvm::SmallVector<unsigned, 8> loops = add_loops(term, draft);
+  if (fresh && covered_by(draft) != out.size()) {
     add_fill(out, 0, commands_);
     fresh = false;
   }
@@ -358,7 +343,7 @@ bool RowLowering::all_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &o
                                 static_cast<double>(term.divisor));
     size_t product = add(kSpmdConstant, program.constants.size() - 1, 0);
     for (const lowered::Source &source : term.sources) {
-      if (source.form != lowered::Source::Form::Operand || is_complex(call_.args[source.arg].dtype))
+      if (source.form != lowered::Source::Form::Operand || call_.args[source.arg].is_complex())
         return false;
       NestDraft::Input input{call_.args[source.arg], {}};
       for (unsigned v : loops)
@@ -488,6 +473,24 @@ bool RowLowering::matrices(const lowered::Term &term, const Placed &out, bool fr
 }
 
 } // namespace
+
+llvm::SmallVector<unsigned, 8> add_loops(const lowered::Term &term, NestDraft &draft) {
+  llvm::SmallVector<unsigned, 8> loops;
+  for (bool inner : {false, true})
+    for (unsigned v = 0; v < term.extents.size(); ++v)
+      if ((term.result[v] == 0) == inner && term.extents[v] != 1) {
+        loops.push_back(v);
+        draft.extents.push_back(term.extents[v]);
+        draft.inner += inner;
+        if (!inner)
+          draft.out_strides.push_back(term.result[v]);
+      }
+  return loops;
+}
+
+int64_t covered_by(const NestDraft &draft) {
+  return count(llvm::makeArrayRef(draft.extents).drop_back(draft.inner));
+}
 
 bool lower_row(const RowCall &call, std::vector<Command> &commands) {
   if (llvm::any_of(call.args, [](const Placed &each) { return !each.dims; }))

@@ -22,6 +22,11 @@ struct RowCall {
   llvm::ArrayRef<Placed> results;
   StepScratch &scratch;
 };
+// The loops of a term, by variable, those that the result has first; the draft gets their extents and the strides of
+// the result.
+llvm::SmallVector<unsigned, 8> add_loops(const lowered::Term &term, NestDraft &draft);
+// Places of the result that its loops go over.
+int64_t covered_by(const NestDraft &draft);
 // A term whose result is of complex numbers, as nests of its real and its imaginary part. `fresh`: it is not added to
 // what is there. False: it cannot be done.
 bool lower_complex_term(const RowCall &call, const lowered::Term &term, const Placed &out,

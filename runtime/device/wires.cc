@@ -55,8 +55,6 @@ llvm::Expected<SpmdCombiner> combiner_of(const Communicate &wire) {
                                ir::info(wire.dtype).word, ir::word(wire.combiner)));
 }
 
-bool is_complex(DType dtype) { return ir::info(dtype).form == ir::DTypeClass::Complex; }
-
 // How a library adds up what ranks hold.
 struct Addition {
   DType held;    // of what it is given
@@ -138,18 +136,11 @@ bool DeviceBackend::is_even(const Buffer &buffer, const Groups &groups) {
 // Complex numbers as they are, others over the divisor.
 static void add_conversion(const Placed &from, const Placed &to, double divisor,
                            std::vector<Command> &commands) {
-  if (is_complex(to.dtype)) {
+  if (to.is_complex()) {
     add_box(from, to, {{to.size()}, {1}, {1}, 0, 0}, false, commands);
     return;
   }
-  NestDraft nest;
-  nest.extents = {to.size()};
-  nest.inputs.push_back({from, {1}});
-  nest.out = to;
-  nest.out_strides = {1};
-  nest.divisor = divisor;
-  nest.program = product_program(1);
-  nest.build(commands);
+  add_scaled(from, to, 1, divisor, commands);
 }
 
 void DeviceBackend::lower_combination(const Communicate &made, llvm::ArrayRef<RankId> members,
@@ -313,10 +304,8 @@ llvm::Error DeviceBackend::send(const WireCall &call) {
 
 // What computes with these bytes waits for the collective that was just queued.
 void DeviceBackend::wait_later(const Communicate &made) {
-  for (BufferId buffer : {made.operand, made.result}) {
-    const Buffer &each = plan_->buffers[buffer];
-    pending_.push_back({each.offset, each.offset + each.bytes});
-  }
+  for (BufferId buffer : {made.operand, made.result})
+    pending_.add(plan_->buffers[buffer]);
 }
 
 llvm::Error DeviceBackend::wire(const Step &step, const WireCall &call) {

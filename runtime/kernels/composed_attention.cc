@@ -105,8 +105,7 @@ bool AttentionFormulas::read_dims() {
       (*q->dims)[head] % heads_ != 0)
     return false;
   group_ = (*q->dims)[head] / heads_;
-  const bool is_real =
-      !Composition::is_complex(*q) && !Composition::is_complex(*k) && !Composition::is_complex(*v);
+  const bool is_real = !q->is_complex() && !k->is_complex() && !v->is_complex();
   scale_ = attention_scale(site_, d_);
   return is_real && group_ * entries_ > 0 && s_ * t_ * d_ * e_ > 0;
 }

@@ -98,8 +98,7 @@ bool read(Composition &of, const Picture &by, const Placed &from, const Placed &
 bool write(Composition &of, SpmdScatterForm form, const Picture &by, const Placed &from,
            const Placed &to) {
   const int64_t elements = count(by.over);
-  if ((from.size() != elements && from.size() != 1) || Composition::is_complex(from) ||
-      Composition::is_complex(to))
+  if ((from.size() != elements && from.size() != 1) || from.is_complex() || to.is_complex())
     return false;
   if (elements == 0)
     return true;

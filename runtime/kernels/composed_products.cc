@@ -82,17 +82,15 @@ bool composed_view_as_real(Composition &of) {
   const Placed *a = of.operand("a");
   if (of.by || !a)
     return false;
-  const Placed from = Composition::is_complex(*a) ? of.pairs(*a) : *a,
-               to =
-                   Composition::is_complex(*of.result(0)) ? of.pairs(*of.result(0)) : *of.result(0);
+  const Placed from = a->is_complex() ? of.pairs(*a) : *a,
+               to = of.result(0)->is_complex() ? of.pairs(*of.result(0)) : *of.result(0);
   return from.dtype == to.dtype && from.size() == to.size() &&
          of.copy({to.size()}, {from, {1}}, {to, {1}});
 }
 
 bool composed_sum_of_parts(Composition &of) {
   const Placed *a = of.operand("a"), *b = of.operand("b"), *to = of.result(0);
-  if (of.by || !a || !b || !Composition::is_complex(*a) || !Composition::is_complex(*b) ||
-      !Composition::is_complex(*to))
+  if (of.by || !a || !b || !a->is_complex() || !b->is_complex() || !to->is_complex())
     return false;
   const double alpha = of.site.number_attr("alpha", 1), sign = of.site.row.name == "sub" ? -1 : 1;
   const Placed out = of.pairs(*to);
@@ -104,7 +102,7 @@ bool composed_conj(Composition &of) {
   const Placed *a = of.operand("a"), *to = of.result(0);
   if (of.by || !a || a->dtype != to->dtype || a->size() != to->size())
     return false;
-  if (!Composition::is_complex(*a))
+  if (!a->is_complex())
     return of.copy({to->size()}, {*a, {1}}, {*to, {1}});
   const Placed from = of.pairs(*a), out = of.pairs(*to);
   const Dims over = {a->size(), 2};

@@ -6,7 +6,7 @@ namespace spmd::runtime {
 
 bool composed_sort(Composition &of) {
   const Placed *a = of.operand("a");
-  if (of.by || !a || Composition::is_complex(*a))
+  if (of.by || !a || a->is_complex())
     return false;
   const llvm::StringRef row(of.site.row.name.data(), of.site.row.name.size());
   auto is_off = [&](llvm::StringRef name) {

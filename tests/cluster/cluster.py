@@ -430,19 +430,23 @@ class Hosts:
 
     def __enter__(self):
         self.names = [f"spmd{uuid.uuid4().hex[:8]}{i}" for i in range(2)]
-        for name in self.names:
-            self.ip("netns", "add", name)
-            self.ip("-n", name, "link", "set", "lo", "up")
-        ends = [word for i, name in enumerate(self.names) for word in (["peer"] * i + ["name", "wire", "netns", name])]
-        self.ip("link", "add", *ends[:4], "type", "veth", *ends[4:])
-        for i, name in enumerate(self.names):
-            self.ip("-n", name, "address", "add", f"10.0.0.{i + 1}/24", "dev", "wire")
-            self.ip("-n", name, "link", "set", "wire", "up")
+        try:
+            for name in self.names:
+                self.ip("netns", "add", name)
+            first, second = self.names
+            self.ip("link", "add", "wire", "netns", first, "type", "veth", "peer", "name", "wire", "netns", second)
+            for i, name in enumerate(self.names):
+                self.ip("-n", name, "address", "add", f"10.0.0.{i + 1}/24", "dev", "wire")
+                for link in ("lo", "wire"):
+                    self.ip("-n", name, "link", "set", link, "up")
+        except Failed:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_):
         for name in self.names:
-            subprocess.run(["ip", "netns", "delete", name], check=False)
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
 
     @staticmethod
     def ip(*words):

@@ -94,17 +94,28 @@ SpmdNest plus(SpmdAddress from, SpmdAddress to, int64_t count, double number) {
   return nest;
 }
 
+// What one stream reads and the other one writes: a sum over all ranks goes from a to b, b and 1 to a.
+struct Turns {
+  Turns(OpenedDevice &on, int64_t count)
+      : a(on.elements(kSpmdF64, count)), b(on.elements(kSpmdF64, count)),
+        nest(plus(b.device, a.device, count, 1)),
+        wire{kSpmdAllReduce, kSpmdAllRanks, kSpmdSum, 0,
+             kSpmdF64,       a.device,      b.device, static_cast<uint64_t>(count)} {
+    for (int64_t i = 0; i < count; ++i)
+      a.set(i, static_cast<double>(i));
+    on.put(a);
+  }
+  Elements a, b;
+  const SpmdNest nest;
+  const SpmdCollective wire;
+};
+
 // Two buffers to and fro between the streams: what does not wait reads what is not there yet.
 void test_follow(OpenedDevice &on) {
   constexpr int64_t kCount = 1 << 17;
   constexpr int kTurns = 300;
-  Elements a = on.elements(kSpmdF64, kCount), b = on.elements(kSpmdF64, kCount);
-  for (int64_t i = 0; i < kCount; ++i)
-    a.set(i, static_cast<double>(i));
-  on.put(a);
-  const SpmdNest nest = plus(b.device, a.device, kCount, 1);
-  const SpmdCollective wire{kSpmdAllReduce, kSpmdAllRanks, kSpmdSum, 0,
-                            kSpmdF64,       a.device,      b.device, kCount};
+  Turns turns(on, kCount);
+  auto &[a, b, nest, wire] = turns;
   for (uint32_t turn = 0; turn < kTurns; ++turn) {
     on.expect_fine(on.calls().begin(on.device(), 2 * turn), "begin");
     on.expect_fine(on.calls().follow(on.device(), kSpmdWires, kSpmdCompute), "follow");
@@ -167,13 +178,8 @@ void test_batch(OpenedDevice &on) {
 void test_recording(OpenedDevice &on) {
   constexpr int64_t kCount = 1 << 14;
   constexpr uint32_t kSteps = 200;
-  Elements a = on.elements(kSpmdF64, kCount), b = on.elements(kSpmdF64, kCount);
-  for (int64_t i = 0; i < kCount; ++i)
-    a.set(i, static_cast<double>(i));
-  on.put(a);
-  const SpmdNest nest = plus(b.device, a.device, kCount, 1);
-  const SpmdCollective wire{kSpmdAllReduce, kSpmdAllRanks, kSpmdSum, 0,
-                            kSpmdF64,       a.device,      b.device, kCount};
+  Turns turns(on, kCount);
+  auto &[a, b, nest, wire] = turns;
   auto ask = [&](uint32_t first) {
     for (uint32_t step = first; step < first + kSteps; step += 2) {
       on.expect_fine(on.calls().begin(on.device(), step), "begin");

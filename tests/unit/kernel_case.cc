@@ -151,6 +151,19 @@ bool KernelCase::has_commands() {
   return lower(out, room, commands);
 }
 
+// What is wrong with the gradient that the commands leave in `made`.
+static std::string gradient_problem(llvm::ArrayRef<Command> commands,
+                                    const std::vector<double> &made,
+                                    const std::vector<double> &want) {
+  for (const Command &command : commands)
+    std::visit([](const auto &each) { test::carry_out(each); }, command);
+  for (size_t i = 0; i < want.size(); ++i)
+    if (!is_near(made[i], want[i]))
+      return fmt::format("a device gives {} for element {} of the gradient, the kernel {}", made[i],
+                         i, want[i]);
+  return "";
+}
+
 std::string KernelCase::device_problem() {
   std::vector<Placed> out;
   std::vector<std::vector<double>> made;
@@ -204,13 +217,7 @@ std::string KernelCase::device_problem(unsigned arg,
   }
   if (!kernel()->composed)
     return slopes_problem(arg, gradients[0], want);
-  for (const Command &command : commands)
-    std::visit([](const auto &each) { test::carry_out(each); }, command);
-  for (size_t i = 0; i < want.size(); ++i)
-    if (!is_near(made[i], want[i]))
-      return fmt::format("a device gives {} for element {} of the gradient, the kernel {}", made[i],
-                         i, want[i]);
-  return "";
+  return gradient_problem(commands, made, want);
 }
 
 std::string KernelCase::slopes_problem(unsigned arg, const std::vector<double> &gradient,
@@ -242,13 +249,7 @@ std::string KernelCase::slopes_problem(unsigned arg, const std::vector<double> &
   std::vector<Command> commands;
   if (!draft.build(commands))
     return "a derivative that is no nest";
-  for (const Command &command : commands)
-    std::visit([](const auto &each) { test::carry_out(each); }, command);
-  for (size_t i = 0; i < want.size(); ++i)
-    if (!is_near(made[i], want[i]))
-      return fmt::format("a device gives {} for element {} of the gradient, the kernel {}", made[i],
-                         i, want[i]);
-  return "";
+  return gradient_problem(commands, made, want);
 }
 
 llvm::Expected<std::vector<double>>
