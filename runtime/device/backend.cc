@@ -131,8 +131,9 @@ llvm::Error DeviceBackend::prepare_own(ir::Program &program, const Plan &plan, c
         return run_error(
             fmt::format("{}: {}", name_of(*program_, step), llvm::toString(std::move(error))));
   // Commands hold addresses: the first time only to know how much they need.
-  lower_steps();
   const auto arena = static_cast<uint64_t>(plan.peak_bytes);
+  scratch_ = (arena + 511) / 512 * 512;
+  lower_steps();
   llvm::Expected<SpmdAddress> memory = link_.allocate(arena + scratch_bytes_ + 512);
   if (!memory)
     return memory.takeError();
@@ -147,6 +148,7 @@ llvm::Error DeviceBackend::prepare_own(ir::Program &program, const Plan &plan, c
 
 void DeviceBackend::lower_steps() {
   ready_.assign(plan_->steps.size(), {});
+  fused_.clear();
   host_ops_.clear();
   device_steps_ = 0;
   for (size_t i = 0; i < plan_->steps.size(); ++i) {
@@ -180,6 +182,7 @@ void DeviceBackend::prepare_compute(const Step &step, Ready &ready) {
   StepScratch scratch{scratch_, 0};
   ready.on_host = !host_->op_of(step.index, own_).lower(args, results, scratch, ready.commands);
   scratch_bytes_ = std::max(scratch_bytes_, scratch.bytes + 512);
+  fuse_commands(made, scratch.bytes, ready.commands);
   // What is read after a result was written must not be where it lies.
   bool takes_over = llvm::any_of(plan_->used(made.results), [&](const Use &use) {
     return plan_->buffers[use.buffer].in_place.valid();
@@ -304,7 +307,7 @@ llvm::Error DeviceBackend::receive(const Step &step) {
   return link_.ask(plugin.follow, uint32_t(kSpmdCompute), uint32_t(kSpmdWires));
 }
 
-llvm::Error DeviceBackend::act(const Step &step, uint32_t index) {
+llvm::Error DeviceBackend::act(const Step &step, uint32_t index, llvm::ArrayRef<Command> commands) {
   const Act &made = plan_->acts[step.index];
   if (made.form == ActForm::Receive)
     return receive(step);
@@ -314,7 +317,7 @@ llvm::Error DeviceBackend::act(const Step &step, uint32_t index) {
     return error;
   if (llvm::Error error = touch(made.result))
     return error;
-  return queue(ready_[index].commands);
+  return queue(commands);
 }
 
 llvm::Expected<bool> DeviceBackend::holds(BufferId predicate) {
@@ -340,15 +343,21 @@ llvm::Error DeviceBackend::loop(const Loop &made, uint32_t index) {
   }
 }
 
-llvm::Error DeviceBackend::run_step(const Step &step, uint32_t index) {
+llvm::Error DeviceBackend::run_step(const Step &step, uint32_t index, const FusedStep *fused) {
   // Those who only send take part in it, too.
   const bool receives =
       step.form == StepForm::Act && plan_->acts[step.index].form == ActForm::Receive;
   if (!takes_part(step) && !receives)
     return llvm::Error::success();
+  note(step);
+  if (fused && fused->commands.empty()) // others do its work
+    return llvm::Error::success();
   if (llvm::Error error = link_.ask(link_.plugin().begin, index))
     return error;
-  note(step);
+  if (fused)
+    if (llvm::Error error = touch_joined(*fused))
+      return error;
+  llvm::ArrayRef<Command> commands = fused ? fused->commands : ready_[index].commands;
   switch (step.form) {
   case StepForm::Compute: {
     const Compute &made = plan_->computes[step.index];
@@ -358,10 +367,10 @@ llvm::Error DeviceBackend::run_step(const Step &step, uint32_t index) {
       return error;
     if (llvm::Error error = touch(plan_->used(made.results)))
       return error;
-    return queue(ready_[index].commands);
+    return queue(commands);
   }
   case StepForm::Act:
-    return act(step, index);
+    return act(step, index, commands);
   case StepForm::Communicate:
     return wire(step, ready_[index].wire);
   case StepForm::Release:
@@ -427,16 +436,17 @@ llvm::Error DeviceBackend::run_range(StepRange range) {
 }
 
 llvm::Error DeviceBackend::run_steps(StepRange range) {
+  const FusedSteps &joined = fused(range);
   for (uint32_t i = range.first; i < range.last;) {
     const Step &step = plan_->steps[i];
     const uint32_t end = std::min(batch_ends_[i], range.last);
     if (end > i + 1) {
-      if (llvm::Error error = run_batch({i, end}))
+      if (llvm::Error error = run_batch({i, end}, joined))
         return error;
       i = end;
       continue;
     }
-    if (llvm::Error error = named(step, run_step(step, i)))
+    if (llvm::Error error = named(step, run_step(step, i, fused_step(joined, i))))
       return error;
     i = step_after(*plan_, i);
   }

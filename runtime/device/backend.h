@@ -4,7 +4,7 @@
 
 #include "runtime/backends/cpu_backend.h"
 #include "runtime/backends/peers.h"
-#include "runtime/device/commands.h"
+#include "runtime/device/fusion.h"
 #include "runtime/device/link.h"
 
 namespace spmd::runtime {
@@ -43,6 +43,8 @@ public:
   const HostOps &host_ops() const { return host_ops_; }
   // Stretches of steps that are replayed by now.
   size_t recordings() const;
+  // What this rank gives the device in a run of these steps, but for collectives, branches and loops.
+  std::vector<Command> commands_of(StepRange steps);
 
 private:
   class Nobody; // of the cpu backend inside: it meets no other rank
@@ -69,6 +71,12 @@ private:
     std::optional<uint32_t> number; // of the plug-in
     bool refused = false;
   };
+  // By step, of those that others do work of, or that do that of others.
+  using FusedSteps = std::map<uint32_t, FusedStep>;
+  static const FusedStep *fused_step(const FusedSteps &steps, uint32_t index) {
+    const auto at = steps.find(index);
+    return at == steps.end() ? nullptr : &at->second;
+  }
   // Bytes of the arena that buffers lie at.
   class UsedBytes {
   public:
@@ -115,6 +123,11 @@ private:
   llvm::Error find_stretches();
   uint32_t end_of_stretch(uint32_t first, uint32_t last) const;
 
+  DeviceTensor region(BufferId buffer) const;
+  void fuse_commands(const Compute &made, uint64_t scratch_bytes, std::vector<Command> &commands);
+  const FusedSteps &fused(StepRange steps);
+  void add_to(Fusion &fusion, uint32_t index) const;
+
   llvm::Error run_range(StepRange range);
   llvm::Error run_steps(StepRange range);
   llvm::Error run_stretch(StepRange range);
@@ -124,16 +137,17 @@ private:
   bool meets_others(const Step &step) const;
   llvm::Error named(const Step &step, llvm::Error error) const;
   void note(const Step &step);
-  llvm::Error run_step(const Step &step, uint32_t index);
+  llvm::Error run_step(const Step &step, uint32_t index, const FusedStep *fused);
+  llvm::Error touch_joined(const FusedStep &fused);
   llvm::Error queue(llvm::ArrayRef<Command> commands);
   llvm::Error on_host(const Step &step, uint32_t index);
-  llvm::Error act(const Step &step, uint32_t index);
+  llvm::Error act(const Step &step, uint32_t index, llvm::ArrayRef<Command> commands);
   llvm::Error receive(const Step &step);
   llvm::Error wire(const Step &step, const WireCall &call);
   llvm::Error begin_wire(const Communicate &made, const WireCall &call);
   llvm::Error send(const WireCall &call);
   llvm::Error finish_wire(const Communicate &made, const WireCall &call);
-  llvm::Error run_batch(StepRange range);
+  llvm::Error run_batch(StepRange range, const FusedSteps &joined);
   llvm::Error send_batch(llvm::ArrayRef<uint32_t> wires);
   void wait_later(const Communicate &made);
   llvm::Expected<bool> holds(BufferId predicate);
@@ -154,7 +168,9 @@ private:
   const World *world_ = nullptr;
   SpmdAddress arena_ = 0, scratch_ = 0;
   uint64_t scratch_bytes_ = 0;
-  std::vector<Ready> ready_;            // by step
+  std::vector<Ready> ready_; // by step
+  std::map<std::pair<uint32_t, uint32_t>, FusedSteps>
+      fused_;                           // by first step of a range, and the one behind
   std::vector<Groups> groups_;          // by communicator
   std::vector<uint32_t> device_groups_; // of the plug-in, by communicator
   std::vector<char> there_;             // by buffer: it holds something

@@ -60,7 +60,7 @@ uint32_t DeviceBackend::end_of_batch(uint32_t first) const {
   return end;
 }
 
-llvm::Error DeviceBackend::run_batch(StepRange range) {
+llvm::Error DeviceBackend::run_batch(StepRange range, const FusedSteps &joined) {
   llvm::SmallVector<uint32_t, 8> wires;
   for (uint32_t i = range.first; i < range.last; ++i) {
     const Step &step = plan_->steps[i];
@@ -69,7 +69,7 @@ llvm::Error DeviceBackend::run_batch(StepRange range) {
     if (step.form == StepForm::Communicate)
       wires.push_back(i);
     else if (step.form == StepForm::Act)
-      if (llvm::Error error = named(step, run_step(step, i)))
+      if (llvm::Error error = named(step, run_step(step, i, fused_step(joined, i))))
         return error;
   }
   // In their order: what is released may have been made here.

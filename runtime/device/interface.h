@@ -7,7 +7,7 @@
 
 extern "C" {
 
-inline constexpr uint32_t kSpmdDeviceAbi = 1;
+inline constexpr uint32_t kSpmdDeviceAbi = 2;
 
 struct SpmdDevice;            // of the plug-in
 using SpmdAddress = uint64_t; // of memory of the device; 0: none
@@ -118,6 +118,7 @@ enum SpmdOp : uint8_t {
   kSpmdHypot,
   kSpmdFmod,
   kSpmdCopysign,
+  kSpmdRound, // a, to the element b (a kind of element, no step)
   kSpmdOps
 };
 

@@ -192,6 +192,24 @@ SPMD_ON_DEVICE void store(SpmdAddress data, uint32_t element, int64_t place, dou
   }
 }
 
+// What a number is once it was stored and loaded.
+SPMD_ON_DEVICE double rounded(double value, uint32_t element) {
+  char cell[16];
+  const auto data = reinterpret_cast<SpmdAddress>(&cell[0]);
+  store(data, element, 0, value);
+  return load(data, element, 0);
+}
+
+// How many of `a`, `b` and `c` are steps.
+SPMD_ON_DEVICE uint32_t operand_count(uint32_t op) {
+  if (op == kSpmdInput || op == kSpmdConstant)
+    return 0;
+  if (op == kSpmdSelect)
+    return 3;
+  const bool one = op == kSpmdIsNan || op == kSpmdRound || (op >= kSpmdNeg && op < kSpmdPow);
+  return one ? 1 : 2;
+}
+
 SPMD_ON_DEVICE double done(uint8_t op, double a, double b, double c) {
   switch (op) {
   case kSpmdSelect:
@@ -349,6 +367,8 @@ SPMD_ON_DEVICE double worth(const SpmdNest &nest, const int64_t *at) {
       values[s] = loaded[step.a];
     else if (step.op == kSpmdConstant)
       values[s] = nest.numbers[step.a];
+    else if (step.op == kSpmdRound)
+      values[s] = rounded(values[step.a], step.b);
     else
       values[s] = done(step.op, values[step.a], values[step.b], values[step.c]);
   }

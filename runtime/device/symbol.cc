@@ -29,7 +29,7 @@ public:
   uint32_t made(SpmdOp op, uint32_t a, uint32_t b, uint32_t c) {
     if (op == kSpmdInput)
       return step({op, a, 0, 0});
-    const unsigned count = arity(op);
+    const unsigned count = device::operand_count(op);
     const std::array<uint32_t, 3> of = {a, b, c};
     std::array<double, 3> known{};
     bool all = true;
@@ -146,8 +146,8 @@ private:
         step.a = static_cast<uint8_t>(made[1]);
       } else {
         step.a = static_cast<uint8_t>(places[made[1]]);
-        step.b = static_cast<uint8_t>(arity(made[0]) > 1 ? places[made[2]] : 0);
-        step.c = static_cast<uint8_t>(arity(made[0]) > 2 ? places[made[3]] : 0);
+        step.b = static_cast<uint8_t>(device::operand_count(made[0]) > 1 ? places[made[2]] : 0);
+        step.c = static_cast<uint8_t>(device::operand_count(made[0]) > 2 ? places[made[3]] : 0);
       }
       program.steps.push_back(step);
     }
@@ -155,16 +155,8 @@ private:
       return std::nullopt;
     return program;
   }
-  static unsigned arity(uint32_t op) {
-    if (op == kSpmdInput || op == kSpmdConstant)
-      return 0;
-    if (op == kSpmdSelect)
-      return 3;
-    bool one = op == kSpmdIsNan || (op >= kSpmdNeg && op < kSpmdPow);
-    return one ? 1 : 2;
-  }
   static std::vector<uint32_t> operands(const Step &step) {
-    return {step.begin() + 1, step.begin() + 1 + arity(step[0])};
+    return {step.begin() + 1, step.begin() + 1 + device::operand_count(step[0])};
   }
 
   std::vector<Step> steps_;

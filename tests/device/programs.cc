@@ -117,6 +117,10 @@ TEST_CASE("device: what the test programs compute is what they compute on the cp
     on_host += fmt::format(" {} {}", count, op);
   WARN(totals.programs << " programs; " << totals.device_steps << " steps on devices, "
                        << totals.host_steps << " computed on the host:" << on_host);
+  WARN(fmt::format("{} commands that move {} bytes become {} that move {}", totals.commands[0],
+                   totals.bytes[0], totals.commands[1], totals.bytes[1]));
   CHECK(totals.programs > 50);
   CHECK(totals.device_steps > 10 * totals.host_steps);
+  CHECK(totals.commands[1] < totals.commands[0]);
+  CHECK(totals.bytes[1] < totals.bytes[0]);
 }

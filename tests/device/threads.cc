@@ -1,6 +1,8 @@
 // Each rank reads the program for itself, as processes do.
 #include "tests/device/threads.h"
 
+#include "runtime/element_bytes.h"
+
 #include <fmt/format.h>
 
 #include <atomic>
@@ -48,6 +50,7 @@ llvm::Error run_rank(const std::string &text, uint32_t rank, Shared &shared, Ran
     DeviceBackend backend(**link, own);
     if (llvm::Error error = backend.prepare(run->checked->tables(), *run->plan, *run->world))
       return error;
+    const StepRange all = run->plan->all();
     for (uint64_t seed = own.seed; seed < own.seed + shared.options.runs; ++seed) {
       if (seed > own.seed && !backend.restart(seed))
         return run_error("a device backend does not run again");
@@ -60,8 +63,12 @@ llvm::Error run_rank(const std::string &text, uint32_t rank, Shared &shared, Ran
           return error;
       }
       since = Clock::now();
-      if (llvm::Error error = backend.run(run->plan->all(), kNoDeadline))
-        return error;
+      for (uint32_t i = all.first; i < all.last;) {
+        const StepRange steps{i, shared.options.stepwise ? step_after(*run->plan, i) : all.last};
+        if (llvm::Error error = backend.run(steps, kNoDeadline))
+          return error;
+        i = steps.last;
+      }
     }
     out.recordings = backend.recordings();
     // As processes do: nobody says that all went well before all have come to the end.
@@ -77,6 +84,14 @@ llvm::Error run_rank(const std::string &text, uint32_t rank, Shared &shared, Ran
         if (llvm::Error error = backend.read(buffer, rank, out.outputs.back()))
           return error;
     }
+    auto note = [&](const std::vector<Command> &commands, bool fused) {
+      out.commands[fused] += commands.size();
+      for (const Command &each : commands)
+        out.bytes[fused] += traffic(each);
+    };
+    note(backend.commands_of(all), true);
+    for (uint32_t i = all.first; i < all.last; i = step_after(*run->plan, i))
+      note(backend.commands_of({i, i + 1}), false);
     out.host_ops = backend.host_ops(), out.device_steps = backend.device_steps();
   }
   return (*link)->finish();
@@ -142,7 +157,7 @@ std::string text_of(const std::string &path) {
   return text.str();
 }
 
-std::string difference(const std::string &text, Totals &totals) {
+std::string difference(const std::string &text, Totals &totals, bool stepwise) {
   std::unique_ptr<Planned> run = planned(text);
   constexpr uint32_t kMostRanks = 8;
   if (!run->problem.empty() || run->world->size() > kMostRanks)
@@ -154,17 +169,27 @@ std::string difference(const std::string &text, Totals &totals) {
   if (!cpu.run().empty())
     return "";
   std::vector<RankRun> ranks = run_on_threads(text, run->world->size());
+  const std::vector<RankRun> alone =
+      stepwise ? run_on_threads(text, run->world->size(), {.stepwise = true}) : ranks;
   ++totals.programs;
   totals.device_steps += ranks[0].device_steps;
   for (const auto &[op, count] : ranks[0].host_ops)
     totals.host_steps += count, totals.host_ops[op] += count;
+  for (bool fused : {false, true}) {
+    totals.commands[fused] += ranks[0].commands[fused];
+    totals.bytes[fused] += ranks[0].bytes[fused];
+  }
   for (RankId rank = 0; rank < ranks.size(); ++rank) {
+    if (!alone[rank].problem.empty())
+      return fmt::format("rank {}, step by step: {}", rank, alone[rank].problem);
     if (!ranks[rank].problem.empty())
       return fmt::format("rank {}: {}", rank, ranks[rank].problem);
     for (size_t place = 0; place < run->plan->outputs.size(); ++place) {
       const BufferId buffer = run->plan->values[run->plan->outputs[place]].buffer;
       if (!run->world->on(run->plan->buffers[buffer].mesh, rank))
         continue;
+      if (pack_elements(ranks[rank].outputs[place]) != pack_elements(alone[rank].outputs[place]))
+        return fmt::format("output {} on rank {} has other bits step by step", place, rank);
       const double apart = distance(ranks[rank].outputs[place], cpu.output(place, rank));
       // Sums of a few dozen products, in another order, and what functions make of that.
       if (!(apart <= 64))

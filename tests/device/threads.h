@@ -20,13 +20,17 @@ struct RankRun {
   std::map<std::string, uint32_t> host_ops;
   size_t recordings = 0;
   std::string no_record; // why nothing is recorded
-  uint32_t reached = 0;  // the step that the device had come to when it was last asked
+  // What the device is given for all of the program, step by step and fused: commands, and bytes that they move.
+  size_t commands[2] = {};
+  uint64_t bytes[2] = {};
+  uint32_t reached = 0; // the step that the device had come to when it was last asked
 };
 
 struct ThreadsOptions {
   uint64_t seed = 0;
   FakeOptions devices;
   bool batches = true, records = false; // as of DeviceOptions
+  bool stepwise = false;        // a run for each step, so that none becomes one with another
   unsigned runs = 1;            // with seeds from `seed` on; outputs are those of the last one
   FakeCounts *counts = nullptr; // to be added to
   // After which a rank that waits gives up, and all with it.
@@ -41,10 +45,13 @@ std::vector<RankRun> run_on_threads(const std::string &text, uint32_t ranks,
 struct Totals {
   size_t programs = 0, host_steps = 0, device_steps = 0;
   std::map<std::string, size_t> host_ops;
+  size_t commands[2] = {};
+  uint64_t bytes[2] = {};
 };
 std::string text_of(const std::string &path);
-// Runs the program on the cpu backend and on devices. Empty, or how outputs differ by more than rounding does to
-// sums of a few dozen products. Left out, and not counted: what the cpu backend does not run, and more than 8 ranks.
-std::string difference(const std::string &text, Totals &totals);
+// Runs the program on the cpu backend and on devices, at once and, if asked to, step by step. Empty, or how outputs
+// differ: from the cpu backend's by more than rounding does to sums of a few dozen products, step by step by a bit.
+// Left out, and not counted: what the cpu backend does not run, and more than 8 ranks.
+std::string difference(const std::string &text, Totals &totals, bool stepwise = true);
 
 } // namespace spmd::test

@@ -75,7 +75,7 @@ void test_operation(OpenedDevice &on, uint8_t op) {
   SpmdNest nest = flat(kCount, 3);
   set_steps(nest,
             {{kSpmdInput, 0, 0, 0}, {kSpmdInput, 1, 0, 0}, {kSpmdInput, 2, 0, 0}, {op, 0, 1, 2}});
-  const bool exact = op < kSpmdExp || op == kSpmdSqrt || op == kSpmdFmod || op == kSpmdCopysign;
+  const bool exact = op < kSpmdExp || op == kSpmdSqrt || op == kSpmdFmod || op >= kSpmdCopysign;
   compare(on, nest, {&in[0], &in[1], &in[2]}, out, exact ? 0 : kFunctions);
 }
 
@@ -93,6 +93,10 @@ void test_conversion(OpenedDevice &on, uint32_t from, uint32_t to) {
     }
   }
   compare(on, flat(kCount, 1), {&in}, out);
+  Elements wide = on.elements(kSpmdF64, kCount);
+  SpmdNest nest = flat(kCount, 1);
+  set_steps(nest, {{kSpmdInput, 0, 0, 0}, {kSpmdRound, 0, static_cast<uint8_t>(to), 0}});
+  compare(on, nest, {&in}, wide);
 }
 
 // A long program: all numbers are kept until the end.

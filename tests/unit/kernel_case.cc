@@ -5,6 +5,7 @@
 #include "ir/text.h"
 #include "rules/violation.h"
 #include "runtime/device/composition.h"
+#include "runtime/device/fusion.h"
 #include "runtime/device/lowering.h"
 #include "runtime/number.h"
 #include "runtime/vjp.h"
@@ -15,6 +16,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstring>
+#include <map>
 
 namespace spmd::runtime {
 
@@ -109,6 +112,25 @@ Placed on_host(const Dims &dims, const double *cells) {
   return {reinterpret_cast<SpmdAddress>(cells), ir::DType::F64, &dims, nullptr};
 }
 
+void carry_out(llvm::ArrayRef<Command> commands) {
+  for (const Command &command : commands)
+    std::visit([](const auto &each) { test::carry_out(each); }, command);
+}
+
+// Those of one step, as few as they become.
+std::vector<Command> fused(llvm::ArrayRef<Command> commands, const std::vector<double> &room,
+                           llvm::ArrayRef<Placed> out) {
+  std::vector<DeviceTensor> writes;
+  for (uint32_t i = 0; i < out.size(); ++i)
+    writes.push_back(
+        {i, {out[i].data, out[i].data + uint64_t(out[i].size()) * ir::info(out[i].dtype).bytes}});
+  const auto scratch = reinterpret_cast<SpmdAddress>(room.data());
+  Fusion fusion({scratch, scratch + (room.size() - 1) * sizeof(double)});
+  fusion.add(0, commands, {}, writes);
+  std::map<uint32_t, FusedStep> made = fusion.run();
+  return made.empty() ? commands.vec() : made.at(0).commands;
+}
+
 } // namespace
 
 // Numbers are doubles; truth values are bytes, by which rows tell a mask.
@@ -155,8 +177,7 @@ bool KernelCase::has_commands() {
 static std::string gradient_problem(llvm::ArrayRef<Command> commands,
                                     const std::vector<double> &made,
                                     const std::vector<double> &want) {
-  for (const Command &command : commands)
-    std::visit([](const auto &each) { test::carry_out(each); }, command);
+  carry_out(commands);
   for (size_t i = 0; i < want.size(); ++i)
     if (!is_near(made[i], want[i]))
       return fmt::format("a device gives {} for element {} of the gradient, the kernel {}", made[i],
@@ -175,8 +196,16 @@ std::string KernelCase::device_problem() {
   std::vector<Command> commands;
   if (!lower(out, room, commands))
     return "";
-  for (const Command &command : commands)
-    std::visit([](const auto &each) { test::carry_out(each); }, command);
+  carry_out(commands);
+  const std::vector<std::vector<double>> apart = made;
+  for (std::vector<double> &cells : made)
+    std::fill(cells.begin(), cells.end(), kNaN);
+  std::fill(room.begin(), room.end(), kNaN);
+  carry_out(fused(commands, room, out));
+  for (size_t r = 0; r < results.size(); ++r)
+    if (!made[r].empty() &&
+        std::memcmp(made[r].data(), apart[r].data(), made[r].size() * sizeof(double)) != 0)
+      return fmt::format("result {} has other bits when its commands are fused", r);
   for (size_t r = 0; r < results.size(); ++r)
     for (size_t i = 0; i < made[r].size(); ++i) {
       // A kernel gives numbers, which are rounded to the element type after it.

@@ -1,0 +1,118 @@
+// Which commands of a range of steps become one. What is read between two steps is there, for then a range ends.
+#include "runtime/device/backend.h"
+
+namespace spmd::runtime {
+
+DeviceTensor DeviceBackend::region(BufferId buffer) const {
+  const SpmdAddress first = address(buffer);
+  return {buffer.index, {first, first + static_cast<uint64_t>(plan_->buffers[buffer].bytes)}};
+}
+
+// Those of one op.
+void DeviceBackend::fuse_commands(const Compute &made, uint64_t scratch_bytes,
+                                  std::vector<Command> &commands) {
+  if (commands.size() < 2)
+    return;
+  llvm::SmallVector<DeviceTensor, 8> reads, writes;
+  for (const Use &use : plan_->used(made.operands))
+    reads.push_back(region(use.buffer));
+  for (const Use &use : plan_->used(made.results))
+    writes.push_back(region(use.buffer));
+  Fusion fusion({scratch_, scratch_ + scratch_bytes});
+  fusion.add(0, commands, reads, writes);
+  for (auto &[step, fused] : fusion.run())
+    commands = fused.commands;
+}
+
+void DeviceBackend::add_to(Fusion &fusion, uint32_t index) const {
+  const Step &step = plan_->steps[index];
+  llvm::SmallVector<DeviceTensor, 8> reads, writes;
+  bool is_act = false;
+  switch (step.form) {
+  case StepForm::Compute:
+    for (const Use &use : plan_->used(plan_->computes[step.index].operands))
+      reads.push_back(region(use.buffer));
+    for (const Use &use : plan_->used(plan_->computes[step.index].results))
+      writes.push_back(region(use.buffer));
+    break;
+  case StepForm::Act:
+    is_act = true;
+    for (const Use &use : plan_->used(plan_->acts[step.index].operands))
+      reads.push_back(region(use.buffer));
+    writes.push_back(region(plan_->acts[step.index].result));
+    break;
+  case StepForm::Communicate:
+    reads.push_back(region(plan_->communicates[step.index].operand));
+    writes.push_back(region(plan_->communicates[step.index].result));
+    break;
+  case StepForm::Release:
+    return fusion.end(plan_->releases[step.index].buffer.index);
+  case StepForm::Branch:
+  case StepForm::Loop:
+    return;
+  }
+  const bool receives = is_act && plan_->acts[step.index].form == ActForm::Receive;
+  const bool commands = step.form != StepForm::Communicate && !receives && !ready_[index].on_host;
+  if (commands)
+    fusion.add(index, ready_[index].commands, reads, writes);
+  else if (takes_part(step) || receives)
+    fusion.add_other(index, reads, writes);
+}
+
+// Commands are large, and seldom meet from so far.
+constexpr uint32_t kMostSteps = 1 << 14;
+
+const DeviceBackend::FusedSteps &DeviceBackend::fused(StepRange steps) {
+  auto [at, fresh] = fused_.try_emplace({steps.first, steps.last});
+  if (!fresh)
+    return at->second;
+  const Bytes scratch{scratch_, scratch_ + scratch_bytes_};
+  std::optional<Fusion> fusion;
+  uint32_t first = steps.first;
+  auto close = [&, &made = at->second] {
+    if (fusion)
+      made.merge(fusion->run());
+    fusion.reset();
+  };
+  for (uint32_t i = steps.first; i < steps.last; i = step_after(*plan_, i)) {
+    const StepForm form = plan_->steps[i].form;
+    if (form == StepForm::Branch || form == StepForm::Loop) {
+      close();
+      continue;
+    }
+    if (fusion && i - first >= kMostSteps)
+      close();
+    if (!fusion)
+      fusion.emplace(scratch), first = i;
+    add_to(*fusion, i);
+  }
+  close();
+  return at->second;
+}
+
+llvm::Error DeviceBackend::touch_joined(const FusedStep &fused) {
+  for (uint32_t index : fused.joined) {
+    const Step &step = plan_->steps[index];
+    if (llvm::Error error =
+            touch(plan_->used(step.form == StepForm::Compute ? plan_->computes[step.index].operands
+                                                             : plan_->acts[step.index].operands)))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+std::vector<Command> DeviceBackend::commands_of(StepRange steps) {
+  const FusedSteps &joined = fused(steps);
+  std::vector<Command> all;
+  for (uint32_t i = steps.first; i < steps.last; i = step_after(*plan_, i)) {
+    if (ready_[i].on_host)
+      continue;
+    const auto own = joined.find(i);
+    const std::vector<Command> &each =
+        own == joined.end() ? ready_[i].commands : own->second.commands;
+    all.insert(all.end(), each.begin(), each.end());
+  }
+  return all;
+}
+
+} // namespace spmd::runtime
