@@ -105,7 +105,7 @@ std::string fold_text(const Report &report, const Finding &finding) {
 }
 
 std::string key_of(llvm::StringRef text) {
-  return fmt::format("{:016x}", ir::hash_bytes(text.data(), text.size()));
+  return fmt::format("{:016x}", ir::fingerprint(text.data(), text.size()));
 }
 
 void count(Report &report, const Finding &finding) {

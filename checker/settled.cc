@@ -7,7 +7,6 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-#include <bit>
 #include <cstring>
 
 namespace spmd::checker {
@@ -27,14 +26,7 @@ uint64_t two_words(const uint32_t *at) {
   return both;
 }
 
-// A key is hashed and compared at every instruction: two words at a time. `size` is even.
-uint64_t hash_key(const uint32_t *key, size_t size) {
-  uint64_t hash = size;
-  for (const uint32_t *end = key + size; key != end; key += 2)
-    hash = (std::rotl(hash, 23) ^ two_words(key)) * 0x9E37'79B9'7F4A'7C15;
-  return hash ^ hash >> 32;
-}
-
+// Keys are compared at every instruction: two words at a time. `size` is even.
 bool equal_keys(const uint32_t *a, const uint32_t *b, size_t size) {
   uint64_t differ = 0;
   for (const uint32_t *end = a + size; a != end; a += 2, b += 2)
@@ -44,22 +36,39 @@ bool equal_keys(const uint32_t *a, const uint32_t *b, size_t size) {
 
 } // namespace
 
-uint32_t &Settled::slot() {
-  const uint32_t *words = key_.data();
-  const size_t size = key_.size();
-  return table_.find(hash_key(words, size), [&](uint32_t i) {
-    const Entry &entry = entries_[i];
-    return entry.key_size == size && equal_keys(words, keys_.data() + entry.key, size);
-  });
+bool Settled::has_key(const Entry &entry) const {
+  return entry.key_size == key_.size() &&
+         equal_keys(key_.data(), keys_.data() + entry.key, key_.size());
 }
 
+uint32_t &Settled::slot() {
+  return table_.find(ir::hash_bytes(key_.data(), key_.size() * sizeof(uint32_t)),
+                     [&](uint32_t i) { return has_key(entries_[i]); });
+}
+
+void Settled::follow(uint32_t entry) {
+  if (last_ != kNone)
+    entries_[last_].next = entry;
+  last_ = entry;
+}
+
+// Layers repeat: what followed the last one before most often follows it again.
 Settled::Entry *Settled::find() {
+  if (last_ != kNone)
+    if (uint32_t next = entries_[last_].next; next != kNone && has_key(entries_[next])) {
+      last_ = next;
+      return &entries_[next];
+    }
   uint32_t at = slot();
-  return at == ir::IndexTable::kEmpty ? nullptr : &entries_[at];
+  if (at == ir::IndexTable::kEmpty)
+    return nullptr;
+  follow(at);
+  return &entries_[at];
 }
 
 void Settled::add(Entry entry, llvm::ArrayRef<uint32_t> results) {
-  slot() = static_cast<uint32_t>(entries_.size());
+  const auto index = static_cast<uint32_t>(entries_.size());
+  slot() = index;
   table_.inserted();
   entry.key = static_cast<uint32_t>(keys_.size());
   entry.key_size = static_cast<uint32_t>(key_.size());
@@ -67,6 +76,7 @@ void Settled::add(Entry entry, llvm::ArrayRef<uint32_t> results) {
   entry.results = static_cast<uint32_t>(results_.size());
   results_.insert(results_.end(), results.begin(), results.end());
   entries_.push_back(entry);
+  follow(index);
 }
 
 uint32_t Settled::number_of(ValueId value, const rules::Arg &known) {

@@ -14,6 +14,7 @@ namespace spmd::checker {
 // What instructions come to of which nothing is said: equal ones come to the same (settled.cc).
 class Settled {
 public:
+  static constexpr uint32_t kNone = ~0u;
   struct Entry {
     const rules::Outcome *outcome = nullptr;
     uint64_t silent = 0; // (result, axis) pairs that are unknown
@@ -21,8 +22,8 @@ public:
     // Whether what it writes keeps its type, whatever else names the storage.
     enum class Writes : uint8_t { Unasked, Keep, Change } writes = Writes::Unasked;
     uint32_t results = 0, key = 0, key_size = 0; // where they are kept
+    uint32_t next = kNone;                       // the entry that was found, or added, after it
   };
-  static constexpr uint32_t kNone = ~0u;
 
   explicit Settled(size_t value_count) : known_as_(value_count, kNone) {}
 
@@ -44,9 +45,12 @@ public:
 
 private:
   uint32_t &slot();
+  bool has_key(const Entry &entry) const;
+  void follow(uint32_t entry);
 
   llvm::SmallVector<uint32_t, 64> key_;
   std::vector<Entry> entries_;
+  uint32_t last_ = kNone;         // the entry that was found or added last
   std::vector<uint32_t> results_; // numbers of what is known of them
   std::vector<uint32_t> keys_;
   ir::IndexTable table_;
@@ -61,10 +65,8 @@ public:
   using Tuple = std::array<uint32_t, N>;
 
   uint32_t number(const Tuple &tuple) {
-    uint64_t hash = N;
-    for (uint32_t word : tuple)
-      hash = ir::mix(hash, word);
-    uint32_t &at = table_.find(hash, [&](uint32_t i) { return tuples_[i] == tuple; });
+    uint32_t &at = table_.find(ir::hash_bytes(tuple.data(), sizeof tuple),
+                               [&](uint32_t i) { return tuples_[i] == tuple; });
     if (at == ir::IndexTable::kEmpty) {
       at = static_cast<uint32_t>(tuples_.size());
       table_.inserted();

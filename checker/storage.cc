@@ -11,16 +11,16 @@ using ir::ValueId;
 void Storage::find_last_uses() {
   last_use_.resize(names_.size());
   llvm::ArrayRef<ir::Inst> insts = program_.insts.all();
-  for (uint32_t i = 0; i < insts.size(); ++i)
-    use(insts[i].operands, InstId{i});
-}
-
-void Storage::use(ir::BlockId block, InstId by) {
-  for (const ir::Operand &operand : program_.blocks[block]) {
-    if (operand.is_value())
-      last_use_[operand.index] = by;
-    else if (operand.form == ir::Operand::Form::List)
-      use(operand.as_list(), by);
+  for (uint32_t i = 0; i < insts.size(); ++i) {
+    auto note = [&](const ir::Operand &operand) {
+      if (operand.is_value())
+        last_use_[operand.index] = InstId{i};
+    };
+    for (const ir::Operand &operand : program_.blocks[insts[i].operands]) {
+      note(operand);
+      if (operand.form == ir::Operand::Form::List)
+        llvm::for_each(program_.blocks[operand.as_list()], note);
+    }
   }
 }
 
@@ -36,9 +36,8 @@ bool Storage::shared_after(ValueId value, InstId id) {
   return false;
 }
 
-void Storage::define(ValueId value) {
-  ValueId base = program_.values[value].alias_of;
-  ValueId root = base.valid() ? names_[base.index].root : value;
+void Storage::define_alias(ValueId value) {
+  ValueId root = names_[program_.values[value].alias_of.index].root;
   if (!root.valid())
     root = value;
   Name &own = names_[value.index], &first = names_[root.index];

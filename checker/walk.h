@@ -22,7 +22,15 @@ class Storage {
 public:
   explicit Storage(const ir::Program &program) : program_(program), names_(program.values.size()) {}
 
-  void define(ir::ValueId value);                // after the value's alias_of is defined
+  void define(ir::ValueId value) { // after the value's alias_of is defined
+    Name &own = names_[value.index];
+    if (program_.values[value].alias_of.valid()) {
+      define_alias(value);
+    } else {
+      own.root = value;
+      own.made = own.history ? histories_[own.history - 1].writes : 0;
+    }
+  }
   void write(ir::ValueId target, ir::InstId by); // before the results of the write are defined
   // The instruction that wrote the storage after `value` was made; none if it is current.
   ir::InstId overtaken_by(ir::ValueId value) const {
@@ -45,8 +53,8 @@ private:
     uint32_t writes = 0;
     ir::InstId last;
   };
+  void define_alias(ir::ValueId value);
   void find_last_uses();
-  void use(ir::BlockId block, ir::InstId by);
   uint32_t history_of(ir::ValueId value) const {
     ir::ValueId root = names_[value.index].root;
     return root.valid() ? names_[root.index].history : 0;

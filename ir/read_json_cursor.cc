@@ -306,16 +306,21 @@ std::optional<llvm::StringRef> JsonCursor::slow_key() {
 void JsonCursor::pass_nested() {
   if (!starts_value(peek()))
     return syntax("a value");
-  int depth = static_cast<int>(depth_);
-  const int outside = depth;
-  do {
-    depth += kNesting[static_cast<unsigned char>(byte(at_))];
-    if (depth > static_cast<int>(kMaxNesting))
-      return fail(offset(at_), "trace-limit",
-                  fmt::format("values are nested more than {} deep", kMaxNesting), path_of(at_));
-    ++at_;
-  } while (depth > outside && at_ < count_);
-  if (depth > outside)
+  // Most of a text is passed here, parts of it more than once. Depths are those below the value's own.
+  const char *text = text_;
+  const uint32_t *index = index_;
+  const Token count = count_;
+  const unsigned most = kMaxNesting - depth_;
+  int depth = 0;
+  Token at = at_;
+  do
+    depth += kNesting[static_cast<unsigned char>(text[index[at++]])];
+  while (static_cast<unsigned>(depth) - 1 < most && at < count);
+  at_ = at;
+  if (depth > static_cast<int>(most))
+    fail(offset(at - 1), "trace-limit",
+         fmt::format("values are nested more than {} deep", kMaxNesting), path_of(at - 1));
+  else if (depth > 0)
     syntax("a closing bracket");
 }
 

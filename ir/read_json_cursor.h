@@ -8,10 +8,12 @@
 #include "ir/input.h"
 
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Allocator.h"
 
 #include <array>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,7 +46,10 @@ public:
   // to another.
   llvm::StringRef raw();
   llvm::StringRef raw(Token begin, Token end) const {
-    return llvm::StringRef(text_ + index_[begin], index_[end] - index_[begin]).rtrim(" \n\r\t");
+    const char *first = text_ + index_[begin], *last = text_ + index_[end];
+    while (last != first && is_blank(last[-1]))
+      --last;
+    return llvm::StringRef(first, static_cast<size_t>(last - first));
   }
   // `ops[17].out[0].spec`, of the value or the key at a token.
   std::string path_of(Token token) const;
@@ -90,6 +95,23 @@ public:
     ++at_;
     return body;
   }
+  // Passes over a string of this sign and at most nine digits, the first of them 0 only if it is the
+  // only one; nothing else is passed over.
+  std::optional<uint32_t> signed_digits(char sign) {
+    if (at_ + 1 >= count_ || peek() != '"')
+      return std::nullopt;
+    const char *at = text_ + index_[at_] + 1, *end = text_ + index_[at_ + 1];
+    if (end - at < 3 || *at++ != sign)
+      return std::nullopt;
+    const char *first = at;
+    uint32_t number = 0;
+    for (; at != end && at - first < 9 && llvm::isDigit(*at); ++at)
+      number = number * 10 + static_cast<uint32_t>(*at - '0');
+    if (at == first || at == end || *at != '"' || (*first == '0' && at != first + 1))
+      return std::nullopt;
+    ++at_;
+    return number;
+  }
   std::optional<bool> boolean();
   std::optional<int64_t> integer(int64_t least, int64_t most = kMaxInteger,
                                  std::string_view name = "trace-key");
@@ -106,6 +128,7 @@ public:
   void mismatch(std::string_view wanted);
 
 private:
+  static bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
   char byte(Token token) const { return token < count_ ? text_[index_[token]] : '\0'; }
   llvm::StringRef string_body(Token token) const {
     const char *begin = text_ + index_[token] + 1;
@@ -133,6 +156,19 @@ private:
       return slow_key();
     at_ += 2;
     return body;
+  }
+  // Passes over this key and its colon, if it is at hand and written plainly.
+  bool take_key(std::string_view key) {
+    if (at_ + 1 >= count_)
+      return false;
+    const uint32_t begin = index_[at_], end = index_[at_ + 1];
+    const char *at = text_ + begin;
+    if (end - begin < key.size() + 2 || at[1] != key[0] || at[0] != '"' ||
+        at[key.size() + 1] != '"' || text_[end] != ':' ||
+        std::memcmp(at + 1, key.data(), key.size()) != 0)
+      return false;
+    at_ += 2;
+    return true;
   }
   std::optional<llvm::StringRef> slow_key();
   std::optional<llvm::StringRef> slow_string();
@@ -162,6 +198,7 @@ private:
   void syntax(std::string_view expected);
   bool literal(llvm::StringRef word);
   bool ends_scalar(const char *end) const;
+  std::optional<int64_t> small_number(const char *begin) const;
   void load();
   bool index(llvm::StringRef bytes);
   InputError diagnose() const;
@@ -229,28 +266,33 @@ bool JsonCursor::fields(const std::array<std::string_view, N> &keys, Fields<N> &
     return true;
   }
   std::optional<llvm::SmallDenseSet<llvm::StringRef, 4>> others;
+  size_t i = 0; // writers keep to an order: each key is looked for behind the one before
   do {
     Token token = at_;
-    std::optional<llvm::StringRef> name = key();
-    if (!name)
-      return true;
-    size_t i = 0;
-    while (i < N && !(keys[i].size() == name->size() && keys[i][0] == name->front() &&
-                      *name == llvm::StringRef(keys[i])))
-      ++i;
-    if (i < N) {
-      if (out.has(i))
-        repeated(token, *name);
-      out.at[i] = at_;
-      pass();
-      out.end[i] = at_;
-      continue;
+    size_t tried = 0;
+    for (; tried < N && !take_key(keys[i]); ++tried)
+      i = i + 1 < N ? i + 1 : 0;
+    if (tried == N) { // unknown, or written with escapes
+      std::optional<llvm::StringRef> name = key();
+      if (!name)
+        return true;
+      for (i = 0; i < N && *name != llvm::StringRef(keys[i]);)
+        ++i;
+      if (i == N) {
+        if (!others)
+          others.emplace();
+        if (!others->insert(*name).second)
+          repeated(token, *name);
+        unknown(*name);
+        i = 0;
+        continue;
+      }
     }
-    if (!others)
-      others.emplace();
-    if (!others->insert(*name).second)
-      repeated(token, *name);
-    unknown(*name);
+    if (out.has(i))
+      repeated(token, keys[i]);
+    out.at[i] = at_;
+    pass();
+    out.end[i] = at_;
   } while (next('}'));
   return true;
 }

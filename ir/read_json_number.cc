@@ -72,6 +72,16 @@ std::optional<double> to_double(const char *begin, const char *end) {
 
 } // namespace
 
+// What most numbers are: whole, not negative, of at most fifteen digits.
+std::optional<int64_t> JsonCursor::small_number(const char *begin) const {
+  const char *at = begin;
+  int64_t number = 0;
+  for (; at != end_ && is_digit(*at) && at - begin < 15; ++at)
+    number = number * 10 + (*at - '0');
+  const bool plain = at != begin && (*begin != '0' || at == begin + 1) && ends_scalar(at);
+  return plain ? std::optional<int64_t>(number) : std::nullopt;
+}
+
 std::optional<JsonCursor::Number> JsonCursor::number() {
   char c = peek();
   if (c != '-' && !is_digit(c)) {
@@ -107,6 +117,11 @@ std::optional<int64_t> JsonCursor::integer(int64_t least, int64_t most, std::str
   if (c != '-' && !is_digit(c)) {
     mismatch("an integer");
     return std::nullopt;
+  }
+  if (std::optional<int64_t> small = small_number(text_ + index_[at_]);
+      small && *small >= least && *small <= most) {
+    ++at_;
+    return small;
   }
   std::optional<Number> found = number();
   if (!found)

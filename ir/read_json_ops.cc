@@ -12,21 +12,22 @@ namespace spmd::ir {
 
 namespace {
 
-constexpr std::array<std::string_view, 14> kOpKeys = {
-    "op",  "in",  "out",    "attrs", "loc",     "scope",  "phase",
-    "ctx", "mut", "bwd_of", "kw",    "regions", "ignore", "expect"};
+// In the order of the exporters: see JsonCursor::fields.
+constexpr std::array<std::string_view, 14> kOpKeys = {"op",    "in",      "kw",     "attrs", "out",
+                                                      "mut",   "phase",   "bwd_of", "ctx",   "loc",
+                                                      "scope", "regions", "ignore", "expect"};
 enum OpKey : unsigned {
   Name,
   In,
-  Out,
+  Kw,
   Attrs,
+  Out,
+  Mut,
+  PhaseKey,
+  BwdOf,
+  Ctx,
   Loc,
   ScopeKey,
-  PhaseKey,
-  Ctx,
-  Mut,
-  BwdOf,
-  Kw,
   Regions,
   Ignore,
   Expect

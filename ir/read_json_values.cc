@@ -72,6 +72,8 @@ StringId JsonReader::finding() {
 }
 
 std::optional<ValueName> JsonReader::value_name() {
+  if (std::optional<uint32_t> number = json_.signed_digits('%')) // needs no look-up
+    return ValueName::number(*number);
   Token token = json_.at();
   std::optional<llvm::StringRef> text = json_.string();
   if (!text)
@@ -81,16 +83,6 @@ std::optional<ValueName> JsonReader::value_name() {
     json_.error(token, "trace-key",
                 fmt::format("`{}` is no value: `%`, then letters, digits, `_ . / -`", cut(*text)));
     return std::nullopt;
-  }
-  // Ordinary numbers need no look-up; nine digits fit 31 bits.
-  uint32_t number = 0;
-  if (name.size() <= 9 && (name.front() != '0' || name.size() == 1)) {
-    for (char c : name) {
-      if (!llvm::isDigit(c))
-        return make_name(name, program_.strings);
-      number = number * 10 + static_cast<uint32_t>(c - '0');
-    }
-    return ValueName::number(number);
   }
   return make_name(name, program_.strings);
 }

@@ -9,6 +9,7 @@
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Allocator.h"
 
+#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <iterator>
@@ -24,7 +25,8 @@ constexpr uint64_t mix(uint64_t seed, uint64_t word) {
   return x ^ (x >> 29);
 }
 
-inline uint64_t hash_bytes(const void *data, size_t size) {
+// Of bytes, as it is printed and kept: it never changes.
+inline uint64_t fingerprint(const void *data, size_t size) {
   const char *at = static_cast<const char *>(data);
   uint64_t seed = mix(0x51ED270B0A1F39C1ull, size);
   for (; size >= 8; at += 8, size -= 8) {
@@ -37,6 +39,21 @@ inline uint64_t hash_bytes(const void *data, size_t size) {
   uint64_t tail = 0;
   std::memcpy(&tail, at, size);
   return mix(seed, tail);
+}
+
+// Of bytes, for tables in memory: a multiplication for each eight.
+inline uint64_t hash_bytes(const void *data, size_t size) {
+  const char *at = static_cast<const char *>(data);
+  uint64_t hash = size;
+  for (; size >= 8; at += 8, size -= 8) {
+    uint64_t word;
+    std::memcpy(&word, at, 8);
+    hash = (std::rotl(hash, 23) ^ word) * 0x9E37'79B9'7F4A'7C15;
+  }
+  uint64_t tail = 0;
+  if (size != 0)
+    std::memcpy(&tail, at, size);
+  return mix(hash, tail);
 }
 
 // Appends; ids are handed out densely from 0.

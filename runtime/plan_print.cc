@@ -253,7 +253,7 @@ std::string print(const ir::Program &program, const Plan &plan) {
 
 uint64_t fingerprint(const ir::Program &program, const Plan &plan) {
   std::string text = print(program, plan);
-  return ir::hash_bytes(text.data(), text.size());
+  return ir::fingerprint(text.data(), text.size());
 }
 
 uint32_t step_after(const Plan &plan, uint32_t step) {
