@@ -4,6 +4,8 @@
 
 #include "tests/unit/catch.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -120,6 +122,34 @@ TEST_CASE("tables may come in any order") {
   INFO(described(result));
   REQUIRE(result.errors.empty());
   CHECK(print_json(result.program) == print_json(read_exactly(kSample).program));
+}
+
+TEST_CASE("keys may be written with escapes and blanks, and are repeated all the same") {
+  const std::string same = print_json(read_exactly(kSample).program);
+  const std::string_view from = R"~({"op": "scale", "in": ["%1"])~";
+  ReadResult escaped =
+      read_exactly(replaced(from, R"~({"o\u0070" : "scale", "\u0069n"	: [ "%1" ])~"));
+  INFO(described(escaped));
+  REQUIRE(escaped.errors.empty());
+  CHECK(print_json(escaped.program) == same);
+  ReadResult repeated =
+      read_exactly(replaced(from, R"~({"op": "scale", "o\u0070": "gelu", "in": ["%1"])~"));
+  REQUIRE(repeated.errors.size() == 1);
+  CHECK(repeated.errors[0].message.find("`op` is repeated") != std::string::npos);
+}
+
+TEST_CASE("names of digits are kept as they are written") {
+  for (std::string_view name :
+       {"%3", "%03", "%999999999", "%1234567890", "%12345678901234567890", "%3.1", "%\\u0033"}) {
+    INFO(name);
+    ReadResult result = read_exactly(
+        replaced(R"~("out": [{"id": "%3"}])~", fmt::format(R"~("out": [{{"id": "{}"}}])~", name)));
+    INFO(described(result));
+    REQUIRE(result.errors.empty());
+    const std::string printed = print_json(result.program);
+    CHECK(printed.find(name == "%\\u0033" ? "%3" : name) != std::string::npos);
+    CHECK(print_json(read_exactly(printed).program) == printed);
+  }
 }
 
 TEST_CASE("no bytes make the reader fail in another way") {
