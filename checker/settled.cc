@@ -1,6 +1,7 @@
 // Instructions of which nothing is said are typed once per distinct operands and statements, and so
 // are declarations, outputs and gradients of values. What depends on the place in the program is asked
-// each time: what is stale, what was gathered, the root of the gradients.
+// each time: what is stale, what was gathered, the root of the gradients. Words that an instruction
+// leaves out are told for each place.
 #include "checker/walk.h"
 
 #include "rules/registry.h"
@@ -186,6 +187,9 @@ bool Walk::settle(InstId id) {
   }
   ++trail_->stats.ops;
   rows_.clear();
+  if (entry->infers)
+    for (const rules::InferredWord &word : entry->outcome->inferred)
+      trail_->inferred.push_back({id, word});
   if (targets_.empty() || overwrite(id, inst, *entry)) {
     trail_->stats.silent += entry->silent;
     ValueId result = inst.first_result;
@@ -239,9 +243,10 @@ void Walk::note_settled(const ir::Inst &inst, const rules::ResolvedOp &op,
   Said now = said();
   uint64_t silent = now.silent - before_->silent;
   before_->silent = now.silent;
+  before_->words += outcome.inferred.size(); // they are told again
   bool bound = op.form == rules::OpForm::Unknown || op.boundary == "grad" ||
                op.boundary == "backward" || op.boundary == "step" || op.boundary == "store";
-  if (bound || *before_ != now || !outcome.inferred.empty())
+  if (bound || *before_ != now)
     return;
   llvm::SmallVector<uint32_t, 4> results;
   for (uint32_t i = 0; i < inst.result_count; ++i) {
@@ -250,7 +255,10 @@ void Walk::note_settled(const ir::Inst &inst, const rules::ResolvedOp &op,
       return;
     results.push_back(number(result));
   }
-  settled_.add({.outcome = &outcome, .silent = silent, .transition = !op.transition.empty()},
+  settled_.add({.outcome = &outcome,
+                .silent = silent,
+                .transition = !op.transition.empty(),
+                .infers = !outcome.inferred.empty()},
                results);
 }
 

@@ -19,6 +19,7 @@ public:
     const rules::Outcome *outcome = nullptr;
     uint64_t silent = 0; // (result, axis) pairs that are unknown
     bool transition = false;
+    bool infers = false; // words that it leaves out (Outcome::inferred)
     // Whether what it writes keeps its type, whatever else names the storage.
     enum class Writes : uint8_t { Unasked, Keep, Change } writes = Writes::Unasked;
     uint32_t results = 0, key = 0, key_size = 0; // where they are kept
