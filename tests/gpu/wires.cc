@@ -179,17 +179,16 @@ void test_recording(OpenedDevice &on) {
   constexpr int64_t kCount = 1 << 14;
   constexpr uint32_t kSteps = 200;
   Turns turns(on, kCount);
-  auto &[a, b, nest, wire] = turns;
   auto ask = [&](uint32_t first) {
     for (uint32_t step = first; step < first + kSteps; step += 2) {
       on.expect_fine(on.calls().begin(on.device(), step), "begin");
       on.expect_fine(on.calls().follow(on.device(), kSpmdWires, kSpmdCompute), "follow");
       on.expect_fine(on.calls().begin_batch(on.device()), "begin_batch");
-      on.expect_fine(on.calls().collective(on.device(), &wire), "collective");
+      on.expect_fine(on.calls().collective(on.device(), &turns.wire), "collective");
       on.expect_fine(on.calls().end_batch(on.device()), "end_batch");
       on.expect_fine(on.calls().begin(on.device(), step + 1), "begin");
       on.expect_fine(on.calls().follow(on.device(), kSpmdCompute, kSpmdWires), "follow");
-      on.expect_fine(on.calls().nest(on.device(), &nest), "nest");
+      on.expect_fine(on.calls().nest(on.device(), &turns.nest), "nest");
     }
   };
   ask(0);
@@ -204,14 +203,14 @@ void test_recording(OpenedDevice &on) {
     const uint32_t reached = on.calls().reached(on.device());
     on.expect(reached < 2 * kSteps, "step " + std::to_string(reached) + " is reached");
     on.expect_fine(on.calls().begin(on.device(), 2 * kSteps), "begin");
-    on.expect_fine(on.calls().nest(on.device(), &nest), "nest");
+    on.expect_fine(on.calls().nest(on.device(), &turns.nest), "nest");
   }
   on.expect_fine(on.calls().wait(on.device()), "wait");
   on.expect(on.calls().reached(on.device()) == 2 * kSteps, "the last step is not reached");
   // What comes alone adds 1 to what the last collective left: the same again.
   for (int64_t i = 0; i < kCount; ++i)
-    a.set(i, static_cast<double>(i + (1 + kReplays) * (kSteps / 2)));
-  on.expect(on.difference(a).empty(), on.difference(a));
+    turns.a.set(i, static_cast<double>(i + (1 + kReplays) * (kSteps / 2)));
+  on.expect(on.difference(turns.a).empty(), on.difference(turns.a));
   on.expect_fine(on.calls().forget(on.device(), recording), "forget");
 }
 
