@@ -4,19 +4,10 @@
 
 namespace spmd::runtime {
 
-namespace {
-
 using Symbols = llvm::ArrayRef<Symbol>;
 
-// A matrix per batch entry, row after row.
-struct Batch {
-  const Placed *at;
-  int64_t rows, columns;
-  bool turned = false;
-};
-
-bool add_matrices(Composition &of, int64_t batch, const Batch &a, const Batch &b, const Placed &out,
-                  double factor, bool adds) {
+bool add_matrices(Composition &of, int64_t batch, const Matrices &a, const Matrices &b,
+                  const Placed &out, double factor, bool adds) {
   auto multiplies = [](ir::DType dtype) {
     return dtype == ir::DType::F64 || dtype == ir::DType::F32 || dtype == ir::DType::BF16 ||
            dtype == ir::DType::F16;
@@ -43,8 +34,6 @@ bool add_matrices(Composition &of, int64_t batch, const Batch &a, const Batch &b
   of.add(made);
   return true;
 }
-
-} // namespace
 
 bool composed_added_product(Composition &of) {
   const bool batched = of.site.row.name == "baddbmm";

@@ -2,10 +2,14 @@
 #include "runtime/device/composition.h"
 #include "runtime/kernels/compositions.h"
 #include "runtime/kernels/matrix_norm.h"
+#include "runtime/kernels/places.h"
+
+#include "rules/shape_attrs.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
+#include <utility>
 
 namespace spmd::runtime {
 
@@ -75,6 +79,35 @@ bool composed_extreme_place(Composition &of) {
 }
 
 // `all`, `any`, `count_nonzero`.
+// Each place joins all that come before it: short lines alone, longer ones take too much of the square of their length.
+bool composed_scan(Composition &of) {
+  constexpr int64_t kLongestLine = 2048;
+  const Along along(of);
+  const bool sums = row_of(of) == "cumsum";
+  const Placed *from = of.by ? of.only_gradient(0) : along.x;
+  if (!along.x || !from || along.dims.size() != 1 || (of.by && !sums))
+    return false;
+  const unsigned dim = along.dims[0];
+  const int64_t length = (*from->dims)[dim];
+  if (length > kLongestLine)
+    return false;
+  // What flows back comes from the places that an element went to.
+  const bool reverse = rules::flag_attr(of.site.app, "reverse") != of.by.has_value();
+  Dims over = *from->dims;
+  over.push_back(length);
+  Strided out{*of.result(0), strides_of(*from->dims)}, read{*from, strides_of(*from->dims)};
+  Strided here{of.places(1, 0, 1), Strides(over.size(), 0)}, there = here;
+  out.strides.push_back(0), read.strides.push_back(std::exchange(read.strides[dim], 0));
+  here.strides[dim] = 1, there.strides.back() = 1;
+  return of.make_along(
+      over, out, {read, here, there},
+      [&](Symbols s) {
+        const bool joins = reverse ? s[1] <= s[2] : s[2] <= s[1];
+        return joins ? s[0] : Symbol(sums ? 0.0 : 1.0);
+      },
+      sums ? kSpmdSum : kSpmdProd);
+}
+
 bool composed_truth(Composition &of) {
   const Along along(of);
   if (of.by || !along.x || of.site.spelling() == "reduce_xor")

@@ -49,6 +49,22 @@ bool composed_extreme_place(Composition &of); // max.dim, min.dim, argmax, argmi
 bool composed_truth(Composition &of);         // all, any, count_nonzero
 bool composed_norm(Composition &of);
 bool composed_item(Composition &of);
+bool composed_scan(Composition &of); // cumsum, cumprod
+
+// A matrix per batch entry, row after row; `turned`: what is meant has their columns for rows.
+struct Matrices {
+  const Placed *at;
+  int64_t rows, columns;
+  bool turned = false;
+};
+// factor a b, `adds`: to what is in `out`. False: a device multiplies no such elements.
+bool add_matrices(Composition &of, int64_t batch, const Matrices &a, const Matrices &b,
+                  const Placed &out, double factor, bool adds);
+
+// composed_grouped.cc
+bool composed_grouped(Composition &of);
+bool composed_grouped_backward(Composition &of);
+bool composed_grouped_of_rows(Composition &of);
 
 // composed_products.cc
 bool composed_added_product(Composition &of); // addmm, baddbmm

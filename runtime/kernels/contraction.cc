@@ -192,8 +192,7 @@ Error vecdot(const Call<Complex> &call) {
 template <class T>
 llvm::Expected<std::vector<int64_t>> block_ends(const Call<T> &call, int64_t rows) {
   View<const T> o = call.operand("o");
-  // JAX states the sizes of the blocks, torch where they end.
-  bool sizes = bare_name(call.site).startswith("ragged_dot") || bare_name(call.site) == "gmm";
+  bool sizes = states_block_sizes(call.site);
   std::vector<int64_t> ends;
   int64_t end = 0;
   for (int64_t e = 0; e < o.size(); ++e) {
@@ -397,9 +396,14 @@ constexpr KernelDef kContraction[] = {
      .taped = cross<Var>},
     {.row = "vecdot", .complex = vecdot},
     {.row = "dot", .complex = vecdot},
-    {.row = "grouped_mm", .real = grouped_mm, .vjp = grouped_mm_vjp},
-    {.row = "grouped_mm_of_rows", .real = grouped_mm_of_rows, .vjp = grouped_mm_of_rows_vjp},
-    {.row = "grouped_mm_backward", .real = grouped_mm_backward},
+    {.row = "grouped_mm", .real = grouped_mm, .vjp = grouped_mm_vjp, .composed = composed_grouped},
+    {.row = "grouped_mm_of_rows",
+     .real = grouped_mm_of_rows,
+     .vjp = grouped_mm_of_rows_vjp,
+     .composed = composed_grouped_of_rows},
+    {.row = "grouped_mm_backward",
+     .real = grouped_mm_backward,
+     .composed = composed_grouped_backward},
     {.row = "cdist", .real = cdist<double>, .taped = cdist<Var>},
     {.row = "pairwise_distance",
      .real = pairwise_distance<double>,

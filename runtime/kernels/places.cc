@@ -12,6 +12,10 @@ llvm::StringRef bare_name(const Site &site) {
   return whole.substr(whole.rfind('.') + 1);
 }
 
+bool states_block_sizes(const Site &site) {
+  return bare_name(site).startswith("ragged_dot") || bare_name(site) == "gmm";
+}
+
 unsigned list_place(const rules::Slot &slot, unsigned member) {
   if (slot.form != rules::Slot::Form::List || slot.literal.form != ir::AttrForm::Integer)
     return member;

@@ -197,7 +197,8 @@ template <class Join> constexpr KernelDef scan(std::string_view row) {
   return {.row = row,
           .real = run_scan<Join, double>,
           .complex = run_scan<Join, Complex>,
-          .taped = run_scan<Join, Var>};
+          .taped = run_scan<Join, Var>,
+          .composed = composed_scan};
 }
 template <bool kLargest> constexpr KernelDef extreme(std::string_view row) {
   return {.row = row, .real = run_extreme<kLargest, double>, .taped = run_extreme<kLargest, Var>};

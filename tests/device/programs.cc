@@ -90,11 +90,39 @@ mesh m { tp = 2 }
 %r = view_as_real %f
 output %r
 )",
+    // Experts of 0, 1, 2 and 3 rows.
+    R"(
+mesh m { ep = 2 }
+%x = input f32[6, 4] I
+%w = input f32[4, 4, 5] I
+%n = arange { end = 4, dtype = i64 }
+%o = cumsum %n { dim = 0 }
+%y = grouped_mm %x, %w, %o
+%r = jax.lax.ragged_dot %x, %w, %n
+%a = vjp.grouped_mm.x %r, %x, %w, %o
+%b = vjp.jax.lax.ragged_dot.w %y, %x, %w, %n
+%d, %e = grouped_mm_backward %y, %w, %o, %x
+%c = cumsum %y { dim = 1 }
+%h = vjp.cumsum.a %r, %c { dim = 1 }
+%t = transpose %x { dim0 = 0, dim1 = 1 }
+%u = grouped_mm_of_rows %t, %c, %o
+%i = vjp.grouped_mm_of_rows.x %u, %t, %c, %o
+%j = vjp.grouped_mm_of_rows.w %u, %t, %c, %o
+%p = cumprod %u { dim = 2, reverse = true }
+output %a
+output %b
+output %d
+output %e
+output %h
+output %i
+output %j
+output %p
+)",
 };
 
 } // namespace
 
-TEST_CASE("device: attention, losses, what goes by index and complex numbers need no host") {
+TEST_CASE("device: attention, losses, indices, experts and complex numbers need no host") {
   for (const char *text : kSteps) {
     Totals totals;
     INFO(text);
