@@ -244,7 +244,7 @@ void Walk::reach(InstId site, const Round &round) {
     trail_->sites.push_back({site, {}});
   trail_->sites.back().bodies.append(round.instances.begin(), round.instances.end());
   for (uint32_t instance : round.instances)
-    trail_->entries.push_back({{}, instance});
+    trail_->entries.push_back({std::nullopt, instance});
 }
 
 // The next call may type the same body otherwise.
@@ -380,9 +380,9 @@ void Walk::Collector::add(Trail &trail, CheckResult &into) {
       }
       continue;
     }
-    bool assumed = std::holds_alternative<rules::AssumedRule>(entry.finding.violation);
-    if (!assumed || assumed_.insert(program_.insts[entry.finding.place.as_inst()].op.index).second)
-      into.findings.push_back(std::move(entry.finding));
+    bool assumed = std::holds_alternative<rules::AssumedRule>(entry.finding->violation);
+    if (!assumed || assumed_.insert(program_.insts[entry.finding->place.as_inst()].op.index).second)
+      into.findings.push_back(std::move(*entry.finding));
   }
   into.inferred.insert(into.inferred.end(), trail.inferred.begin(), trail.inferred.end());
   into.stats.ops += trail.stats.ops;

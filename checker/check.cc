@@ -146,7 +146,7 @@ void Walk::report(Place place, rules::Violation violation, uint32_t application)
   if (const auto *wrong = std::get_if<rules::ScaleMismatch>(&violation))
     if (scale_told(place, *wrong))
       return;
-  trail_->entries.push_back({{std::move(violation), place, application, false, {}}});
+  trail_->entries.push_back({Finding{std::move(violation), place, application, false, {}}});
 }
 
 // On these axes partition specs are no matter here. Regions make axes of their own mesh local.
@@ -358,9 +358,9 @@ bool Walk::lift(InstId id, const ir::Inst &inst) {
 // True if the last instruction of the trail is this one and something is wrong with it.
 bool Walk::told_of(InstId id) const {
   for (const Trail::Entry &entry : llvm::reverse(trail_->entries)) {
-    if (entry.instance != Trail::kNone || entry.finding.place != Place::inst(id))
+    if (entry.instance != Trail::kNone || entry.finding->place != Place::inst(id))
       return false;
-    if (entry.finding.info().severity != rules::Severity::Info)
+    if (entry.finding->info().severity != rules::Severity::Info)
       return true;
   }
   return false;

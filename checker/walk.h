@@ -86,7 +86,7 @@ struct Edit {
 struct Trail {
   static constexpr uint32_t kNone = ~0u;
   struct Entry {
-    Finding finding;
+    std::optional<Finding> finding;
     uint32_t instance = kNone; // a body in place of a finding
   };
   std::vector<Entry> entries;

@@ -8,11 +8,17 @@ namespace {
 
 template <size_t... I> constexpr auto table_of(std::index_sequence<I...>) {
   return std::array<const DiagnosticInfo *, sizeof...(I)>{
-      &std::variant_alternative_t<I, Violation>::info...};
+      &std::variant_alternative_t<I, ViolationKinds>::info...};
 }
-constexpr auto kTable = table_of(std::make_index_sequence<std::variant_size_v<Violation>>());
+constexpr auto kTable = table_of(std::make_index_sequence<std::variant_size_v<ViolationKinds>>());
 
 } // namespace
+
+Violation::Violation(const Violation &) = default;
+Violation::Violation(Violation &&) noexcept = default;
+Violation &Violation::operator=(const Violation &) = default;
+Violation &Violation::operator=(Violation &&) noexcept = default;
+Violation::~Violation() = default;
 
 llvm::ArrayRef<const DiagnosticInfo *> all_violations() { return kTable; }
 

@@ -90,10 +90,8 @@ checker::Finding finding_of(const ir::Program &program, const Observed &observed
   if (!facts.rerun.empty())
     measured.rerun =
         fmt::format("{} --until={}", facts.rerun, ir::print_value(program, observed.value));
-  checker::Finding finding;
-  finding.violation = violation_of(program, observed, refuted, std::move(measured));
-  finding.place = place_of(program, observed.value);
-  return finding;
+  return {violation_of(program, observed, refuted, std::move(measured)),
+          place_of(program, observed.value)};
 }
 
 void tell_later(checker::Finding &finding, llvm::ArrayRef<std::string> later) {
