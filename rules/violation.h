@@ -1,5 +1,5 @@
 // Every way to be wrong, one struct each: the kind of finding, its typed arguments, its sentence,
-// its manual. A struct that is listed in Violation has a name that is accepted wherever a finding
+// its manual. A struct that is listed in ViolationKinds has a name that is accepted wherever a finding
 // is named.
 #pragma once
 

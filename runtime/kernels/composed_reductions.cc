@@ -1,4 +1,4 @@
-// Extremes with their places, norms, truths and counts, each along the dimensions that the row names.
+// Extremes with their places, norms, truths, counts and running sums, each along the dimensions that the row names.
 #include "runtime/device/composition.h"
 #include "runtime/kernels/compositions.h"
 #include "runtime/kernels/matrix_norm.h"
