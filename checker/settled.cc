@@ -47,23 +47,13 @@ uint32_t &Settled::slot() {
                      [&](uint32_t i) { return has_key(entries_[i]); });
 }
 
-void Settled::follow(uint32_t entry) {
-  if (last_ != kNone)
-    entries_[last_].next = entry;
-  last_ = entry;
-}
-
-// Layers repeat: what followed the last one before most often follows it again.
 Settled::Entry *Settled::find() {
-  if (last_ != kNone)
-    if (uint32_t next = entries_[last_].next; next != kNone && has_key(entries_[next])) {
-      last_ = next;
-      return &entries_[next];
-    }
-  uint32_t at = slot();
+  uint32_t at = order_.likely();
+  if (at == ir::Successors::kNone || !has_key(entries_[at]))
+    at = slot();
   if (at == ir::IndexTable::kEmpty)
     return nullptr;
-  follow(at);
+  order_.meet(at);
   return &entries_[at];
 }
 
@@ -77,7 +67,7 @@ void Settled::add(Entry entry, llvm::ArrayRef<uint32_t> results) {
   entry.results = static_cast<uint32_t>(results_.size());
   results_.insert(results_.end(), results.begin(), results.end());
   entries_.push_back(entry);
-  follow(index);
+  order_.meet(index);
 }
 
 uint32_t Settled::number_of(ValueId value, const rules::Arg &known) {

@@ -1,6 +1,7 @@
 // What is remembered of instructions of which nothing is said. Internal to the checker.
 #pragma once
 
+#include "ir/successors.h"
 #include "rules/apply.h"
 
 #include "llvm/ADT/ArrayRef.h"
@@ -23,7 +24,6 @@ public:
     // Whether what it writes keeps its type, whatever else names the storage.
     enum class Writes : uint8_t { Unasked, Keep, Change } writes = Writes::Unasked;
     uint32_t results = 0, key = 0, key_size = 0; // where they are kept
-    uint32_t next = kNone;                       // the entry that was found, or added, after it
   };
 
   explicit Settled(size_t value_count) : known_as_(value_count, kNone) {}
@@ -47,11 +47,10 @@ public:
 private:
   uint32_t &slot();
   bool has_key(const Entry &entry) const;
-  void follow(uint32_t entry);
 
   llvm::SmallVector<uint32_t, 64> key_;
   std::vector<Entry> entries_;
-  uint32_t last_ = kNone;         // the entry that was found or added last
+  ir::Successors order_;
   std::vector<uint32_t> results_; // numbers of what is known of them
   std::vector<uint32_t> keys_;
   ir::IndexTable table_;

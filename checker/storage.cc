@@ -36,15 +36,11 @@ bool Storage::shared_after(ValueId value, InstId id) {
   return false;
 }
 
-void Storage::define_alias(ValueId value) {
-  ValueId root = names_[program_.values[value].alias_of.index].root;
-  if (!root.valid())
-    root = value;
-  Name &own = names_[value.index], &first = names_[root.index];
-  if (root != value && own.root != root) // a body may be typed again
-    own.next = std::exchange(first.next, value);
-  own.root = root;
-  own.made = first.history ? histories_[first.history - 1].writes : 0;
+// One more name of the storage.
+void Storage::join(ValueId value, ValueId root) {
+  Name &own = names_[value.index];
+  if (own.root != root) // a body may be typed again
+    own.next = std::exchange(names_[root.index].next, value);
 }
 
 void Storage::write(ValueId target, InstId by) {

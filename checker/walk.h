@@ -23,13 +23,16 @@ public:
   explicit Storage(const ir::Program &program) : program_(program), names_(program.values.size()) {}
 
   void define(ir::ValueId value) { // after the value's alias_of is defined
+    const ir::ValueId base = program_.values[value].alias_of;
+    ir::ValueId root = base.valid() ? names_[base.index].root : value;
+    if (!root.valid())
+      root = value;
+    if (root != value)
+      join(value, root);
     Name &own = names_[value.index];
-    if (program_.values[value].alias_of.valid()) {
-      define_alias(value);
-    } else {
-      own.root = value;
-      own.made = own.history ? histories_[own.history - 1].writes : 0;
-    }
+    const uint32_t history = names_[root.index].history;
+    own.root = root;
+    own.made = history ? histories_[history - 1].writes : 0;
   }
   void write(ir::ValueId target, ir::InstId by); // before the results of the write are defined
   // The instruction that wrote the storage after `value` was made; none if it is current.
@@ -53,7 +56,7 @@ private:
     uint32_t writes = 0;
     ir::InstId last;
   };
-  void define_alias(ir::ValueId value);
+  void join(ir::ValueId value, ir::ValueId root);
   void find_last_uses();
   uint32_t history_of(ir::ValueId value) const {
     ir::ValueId root = names_[value.index].root;

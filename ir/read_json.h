@@ -8,6 +8,7 @@
 #include "ir/input.h"
 #include "ir/program.h"
 #include "ir/read_json_cursor.h"
+#include "ir/successors.h"
 
 #include "llvm/ADT/DenseSet.h"
 
@@ -71,17 +72,13 @@ public:
     }
   };
   std::optional<uint32_t> find(const Key &key) {
-    // Layers repeat: what followed the last one before often follows it again.
-    if (last_ != kNone)
-      if (uint32_t next = entries_[last_].next; next != kNone && entries_[next].key == key) {
-        last_ = next;
-        return entries_[next].id;
-      }
-    uint32_t slot = slot_of(key);
-    if (slot == IndexTable::kEmpty)
+    uint32_t at = order_.likely();
+    if (at == Successors::kNone || !(entries_[at].key == key))
+      at = slot_of(key);
+    if (at == IndexTable::kEmpty)
       return std::nullopt;
-    follow(slot);
-    return entries_[slot].id;
+    order_.meet(at);
+    return entries_[at].id;
   }
   void add(const Key &key, uint32_t id) {
     uint32_t &slot = slot_of(key);
@@ -90,14 +87,13 @@ public:
     slot = static_cast<uint32_t>(entries_.size());
     entries_.push_back({key, id});
     table_.inserted();
-    follow(slot);
+    order_.meet(slot);
   }
 
 private:
-  static constexpr uint32_t kNone = ~0u;
   struct Entry {
     Key key;
-    uint32_t id, next = kNone; // the entry that was found, or added, after it
+    uint32_t id;
   };
   uint32_t &slot_of(const Key &key) {
     uint64_t hash = mix(hash_bytes(key.a.data(), key.a.size()), key.salt);
@@ -105,12 +101,7 @@ private:
       hash = part.empty() ? hash : mix(hash, hash_bytes(part.data(), part.size()));
     return table_.find(hash, [&](uint32_t i) { return entries_[i].key == key; });
   }
-  void follow(uint32_t entry) {
-    if (last_ != kNone)
-      entries_[last_].next = entry;
-    last_ = entry;
-  }
-  uint32_t last_ = kNone;
+  Successors order_;
   std::vector<Entry> entries_;
   IndexTable table_;
 };

@@ -62,16 +62,17 @@ public:
   // a b for each expert, of its part of what is summed; to entries of `out`.
   bool sums(const Matrices &a, const Matrices &b, const Placed &out) {
     const Placed part_a = of_.temporary(*a.at->dims, a.at->dtype),
-                 part_b = of_.temporary(*b.at->dims, b.at->dtype);
-    auto keep = [&](const Placed &from, bool by_column, const Placed &to, int64_t expert) {
-      return of_.make(to, *to.dims, {from, owner_along(by_column)}, [&](Symbols s) {
+                 part_b = of_.temporary(*b.at->dims, b.at->dtype), owner_a = owner_along(!a.turned),
+                 owner_b = owner_along(b.turned);
+    auto keep = [&](const Placed &from, const Placed &owner, const Placed &to, int64_t expert) {
+      return of_.make(to, *to.dims, {from, owner}, [&](Symbols s) {
         return s[1] == static_cast<double>(expert) ? s[0] : Symbol(0.0);
       });
     };
     Matrices left = a, right = b;
     left.at = &part_a, right.at = &part_b;
     for (int64_t e = 0; e < count(); ++e)
-      if (!keep(*a.at, !a.turned, part_a, e) || !keep(*b.at, b.turned, part_b, e) ||
+      if (!keep(*a.at, owner_a, part_a, e) || !keep(*b.at, owner_b, part_b, e) ||
           !add_matrices(of_, 1, left, right, entry(out, e), 1, false))
         return false;
     return true;
@@ -88,15 +89,13 @@ private:
   Placed owner_;
 };
 
-bool has_ranks(const Placed *a, size_t rank_a, const Placed *b, size_t rank_b) {
-  return a && b && a->dims->size() == rank_a && b->dims->size() == rank_b;
-}
+bool has_rank(const Placed *tensor, size_t rank) { return tensor && tensor->dims->size() == rank; }
 
 } // namespace
 
 bool composed_grouped(Composition &of) {
   const Placed *x = of.operand("x"), *w = of.operand("w");
-  if (!has_ranks(x, 2, w, 3) || rules::flag_attr(of.site.app, "transpose_rhs"))
+  if (!has_rank(x, 2) || !has_rank(w, 3) || rules::flag_attr(of.site.app, "transpose_rhs"))
     return false;
   const int64_t n = (*x->dims)[0], k = (*x->dims)[1], m = (*w->dims)[2];
   const Placed *g = of.by ? of.only_gradient(0) : nullptr, &out = *of.result(0);
@@ -113,13 +112,13 @@ bool composed_grouped(Composition &of) {
 bool composed_grouped_backward(Composition &of) {
   const Placed *g = of.operand("g"), *w = of.operand("w"), *x = of.operand("x");
   Experts experts(of);
-  if (of.by || !g || g->dims->size() != 2 || !experts.find((*g->dims)[0]))
+  if (of.by || !has_rank(g, 2) || !experts.find((*g->dims)[0]))
     return false;
   const int64_t n = (*g->dims)[0], m = (*g->dims)[1];
   for (unsigned i = 0; of.result(i); ++i) {
     const Placed &out = *of.result(i);
     const bool of_rows = rules::row_result(of.site.app, i) == 0;
-    if (of_rows ? !has_ranks(g, 2, w, 3) : !has_ranks(g, 2, x, 2))
+    if (of_rows ? !has_rank(w, 3) : !has_rank(x, 2))
       return false;
     const int64_t k = of_rows ? (*w->dims)[1] : (*x->dims)[1];
     if (of_rows ? !experts.products({g, n, m}, {w, k, m, true}, false, out)
@@ -131,7 +130,7 @@ bool composed_grouped_backward(Composition &of) {
 
 bool composed_grouped_of_rows(Composition &of) {
   const Placed *x = of.operand("x"), *w = of.operand("w");
-  if (!has_ranks(x, 2, w, 2))
+  if (!has_rank(x, 2) || !has_rank(w, 2))
     return false;
   const int64_t m = (*x->dims)[0], n = (*x->dims)[1], k = (*w->dims)[1];
   const Placed *g = of.by ? of.only_gradient(0) : nullptr, &out = *of.result(0);

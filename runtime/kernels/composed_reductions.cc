@@ -78,7 +78,6 @@ bool composed_extreme_place(Composition &of) {
          (!place || make_place(of, along, most, *place));
 }
 
-// `all`, `any`, `count_nonzero`.
 // Each place joins all that come before it: short lines alone, longer ones take too much of the square of their length.
 bool composed_scan(Composition &of) {
   constexpr int64_t kLongestLine = 2048;
@@ -108,6 +107,7 @@ bool composed_scan(Composition &of) {
       sums ? kSpmdSum : kSpmdProd);
 }
 
+// `all`, `any`, `count_nonzero`.
 bool composed_truth(Composition &of) {
   const Along along(of);
   if (of.by || !along.x || of.site.spelling() == "reduce_xor")

@@ -51,6 +51,12 @@ bool composed_norm(Composition &of);
 bool composed_item(Composition &of);
 bool composed_scan(Composition &of); // cumsum, cumprod
 
+// composed_grouped.cc
+bool composed_grouped(Composition &of);
+bool composed_grouped_backward(Composition &of);
+bool composed_grouped_of_rows(Composition &of);
+
+// composed_products.cc
 // A matrix per batch entry, row after row; `turned`: what is meant has their columns for rows.
 struct Matrices {
   const Placed *at;
@@ -60,13 +66,6 @@ struct Matrices {
 // factor a b, `adds`: to what is in `out`. False: a device multiplies no such elements.
 bool add_matrices(Composition &of, int64_t batch, const Matrices &a, const Matrices &b,
                   const Placed &out, double factor, bool adds);
-
-// composed_grouped.cc
-bool composed_grouped(Composition &of);
-bool composed_grouped_backward(Composition &of);
-bool composed_grouped_of_rows(Composition &of);
-
-// composed_products.cc
 bool composed_added_product(Composition &of); // addmm, baddbmm
 bool composed_view_as_real(Composition &of);  // view_as_complex
 bool composed_conj(Composition &of);
