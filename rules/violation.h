@@ -1,5 +1,5 @@
-// Every way to be wrong, one struct each: the kind of finding, its typed arguments, its sentence,
-// its manual. A struct that is listed in ViolationKinds has a name that is accepted wherever a finding
+// Every way to be wrong, one struct each: the kind of finding and its typed arguments. Its sentence and
+// its manual page are in the `.cc` file beside its header, so that an edit of one recompiles one file. A struct that is listed in ViolationKinds has a name that is accepted wherever a finding
 // is named.
 #pragma once
 

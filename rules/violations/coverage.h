@@ -9,31 +9,7 @@ struct UnknownOp {
   std::string nearest; // empty if none is near
   void fields(auto &&visit) const { visit("nearest", nearest); }
   bool operator==(const UnknownOp &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "unknown-op",
-      .message = "no rule for `{op}`[; nearest is `{nearest}`]",
-      .explain = R"(
-No row of the op table and no transition has this name, also not under another spelling, so
-nothing is known of the result: it is unknown, what follows from it is silent, and the coverage
-of the check is lower than it looks. Besides a misspelling this is mostly a custom kernel. Teach
-it with an equation, or with the name of an op that it behaves like, in the rules of the
-program; `spmdlint ops` lists what is known.
-)",
-      .wrong = R"(
-trace { mode = local }
-mesh m { tp = 4 }
-%x = input f32[8, 16] R
-%y = gelu_gate %x
-)",
-      .right = R"(
-trace { mode = local }
-mesh m { tp = 4 }
-rule gelu_gate = "f(a[...]) -> [...]"
-suppress assumed-rule { reason = "own kernel" }
-%x = input f32[8, 16] R
-%y = gelu_gate %x
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 // In programs of LTensor alone, where whoever mixes sets does not say so.
@@ -42,147 +18,35 @@ struct ImplicitCast {
   ir::AxisSet axes;
   void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes); }
   bool operator==(const ImplicitCast &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "implicit-cast",
-      .severity = Severity::Info,
-      .message = "{operand} is marked varying on {axes} here, as LTensor does without a word",
-      .explain = R"(
-LTensor takes the union of the variant sets of all operands: one that is in neither set of an
-axis becomes variant there by a mark_varying that nobody wrote. Its backward sums the gradient
-over the axis, and here that is so: the cast is reinterpret(I, V), which the program runs with.
-An operand in the reduced set needs none, since R with V is V and its gradient stays pending
-for its owner; one rule for both, as the proposal has it, counts the gradient of one of them
-once for each rank. It is listed because the sum costs a collective in backward: where the
-operand is used often, mark it once, or make it reduced.
-)",
-      .wrong = R"(
-trace { mode = local, dialect = ltensor }
-mesh m { dp = 2 }
-%x = input f32[8, 16] variant={dp} reduced={}
-%w = param f32[8, 16] variant={} reduced={}
-%y = mul %x, %w
-)",
-      .right = R"(
-trace { mode = local, dialect = ltensor }
-mesh m { dp = 2 }
-%x = input f32[8, 16] variant={dp} reduced={}
-%w = param f32[8, 16] variant={} reduced={}
-%v = mark_varying %w { axis = dp }
-%y = mul %x, %v
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 struct AssumedRule {
   std::string equation;
   void fields(auto &&visit) const { visit("equation", equation); }
   bool operator==(const AssumedRule &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "assumed-rule",
-      .severity = Severity::Info,
-      .message = "`{op}` is taken to be {equation}",
-      .explain = R"(
-The program brings its own rule for this op, and the checker takes it on trust: what is reported
-about the results is right only if the equation says what the kernel does. A factor that is
-nonlinear in truth and linear in the equation lets a pending sum pass where it must not. It is
-listed once per op, so that a reviewer can compare the equation with the kernel. An op that is
-common deserves a row of its own in the table.
-)",
-      .wrong = R"(
-trace { mode = local }
-mesh m { tp = 4 }
-rule mylib.swiglu = "f(g[...]) * u[...] -> [...]"
-%g = input f32[8, 16] V
-%u = input f32[8, 16] V
-%y = mylib.swiglu %g, %u
-)",
-      .right = R"(
-trace { mode = local }
-mesh m { tp = 4 }
-%g = input f32[8, 16] V
-%u = input f32[8, 16] V
-%s = silu %g
-%y = mul %s, %u
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 struct UnusedSuppression {
   std::string finding;
   void fields(auto &&visit) const { visit("finding", finding); }
   bool operator==(const UnusedSuppression &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "unused-suppression",
-      .severity = Severity::Warning,
-      .message = "suppression of {finding} matches nothing",
-      .explain = R"(
-A finding is accepted here, and there is none of that name at that place. Either it was
-repaired, or the scope or the location no longer fits the program. An entry that matches nothing
-is dangerous: it will swallow the next finding of that kind, which may be a new mistake. Delete
-it, or correct its scope.
-)",
-      .wrong = R"(
-trace { mode = local }
-mesh m { tp = 4 }
-suppress partial-into-nonlinear { reason = "logged only" }
-%x = input f32[8] R
-%y = gelu %x
-)",
-      .right = R"(
-trace { mode = local }
-mesh m { tp = 4 }
-%x = input f32[8] R
-%y = gelu %x
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 struct ExpiredSuppression {
   std::string finding, date;
   void fields(auto &&visit) const { visit("finding", finding), visit("date", date); }
   bool operator==(const ExpiredSuppression &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "expired-suppression",
-      .severity = Severity::Warning,
-      .message = "suppression of {finding} lapsed on {date}",
-      .explain = R"(
-A finding was accepted until a date that has passed. From that day on the entry has no effect,
-and the findings that it covered are reported again. The date was a promise to repair the
-program; the entry is kept in view until somebody either does so and deletes it, or decides anew
-and moves the date.
-)",
-      .wrong = R"(
-trace { mode = local }
-mesh m { tp = 4 }
-suppress partial-into-nonlinear { reason = "until the new kernel", until = "2020-01-31" }
-%x = input f32[8] R
-%y = gelu %x
-)",
-      .right = R"(
-trace { mode = local }
-mesh m { tp = 4 }
-%x = input f32[8] R
-%y = gelu %x
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 struct SourceChanged {
   std::string path;
   void fields(auto &&visit) const { visit("path", path); }
   bool operator==(const SourceChanged &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "source-changed",
-      .severity = Severity::Warning,
-      .drawn_by = DrawnBy::Report,
-      .message = "{path} changed since the trace",
-      .explain = R"(
-The trace states a hash for this source file, and the file below the source root has another
-one: it was edited after the trace was recorded, or it belongs to another commit. Line numbers
-of findings would point at the wrong lines, so its lines are not quoted, and the program line is
-printed instead. Record the trace again, or point --source-root at the version that was traced.
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 } // namespace spmd::rules

@@ -15,30 +15,7 @@ struct UnstatedPartial {
     visit("operand", operand), visit("dim", dim), visit("axes", axes);
   }
   bool operator==(const UnstatedPartial &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "unstated-partial",
-      .message = "`{op}` sums over dimension {dim} of {operand}, which is sharded on {axes}; the "
-                 "result is partial there, but not stated",
-      .explain = R"(
-A dimension over which the op sums is cut into shards. Each rank sums its own shard only, so that
-what the ranks hold are addends of the result. That is fine, and communicates nothing, but it
-must be meant: a partial that nobody expects is the usual origin of a surprising all_reduce, or
-of a missing one. State it with `partial` on the op, or gather the dimension first. Under
---infer-partial it is taken as stated.
-)",
-      .wrong = R"(
-mesh m { tp = 4 }
-%x = input f32[8, 16@tp]
-%w = param f32[16@tp, 64]
-%y = matmul %x, %w
-)",
-      .right = R"(
-mesh m { tp = 4 }
-%x = input f32[8, 16@tp]
-%w = param f32[16@tp, 64]
-%y = matmul %x, %w { partial = tp }
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 // Operands that share a dimension disagree on whether the axis shards it.
@@ -53,30 +30,7 @@ struct SpecMismatch {
         visit("other_dim", other_dim), visit("axes", axes);
   }
   bool operator==(const SpecMismatch &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "spec-mismatch",
-      .message =
-          "`{op}` takes {operand} sharded on {axes} in dimension {dim}, but {other} does not "
-          "shard its dimension {other_dim} there",
-      .explain = R"(
-The equation of the op walks along one dimension in both operands. In one of them each rank holds
-its own block of that dimension, in the other it does not: it holds the whole of it, or blocks of
-another dimension. A rank would combine elements that do not belong together, and where extents
-happen to agree nothing fails. Gather the sharded operand, or cut the other one alike.
-)",
-      .wrong = R"(
-mesh m { tp = 4 }
-%x = input f32[8, 16@tp]
-%y = input f32[8@tp, 16]
-%z = add %x, %y
-)",
-      .right = R"(
-mesh m { tp = 4 }
-%x = input f32[8, 16@tp]
-%y = input f32[8, 16@tp]
-%z = add %x, %y
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 // A dimension that an op needs in one piece.
@@ -88,27 +42,7 @@ struct UnwholeDimension {
     visit("operand", operand), visit("dim", dim), visit("axes", axes);
   }
   bool operator==(const UnwholeDimension &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "unwhole-dimension",
-      .message = "`{op}` needs dimension {dim} of {operand} whole; it is sharded on {axes}",
-      .explain = R"(
-The op looks at all of the dimension at once: it normalises along it, sorts it, takes its maximum,
-cuts it or joins something to it. Of a shard it would compute something else, for instance a
-softmax that sums to one on each rank. Gather the dimension before, shard another one, or write
-the op as a chain that exchanges what is needed (a maximum, a sum). The mark ! in the equation
-that `spmdlint ops` prints names such dimensions.
-)",
-      .wrong = R"(
-mesh m { tp = 4 }
-%x = input f32[8, 16@tp]
-%y = softmax %x { dim = 1 }
-)",
-      .right = R"(
-mesh m { tp = 4 }
-%x = input f32[8@tp, 16]
-%y = softmax %x { dim = 1 }
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 // Two operands bring the axis to two dimensions of the result.
@@ -123,29 +57,7 @@ struct AxisUsedTwice {
         visit("other_dim", other_dim), visit("axes", axes);
   }
   bool operator==(const AxisUsedTwice &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "axis-used-twice",
-      .message = "the result of `{op}` would be sharded twice on {axes}: by dimension {dim} of "
-                 "{operand} and dimension {other_dim} of {other}",
-      .explain = R"(
-Both operands are sharded on the axis, in dimensions that are different ones of the op. Rank k
-would combine block k of one with block k of the other; all other pairs of blocks are computed
-nowhere. Together the ranks hold the diagonal of a grid of blocks, not the result. Gather one of
-the operands on this axis.
-)",
-      .wrong = R"(
-mesh m { tp = 4 }
-%x = input f32[8@tp, 16]
-%w = param f32[16, 64@tp]
-%y = matmul %x, %w
-)",
-      .right = R"(
-mesh m { tp = 4 }
-%x = input f32[8@tp, 16]
-%w = param f32[16, 64] R
-%y = matmul %x, %w
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 // Two axes shard one dimension in different orders, or in an order that nothing states.
@@ -161,29 +73,7 @@ struct ShardOrderUnknown {
         visit("other_order", other_order), visit("axes", axes);
   }
   bool operator==(const ShardOrderUnknown &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "shard-order-unknown",
-      .message = "`{op}` joins a dimension that {operand} shards on ({order}) and {other} on "
-                 "({other_order}), outermost first",
-      .explain = R"(
-Several axes cut one dimension into blocks, and the operands number these blocks in different
-orders. Shapes are equal, yet the same rank holds other elements of the two: [12@(dp,tp)] and
-[12@(tp,dp)] agree on the first and the last rank only. Redistribute one operand into the order of
-the other; where one operand is sharded on an axis more than the other, gather that axis.
-)",
-      .wrong = R"(
-mesh m { dp = 2, tp = 4 }
-%x = input f32[8@(dp,tp), 16]
-%y = input f32[8@(tp,dp), 16]
-%z = add %x, %y
-)",
-      .right = R"(
-mesh m { dp = 2, tp = 4 }
-%x = input f32[8@(dp,tp), 16]
-%y = input f32[8@(dp,tp), 16]
-%z = add %x, %y
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 // A list of values, one per rank, where the program is global on the axis.
@@ -195,30 +85,7 @@ struct NoSpec {
     visit("operand", operand), visit("value", value), visit("axes", axes);
   }
   bool operator==(const NoSpec &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "no-spec",
-      .message = "{value} is varying on {axes}, but no dimension says how the pieces join",
-      .explain = R"(
-In a global program every value stands for one tensor, and a value that differs between ranks must
-say which of its dimensions is cut. This one was taken out of that world, by to_local, by a local
-region, or by its declaration, and now meets a sharded value, or leaves the program. State how
-its pieces join with from_local or on the result of the local region, or keep working in the
-region.
-)",
-      .wrong = R"(
-mesh m { tp = 4 }
-%x = input f32[8, 16@tp]
-%l = to_local %x
-%y = add %l, %x
-)",
-      .right = R"(
-mesh m { tp = 4 }
-%x = input f32[8, 16@tp]
-%l = to_local %x
-%g = from_local %l { type = f32[8, 16@tp] }
-%y = add %g, %x
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 // A view that would make the blocks of a shard non-contiguous.
@@ -230,28 +97,7 @@ struct StridedShard {
     visit("operand", operand), visit("dim", dim), visit("axes", axes);
   }
   bool operator==(const StridedShard &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "strided-shard",
-      .message =
-          "`{op}` leaves dimension {dim} of {operand}, sharded on {axes}, in pieces that are "
-          "not whole blocks",
-      .explain = R"(
-Dimensions are merged in row-major order, and one that is not the leading part of the merge is
-sharded. The elements that a rank holds would be spread over the merged dimension with gaps, which
-no partition spec can say: a shard is one block. Merge without the sharded dimension, move it in
-front before the merge, or gather it.
-)",
-      .wrong = R"(
-mesh m { tp = 4 }
-%x = input f32[8, 16@tp]
-%y = reshape %x { shape = [128] }
-)",
-      .right = R"(
-mesh m { tp = 4 }
-%x = input f32[8@tp, 16]
-%y = reshape %x { shape = [128] }
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 // A view that would cut through the blocks of an uneven shard.
@@ -263,27 +109,7 @@ struct StridedUneven {
     visit("operand", operand), visit("dim", dim), visit("axes", axes);
   }
   bool operator==(const StridedUneven &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "strided-uneven",
-      .message = "`{op}` splits dimension {dim} of {operand}, whose blocks on {axes} are uneven, "
-                 "between block boundaries",
-      .explain = R"(
-A dimension that is sharded into blocks of different size is split in two, and some block ends in
-the middle of what becomes one index of the leading part. That index would be held by two ranks.
-With even blocks a split is exact, and so it is where every block holds a multiple of the inner
-extent. Pad the dimension so that it is, or gather it.
-)",
-      .wrong = R"(
-mesh m { tp = 4 }
-%x = input f32[4@tp] of [15]
-%y = reshape %x { shape = [2, 2] }
-)",
-      .right = R"(
-mesh m { tp = 4 }
-%x = input f32[4@tp]
-%y = reshape %x { shape = [2, 2] }
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 // An average that counts every shard alike.
@@ -295,26 +121,7 @@ struct UnevenShard {
     visit("operand", operand), visit("dim", dim), visit("axes", axes);
   }
   bool operator==(const UnevenShard &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "uneven-shard",
-      .message = "`{op}` weighs the shards of dimension {dim} of {operand} on {axes} equally, but "
-                 "they differ in size",
-      .explain = R"(
-The op divides by the number of elements that a rank holds, and ranks hold different numbers of
-them. The average of their averages is not the average: elements of a small shard count for more.
-Sum first, and divide by the whole number once the sums are joined.
-)",
-      .wrong = R"(
-mesh m { tp = 4 }
-%x = input f32[4@tp] of [14]
-%y = mean %x { dim = [0], partial = tp }
-)",
-      .right = R"(
-mesh m { tp = 4 }
-%x = input f32[4@tp] of [14]
-%y = sum %x { dim = [0], partial = tp }
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 // A list has one shape; blocks of different size become one of which it does not speak.
@@ -326,32 +133,7 @@ struct UnevenList {
     visit("operand", operand), visit("dim", dim), visit("axes", axes);
   }
   bool operator==(const UnevenList &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "uneven-list",
-      .severity = Severity::Warning,
-      .message =
-          "dimension {dim} of {operand} is cut unevenly on {axes}: as a list its parts differ in "
-          "shape, and what follows is judged by one of them",
-      .explain = R"(
-Inside of a local region, and after `to_local`, what each rank holds is a value of its own, and all
-ranks run the same ops on it. Such a list has one shape here, the one that was recorded; blocks of
-different size have several. What fits on that rank may not fit on another: a sum with another value
-is stretched or refused there, and a collective over the axis waits for bytes that never come. Pad the
-dimension to a multiple of the ranks, gather it, or keep the axis out of the region: outside, the sizes
-of the blocks are followed. If the ops between `to_local` and `from_local` fit blocks of any size,
-suppress this where it stands.
-)",
-      .wrong = R"(
-mesh m { dp = 2 }
-%x = input f32[2@dp, 4] of [3, 4]
-%y = to_local %x
-)",
-      .right = R"(
-mesh m { dp = 2 }
-%x = input f32[2@dp, 4] of [4, 4]
-%y = to_local %x
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 // The op has a meaning per rank, none for the whole tensor.
@@ -360,27 +142,7 @@ struct NoShardRule {
   ir::AxisSet axes;
   void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes); }
   bool operator==(const NoShardRule &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "no-shard-rule",
-      .message = "`{op}` has no sharding rule for {operand} on {axes}",
-      .explain = R"(
-What the op does is defined on what one rank holds, not on the tensor that all ranks hold together:
-its dimensions cannot be told, it is a kernel about which nothing is known, or it stacks, unbinds
-or exchanges what the ranks hold without saying which dimension is cut. Use the form that names
-the dimension, S(i), teach the op with a rule, or call it in a local region and state how the
-result joins.
-)",
-      .wrong = R"(
-mesh m { tp = 4 }
-%x = input f32[8, 16@tp]
-%y = all_gather %x { axis = tp, src = V, dst = R }
-)",
-      .right = R"(
-mesh m { tp = 4 }
-%x = input f32[8, 16@tp]
-%y = all_gather %x { axis = tp, src = S(1), dst = R }
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 // Only the innermost axis of a dimension can be gathered or exchanged.
@@ -393,28 +155,7 @@ struct NotInnermost {
     visit("operand", operand), visit("dim", dim), visit("order", order), visit("axes", axes);
   }
   bool operator==(const NotInnermost &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "not-innermost",
-      .message =
-          "`{op}` over {axes}, which is not innermost on dimension {dim} of {operand}: it is "
-          "sharded on ({order})",
-      .explain = R"(
-Several axes shard one dimension, the outer one into large blocks and the inner one each of these
-again. A collective over the outer axis joins every n-th small block: the result has the right
-shape and the wrong order of elements. Gather or exchange the innermost axis first, or state the
-whole target with redistribute.
-)",
-      .wrong = R"(
-mesh m { dp = 2, tp = 4 }
-%x = input f32[2@(dp,tp), 8]
-%y = all_gather %x { axis = dp, src = S(0), dst = R }
-)",
-      .right = R"(
-mesh m { dp = 2, tp = 4 }
-%x = input f32[2@(dp,tp), 8]
-%y = all_gather %x { axis = tp, src = S(0), dst = R }
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 // S(i) is stated, and the operand is sharded on another dimension.
@@ -426,27 +167,7 @@ struct WrongDimension {
     visit("operand", operand), visit("stated", stated), visit("found", found), visit("axes", axes);
   }
   bool operator==(const WrongDimension &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "wrong-dimension",
-      .message = "`{op}` names dimension {stated} on {axes}; {operand} is sharded on dimension "
-                 "{found}",
-      .explain = R"(
-The collective joins blocks along one dimension, and the operand is cut along another. The result
-would have a plausible shape and its elements in the wrong places. Functional collectives of
-PyTorch always mean dimension 0; where the exporter keeps the reshapes around them, those move the
-blocks to where they belong, and a shard of another dimension must be moved before.
-)",
-      .wrong = R"(
-mesh m { tp = 4 }
-%x = input f32[8, 16@tp]
-%y = all_gather %x { axis = tp, src = S(0), dst = R }
-)",
-      .right = R"(
-mesh m { tp = 4 }
-%x = input f32[8, 16@tp]
-%y = all_gather %x { axis = tp, src = S(1), dst = R }
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 // One call over axes that are judged in different ways.
@@ -454,30 +175,7 @@ struct MixedPolicy {
   ir::AxisSet local, axes; // axes: the global ones
   void fields(auto &&visit) const { visit("local", local), visit("axes", axes); }
   bool operator==(const MixedPolicy &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "mixed-policy",
-      .message = "`{op}` spans local {local} and global {axes}",
-      .explain = R"(
-One collective runs over axes of which some are local here and some global. On the local ones it
-works on what each rank holds, on the global ones on the tensor that the ranks hold together; no
-single meaning covers both. Make two calls of it, one per kind of axis, or enlarge the local
-region.
-)",
-      .wrong = R"(
-mesh m { dp = 2, tp = 4 }
-%x = input f32[8, 16@tp] P@dp
-local (dp) {
-  %y = all_reduce %x { axis = (dp, tp), src = P, dst = R }
-}
-)",
-      .right = R"(
-mesh m { dp = 2, tp = 4 }
-%x = input f32[8, 16@tp] P@dp
-local (dp) {
-  %y = all_reduce %x { axis = dp, src = P, dst = R }
-}
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 // The other mesh has no axes whose blocks are these.
@@ -489,30 +187,7 @@ struct SpecNotRemappable {
     visit("operand", operand), visit("dim", dim), visit("spec", spec), visit("mesh", mesh);
   }
   bool operator==(const SpecNotRemappable &) const = default;
-  static constexpr DiagnosticInfo info = {
-      .name = "spec-not-remappable",
-      .message =
-          "dimension {dim} of {operand} is sharded on ({spec}), which cannot be written with "
-          "the axes of mesh {mesh}",
-      .explain = R"(
-A tensor is seen on another mesh over the same ranks. Its blocks stay where they are, so the axes
-that shard a dimension must be, in the same order, axes of the other mesh: an axis of the new mesh
-may join several of the old ones only where they stand next to each other, outer one first.
-Redistribute on the old mesh into an order that the new one can say.
-)",
-      .wrong = R"(
-mesh s { ep = 8 }
-mesh m { dp = 2, tp = 4 }
-%x = input f32[2@(tp,dp), 8]
-%y = reinterpret_mesh %x { mesh = s }
-)",
-      .right = R"(
-mesh s { ep = 8 }
-mesh m { dp = 2, tp = 4 }
-%x = input f32[2@(dp,tp), 8]
-%y = reinterpret_mesh %x { mesh = s }
-)",
-  };
+  static const DiagnosticInfo info;
 };
 
 } // namespace spmd::rules

@@ -1,0 +1,136 @@
+// The manual pages of the findings of gradients.h.
+#include "rules/violations/gradients.h"
+
+namespace spmd::rules {
+
+constinit const DiagnosticInfo UnreducedGradient::info = {
+    .name = "unreduced-gradient",
+    .message = "the gradient of {value} is still partial on {axes} when the optimizer reads it",
+    .explain = R"(
+Each rank along the axis holds one addend of the gradient, and nobody has added them up: the
+optimizer of each rank would move its copy of the parameter by its own addend. Copies that start
+equal drift apart, and what is saved is one of them. The parameter is replicate there, so its
+gradient is partial by nature: a reduction belongs between backward and the step, as an op of the
+program, as `sync` of the parameter where code outside of the program does it, or as the
+transpose of the gather that made the parameter whole. The usual cause is a flag by which the
+framework recognises such parameters, and which one of them lacks.
+)",
+    .wrong = R"(
+mesh m { tp = 4 }
+%x = input f32[8, 4@tp, 32]
+%g = param f32[32] R@tp
+%y = rms_norm %x, %g
+%l = sum %y { dim = [0, 1, 2], partial = tp }
+backward %l
+%d = grad %g
+step %g, %d
+)",
+    .right = R"(
+mesh m { tp = 4 }
+%x = input f32[8, 4@tp, 32]
+%g = param f32[32] R@tp
+%y = rms_norm %x, %g
+%l = sum %y { dim = [0, 1, 2], partial = tp }
+backward %l
+%d = grad %g
+%r = all_reduce %d { axis = tp, src = P, dst = R }
+step %g, %r
+)",
+};
+
+constinit const DiagnosticInfo OverreducedGradient::info = {
+    .name = "overreduced-gradient",
+    .message = "{axes} is reduced once more for {value}, whose gradient is {kind} there",
+    .explain = R"(
+The parameter states a reduction of its gradient over an axis on which no sum is pending. Where
+the gradient is already the same on all ranks, summing it multiplies it by their number: the
+parameter learns with another rate than all others, which depends on the size of the mesh. Where
+the ranks hold different blocks of it, summing mixes the blocks. Take the axis out of `sync`. An
+average of what is equal on all ranks changes nothing and is not reported.
+)",
+    .wrong = R"(
+mesh m { tp = 4 }
+%w = param f32[16] I@tp { sync = tp }
+)",
+    .right = R"(
+mesh m { tp = 4 }
+%w = param f32[16] R@tp { sync = tp }
+)",
+};
+
+constinit const DiagnosticInfo GradientTypeMismatch::info = {
+    .name = "gradient-type-mismatch",
+    .message = "the gradient of {value} is {found}, and {needed} is needed",
+    .explain = R"(
+The type of a value fixes the type of its gradient: partial for replicate, replicate for partial,
+the same for invariant and for shards. Here a declaration, a backward that the program contains,
+or what the optimizer is given says otherwise. Declared gradients are believed by the code behind
+them: one that is called complete and is an addend is never summed, one that is called partial and
+is complete is summed once too often. Either the declaration is wrong, or a transition of the
+forward program has another `dst` than its backward was written for.
+)",
+    .wrong = R"(
+mesh m { tp = 4 }
+%x = input f32[8, 16] R@tp
+%l = to_local %x { grad = R@tp }
+)",
+    .right = R"(
+mesh m { tp = 4 }
+%x = input f32[8, 16] R@tp
+%l = to_local %x { grad = P@tp }
+)",
+};
+
+constinit const DiagnosticInfo MissingVjp::info = {
+    .name = "missing-vjp",
+    .message = "`{op}`[ over {axes}] has no derivative, and {operand} needs a gradient",
+    .explain = R"(
+The call is stated to have no derivative, and a value passes it that depends on something which
+is trained. The forward value is right; backward, the gradient ends here or skips the
+communication that belongs to it, without an error. Call the differentiable form of the
+collective, or say that no gradient is wanted: detach the operand, or run the call where gradients
+are off.
+)",
+    .wrong = R"(
+mesh m { tp = 4 }
+%w = param f32[16@tp]
+%p = sum %w { dim = [0], partial = tp }
+%a = all_reduce %p { axis = tp, src = P, dst = I, vjp = none }
+)",
+    .right = R"(
+mesh m { tp = 4 }
+%w = param f32[16@tp]
+%p = sum %w { dim = [0], partial = tp }
+%a = all_reduce %p { axis = tp, src = P, dst = I }
+)",
+};
+
+constinit const DiagnosticInfo ScaleMismatch::info = {
+    .name = "scale-mismatch",
+    .message = "{what}{value} has scale {found}, {other}; left over: {left}",
+    .explain = R"(
+The scale of a value is the factor by which its data differ from what is meant: a sum of the local
+means of 4 ranks is 4 times the mean, an average over an axis of what should be summed is too small
+by the size of the axis. Scales may be carried as long as they cancel. Here one does not: two terms
+of a sum have different ones, or a value that carries one reaches a place where the plain number is
+needed: a nonlinear function, the optimizer, a report. The loss or the gradient is wrong by the
+factor that is left over, and so is the learning rate: by another one on another mesh. Divide once,
+where the average is taken: `op = avg`, or `scale` by the sizes that are meant.
+)",
+    .wrong = R"(
+mesh m { dp = 4 }
+%x = input f32[16@dp, 8]
+%p = mean %x { dim = [0, 1], partial = dp }
+%l = all_reduce %p { axis = dp, src = P, dst = R }
+report %l
+)",
+    .right = R"(
+mesh m { dp = 4 }
+%x = input f32[16@dp, 8]
+%p = mean %x { dim = [0, 1], partial = dp }
+%l = all_reduce %p { axis = dp, op = avg, src = P, dst = R }
+report %l
+)",
+};
+
+} // namespace spmd::rules

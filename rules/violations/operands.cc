@@ -1,0 +1,106 @@
+// The manual pages of the findings of operands.h.
+#include "rules/violations/operands.h"
+
+namespace spmd::rules {
+
+constinit const DiagnosticInfo MissingClaim::info = {
+    .name = "missing-claim",
+    .message = "in `{op}`, {operand} has no claim on {axes}",
+    .explain = R"(
+Nothing says how the ranks of the axis hold this operand. An absent claim is not taken for
+replicate: the two most expensive mistakes, a missing reduction and a superfluous one, look the
+same when kinds are guessed. The operand is reported at its first use and is silent from then
+on. State its kind where it is declared, or check it in the middle of the program with
+assert_type; --permissive skips such axes instead and counts them.
+)",
+    .wrong = R"(
+trace { mode = local }
+mesh m { tp = 4 }
+%x = input f32[8, 16]
+%y = gelu %x
+)",
+    .right = R"(
+trace { mode = local }
+mesh m { tp = 4 }
+%x = input f32[8, 16] V
+%y = gelu %x
+)",
+};
+
+constinit const DiagnosticInfo UndecidedKind::info = {
+    .name = "undecided-kind",
+    .message = "{value} is the same on all ranks of {axes}; whether its gradient is pending "
+               "is not stated",
+    .explain = R"(
+The value is known to be equal on all ranks, but not whether its gradient is: R|I leaves that
+open, as a framework does that knows one word for both. With R each rank has its own share of
+the gradient and a sum is pending; with I the gradient is complete. A wrong guess scales
+gradients by the number of ranks. State R or I, state the gradient as backward leaves it, or
+declare that no gradient is needed.
+)",
+    .wrong = R"(
+trace { mode = local }
+mesh m { tp = 4 }
+%w = param f32[16] R|I
+%y = neg %w
+)",
+    .right = R"(
+trace { mode = local }
+mesh m { tp = 4 }
+%w = param f32[16] R|I { grad = P }
+%y = neg %w
+)",
+};
+
+constinit const DiagnosticInfo ShapeMismatch::info = {
+    .name = "shape-mismatch",
+    .message = "`{op}` needs {what} equal: {expected} and {found}",
+    .explain = R"(
+Two extents that the equation of the op joins are different on one rank. Shapes are local: they
+count what a rank holds, not what all ranks hold together. The usual cause is therefore a size
+taken from the whole tensor where the part is meant, or a tensor that was gathered on one side
+of a contraction and not on the other. The declared shape of a result is compared with the one
+that follows in the same way.
+)",
+    .wrong = R"(
+trace { mode = local }
+mesh m { tp = 4 }
+%x = input f32[8, 16] R
+%w = param f32[4, 8] R
+%y = matmul %x, %w
+)",
+    .right = R"(
+trace { mode = local }
+mesh m { tp = 4 }
+%x = input f32[8, 16] R
+%w = param f32[16, 8] R
+%y = matmul %x, %w
+)",
+};
+
+constinit const DiagnosticInfo OperandMismatch::info = {
+    .name = "operand-mismatch",
+    .message = "`{op}` takes {expected}; {found}",
+    .explain = R"(
+The operands do not fit the row of the op table: there are too few of them, too many, one has a
+name that the op does not know, or a list stands where a tensor is expected. The op is then not
+typed at all and its results are unknown, so nothing that follows from them is checked. Usually
+an exporter has dropped or reordered an argument, or the spelling of another overload was used.
+`spmdlint ops NAME` prints the equation with its operands.
+)",
+    .wrong = R"(
+trace { mode = local }
+mesh m { tp = 4 }
+%x = input f32[8, 16] R
+%y = matmul %x
+)",
+    .right = R"(
+trace { mode = local }
+mesh m { tp = 4 }
+%x = input f32[8, 16] R
+%w = param f32[16, 4] R
+%y = matmul %x, %w
+)",
+};
+
+} // namespace spmd::rules
