@@ -12,6 +12,7 @@ enum class ExitCode : uint8_t {
   Call = 2,
   Input = 3,
   Coverage = 4,
+  Launcher = 5,
   Bug = 70,
   Skipped = 77,
   Interrupted = 130
@@ -29,6 +30,9 @@ inline constexpr ExitCodeInfo kExitCodes[] = {
      "fix the call"},
     {ExitCode::Input, "input unreadable: missing, malformed, truncated, of a newer major version",
      "fix the exporter"},
+    {ExitCode::Launcher,
+     "only spmdrun --nproc: mpirun failed or was told to stop, and nothing is known of the program",
+     "see what mpirun says"},
     {ExitCode::Findings, "findings at or above --fail-on", "fix the program"},
     {ExitCode::Coverage, "checked, but fewer ops typed than --min-coverage asks for",
      "teach the op, or lower the bar"},

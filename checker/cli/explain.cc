@@ -86,7 +86,19 @@ std::string exit_code_page(llvm::StringRef name) {
   return "";
 }
 
-Names exit_code_names() { return {"0", "1", "2", "3", "4", "70", "77", "130"}; }
+Names exit_code_names() {
+  static const std::vector<std::string> words = [] {
+    std::vector<unsigned> codes;
+    for (const ExitCodeInfo &row : kExitCodes)
+      codes.push_back(static_cast<unsigned>(row.code));
+    llvm::sort(codes);
+    std::vector<std::string> texts;
+    for (unsigned code : codes)
+      texts.push_back(std::to_string(code));
+    return texts;
+  }();
+  return Names(words.begin(), words.end());
+}
 
 constexpr ManualSection kSections[] = {
     {"findings", finding_page, finding_names},

@@ -1,5 +1,7 @@
 // The `spmdrun` binary.
 #include "runtime/cli/run.h"
+#include "runtime/launch/file_limit.h"
+#include "runtime/launch/rank_codes.h"
 #include "runtime/launch/spawn.h"
 
 #include "checker/cli/output.h"
@@ -48,5 +50,8 @@ int main(int argc, char **argv) {
   std::signal(SIGPIPE, SIG_IGN);
   spmd::checker::set_tool_name("spmdrun");
   llvm::SmallVector<llvm::StringRef, 16> words(argv + 1, argv + argc);
-  return static_cast<int>(spmd::runtime::run(words));
+  spmd::runtime::raise_file_limit();
+  const int code = static_cast<int>(spmd::runtime::run(words));
+  spmd::runtime::report_code(code);
+  return code;
 }

@@ -3,6 +3,8 @@
 
 #include "runtime/device/backend.h"
 #include "runtime/gathered.h"
+#include "runtime/launch/admission.h"
+#include "runtime/launch/rank_codes.h"
 #include "runtime/launch/spawn.h"
 #include "runtime/launch/watchdog.h"
 
@@ -92,7 +94,7 @@ void out_of_memory() {
   (void)!::write(STDERR_FILENO, text.data(), static_cast<size_t>(size));
   if (team_of_process)
     team_of_process->stop(static_cast<int>(ExitCode::Input));
-  ::_exit(static_cast<int>(ExitCode::Input));
+  end_process(static_cast<int>(ExitCode::Input));
 }
 
 } // namespace
@@ -256,7 +258,7 @@ std::unique_ptr<Session> Session::open(const RunOptions &options, ExitCode &code
     checker::say(llvm::toString(std::move(problem)));
     code = session->absent_ && options.skip_unavailable ? ExitCode::Skipped : ExitCode::Call;
     if (session->peers_ || session->link_)
-      ::_exit(static_cast<int>(code)); // the library would wait for the others
+      end_process(static_cast<int>(code)); // the library would wait for the others
     return nullptr;
   }
   team_of_process = session->team_.get();
@@ -381,7 +383,7 @@ std::unique_ptr<Backend> Session::backend(const CpuOptions &options) {
 
 void Session::abandon(ExitCode code) {
   team_->stop(static_cast<int>(code));
-  ::_exit(static_cast<int>(code));
+  end_process(static_cast<int>(code));
 }
 
 } // namespace spmd::runtime

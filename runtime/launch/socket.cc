@@ -1,9 +1,9 @@
-// Plain sockets, IPv4 and IPv6. The token is the key of an HMAC (RFC 2104, SHA-256) over what both sides drew.
+// Plain sockets, IPv4 and IPv6.
 #include "runtime/launch/socket.h"
 
+#include "runtime/launch/file_limit.h"
+
 #include "llvm/ADT/SmallVector.h"
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/SHA256.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,6 @@
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <random>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
@@ -35,13 +34,9 @@ llvm::Expected<Addresses> look_up(const std::string &host, uint16_t port) {
   hints.ai_flags = AI_NUMERICSERV;
   if (int problem = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found))
     return error_of(
-        fmt::format("`{}` is no host that is known here: {}", host, ::gai_strerror(problem)));
+        fmt::format("`{}` is no host that is known here: {}", host,
+                    problem == EAI_SYSTEM ? with_file_limit(errno) : ::gai_strerror(problem)));
   return Addresses(found, &::freeaddrinfo);
-}
-
-int wait_ms(Clock::time_point until) {
-  auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
-  return static_cast<int>(std::max<int64_t>(0, std::min<int64_t>(left + 1, 1 << 30)));
 }
 
 bool ready(int file, short events, Clock::time_point until) {
@@ -88,6 +83,11 @@ int try_connect(const addrinfo &to, Clock::time_point until, Socket &made) {
 
 } // namespace
 
+int wait_ms(Clock::time_point until) {
+  auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+  return static_cast<int>(std::max<int64_t>(0, std::min<int64_t>(left + 1, 1 << 30)));
+}
+
 Socket::~Socket() {
   if (file_ >= 0)
     ::close(file_);
@@ -100,9 +100,11 @@ llvm::Expected<Socket> Socket::listen(const std::string &host, uint16_t port) {
   int problem = 0;
   for (const addrinfo *to = addresses->get(); to; to = to->ai_next) {
     Socket socket(::socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!socket.valid())
+      return error_of(fmt::format("cannot make a socket: {}", with_file_limit(errno)));
     int on = 1;
     ::setsockopt(socket.file(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (socket.valid() && ::bind(socket.file(), to->ai_addr, to->ai_addrlen) == 0 &&
+    if (::bind(socket.file(), to->ai_addr, to->ai_addrlen) == 0 &&
         ::listen(socket.file(), SOMAXCONN) == 0)
       return socket;
     problem = errno;
@@ -122,6 +124,8 @@ llvm::Expected<Socket> Socket::connect(const std::string &host, uint16_t port,
       problem = try_connect(*to, until, socket);
       if (!problem)
         return socket;
+      if (problem == EMFILE || problem == ENFILE)
+        return error_of(fmt::format("cannot make a socket: {}", with_file_limit(problem)));
     }
     if (Clock::now() + std::chrono::milliseconds(50) >= until)
       return error_of(fmt::format("cannot reach {}:{}: {}", host, port, std::strerror(problem)));
@@ -138,15 +142,12 @@ uint16_t Socket::port() const {
                                              : reinterpret_cast<sockaddr_in *>(&address)->sin_port);
 }
 
-std::optional<Socket> Socket::accept(Clock::time_point until) {
-  while (ready(file_, POLLIN, until)) {
-    Socket came(::accept4(file_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!came.valid())
-      continue;
-    prepare(came.file());
-    return came;
-  }
-  return std::nullopt;
+std::optional<Socket> Socket::accept_now() {
+  Socket came(::accept4(file_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!came.valid())
+    return std::nullopt;
+  prepare(came.file());
+  return came;
 }
 
 bool Socket::send(llvm::StringRef bytes, Clock::time_point until) {
@@ -210,96 +211,6 @@ std::optional<Message> MessageReader::next() {
   Message message{static_cast<MessageForm>(bytes_[0]), bytes_.substr(1 + sizeof size, size)};
   bytes_.erase(0, 1 + sizeof size + size);
   return message;
-}
-
-// --- admission
-
-namespace {
-
-constexpr size_t kNonce = 16, kProof = 32;
-constexpr llvm::StringRef kMagic = "spmdrun1";
-constexpr std::chrono::seconds kHandshake{2};
-
-std::string sha256(llvm::StringRef bytes) {
-  llvm::SHA256 hash;
-  hash.update(bytes);
-  return hash.final().str();
-}
-
-std::string hmac(llvm::StringRef key, llvm::StringRef text) {
-  constexpr size_t kBlock = 64;
-  std::string block = key.size() > kBlock ? sha256(key) : key.str();
-  block.resize(kBlock, '\0');
-  std::string inner = block, outer = block;
-  for (size_t i = 0; i < kBlock; ++i) {
-    inner[i] = static_cast<char>(inner[i] ^ 0x36);
-    outer[i] = static_cast<char>(outer[i] ^ 0x5c);
-  }
-  return sha256(outer + sha256(inner + text.str()));
-}
-
-// In a time that does not tell where they differ.
-bool same_proof(llvm::StringRef a, llvm::StringRef b) {
-  unsigned different = a.size() != b.size();
-  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
-    different |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
-  return different == 0;
-}
-
-std::string random_bytes(size_t count) {
-  std::random_device device;
-  std::string bytes;
-  while (bytes.size() < count)
-    bytes.push_back(static_cast<char>(device() & 0xff));
-  return bytes;
-}
-
-std::string number_bytes(uint32_t a, uint32_t b) {
-  std::string bytes(sizeof a + sizeof b, '\0');
-  std::memcpy(bytes.data(), &a, sizeof a);
-  std::memcpy(bytes.data() + sizeof a, &b, sizeof b);
-  return bytes;
-}
-
-} // namespace
-
-std::string random_token() { return llvm::toHex(random_bytes(16), /*LowerCase=*/true); }
-
-std::optional<uint32_t> admit(Socket &socket, llvm::StringRef token, uint32_t size) {
-  Clock::time_point until = Clock::now() + kHandshake;
-  std::string own = random_bytes(kNonce), came(2 * sizeof(uint32_t) + kNonce + kProof, '\0');
-  if (!socket.send(kMagic.str() + own, until) || !socket.receive(came.data(), came.size(), until))
-    return std::nullopt;
-  llvm::StringRef about = llvm::StringRef(came).drop_back(kProof);
-  if (!same_proof(hmac(token, "rank" + own + about.str()),
-                  llvm::StringRef(came).take_back(kProof))) {
-    socket.send(std::string(1 + kProof, '\0'), until);
-    return std::nullopt;
-  }
-  uint32_t rank = 0, of = 0;
-  std::memcpy(&rank, came.data(), sizeof rank);
-  std::memcpy(&of, came.data() + sizeof rank, sizeof of);
-  bool fits = of == size && rank > 0 && rank < size;
-  if (!socket.send((fits ? "\1" : "\2") + hmac(token, "store" + about.str() + own), until) || !fits)
-    return std::nullopt;
-  return rank;
-}
-
-Admission ask_admission(Socket &socket, llvm::StringRef token, uint32_t rank, uint32_t size,
-                        Clock::time_point until) {
-  std::string theirs(kMagic.size() + kNonce, '\0');
-  if (!socket.receive(theirs.data(), theirs.size(), until) ||
-      !llvm::StringRef(theirs).startswith(kMagic))
-    return Admission::NoAnswer;
-  std::string nonce = theirs.substr(kMagic.size());
-  std::string about = number_bytes(rank, size) + random_bytes(kNonce);
-  std::string answer(1 + kProof, '\0');
-  if (!socket.send(about + hmac(token, "rank" + nonce + about), until) ||
-      !socket.receive(answer.data(), answer.size(), until))
-    return Admission::NoAnswer;
-  bool known =
-      same_proof(hmac(token, "store" + about + nonce), llvm::StringRef(answer).drop_front());
-  return known && answer[0] == '\1' ? Admission::Welcome : Admission::Refused;
 }
 
 } // namespace spmd::runtime

@@ -1,4 +1,4 @@
-// TCP between the processes of a run: addresses, time-outs, the proof that both know a token, messages.
+// TCP between the processes of a run: addresses, time-outs, messages.
 #pragma once
 
 #include "llvm/ADT/StringRef.h"
@@ -34,8 +34,8 @@ public:
   static llvm::Expected<Socket> connect(const std::string &host, uint16_t port,
                                         Clock::time_point until);
   uint16_t port() const;
-  // None came until then.
-  std::optional<Socket> accept(Clock::time_point until);
+  // One that is there by now; none, and errno says why.
+  std::optional<Socket> accept_now();
 
   // False: the other side is gone, or was too slow.
   bool send(llvm::StringRef bytes, Clock::time_point until);
@@ -52,6 +52,7 @@ enum class MessageForm : char {
   Here = 'H',    // answers
   Late = 'T',    // has waited too long
   Fail = 'F',    // cannot go on
+  Ended = 'E',   // was told by a signal to end, and does
   Stop = 'X',    // leave with this code; to rank 0: it has been given up
   Dissolve = 'D' // from rank 0: all end
 };
@@ -73,14 +74,7 @@ private:
   std::string bytes_;
 };
 
-// Each side shows the other that it knows the token, which is not sent. On rank 0: the rank that is there;
-// none if it is a stranger, or does not hurry.
-std::optional<uint32_t> admit(Socket &socket, llvm::StringRef token, uint32_t size);
-enum class Admission : uint8_t { Welcome, Refused, NoAnswer };
-Admission ask_admission(Socket &socket, llvm::StringRef token, uint32_t rank, uint32_t size,
-                        Clock::time_point until);
-
-// 32 hexadecimal digits that nobody can guess.
-std::string random_token();
+// For poll: milliseconds until then, rounded up; 0 once it has passed.
+int wait_ms(Clock::time_point until);
 
 } // namespace spmd::runtime

@@ -2,11 +2,14 @@
 // taken in between.
 #include "runtime/launch/spawn.h"
 
-#include "runtime/launch/socket.h"
+#include "runtime/launch/admission.h"
+#include "runtime/launch/rank_codes.h"
 
+#include "checker/cli/exit_code.h"
 #include "checker/cli/output.h"
 
-#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/Program.h"
 
 #include <fmt/format.h>
 
@@ -30,7 +33,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr int kNothingRun = 2, kCannotFinish = 3;
+constexpr int kNothingRun = 2, kCannotFinish = 3, kLauncherFailed = 5;
 
 int give_up(const std::string &text) {
   checker::say(text);
@@ -69,8 +72,11 @@ int code_of(int status) {
 
 // Whether some process that runs is a child of this one.
 bool has_children(pid_t parent) {
-  std::unique_ptr<DIR, int (*)(DIR *)> all(::opendir("/proc"), &::closedir);
-  while (const dirent *entry = all ? ::readdir(all.get()) : nullptr) {
+  DIR *folder = ::opendir("/proc");
+  if (!folder)
+    return true; // it is not known
+  std::unique_ptr<DIR, int (*)(DIR *)> all(folder, &::closedir);
+  while (const dirent *entry = ::readdir(folder)) {
     std::ifstream file(fmt::format("/proc/{}/stat", entry->d_name));
     std::string line;
     std::getline(file, line);
@@ -85,11 +91,40 @@ bool has_children(pid_t parent) {
   return false;
 }
 
+// Of mpirun that ended: what its ranks say of themselves, if they do; its own code says something only where it
+// tells of a rank that crashed or was killed. Nothing is known where mpirun failed, or was told to stop.
+int code_of_mpirun(int status, const RankCodes &ranks, uint32_t count) {
+  using checker::ExitCode;
+  ExitCode worst = ExitCode::Clean;
+  uint32_t done = 0;
+  for (uint8_t code : ranks.read()) {
+    if (code >= 128) // told to end
+      continue;
+    worst = checker::worse(worst, static_cast<ExitCode>(code));
+    ++done;
+  }
+  if (worst != ExitCode::Clean)
+    return static_cast<int>(worst);
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (code == 0 && done == count)
+    return 0;
+  for (int signal : {SIGKILL, SIGSEGV, SIGABRT, SIGBUS, SIGFPE})
+    if (WIFEXITED(status) && code == 128 + signal)
+      return kCannotFinish;
+  checker::say(fmt::format(
+      "mpirun ended with code {} before {} of {} ranks were done: it failed, or was told to stop",
+      code, count - done, count));
+  return kLauncherFailed;
+}
+
 // Waits for all children. When one has ended badly, the others have `kGrace` to say what they know of it.
 class Children {
 public:
-  // `starters`: they start the ranks, and have nothing to do when these have ended.
-  Children(std::vector<pid_t> pids, bool starters) : pids_(std::move(pids)), starters_(starters) {}
+  using CodeOf = llvm::function_ref<int(int status)>;
+  // `starters`: they start the ranks, and have nothing to do when these have ended. `code_of`: the exit code that
+  // the end of a child stands for.
+  Children(std::vector<pid_t> pids, bool starters, CodeOf code_of)
+      : pids_(std::move(pids)), starters_(starters), code_of_(code_of) {}
 
   int wait(const sigset_t &awaited) {
     while (!pids_.empty()) {
@@ -138,7 +173,7 @@ private:
     int status = 0;
     for (pid_t pid; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
       pids_.erase(std::remove(pids_.begin(), pids_.end(), pid), pids_.end());
-      int code = code_of(status);
+      int code = code_of_(status);
       if (code != 0)
         end();
       // All end with one code, but for those that were ended: 3.
@@ -149,6 +184,7 @@ private:
 
   std::vector<pid_t> pids_;
   bool starters_;
+  CodeOf code_of_;
   unsigned ticks_ = 0;
   bool had_ranks_ = false;
   int64_t without_ranks_ = 0; // seconds
@@ -196,9 +232,14 @@ int spawn_ranks(const SpawnOptions &options) {
     return pid > 0;
   };
   if (options.by_mpirun) {
-    if (!start([] {}))
+    RankCodes codes;
+    auto ended = [&](int status) { return code_of_mpirun(status, codes, options.count); };
+    if (!llvm::sys::findProgramByName("mpirun"))
+      return give_up("cannot start mpirun: there is none on PATH (openmpi-bin)");
+    const std::string path = codes.path(); // of this process
+    if (!start([&] { set(kRankCodes, path); }))
       return give_up(fmt::format("cannot start mpirun: {}", std::strerror(errno)));
-    return Children(std::move(pids), true).wait(awaited);
+    return Children(std::move(pids), true, ended).wait(awaited);
   }
   llvm::Expected<Socket> listener = Socket::listen("127.0.0.1", 0);
   if (!listener)
@@ -223,7 +264,7 @@ int spawn_ranks(const SpawnOptions &options) {
       ::kill(pid, SIGKILL);
     return give_up(fmt::format("cannot start rank {}: {}", rank, std::strerror(errno)));
   }
-  return Children(std::move(pids), false).wait(awaited);
+  return Children(std::move(pids), false, code_of).wait(awaited);
 }
 
 } // namespace spmd::runtime

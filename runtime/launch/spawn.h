@@ -17,8 +17,8 @@ struct SpawnOptions {
 // Set for ranks whose output goes on to a terminal.
 inline constexpr const char *kTerminal = "SPMD_TERMINAL";
 
-// The exit code of the run, 3 if a rank was ended from outside. Ranks are children and end with this process,
-// however it ends. Says what keeps it from starting them (2).
+// The exit code of the run, 3 if a rank was ended from outside, 5 if mpirun failed or was ended (said). Ranks are
+// children and end with this process, however it ends. Says what keeps it from starting them (2).
 int spawn_ranks(const SpawnOptions &options);
 
 } // namespace spmd::runtime

@@ -1,5 +1,8 @@
 // What a rank of a team does, whichever it is; the thread of those that are not rank 0.
+#include "runtime/launch/admission.h"
+#include "runtime/launch/rank_codes.h"
 #include "runtime/launch/team_member.h"
+#include "runtime/launch/token_file.h"
 
 #include <fmt/format.h>
 
@@ -36,12 +39,14 @@ constexpr int64_t kLastWordsMs = 700;
 
 } // namespace
 
+bool told_to_end() { return terminated_at.load(std::memory_order_relaxed) >= 0; }
+
 Whereabouts Team::whereabouts() const {
   return {progress_.load(std::memory_order_relaxed), step_.load(std::memory_order_relaxed),
           doing_.load(std::memory_order_relaxed)};
 }
 
-void Team::leave(int code) { ::_exit(code); }
+void Team::leave(int code) { end_process(code); }
 
 bool Team::send(uint32_t rank, MessageForm form, const std::string &text) {
   Member &member = *members_[leads() ? rank : 0];
@@ -67,28 +72,44 @@ llvm::Error Team::enter() {
   std::string place = fmt::format("{}:{}", options_.host, options_.port);
   for (;;) {
     llvm::Expected<Socket> socket = Socket::connect(options_.host, options_.port, until);
+    if (!socket && Clock::now() + 2 * kTick < until) // no time would help
+      return error_of(fmt::format("rank {} {}", options_.rank, llvm::toString(socket.takeError())));
     if (!socket)
       return error_of(fmt::format("rank {} {} within {} s: is rank 0 running there, and is the "
                                   "port open? SPMD_STORE_HOST and "
                                   "SPMD_STORE_PORT say where it listens",
                                   options_.rank, llvm::toString(socket.takeError()),
                                   options_.join.count() / 1000.0));
-    Admission admission =
-        ask_admission(*socket, options_.token, options_.rank, options_.size, until);
+    const bool given = !options_.token.empty();
+    llvm::Expected<std::string> token =
+        given ? llvm::Expected<std::string>(options_.token) : read_token(options_.port);
+    if (!token)
+      return token.takeError();
+    Admission admission = Admission::NoAnswer;
+    if (!token->empty())
+      admission = ask_admission(*socket, *token, options_.rank, options_.size, until);
     if (admission == Admission::Welcome) {
       members_.push_back(std::make_unique<Member>());
       members_[0]->socket = std::move(*socket);
       return llvm::Error::success();
     }
-    if (admission == Admission::Refused)
-      return error_of(fmt::format(
-          "{} does not admit rank {} of {}: SPMD_STORE_TOKEN is another one there, or the rank is "
-          "taken, or there are not so many",
-          place, options_.rank, options_.size));
-    if (Clock::now() + 2 * kTick >= until)
-      return error_of(fmt::format("what listens on {} is no rank 0 of a run: set SPMD_STORE_PORT "
+    const bool over = Clock::now() + 2 * kTick >= until;
+    if (admission == Admission::Taken)
+      return error_of(fmt::format("{} does not admit rank {} of {}: the rank is taken, or there "
+                                  "are not so many",
+                                  place, options_.rank, options_.size));
+    // A token in a file may be that of a run before this one, until rank 0 has put its own there.
+    if (admission == Admission::WrongToken && (given || over))
+      return error_of(
+          fmt::format("{} does not admit rank {}: SPMD_STORE_TOKEN is another one there", place,
+                      options_.rank));
+    if (over)
+      return error_of(fmt::format("what listens on {} is no rank 0 of a run{}: set SPMD_STORE_PORT "
                                   "to a port that is free",
-                                  place));
+                                  place,
+                                  token->empty() ? ", or not one of this user (then set "
+                                                   "SPMD_STORE_TOKEN, the same on all ranks)"
+                                                 : ""));
     std::this_thread::sleep_for(kTick);
   }
 }
@@ -250,7 +271,7 @@ void Team::stop(int code) {
 // What started this process ended without a word to it, so nobody will end it any more.
 void Team::check_parent() {
   if (options_.parent && ::getppid() != options_.parent)
-    leave(kCannotFinish);
+    ::_exit(kCannotFinish); // which says nothing of the run
 }
 
 // The main thread is in the midst of something long: one plain line then, and the end.
@@ -273,8 +294,11 @@ void Team::check_overdue() {
     (void)!::write(STDERR_FILENO, line.data(), line.size());
   }
   lock.unlock();
-  stop(kCannotFinish);
-  leave(untold ? kCannotFinish : 128 + SIGTERM);
+  const int code = untold ? kCannotFinish : 128 + SIGTERM;
+  stop(code);
+  if (!untold && !leads())
+    send(0, MessageForm::Ended);
+  leave(code);
 }
 
 // --- the thread of a rank that is not rank 0
@@ -300,7 +324,7 @@ void Team::take(Message message) {
     return;
   }
   case MessageForm::Stop:
-    leave(message.text.empty() ? kCannotFinish : message.text[0]);
+    leave(message.text.empty() ? kCannotFinish : static_cast<uint8_t>(message.text[0]));
   default:
     return;
   }

@@ -39,10 +39,11 @@ struct TeamFailure {
 
 struct TeamOptions {
   uint32_t rank = 0, size = 1;
-  std::string host;                       // of rank 0, to listen on and to connect to
-  uint16_t port = 0;                      // 0 on rank 0: any
-  int listener = -1;                      // on rank 0: a socket that listens already
-  std::string token;                      // who does not know it is not admitted
+  std::string host;  // of rank 0, to listen on and to connect to
+  uint16_t port = 0; // 0 on rank 0: any
+  int listener = -1; // on rank 0: a socket that listens already
+  // Who does not know it is not admitted. Empty: rank 0 draws one for those of the same user on this host.
+  std::string token;
   std::chrono::milliseconds join{30'000}; // until all are there
   std::chrono::milliseconds wait{60'000}; // that a rank may wait for others
   int parent = 0;                         // the process without which this one ends; 0: none

@@ -1,5 +1,7 @@
 // Rank 0 of a team: admits the others, collects what they say, and finds out who is missing.
+#include "runtime/launch/admission.h"
 #include "runtime/launch/team_member.h"
+#include "runtime/launch/token_file.h"
 
 #include <fmt/format.h>
 
@@ -44,22 +46,32 @@ llvm::Error Team::admit() {
     listener = std::move(*made);
   }
   members_.resize(size());
-  for (uint32_t missing = size() - 1; missing > 0;) {
-    std::optional<Socket> came = listener.accept(until);
-    if (!came) {
+  const std::string token = options_.token.empty() ? random_token() : options_.token;
+  Door door(std::move(listener), token, size());
+  std::optional<TokenFile> file; // gone before the port is free for another run
+  if (options_.token.empty() && size() > 1) {
+    llvm::Expected<TokenFile> made = TokenFile::write(door.port(), token);
+    if (!made)
+      return error_of(fmt::format("rank 0: {}", llvm::toString(made.takeError())));
+    file.emplace(std::move(*made));
+  }
+  auto missing = [&] {
+    return list_of([&](uint32_t rank) { return rank > 0 && !members_[rank]; }, size());
+  };
+  for (uint32_t there = 1; there < size(); ++there) {
+    llvm::Expected<std::optional<Door::Admitted>> came = door.next(until);
+    if (!came || !*came)
       stop(kNothingRun);
+    if (!came)
+      return error_of(fmt::format("rank 0 cannot take in rank {}: {}", missing(),
+                                  llvm::toString(came.takeError())));
+    if (!*came)
       return error_of(fmt::format(
           "rank {} did not join within {} s: the ranks must be started together, each with the "
           "same SPMD_STORE_HOST, SPMD_STORE_PORT and SPMD_STORE_TOKEN; rank 0 listens on {}:{}",
-          list_of([&](uint32_t rank) { return rank > 0 && !members_[rank]; }, size()),
-          options_.join.count() / 1000.0, options_.host, listener.port()));
-    }
-    std::optional<uint32_t> rank = runtime::admit(*came, options_.token, size());
-    if (!rank || members_[*rank])
-      continue;
-    members_[*rank] = std::make_unique<Member>();
-    members_[*rank]->socket = std::move(*came);
-    --missing;
+          missing(), options_.join.count() / 1000.0, options_.host, door.port()));
+    members_[(*came)->rank] = std::make_unique<Member>();
+    members_[(*came)->rank]->socket = std::move((*came)->socket);
   }
   return llvm::Error::success();
 }
@@ -81,6 +93,9 @@ void Team::take(uint32_t rank, Message message) {
     return;
   case MessageForm::Late:
     late_ = true;
+    return;
+  case MessageForm::Ended:
+    member.ended = true;
     return;
   case MessageForm::Stop: // this rank kept the others waiting, and they have told it
     leave(kCannotFinish);
@@ -122,7 +137,8 @@ void Team::read_members(milliseconds patience) {
       std::lock_guard lock(member.sending);
       member.gone = true;
     }
-    if (!lost_)
+    // Where all were told to end, none is lost.
+    if (!lost_ && !(member.ended && told_to_end()))
       lost_ = ranks[i];
   }
 }

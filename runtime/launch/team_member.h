@@ -12,7 +12,11 @@ struct Team::Member {
   std::deque<std::string> gathered;
   std::optional<Whereabouts> where; // since it was asked
   bool heard = false;               // since it was asked
+  bool ended = false;               // was told to end
   bool gone = false;
 };
+
+// A signal told this process to end.
+bool told_to_end();
 
 } // namespace spmd::runtime

@@ -1,6 +1,8 @@
 // A thread that looks now and then.
 #include "runtime/launch/watchdog.h"
 
+#include "runtime/launch/rank_codes.h"
+
 #include <unistd.h>
 
 namespace spmd::runtime {
@@ -12,11 +14,11 @@ Watchdog::Watchdog(std::chrono::milliseconds patience, std::string line, int cod
         std::unique_lock lock(mutex_);
         while (!changed_.wait_for(lock, kTick, [this] { return over_; })) {
           if (parent && ::getppid() != parent)
-            ::_exit(code);
+            ::_exit(code); // which says nothing of the run
           if (std::chrono::steady_clock::now() < end)
             continue;
           (void)!::write(STDERR_FILENO, line.data(), line.size());
-          ::_exit(code);
+          end_process(code);
         }
       }) {}
 

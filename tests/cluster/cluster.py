@@ -6,6 +6,7 @@ usage: cluster.py SPMDRUN [--devices MODULE] [--repeat N] [--only WORD]
 
 import argparse
 import contextlib
+import hmac
 import json
 import os
 import pathlib
@@ -14,9 +15,12 @@ import resource
 import shutil
 import signal
 import socket
+import stat
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 
@@ -244,7 +248,198 @@ def another_token():
     port = free_port()
     code, _, err = together(1, lambda rank: [MLP], lambda rank: torchrun(
         0, 4, port, SPMD_STORE_HOST="0.0.0.0"))[0]
-    expect(code == 2 and "SPMD_STORE_TOKEN" in err, "without a token only loopback is bound", err)
+    expect(code == 2 and "SPMD_STORE_TOKEN" in err, "a token for other hosts is given", err)
+
+
+def request(token, nonce, rank, size):
+    """What a rank that knows the token answers to rank 0."""
+    about = struct.pack("=II", rank, size) + os.urandom(16)
+    return about + hmac.digest(token.encode(), b"rank" + nonce + about, "sha256")
+
+
+class Strangers:
+    """Connections to rank 0 of processes that are no ranks: idle ones, and such as speak."""
+
+    def __init__(self, port):
+        self.port, self.sockets, self.threads, self.answers, self.over = port, [], [], [], False
+
+    def connect(self, patience=LIMIT):
+        end = time.monotonic() + patience
+        while True:
+            try:
+                made = socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT)
+            except OSError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.02)
+                continue
+            self.sockets.append(made)
+            return made
+
+    def idle(self, count):
+        for _ in range(count):
+            self.connect()
+
+    def garbage(self):
+        self.connect().sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 4)
+        self.connect().sendall(os.urandom(4096))
+
+    def half(self):
+        made = self.connect()
+        made.sendall(request("?", self.nonce(made), 1, 4)[:40])
+        self.nonce(self.connect())  # takes the greeting, says nothing
+        self.connect().shutdown(socket.SHUT_RDWR)
+
+    @staticmethod
+    def nonce(made):
+        greeting = b""
+        while len(greeting) < 24:
+            came = made.recv(24 - len(greeting))
+            expect(came, "the greeting of rank 0 is cut off")
+            greeting += came
+        expect(greeting.startswith(b"spmdrun1"), "the greeting of rank 0", greeting)
+        return greeting[8:]
+
+    def ask(self, token, rank=1, size=4):
+        """The first byte of the answer: 0 where the token is another one."""
+        made = self.connect()
+        made.sendall(request(token, self.nonce(made), rank, size))
+        return made.recv(1)
+
+    def slow(self, seconds):
+        """A request with a wrong token, byte by byte."""
+        made = self.connect()
+
+        def dribble():
+            with contextlib.suppress(OSError):
+                for byte in request("?", self.nonce(made), 1, 4):
+                    if self.over:
+                        return
+                    made.sendall(bytes([byte]))
+                    time.sleep(seconds)
+        self.threads.append(threading.Thread(target=dribble))
+        self.threads[-1].start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.over = True
+        for thread in self.threads:
+            thread.join()
+        for each in self.sockets:
+            each.close()
+
+
+def strangers():
+    """None of them keeps the ranks waiting, and none gets in."""
+    for more in ({"SPMD_STORE_TOKEN": "x"}, {}):
+        port = free_port()
+        first = Run([SPMDRUN, "--backend=null", "--check=off", MLP], **torchrun(0, 4, port, **more))
+        with Strangers(port) as others:
+            others.idle(100)
+            for _ in range(10):
+                others.slow(0.2)
+            others.garbage()
+            others.half()
+            for token in ("", "y"):
+                expect(others.ask(token) == b"\0", f"a stranger with token `{token}` is not refused")
+            begin = time.monotonic()
+            rest = [Run([SPMDRUN, "--backend=null", "--check=off", MLP], **torchrun(rank, 4, port, **more))
+                    for rank in (1, 2, 3)]
+            with contextlib.suppress(OSError):  # rank 0 may have all ranks by now
+                for _ in range(50):
+                    others.connect(patience=0)
+            ended = [each.finish() for each in [first, *rest]]
+            expect(all(code == 0 for code, _, _ in ended), "exit codes", ended)
+            expect(time.monotonic() - begin < 10, "the ranks were kept waiting", ended)
+
+
+def token_in_a_file():
+    """Ranks on one host that were given no token find that of rank 0, and no other user does."""
+    port = free_port()
+    first = Run([SPMDRUN, "--backend=null", "--check=off", MLP], **torchrun(0, 4, port))
+    folder = pathlib.Path(f"/tmp/spmdrun-{os.geteuid()}")
+    with Strangers(port) as others:
+        others.idle(1)
+        end = time.monotonic() + LIMIT
+        while not (files := list(folder.glob(f"store-*-{port}"))) and time.monotonic() < end:
+            time.sleep(0.02)
+        expect(len(files) == 1, "no token", first)
+        expect(stat.S_IMODE(folder.stat().st_mode) == 0o700, "who may look into the folder", folder.stat())
+        expect(stat.S_IMODE(files[0].stat().st_mode) == 0o600, "who may read the token", files[0].stat())
+        token = files[0].read_text()
+        expect(len(token) == 32, "the token", token)
+        rest = [Run([SPMDRUN, "--backend=null", "--check=off", MLP], **torchrun(rank, 4, port)) for rank in (1, 2)]
+        words = b"".join(pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+                         for each in [first, *rest] for _, pid in each.processes())
+        expect(words and token.encode() not in words, "the token is on a command line", words)
+        expect(others.ask(token, 3, 5) == b"\2", "a rank of another size is not refused")
+        rest.append(Run([SPMDRUN, "--backend=null", "--check=off", MLP], **torchrun(3, 4, port)))
+        ended = [each.finish() for each in [first, *rest]]
+    expect(all(code == 0 for code, _, _ in ended), "exit codes", ended)
+    expect(not files[0].exists(), "the token is left behind", files)
+
+
+def folder_of_another_user():
+    """What somebody else may have written is not believed."""
+    if os.geteuid() != 0:
+        return  # nobody else can be made
+    user = 60000 + os.getpid() % 5000
+    folder = pathlib.Path(f"/tmp/spmdrun-{user}")
+    folder.mkdir(mode=0o777)
+    try:
+        with tempfile.TemporaryDirectory() as place:
+            os.chmod(place, 0o755)
+            tool = shutil.copy(SPMDRUN, place)
+            program = shutil.copy(MLP, place)
+            port = free_port()
+            runs = [Run(["setpriv", f"--reuid={user}", "--clear-groups", tool, "--backend=null", "--check=off",
+                         "--join-timeout=2", program], **torchrun(rank, 2, port)) for rank in range(2)]
+            ended = [each.finish() for each in runs]
+        expect(all(code == 2 for code, _, _ in ended), "exit codes", ended)
+        expect(f"{folder} belongs to another user" in ended[0][2] and "SPMD_STORE_TOKEN" in ended[0][2], "rank 0", ended)
+    finally:
+        folder.rmdir()
+
+
+def wide_program(folder, ranks):
+    file = pathlib.Path(folder) / f"ranks{ranks}.spmd"
+    file.write_text(f"mesh m {{ dp = {ranks} }}\n%x = input f32[{4 * ranks}@dp]\n"
+                    "%y = all_gather %x { axis = dp, src = S(0), dst = R }\noutput %y\n")
+    return file
+
+
+def few_files():
+    """A connection for each of 80 ranks where 32 files may be open: the limit is raised, or named if it cannot be."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [SPMDRUN, "--backend=null", "--check=off", "--nproc=80", wide_program(folder, 80)]
+        code, out, err = run("sh", "-c", 'ulimit -Sn 32; exec "$0" "$@"', *words)
+        expect(code == 0 and "80 ranks" in out, f"exit {code}", out, err)
+        begin = time.monotonic()
+        code, out, err = run("sh", "-c", 'ulimit -n 32; exec "$0" "$@"', *words)
+        expect(code == 2, f"exit {code}", out, err)
+        expect("rank 0 cannot take in rank" in err and "Too many open files: a process may have 32 here" in err,
+               "the cause", err)
+        expect(time.monotonic() - begin < 25, "it was waited for the end of the join time-out", err)
+
+
+def many_ranks():
+    """64 processes: nothing hangs, nothing is left."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = wide_program(folder, 64)
+        code, out, err = run(SPMDRUN, "--backend=null", "--check=off", "--nproc=64", file)
+        expect(code == 0 and "64 ranks" in out, f"null: exit {code}", out, err)
+        running = Run([SPMDRUN, "--backend=null", "--nproc=64", "--timeout=10", *LONG, file])
+        os.kill(running.begun(17, range(64), 0.05), signal.SIGKILL)
+        code, out, err = running.finish()
+        expect(code == 3 and (out + err).count("error[run-lost-rank]") == 1, f"killed: exit {code}", out, err)
+
+
+def many_ranks_by_mpi():
+    with tempfile.TemporaryDirectory() as folder:
+        code, out, err = run(SPMDRUN, "--nproc=64", "--join-timeout=120", wide_program(folder, 64))
+        expect(code == 0 and "64 ranks" in out, f"exit {code}", out, err)
 
 
 def another_plan():
@@ -576,6 +771,36 @@ def launcher_killed():
         running.finish()
 
 
+def mpirun_fails():
+    """Of its own, or because it is told to stop: nothing is known of the program, and that has a code of its own."""
+    with variables(OMPI_MCA_rmaps_base_mapping_policy="no-such-policy"):
+        code, out, err = run(SPMDRUN, "--nproc=4", MLP)
+    expect(code == 5 and "mpirun ended with code" in err and "4 of 4 ranks" in err, f"exit {code}", out, err)
+    for rank, sent in ((None, signal.SIGTERM), (None, signal.SIGKILL), (2, signal.SIGTERM)):
+        running = Run([SPMDRUN, "--nproc=4", *LONG, MLP])
+        pid = running.begun(0)
+        if rank is None:
+            pid = int(pathlib.Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children").read_text().split()[0])
+        else:
+            pid = running.rank(rank)
+        os.kill(pid, sent)
+        code, out, err = running.finish()
+        expect(code == (5 if rank is None else 3), f"{sent}: exit {code}", out, err)
+    with tempfile.TemporaryDirectory() as folder:
+        code, _, err = run(SPMDRUN, "--nproc=4", MLP, PATH=folder)
+    expect(code == 2 and "cannot start mpirun" in err, f"exit {code}", err)
+
+
+def told_to_stop():
+    """By a signal: the code says by which, as that of a shell does."""
+    for word in ("--backend=null", "--backend=mpi"):
+        running = Run([SPMDRUN, "--nproc=4", word, *LONG, MLP])
+        running.begun(0)
+        running.process.terminate()
+        code, out, err = running.finish()
+        expect(code == 128 + signal.SIGTERM, f"{word}: exit {code}", out, err)
+
+
 def no_memory():
     code, out, err = run(SPMDRUN, "--nproc=4", "--memory-limit=100", MLP)
     expect(code == 2 and (out + err).count("error[run-memory]") == 1, f"exit {code}", out, err)
@@ -605,6 +830,9 @@ TESTS = {
     "same-as-cpu-2": lambda: same_as_cpu(2), "same-as-cpu-4": lambda: same_as_cpu(4),
     "same-as-cpu-8": lambda: same_as_cpu(8), "other-checks": other_checks, "refuted": refuted,
     "by-mpirun": by_mpirun, "by-variables": by_variables, "another-token": another_token,
+    "strangers": strangers, "token-in-a-file": token_in_a_file, "folder-of-another-user": folder_of_another_user,
+    "few-files": few_files, "many-ranks": many_ranks, "many-ranks-by-mpi": many_ranks_by_mpi,
+    "mpirun-fails": mpirun_fails, "told-to-stop": told_to_stop,
     "another-plan": another_plan, "another-file": another_file, "another-version": another_version,
     "not-by-mpi": not_by_mpi, "taken-port": taken_port, "unreachable": unreachable,
     "no-plugin": no_plugin, "devices-2": lambda: on_devices(2), "devices-4": lambda: on_devices(4),
@@ -614,9 +842,9 @@ TESTS = {
     "out-of-memory": out_of_memory, "stopped": stopped, "slow": slow,
     "launcher-killed": launcher_killed, "no-memory": no_memory, "devices-no-memory": no_memory_on_devices, "no-half-files": no_half_files,
 }
-FAULTS = {"host-cut-off", "devices-killed", "devices-stopped", "killed", "killed-under-mpirun", "out-of-memory", "stopped", "slow", "launcher-killed", "no-half-files"}
+FAULTS = {"host-cut-off", "devices-killed", "devices-stopped", "killed", "killed-under-mpirun", "out-of-memory", "stopped", "slow", "launcher-killed", "mpirun-fails", "told-to-stop", "many-ranks", "many-ranks-by-mpi", "no-half-files"}
 
-WITHOUT_MPI = {"by-variables", "another-token", "another-file", "another-version", "unreachable", "no-plugin", "no-devices"}
+WITHOUT_MPI = {"by-variables", "another-token", "strangers", "token-in-a-file", "folder-of-another-user", "few-files", "many-ranks", "another-file", "another-version", "unreachable", "no-plugin", "no-devices"}
 PLAYED = {"devices-2", "devices-4", "devices-8", "devices-refuted", "devices-recorded", "devices-killed", "devices-stopped", "devices-no-memory", "devices-replayed", "several-hosts", "host-cut-off"}
 HOSTS = {"several-hosts", "host-cut-off"}
 
