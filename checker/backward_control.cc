@@ -2,6 +2,8 @@
 // in the other direction, over the carries that each round began with, which a scan forward collects.
 #include "checker/backward_deriver.h"
 
+#include "rules/stacked.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 namespace spmd::checker {
@@ -228,6 +230,9 @@ bool Deriver::through_scan(const Inst &inst, llvm::ArrayRef<ValueId> results,
   const Around around{inst.context, inst.loc, inst.first_result},
       inside{inst.context, inst.loc, {}};
   std::string name = program_.strings[program_.functions[*forward].name].str();
+  auto gradient_like = [&](ValueId value) -> rules::Arg {
+    return {program_.types.add(wanted(value)), shapes_[value.index], sizes_[value.index]};
+  };
   auto put_flipped = [&](ValueId value) {
     ir::AttrList dims;
     dims.items.push_back(AttrValue::integer(0));
@@ -257,18 +262,9 @@ bool Deriver::through_scan(const Inst &inst, llvm::ArrayRef<ValueId> results,
     for (size_t i = 0; i < carries_count; ++i) {
       ValueId param = body.params[consts + i];
       returned.push_back(param);
-      rules::Arg stack = arg(param);
-      if (!length || !stack.shape.valid() || !body.results[i].valid())
+      if (!length || !shapes_[param.index].valid() || !body.results[i].valid())
         return fail(inst, "has a length or a carry of unknown shape");
-      ir::Shape shape = program_.shapes[stack.shape];
-      shape.dims.insert(shape.dims.begin(), *length);
-      stack.shape = program_.shapes.add(std::move(shape));
-      Type type = program_.types[stack.type];
-      for (AxisId axis : type.sharded())
-        type.set_shard(axis, *type.dim(axis) + 1, type.order(axis));
-      stack.type = program_.types.add(type);
-      stack.sizes = {};
-      known.push_back(stack);
+      known.push_back(rules::stack_of(program_, arg(param), length));
     }
     ir::FunctionId saving = add_function(name + "_saving", body.params, std::move(made), returned);
     llvm::SmallVector<ValueId, 4> saved = put_call(
@@ -301,13 +297,11 @@ bool Deriver::through_scan(const Inst &inst, llvm::ArrayRef<ValueId> results,
     if (!gradient.valid())
       gradient = put("zeros_like", Operand::value(result), {}, around, "zero");
     handed.push_back(gradient);
-    carried_params.push_back(parameter(
-        {program_.types.add(wanted(body.params[i])), shapes_[body.params[i].index], {}}, "g"));
+    carried_params.push_back(parameter(gradient_like(body.params[i]), "g"));
   }
   for (size_t i : const_places) {
     handed.push_back(put("zeros_like", Operand::value(args[i]), {}, around, "zero"));
-    carried_params.push_back(parameter(
-        {program_.types.add(wanted(body.params[i])), shapes_[body.params[i].index], {}}, "s"));
+    carried_params.push_back(parameter(gradient_like(body.params[i]), "s"));
   }
   for (ValueId stack : stacks)
     handed.push_back(stack);
@@ -317,8 +311,7 @@ bool Deriver::through_scan(const Inst &inst, llvm::ArrayRef<ValueId> results,
   for (size_t r = carries_count; r < results.size(); ++r)
     if (results[r].valid() && body.results[r].valid()) {
       handed.push_back(put_flipped(results[r]));
-      y_params.push_back(parameter(
-          {program_.types.add(wanted(body.results[r])), shapes_[body.results[r].index], {}}, "g"));
+      y_params.push_back(parameter(gradient_like(body.results[r]), "g"));
     }
   if (llvm::any_of(handed, [](ValueId value) { return !value.valid(); }))
     return fail(inst, "has operands whose gradient cannot be typed");
@@ -363,9 +356,7 @@ bool Deriver::through_scan(const Inst &inst, llvm::ArrayRef<ValueId> results,
   params = joined(params, y_params);
   ir::FunctionId backward = add_function(name + "_vjp", params, std::move(made), returned);
   llvm::SmallVector<rules::Arg, 8> known;
-  auto expect = [&](ValueId value) {
-    known.push_back({program_.types.add(wanted(value)), shapes_[value.index], sizes_[value.index]});
-  };
+  auto expect = [&](ValueId value) { known.push_back(gradient_like(value)); };
   for (size_t i : carry_places)
     expect(args[i]);
   for (size_t i : const_places)

@@ -52,6 +52,7 @@ void Walk::call(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
     loop(site);
   else
     plain_call(site);
+  tell_believed(site);
   operands_ = std::move(kept);
   rows_ = site.rows;
   for (const rules::Arg &result : site.results) {
@@ -99,7 +100,7 @@ void Walk::plain_call(CallSite &site) {
     return;
   Args args = enter(site, *function, 0);
   Round round = evaluate(*function, args);
-  reach(site.id, round);
+  reach(site, round);
   open_call(site, round);
   site.results = std::move(round.results);
 }
@@ -200,11 +201,13 @@ Walk::Round Walk::opaque(const ir::Function &function, llvm::ArrayRef<rules::Arg
   for (ir::ClaimId out : function.outs) {
     const ir::Claim &claim = program_.claims[out];
     rules::Arg &result = round.results.emplace_back();
+    AxisSet &believed = round.believed.emplace_back();
     if (!claim.type.valid())
       continue;
     Type type = seen(claim.type, ir::ContextId{0});
     type.set_gradient_free(free);
     type.set_unknown(silent);
+    believed = type.claimed() - type.unknown;
     ir::ShardSizesId sizes;
     if (program_.mode == ir::Mode::Global)
       sizes = rules::declared_sizes(program_, type, claim.shape, claim.global_shape, 0).sizes;
@@ -239,12 +242,29 @@ Walk::Round Walk::evaluate(ir::FunctionId function, llvm::ArrayRef<rules::Arg> a
   return {instances_[known].results, {known}, known};
 }
 
-void Walk::reach(InstId site, const Round &round) {
-  if (trail_->sites.empty() || trail_->sites.back().inst != site)
-    trail_->sites.push_back({site, {}});
+void Walk::reach(CallSite &site, const Round &round) {
+  if (trail_->sites.empty() || trail_->sites.back().inst != site.id)
+    trail_->sites.push_back({site.id, {}});
   trail_->sites.back().bodies.append(round.instances.begin(), round.instances.end());
   for (uint32_t instance : round.instances)
     trail_->entries.push_back({std::nullopt, instance});
+  for (size_t r = 0; r < round.believed.size(); ++r) {
+    if (r == site.believed.size())
+      site.believed.emplace_back();
+    site.believed[r] |= round.believed[r];
+  }
+}
+
+// What a function without a body claims of its results is not proved by anything.
+void Walk::tell_believed(const CallSite &site) {
+  for (size_t r = 0; r < site.believed.size() && r < site.results.size(); ++r) {
+    if (!site.results[r].type.valid())
+      continue;
+    const Type type = program_.types[site.results[r].type];
+    if (AxisSet axes = site.believed[r] & (type.claimed() - type.unknown))
+      report(Place::inst(site.id), rules::UncheckedClaim{site.inst.result(static_cast<uint32_t>(r)),
+                                                         on_axes(type, axes)});
+  }
 }
 
 // The next call may type the same body otherwise.
@@ -312,8 +332,8 @@ void Walk::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Instanc
   }
 }
 
-// What a region states of its results is trusted as far as the kinds agree; a list of values without
-// a statement does not leave it.
+// What a region states of its results says how their pieces join; a list of values without a statement
+// does not leave it.
 void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
   const ir::AttrValue *stated = program_.find(site.inst.attrs, "out_types");
   llvm::ArrayRef<ir::AttrValue> claims;
@@ -329,7 +349,7 @@ void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
     if (declared.valid() && site.region)
       type.scale = seen(declared, site.inst.context).scale; // stated, and trusted
     if (declared.valid())
-      join_region(site, type, declared);
+      join_region(site, result, type, declared);
     if (id.valid() && declared.valid())
       claim(site.id, result, type, declared, rules::Spec::Compared);
     if (AxisSet loose = (type.of(ir::Kind::Varying) - type.sharded()) & site.region) {
@@ -355,15 +375,40 @@ void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
   }
 }
 
-// What leaves a region is joined as the statement says, on the axes of the region.
-void Walk::join_region(const CallSite &site, Type &type, ir::TypeId declared) {
+// What leaves a region is joined as the statement says, on the axes of the region. Values that differ between
+// ranks are pieces or addends of a whole, never the same on all.
+void Walk::join_region(const CallSite &site, ValueId result, Type &type, ir::TypeId declared) {
+  const Type claimed = program_.types[declared];
+  if (claimed.mesh() != type.mesh())
+    return;
+  take_as_addends(site.id, result, type, claimed, site.region);
   AxisSet loose = (type.of(ir::Kind::Varying) - type.sharded()) & site.region;
-  Type claimed = program_.types[declared];
-  if (!loose || claimed.mesh() != type.mesh())
+  if (!loose)
     return;
   // Axes outside of the region keep their place among those of a dimension.
-  claimed.clear(~(loose | (claimed.sharded() & type.sharded())));
-  type = rules::check_claim(type, claimed, type.gradient_free(), rules::Spec::Joined).type;
+  Type pieces = claimed;
+  pieces.clear(~(loose | (claimed.sharded() & type.sharded())));
+  rules::ClaimCheck check =
+      rules::check_claim(type, pieces, type.gradient_free(), rules::Spec::Joined);
+  if (AxisSet wrong = (check.mismatched | check.unowned) & loose)
+    report(Place::inst(site.id),
+           rules::ClaimMismatch{result, on_axes(type, wrong), on_axes(claimed, wrong), wrong});
+  type = check.type;
+}
+
+// V that is stated to be a pending sum where it leaves a region: what each rank has is taken as its addend.
+void Walk::take_as_addends(InstId id, ValueId value, Type &type, const Type &claimed,
+                           AxisSet region) {
+  AxisSet taken = (type.of(ir::Kind::Varying) - type.sharded()) & region &
+                  (claimed.of(ir::Kind::Partial) - claimed.zero());
+  if (!type.gradient_free())
+    taken -= claimed.combining();
+  if (taken.empty())
+    return;
+  type.set_kind(taken, ir::Kind::Partial);
+  for (AxisId axis : taken)
+    type.set_combiner(axis, claimed.combiner(axis));
+  report(Place::inst(id), rules::UncheckedClaim{value, on_axes(claimed, taken)});
 }
 
 Walk::Collector::Collector(const ir::Program &program, const std::vector<Instance> &instances)
@@ -371,6 +416,7 @@ Walk::Collector::Collector(const ir::Program &program, const std::vector<Instanc
 
 // A rule of the user is told once, where it is first used.
 void Walk::Collector::add(Trail &trail, CheckResult &into) {
+  refused_ |= trail.refused;
   for (Trail::Entry &entry : trail.entries) {
     if (entry.instance != Trail::kNone) {
       if (!seen_[entry.instance]) {

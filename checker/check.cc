@@ -243,8 +243,7 @@ void Walk::type_instruction(InstId id) {
   if (edit_ && edit_->inst == id) {
     if (edit_->drop)
       return dropped(inst);
-    for (const auto &[position, arg] : edit_->operands)
-      args_[position] = arg;
+    edit_operands(inst);
     if (edit_->attrs.valid())
       inst.attrs = edit_->attrs;
   } else if (!edit_ && !program_.lacks(ir::Missing::Mutation)) {
@@ -420,8 +419,11 @@ void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared, rule
   Type claimed = seen(declared, around);
   if (claimed.mesh() != type.mesh())
     return;
-  if (spec == rules::Spec::Joined)
-    type.drop_shards(local_axes(type.mesh(), program_.insts[id].context) & claimed.sharded());
+  if (spec == rules::Spec::Joined) {
+    AxisSet region = local_axes(type.mesh(), program_.insts[id].context);
+    type.drop_shards(region & claimed.sharded());
+    take_as_addends(id, value, type, claimed, region - local_axes(type.mesh(), around));
+  }
   rules::ClaimCheck check = rules::check_claim(type, claimed, type.gradient_free(), spec);
   if (AxisSet wrong = check.mismatched | check.unowned)
     report(Place::inst(id), rules::ClaimMismatch{value, intern(type), declared, wrong});
@@ -467,7 +469,7 @@ void Walk::judge_output(uint32_t index) {
       // The claim says how the pieces of what was local join.
       rules::ClaimCheck check =
           rules::check_claim(type, claimed, type.gradient_free(), rules::Spec::Joined);
-      AxisSet wrong = check.mismatched;
+      AxisSet wrong = check.mismatched | check.unowned;
       told = !wrong.empty();
       if (out.role == ir::OutputRole::Grad)
         wrong -= unreduced(place, out.value, out.of, wrong);

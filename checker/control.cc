@@ -5,8 +5,11 @@
 #include "rules/boundary.h"
 #include "rules/remesh.h"
 #include "rules/scale.h"
+#include "rules/shards.h"
+#include "rules/stacked.h"
 #include "rules/transition_call.h"
 
+#include "ir/claims.h"
 #include "ir/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -49,6 +52,10 @@ Common common(const Type &a, const Type &b) {
     if (row.kind == Kind::Partial)
       for (AxisId axis : both)
         if (a.combiner(axis) != b.combiner(axis) && pending(a).contains(axis))
+          both -= axis;
+    if (row.kind == Kind::Varying)
+      for (AxisId axis : both)
+        if (!rules::same_shard(a, b, axis) || !rules::same_shard(b, a, axis))
           both -= axis;
     met.type.of(row.kind) = (a.of(row.kind) - known) | both;
     shared |= both;
@@ -160,8 +167,8 @@ void Walk::branches(CallSite &site) {
   Round first = evaluate(*then, left), second = evaluate(*other, right);
   if (pushed)
     conditions_.pop_back();
-  reach(site.id, first);
-  reach(site.id, second);
+  reach(site, first);
+  reach(site, second);
   for (size_t r = 0; r < results; ++r)
     site.results[r] = joined(site, condition, r, first.results[r], second.results[r]);
   open_branches(site, first, second);
@@ -180,7 +187,7 @@ rules::Arg Walk::joined(const CallSite &site, const Type &condition, size_t r,
                                                        on_axes(a, met.differs),
                                                        on_axes(b, met.differs),
                                                        met.differs});
-  same_shape(site.id, fmt::format("the branches' result {}", r), other.shape, then.shape);
+  same_shape(site.id, fmt::format("the branches' result {}", r), other, then);
   met.type.set_unknown(met.differs);
   met.type.scale = is_zero(program_, a) ? b.scale : a.scale;
   if (!is_zero(program_, a) && !is_zero(program_, b) && !met.differs)
@@ -209,9 +216,23 @@ void Walk::same_scale(InstId id, const Type &found, const Type &other, std::stri
   }
 }
 
-void Walk::same_shape(InstId id, std::string what, ir::ShapeId stated, ir::ShapeId found) {
-  if (std::optional<rules::Violation> differs =
-          rules::shape_differs(program_, std::move(what), stated, found))
+// Two values that take turns have the same extents and, where they are cut, the same blocks.
+void Walk::same_shape(InstId id, std::string what, const rules::Arg &stated,
+                      const rules::Arg &found) {
+  std::optional<rules::Violation> differs =
+      rules::shape_differs(program_, what, stated.shape, found.shape);
+  bool known = stated.shape.valid() && found.shape.valid() && stated.type.valid() &&
+               found.type.valid() && stated.sizes != found.sizes;
+  if (known && !differs) {
+    const Type a = program_.types[stated.type], b = program_.types[found.type];
+    auto whole = [&](const Type &type, const rules::Arg &arg) {
+      ir::ShapeId shape = rules::global_shape(program_, type, arg);
+      return shape.valid() ? ir::print_shape(program_, shape) : std::string("unknown");
+    };
+    if (a.shard_dim == b.shard_dim && a.mesh() == b.mesh())
+      differs = rules::ShapeMismatch{"the blocks of " + what, whole(a, stated), whole(b, found)};
+  }
+  if (differs)
     report(Place::inst(id), std::move(*differs));
 }
 
@@ -231,7 +252,8 @@ Walk::Round Walk::carry_through(CallSite &site, Args &args, size_t first, size_t
       Type leaves = round.results[c].type.valid() ? program_.types[round.results[c].type] : enters;
       leaves = seen_from(leaves, enters.mesh());
       met[c] = common(enters, leaves);
-      AxisSet started = met[c].differs & enters.zero();
+      // A zero that each rank has whole is no shard of one.
+      AxisSet started = (met[c].differs & enters.zero()) - leaves.sharded();
       if (enters.gradient_free()) // R and I are alike as it enters, and not from then on
         started |= met[c].differs & same_on_all(enters) & same_on_all(leaves);
       adopt(met[c].type, leaves, started);
@@ -248,7 +270,7 @@ Walk::Round Walk::carry_through(CallSite &site, Args &args, size_t first, size_t
       arg.type = narrowed;
     }
   }
-  reach(site.id, round);
+  reach(site, round);
   llvm::SmallVector<Type, 4> carried;
   for (const Common &each : met)
     carried.push_back(each.type);
@@ -264,8 +286,7 @@ Walk::Round Walk::carry_through(CallSite &site, Args &args, size_t first, size_t
                                   on_axes(program_.types[arg.type], differs),
                                   on_axes(program_.types[leaving.type], differs),
                                   differs});
-    same_shape(site.id, fmt::format("carry {} as it enters and as it leaves", c), arg.shape,
-               leaving.shape);
+    same_shape(site.id, fmt::format("carry {} as it enters and as it leaves", c), arg, leaving);
     met[c].type.set_unknown(met[c].differs);
     const Type entered = program_.types[arg.type];
     met[c].type.scale = entered.scale;
@@ -295,42 +316,45 @@ void Walk::scan(CallSite &site) {
       stated && stated->form == ir::AttrForm::Integer && stated->as_integer() >= 0)
     length = ir::Extent(stated->as_integer());
   for (size_t i = first + count; i < site.args.size(); ++i)
-    site.args[i].shape = one_of(site, i, length);
+    site.args[i] = one_of(site, i, length);
   Args args = enter(site, *body, 0);
   Round round = carry_through(site, args, first, count,
                               [&](const Args &taken) { return evaluate(*body, taken); });
   for (size_t r = count; r < round.results.size(); ++r)
-    round.results[r].shape = stacked(round.results[r].shape, length);
+    round.results[r] = rules::stack_of(program_, round.results[r], length);
   site.results = std::move(round.results);
 }
 
-// The shape of one element of a scanned operand, whose number all of them share.
-ir::ShapeId Walk::one_of(const CallSite &site, size_t operand, std::optional<ir::Extent> &length) {
-  ir::ShapeId whole = site.args[operand].shape;
-  if (!whole.valid() || !program_.shapes[whole].ranked)
-    return {};
-  ir::Shape shape = program_.shapes[whole];
-  bool none = shape.dims.empty();
-  if (none ||
-      (length && length->is_number() && shape.dims[0].is_number() && *length != shape.dims[0])) {
+// One element of a scanned operand, whose number all of them share. Each rank takes its elements apart in
+// its own order, so none may have a part of them.
+rules::Arg Walk::one_of(const CallSite &site, size_t operand, std::optional<ir::Extent> &length) {
+  rules::Arg whole = site.args[operand];
+  const Type type = program_.types[whole.type];
+  rules::Arg one = rules::entry_of(program_, whole);
+  AxisSet cut;
+  for (AxisId axis : ir::shards_of(type, 0))
+    cut |= axis;
+  if (cut) {
+    report(Place::inst(site.id), rules::UnwholeDimension{{static_cast<uint16_t>(operand)}, 0, cut});
+    Type made = program_.types[one.type];
+    made.set_unknown(cut);
+    one.type = intern(made);
+  }
+  if (!whole.shape.valid() || !program_.shapes[whole.shape].ranked)
+    return one;
+  const ir::Shape &shape = program_.shapes[whole.shape];
+  if (shape.dims.empty() || (length && length->is_number() && shape.dims[0].is_number() &&
+                             *length != shape.dims[0] && !cut)) {
     std::string needed = length ? ir::print(*length, program_.exprs, program_.strings) : "a length";
     report(Place::inst(site.id),
            rules::ShapeMismatch{fmt::format("dimension 0 of scanned operand {}", operand),
-                                std::move(needed), ir::print_shape(program_, whole)});
-    return {};
+                                std::move(needed), ir::print_shape(program_, whole.shape)});
+    one.shape = {};
+    return one;
   }
   if (!length)
     length = shape.dims[0];
-  shape.dims.erase(shape.dims.begin());
-  return program_.shapes.add(std::move(shape));
-}
-
-ir::ShapeId Walk::stacked(ir::ShapeId each, std::optional<ir::Extent> length) {
-  if (!each.valid() || !length || !program_.shapes[each].ranked)
-    return {};
-  ir::Shape shape = program_.shapes[each];
-  shape.dims.insert(shape.dims.begin(), *length);
-  return program_.shapes.add(std::move(shape));
+  return one;
 }
 
 // `consts` operands that both regions take, then the carries. None, and reported, if the numbers of
@@ -367,6 +391,12 @@ Walk::Turn Walk::turn(const CallSite &site, ir::FunctionId more, ir::FunctionId 
   if (pushed)
     conditions_.pop_back();
   made.chosen = made.left;
+  // Who goes on decides what all of them are.
+  for (AxisSet &axes : made.chosen.believed)
+    axes |= asked.believed.empty() ? AxisSet() : asked.believed.front();
+  if (made.chosen.believed.empty())
+    made.chosen.believed.assign(made.left.results.size(),
+                                asked.believed.empty() ? AxisSet() : asked.believed.front());
   made.chosen.instances = asked.instances;
   made.chosen.instances.append(made.left.instances.begin(), made.left.instances.end());
   for (rules::Arg &result : made.chosen.results)

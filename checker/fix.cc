@@ -68,13 +68,13 @@ struct FixFinder::State {
   CheckResult scratch;
   Walk walk;
   const CheckResult &original;
-  MoveFinder moves;
+  MoveFinder moves; // from what is known in `scratch`
   bool tried = false;
   llvm::DenseMap<uint32_t, llvm::SmallVector<ValueId, 1>> gradients;
 
   State(ir::Program &program, const CheckResult &result, const CheckOptions &options)
       : program(program), scratch(result), walk(program, options, scratch), original(result),
-        moves(program, result, options) {
+        moves(program, scratch, options) {
     walk.resume();
   }
 
@@ -87,6 +87,20 @@ struct FixFinder::State {
     auto at = gradients.find(value.index);
     return at == gradients.end() ? llvm::ArrayRef<ValueId>() : at->second;
   }
+
+  rules::Arg known(ValueId value) const {
+    return {scratch.types[value.index], scratch.shapes[value.index], scratch.sizes[value.index]};
+  }
+  // A body is looked at as one call types it.
+  void look_at(const Typing &typing) {
+    for (uint32_t i = 0; i < typing.values.size(); ++i) {
+      scratch.types[typing.first + i] = typing.values[i].type;
+      scratch.shapes[typing.first + i] = typing.values[i].shape;
+      scratch.sizes[typing.first + i] = typing.values[i].sizes;
+    }
+  }
+  // The typings of the body that holds an instruction; the main body has none.
+  llvm::SmallVector<const Typing *, 4> typings_of(ir::InstId id);
 
   ir::OpNameId op(std::string_view name) {
     return ir::OpNameId{program.strings.add(llvm::StringRef(name.data(), name.size())).index};
@@ -122,7 +136,10 @@ public:
 
   // True if the edit removes the finding and no new one appears at or after it.
   bool repairs(const Edit &edit) const {
-    for (const Finding &found : walk_.retype(edit)) {
+    std::optional<std::vector<Finding>> after = walk_.retype(edit);
+    if (!after)
+      return false;
+    for (const Finding &found : *after) {
       bool target = found.place == finding_.place &&
                     found.violation.index() == finding_.violation.index() &&
                     (axes_.empty() || (rules::axes_of(found.violation) & axes_));
@@ -281,7 +298,7 @@ private:
         fmt::format("{}({}, {}{}, dst={})", name, value, axes, src ? ", src=" + from : "", to);
     fix.replacement = fmt::format("{}.fixed = {} {} {{ axis = {}{}, dst = {} }}", value, name,
                                   value, axes, src ? ", src = " + from : "", to);
-    if (ir::ShapeId shape = search_.original_.shapes[made.index]; shape.valid())
+    if (ir::ShapeId shape = state_.known(made).shape; shape.valid())
       if (std::optional<int64_t> bytes = ir::byte_count(program_.shapes[shape]))
         fix.forward_bytes = fix.backward_bytes =
             price(wire, *bytes, rank_count(mesh(), search_.axes_));
@@ -295,14 +312,13 @@ private:
         llvm::is_contained(llvm::makeArrayRef(search_.tensors_).take_front(operand), value))
       return;
     KindWord dst{.kind = Kind::Replicate};
-    rules::Arg before{search_.original_.types[value.index], search_.original_.shapes[value.index],
-                      search_.original_.sizes[value.index]};
+    rules::Arg before = state_.known(value);
     ir::AttrsId attrs = words(std::nullopt, dst);
     std::optional<rules::Arg> after =
         search_.walk_.transition(state_.op("all_reduce"), attrs, search_.inst_.context, before);
     if (!after)
       return;
-    Edit edit{.inst = search_.id_};
+    Edit edit{.inst = search_.id_, .mover = state_.op("all_reduce"), .mover_attrs = attrs};
     for (uint16_t each = 0; each < search_.tensors_.size(); ++each)
       if (search_.tensors_[each] == value)
         edit.operands.push_back({each, *after});
@@ -358,7 +374,10 @@ private:
   void offer(const std::optional<Move> &move) {
     if (!move)
       return;
-    Edit edit{.inst = search_.id_, .attrs = move->attrs};
+    Edit edit{.inst = search_.id_,
+              .attrs = move->attrs,
+              .mover = state_.op("redistribute"),
+              .mover_attrs = move->said};
     for (uint16_t operand : move->operands)
       edit.operands.push_back({operand, move->to});
     state_.tried = true;
@@ -386,17 +405,20 @@ private:
     std::optional<ir::Scale> left = ir::parse_scale(wrong->left, program_.strings);
     std::optional<ir::Scale> by = left ? ir::inverse(*left) : std::nullopt;
     ValueId value = search_.tensors_[wrong->operand.index];
-    ir::Type type = program_.types[search_.original_.types[value.index]];
+    ir::Type type = program_.types[state_.known(value).type];
     if (!by || type.mesh() != mesh_id())
       return;
     std::string text = ir::print(*by, program_.strings), name = ir::print_value(program_, value);
+    ir::ScaleId factor = program_.scales.add(std::move(*by));
     type.scale =
-        ir::product(program_, type.scale,
-                    ir::canonical_scale(program_, program_.scales.add(std::move(*by)), mesh_id()));
-    Edit edit{.inst = search_.id_, .attrs = {}};
-    edit.operands.push_back({wrong->operand.index,
-                             {program_.types.add(type), search_.original_.shapes[value.index],
-                              search_.original_.sizes[value.index]}});
+        ir::product(program_, type.scale, ir::canonical_scale(program_, factor, mesh_id()));
+    Edit edit{.inst = search_.id_,
+              .attrs = {},
+              .mover = state_.op("scale"),
+              .mover_attrs = state_.with({}, "by", ir::AttrValue::scale(factor))};
+    edit.operands.push_back(
+        {wrong->operand.index,
+         {program_.types.add(type), state_.known(value).shape, state_.known(value).sizes}});
     state_.tried = true;
     if (!search_.repairs(edit))
       return;
@@ -411,7 +433,7 @@ private:
 
   // The kind of an operand on all axes of the finding; none if they differ.
   std::optional<Kind> kind_of(uint16_t operand) const {
-    const ir::Type &type = program_.types[search_.original_.types[search_.tensors_[operand].index]];
+    const ir::Type &type = program_.types[state_.known(search_.tensors_[operand]).type];
     if (type.mesh() != mesh_id() || search_.axes_.empty())
       return std::nullopt;
     std::optional<Kind> kind = type.kind(search_.axes_.first());
@@ -420,8 +442,7 @@ private:
   llvm::SmallVector<uint16_t, 1> all_invariant() const {
     llvm::SmallVector<uint16_t, 1> found;
     for (uint16_t i = 0; i < search_.tensors_.size(); ++i) {
-      bool free =
-          program_.types[search_.original_.types[search_.tensors_[i].index]].gradient_free();
+      bool free = program_.types[state_.known(search_.tensors_[i]).type].gradient_free();
       if (!free && kind_of(i) == Kind::Invariant)
         found.push_back(i);
     }
@@ -434,7 +455,7 @@ private:
     if (row.layouts == rules::Layouts::Plain)
       return void(try_row(row, operands, src, dst));
     ValueId value = search_.tensors_[operands.front()];
-    ir::ShapeId shape_id = search_.original_.shapes[value.index];
+    ir::ShapeId shape_id = state_.known(value).shape;
     unsigned rank =
         shape_id.valid() ? static_cast<unsigned>(program_.shapes[shape_id].dims.size()) : 0;
     for (unsigned dim : dims_to_try(rank)) {
@@ -498,7 +519,7 @@ private:
     if (row.src != Kind::Varying)
       return true;
     AxisId axis = search_.axes_.first();
-    const ir::Type &found = program_.types[search_.original_.types[value.index]];
+    const ir::Type &found = program_.types[state_.known(value).type];
     ir::TypeId declared = program_.values[value].declared;
     return found.dim(axis) == dim ||
            (declared.valid() && program_.types[declared].dim(axis) == dim);
@@ -513,7 +534,10 @@ private:
 
   bool try_row(const Transition &row, llvm::ArrayRef<uint16_t> operands, KindWord src, KindWord dst,
                ir::AttrsId attrs = {}, llvm::StringRef then = "") {
-    Edit edit{.inst = search_.id_, .attrs = attrs};
+    Edit edit{.inst = search_.id_,
+              .attrs = attrs,
+              .mover = state_.op(row.name),
+              .mover_attrs = words(src, dst)};
     Fix fix;
     fix.inst = search_.id_;
     fix.operands.assign(operands.begin(), operands.end());
@@ -521,8 +545,7 @@ private:
     std::string names, axes = axes_text(program_, mesh_id(), search_.axes_);
     for (uint16_t operand : operands) {
       ValueId value = search_.tensors_[operand];
-      rules::Arg before{search_.original_.types[value.index], search_.original_.shapes[value.index],
-                        search_.original_.sizes[value.index]};
+      rules::Arg before = state_.known(value);
       std::optional<rules::Arg> after = search_.walk_.transition(
           state_.op(row.name), words(src, dst), search_.inst_.context, before);
       if (!after)
@@ -672,14 +695,46 @@ private:
 
 bool FixFinder::tried() const { return state_->tried; }
 
+llvm::SmallVector<const Typing *, 4> FixFinder::State::typings_of(ir::InstId id) {
+  for (const ir::Function &function : program.functions) {
+    if (function.opaque || id.index < function.body.first.index ||
+        id.index >= function.body.last.index)
+      continue;
+    uint32_t first = ~0u;
+    for (const ir::FunctionParam &param : function.params)
+      first = std::min(first, param.value.index);
+    for (ir::InstId i = function.body.first; i.index < function.body.last.index; ++i.index)
+      if (program.insts[i].result_count > 0)
+        first = std::min(first, program.insts[i].first_result.index);
+    llvm::SmallVector<const Typing *, 4> found;
+    for (const Typing &each : original.typings)
+      if (!each.values.empty() && each.first == first)
+        found.push_back(&each);
+    return found;
+  }
+  return {};
+}
+
 llvm::SmallVector<Fix, kMaxFixes> FixFinder::find(const Finding &finding) {
   state_->tried = false;
-  const ir::Body &main = state_->program.main;
-  if (finding.place.form != Place::Form::Inst || finding.place.index < main.first.index ||
-      finding.place.index >= main.last.index)
+  if (finding.place.form != Place::Form::Inst)
     return {};
-  Search search(state_->program, state_->original, state_->walk, finding);
-  return Candidates<State>(*state_, search).run();
+  auto candidates = [&] {
+    Search search(state_->program, state_->original, state_->walk, finding);
+    return Candidates<State>(*state_, search).run();
+  };
+  const ir::Body &main = state_->program.main;
+  if (finding.place.index >= main.first.index && finding.place.index < main.last.index)
+    return candidates();
+  // Calls with other operands may type the body otherwise, and be right.
+  constexpr size_t kTypingsTried = 4;
+  llvm::SmallVector<const Typing *, 4> typings = state_->typings_of(finding.place.as_inst());
+  for (const Typing *typing : llvm::makeArrayRef(typings).take_front(kTypingsTried)) {
+    state_->look_at(*typing);
+    if (llvm::SmallVector<Fix, kMaxFixes> found = candidates(); !found.empty())
+      return found;
+  }
+  return {};
 }
 
 } // namespace spmd::checker

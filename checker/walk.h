@@ -75,6 +75,10 @@ struct Edit {
   llvm::SmallVector<std::pair<uint16_t, rules::Arg>, 1>
       operands;      // position, and what it is seen as
   ir::AttrsId attrs; // none: as they are
+  // What makes the operands that, on its own attributes. Needed in a body, which is typed for each call
+  // anew: there they are seen as what it gives for the operands of the call.
+  ir::OpNameId mover = {};
+  ir::AttrsId mover_attrs = {};
   bool drop = false; // the result is the operand; of a coalesced call: that of `member` is
   uint16_t member = 0;
   // A transition forward has its dual backward: where the program contains the backward, gradients
@@ -97,6 +101,7 @@ struct Trail {
   std::vector<InferredAt> inferred;
   std::vector<OpenFact> open;
   CheckStats stats;
+  bool refused = false; // an edit that is tried does not take the operands that it moves
 };
 
 // Where gradients start and end in a program, found before the walk.
@@ -145,10 +150,11 @@ public:
 
   // Takes `result`, a completed check, as the state to retype from.
   void resume();
-  // Types again what an edit of the main body changes, from the edited instruction on. Findings are
-  // those of the instructions that were typed again; types and shapes are as before when it
-  // returns. `result` must be a completed check.
-  std::vector<Finding> retype(const Edit &edit);
+  // Types again what an edit changes, from the edited instruction on, or from the first one that runs its
+  // body. Findings are those of the instructions that were typed again; types and shapes are as before
+  // when it returns. None: the edit does not take its operands as some call has them. `result` must be a
+  // completed check.
+  std::optional<std::vector<Finding>> retype(const Edit &edit);
   // One transition applied to one operand; none if it is refused.
   std::optional<rules::Arg> transition(ir::OpNameId op, ir::AttrsId attrs, ir::ContextId context,
                                        rules::Arg operand);
@@ -157,6 +163,9 @@ private:
   void declare(uint32_t param);
   void judge_declaration(uint32_t param);
   bool touched(const ir::Inst &inst, const llvm::DenseSet<uint32_t> &changed) const;
+  std::vector<bool> functions_that_run(ir::InstId inst);
+  bool runs_one_of(const ir::Inst &inst, const std::vector<bool> &functions) const;
+  void edit_operands(const ir::Inst &inst);
   void dropped(const ir::Inst &inst);
   void backward(const Edit &edit, const ir::Inst &inst);
   void undecided(uint32_t param, ir::Type &type);
@@ -234,12 +243,15 @@ private:
     llvm::SmallVector<rules::Arg, 2> results; // unknown until typed
     ir::AxisSet region;                       // axes that are local inside, and were not outside
     Rows arg_rows = {}, rows = {};            // of what is open; may be shorter
+    // Axes on which results are what an opaque function says; may be shorter.
+    llvm::SmallVector<ir::AxisSet, 2> believed = {};
   };
   // What running bodies leaves, and the bodies that were typed for it; none is of an opaque one.
   struct Round {
     llvm::SmallVector<rules::Arg, 2> results;
-    llvm::SmallVector<uint32_t, 2> instances = {}; // that of the results is the last one
-    uint32_t body = Trail::kNone;                  // that of the results
+    llvm::SmallVector<uint32_t, 2> instances = {};   // that of the results is the last one
+    uint32_t body = Trail::kNone;                    // that of the results
+    llvm::SmallVector<ir::AxisSet, 2> believed = {}; // per result of an opaque one: what it claims
   };
   // A result that a condition chooses; the axes on which it may not be chosen.
   struct Choice {
@@ -251,16 +263,20 @@ private:
   public:
     Collector(const ir::Program &program, const std::vector<Instance> &instances);
     void add(Trail &trail, CheckResult &into); // findings are moved out of `trail`
+    bool refused() const { return refused_; }
 
   private:
     const ir::Program &program_;
     const std::vector<Instance> &instances_;
     std::vector<bool> seen_;
+    bool refused_ = false;
     llvm::DenseSet<uint32_t> assumed_; // spellings whose rule was reported as assumed
   };
   ir::AxisSet region_axes(const CallSite &site, const rules::ResolvedOp &op);
   void forget_shards(const CallSite &site, size_t operand, rules::Arg &arg);
-  void join_region(const CallSite &site, ir::Type &type, ir::TypeId declared);
+  void join_region(const CallSite &site, ir::ValueId result, ir::Type &type, ir::TypeId declared);
+  void take_as_addends(ir::InstId id, ir::ValueId value, ir::Type &type, const ir::Type &claimed,
+                       ir::AxisSet region);
   void call(ir::InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
             rules::Outcome &outcome);
   void plain_call(CallSite &site);
@@ -276,7 +292,8 @@ private:
              const ir::Function &callee);
   Round opaque(const ir::Function &function, llvm::ArrayRef<rules::Arg> args);
   Round evaluate(ir::FunctionId function, llvm::ArrayRef<rules::Arg> args);
-  void reach(ir::InstId site, const Round &round);
+  void reach(CallSite &site, const Round &round);
+  void tell_believed(const CallSite &site);
   void keep_typings();
   void keep_values(ir::FunctionId id, Instance &instance);
   void type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Instance &instance);
@@ -304,9 +321,9 @@ private:
   void divergent(ir::InstId id, const rules::Application &app);
   void same_scale(ir::InstId id, const ir::Type &found, const ir::Type &other, std::string who,
                   rules::OperandIndex operand, ir::ValueId value, ir::Type &made);
-  void same_shape(ir::InstId id, std::string what, ir::ShapeId stated, ir::ShapeId found);
-  ir::ShapeId one_of(const CallSite &site, size_t operand, std::optional<ir::Extent> &length);
-  ir::ShapeId stacked(ir::ShapeId each, std::optional<ir::Extent> length);
+  void same_shape(ir::InstId id, std::string what, const rules::Arg &stated,
+                  const rules::Arg &found);
+  rules::Arg one_of(const CallSite &site, size_t operand, std::optional<ir::Extent> &length);
   ir::TypeId on_axes(const ir::Type &type, ir::AxisSet axes);
   // On one axis alone, as if the value were of that kind there.
   ir::TypeId as_kind(ir::Type type, ir::AxisId axis, ir::Kind kind);
@@ -420,7 +437,9 @@ private:
   // The words that were decided, while retyping: per instruction.
   llvm::DenseMap<uint32_t, llvm::SmallVector<std::pair<ir::AxisSet, ir::Kind>, 1>> words_;
   const Edit *edit_ = nullptr; // while retyping
-  const bool unites_;          // LTensor: what is invariant varies where it meets what does
+  // Per function, the functions that run it; found when an edit of a body is first tried.
+  std::vector<llvm::SmallVector<ir::FunctionId, 2>> run_by_;
+  const bool unites_; // LTensor: what is invariant varies where it meets what does
   rules::Arg known(ir::ValueId value) const {
     return {result_.types[value.index], result_.shapes[value.index], result_.sizes[value.index]};
   }

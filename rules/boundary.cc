@@ -168,6 +168,15 @@ void need_scale(const Application &app, unsigned i, ir::ScaleId needed, Type &ma
   made.scale = differs ? ir::ScaleId() : needed;
 }
 
+// What a claim of another word than the first makes of it: it may say how pieces join, and nothing else.
+Type refined(const Application &app, const Type &found, const Type &claim, Outcome &out) {
+  ClaimCheck check = check_claim(found, claim, found.gradient_free(), Spec::Joined);
+  if (AxisSet wrong = check.mismatched | check.unowned)
+    out.violations.push_back(ClaimMismatch{
+        {}, restricted_id(app, found, wrong), restricted_id(app, claim, wrong), wrong});
+  return check.type;
+}
+
 // A claim refines: it says how pieces join that came out of a region or of to_local.
 void assert_type(const Application &app, Outcome &out) {
   StatedClaim claim;
@@ -187,7 +196,7 @@ void assert_type(const Application &app, Outcome &out) {
   }
   Type type = check_first(app, claim.before, out, Spec::Joined, differ);
   if (app.attr("dst"))
-    type = check_claim(type, claim.after, type.gradient_free(), Spec::Joined).type;
+    type = refined(app, type, claim.after, out);
   if (app.attr("type"))
     need_scale(app, 0, claim.before.scale, type, out);
   ir::ShapeId shape = app.args[0].shape.valid() ? app.args[0].shape : claim.shape;

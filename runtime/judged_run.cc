@@ -223,6 +223,9 @@ private:
                            llvm::function_ref<llvm::Error(uint32_t)> up_to) {
     // Parameters of bodies are made by no instruction.
     const bool inside = plan_.calls[execution.call].site.valid();
+    // What a round takes apart is taken between two instructions.
+    if (llvm::Error failed = inside ? up_to(execution.steps.first) : llvm::Error::success())
+      return failed;
     for (PlannedId id : plan_.list(execution.operands))
       if (llvm::Error failed = id.valid() ? read(id, inside) : llvm::Error::success())
         return failed;

@@ -42,14 +42,20 @@ fits the body.
     .wrong = R"(
 trace { mode = local }
 mesh m { tp = 4 }
-func @norm(%i: f32[8, 16] R) -> f32[8, 16] R
+func @norm(%i: f32[8, 16] R) {
+  %n = softmax %i { dim = 1 }
+  return %n
+}
 %x = input f32[8, 16] P
 %y = call %x { body = @norm }
 )",
     .right = R"(
 trace { mode = local }
 mesh m { tp = 4 }
-func @norm(%i: f32[8, 16] R) -> f32[8, 16] R
+func @norm(%i: f32[8, 16] R) {
+  %n = softmax %i { dim = 1 }
+  return %n
+}
 %x = input f32[8, 16] P
 %r = all_reduce %x { axis = tp, src = P, dst = R }
 %y = call %r { body = @norm }
@@ -68,14 +74,20 @@ one would leave it with no claim at all. Usually a parameter was added on one si
     .wrong = R"(
 trace { mode = local }
 mesh m { tp = 4 }
-func @norm(%i: f32[8, 16] R) -> f32[8, 16] R
+func @norm(%i: f32[8, 16] R) {
+  %n = softmax %i { dim = 1 }
+  return %n
+}
 %x = input f32[8, 16] R
 %y = call %x, %x { body = @norm }
 )",
     .right = R"(
 trace { mode = local }
 mesh m { tp = 4 }
-func @norm(%i: f32[8, 16] R) -> f32[8, 16] R
+func @norm(%i: f32[8, 16] R) {
+  %n = softmax %i { dim = 1 }
+  return %n
+}
 %x = input f32[8, 16] R
 %y = call %x { body = @norm }
 )",
@@ -193,11 +205,13 @@ constinit const DiagnosticInfo UncheckedClaim::info = {
     .severity = Severity::Info,
     .message = "{value} is taken as {claimed} without proof",
     .explain = R"(
-Checking is switched off here, or a claim replaces what was known, and the stated type is taken
-as it stands. Nothing is proved about the value, and whatever follows from it is only as good as
-the statement. That is legitimate for a custom kernel whose rule cannot be written as an
-equation; it should stay rare and visible, which is why it is listed. A run with claims tested
-tells whether the statement holds for the data at hand.
+Checking is switched off here, or a claim replaces what was known, or a function without a body
+states what it returns, or values that differ between the ranks of a local region are stated to
+be addends of a sum as they leave it: the stated type is taken as it stands. Nothing is proved
+about the value, and whatever follows from it is only as good as the statement. That is
+legitimate for a custom kernel whose rule cannot be written as an equation; it should stay rare
+and visible, which is why it is listed. A run with claims tested tells whether the statement
+holds for the data at hand.
 )",
     .wrong = R"(
 trace { mode = local }
