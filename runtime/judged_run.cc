@@ -169,13 +169,24 @@ private:
 
   llvm::Error steps() {
     uint32_t done = 0;
-    auto up_to = [&](uint32_t last) -> llvm::Error {
+    auto run_to = [&](uint32_t last) -> llvm::Error {
       if (last <= done)
         return llvm::Error::success();
       StepRange range{done, last};
       done = last;
       report_.steps = last;
       return backend_.run(range, options_.deadline);
+    };
+    std::vector<Arrival> arrivals = stepwise() ? arrivals_in_bodies() : std::vector<Arrival>();
+    auto next = arrivals.begin();
+    auto up_to = [&](uint32_t last) -> llvm::Error {
+      for (; next != arrivals.end() && next->step < last; ++next) {
+        if (llvm::Error failed = run_to(next->step))
+          return failed;
+        if (llvm::Error failed = read(next->id, /*may_be_absent=*/true))
+          return failed;
+      }
+      return run_to(last);
     };
     for (uint32_t e = 0; options_.mode != CheckMode::Off && e < plan_.executions.size(); ++e) {
       const Execution &execution = plan_.executions[e];
@@ -196,6 +207,23 @@ private:
         return stopped_ = true, llvm::Error::success();
     }
     return up_to(plan_.all().last);
+  }
+
+  // What bodies take is made by no instruction, and gone after the last one that needs it: it is read just
+  // before the first one that does.
+  struct Arrival {
+    uint32_t step;
+    PlannedId id;
+  };
+  std::vector<Arrival> arrivals_in_bodies() const {
+    std::vector<Arrival> arrivals;
+    for (const Execution &execution : plan_.executions)
+      if (!execution.nested && plan_.calls[execution.call].site.valid())
+        for (PlannedId id : plan_.list(execution.operands))
+          if (id.valid())
+            arrivals.push_back({execution.steps.first, id});
+    llvm::stable_sort(arrivals, [](const Arrival &a, const Arrival &b) { return a.step < b.step; });
+    return arrivals;
   }
 
   // A statement that nobody can check, on what takes no part in gradients: the reference goes on from
@@ -221,9 +249,7 @@ private:
 
   llvm::Error run_and_read(const Execution &execution,
                            llvm::function_ref<llvm::Error(uint32_t)> up_to) {
-    // Parameters of bodies are made by no instruction.
     const bool inside = plan_.calls[execution.call].site.valid();
-    // What a round takes apart is taken between two instructions.
     if (llvm::Error failed = inside ? up_to(execution.steps.first) : llvm::Error::success())
       return failed;
     for (PlannedId id : plan_.list(execution.operands))
