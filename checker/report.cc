@@ -13,11 +13,8 @@
 namespace spmd::checker {
 namespace {
 
-// Groups of findings about cost and of findings under trial have no members yet.
 constexpr FindingGroup kGroups[] = {
     {"default", "what is wrong, suspicious or not known", [](std::string_view) { return true; }},
-    {"perf", "what is right but wasteful", [](std::string_view) { return false; }},
-    {"preview", "findings under trial", [](std::string_view) { return false; }},
     {"all", "every finding", [](std::string_view) { return true; }},
 };
 
@@ -27,12 +24,6 @@ bool names(llvm::ArrayRef<std::string> list, std::string_view finding) {
         llvm::find_if(kGroups, [&](const FindingGroup &row) { return row.name == entry; });
     return entry == finding || (group != std::end(kGroups) && group->contains(finding));
   });
-}
-
-bool selected(const ReportOptions &options, std::string_view finding) {
-  bool wanted =
-      options.select.empty() ? kGroups[0].contains(finding) : names(options.select, finding);
-  return wanted && !names(options.ignore, finding);
 }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -141,8 +132,10 @@ void add_place(Report &report, Diagnostic &diagnostic, const Finding &finding) {
 void fold(Report &report, const ReportOptions &options) {
   llvm::StringMap<size_t> known;
   for (const Finding &finding : report.result->findings) {
-    if (!selected(options, finding.info().name))
+    if (!selected(options, finding.info().name)) {
+      report.not_selected += !finding.suppressed;
       continue;
+    }
     count(report, finding);
     std::string text = fold_text(report, finding);
     auto [entry, fresh] = known.try_emplace(text, report.diagnostics.size());
@@ -235,6 +228,12 @@ void locate_in_input(const Report &report, uint64_t offset, SourcePlace &place) 
 
 llvm::ArrayRef<FindingGroup> finding_groups() { return kGroups; }
 
+bool selected(const ReportOptions &options, std::string_view finding) {
+  bool wanted =
+      options.select.empty() ? kGroups[0].contains(finding) : names(options.select, finding);
+  return wanted && !names(options.ignore, finding);
+}
+
 uint64_t byte_of(const ir::Program &program, const Place &place) {
   auto at = [&](const std::vector<uint64_t> &origins) {
     return place.index < origins.size() ? origins[place.index] : 0;
@@ -271,6 +270,7 @@ Report make_report(std::string input, llvm::StringRef bytes, ir::Program &progra
   if (report.line_starts.size() > 1 || !result.findings.empty())
     index_columns(report);
   report.words = options.dialect.value_or(ir::dialect_of(program));
+  report.judged = judged_part(program, result);
   fold(report, options);
   cut(report, options.max_findings);
   explain(report, check_options, options.fixes);

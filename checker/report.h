@@ -3,6 +3,7 @@
 
 #include "checker/check.h"
 #include "checker/fix.h"
+#include "checker/judged.h"
 #include "checker/provenance.h"
 
 #include "ir/dialect.h"
@@ -49,6 +50,8 @@ struct Report {
   ir::Dialect words = ir::Dialect::Spmd; // types are told in these too
   unsigned cut = 0;                      // diagnostics beyond max_findings
   unsigned errors = 0, warnings = 0, infos = 0, suppressed = 0; // unfolded, suppressed ones apart
+  unsigned not_selected = 0; // not suppressed either; in none of the counts above
+  Judged judged;
   std::vector<uint64_t> line_starts; // byte offsets of the lines of the input
   // Columns at some offsets within long lines: a trace may be a single one.
   std::vector<std::pair<uint64_t, uint32_t>> columns;
@@ -70,6 +73,8 @@ struct FindingGroup {
   bool (*contains)(std::string_view finding);
 };
 llvm::ArrayRef<FindingGroup> finding_groups();
+// Whether `--select` and `--ignore` leave this finding in.
+bool selected(const ReportOptions &options, std::string_view finding);
 
 // Where a place is in the user's source, or in the input itself where the program says no source.
 struct SourcePlace {

@@ -2,6 +2,7 @@
 // Findings go to stdout or to files, words about the run to stderr.
 #include "checker/annotate.h"
 #include "checker/cli/input.h"
+#include "checker/cli/inputs_below.h"
 #include "checker/cli/output.h"
 #include "checker/cli/present.h"
 
@@ -12,6 +13,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
 #include <deque>
 
 namespace spmd::checker {
@@ -54,15 +56,14 @@ std::vector<std::string> find_inputs(Run &run) {
       paths.push_back(argument);
       continue;
     }
-    std::string problem;
-    std::vector<std::string> below = programs_below(argument, problem);
-    if (problem.empty() && below.empty())
-      problem = "no program is below it";
-    if (!problem.empty()) {
+    InputsBelow below = inputs_below(argument);
+    for (const std::string &problem : below.problems) {
       run.happened(ExitCode::Input);
-      say(fmt::format("{}: {}", argument, problem));
+      say(printable(problem));
     }
-    paths.insert(paths.end(), below.begin(), below.end());
+    for (const std::string &note : below.notes)
+      tell(run, printable(note));
+    paths.insert(paths.end(), below.files.begin(), below.files.end());
   }
   return paths;
 }
@@ -157,8 +158,17 @@ void judge(Run &run) {
       continue;
     if (fails(report, options.fail_on))
       run.happened(ExitCode::Findings);
-    if (totals_of(report).coverage() < options.min_coverage)
+    double coverage = totals_of(report).coverage();
+    if (!report.judged.anything()) {
       run.happened(ExitCode::Coverage);
+      tell(run, fmt::format("{}: nothing was judged: {}", printable(report.input),
+                            why_nothing(report.judged, report.result->stats)));
+    } else if (coverage < options.min_coverage) {
+      run.happened(ExitCode::Coverage);
+      tell(run, fmt::format("{}: {:.1f} % of the ops typed, and --min-coverage asks for {}",
+                            printable(report.input), std::floor(coverage * 10) / 10,
+                            options.min_coverage));
+    }
   }
 }
 
@@ -175,7 +185,8 @@ void print_words(const Run &run) {
       continue;
     const CheckStats &stats = report.result->stats;
     say(fmt::format(
-        "{}: {} ops, {} without a rule, {} distinct applications, {} (value, axis) pairs silent",
+        "{}: {} ops, {} without a rule, {} distinct applications, {} results of unknown kind, "
+        "counted per axis",
         report.input, stats.ops, stats.unknown_ops, stats.applications, stats.silent));
   }
   if (options.timing)
@@ -192,6 +203,10 @@ ExitCode run_check(const Options &given) {
   }
   Options options = given;
   options.report = report_options(given);
+  if (std::string problem = selection_problem(options.report); !problem.empty()) {
+    say(problem);
+    return ExitCode::Call;
+  }
   options.check.today = date_of_today();
   Run run{.options = options};
   SourceCache sources(options.sources);

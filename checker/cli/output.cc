@@ -23,14 +23,6 @@ bool terminal_denied = false;
 
 namespace fs = llvm::sys::fs;
 
-std::string sentence(std::error_code error) {
-  std::string text = error.message();
-  if (!text.empty() && text[0] >= 'A' && text[0] <= 'Z' &&
-      !(text.size() > 1 && text[1] >= 'A' && text[1] <= 'Z'))
-    text[0] = static_cast<char>(text[0] - 'A' + 'a');
-  return text;
-}
-
 std::error_code write_all(int file, llvm::StringRef bytes) {
   while (!bytes.empty()) {
     ssize_t written = ::write(file, bytes.data(), bytes.size());
@@ -71,14 +63,15 @@ std::string replace_file(llvm::StringRef path, llvm::StringRef bytes, fs::perms 
   return error ? sentence(error) : "";
 }
 
-bool is_program(llvm::StringRef path) {
-  path.consume_back(".gz") || path.consume_back(".zst");
-  return llvm::any_of(ir::formats(), [&](const ir::Format &format) {
-    return path.endswith(llvm::StringRef(format.extension.data(), format.extension.size()));
-  });
-}
-
 } // namespace
+
+std::string sentence(std::error_code error) {
+  std::string text = error.message();
+  if (!text.empty() && text[0] >= 'A' && text[0] <= 'Z' &&
+      !(text.size() > 1 && text[1] >= 'A' && text[1] <= 'Z'))
+    text[0] = static_cast<char>(text[0] - 'A' + 'a');
+  return text;
+}
 
 bool is_folder(const std::string &path) { return fs::is_directory(path); }
 
@@ -91,23 +84,6 @@ std::unique_ptr<llvm::MemoryBuffer> read_input(const std::string &path, std::str
     return nullptr;
   }
   return std::move(*bytes);
-}
-
-std::vector<std::string> programs_below(const std::string &folder, std::string &problem) {
-  std::vector<std::string> found;
-  std::error_code error;
-  for (fs::recursive_directory_iterator at(folder, error, /*follow_symlinks=*/false), end;
-       at != end && !error; at.increment(error)) {
-    bool hidden = llvm::sys::path::filename(at->path()).startswith(".");
-    if (at->type() == fs::file_type::directory_file && hidden)
-      at.no_push();
-    else if (at->type() == fs::file_type::regular_file && !hidden && is_program(at->path()))
-      found.push_back(at->path());
-  }
-  if (error)
-    problem = sentence(error);
-  std::sort(found.begin(), found.end());
-  return found;
 }
 
 bool stdout_is_terminal() { return !terminal_denied && ::isatty(STDOUT_FILENO); }

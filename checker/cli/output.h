@@ -8,7 +8,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
-#include <vector>
+#include <system_error>
 
 namespace spmd::checker {
 
@@ -17,9 +17,8 @@ inline constexpr const char *kStdinName = "<stdin>";
 // Mapped where that is possible. Null, with the reason in `problem`, if it cannot be read. `-` is
 // stdin.
 std::unique_ptr<llvm::MemoryBuffer> read_input(const std::string &path, std::string &problem);
-// Files below a folder that some input format names by its extension, sorted; links are not
-// followed.
-std::vector<std::string> programs_below(const std::string &folder, std::string &problem);
+// What the system says of an error, as part of a sentence.
+std::string sentence(std::error_code error);
 bool is_folder(const std::string &path);
 
 // A reader that went away is no error. Otherwise empty, or what went wrong.

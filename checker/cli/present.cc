@@ -87,4 +87,14 @@ ReportOptions report_options(const Options &options) {
   return report;
 }
 
+std::string selection_problem(const ReportOptions &options) {
+  using rules::DrawnBy;
+  for (const rules::DiagnosticInfo *row : rules::all_violations())
+    if ((row->drawn_by == DrawnBy::Check || row->drawn_by == DrawnBy::Report) &&
+        selected(options, row->name))
+      return "";
+  return "no finding of a check is left to report: see `--select` and `--ignore`, on the command "
+         "line and in the configuration";
+}
+
 } // namespace spmd::checker

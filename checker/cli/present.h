@@ -16,5 +16,7 @@ bool prints_counts(const Options &options);
 std::string date_of_today();
 // As given; what `--extend-select` adds comes on top of the standard group.
 ReportOptions report_options(const Options &options);
+// Empty, or that no finding which a check can have is left to report.
+std::string selection_problem(const ReportOptions &options);
 
 } // namespace spmd::checker

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kOutputVersion = "1.1";
+constexpr std::string_view kOutputVersion = "1.2";
 constexpr std::string_view kWhyWords[] = {"call", "use", "no_gradient", "no_use"};
 constexpr std::string_view kFixWords[] = {"transition", "attribute", "drop", "result"};
 
@@ -218,6 +218,9 @@ Json input_json(const Report &report) {
   if (report.program) {
     out["ops"] = report.result->stats.ops;
     out["unknown_ops"] = report.result->stats.unknown_ops;
+    out["values"] = report.judged.values;
+    out["unknown_values"] = report.judged.unknown_values;
+    out["judged"] = report.judged.anything();
   }
   return out;
 }
@@ -230,7 +233,14 @@ Json summary_json(const Totals &totals) {
           {"not_shown", totals.cut},
           {"ops", totals.ops},
           {"unknown_ops", totals.unknown_ops},
-          {"undecided_words", totals.undecided}};
+          {"undecided_words", totals.undecided},
+          {"not_selected", totals.not_selected},
+          {"values", totals.values},
+          {"unknown_values", totals.unknown_values},
+          {"unchecked_ops", totals.unchecked_ops},
+          {"uncalled_ops", totals.uncalled_ops},
+          {"inputs_unjudged", totals.unjudged},
+          {"inputs_of_one_rank", totals.one_rank}};
 }
 
 } // namespace

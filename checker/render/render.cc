@@ -47,9 +47,38 @@ Totals totals_of(llvm::ArrayRef<Report> reports) {
     totals.errors += report.errors, totals.warnings += report.warnings,
         totals.infos += report.infos;
     totals.suppressed += report.suppressed, totals.cut += report.cut;
+    totals.not_selected += report.not_selected;
+    totals.values += report.judged.values, totals.unknown_values += report.judged.unknown_values;
+    totals.unchecked_ops += report.judged.unchecked_ops;
+    totals.uncalled_ops += report.judged.uncalled_ops;
+    totals.unjudged += !report.judged.anything(), totals.one_rank += report.judged.one_rank;
     totals.undecided += undecided_words(*report.result);
   }
   return totals;
+}
+
+// What stands behind the counts of findings: how much of the programs they are about.
+static std::string unjudged_text(const Totals &totals) {
+  std::string text;
+  auto add = [&](uint64_t count, std::string_view one, std::string_view many) {
+    if (count)
+      text += "; " + fmt::format(fmt::runtime(count == 1 ? one : many), count);
+  };
+  if (totals.unknown_values)
+    text += fmt::format("; {} of {} value{} {} an unknown kind on some axis", totals.unknown_values,
+                        totals.values, totals.values == 1 ? "" : "s",
+                        totals.unknown_values == 1 ? "has" : "have");
+  add(totals.unchecked_ops, "checking is off for {} op", "checking is off for {} ops");
+  add(totals.uncalled_ops, "{} op is in a function that nothing calls and was not checked",
+      "{} ops are in functions that nothing calls and were not checked");
+  if (uint64_t read = totals.inputs - totals.unread; read && totals.one_rank == read)
+    text += "; no mesh axis has more than one rank, so kinds were not judged";
+  else
+    add(totals.one_rank, "{} input has no mesh axis of more than one rank",
+        "{} inputs have no mesh axis of more than one rank");
+  if (totals.unjudged && totals.unjudged + totals.unread < totals.inputs)
+    add(totals.unjudged, "nothing was judged in {} input", "nothing was judged in {} inputs");
+  return text;
 }
 
 std::string counts_line(const Totals &totals) {
@@ -60,21 +89,28 @@ std::string counts_line(const Totals &totals) {
   append_count(text, totals.warnings, "warning");
   append_count(text, totals.infos, "info");
   if (text.empty())
-    text = "no findings";
+    text = totals.unjudged && totals.unjudged + totals.unread == totals.inputs
+               ? "nothing was judged"
+               : "no findings";
   text += fmt::format(" in {} op{}", totals.ops, totals.ops == 1 ? "" : "s");
   if (totals.inputs > 1)
     text += fmt::format(" of {} inputs", totals.inputs);
+  std::string left_out;
   if (totals.suppressed)
-    text += fmt::format(" ({} suppressed)", totals.suppressed);
+    left_out = fmt::format("{} suppressed", totals.suppressed);
+  if (totals.not_selected)
+    left_out += fmt::format("{}{} not selected", left_out.empty() ? "" : ", ", totals.not_selected);
+  if (!left_out.empty())
+    text += fmt::format(" ({})", left_out);
   // Rounded down, so that 100 means all.
   if (totals.unknown_ops)
     text += fmt::format(", {:.1f} % of the ops typed", std::floor(totals.coverage() * 10) / 10);
   if (totals.undecided)
-    text += fmt::format(", {} collective{} without a deciding use taken as R", totals.undecided,
-                        totals.undecided == 1 ? "" : "s");
+    text += fmt::format(", {} collective{} taken as R, since no use decides between R and I",
+                        totals.undecided, totals.undecided == 1 ? "" : "s");
   if (totals.unread)
     text += fmt::format(", {} input{} not read", totals.unread, totals.unread == 1 ? "" : "s");
-  return text;
+  return text + unjudged_text(totals);
 }
 
 std::string print_bytes(int64_t bytes) {

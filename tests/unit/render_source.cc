@@ -1,6 +1,8 @@
 // How source lines are cut and marked, and how amounts and counts are worded.
 #include "checker/render/render.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include "tests/unit/catch.h"
 
 using namespace spmd::checker;
@@ -62,6 +64,33 @@ TEST_CASE("counts are worded as a sentence would") {
         "3 errors, 1 warning in 1496 ops (2 suppressed)");
   CHECK(counts_line({.inputs = 2, .ops = 1, .unknown_ops = 1}) ==
         "no findings in 1 op of 2 inputs, 0.0 % of the ops typed");
+  CHECK(counts_line({.inputs = 1, .ops = 3, .suppressed = 1, .not_selected = 2}) ==
+        "no findings in 3 ops (1 suppressed, 2 not selected)");
+}
+
+TEST_CASE("what was not judged stands behind the counts") {
+  CHECK(counts_line({.inputs = 1, .ops = 4, .values = 9, .unknown_values = 1}) ==
+        "no findings in 4 ops; 1 of 9 values has an unknown kind on some axis");
+  CHECK(counts_line({.inputs = 1, .ops = 4, .errors = 1, .values = 9, .unknown_values = 9}) ==
+        "1 error in 4 ops; 9 of 9 values have an unknown kind on some axis");
+  CHECK(counts_line({.inputs = 1, .unjudged = 1}) == "nothing was judged in 0 ops");
+  CHECK(counts_line({.inputs = 2, .ops = 4, .unjudged = 1}) ==
+        "no findings in 4 ops of 2 inputs; nothing was judged in 1 input");
+  CHECK(counts_line({.inputs = 2, .unread = 1, .ops = 4, .one_rank = 1}) ==
+        "no findings in 4 ops of 2 inputs, 1 input not read; no mesh axis has more than one rank, "
+        "so kinds were not judged");
+  CHECK(counts_line({.inputs = 1, .ops = 4, .unchecked_ops = 2, .uncalled_ops = 1}) ==
+        "no findings in 4 ops; checking is off for 2 ops; 1 op is in a function that nothing calls "
+        "and was not checked");
+}
+
+TEST_CASE("every group of findings has members") {
+  for (const FindingGroup &group : finding_groups()) {
+    INFO(group.name);
+    CHECK(llvm::any_of(spmd::rules::all_violations(), [&](const spmd::rules::DiagnosticInfo *row) {
+      return group.contains(row->name);
+    }));
+  }
 }
 
 TEST_CASE("every format has a name of its own") {

@@ -1,0 +1,97 @@
+// Counts over the types that a check left behind; one pass over the values, no second judgment.
+#include "checker/judged.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+namespace spmd::checker {
+namespace {
+
+// Whether a type leaves the kind open on some axis, asked once per type.
+class OpenTypes {
+public:
+  explicit OpenTypes(const ir::Program &program) : program_(program) {}
+
+  bool operator()(ir::TypeId id) {
+    if (id.index >= known_.size())
+      known_.resize(program_.types.size());
+    Answer &answer = known_[id.index];
+    if (answer == Answer::NotAsked) {
+      const ir::Type &type = program_.types[id];
+      ir::AxisSet axes = program_.meshes[type.mesh()].typed_axes();
+      bool open = !((axes & type.unknown) | (axes - type.claimed())).empty();
+      answer = open ? Answer::Open : Answer::Known;
+    }
+    return answer == Answer::Open;
+  }
+
+private:
+  enum class Answer : uint8_t { NotAsked, Known, Open };
+  const ir::Program &program_;
+  std::vector<Answer> known_;
+};
+
+void count_values(const ir::Program &program, const CheckResult &result, Judged &judged) {
+  OpenTypes open(program);
+  for (ir::TypeId type : result.types) {
+    if (!type.valid())
+      continue; // in code that nothing calls
+    ++judged.values;
+    judged.unknown_values += open(type);
+  }
+}
+
+// A body that was typed has a type for each of its values.
+bool is_reached(const ir::Program &program, const CheckResult &result, const ir::Body &body) {
+  for (uint32_t i = body.first.index; i < body.last.index; ++i) {
+    const ir::Inst &inst = program.insts[ir::InstId{i}];
+    if (inst.result_count)
+      return result.types[inst.first_result.index].valid();
+  }
+  return true;
+}
+
+uint64_t count_unchecked(const ir::Program &program) {
+  llvm::SmallVector<bool, 4> off;
+  for (uint32_t i = 0; i < program.contexts.size(); ++i)
+    off.push_back(
+        !program.contexts[ir::ContextId{static_cast<decltype(ir::ContextId::index)>(i)}].check);
+  if (!llvm::is_contained(off, true))
+    return 0;
+  return static_cast<uint64_t>(llvm::count_if(
+      program.insts.all(), [&](const ir::Inst &inst) { return off[inst.context.index]; }));
+}
+
+} // namespace
+
+Judged judged_part(const ir::Program &program, const CheckResult &result) {
+  Judged judged;
+  count_values(program, result, judged);
+  for (const ir::Function &function : program.functions)
+    if (!function.opaque && !is_reached(program, result, function.body))
+      judged.uncalled_ops += function.body.size();
+  judged.unchecked_ops = count_unchecked(program);
+  const CheckStats &stats = result.stats;
+  judged.typed_ops = stats.ops - std::min(stats.ops, stats.unknown_ops + judged.unchecked_ops);
+  judged.boundary = !program.outputs.empty() ||
+                    llvm::any_of(program.params, [](const auto &p) { return p.grad.stated; });
+  judged.one_rank = llvm::all_of(program.meshes.all(),
+                                 [](const ir::Mesh &mesh) { return mesh.typed_axes().empty(); });
+  return judged;
+}
+
+std::string why_nothing(const Judged &judged, const CheckStats &stats) {
+  if (stats.ops == 0 && judged.uncalled_ops)
+    return "all its ops are in functions that nothing calls";
+  if (stats.ops == 0)
+    return "the program has no ops";
+  if (judged.unchecked_ops == 0)
+    return "none of its ops has a rule";
+  if (judged.unchecked_ops >= stats.ops)
+    return "checking is off for all its ops";
+  return fmt::format("of its {} ops, {} have no rule, and checking is off for {}", stats.ops,
+                     stats.unknown_ops, judged.unchecked_ops);
+}
+
+} // namespace spmd::checker

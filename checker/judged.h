@@ -1,0 +1,28 @@
+// How much of a program a check judged. A run without findings says nothing of what no rule looked at,
+// so that part is counted and printed.
+#pragma once
+
+#include "checker/check.h"
+
+#include <string>
+
+namespace spmd::checker {
+
+struct Judged {
+  uint64_t values = 0;         // declared or made, but for those of code that nothing calls
+  uint64_t unknown_values = 0; // of them, with an unknown kind on some axis
+  uint64_t unchecked_ops = 0;  // inside `with { check = false }`
+  uint64_t uncalled_ops = 0;   // in functions that nothing calls
+  uint64_t typed_ops = 0;      // with a rule, and checked
+  bool boundary =
+      false; // it states outputs or contracts of gradients, which are compared without an op
+  bool one_rank = false; // no mesh has an axis of more than one rank: every kind is the same there
+
+  bool anything() const { return typed_ops > 0 || boundary; }
+};
+
+Judged judged_part(const ir::Program &program, const CheckResult &result);
+// Why nothing was judged: `the program has no ops`.
+std::string why_nothing(const Judged &judged, const CheckStats &stats);
+
+} // namespace spmd::checker
