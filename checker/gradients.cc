@@ -38,6 +38,17 @@ std::optional<rules::Violation> gradient_differs(ir::Program &program, ValueId p
   return differs;
 }
 
+// Then nothing else in the program need say that an optimizer reads the gradient.
+bool says_what_is_needed(const ir::GradContract &grad) {
+  return !grad.sync.empty() || grad.step.valid();
+}
+
+bool has_root(const ir::Program &program, const GradientBoundary &boundary) {
+  return boundary.root_before(program.main.last).valid() ||
+         llvm::any_of(program.outputs,
+                      [](const ir::Output &out) { return out.role == ir::OutputRole::Loss; });
+}
+
 } // namespace
 
 GradientBoundary::GradientBoundary(const ir::Program &program, rules::Rules &rules)
@@ -140,7 +151,8 @@ rules::Contract Walk::contract(ValueId value) {
   return *known;
 }
 
-// What a contract states is checked where it is stated; so are reductions that no step refers to.
+// What a contract states is checked where it is stated. Where nothing in the program reads the gradient,
+// its reductions alone must lead to the type that it says the optimizer needs.
 void Walk::declare_contract(uint32_t index) {
   const ir::Param &param = program_.params[index];
   if (!param.grad.stated)
@@ -148,7 +160,11 @@ void Walk::declare_contract(uint32_t index) {
   llvm::SmallVector<rules::Violation, 2> found;
   rules::Contract contract = rules::contract_of(
       program_, param.grad, param.value, program_.types[result_.types[param.value.index]], found);
-  if (found.empty() && !param.grad.sync.empty() && !boundary_.is_stepped(param.value)) {
+  // A step type alone promises something where there is a gradient, and nothing asks for it.
+  bool promises = !param.grad.sync.empty() ||
+                  (says_what_is_needed(param.grad) && has_root(program_, boundary_) &&
+                   !boundary_.is_asked(param.value));
+  if (found.empty() && promises && !boundary_.is_stepped(param.value)) {
     Type after = rules::after_sync(program_, contract, contract.gradient, found);
     after.scale = contract.needed.scale; // at the root
     rules::check_step(program_, contract, after, {}, found);
@@ -162,7 +178,8 @@ void Walk::declare_contract(uint32_t index) {
 // A root decides the scales of all gradients: of those that a contract speaks of, and no `grad` asks
 // for.
 void Walk::scales_at_root(Place place, const Type &root) {
-  for (std::optional<rules::Contract> &contract : boundary_.contracts) {
+  for (size_t i = 0; i < boundary_.contracts.size(); ++i) {
+    std::optional<rules::Contract> &contract = boundary_.contracts[i];
     if (!contract || root.unknown || contract->gradient.mesh() != root.mesh())
       continue;
     Type gradient = contract->gradient;
@@ -173,7 +190,9 @@ void Walk::scales_at_root(Place place, const Type &root) {
         report(place, std::move(*differs));
     };
     compare(gradient, contract->stated, kContractStates);
-    if (contract->sync.empty() || boundary_.is_stepped(contract->param))
+    const ir::GradContract &stated = program_.params[i].grad;
+    if (!says_what_is_needed(stated) || boundary_.is_stepped(contract->param) ||
+        (stated.sync.empty() && boundary_.is_asked(contract->param)))
       continue;
     llvm::SmallVector<rules::Violation, 1> told;
     Type after = rules::after_sync(program_, *contract, gradient, told);

@@ -11,6 +11,7 @@
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
@@ -120,6 +121,7 @@ public:
   std::optional<uint32_t> param_of(ir::ValueId value) const;
   // True if a `step` or an output names the parameter: its contract is checked there.
   bool is_stepped(ir::ValueId param) const { return stepped_.count(param.index); }
+  bool is_asked(ir::ValueId value) const { return llvm::is_contained(asked_, value); } // by `grad`
 
   std::vector<std::optional<rules::Contract>> contracts; // per parameter, as far as needed
 
