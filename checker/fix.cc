@@ -162,6 +162,8 @@ public:
       for (uint16_t i = 0; i < tensors_.size(); ++i)
         if (!llvm::is_contained(named, i))
           named.push_back(i);
+    if (std::holds_alternative<rules::PartialState>(finding_.violation))
+      llvm::erase_value(named, 0); // what is written to: a copy of it would be updated instead
     return named;
   }
 
@@ -374,6 +376,10 @@ private:
   void offer(const std::optional<Move> &move) {
     if (!move)
       return;
+    for (const Fix &fix : found_) // one step does the same
+      if (fix.steps.size() == 1 && fix.steps[0].value == move->value &&
+          fix.steps[0].after == move->to)
+        return;
     Edit edit{.inst = search_.id_,
               .attrs = move->attrs,
               .mover = state_.op("redistribute"),
@@ -598,16 +604,17 @@ private:
         fix.backward_bytes.value_or(0) + (dual && gradient ? price(dual->wire, bytes, ranks) : 0);
   }
 
-  void try_attrs(ir::AttrsId attrs, std::string text, bool changes_value) {
+  bool try_attrs(ir::AttrsId attrs, std::string text, bool changes_value) {
     state_.tried = true;
     if (!search_.repairs({.inst = search_.id_, .attrs = attrs}))
-      return;
+      return false;
     Fix fix;
     fix.form = Fix::Form::Attribute;
     fix.inst = search_.id_;
     fix.text = std::move(text);
     fix.changes_value = changes_value;
     found_.push_back(std::move(fix));
+    return true;
   }
 
   void attributes() {
@@ -629,6 +636,9 @@ private:
     if (std::get_if<rules::ExpertTransition>(&violation))
       try_attrs(state_.with(attrs, "expert", ir::AttrValue::boolean(true)),
                 "expert = true, if it is meant", false);
+    if (std::get_if<rules::MissingVjp>(&violation) && program_.find(attrs, "vjp"))
+      try_attrs(state_.with(attrs, "vjp", std::nullopt),
+                "drop `vjp = none`: call the form that has a backward", false);
     if (const auto *replicated = std::get_if<rules::ReduceOfReplicated>(&violation))
       drop_inst(replicated->operand.index);
   }
@@ -654,8 +664,65 @@ private:
   }
   void state_partial(ir::AttrsId attrs) {
     AxisSet stated = stated_partial(attrs) | search_.axes_;
-    try_attrs(state_.with(attrs, "partial", state_.axes_value(mesh(), stated)),
-              fmt::format("partial = {}", axes_text(program_, mesh_id(), stated)), false);
+    ir::AttrsId changed = state_.with(attrs, "partial", state_.axes_value(mesh(), stated));
+    std::string text = fmt::format("partial = {}", axes_text(program_, mesh_id(), stated));
+    if (!try_attrs(changed, text, false))
+      state_and_reduce(changed, text);
+  }
+
+  // The sum is stated, and taken at once: some use needs it whole.
+  void state_and_reduce(ir::AttrsId attrs, const std::string &stated) {
+    if (search_.inst_.result_count != 1)
+      return;
+    ValueId made = search_.inst_.first_result;
+    const rules::Arg known{search_.original_.types[made.index],
+                           search_.original_.shapes[made.index],
+                           search_.original_.sizes[made.index]};
+    ir::Type type = program_.types[known.type];
+    type.unknown -= search_.axes_;
+    type.set_kind(search_.axes_, Kind::Partial);
+    const rules::Arg partial{program_.types.add(type), known.shape, known.sizes};
+    unsigned rank =
+        known.shape.valid() ? static_cast<unsigned>(program_.shapes[known.shape].dims.size()) : 0;
+    for (const Transition &row : rules::transitions()) {
+      if (!is_candidate(row, Kind::Partial) || row.wire == Wire::None)
+        continue;
+      if (row.layouts == rules::Layouts::Plain)
+        reduce_made(row, {.kind = row.dst}, attrs, stated, partial);
+      else
+        for (int8_t dim = 0; dim < static_cast<int8_t>(rank); ++dim)
+          if (reduce_made(row, {.form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = dim},
+                          attrs, stated, partial))
+            break;
+    }
+  }
+  bool reduce_made(const Transition &row, KindWord dst, ir::AttrsId attrs,
+                   const std::string &stated, const rules::Arg &partial) {
+    const KindWord src{.kind = Kind::Partial};
+    ValueId made = search_.inst_.first_result;
+    std::optional<rules::Arg> after = search_.walk_.transition(state_.op(row.name), words(src, dst),
+                                                               search_.inst_.context, partial);
+    if (!after)
+      return false;
+    Edit edit{.inst = search_.id_, .attrs = attrs};
+    edit.gradients.push_back(made);
+    edit.dual_op = state_.op(row.name);
+    edit.dual_attrs = words(src, dst);
+    if (!search_.repairs(edit))
+      return false;
+    Fix fix;
+    fix.form = Fix::Form::Attribute;
+    fix.inst = search_.id_;
+    fix.changes_shape = after->shape != partial.shape;
+    add_price(fix, row, partial, *after);
+    std::string name = ir::print_value(program_, made);
+    std::string axes = axes_text(program_, mesh_id(), search_.axes_);
+    fix.text = fmt::format("{}, then {}({}, {}, src=P, dst={})", stated, row.name, name, axes,
+                           ir::print(dst));
+    fix.replacement = fmt::format("{}.fixed = {} {} {{ axis = {}, src = P, dst = {} }}", name,
+                                  row.name, name, axes, ir::print(dst));
+    found_.push_back(std::move(fix));
+    return true;
   }
   void name_dimension(ir::AttrsId attrs, int64_t dim) {
     KindWord shard{
