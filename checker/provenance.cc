@@ -2,6 +2,7 @@
 // on is counted, not shown.
 #include "checker/provenance.h"
 
+#include "checker/body_values.h"
 #include "checker/joint.h"
 #include "checker/report.h"
 #include "checker/walk.h"
@@ -66,8 +67,12 @@ InstId defining_inst(const ir::Program &program, ValueId value) {
 
 Note note_at_declaration(const ir::Program &program, ValueId value) {
   const ir::Param *param = program.find_param(value);
-  if (!param)
-    return {Note::Form::Since, {}, false, {}};
+  if (std::optional<ir::FunctionId> function; !param) {
+    function = function_of_param(program, value);
+    if (!function)
+      return {Note::Form::Since, {}, false, {}};
+    return {Note::Form::Since, {Place::Form::Function, function->index}, true, {}};
+  }
   auto index = static_cast<uint32_t>(param - program.params.data());
   return {Note::Form::Since, {Place::Form::Param, index}, true, {}};
 }
@@ -117,14 +122,15 @@ public:
     unsigned passed = 0;
     for (;;) {
       InstId inst = defining_inst(program_, value);
-      if (!inst.valid())
-        return declared(value, passed);
-      ValueId source = passes(inst);
+      ValueId source = inst.valid() ? passes(inst) : passed_in(value);
+      const bool crosses = !inst.valid() || !source.valid();
+      if (inst.valid() && !source.valid())
+        source = returned(inst, value);
       if (!source.valid())
-        return made(inst, value, passed);
+        return inst.valid() ? made(inst, value, passed) : declared(value, passed);
       value = source;
       sharded_ = type(value).dim(axis_).has_value();
-      ++passed;
+      passed += !crosses;
     }
   }
 
@@ -147,6 +153,30 @@ private:
           of_kind(type(operand), program_.contexts[inst.context]))
         return operand;
     return {};
+  }
+
+  // What the first caller passes for a parameter of a body that declares nothing itself.
+  ValueId passed_in(ValueId value) const {
+    std::optional<ir::FunctionId> function = function_of_param(program_, value);
+    if (!function || program_.values[value].declared.valid())
+      return {};
+    for (ValueId operand : passed_for(program_, *function, value))
+      if (same_kind(operand, value))
+        return operand;
+    return {};
+  }
+  // What the body returns for the result of a call.
+  ValueId returned(InstId id, ValueId value) const {
+    const ir::Inst &inst = program_.insts[id];
+    ValueId inner = returned_as(program_, id, value.index - inst.first_result.index);
+    return inner.valid() && !program_.values[value].declared.valid() && same_kind(inner, value)
+               ? inner
+               : ValueId();
+  }
+  bool same_kind(ValueId from, ValueId to) const {
+    return result_.types[from.index].valid() && result_.types[to.index].valid() &&
+           type(from).mesh() == type(to).mesh() &&
+           of_kind(type(from), program_.contexts[ir::ContextId{0}]);
   }
 
   bool of_kind(const ir::Type &type, const ir::Context &context) const {
@@ -187,13 +217,15 @@ private:
   }
 
   std::string through(unsigned passed) const {
-    return passed ? fmt::format(", through {} op{}", passed, passed == 1 ? "" : "s") : "";
+    return passed ? fmt::format(", passed on by {} op{}", passed, passed == 1 ? "" : "s") : "";
   }
 
   Note declared(ValueId value, unsigned passed) const {
     Note note = note_at_declaration(program_, value);
-    note.text = fmt::format("{} is declared {} on {}{}", ir::print_named(program_, value),
-                            kind_name(), axis_name(value), through(passed));
+    bool stated = program_.find_param(value) || program_.values[value].declared.valid();
+    note.text = fmt::format("{} {} {} on {}{}", ir::print_named(program_, value),
+                            stated ? "is declared" : "enters the body", kind_name(),
+                            axis_name(value), through(passed));
     return note;
   }
 
@@ -203,6 +235,9 @@ private:
     std::string axis = axis_name(value);
     Note note;
     note.place = Place::inst(id);
+    llvm::SmallVector<ValueId, 4> tensors = tensors_of(program_, id);
+    if (name == "grad" && tensors.size() == 1)
+      return note.text = gradient_text(tensors.front(), axis) + through(passed), note;
     if (partial_stated(inst))
       note.text =
           program_.mode == ir::Mode::Global
@@ -211,11 +246,21 @@ private:
               : fmt::format("`{}` summed over a dimension that differs along {}, stated partial{}",
                             name, axis, through(passed));
     else if (program_.values[value].declared.valid())
-      note.text = fmt::format("the result of `{}` is claimed {} on {}{}", name, kind, axis,
+      note.text = fmt::format("the result of `{}` is stated as {} on {}{}", name, kind, axis,
                               through(passed));
     else
       note.text = fmt::format("`{}` made it {} on {}{}", name, kind, axis, through(passed));
     return note;
+  }
+
+  // `%w is replicate on tp, so its gradient is partial`
+  std::string gradient_text(ValueId of, const std::string &axis) const {
+    std::optional<Kind> kind = type(of).kind(axis_);
+    return fmt::format("{} is {} on {}, so its gradient is {}", ir::print_named(program_, of),
+                       type(of).dim(axis_) ? "sharded"
+                       : kind              ? ir::info(*kind).name
+                                           : "replicate or invariant",
+                       axis, kind_name());
   }
 
   const ir::Program &program_;
@@ -344,6 +389,32 @@ std::optional<Note> since_made(const ir::Program &program, const CheckResult &re
     if (ValueId made = inst.result(r); program.values[made].grad_of == wrong.value)
       return Origin(program, result, wrong.axes.first(), program.types[wrong.found]).find(made);
   return std::nullopt;
+}
+
+// Where the kind of a value comes from that a finding names as such, and not as an operand.
+std::optional<Note> since_value(const ir::Program &program, const CheckResult &result,
+                                const Finding &finding) {
+  AxisSet axes = rules::axes_of(finding.violation);
+  ValueId value;
+  ir::TypeId known_as;
+  if (const auto *claim = std::get_if<rules::ClaimMismatch>(&finding.violation))
+    value = claim->value, known_as = claim->found;
+  else if (const auto *loss = std::get_if<rules::LossKind>(&finding.violation))
+    value = loss->value;
+  else if (const auto *loose = std::get_if<rules::NoSpec>(&finding.violation))
+    value = loose->value;
+  else
+    return std::nullopt;
+  value = value_of(program, finding, value);
+  if (!value.valid() || axes.empty() || finding.clash < result.clashes.size())
+    return std::nullopt;
+  known_as = known_as.valid() ? known_as : result.types[value.index];
+  if (!known_as.valid() || !program.types[known_as].kind(axes.first()))
+    return std::nullopt;
+  Note note = Origin(program, result, axes.first(), program.types[known_as]).find(value);
+  if (note.text.empty() || note.place == finding.place)
+    return std::nullopt;
+  return note;
 }
 
 // The parameter whose gradient an operand is made of, where the finding does not name it.
@@ -491,6 +562,8 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
   if (finding.clash < result.clashes.size())
     notes = explain_clash(program, result.clashes[finding.clash]);
   AxisSet axes = rules::axes_of(finding.violation);
+  if (std::optional<Note> note = since_value(program, result, finding))
+    notes.push_back(std::move(*note));
   if (finding.place.form != Place::Form::Inst) {
     explain_parameter(program, result, finding, notes);
     return notes;
