@@ -4,6 +4,8 @@
 
 #include "ir/text.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <fmt/format.h>
 
 namespace spmd::checker {
@@ -92,10 +94,36 @@ std::string type_text(const ir::Program &program, ir::TypeId type) {
   return text.empty() ? "of no stated kind" : text;
 }
 
+// Whether the program states a type at the place, as opposed to an op that needs one by itself.
+bool states_type(const ir::Program &program, const Place &place) {
+  if (place.form == Place::Form::Output)
+    return program.outputs[place.index].declared.valid();
+  if (place.form != Place::Form::Inst)
+    return true;
+  const ir::Inst &inst = program.insts[place.as_inst()];
+  for (uint32_t r = 0; r < inst.result_count; ++r)
+    if (program.values[inst.result(r)].declared.valid())
+      return true;
+  return inst.attrs.valid() && llvm::any_of(program.attrs[inst.attrs].attrs, [](const auto &attr) {
+           return attr.value.form == ir::AttrForm::Claim;
+         });
+}
+
+// What stands between the type that a value has and the other one.
+std::string claims_text(const ir::Program &program, const Place &place) {
+  if (states_type(program, place))
+    return "but it is stated as";
+  if (place.form == Place::Form::Inst)
+    return fmt::format("but `{}` needs", op_of(program, place));
+  return "but the value that it replaces is";
+}
+
 // The text of `{name}` in the sentence of a finding; empty for an optional field that is not there.
 std::string placeholder(const ir::Program &program, const Finding &finding, std::string_view name) {
   if (name == "op")
     return op_of(program, finding.place);
+  if (name == "claims")
+    return claims_text(program, finding.place);
   std::string text;
   std::optional<rules::OperandIndex> first_operand; // the first one that the finding names
   rules::for_each_field(finding.violation, [&](std::string_view field, const rules::Field &value) {

@@ -348,7 +348,7 @@ struct Teller::State {
     const rules::Outcome &found = ours.apply(app);
     if (!found.violations.empty())
       return own(call, about(call, nullptr,
-                             fmt::format("left as it is, it draws [{}]",
+                             fmt::format("left as it is: it has the finding [{}]",
                                          rules::info(found.violations.front()).name)));
     for (const rules::Arg &arg : call.args)
       if (program.types[arg.type].unknown)

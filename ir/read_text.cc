@@ -133,7 +133,8 @@ ContextId TextReader::context_id() {
 bool TextReader::need_mesh() {
   if (!program_.meshes.empty())
     return true;
-  error(peek(), "trace-mesh", "no mesh is declared up to here");
+  error(peek(), "trace-mesh",
+        "no mesh is declared before this; one is written `mesh m { dp = 2, tp = 4 }`");
   Mesh mesh;
   mesh.name = builder_.string("");
   context_.mesh = program_.meshes.add(mesh);

@@ -307,9 +307,9 @@ void OperandJudgment::report(const Verdict &verdict, AxisSet axes) {
   case Verdict::Form::ReductionMismatch:
     return add(ReductionMismatch{operand_, verdict.found.combiner, verdict.src.combiner, axes});
   case Verdict::Form::NonSumGradient: {
-    bool by_source = verdict.src.combiner != Combiner::Sum;
-    Combiner combiner = by_source ? verdict.src.combiner : verdict.dst.combiner;
-    return add(NonSumGradient{operand_, combiner, axes});
+    Combiner asked = call_.asked(verdict.src);
+    return add(
+        NonSumGradient{operand_, asked == Combiner::Sum ? verdict.dst.combiner : asked, axes});
   }
   case Verdict::Form::NoShardRule:
     return add(NoShardRule{operand_, axes});

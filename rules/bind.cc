@@ -109,7 +109,8 @@ private:
       binding_.generator = &slot;
       return true;
     }
-    return mismatch(expected(), std::to_string(given()) + " are given");
+    return mismatch(expected(),
+                    std::to_string(given()) + (given() == 1 ? " is given" : " are given"));
   }
 
   void put_named(const Slot &slot) {
@@ -183,8 +184,8 @@ private:
     std::string text;
     for (unsigned i = 0; i < equation_.operand_count; ++i) {
       const OperandDecl &decl = equation_.operands[i];
-      text += (i ? ", " : "") + std::string(decl.name) + (decl.optional ? "?" : "") +
-              (decl.list == ListForm::Single ? "" : "*");
+      text += (i ? ", " : "") + std::string(decl.name) + (decl.optional ? " (optional)" : "") +
+              (decl.list == ListForm::Single ? "" : " (a list, written `[%a, %b]`)");
     }
     return (equation_.operand_count == 1 ? "operand " : "operands ") + text;
   }

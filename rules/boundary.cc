@@ -189,8 +189,8 @@ void assert_type(const Application &app, Outcome &out) {
   if (differ) {
     claim.global = {}; // of another shape than the operand has
     if (app.op.boundary == "from_local") {
-      out.violations.push_back(
-          ShapeMismatch{"the operand and its claim", differ->claimed, differ->found, differ->axes});
+      out.violations.push_back(ShapeMismatch{"the operand and the type stated for it",
+                                             differ->claimed, differ->found, differ->axes});
       differ.reset();
     }
   }
@@ -415,8 +415,8 @@ void token(const Application &app, Outcome &out) {
 }
 
 constexpr BoundaryOp kBoundaryOps[] = {
-    {"assert_type", 1, assert_type, "checks a claim and passes the value on"},
-    {"mutate_type", 1, mutate_type, "takes a claim without proof"},
+    {"assert_type", 1, assert_type, "checks a stated type and passes the value on"},
+    {"mutate_type", 1, mutate_type, "takes a stated type without proof"},
     {"to_local", 1, apply_to_local, "forgets how the pieces join; kinds stay"},
     {"from_local", 1, assert_type, "states how the pieces join; kinds stay"},
     {"rng", 0, rng, "a random state, equal or different along each axis"},

@@ -111,7 +111,7 @@ constexpr ToldTransition kTold[] = {
     {Dialect::LTensor, "convert", I, R, "", kTwoSets},
     {Dialect::LTensor, "convert", I, Reduced, "", kTwoSets},
     {Dialect::LTensor, "reinterpret", I, R, "", kTwoSets},
-    {Dialect::LTensor, "reinterpret", V, P, "", "what is variant is a sum wherever one takes it: nothing is said before"},
+    {Dialect::LTensor, "reinterpret", V, P, "", "a variant value is a sum wherever it is used as one: there is no cast before"},
 };
 // clang-format on
 

@@ -30,11 +30,11 @@ std::vector<ir::InputError> verify_rules(const ir::Program &program) {
   for (const ir::UserRule &rule : program.rules) {
     llvm::StringRef name = program.strings[rule.op];
     if (resolve_spelling(name, dialect_of(program)).form != OpForm::Unknown)
-      fail(rule, fmt::format("`{}` is an op of ours, whose rule cannot be replaced", view(name)));
+      fail(rule, fmt::format("`{}` has a rule of its own, which cannot be replaced", view(name)));
     if (rule.like.valid()) {
       ResolvedOp like = resolve_spelling(program.strings[rule.like], dialect_of(program));
       if (like.form == OpForm::Unknown)
-        fail(rule, fmt::format("`{}` is said to be like `{}`, which is no op of ours", view(name),
+        fail(rule, fmt::format("the rule of `{}` is that of `{}`, which is no known op", view(name),
                                view(program.strings[rule.like])));
       continue;
     }

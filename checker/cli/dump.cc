@@ -32,7 +32,7 @@ void state_types(ir::Program &program, const CheckResult &result) {
   }
 }
 
-// A line for each: `FILE:LINE:COL: untold[jax]: %y: Reduced on tp is R`.
+// A line for each: `FILE:LINE:COL: lost[jax]: %y: Reduced on tp is R`.
 void print_untold(const Input &input, llvm::ArrayRef<Untold> untold, ir::Dialect dialect) {
   Report report;
   report.input = input.name;
@@ -45,7 +45,7 @@ void print_untold(const Input &input, llvm::ArrayRef<Untold> untold, ir::Dialect
     if (place.in_input)
       std::tie(place.line, place.col) =
           ir::line_and_column(report.bytes, byte_of(input.read.program, each.place));
-    text += printable(fmt::format("{}: untold[{}]: {}", print(place),
+    text += printable(fmt::format("{}: lost[{}]: {}", print(place),
                                   ir::kDialectWords[static_cast<unsigned>(dialect)], each.text)) +
             '\n';
   }

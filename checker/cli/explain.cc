@@ -39,18 +39,31 @@ std::string wrapped(std::string_view text, size_t width) {
   return out + line + '\n';
 }
 
+// A sentence without the values of a place: `OP` is not linear in OPERAND.
+std::string sentence_form(std::string_view message) {
+  std::string text;
+  bool field = false;
+  for (char c : message) {
+    if (c == '{' || c == '}')
+      field = c == '{';
+    else if (c != '[' && c != ']')
+      text += field ? llvm::toUpper(c) : c;
+  }
+  return text;
+}
+
 std::string finding_page(llvm::StringRef name) {
   const rules::DiagnosticInfo *row = rules::find_violation({name.data(), name.size()});
   if (!row)
     return "";
   std::string text = fmt::format("{} ({})\n\n{}\n", row->name,
                                  rules::kSeverityWords[static_cast<unsigned>(row->severity)],
-                                 indented(row->message));
+                                 indented(sentence_form(row->message)));
   text += wrapped(row->explain, 96);
   if (!row->wrong.empty())
-    text += fmt::format("\ndraws it:\n\n{}", indented(row->wrong));
+    text += fmt::format("\na program with this finding:\n\n{}", indented(row->wrong));
   if (!row->right.empty())
-    text += fmt::format("\nrepaired:\n\n{}", indented(row->right));
+    text += fmt::format("\nthe same without it:\n\n{}", indented(row->right));
   return text;
 }
 
@@ -66,7 +79,7 @@ std::string difference_page(llvm::StringRef name, std::optional<ir::Dialect> onl
         fmt::format("{} is {}: it {}", ir::kDialectWords[static_cast<unsigned>(row.dialect)],
                     laxer ? "laxer" : "stricter", row.why);
     text += fmt::format("\n{}\n{}:\n\n{}", wrapped(said, 96),
-                        laxer ? "drawn here by" : "accepted here", indented(row.shown));
+                        laxer ? "reported here" : "accepted here", indented(row.shown));
   }
   return text;
 }

@@ -27,8 +27,7 @@ constexpr Page kKindPages[] = {
           "equal on all\n"
           "ranks as well. Losses and unsharded parameters of tensor-parallel regions are typically "
           "invariant."},
-    {"V", "The ranks may hold different values. By itself that denotes nothing more than the list "
-          "of them."},
+    {"V", "The ranks may hold different values; nothing says how they belong together."},
     {"P", "The ranks hold addends: the value is their sum, still pending. It may be added to "
           "another partial or be\n"
           "scaled by what is equal on all ranks; a nonlinear function needs the sum first. P(max) "
@@ -39,13 +38,21 @@ constexpr Page kKindPages[] = {
           "is their concatenation. In a type it is also written on the dimension: f32[8, 16@tp]."},
 };
 constexpr std::string_view kShardName = "shard";
+constexpr std::string_view kUnknownPage = "?, unknown\n"
+                                          "What the ranks hold along this axis is not known: it is "
+                                          "not stated, comes out of an op without a "
+                                          "rule, or\n"
+                                          "follows from a finding. Nothing that depends on it is "
+                                          "checked on this axis. The last line of the "
+                                          "output\ncounts such values.\n";
 
 // Statements about values at the boundary of a program, and ops with bodies.
 constexpr Page kStatementPages[] = {
-    {"assert_type", "checks a claim about a value and passes the value on"},
-    {"mutate_type", "replaces what is claimed of a value; taken without proof"},
+    {"assert_type", "checks the stated type of a value and passes the value on"},
+    {"mutate_type", "replaces the type of a value by the stated one, without proof"},
     {"backward", "roots the gradients: its operand is a loss, invariant or partial on every axis"},
-    {"grad", "the gradient of a value, of the dual type"},
+    {"grad", "the gradient of a value: partial where it is replicate, replicate where it is "
+             "partial, else of its type"},
     {"step", "the optimizer: a parameter and its gradient"},
     {"store", "the new content of a buffer, of the type of the buffer"},
     {"report", "publishes a number, which must be the same on every rank"},
@@ -105,6 +112,8 @@ Names names_of(llvm::ArrayRef<Page> pages) {
 } // namespace
 
 std::string kind_page(llvm::StringRef name) {
+  if (name == "?")
+    return std::string(kUnknownPage);
   if (name == llvm::StringRef(kShardName) || name.startswith("S("))
     name = "S";
   for (const ir::KindInfo &kind : ir::kKinds)
@@ -112,12 +121,16 @@ std::string kind_page(llvm::StringRef name) {
       return fmt::format("{}, {}\n{}\nIts gradient is {}.\n", kind.word, kind.name,
                          find_page(kKindPages, kind.word)->text, ir::info(kind.dual).name);
   const Page *page = find_page(kKindPages, name);
-  return page
-             ? fmt::format("S(i), {}\n{}\nIts gradient is sharded alike.\n", kShardName, page->text)
-             : "";
+  return page ? fmt::format("S(i), {}\n{}\nIts gradient is sharded in the same way.\n", kShardName,
+                            page->text)
+              : "";
 }
 
-Names kind_names() { return names_of(kKindPages); }
+Names kind_names() {
+  Names names = names_of(kKindPages);
+  names.push_back("?");
+  return names;
+}
 std::string statement_page(llvm::StringRef name) { return one_line(kStatementPages, name); }
 Names statement_names() { return names_of(kStatementPages); }
 std::string input_error_page(llvm::StringRef name) { return one_line(kInputErrorPages, name); }

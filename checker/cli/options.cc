@@ -232,7 +232,7 @@ constexpr OptionRow kOptions[] = {
     {"--prove", "", "", "look at all states for a cheaper sequence", kPlan,
      turn_on<&Options::prove>},
     {"--dialect", "spmd|jax|dtensor|ltensor", "that of the program",
-     "whose words are used; of explain: whose differences are told",
+     "whose terms are printed; for explain: whose differences are listed",
      kCheck | kExplain | kDump | kBackward | kElaborate | kPlan, set_dialect},
     {"--redistribute", "error|warn|accept", "accept", "what an implicit redistribution is",
      kElaborate,

@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 namespace spmd::checker {
 namespace {
 
@@ -177,6 +179,12 @@ std::string forward_price(const Fix &fix) {
 
 const std::string &fix_text(const Fix &fix) { return fix.words.empty() ? fix.text : fix.words; }
 
+// What to do with the text of a fix; the others begin with a verb.
+std::string_view fix_verb(const Fix &fix) {
+  bool inserts = fix.form == Fix::Form::Transition || fix.form == Fix::Form::Result;
+  return inserts ? "insert " : "";
+}
+
 // Prices stand in a column of their own.
 void print_fixes(Printer &printer, const Diagnostic &diagnostic) {
   size_t text_width = 0, price_width = 0;
@@ -185,15 +193,15 @@ void print_fixes(Printer &printer, const Diagnostic &diagnostic) {
     price_width = std::max(price_width, forward_price(fix).size());
   }
   for (const Fix &fix : diagnostic.fixes) {
-    std::string line = fmt::format("{:<{}}  {:>{}}{}", printable(fix_text(fix)), text_width,
-                                   forward_price(fix), price_width, price_tail(fix));
+    std::string line = fmt::format("{}{:<{}}  {:>{}}{}", fix_verb(fix), printable(fix_text(fix)),
+                                   text_width, forward_price(fix), price_width, price_tail(fix));
     line = llvm::StringRef(line).rtrim().str();
     if (fix.changes_value)
       line += " (changes the value)";
     printer.fact(painted(printer.options, Style::Good, "fix:") + " " + line);
   }
   if (diagnostic.fixes_sought && diagnostic.fixes.empty())
-    printer.fact("no single transition repairs this");
+    printer.fact("fix: none of the changes that were tried repairs this alone");
 }
 
 void print_fold(Printer &printer, const Diagnostic &diagnostic) {
@@ -246,11 +254,19 @@ void print_last_lines(llvm::ArrayRef<Report> reports, llvm::raw_ostream &out) {
   out << counts_line(totals) << '\n';
 }
 
+// Where there is more to read about what was shown.
+void print_manual(const std::set<std::string_view> &names, llvm::raw_ostream &out) {
+  if (!names.empty())
+    out << fmt::format("what it means and how to repair it: `spmdlint explain {}`\n",
+                       names.size() == 1 ? *names.begin() : "NAME");
+}
+
 } // namespace
 
 void render_full(llvm::ArrayRef<Report> reports, SourceCache &sources, const RenderOptions &options,
                  llvm::raw_ostream &out) {
   bool first = true;
+  std::set<std::string_view> names;
   for (const Report &report : reports)
     for (const Diagnostic &diagnostic : report.diagnostics) {
       if (diagnostic.first->suppressed)
@@ -259,9 +275,12 @@ void render_full(llvm::ArrayRef<Report> reports, SourceCache &sources, const Ren
         out << '\n';
       Printer printer{.report = report, .sources = sources, .options = options, .out = out};
       print_diagnostic(printer, diagnostic);
+      names.insert(diagnostic.first->info().name);
     }
-  if (!options.quiet)
-    print_last_lines(reports, out);
+  if (options.quiet)
+    return;
+  print_last_lines(reports, out);
+  print_manual(names, out);
 }
 
 } // namespace spmd::checker

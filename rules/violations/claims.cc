@@ -5,14 +5,15 @@ namespace spmd::rules {
 
 constinit const DiagnosticInfo ClaimMismatch::info = {
     .name = "claim-mismatch",
-    .message = "{value} is {found}[ of shape {found_shape}], claimed {claimed}[ of shape "
+    .message = "{value} is {found}[ of shape {found_shape}], {claims} {claimed}[ of shape "
                "{claimed_shape}]",
     .explain = R"(
-The program claims a type for a value, and another one follows from the ops that made it. One of
-the two is wrong: a claim that was copied from an older version of the program, or an op
-upstream that does not do what its author believes. Claims are what a reader relies on, and code
-behind a boundary will act on them, so a false one spreads. On the axes named here the value is
-unknown afterwards, and nothing more is said about it.
+The program states a type for a value, or an op like `report` needs one, and another type follows
+from the ops that made the value. One of the two is wrong: a statement that was copied from an
+older version of the program, or an op upstream that does not do what its author believes. Readers
+and code behind a boundary rely on stated types, so a false one spreads. Correct the statement, or
+bring the value to that type before. On the axes named here the value counts as unknown from here
+on, so that one mistake gives one finding.
 )",
     .wrong = R"(
 trace { mode = local }
@@ -64,7 +65,7 @@ func @norm(%i: f32[8, 16] R) {
 
 constinit const DiagnosticInfo BoundaryShape::info = {
     .name = "boundary-shape",
-    .message = "{function} declares {declared} {what}, `{op}` has {found}",
+    .message = "the number of {what} of {function} is {declared}, `{op}` has {found}",
     .explain = R"(
 A function declares a number of values that cross its boundary, and the call hands over another
 number. Which claim belongs to which value is then open, so none is compared and the results are
@@ -95,12 +96,13 @@ func @norm(%i: f32[8, 16] R) {
 
 constinit const DiagnosticInfo LossKind::info = {
     .name = "loss-kind",
-    .message = "the loss {value} is {kind} on {axes}; it must be invariant or partial",
+    .message = "the loss {value} is {kind} on {axes}, so each rank would start a backward of its "
+               "own; it must be invariant or partial",
     .explain = R"(
-Backward starts from one number, and on this axis the loss is not one number that counts once.
-If it is replicate, each rank starts a backward of its own and every gradient is counted once
-per rank; if it is varying, each rank has a loss of its own and nobody has said that they are to
-be added. Reduce to invariant, or reinterpret the losses of the ranks as the addends of one
+Backward starts from one number, and on this axis the loss is not one number that counts once. If
+it is replicate, each rank starts a backward of its own and every gradient is counted once per
+rank; if it is varying, each rank has a loss of its own, and the program does not state that they
+are to be added. Reduce to invariant, or reinterpret the losses of the ranks as the addends of one
 partial loss, which costs nothing.
 )",
     .wrong = R"(
@@ -146,7 +148,8 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo PartialState::info = {
     .name = "partial-state",
-    .message = "`{op}` updates {value} with a value partial on {axes}",
+    .message = "`{op}` updates {value} with a value partial on {axes}: with an addend on each "
+               "rank, not with the sum",
     .explain = R"(
 A parameter, a buffer or the state of the optimizer is updated with a value that is still an
 addend on each rank. The sum is never taken, since state is read again as what it was declared

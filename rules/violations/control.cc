@@ -5,7 +5,9 @@ namespace spmd::rules {
 
 constinit const DiagnosticInfo CollectiveUnderVaryingControl::info = {
     .name = "collective-under-varying-control",
-    .message = "`{op}` over {axes} is reached by only some ranks",
+    .message =
+        "`{op}` over {axes} is under a condition that differs between these ranks: those that "
+        "reach it, or its backward, would wait for the others for ever",
     .explain = R"(
 A branch or a loop is steered by a condition that differs between the ranks of this axis, and
 inside it the ranks of that axis are to communicate. Those that took the branch wait for those
@@ -89,7 +91,7 @@ func @half(%x: f32[8, 8] V) {
 
 constinit const DiagnosticInfo CarryMismatch::info = {
     .name = "carry-mismatch",
-    .message = "carry {carry} enters as {enters}, leaves as {leaves}",
+    .message = "carry {carry} of `{op}` enters a round as {enters} and leaves it as {leaves}",
     .explain = R"(
 A loop hands a value from each round to the next, and one round changes its kind. The second
 round then starts from something else than the first one did, and what the loop computes depends
@@ -167,7 +169,7 @@ func @once(%x: f32[8] R) {
 
 constinit const DiagnosticInfo PartialCondition::info = {
     .name = "partial-condition",
-    .message = "`{op}` goes on by {value}, which is partial on {axes}",
+    .message = "the condition {value} of `{op}` is partial on {axes}: no rank has its value",
     .explain = R"(
 A loop asks whether it goes on, and the answer is an addend of a sum that is still pending: it
 means nothing on any one rank, and the ranks will not agree. Reduce the condition inside the

@@ -5,13 +5,13 @@ namespace spmd::rules {
 
 constinit const DiagnosticInfo UnknownOp::info = {
     .name = "unknown-op",
-    .message = "no rule for `{op}`[; nearest is `{nearest}`]",
+    .message = "no rule for `{op}`, so its results are unknown[; nearest is `{nearest}`]",
     .explain = R"(
 No row of the op table and no transition has this name, also not under another spelling, so
-nothing is known of the result: it is unknown, what follows from it is silent, and the coverage
-of the check is lower than it looks. Besides a misspelling this is mostly a custom kernel. Teach
-it with an equation, or with the name of an op that it behaves like, in the rules of the
-program; `spmdlint ops` lists what is known.
+nothing is known of the result: it is unknown, and whatever depends on it is not checked. The last
+line of the output counts such ops and values. Besides a misspelling this is mostly a custom
+kernel. Teach it with an equation, or with the name of an op that it behaves like, in the rules of
+the program; `spmdlint ops` lists what is known.
 )",
     .wrong = R"(
 trace { mode = local }
@@ -32,7 +32,7 @@ suppress assumed-rule { reason = "own kernel" }
 constinit const DiagnosticInfo ImplicitCast::info = {
     .name = "implicit-cast",
     .severity = Severity::Info,
-    .message = "{operand} is marked varying on {axes} here, as LTensor does without a word",
+    .message = "`{op}` marks {operand} varying on {axes} implicitly, as LTensor does",
     .explain = R"(
 LTensor takes the union of the variant sets of all operands: one that is in neither set of an
 axis becomes variant there by a mark_varying that nobody wrote. Its backward sums the gradient
@@ -62,7 +62,7 @@ mesh m { dp = 2 }
 constinit const DiagnosticInfo AssumedRule::info = {
     .name = "assumed-rule",
     .severity = Severity::Info,
-    .message = "`{op}` is taken to be {equation}",
+    .message = "the rule of `{op}` is the program's own and is believed: {equation}",
     .explain = R"(
 The program brings its own rule for this op, and the checker takes it on trust: what is reported
 about the results is right only if the equation says what the kernel does. A factor that is
@@ -116,7 +116,7 @@ mesh m { tp = 4 }
 constinit const DiagnosticInfo ExpiredSuppression::info = {
     .name = "expired-suppression",
     .severity = Severity::Warning,
-    .message = "suppression of {finding} lapsed on {date}",
+    .message = "suppression of {finding} expired on {date}",
     .explain = R"(
 A finding was accepted until a date that has passed. From that day on the entry has no effect,
 and the findings that it covered are reported again. The date was a promise to repair the
@@ -142,7 +142,7 @@ constinit const DiagnosticInfo SourceChanged::info = {
     .name = "source-changed",
     .severity = Severity::Warning,
     .drawn_by = DrawnBy::Report,
-    .message = "{path} changed since the trace",
+    .message = "{path} changed since the trace was recorded, so its lines are not quoted",
     .explain = R"(
 The trace states a hash for this source file, and the file below the source root has another
 one: it was edited after the trace was recorded, or it belongs to another commit. Line numbers

@@ -7,8 +7,8 @@ constinit const DiagnosticInfo UnreducedGradient::info = {
     .name = "unreduced-gradient",
     .message = "the gradient of {value} is still partial on {axes} when the optimizer reads it",
     .explain = R"(
-Each rank along the axis holds one addend of the gradient, and nobody has added them up: the
-optimizer of each rank would move its copy of the parameter by its own addend. Copies that start
+Each rank along the axis holds one addend of the gradient, and nothing adds them up: the optimizer
+of each rank would move its copy of the parameter by its own addend. Copies that start
 equal drift apart, and what is saved is one of them. The parameter is replicate there, so its
 gradient is partial by nature: a reduction belongs between backward and the step, as an op of the
 program, as `sync` of the parameter where code outside of the program does it, or as the
@@ -40,7 +40,8 @@ step %g, %r
 
 constinit const DiagnosticInfo OverreducedGradient::info = {
     .name = "overreduced-gradient",
-    .message = "{axes} is reduced once more for {value}, whose gradient is {kind} there",
+    .message = "the gradient of {value} is {kind} on {axes}, where `sync` reduces it: no sum is "
+               "pending there",
     .explain = R"(
 The parameter states a reduction of its gradient over an axis on which no sum is pending. Where
 the gradient is already the same on all ranks, summing it multiplies it by their number: the
@@ -63,11 +64,11 @@ constinit const DiagnosticInfo GradientTypeMismatch::info = {
     .message = "the gradient of {value} is {found}, and {needed} is needed",
     .explain = R"(
 The type of a value fixes the type of its gradient: partial for replicate, replicate for partial,
-the same for invariant and for shards. Here a declaration, a backward that the program contains,
-or what the optimizer is given says otherwise. Declared gradients are believed by the code behind
-them: one that is called complete and is an addend is never summed, one that is called partial and
-is complete is summed once too often. Either the declaration is wrong, or a transition of the
-forward program has another `dst` than its backward was written for.
+invariant for invariant, and the same blocks for shards. Here a declaration, a backward that the
+program contains, or what the optimizer is given says otherwise. Declared gradients are believed
+by the code behind them: one that is called complete and is an addend is never summed, one that is
+called partial and is complete is summed once too often. Either the declaration is wrong, or a
+transition of the forward program has another `dst` than its backward was written for.
 )",
     .wrong = R"(
 mesh m { tp = 4 }
@@ -107,15 +108,15 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo ScaleMismatch::info = {
     .name = "scale-mismatch",
-    .message = "{what}{value} has scale {found}, {other}; left over: {left}",
+    .message = "{what}{value} has scale {found}, {other}: wrong by the factor {left}",
     .explain = R"(
 The scale of a value is the factor by which its data differ from what is meant: a sum of the local
-means of 4 ranks is 4 times the mean, an average over an axis of what should be summed is too small
-by the size of the axis. Scales may be carried as long as they cancel. Here one does not: two terms
-of a sum have different ones, or a value that carries one reaches a place where the plain number is
-needed: a nonlinear function, the optimizer, a report. The loss or the gradient is wrong by the
-factor that is left over, and so is the learning rate: by another one on another mesh. Divide once,
-where the average is taken: `op = avg`, or `scale` by the sizes that are meant.
+means of 4 ranks is 4 times the mean, an average over an axis of what should be summed is too
+small by the size of the axis. Scales may be carried as long as they cancel. Here one does not:
+two terms of a sum have different ones, or a value that carries one reaches a place where the
+plain number is needed: a nonlinear function, the optimizer, a report. The loss or the gradient is
+wrong by the factor that is left over, and so is the learning rate: by another one on another
+mesh. Divide once, where the average is taken: `op = avg`, or `scale` by the sizes that are meant.
 )",
     .wrong = R"(
 mesh m { dp = 4 }

@@ -5,7 +5,8 @@ namespace spmd::rules {
 
 constinit const DiagnosticInfo PartialIntoNonlinear::info = {
     .name = "partial-into-nonlinear",
-    .message = "`{op}` is not linear in {operand}, which is partial on {axes}",
+    .message = "`{op}` is not linear in {operand}, which is partial on {axes}: it would act on "
+               "the addend of each rank, not on their sum",
     .explain = R"(
 A value that is partial still awaits its sum: each rank holds one addend. A nonlinear function
 of each addend, summed later, is not the function of the sum, so every rank goes on with a wrong
@@ -30,7 +31,8 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo PartialTimesPartial::info = {
     .name = "partial-times-partial",
-    .message = "`{op}` multiplies {operand} by {other}, both partial on {axes}",
+    .message = "`{op}` multiplies {operand} by {other}, both partial on {axes}: products of "
+               "addends do not sum to the product of the sums",
     .explain = R"(
 Both factors are sums that are still pending: rank by rank the op multiplies one addend by
 another. The product of two sums has a term for every pair of ranks, but only the pairs on one
@@ -57,8 +59,9 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo PartialPlusReplicate::info = {
     .name = "partial-plus-replicate",
-    .message = "`{op}` adds {addend}, the same on all ranks of {axes}, to {operand}, which is "
-               "partial: it would be added once per rank",
+    .message =
+        "`{op}` adds {addend}, the same on all ranks of {axes}, to a pending sum ({operand}): it "
+        "would be added once per rank",
     .explain = R"(
 A term that is the same on every rank is added to addends of a pending sum. When the sum is
 taken at last, that term is counted once per rank: n times in all. The gradient of the term is
@@ -85,7 +88,8 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo PartialWithVarying::info = {
     .name = "partial-with-varying",
-    .message = "`{op}` combines {operand}, partial on {axes}, with {other}, varying there",
+    .message = "`{op}` combines {operand}, partial on {axes}, with {other}, which differs between "
+               "these ranks: the results would not sum to anything",
     .explain = R"(
 One operand is an addend of a pending sum, the other is a list of unrelated values, one per
 rank. A product pairs each addend with a different factor, so the sum of the products is no
@@ -112,8 +116,8 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo InvariantMixed::info = {
     .name = "invariant-mixed",
-    .message = "`{op}` mixes invariant {operand} with {kind} {other} on {axes}: the gradient "
-               "of {operand} would miss a sum",
+    .message = "`{op}` mixes invariant {operand} with {kind} {other} on {axes}: the gradient of "
+               "{operand} would miss a sum",
     .explain = R"(
 An invariant value counts once: its gradient must be the same on all ranks. The other operand
 belongs to each rank on its own, so the gradient that flows back to the invariant one is only
@@ -140,7 +144,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo PartialCombiner::info = {
     .name = "partial-combiner",
-    .message = "`{op}` cannot carry the pending {combiner} of {operand} on {axes}",
+    .message = "`{op}` is applied to {operand} before its pending {combiner} over {axes} is taken",
     .explain = R"(
 The operand awaits a maximum, a minimum or another combiner that is no sum. Nothing but the
 collective that finishes it may touch such a value: an addition or a scaling of the
@@ -191,7 +195,8 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo RandomDiverges::info = {
     .name = "random-diverges",
-    .message = "`{op}` draws per rank on {axes}, where {operand} is {kind}",
+    .message = "`{op}` draws other random numbers on each rank of {axes}, where {operand} is "
+               "{kind}",
     .explain = R"(
 Each rank draws its own random numbers, but the data they meet is meant to be equal on the
 ranks, or to be addends of one sum. After a dropout with different masks, values that were
@@ -217,7 +222,8 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo ShardedRandomRepeats::info = {
     .name = "sharded-random-repeats",
-    .message = "`{op}` draws the same on all ranks of {axes}, where {operand} differs",
+    .message = "`{op}` draws the same random numbers on all ranks of {axes}, where {operand} "
+               "differs",
     .explain = R"(
 The ranks hold different parts of a tensor, but all of them draw the same random numbers. The
 mask of one part is then repeated on every other part: the draw over the whole tensor is not

@@ -80,8 +80,8 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo MeshChange::info = {
     .name = "mesh-change",
-    .message = "`{op}` runs on mesh {to}; {operand} is on mesh {from}, which does not regroup "
-               "into it",
+    .message = "`{op}` runs on mesh {to}; {operand} is on mesh {from}, whose axes do not group "
+               "into those of {to}",
     .explain = R"(
 The operand lives on another mesh over the same ranks, and the axes of the two cut one another:
 no grouping of the pieces of one gives the axes of the other. A claim along an axis of the first
@@ -107,8 +107,8 @@ mesh m { a = 2, b = 3 }
 
 constinit const DiagnosticInfo MeshGroupMixed::info = {
     .name = "mesh-group-mixed",
-    .message = "`{op}` takes {operand} with different kinds on {axes}, which together are no "
-               "axis {axis}",
+    .message = "`{op}` takes {operand} with different kinds on {axes}, which axis {axis} of its "
+               "mesh joins",
     .explain = R"(
 Several axes of the operand's mesh make up one axis of the current mesh, and the operand is of
 different kinds on them. Along the joint axis it is then of no kind at all: equal in one

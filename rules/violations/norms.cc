@@ -5,7 +5,8 @@ namespace spmd::rules {
 
 constinit const DiagnosticInfo NormOvercount::info = {
     .name = "norm-overcount",
-    .message = "`{op}` sums the squares of {operand} over {axes}, whose ranks all hold the same",
+    .message = "`{op}` sums the squares of {operand} over {axes}, whose ranks all hold the same: "
+               "they count once per rank",
     .explain = R"(
 The norm of a list of gradients is the root of the sum of all squares. Where the parts of a
 gradient are spread over an axis, their squares must be added up over it; where each rank holds
@@ -33,14 +34,14 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo NormUndercount::info = {
     .name = "norm-undercount",
-    .message = "`{op}` sums the squares of this rank's block of {operand} on {axes} alone",
+    .message = "`{op}` leaves out the blocks of {operand} that the other ranks of {axes} hold",
     .explain = R"(
 The norm of a list of gradients is the root of the sum of all squares. This gradient is cut into
-blocks along the axis, and the squares are not added up over it: each rank gets the norm of its own
-block together with whatever the others of the list contribute. It is too small, it differs between
-ranks, and so does the factor by which gradients are clipped: copies of one parameter drift apart.
-Name the axis among those that are summed, or take the norm of such gradients apart from the
-others and join the two by their squares.
+blocks along the axis, and the squares are not added up over it: each rank gets the norm of its
+own block together with whatever the others of the list contribute. It is too small, it differs
+between ranks, and so does the factor by which gradients are clipped: copies of one parameter
+drift apart. Name the axis among those that are summed, or take the norm of such gradients apart
+from the others and join the two by their squares.
 )",
     .wrong = R"(
 mesh m { tp = 4 }

@@ -5,13 +5,14 @@ namespace spmd::rules {
 
 constinit const DiagnosticInfo MissingClaim::info = {
     .name = "missing-claim",
-    .message = "in `{op}`, {operand} has no claim on {axes}",
+    .message = "`{op}` uses {operand}, whose kind on {axes} is not stated",
     .explain = R"(
-Nothing says how the ranks of the axis hold this operand. An absent claim is not taken for
-replicate: the two most expensive mistakes, a missing reduction and a superfluous one, look the
-same when kinds are guessed. The operand is reported at its first use and is silent from then
-on. State its kind where it is declared, or check it in the middle of the program with
-assert_type; --permissive skips such axes instead and counts them.
+Nothing states how the ranks of the axis hold this operand: as copies (R, I), as values of their
+own (V, or 16@tp for a cut dimension), or as addends of a pending sum (P). A kind that is not
+stated is not taken for replicate: the two most expensive mistakes, a missing reduction and a
+superfluous one, look the same when kinds are guessed. The operand is reported at its first use
+and not again. State its kind where it is declared. --permissive leaves such axes unknown instead,
+and the last line of the output counts the values.
 )",
     .wrong = R"(
 trace { mode = local }
@@ -29,8 +30,8 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo UndecidedKind::info = {
     .name = "undecided-kind",
-    .message = "{value} is the same on all ranks of {axes}; whether its gradient is pending "
-               "is not stated",
+    .message = "{value} is the same on all ranks of {axes}; whether its gradient is, too (I), or "
+               "is a pending sum (R), is not stated",
     .explain = R"(
 The value is known to be equal on all ranks, but not whether its gradient is: R|I leaves that
 open, as a framework does that knows one word for both. With R each rank has its own share of

@@ -12,7 +12,7 @@ Replicate means that all ranks along the axis hold the same tensor, and that it 
 which the program computes on one device. The program was run, and one of the two is not so.
 Either the ranks differ from one another, or they agree on something else than the reference: a
 reduction that is missing or is done twice gives equal data on all ranks, and wrong ones. Since
-the types were checked before the run, the fault is where data enter the typed world (an input
+the types were checked before the run, the fault is where data enter the program unchecked (an input
 file whose ranks differ, a rule of the trace that does not hold, `check = false`), or it is ours.
 )",
 };
@@ -139,19 +139,19 @@ constinit const DiagnosticInfo RunLostRank::info = {
     .explain = R"(
 Each rank is a process, and one of them ended in the midst of the run: it was killed (by a person, a
 scheduler, a machine without memory), it crashed, or its host or the network went away. The others
-cannot go on without it. All of them stop, and nothing is said of any claim. The place is the step in
-which the rank that tells this was; a crash of our own leaves a message of that rank before this one.
+cannot go on without it. All of them stop, and no claim is judged. The place is the step in
+which the rank that reports this was; a crash of our own leaves a message of that rank before this one.
 )",
 };
 
 constinit const DiagnosticInfo RunTimeout::info = {
     .name = "run-timeout",
     .drawn_by = DrawnBy::Run,
-    .message =
-        "rank {ranks} kept the others waiting for more than {seconds} s: {found}[; {waiting}]",
+    .message = "rank {ranks} kept the others waiting for more than {seconds} s: {found}[; "
+               "{waiting}]",
     .explain = R"(
 Ranks meet in collectives, and one that does not come holds up all others. After the time that
---timeout allows for one step they give up: all stop, and nothing is said of any claim. A rank that
+--timeout allows for one step they give up: all stop, and no claim is judged. A rank that
 does not answer was stopped, or its host hangs; one that is in an earlier step than the others is
 slow, or has much more to do. Where all ranks wait for one another, predicates of branches or loops
 differ from rank to rank around the collective.

@@ -5,8 +5,8 @@ namespace spmd::rules {
 
 constinit const DiagnosticInfo UnstatedPartial::info = {
     .name = "unstated-partial",
-    .message = "`{op}` sums over dimension {dim} of {operand}, which is sharded on {axes}; the "
-               "result is partial there, but not stated",
+    .message = "`{op}` sums over dimension {dim} of {operand}, which is sharded on {axes}: the "
+               "result is partial there, and the op does not state it",
     .explain = R"(
 A dimension over which the op sums is cut into shards. Each rank sums its own shard only, so that
 what the ranks hold are addends of the result. That is fine, and communicates nothing, but it
@@ -36,7 +36,7 @@ constinit const DiagnosticInfo SpecMismatch::info = {
 The equation of the op walks along one dimension in both operands. In one of them each rank holds
 its own block of that dimension, in the other it does not: it holds the whole of it, or blocks of
 another dimension. A rank would combine elements that do not belong together, and where extents
-happen to agree nothing fails. Gather the sharded operand, or cut the other one alike.
+happen to agree nothing fails. Gather the sharded operand, or cut the other one in the same way.
 )",
     .wrong = R"(
 mesh m { tp = 4 }
@@ -149,8 +149,8 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo StridedShard::info = {
     .name = "strided-shard",
-    .message = "`{op}` leaves dimension {dim} of {operand}, sharded on {axes}, in pieces that are "
-               "not whole blocks",
+    .message = "`{op}` would leave the shards of dimension {dim} of {operand} on {axes} in "
+               "pieces, not in one block per rank",
     .explain = R"(
 Dimensions are merged in row-major order, and one that is not the leading part of the merge is
 sharded. The elements that a rank holds would be spread over the merged dimension with gaps, which
@@ -215,17 +215,16 @@ mesh m { tp = 4 }
 constinit const DiagnosticInfo UnevenList::info = {
     .name = "uneven-list",
     .severity = Severity::Warning,
-    .message =
-        "dimension {dim} of {operand} is cut unevenly on {axes}: as a list its parts differ in "
-        "shape, and what follows is judged by one of them",
+    .message = "`{op}` takes the parts of dimension {dim} of {operand} on {axes} as tensors of "
+               "their own, but they differ in size: only one size is checked",
     .explain = R"(
-Inside of a local region, and after `to_local`, what each rank holds is a value of its own, and all
-ranks run the same ops on it. Such a list has one shape here, the one that was recorded; blocks of
-different size have several. What fits on that rank may not fit on another: a sum with another value
-is stretched or refused there, and a collective over the axis waits for bytes that never come. Pad the
-dimension to a multiple of the ranks, gather it, or keep the axis out of the region: outside, the sizes
-of the blocks are followed. If the ops between `to_local` and `from_local` fit blocks of any size,
-suppress this where it stands.
+Inside of a local region, and after `to_local`, what each rank holds is a tensor of its own, and
+all ranks run the same ops on it. Its shape is checked once, as the rank has it that was recorded;
+blocks of different size have several shapes. What fits on that rank may not fit on another: a sum
+with another value is stretched or refused there, and a collective over the axis waits for bytes
+that never come. Pad the dimension to a multiple of the ranks, gather it, or keep the axis out of
+the region: outside, the sizes of the blocks are followed. If the ops between `to_local` and
+`from_local` fit blocks of any size, suppress this where it stands.
 )",
     .wrong = R"(
 mesh m { dp = 2 }
@@ -243,11 +242,11 @@ constinit const DiagnosticInfo NoShardRule::info = {
     .name = "no-shard-rule",
     .message = "`{op}` has no sharding rule for {operand} on {axes}",
     .explain = R"(
-What the op does is defined on what one rank holds, not on the tensor that all ranks hold together:
-its dimensions cannot be told, it is a kernel about which nothing is known, or it stacks, unbinds
-or exchanges what the ranks hold without saying which dimension is cut. Use the form that names
-the dimension, S(i), teach the op with a rule, or call it in a local region and state how the
-result joins.
+What the op does is defined on what one rank holds, not on the tensor that all ranks hold
+together: what becomes of its dimensions is not known, it is a kernel about which nothing is known, or it
+stacks, unbinds or exchanges what the ranks hold without saying which dimension is cut. Use the
+form that names the dimension, S(i), teach the op with a rule, or call it in a local region and
+state how the result joins.
 )",
     .wrong = R"(
 mesh m { tp = 4 }
@@ -263,8 +262,8 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo NotInnermost::info = {
     .name = "not-innermost",
-    .message = "`{op}` over {axes}, which is not innermost on dimension {dim} of {operand}: it is "
-               "sharded on ({order})",
+    .message = "`{op}` runs over {axes}, which is not the innermost axis on dimension {dim} of "
+               "{operand}: that is sharded on ({order}), outermost first",
     .explain = R"(
 Several axes shard one dimension, the outer one into large blocks and the inner one each of these
 again. A collective over the outer axis joins every n-th small block: the result has the right
@@ -307,7 +306,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo MixedPolicy::info = {
     .name = "mixed-policy",
-    .message = "`{op}` spans local {local} and global {axes}",
+    .message = "`{op}` runs over {local}, which is local here, and over {axes}, which is global",
     .explain = R"(
 One collective runs over axes of which some are local here and some global. On the local ones it
 works on what each rank holds, on the global ones on the tensor that the ranks hold together; no

@@ -5,13 +5,13 @@ namespace spmd::rules {
 
 constinit const DiagnosticInfo WrongSource::info = {
     .name = "wrong-source",
-    .message = "`{op}` expects {expected} on {axes}, {operand} is {found}",
+    .message = "`{op}` takes {operand} as {expected} on {axes}; it is {found}",
     .explain = R"(
-A transition states what its operand is, since its backward depends on it, and the operand is
-something else. The statement is never overridden by what was found: with types erased the
-program must mean the same. A partial value taken for replicate loses its sum; a varying one
-taken for partial gives a sum of unrelated values. Either the word `src` is wrong, or an op
-upstream made the operand of another kind than its author had in mind.
+A collective or conversion states what its operand is (`src`), since its backward depends on it,
+and the operand is something else. The statement is never overridden by what was found: what the
+program computes must not depend on the types. A partial value taken for replicate loses its sum;
+a varying one taken for partial gives a sum of unrelated values. Either the word `src` is wrong,
+or an op upstream made the operand of another kind than its author had in mind.
 )",
     .wrong = R"(
 trace { mode = local }
@@ -57,11 +57,11 @@ constinit const DiagnosticInfo NoTransition::info = {
     .name = "no-transition",
     .message = "`{op}` over {axes} cannot go from {src} to {dst}",
     .explain = R"(
-The table of transitions has no row that goes from the one kind to the other under this name.
-Each name stands for one thing: convert keeps the value and never communicates, so it cannot
-complete a pending sum; reinterpret keeps the bytes; a collective has fixed ends. Usually
-another name was meant (out of partial there is all_reduce or reduce_scatter), or two steps are
-needed. `spmdlint explain NAME` lists the rows of a transition.
+No collective or conversion of this name goes from the one kind to the other. Each name stands for
+one thing: convert keeps the value and never communicates, so it cannot complete a pending sum;
+reinterpret keeps the bytes; a collective has fixed ends. Usually another name was meant (out of
+partial there is all_reduce or reduce_scatter), or two steps are needed. `spmdlint explain NAME`
+lists what a collective or conversion can do.
 )",
     .wrong = R"(
 trace { mode = local }
@@ -79,14 +79,13 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo ReducedWithoutOwner::info = {
     .name = "reduced-without-owner",
-    .message = "`{op}` takes {operand} as reduced on {axes}, but no transition upstream sums "
-               "its gradient",
+    .message = "`{op}` takes {operand} as reduced on {axes}, but no op upstream sums its gradient",
     .explain = R"(
-Reduced is replicate with a promise: some transition upstream sums the gradient, so nobody
-downstream has to. Here a plain replicate value is taken as reduced, and no such transition
-exists. The gradient would stay a list of shares, and the parameter behind it would be updated
-with the share of one rank. Make the value reduced where it becomes replicate: by an all_gather
-or all_reduce with that result, or by a convert from I.
+Reduced is replicate with a promise: some op upstream sums the gradient, so nothing downstream has
+to. Here a plain replicate value is taken as reduced, and no such op exists. The gradient would
+stay a list of shares, and the parameter behind it would be updated with the share of one rank.
+Make the value reduced where it becomes replicate: by an all_gather or all_reduce with that
+result, or by a convert from I.
 )",
     .wrong = R"(
 trace { mode = local }
@@ -107,7 +106,7 @@ constinit const DiagnosticInfo ExpertTransition::info = {
     .message = "`{op}` over {axes} from {src} to {dst} changes what the value or its gradient "
                "means",
     .explain = R"(
-This transition is sound as bookkeeping, but it changes what the value or its gradient means:
+The types before and after fit, but the op changes what the value or its gradient means:
 reinterpreting replicate as partial multiplies by the number of ranks, and a step from R to I
 drops all shares of the gradient but one. It is wanted now and then, in code that does its own
 scaling, and is a mistake nearly everywhere else. Mark the op with expert = true if that is what
@@ -129,7 +128,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo ReductionMismatch::info = {
     .name = "reduction-mismatch",
-    .message = "`{op}` does {asked} on {axes}; {operand} awaits {combiner}",
+    .message = "`{op}` reduces by {asked} over {axes}; {operand} is a pending {combiner}",
     .explain = R"(
 The operand awaits one combiner and the collective applies another: contributions to a maximum
 are added up, or addends are compared. The result is a number of the right shape and of no
@@ -155,11 +154,10 @@ constinit const DiagnosticInfo NonSumGradient::info = {
     .name = "non-sum-gradient",
     .message = "`{op}` by {combiner} over {axes} has no gradient, and {operand} needs one",
     .explain = R"(
-A reduction by maximum, minimum, product or a logical word has no gradient in the table of
-transitions, and its operand needs one. A framework that differentiates it anyway sends the
-gradient to whatever rank it likes, or drops it. The usual place is the maximum in a numerically
-stable softmax: it cancels out of the result, so its gradient is zero and may be cut with a
-detach in front of the call.
+A reduction by maximum, minimum, product or a logical operation has no gradient here, and its
+operand needs one. A framework that differentiates it anyway sends the gradient to whatever rank
+it likes, or drops it. The usual place is the maximum in a numerically stable softmax: it cancels
+out of the result, so its gradient is zero and may be cut with a detach in front of the call.
 )",
     .wrong = R"(
 trace { mode = local }
@@ -178,7 +176,8 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo Indivisible::info = {
     .name = "indivisible",
-    .message = "`{op}` cuts dimension {dim} of {extent} into {divisor} pieces for {axes}",
+    .message = "`{op}` cuts dimension {dim} of extent {extent} into {divisor} equal pieces for "
+               "{axes}, which does not divide",
     .explain = R"(
 A dimension is to be cut into one equal piece per rank, and its extent is not a multiple of that
 number, or is an expression that is not known to be one. The ranks would hold pieces of
