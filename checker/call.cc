@@ -285,6 +285,12 @@ void Walk::keep_values(ir::FunctionId id, Instance &instance) {
     instance.values.push_back(known(ValueId{i}));
 }
 
+static bool has_error(const Trail &trail) {
+  return llvm::any_of(trail.entries, [](const Trail::Entry &entry) {
+    return entry.finding && entry.finding->info().severity == rules::Severity::Error;
+  });
+}
+
 // That of the main body first; an instance is found one after its own index.
 void Walk::keep_typings() {
   auto take = [&](Trail &trail) {
@@ -296,6 +302,25 @@ void Walk::keep_typings() {
   result_.typings.push_back({take(main_), 0, {}});
   for (Instance &each : instances_)
     result_.typings.push_back({take(each.trail), each.first, std::move(each.values)});
+  // Of a body that calls type in several ways, the first one in which something is wrong is shown: the
+  // sentences speak of its values.
+  std::vector<bool> reached(result_.typings.size());
+  llvm::DenseSet<uint32_t> shown;
+  llvm::SmallVector<uint32_t, 8> open{0};
+  while (!open.empty()) {
+    uint32_t index = open.pop_back_val();
+    if (reached[index])
+      continue;
+    reached[index] = true;
+    for (const Typing::Site &site : result_.typings[index].sites)
+      open.append(site.bodies.begin(), site.bodies.end());
+  }
+  for (uint32_t i = 1; i < reached.size(); ++i) {
+    const Typing &typing = result_.typings[i];
+    if (reached[i] && has_error(instances_[i - 1].trail) && shown.insert(typing.first).second)
+      for (uint32_t v = 0; v < typing.values.size(); ++v)
+        learn(ValueId{typing.first + v}, typing.values[v]);
+  }
 }
 
 void Walk::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Instance &instance) {
