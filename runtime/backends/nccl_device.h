@@ -120,6 +120,8 @@ private:
   // Of a collective; in a batch nothing is taken up before its end.
   SpmdStatus given(ncclResult_t result, const char *call, ncclComm_t communicator);
   SpmdStatus finish_groups();
+  void abort_groups();
+  void drop_recordings();
 
   // Asks `done` (bool(SpmdStatus &)) until it says so or sets a status that is not fine. What else can end the wait
   // is asked every ten microseconds.

@@ -263,11 +263,7 @@ SpmdStatus Device::close(bool finish) {
     status = finish_groups();
   if (finish && status.code == kSpmdFine)
     return leave();
-  if (batch_)
-    ncclGroupEnd(); // with what it has: nothing is aborted in the midst of one
-  for (size_t g = groups_.size(); g-- > 0;)
-    if (groups_[g])
-      ncclCommAbort(groups_[g]);
+  abort_groups();
   return status;
 }
 

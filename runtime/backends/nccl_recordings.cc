@@ -85,4 +85,18 @@ SpmdStatus Device::forget(uint32_t recording) {
                  "cudaGraphExecDestroy");
 }
 
+// Waits for nothing: a graph that still goes on is destroyed when it is done.
+void Device::drop_recordings() {
+  if (std::exchange(recording_, false)) {
+    join(kSpmdCompute, kSpmdWires);
+    cudaGraph_t graph = nullptr;
+    cudaStreamEndCapture(streams_[kSpmdCompute].stream, &graph);
+    if (graph)
+      cudaGraphDestroy(graph);
+  }
+  for (cudaGraphExec_t &each : recordings_)
+    if (cudaGraphExec_t graph = std::exchange(each, nullptr))
+      cudaGraphExecDestroy(graph);
+}
+
 } // namespace spmd::nccl

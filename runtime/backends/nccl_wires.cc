@@ -150,7 +150,8 @@ SpmdStatus Device::connect(const SpmdId &id) {
   return status;
 }
 
-// All ranks of the parent take part, and it must have nothing else to do meanwhile.
+// All ranks of the parent take part, and it must have nothing else to do meanwhile. NCCL 2.22 to 2.30 answer that all
+// is well while the new communicator is still made: the parent is in progress until `making_` is written.
 SpmdStatus Device::split(uint32_t colour, uint32_t key, uint32_t &group) {
   if (SpmdStatus status = wait(); status.code != kSpmdFine)
     return status;
@@ -162,14 +163,17 @@ SpmdStatus Device::split(uint32_t colour, uint32_t key, uint32_t &group) {
   const ncclResult_t result =
       ncclCommSplit(all, none ? NCCL_SPLIT_NOCOLOR : static_cast<int>(colour),
                     static_cast<int>(key), &making_, nullptr);
-  SpmdStatus status = settled(result, "ncclCommSplit", all);
+  SpmdStatus status =
+      settled(result == ncclSuccess ? ncclInProgress : result, "ncclCommSplit", all);
+  ncclComm_t made = __atomic_load_n(&making_, __ATOMIC_ACQUIRE);
   if (status.code == kSpmdFine && !none)
-    status = making_ ? settled(ncclInProgress, "ncclCommSplit", making_)
-                     : status_of(kSpmdFailed, "ncclCommSplit: no communicator was made");
+    status = made ? settled(ncclInProgress, "ncclCommSplit", made)
+                  : status_of(kSpmdFailed, "ncclCommSplit: no communicator was made");
   if (status.code != kSpmdFine)
     return status;
+  making_ = nullptr;
   group = static_cast<uint32_t>(groups_.size());
-  groups_.push_back(making_);
+  groups_.push_back(made);
   return status;
 }
 
@@ -253,6 +257,23 @@ SpmdStatus Device::finish_groups() {
       return checked(destroyed, "ncclCommDestroy", nullptr);
   }
   return status_of(kSpmdFine);
+}
+
+// Leaves all communicators without waiting for other ranks. A kernel of one may be queued behind that of another one,
+// which nobody else ends: so all are told to give up before the end of any is waited for, as one group is. By then no
+// graph may have anything of them. Those that others were split off from come first.
+void Device::abort_groups() {
+  if (std::exchange(batch_, false))
+    ncclGroupEnd(); // with what it has: nothing is aborted in the midst of one
+  ncclGroupStart();
+  for (ncclComm_t communicator : groups_)
+    if (communicator)
+      ncclCommAbort(communicator);
+  if (ncclComm_t made = __atomic_load_n(&making_, __ATOMIC_ACQUIRE)) // of a split that did not end
+    ncclCommAbort(made);
+  drop_recordings();
+  ncclGroupEnd();
+  groups_.clear();
 }
 
 } // namespace spmd::nccl

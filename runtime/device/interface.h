@@ -190,8 +190,8 @@ struct SpmdCollective {
   uint32_t form, group, combiner, root;
   uint32_t
       element; // I8, U8, I32, U32, I64, U64, F16, BF16, F32, F64; F8 only where nothing is added
-  SpmdAddress operand, result;
-  uint64_t count; // elements: of the operand; of a ReduceScatter of the result
+  SpmdAddress operand, result; // apart, or one in the other in the place that NCCL lays down
+  uint64_t count;              // elements: of the operand; of a ReduceScatter of the result
 };
 
 // Bytes to or from one position of a group, never the own one.

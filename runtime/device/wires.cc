@@ -155,26 +155,27 @@ void DeviceBackend::lower_combination(const Communicate &made, llvm::ArrayRef<Ra
                      !is_even(plan_->buffers[made.result], groups_[made.group.index]);
   const Dims dims = *operand.dims;
   Placed room{scratch_, addition.held, &dims, nullptr};
+  // The own part of the sum: where the operand had it, as libraries ask for what is given in its own place.
+  Placed part = room;
+  int64_t first = 0;
+  for (uint32_t i = 0;
+       made.wire == Wire::ReduceScatter && i < groups_[made.group.index].position(own_); ++i)
+    first += count(plan_->buffers[made.result].on(members[i]));
+  part.data = after(room.data, room.dtype, first);
   SpmdCollective wire{};
   wire.form = whole ? kSpmdAllReduce : kSpmdReduceScatter;
   wire.group = device_groups_[made.group.index];
   wire.combiner = addition.combiner;
   wire.element = element_of(addition.element);
   wire.operand = call.direct ? operand.data : room.data;
-  wire.result = call.direct ? result.data : room.data;
+  wire.result = call.direct ? result.data : whole ? room.data : part.data;
   wire.count = static_cast<uint64_t>((whole ? operand.size() : result.size()) * addition.parts);
   if (members.size() > 1)
     call.collective = wire;
   if (call.direct)
     return;
   add_conversion(operand, room, 1, call.before);
-  if (whole && made.wire == Wire::ReduceScatter) {
-    int64_t first = 0;
-    for (uint32_t i = 0; i < groups_[made.group.index].position(own_); ++i)
-      first += count(plan_->buffers[made.result].on(members[i]));
-    room.data = after(room.data, room.dtype, first);
-  }
-  add_conversion(room, result, addition.divides ? static_cast<double>(members.size()) : 1,
+  add_conversion(part, result, addition.divides ? static_cast<double>(members.size()) : 1,
                  call.after);
 }
 

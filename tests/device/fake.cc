@@ -4,24 +4,16 @@
 #include "tests/device/carry_out.h"
 
 #include <chrono>
-#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
 
-// Who opens a module asks for a name.
-#ifndef SPMD_FAKE_NAME
-#define SPMD_FAKE_NAME "fake"
-#endif
-
 using namespace spmd;
 using namespace spmd::test;
 
 namespace {
-
-thread_local std::shared_ptr<FakeWorld::State> entered;
 
 bool stopped(SpmdDevice *device) {
   return device->world->dead || device->host.stopped(device->host.self);
@@ -42,16 +34,7 @@ SpmdStatus wait_until(SpmdDevice *device, const std::function<bool()> &holds) {
 
 SpmdStatus open_device(const SpmdHost *host, const SpmdRanks *ranks, SpmdDevice **device,
                        SpmdDeviceFacts *facts) {
-  std::shared_ptr<FakeWorld::State> world = entered;
-  if (const char *folder = std::getenv("SPMD_FAKE_DEVICES"); folder && !world) {
-    world = std::make_shared<FakeWorld::State>();
-    world->place = std::make_unique<FolderPlace>(folder);
-    FakeMemory memory;
-    world->options.records = !std::getenv("SPMD_FAKE_RECORDS_NOT");
-    if (const char *told = std::getenv("SPMD_FAKE_MEMORY"); // RANK:BYTES
-        told && std::sscanf(told, "%u:%" SCNu64, &memory.rank, &memory.bytes) == 2)
-      world->options.memory = memory;
-  }
+  std::shared_ptr<FakeWorld::State> world = world_of_thread();
   if (!world)
     return status_of(kSpmdRefused, "there is no device");
   auto *made = new SpmdDevice();
@@ -275,19 +258,10 @@ SpmdStatus close_device(SpmdDevice *device, int32_t finish) {
 
 namespace spmd::test {
 
-FakeWorld::FakeWorld(const FakeOptions &options) : state_(std::make_shared<State>()) {
-  state_->place = std::make_unique<MemoryPlace>();
-  state_->options = options;
-}
-FakeWorld::~FakeWorld() = default;
-FakeCounts FakeWorld::counts() const { return {state_->counts.launches, state_->counts.replays}; }
-void FakeWorld::enter() { entered = state_; }
-
 const SpmdDevicePlugin &FakeWorld::plugin() {
-  static constexpr const char *kName = SPMD_FAKE_NAME;
   static const SpmdDevicePlugin table = {kSpmdDeviceAbi,
                                          sizeof(SpmdDevicePlugin),
-                                         kName,
+                                         "fake",
                                          open_device,
                                          make_id,
                                          connect,
@@ -320,8 +294,3 @@ const SpmdDevicePlugin &FakeWorld::plugin() {
 }
 
 } // namespace spmd::test
-
-// As a module, for ranks that are processes and meet in the folder SPMD_FAKE_DEVICES.
-extern "C" __attribute__((visibility("default"))) const SpmdDevicePlugin *spmd_device_plugin(void) {
-  return &FakeWorld::plugin();
-}

@@ -35,9 +35,10 @@ struct FakeOptions {
   bool records = true; // else it refuses to
 };
 
-// Of all ranks together: what was given to the stream of wires, a batch counted once; recordings replayed.
+// Of all ranks together: what was given to the stream of wires, a batch counted once; recordings replayed; calls of
+// simulated libraries that would never have come back.
 struct FakeCounts {
-  uint32_t launches = 0, replays = 0;
+  uint32_t launches = 0, replays = 0, hangs = 0;
 };
 
 // The devices of one run. Threads that open the plug-in are given one of the world that they entered.

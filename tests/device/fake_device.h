@@ -1,8 +1,9 @@
-// A device that is played: what the two parts of the fake plug-in share.
+// A simulated device: what the two parts of the fake plug-in share.
 #pragma once
 
 #include "tests/device/fake.h"
 #include "tests/device/fake_stream.h"
+#include "tests/device/meetings.h"
 #include "tests/device/place.h"
 
 #include <atomic>
@@ -24,9 +25,12 @@ struct FakeWorld::State {
   FakeOptions options;
   std::atomic<bool> dead{false}; // a rank left without the others
   struct {
-    std::atomic<uint32_t> launches = 0, replays = 0;
+    std::atomic<uint32_t> launches = 0, replays = 0, hangs = 0;
   } counts;
 };
+
+// Of the calling thread; null: it has entered none.
+std::shared_ptr<FakeWorld::State> world_of_thread();
 
 // Ranks of one colour, by position.
 struct FakeGroup {

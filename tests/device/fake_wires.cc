@@ -1,35 +1,12 @@
-// What goes between devices that are played is a meeting under one lock.
+// What goes between simulated devices is a meeting under one lock.
 #include "tests/device/fake_device.h"
-
-#include "runtime/device/scalar.h"
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <thread>
 
 namespace spmd::test {
 namespace {
-
-Bytes bytes_at(SpmdAddress data, uint64_t bytes) {
-  const char *from = reinterpret_cast<const char *>(data);
-  return {from, from + bytes};
-}
-SpmdAddress address_of(const Bytes &bytes) { return reinterpret_cast<SpmdAddress>(bytes.data()); }
-
-// [first, first + count) of what all brought, combined in the order of the ranks.
-void reduce(const SpmdCollective &call, const std::vector<Bytes> &all, uint64_t first) {
-  for (uint64_t i = 0; i < call.count; ++i) {
-    double value = device::neutral(call.combiner);
-    for (const Bytes &each : all)
-      value = device::combined(
-          call.combiner, value,
-          device::load(address_of(each), call.element, static_cast<int64_t>(first + i)));
-    if (call.combiner == kSpmdAvg)
-      value /= static_cast<double>(all.size());
-    device::store(call.result, call.element, static_cast<int64_t>(i), value);
-  }
-}
 
 // The own position in a group.
 uint32_t position_in(const FakeGroup &group, uint32_t rank) {
@@ -37,31 +14,8 @@ uint32_t position_in(const FakeGroup &group, uint32_t rank) {
                                group.ranks.begin());
 }
 
-void attend(SpmdDevice *device, const FakeGroup &group, uint64_t number,
-            const SpmdCollective &call) {
-  const auto size = static_cast<uint32_t>(group.ranks.size());
-  const uint32_t position = position_in(group, device->rank);
-  const uint64_t bytes = call.count * device::bytes_of(call.element);
-  const uint64_t brought = bytes * (call.form == kSpmdReduceScatter ? size : 1);
-  const bool brings = call.form != kSpmdBroadcast || position == call.root;
-  std::vector<Bytes> all;
-  if (!device->world->place->meet(group.name, number, position, size,
-                                  brings ? bytes_at(call.operand, brought) : Bytes(), all,
-                                  [device] { return device->gives_up(); }))
-    return;
-  char *to = reinterpret_cast<char *>(call.result);
-  switch (call.form) {
-  case kSpmdAllReduce:
-    return reduce(call, all, 0);
-  case kSpmdReduceScatter:
-    return reduce(call, all, position * call.count);
-  case kSpmdAllGather:
-    for (const Bytes &each : all)
-      std::memcpy(to, each.data(), bytes), to += bytes;
-    return;
-  default:
-    std::memcpy(to, all[call.root].data(), bytes);
-  }
+Seat seat_in(const FakeGroup &group, uint32_t rank) {
+  return {group.name, position_in(group, rank), static_cast<uint32_t>(group.ranks.size())};
 }
 
 // On the stream of wires, or with the others of the batch that is open.
@@ -101,34 +55,17 @@ SpmdStatus go_between(SpmdDevice *device, std::function<void()> task) {
   });
 }
 
-// What is sent is kept by the place, so that ranks which send to each other do not wait for each other.
-void trade(SpmdDevice *device, const FakeGroup &group, const std::vector<SpmdTransfer> &sends,
-           const std::vector<SpmdTransfer> &receives) {
-  Place &place = *device->world->place;
-  const uint32_t own = position_in(group, device->rank);
-  for (const SpmdTransfer &send : sends)
-    place.send(group.name, own, send.position, bytes_at(send.data, send.bytes));
-  for (const SpmdTransfer &receive : receives) {
-    Bytes bytes;
-    if (!place.receive(group.name, receive.position, own, bytes,
-                       [device] { return device->gives_up(); }))
-      return;
-    if (bytes.size() != receive.bytes) {
-      device->broken = true; // as a library may: it says nothing of why
-      return;
-    }
-    std::memcpy(reinterpret_cast<void *>(receive.data), bytes.data(), bytes.size());
-  }
-}
-
 } // namespace
 
 SpmdStatus collective(SpmdDevice *device, const SpmdCollective *given) {
   if (device->keeps([device, call = *given] { return collective(device, &call); }))
     return status_of(kSpmdFine);
+  const Seat seat = seat_in(device->groups[given->group], device->rank);
+  if (const std::string why = misplaced(*given, seat.position, seat.size); !why.empty())
+    return status_of(kSpmdFailed, why);
   const uint64_t number = device->met[given->group]++;
-  return go_between(device, [device, group = device->groups[given->group], number, call = *given] {
-    attend(device, group, number, call);
+  return go_between(device, [device, seat, number, call = *given] {
+    attend(*device->world->place, seat, number, call, [device] { return device->gives_up(); });
   });
 }
 
@@ -139,8 +76,12 @@ SpmdStatus exchange(SpmdDevice *device, uint32_t group, const SpmdTransfer *send
         return exchange(device, group, out.data(), send_count, in.data(), receive_count);
       }))
     return status_of(kSpmdFine);
-  return go_between(
-      device, [device, among = device->groups[group], out, in] { trade(device, among, out, in); });
+  return go_between(device, [device, seat = seat_in(device->groups[group], device->rank), out, in] {
+    const Trade end =
+        trade(*device->world->place, seat, out, in, [device] { return device->gives_up(); });
+    device->broken =
+        device->broken || end == Trade::OtherLength; // as a library may: it says nothing of why
+  });
 }
 
 SpmdStatus begin_batch(SpmdDevice *device) {

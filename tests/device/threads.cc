@@ -36,7 +36,7 @@ llvm::Error run_rank(const std::string &text, uint32_t rank, Shared &shared, Ran
     return !shared.stopped && Clock::now() - since < shared.options.patience;
   };
   llvm::Expected<std::unique_ptr<DeviceLink>> link =
-      DeviceLink::open(FakeWorld::plugin(), {rank, shared.size, rank, shared.size}, patience);
+      DeviceLink::open(*shared.options.plugin, {rank, shared.size, rank, shared.size}, patience);
   if (!link)
     return link.takeError();
   const SpmdDevicePlugin &plugin = (*link)->plugin();
@@ -146,6 +146,7 @@ std::vector<RankRun> run_on_threads(const std::string &text, uint32_t ranks,
   if (options.counts) {
     options.counts->launches += world.counts().launches;
     options.counts->replays += world.counts().replays;
+    options.counts->hangs += world.counts().hangs;
   }
   return runs;
 }
@@ -157,7 +158,8 @@ std::string text_of(const std::string &path) {
   return text.str();
 }
 
-std::string difference(const std::string &text, Totals &totals, bool stepwise) {
+std::string difference(const std::string &text, Totals &totals, bool stepwise,
+                       const ThreadsOptions &options) {
   std::unique_ptr<Planned> run = planned(text);
   constexpr uint32_t kMostRanks = 8;
   if (!run->problem.empty() || run->world->size() > kMostRanks)
@@ -168,9 +170,11 @@ std::string difference(const std::string &text, Totals &totals, bool stepwise) {
   cpu.write();
   if (!cpu.run().empty())
     return "";
-  std::vector<RankRun> ranks = run_on_threads(text, run->world->size());
+  std::vector<RankRun> ranks = run_on_threads(text, run->world->size(), options);
+  ThreadsOptions by_step = options;
+  by_step.stepwise = true;
   const std::vector<RankRun> alone =
-      stepwise ? run_on_threads(text, run->world->size(), {.stepwise = true}) : ranks;
+      stepwise ? run_on_threads(text, run->world->size(), by_step) : ranks;
   ++totals.programs;
   totals.device_steps += ranks[0].device_steps;
   for (const auto &[op, count] : ranks[0].host_ops)

@@ -29,6 +29,7 @@ struct RankRun {
 struct ThreadsOptions {
   uint64_t seed = 0;
   FakeOptions devices;
+  const SpmdDevicePlugin *plugin = &FakeWorld::plugin();
   bool batches = true, records = false; // as of DeviceOptions
   bool stepwise = false;        // a run for each step, so that none becomes one with another
   unsigned runs = 1;            // with seeds from `seed` on; outputs are those of the last one
@@ -52,6 +53,8 @@ std::string text_of(const std::string &path);
 // Runs the program on the cpu backend and on devices, at once and, if asked to, step by step. Empty, or how outputs
 // differ: from the cpu backend's by more than rounding does to sums of a few dozen products, step by step by a bit.
 // Left out, and not counted: what the cpu backend does not run, and more than 8 ranks.
-std::string difference(const std::string &text, Totals &totals, bool stepwise = true);
+// `options`: of the devices, such as another plug-in.
+std::string difference(const std::string &text, Totals &totals, bool stepwise = true,
+                       const ThreadsOptions &options = {});
 
 } // namespace spmd::test
