@@ -2,6 +2,7 @@
 #include "checker/walk.h"
 
 #include "rules/axes.h"
+#include "rules/extent_facts.h"
 #include "rules/scale.h"
 #include "rules/shards.h"
 
@@ -329,8 +330,8 @@ void Walk::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Instanc
     ValueId param = function.params[i].value;
     if (edit_)
       remember(param);
-    ir::ShapeId shape = program_.values[param].shape;
-    learn(param, {args[i].type, shape.valid() ? shape : args[i].shape, args[i].sizes});
+    ir::ShapeId shape = rules::stated_shape(program_, program_.values[param].shape, args[i].shape);
+    learn(param, {args[i].type, shape, args[i].sizes});
     if (recording_) {
       open_result(param, 0, program_.types[args[i].type]);
       instance.param_rows.push_back(open_.row(param));

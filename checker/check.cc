@@ -6,6 +6,7 @@
 #include "checker/provenance.h"
 #include "checker/walk.h"
 
+#include "rules/extent_facts.h"
 #include "rules/loss.h"
 #include "rules/registry.h"
 #include "rules/remesh.h"
@@ -382,7 +383,7 @@ void Walk::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &o
   for (uint32_t i = 0; i < inst.result_count; ++i) {
     ValueId result = inst.result(i);
     const ir::Value &value = program_.values[result];
-    ir::ShapeId shape = value.shape.valid() ? value.shape : outcome.shapes[i];
+    ir::ShapeId shape = rules::stated_shape(program_, value.shape, outcome.shapes[i]);
     Type type = program_.types[outcome.types[i]];
     ir::Value shaped = value;
     shaped.shape = shape;

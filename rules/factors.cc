@@ -3,6 +3,7 @@
 #include "rules/factors.h"
 
 #include "rules/checked.h"
+#include "rules/extent_facts.h"
 #include "rules/shape_attrs.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -100,7 +101,7 @@ bool FactorSink::equal(uint8_t factor, Extent extent, unsigned operand, unsigned
   map_.multiplied.resize(app_.args.size());
   map_.multiplied.set(arg(operand, 0));
   map_.multiplied.set(arg(operand, member));
-  if (known && known->is_number() && extent.is_number() && *known != extent)
+  if (known && compare(app_.program, *known, extent) == Equality::Different)
     return clash(*known, extent, operand, member, dim);
   if (!known || !known->is_number())
     known = extent;
@@ -111,7 +112,8 @@ bool FactorSink::clash(Extent known, Extent found, unsigned operand, unsigned me
                        unsigned dim) {
   return mismatch(fmt::format("dimension {} of operand {} and what the other operands have there",
                               dim, arg(operand, member)),
-                  std::to_string(known.number()), std::to_string(found.number()));
+                  ir::print(known, app_.program.exprs, app_.program.strings),
+                  ir::print(found, app_.program.exprs, app_.program.strings));
 }
 
 bool FactorSink::mismatch(std::string what, std::string expected, std::string found,

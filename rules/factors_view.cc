@@ -2,8 +2,13 @@
 // refinement of both sides, row-major, so that a shard of a leading part can be followed through
 // it.
 #include "rules/checked.h"
+#include "rules/extent_facts.h"
 #include "rules/factors.h"
 #include "rules/shape_attrs.h"
+#include "rules/shard_blocks.h"
+
+#include "ir/claims.h"
+#include "ir/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -13,18 +18,39 @@ using ir::Extent;
 
 namespace {
 
+// True if the declared type of the first result says that an axis shards the dimension.
+bool claims_cut(const Application &app, unsigned dim) {
+  ir::TypeId declared = app.results.empty() ? ir::TypeId() : app.results[0].declared;
+  return declared.valid() && !ir::shards_of(app.program.types[declared], dim).empty();
+}
+
+// True if axes cut a dimension of the first operand into different numbers of blocks of so many elements.
+bool in_blocks_of(const Application &app, size_t dim, Extent elements) {
+  ir::ShardSizesId sizes = app.args[0].sizes;
+  const ir::UnevenDim *uneven =
+      sizes.valid() ? app.program.shard_sizes[sizes].find(static_cast<unsigned>(dim)) : nullptr;
+  return uneven && divided(app.program, Blocks(*uneven), elements);
+}
+
 // Refines old and new extents into common factors. Dimensions of one element are left out, but for
-// those that are sharded: on all ranks together they are longer.
+// those that are sharded: on all ranks together they are longer. A longer dimension that is cut gives its
+// shard to a new one of one element only where that is to be inferred, or cut by its declared type.
 class Refinement {
 public:
-  Refinement(FactorSink &sink, const ir::Shape &from, const WantedExtents &to) : sink_(sink) {
+  // `has_donor`: operand 1 has the new extents.
+  Refinement(const Application &app, FactorSink &sink, const ir::Shape &from,
+             const WantedExtents &to, bool has_donor)
+      : app_(app), sink_(sink) {
     for (unsigned d = 0; d < from.dims.size(); ++d) {
       old_.push_back(from.dims[d]);
       cut_.push_back(sink.cut(0, 0, d));
-      uneven_.push_back(sink.uneven(0, 0, d));
     }
-    for (const WantedExtent &wanted : to)
-      new_.push_back(wanted.extent);
+    for (unsigned d = 0; d < to.size(); ++d) {
+      new_.push_back(to[d].extent);
+      takes_cut_.push_back(to[d].inferred || claims_cut(app, d) ||
+                           (has_donor && sink.cut(1, 0, d)));
+      open_ &= !takes_cut_.back();
+    }
     from_.resize(old_.size());
     to_.resize(new_.size());
   }
@@ -37,9 +63,10 @@ public:
       if (one && !cut_[i]) {
         j += new_one;
         ++i;
-      } else if (i < old_.size() && cut_[i] && (one || (new_one && !uneven_[i]))) {
+      } else if (i < old_.size() && cut_[i] && (one || (new_one && takes_cut_[j]))) {
         lead(i, j, new_one);
       } else if (new_one) {
+        ambiguous_ |= open_ && i < old_.size() && cut_[i] && in_blocks_of(app_, i, *old_[i]);
         ++j;
       } else if (i == old_.size() || j == new_.size() || !step(i, j)) {
         finish(i, j);
@@ -49,6 +76,8 @@ public:
   }
   TensorFactors from() { return std::move(from_); }
   TensorFactors to() { return std::move(to_); }
+  // True if uneven blocks may lie on either of two new dimensions, and nothing says on which.
+  bool ambiguous() const { return ambiguous_; }
 
 private:
   // A new dimension of one element that nothing has been put into.
@@ -142,11 +171,14 @@ private:
     }
   }
 
+  const Application &app_;
   FactorSink &sink_;
   llvm::SmallVector<std::optional<Extent>, 5> old_, new_;
-  llvm::SmallVector<bool, 5> cut_;    // old dimensions whose shard has no place yet
-  llvm::SmallVector<bool, 5> uneven_; // and whose blocks could not be single elements
+  llvm::SmallVector<bool, 5> cut_;       // old dimensions whose shard has no place yet
+  llvm::SmallVector<bool, 5> takes_cut_; // new dimensions that may take the shard of a longer one
   TensorFactors from_, to_;
+  bool open_ = true; // nothing says where a shard goes
+  bool ambiguous_ = false;
   int64_t left_old_ = 0, left_new_ = 0; // what is left of the dimensions at hand; 0: all of them
 };
 
@@ -162,6 +194,40 @@ struct Elements {
       symbols.push_back(extent);
   }
 };
+
+// The product of the extents of symbols; none where it cannot be written.
+template <class Extents, class Read>
+std::optional<Extent> product_of(const Application &app, const Extents &extents, Read read) {
+  std::optional<Extent> all(Extent(1));
+  for (const auto &each : extents)
+    if (std::optional<Extent> extent = read(each); all && extent)
+      all = *all == Extent(1) ? extent
+                              : combine(app.program.exprs, ir::Expr::Form::Multiply, *all, *extent);
+    else
+      return std::nullopt;
+  return all;
+}
+
+// False, and told, if symbols leave no way for both sides to have the same number of elements.
+bool count_fits(const Application &app, FactorSink &sink, const ir::Shape &from,
+                const WantedExtents &to) {
+  auto is_symbol = [](std::optional<Extent> extent) { return extent && !extent->is_number(); };
+  bool symbols = llvm::any_of(from.dims, is_symbol) ||
+                 llvm::any_of(to, [&](const WantedExtent &each) { return is_symbol(each.extent); });
+  if (!symbols)
+    return true;
+  std::optional<Extent> before =
+      product_of(app, from.dims, [](Extent each) { return std::optional(each); });
+  std::optional<Extent> after =
+      product_of(app, to, [](const WantedExtent &each) { return each.extent; });
+  if (!before || !after || compare(app.program, *before, *after) != Equality::Different)
+    return true;
+  auto print = [&](Extent extent) {
+    return ir::print(extent, app.program.exprs, app.program.strings);
+  };
+  return sink.mismatch("the number of elements of the operand and of the result", print(*before),
+                       print(*after), app.type(app.args[0]).sharded() & app.global_axes());
+}
 
 // Extents of the new side that are not stated follow from the number of elements. False: it cannot
 // be.
@@ -180,6 +246,8 @@ bool infer(const Application &app, FactorSink &sink, const ir::Shape &from, Want
   }
   if (!old_count.countable || !new_count.countable)
     return true;
+  if (!open && !count_fits(app, sink, from, to))
+    return false;
   for (Extent symbol : new_count.symbols) {
     auto *same = llvm::find(old_count.symbols, symbol);
     if (same == old_count.symbols.end())
@@ -210,8 +278,13 @@ bool reshape(const Application &app, FactorSink &sink, WantedExtents to, bool ha
   const ir::Shape *from = sink.shape(0);
   if (!from || is_empty(*from) || !infer(app, sink, *from, to))
     return false;
-  Refinement refinement(sink, *from, to);
+  Refinement refinement(app, sink, *from, to, has_donor);
   refinement.run();
+  if (refinement.ambiguous())
+    return sink.mismatch(
+        "the dimension that uneven blocks lie on and the one that `shape` leaves open "
+        "(-1), or that the declared type cuts,",
+        "a dimension of operand 0", "none");
   sink.set(0, refinement.from());
   TensorFactors result = refinement.to();
   if (has_donor)

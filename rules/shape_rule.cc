@@ -2,6 +2,8 @@
 // program states.
 #include "rules/shape_rule.h"
 
+#include "rules/extent_facts.h"
+
 #include "ir/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -61,13 +63,16 @@ private:
 
   void settle(unsigned result, const Extents &extents) {
     ir::ShapeId declared = app_.results[result].shape;
-    if (declared.valid()) {
-      if (app_.program.shapes[declared].ranked && differs(extents, app_.program.shapes[declared]))
+    if (declared.valid() && app_.program.shapes[declared].ranked) {
+      if (differs(extents, app_.program.shapes[declared]))
         report(extents, app_.program.shapes[declared]);
       return;
     }
+    // `f32[...]` states the element type alone.
     ir::Shape shape;
-    shape.dtype = result_dtype(app_, row_of(app_, equation_), equation_, binding_, result);
+    shape.dtype = declared.valid()
+                      ? app_.program.shapes[declared].dtype
+                      : result_dtype(app_, row_of(app_, equation_), equation_, binding_, result);
     for (const std::optional<Extent> &extent : extents) {
       if (!extent)
         return;
@@ -75,11 +80,11 @@ private:
     }
     out_.shapes[result] = app_.program.shapes.add(std::move(shape));
   }
-  static bool differs(const Extents &extents, const ir::Shape &declared) {
+  bool differs(const Extents &extents, const ir::Shape &declared) const {
     if (extents.size() != declared.dims.size())
       return true;
     for (auto [extent, other] : llvm::zip(extents, declared.dims))
-      if (extent && extent->is_number() && other.is_number() && *extent != other)
+      if (extent && compare(app_.program, *extent, other) == Equality::Different)
         return true;
     return false;
   }

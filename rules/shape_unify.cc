@@ -1,6 +1,8 @@
 // The first operand that has a factor sets its extent; all others are held against it.
 #include "rules/shape_unify.h"
 
+#include "rules/extent_facts.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -75,10 +77,23 @@ void ExtentUnifier::unify(uint8_t factor, Extent extent, uint16_t arg, unsigned 
     seen = {true, false, arg, dim};
     return;
   }
+  // A symbol may come to 1, which is stretched.
+  auto may_stretch = [&](Extent one, uint16_t operand, unsigned at) {
+    return compare(app_.program, one, Extent(1)) != Equality::Different &&
+           !map_.binds(factor, operand) && axes_cutting(app_, operand, at).empty();
+  };
+  Equality equality = compare(app_.program, *known, extent);
+  if (equality == Equality::Equal)
+    return;
   seen.conflict = true;
-  if (known->is_number() && extent.is_number())
+  if (equality == Equality::Different && !may_stretch(*known, seen.arg, seen.dim) &&
+      !may_stretch(extent, arg, dim))
     report(seen, *known, arg, dim, extent);
   known = std::nullopt;
+}
+
+std::string ExtentUnifier::print(Extent extent) const {
+  return ir::print(extent, app_.program.exprs, app_.program.strings);
 }
 
 void ExtentUnifier::report(const Seen &seen, Extent known, uint16_t arg, unsigned dim,
@@ -86,7 +101,7 @@ void ExtentUnifier::report(const Seen &seen, Extent known, uint16_t arg, unsigne
   out_.violations.push_back(
       ShapeMismatch{fmt::format("dimension {} of operand {} and dimension {} of operand {}",
                                 seen.dim, seen.arg, dim, arg),
-                    std::to_string(known.number()), std::to_string(found.number()),
+                    print(known), print(found),
                     axes_cutting(app_, seen.arg, seen.dim) | axes_cutting(app_, arg, dim)});
 }
 
