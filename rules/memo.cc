@@ -4,6 +4,7 @@
 #include "rules/axes.h"
 #include "rules/registry.h"
 #include "rules/shards.h"
+#include "rules/unknown.h"
 #include "rules/user_rules.h"
 
 #include <deque>
@@ -127,9 +128,11 @@ static void apply_fresh(const Application &app, Outcome &out) {
   for (Arg &arg : args)
     if (cut)
       arg.type = without_gradient(app.program, arg.type);
-  dispatch({app.program, app.op, app.attrs, app.context, app.slots, args, app.results,
-            app.infer_partial},
-           out);
+  Application seen{app.program, app.op, app.attrs,   app.context,
+                   app.slots,   args,   app.results, app.infer_partial};
+  dispatch(seen, out);
+  if (app.op.form == OpForm::Equation || app.op.form == OpForm::Transition)
+    add_certain(seen, dispatch, out);
   if (!cut)
     return;
   Outcome ignored;

@@ -177,14 +177,16 @@ std::unique_ptr<ShardCheck::Reader> ShardCheck::read(const std::string &text) co
   return made;
 }
 
-ShardCheck::Verdict ShardCheck::judge(const Situation &at, const Verdict *erased) {
+ShardCheck::Verdict ShardCheck::judge(const Situation &at, const Verdict *erased,
+                                      const Replaced *replaced) {
   ir::Program &program = at.reader.read.program;
   const ir::Inst inst = at.reader.inst();
   ir::MeshId mesh = program.contexts[inst.context].mesh;
   std::vector<rules::Arg> args;
   for (size_t place : at.reader.places) {
     const OpOperand &tensor = at.op.tensors[place];
-    ir::Type type = type_of(at.layouts[place], mesh);
+    ir::Type type =
+        replaced && replaced->tensor == place ? replaced->type : type_of(at.layouts[place], mesh);
     type.set_gradient_free(tensor.integer);
     ir::Shape shape;
     shape.dtype = tensor.integer ? ir::DType::I64 : ir::DType::F32;
@@ -441,6 +443,70 @@ void ShardCheck::check_refused(const Situation &at, const Verdict &verdict) {
     family.example = print(at.op, at.layouts) + (at.stated ? ", stated" : "") + " -> " + types;
 }
 
+void ShardCheck::check_unknown(const Situation &at) {
+  ir::MeshId mesh = at.reader.read.program.contexts[at.reader.inst().context].mesh;
+  const ir::AxisId axis{0};
+  for (size_t i = 0; i < at.op.tensors.size(); ++i) {
+    std::string others = at.op.name + at.op.operands + std::to_string(at.stated) + " " +
+                         std::to_string(i) + at.op.attrs(locals(at.op, at.layouts));
+    for (size_t k = 0; k < at.layouts.size(); ++k) {
+      others += k == i ? ", ?" : ", " + at.layouts[k].print();
+      for (int extent : local_dims(at.op.tensors[k].dims, at.layouts[k], mesh_))
+        others += " " + std::to_string(extent);
+    }
+    if (!unknown_seen_.insert(others).second)
+      continue;
+    Replaced unknown{i, {}};
+    unknown.type.set_mesh(mesh);
+    std::vector<ir::Type> types(1, unknown.type);
+    types.back().set_either(axis);
+    for (ir::Kind kind : {ir::Kind::Replicate, ir::Kind::Reduced, ir::Kind::Invariant,
+                          ir::Kind::Varying, ir::Kind::Partial}) {
+      types.push_back(unknown.type);
+      types.back().set_kind(axis, kind);
+    }
+    types.push_back(unknown.type);
+    types.back().set_zero(axis);
+    for (size_t d = 0; d < at.op.tensors[i].dims.size(); ++d) {
+      types.push_back(unknown.type);
+      types.back().set_kind(axis, ir::Kind::Varying);
+      types.back().set_shard(axis, static_cast<unsigned>(d), 0);
+    }
+    bool always = true;
+    for (const ir::Type &type : types) {
+      Replaced one{i, type};
+      always &= !judge(at, nullptr, &one).violations.empty();
+    }
+    unknown.type.set_unknown(axis);
+    bool found = !judge(at, nullptr, &unknown).violations.empty();
+    ++counts.unknown;
+    counts.certain += found;
+    if (found != always)
+      fail(at, "operand " + std::to_string(i) + " unknown: " +
+                   (always ? "nothing is found, whatever it is" : "found, but some type is right"));
+  }
+}
+
+std::string ShardCheck::check_units(const Situation &at, const Verdict &verdict) {
+  const std::vector<int> &view = *at.op.view;
+  std::vector<int> local = local_dims(at.op.tensors[0].dims, at.layouts[0], mesh_);
+  for (size_t a = 0; a < mesh_.size(); ++a) {
+    const Layout::Place &from = at.layouts[0].axes[a], &to = verdict.results[0]->axes[a];
+    if (to.form != ShardForm::Shard || view[to.dim] != 1 || local[from.dim] == 1)
+      continue;
+    for (uint8_t dim = 0; dim < view.size(); ++dim) {
+      Layout layout = *verdict.results[0];
+      for (size_t b = 0; b < mesh_.size(); ++b)
+        if (at.layouts[0].axes[b] == from)
+          layout.axes[b].dim = dim;
+      Values values = compute(at);
+      if (view[dim] != 1 && equal(join_view(at, values.held[0], layout), values.expected[0]))
+        return "it cuts a dimension of one element, and " + layout.print() + " is right";
+    }
+  }
+  return "";
+}
+
 bool ShardCheck::cuts(const OpCase &op, const std::vector<Layout> &layouts) const {
   for (size_t i = 0; i < layouts.size(); ++i)
     for (size_t d = 0; d < op.tensors[i].dims.size(); ++d)
@@ -467,6 +533,8 @@ void ShardCheck::check(const OpCase &op, const std::vector<Layout> &layouts) {
   for (unsigned stated = 1u << mesh_.size(); stated-- > 0;) {
     Situation at{op, layouts, stated, reader(op, layouts, stated)};
     Verdict verdict = judge(at);
+    if (mesh_.size() == 1 && !uneven_ && !op.declared)
+      check_unknown(at);
     if (verdict.violations.count("needless-partial"))
       continue; // as without the statement
     if (verdict.accepted) {
@@ -474,6 +542,9 @@ void ShardCheck::check(const OpCase &op, const std::vector<Layout> &layouts) {
       stated_accepted = true;
       if (std::string problem = check_accepted(at, verdict); !problem.empty())
         fail(at, problem);
+      if (at.op.view && !at.op.declared && !varies)
+        if (std::string problem = check_units(at, verdict); !problem.empty())
+          fail(at, problem);
     } else if (verdict.violations.empty()) {
       ++counts.silent;
       fail(at, "nothing is said, and nothing is known");

@@ -53,6 +53,7 @@ struct OpCase {
 
 struct ShardCounts {
   size_t cases = 0, accepted = 0, refused = 0, needless = 0, silent = 0;
+  size_t unknown = 0, certain = 0; // with an operand of unknown type; of these, with a finding
 };
 // Per case and kinds of violation: how often a refusal had no counterexample, and an example.
 struct Needless {
@@ -114,8 +115,14 @@ private:
   std::vector<std::vector<int>> locals(const OpCase &op, const std::vector<Layout> &layouts) const;
   Reader &reader(const OpCase &op, const std::vector<Layout> &layouts, unsigned stated);
   std::unique_ptr<Reader> read(const std::string &text) const;
+  // The type of one tensor in the place of that of its layout.
+  struct Replaced {
+    size_t tensor = 0;
+    ir::Type type;
+  };
   // `erased`: judged locally, after this verdict.
-  Verdict judge(const Situation &at, const Verdict *erased = nullptr);
+  Verdict judge(const Situation &at, const Verdict *erased = nullptr,
+                const Replaced *replaced = nullptr);
   Values compute(const Situation &at);
   // Each gives what is wrong, or nothing.
   std::string check_accepted(const Situation &at, const Verdict &verdict);
@@ -124,6 +131,11 @@ private:
   // A type of a result that no data speak against, per result; none where there is none.
   std::vector<std::optional<Layout>> unrefuted(const Situation &at, const Verdict &verdict);
   void check_refused(const Situation &at, const Verdict &verdict);
+  // Where the type of one operand is not known on the axis, something is found exactly where it is
+  // found whatever that type is.
+  void check_unknown(const Situation &at);
+  // An axis lies on a result dimension of one element per rank only where no other can take it.
+  std::string check_units(const Situation &at, const Verdict &verdict);
   void fail(const Situation &at, const std::string &what);
 
   MeshSizes mesh_;
@@ -131,6 +143,7 @@ private:
   unsigned seed_;
   bool uneven_, reversed_;
   std::map<std::string, std::unique_ptr<Reader>> readers_;
+  std::set<std::string> unknown_seen_; // situations of check_unknown, without the operand
   std::map<std::string, std::vector<std::string>> failures_; // per case: what was wrong
 };
 
