@@ -1,6 +1,7 @@
 // Typing one application of an equation; transitions and boundary ops have files of their own.
 #include "rules/apply.h"
 
+#include "rules/attributes.h"
 #include "rules/axes.h"
 #include "rules/derivative.h"
 #include "rules/local.h"
@@ -369,6 +370,8 @@ void apply_row(const Application &app, const OpDef &row, AxisSet stated, unsigne
     out.violations.push_back(std::move(problem));
     return;
   }
+  if (check_attributes(app, row, *binding, out))
+    return;
   Outcome shapes;
   FactorMap map = shape_factors(app, row.equation.equation, *binding, shapes);
   EquationTyper typer(app, row, *binding, map, out);

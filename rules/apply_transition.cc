@@ -3,6 +3,7 @@
 // violation (rules/README.md; precedence: checker/README.md).
 #include "rules/transition_call.h"
 
+#include "rules/attributes.h"
 #include "rules/redistribute/call.h"
 #include "rules/scale.h"
 
@@ -493,8 +494,11 @@ static void judge_stated_gradient(const Application &app, Outcome &out) {
 }
 
 static void apply_calls(const Application &app, Outcome &out) {
-  if (redistribute::states_whole_type(app))
-    return redistribute::apply_whole_type(app, out);
+  if (redistribute::states_whole_type(app)) {
+    redistribute::apply_whole_type(app, out);
+    check_transition_attributes(app, app.op.transition, std::nullopt, out);
+    return;
+  }
   forget_results(app, out);
   llvm::SmallVector<uint16_t, 2> operands = operands_of(app);
   if (operands.empty()) {
@@ -502,7 +506,8 @@ static void apply_calls(const Application &app, Outcome &out) {
     return;
   }
   std::optional<TransitionCall> call = read_call(app, out);
-  if (!call || mixes_policies(app, *call, out))
+  if (!call || mixes_policies(app, *call, out) ||
+      check_transition_attributes(app, call->name, size_of(app.mesh(), call->axes.all()), out))
     return;
   for (size_t i = 0; i < operands.size(); ++i) {
     ResultClaim declared = i < app.results.size() ? app.results[i] : ResultClaim{};

@@ -292,7 +292,7 @@ std::optional<CallAxes> resolve_axes(const Application &app, ir::KindWord expect
   for (const WrittenAxis &each : call.written)
     for (ir::AxisId one : each.axes) {
       if (seen.contains(one)) {
-        out.violations.push_back(AttributeMismatch{"axis", "each axis once"});
+        out.violations.push_back(AttributeMismatch{"axis", "a tuple that has each axis once"});
         return std::nullopt;
       }
       seen |= one;

@@ -4,6 +4,7 @@
 #include "checker/cli/options.h"
 #include "checker/cli/output.h"
 
+#include "rules/attributes.h"
 #include "rules/registry.h"
 #include "rules/transition.h"
 
@@ -67,10 +68,29 @@ llvm::SmallVector<std::string, 4> remarks(const rules::OpDef &row) {
   return lines;
 }
 
+llvm::SmallVector<llvm::StringRef, 6> names_of(const rules::AttributeSpec &spec) {
+  llvm::SmallVector<llvm::StringRef, 6> names;
+  llvm::StringRef(spec.names.data(), spec.names.size()).split(names, '|');
+  return names;
+}
+
+// A line each; other names that frameworks have for one stand beside it.
+std::string attribute_lines(const rules::AttributeList &list) {
+  std::string text;
+  for (const rules::AttributeSpec &spec : list.specs) {
+    llvm::SmallVector<llvm::StringRef, 6> names = names_of(spec);
+    std::string others = joined(llvm::makeArrayRef(names).drop_front());
+    text += fmt::format("  attribute {}{}: {}\n", view(names.front()),
+                        others.empty() ? "" : " (or " + others + ")", rules::describe(spec.form));
+  }
+  return text;
+}
+
 std::string op_text(const rules::OpDef &row) {
   std::string text = fmt::format("{}: {}\n", row.name, row.equation.equation.text);
   for (const std::string &line : remarks(row))
     text += fmt::format("  {}\n", line);
+  text += attribute_lines(rules::attributes_of(row, nullptr));
   if (std::string spellings = joined(rules::spellings_of(row.name)); !spellings.empty())
     text += fmt::format("  also: {}\n", spellings);
   return text;
@@ -104,8 +124,16 @@ std::string ops_json(llvm::ArrayRef<const rules::OpDef *> rows) {
       spellings.push_back(spelling.str());
     for (const std::string &line : remarks(*row))
       notes.push_back(line);
+    Json attributes = Json::array();
+    for (const rules::AttributeSpec &spec : rules::attributes_of(*row, nullptr).specs) {
+      Json names = Json::array();
+      for (llvm::StringRef name : names_of(spec))
+        names.push_back(name.str());
+      attributes.push_back({{"names", std::move(names)}, {"value", rules::describe(spec.form)}});
+    }
     document.push_back({{"name", row->name},
                         {"equation", row->equation.equation.text},
+                        {"attributes", std::move(attributes)},
                         {"spellings", std::move(spellings)},
                         {"remarks", std::move(notes)}});
   }
@@ -174,7 +202,7 @@ std::string transition_page(llvm::StringRef name) {
     for (const rules::Transition &row : rows)
       if (rules::find_transition(transition, row.src, row.dst) == &row)
         text += transition_row(row);
-  return text;
+  return text + attribute_lines(rules::attributes_of_transition(transition));
 }
 
 Names transition_names() {

@@ -201,13 +201,15 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo AttributeMismatch::info = {
     .name = "attribute-mismatch",
-    .message = "`{op}` needs attribute {attribute}: {expected}",
+    .message = "in `{op}`, attribute `{attribute}` must be {expected}",
     .explain = R"(
-The op cannot be typed without this attribute, or the attribute stands there in a form that it
-does not have. The results are unknown, and what follows from them is not checked. A collective
+The op cannot be typed without this attribute, or it stands there in a form that it does not
+have, out of range, or under a name that the op does not know, where a default would silently
+take its place. The results are unknown, and what follows from them is not checked. A collective
 needs the axis that it runs over, or a group; its words are kinds, one for all axes or a list
-with one per axis; its combiner is one of sum, avg, max, min, prod, and, or, xor. Usually an
-exporter has passed on a default of its framework without writing it down.
+with one per axis; its combiner is one of sum, avg, max, min, prod, and, or, xor. Dimensions and
+places count on one rank. What recorders pass on beside, such as a memory format, is left alone.
+`spmdlint explain OP` lists the attributes of an op.
 )",
     .wrong = R"(
 trace { mode = local }

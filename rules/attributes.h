@@ -1,0 +1,65 @@
+// The attributes that ops know: their names, what their values may be, and where that depends on the
+// operands. Derived from the columns of a row: who names a map of dimensions reads the attributes of that
+// map. Judged with the application, so equal applications are judged once.
+#pragma once
+
+#include "rules/apply.h"
+#include "rules/bind.h"
+
+namespace spmd::rules {
+
+// What a value may be. Dimensions and places count from the end where they are negative.
+enum class AttributeForm : uint8_t {
+  Any,
+  Flag,     // true, false, 1, 0
+  Word,     // text
+  Number,   // whole or not
+  Whole,    // a whole number
+  Count,    // not below 0; one or a list
+  Positive, // above 0; one or a list
+  Dim,      // a dimension of the operand
+  Dims,     // one or a list of them, each once
+  NewDim,   // a dimension of the operand with one more
+  Order,    // all dimensions, each once
+  Extents,  // a list of extents; -1 is inferred
+  Trailing, // the extents of the last dimensions of the operand
+  Place,    // an index into dimension `dim`
+  Start,    // where a slice of dimension `dim` begins,
+  End,      // ends,
+  Length,   // and how long it is
+  Part,     // a number of elements of dimension `dim`, at least one
+  DType,
+  Reduction, // none, mean, sum
+  Rank,      // a rank of the group of a collective
+  Pairs,     // [from, to] of such ranks, each once on either side
+};
+
+// One attribute: the names that frameworks have for it, ours first, and its form.
+struct AttributeSpec {
+  std::string_view names; // separated by `|`
+  AttributeForm form = AttributeForm::Any;
+};
+
+// The attributes of a row under a spelling (null: its own name), those that any op takes left out.
+// `open`: the map of its dimensions is not known, so that it may have others.
+struct AttributeList {
+  llvm::SmallVector<AttributeSpec, 8> specs;
+  bool open = false;
+};
+AttributeList attributes_of(const OpDef &row, const Alias *alias);
+// Those of a transition of that name.
+AttributeList attributes_of_transition(std::string_view name);
+// The names of the attribute that places dimensions, separated by `|`.
+std::string_view dim_names();
+// What a value of that form is, as messages and manuals say it.
+std::string_view describe(AttributeForm form);
+
+// Adds what is wrong with the attributes of the application, and with the element types of operands that
+// the row takes for indices, and says whether anything is. `row` is the one that was chosen.
+bool check_attributes(const Application &app, const OpDef &row, const Binding &binding,
+                      Outcome &out);
+// `ranks`: the size of the group; none if it is not known.
+bool check_transition_attributes(const Application &app, std::string_view name,
+                                 std::optional<int64_t> ranks, Outcome &out);
+
+} // namespace spmd::rules
