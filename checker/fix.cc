@@ -227,6 +227,7 @@ public:
         on_operand(operand);
     redistributed();
     innermost();
+    fork_generator();
     rescale();
     attributes();
     if (const auto *wrong = std::get_if<rules::GradientTypeMismatch>(&search_.finding_.violation))
@@ -401,6 +402,39 @@ private:
     fix.replacement =
         fmt::format("{}.fixed = redistribute {} {{ {} }}", name, name, move->attributes);
     found_.push_back(std::move(fix));
+  }
+
+  // Ranks that hold different data draw from states of their own.
+  void fork_generator() {
+    const ir::Body &main = program_.main; // in a body the state is typed for each call anew
+    if (!std::holds_alternative<rules::ShardedRandomRepeats>(search_.finding_.violation) ||
+        search_.id_.index < main.first.index || search_.id_.index >= main.last.index)
+      return;
+    for (uint16_t operand = 0; operand < search_.tensors_.size(); ++operand) {
+      ValueId state = search_.tensors_[operand];
+      ir::InstId made = defining_inst(program_, state);
+      llvm::StringRef op = made.valid() ? program_.op_name(program_.insts[made].op) : "";
+      if ((op != "rng" && op != "fork") || kind_of(operand) != Kind::Replicate)
+        continue;
+      rules::Arg forked = state_.known(state);
+      ir::Type type = program_.types[forked.type];
+      type.set_kind(search_.axes_, Kind::Varying);
+      forked.type = program_.types.add(type);
+      Edit edit{.inst = search_.id_};
+      edit.operands.push_back({operand, forked});
+      state_.tried = true;
+      if (!search_.repairs(edit))
+        continue;
+      Fix fix;
+      fix.inst = search_.id_;
+      fix.operands.push_back(operand);
+      fix.forward_bytes = fix.backward_bytes = 0;
+      std::string name = ir::print_value(program_, state);
+      std::string axes = axes_text(program_, mesh_id(), search_.axes_);
+      fix.text = fmt::format("fork({}, {})", name, axes);
+      fix.replacement = fmt::format("{}.fixed = fork {} {{ axis = {} }}", name, name, axes);
+      found_.push_back(std::move(fix));
+    }
   }
 
   // Divides what carries a factor too many by it.
@@ -675,9 +709,7 @@ private:
     if (search_.inst_.result_count != 1)
       return;
     ValueId made = search_.inst_.first_result;
-    const rules::Arg known{search_.original_.types[made.index],
-                           search_.original_.shapes[made.index],
-                           search_.original_.sizes[made.index]};
+    const rules::Arg known = state_.known(made);
     ir::Type type = program_.types[known.type];
     type.unknown -= search_.axes_;
     type.set_kind(search_.axes_, Kind::Partial);
@@ -743,7 +775,8 @@ private:
     Fix fix;
     fix.form = Fix::Form::Drop;
     fix.inst = search_.id_;
-    fix.changes_value = true;
+    const auto *copies = std::get_if<rules::ReduceOfReplicated>(&search_.finding_.violation);
+    fix.changes_value = !copies || copies->factor != 1;
     fix.forward_bytes = fix.backward_bytes = 0;
     std::string_view name = view(program_.op_name(inst.op));
     fix.text = alone ? fmt::format("drop `{}`", name)

@@ -3,6 +3,7 @@
 #include "checker/report.h"
 
 #include "ir/text.h"
+#include "rules/registry.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -118,12 +119,35 @@ std::string claims_text(const ir::Program &program, const Place &place) {
   return "but the value that it replaces is";
 }
 
+// An average of copies is one of them.
+std::string effect_text(int64_t factor) {
+  return factor == 1 ? "changes nothing and costs the communication"
+                     : fmt::format("multiplies it by {}", factor);
+}
+
+// What goes wrong where an invariant operand meets another one: an addend of a sum is wrong in its value.
+std::string loss_text(const ir::Program &program, const Finding &finding,
+                      const rules::InvariantMixed &mixed) {
+  std::string operand = operand_text(program, finding, mixed.operand.index);
+  if (mixed.kind == ir::Kind::Partial && finding.place.form == Place::Form::Inst) {
+    ir::OpNameId op = program.insts[finding.place.as_inst()].op;
+    rules::ResolvedOp row = rules::resolve_spelling(program.op_name(op), "spmd");
+    if (row.form == rules::OpForm::Equation && row.row->equation.equation.term_count > 1)
+      return operand + " would be added once per rank";
+  }
+  return fmt::format("the gradient of {} would miss a sum", operand);
+}
+
 // The text of `{name}` in the sentence of a finding; empty for an optional field that is not there.
 std::string placeholder(const ir::Program &program, const Finding &finding, std::string_view name) {
   if (name == "op")
     return op_of(program, finding.place);
   if (name == "claims")
     return claims_text(program, finding.place);
+  if (name == "effect")
+    return effect_text(std::get<rules::ReduceOfReplicated>(finding.violation).factor);
+  if (name == "loss")
+    return loss_text(program, finding, std::get<rules::InvariantMixed>(finding.violation));
   std::string text;
   std::optional<rules::OperandIndex> first_operand; // the first one that the finding names
   rules::for_each_field(finding.violation, [&](std::string_view field, const rules::Field &value) {

@@ -89,6 +89,9 @@ std::string fold_text(const Report &report, const Finding &finding) {
   if (place.form != Place::Form::Inst)
     return text + fmt::format("|#{}", place.index);
   text += "|" + program.op_name(program.insts[place.as_inst()].op).str();
+  // Each operand has a declaration of its own to be completed.
+  if (const auto *missing = std::get_if<rules::MissingClaim>(&finding.violation))
+    text += fmt::format("|{}", missing->operand.index);
   for (ir::ValueId value : tensors_of(program, place.as_inst()))
     text += fmt::format("|{}:{}", report.result->types[value.index].index,
                         report.result->shapes[value.index].index);

@@ -3,8 +3,12 @@
 #include "checker/cli/manual.h"
 #include "checker/cli/options.h"
 #include "checker/cli/output.h"
+#include "checker/cli/present.h"
 
 #include "checker/differences.h"
+#include "checker/report.h"
+
+#include "ir/input.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -52,13 +56,26 @@ std::string sentence_form(std::string_view message) {
   return text;
 }
 
+// The sentence as the program of the page gives it; of a finding that a check alone does not give, its form.
+std::string shown_sentence(const rules::DiagnosticInfo &row) {
+  if (row.wrong.empty() || row.drawn_by != rules::DrawnBy::Check)
+    return sentence_form(row.message);
+  ir::ReadResult read = ir::read_program({row.wrong.data(), row.wrong.size()}, {});
+  CheckOptions options;
+  options.today = date_of_today();
+  for (const Finding &finding : check(read.program, options).findings)
+    if (finding.info().name == row.name)
+      return message_of(read.program, finding);
+  return sentence_form(row.message);
+}
+
 std::string finding_page(llvm::StringRef name) {
   const rules::DiagnosticInfo *row = rules::find_violation({name.data(), name.size()});
   if (!row)
     return "";
   std::string text = fmt::format("{} ({})\n\n{}\n", row->name,
                                  rules::kSeverityWords[static_cast<unsigned>(row->severity)],
-                                 indented(sentence_form(row->message)));
+                                 indented(shown_sentence(*row)));
   text += wrapped(row->explain, 96);
   if (!row->wrong.empty())
     text += fmt::format("\na program with this finding:\n\n{}", indented(row->wrong));

@@ -57,12 +57,16 @@ llvm::SmallVector<std::string, 4> remarks(const rules::OpDef &row) {
         fmt::format("{} spans the dimensions of attribute normalized_shape", row.spans));
   if (row.factors)
     lines.push_back("dimensions follow from attributes");
+  if (row.reduces)
+    lines.push_back(
+        "attribute reduction: mean, as written, sum or none; none where it is not stated, "
+        "and what the framework takes for its own spellings");
   if (!row.mut.empty())
     lines.push_back(fmt::format("in place: writes {}", row.mut));
   if (!row.gradient)
     lines.push_back("no gradient passes");
   if (row.each)
-    lines.push_back("list operands are taken member by member");
+    lines.push_back("a list operand gives a result for each of its members");
   if (!row.note.empty())
     lines.push_back(std::string(row.note));
   return lines;

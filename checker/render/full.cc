@@ -177,12 +177,10 @@ std::string forward_price(const Fix &fix) {
   return fix.forward_bytes ? print_bytes(*fix.forward_bytes) : "";
 }
 
-const std::string &fix_text(const Fix &fix) { return fix.words.empty() ? fix.text : fix.words; }
-
-// What to do with the text of a fix; the others begin with a verb.
-std::string_view fix_verb(const Fix &fix) {
+// What to do; the texts of the other forms begin with a verb.
+std::string fix_text(const Fix &fix) {
   bool inserts = fix.form == Fix::Form::Transition || fix.form == Fix::Form::Result;
-  return inserts ? "insert " : "";
+  return (inserts ? "insert " : "") + (fix.words.empty() ? fix.text : fix.words);
 }
 
 // Prices stand in a column of their own.
@@ -193,8 +191,8 @@ void print_fixes(Printer &printer, const Diagnostic &diagnostic) {
     price_width = std::max(price_width, forward_price(fix).size());
   }
   for (const Fix &fix : diagnostic.fixes) {
-    std::string line = fmt::format("{}{:<{}}  {:>{}}{}", fix_verb(fix), printable(fix_text(fix)),
-                                   text_width, forward_price(fix), price_width, price_tail(fix));
+    std::string line = fmt::format("{:<{}}  {:>{}}{}", printable(fix_text(fix)), text_width,
+                                   forward_price(fix), price_width, price_tail(fix));
     line = llvm::StringRef(line).rtrim().str();
     if (fix.changes_value)
       line += " (changes the value)";

@@ -116,8 +116,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo InvariantMixed::info = {
     .name = "invariant-mixed",
-    .message = "`{op}` mixes invariant {operand} with {kind} {other} on {axes}: the gradient of "
-               "{operand} would miss a sum",
+    .message = "`{op}` mixes invariant {operand} with {kind} {other} on {axes}: {loss}",
     .explain = R"(
 An invariant value counts once: its gradient must be the same on all ranks. The other operand
 belongs to each rank on its own, so the gradient that flows back to the invariant one is only

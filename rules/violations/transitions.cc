@@ -30,7 +30,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo ReduceOfReplicated::info = {
     .name = "reduce-of-replicated",
-    .message = "`{op}` over {axes} of a value equal on all ranks multiplies it by {factor}",
+    .message = "`{op}` over {axes} of a value equal on all ranks {effect}",
     .explain = R"(
 All ranks along the axis hold the same value, and a reduction adds these copies up: the result
 is the value times the number of ranks. A loss or a gradient is scaled by it, and the factor
