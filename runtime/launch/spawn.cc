@@ -109,8 +109,12 @@ int code_of_mpirun(int status, const RankCodes &ranks, uint32_t count) {
   if (code == 0 && done == count)
     return 0;
   for (int signal : {SIGKILL, SIGSEGV, SIGABRT, SIGBUS, SIGFPE})
-    if (WIFEXITED(status) && code == 128 + signal)
+    if (WIFEXITED(status) && code == 128 + signal) {
+      checker::say(fmt::format("a rank crashed or was killed, and no other one could say which: "
+                               "mpirun ended with code {}",
+                               code));
       return kCannotFinish;
+    }
   checker::say(fmt::format(
       "mpirun ended with code {} before {} of {} ranks were done: it failed, or was told to stop",
       code, count - done, count));
@@ -121,10 +125,10 @@ int code_of_mpirun(int status, const RankCodes &ranks, uint32_t count) {
 class Children {
 public:
   using CodeOf = llvm::function_ref<int(int status)>;
-  // `starters`: they start the ranks, and have nothing to do when these have ended. `code_of`: the exit code that
-  // the end of a child stands for.
-  Children(std::vector<pid_t> pids, bool starters, CodeOf code_of)
-      : pids_(std::move(pids)), starters_(starters), code_of_(code_of) {}
+  // `code_of`: the exit code that the end of a child stands for. `starting`: they start the ranks, for so many seconds
+  // at most, and have nothing to do when these have ended; 0: they are the ranks.
+  Children(std::vector<pid_t> pids, unsigned starting, CodeOf code_of)
+      : pids_(std::move(pids)), starting_(starting), code_of_(code_of) {}
 
   int wait(const sigset_t &awaited) {
     while (!pids_.empty()) {
@@ -133,7 +137,7 @@ public:
       if (came == SIGINT || came == SIGTERM || came == SIGHUP)
         interrupt(came);
       collect();
-      if (starters_ && ++ticks_ % 10 == 0)
+      if (starting_ && ++ticks_ % 10 == 0)
         look_for_ranks();
       if (ending_ && Clock::now() > kill_at_)
         for (pid_t pid : pids_)
@@ -158,22 +162,24 @@ private:
     }
     end();
   }
-  // Open MPI 4 may wait for ever for a rank that ended while it was being started.
+  // Open MPI 4 may wait for ever for ranks that it could not start, or that ended while they were started.
   void look_for_ranks() {
     bool some = std::any_of(pids_.begin(), pids_.end(), has_children);
     had_ranks_ |= some;
     without_ranks_ = some ? 0 : without_ranks_ + 1;
-    if (had_ranks_ && without_ranks_ > kGrace.count() && !ending_) {
-      checker::say("mpirun does not end, though all ranks have ended");
-      kill_at_ = Clock::now();
-      ending_ = true;
-    }
+    const int64_t most = had_ranks_ ? kGrace.count() : int64_t(starting_);
+    if (without_ranks_ <= most || ending_)
+      return;
+    checker::say(had_ranks_ ? "mpirun does not end, though all ranks have ended"
+                            : fmt::format("mpirun started no rank within {} s", starting_));
+    kill_at_ = Clock::now();
+    ending_ = true;
   }
   void collect() {
     int status = 0;
     for (pid_t pid; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
       pids_.erase(std::remove(pids_.begin(), pids_.end(), pid), pids_.end());
-      int code = code_of_(status);
+      int code = interrupted_ ? kCannotFinish : code_of_(status);
       if (code != 0)
         end();
       // All end with one code, but for those that were ended: 3.
@@ -183,7 +189,7 @@ private:
   }
 
   std::vector<pid_t> pids_;
-  bool starters_;
+  unsigned starting_;
   CodeOf code_of_;
   unsigned ticks_ = 0;
   bool had_ranks_ = false;
@@ -239,7 +245,7 @@ int spawn_ranks(const SpawnOptions &options) {
     const std::string path = codes.path(); // of this process
     if (!start([&] { set(kRankCodes, path); }))
       return give_up(fmt::format("cannot start mpirun: {}", std::strerror(errno)));
-    return Children(std::move(pids), true, ended).wait(awaited);
+    return Children(std::move(pids), std::max(1u, options.join_timeout), ended).wait(awaited);
   }
   llvm::Expected<Socket> listener = Socket::listen("127.0.0.1", 0);
   if (!listener)
@@ -264,7 +270,7 @@ int spawn_ranks(const SpawnOptions &options) {
       ::kill(pid, SIGKILL);
     return give_up(fmt::format("cannot start rank {}: {}", rank, std::strerror(errno)));
   }
-  return Children(std::move(pids), false, code_of).wait(awaited);
+  return Children(std::move(pids), 0, code_of).wait(awaited);
 }
 
 } // namespace spmd::runtime

@@ -12,6 +12,7 @@ struct SpawnOptions {
   uint32_t count = 1;
   std::vector<std::string> words; // of the command line, without `--nproc`
   bool by_mpirun = false;         // the ranks are for MPI to know of
+  unsigned join_timeout = 30;     // seconds, after which mpirun must have started some rank
 };
 
 // Set for ranks whose output goes on to a terminal.

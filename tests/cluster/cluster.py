@@ -791,6 +791,19 @@ def mpirun_fails():
     expect(code == 2 and "cannot start mpirun" in err, f"exit {code}", err)
 
 
+def no_ranks():
+    """A launcher that ends without having started a rank, or starts none and does not end."""
+    for does, said in (("exit 0", "mpirun ended with code 0 before 4 of 4 ranks"),
+                       ("exit 1", "mpirun ended with code 1 before 4 of 4 ranks"),
+                       ("exec /bin/sleep 1000", "mpirun started no rank within 2 s")):
+        with tempfile.TemporaryDirectory() as folder:
+            script = pathlib.Path(folder) / "mpirun"
+            script.write_text(f"#!/bin/sh\n{does}\n")
+            script.chmod(0o755)
+            code, out, err = run(SPMDRUN, "--nproc=4", "--join-timeout=2", MLP, PATH=folder)
+        expect(code == 5 and said in err, f"{does}: exit {code}", out, err)
+
+
 def told_to_stop():
     """By a signal: the code says by which, as that of a shell does."""
     for word in ("--backend=null", "--backend=mpi"):
@@ -832,7 +845,7 @@ TESTS = {
     "by-mpirun": by_mpirun, "by-variables": by_variables, "another-token": another_token,
     "strangers": strangers, "token-in-a-file": token_in_a_file, "folder-of-another-user": folder_of_another_user,
     "few-files": few_files, "many-ranks": many_ranks, "many-ranks-by-mpi": many_ranks_by_mpi,
-    "mpirun-fails": mpirun_fails, "told-to-stop": told_to_stop,
+    "mpirun-fails": mpirun_fails, "no-ranks": no_ranks, "told-to-stop": told_to_stop,
     "another-plan": another_plan, "another-file": another_file, "another-version": another_version,
     "not-by-mpi": not_by_mpi, "taken-port": taken_port, "unreachable": unreachable,
     "no-plugin": no_plugin, "devices-2": lambda: on_devices(2), "devices-4": lambda: on_devices(4),
@@ -844,7 +857,7 @@ TESTS = {
 }
 FAULTS = {"host-cut-off", "devices-killed", "devices-stopped", "killed", "killed-under-mpirun", "out-of-memory", "stopped", "slow", "launcher-killed", "mpirun-fails", "told-to-stop", "many-ranks", "many-ranks-by-mpi", "no-half-files"}
 
-WITHOUT_MPI = {"by-variables", "another-token", "strangers", "token-in-a-file", "folder-of-another-user", "few-files", "many-ranks", "another-file", "another-version", "unreachable", "no-plugin", "no-devices"}
+WITHOUT_MPI = {"by-variables", "another-token", "strangers", "token-in-a-file", "folder-of-another-user", "few-files", "many-ranks", "no-ranks", "another-file", "another-version", "unreachable", "no-plugin", "no-devices"}
 PLAYED = {"devices-2", "devices-4", "devices-8", "devices-refuted", "devices-recorded", "devices-killed", "devices-stopped", "devices-no-memory", "devices-replayed", "several-hosts", "host-cut-off"}
 HOSTS = {"several-hosts", "host-cut-off"}
 
