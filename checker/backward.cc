@@ -4,9 +4,11 @@
 
 #include "checker/annotate.h"
 #include "checker/casts.h"
+#include "checker/inlined_size.h"
 #include "checker/redistribute.h"
 #include "checker/report.h"
 
+#include "ir/axis_scale.h"
 #include "ir/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -121,6 +123,7 @@ std::vector<ValueId> Deriver::asked() const {
 
 bool Deriver::root(ValueId loss, const Around &around) {
   gradients_.clear();
+  root_scale_ = type(loss).scale;
   ValueId one = put("ones_like", Operand::value(loss), {}, around, stem(loss));
   if (!one.valid()) {
     problem_ = NoBackward{{}, fmt::format("the gradient of {} cannot be typed", name(loss))};
@@ -137,7 +140,15 @@ ValueId Deriver::gradient_of(ValueId value, const Around &around) {
   if (found.valid())
     return found;
   ValueId zeros = put("zeros_like", Operand::value(value), {}, around, stem(value));
-  return zeros.valid() ? fit(zeros, value, around) : zeros;
+  // The scale of a gradient is that of the root, whatever it is made of.
+  ir::ScaleId by = ir::quotient(program_, root_scale_, type(value).scale);
+  if (zeros.valid() && by.valid() && by != program_.one())
+    zeros = put("scale", Operand::value(zeros), attrs({{"by", AttrValue::scale(by)}}), around,
+                stem(value));
+  zeros = fit(zeros, value, around);
+  if (zeros.valid())
+    state(zeros, value);
+  return zeros;
 }
 
 // `%g = grad %x` names the gradient.
@@ -223,9 +234,8 @@ bool has_loss(const ir::Program &program) {
   for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
     if (is_named(program, program.insts[InstId{i}], "backward"))
       return true;
-  return llvm::any_of(program.outputs, [](const ir::Output &output) {
-    return output.role == ir::OutputRole::Loss;
-  });
+  return llvm::any_of(program.outputs,
+                      [](const ir::Output &output) { return output.role == ir::OutputRole::Loss; });
 }
 
 // Which instruction does not check, and why.
@@ -249,6 +259,8 @@ std::optional<NoBackward> derive_backward(ir::Program &program, const CheckOptio
   CheckResult result;
   if (std::optional<NoBackward> wrong = checked(result))
     return wrong;
+  if (std::optional<TooManyInlined> many = too_many_inlined(program))
+    return NoBackward{many->call, std::move(many->message)};
   inline_calls(program);
   write_casts(program, options);
   expand_redistributes(program, options, /*keep_stated=*/true);

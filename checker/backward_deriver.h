@@ -82,6 +82,12 @@ private:
       context = {.mesh = mesh, .local = {}};
     return program_.contexts.add(context);
   }
+  // The same where a value on these axes may be a list without a dimension.
+  ir::ContextId local_on(AxisSet axes, ir::ContextId like) {
+    ir::Context context = program_.contexts[like];
+    context.local |= axes - program_.local_axes(context);
+    return program_.contexts.add(context);
+  }
   AxisSet local_in(ir::ContextId context) const {
     return program_.local_axes(program_.contexts[context]);
   }
@@ -115,8 +121,10 @@ private:
   // refused.
   std::optional<rules::Arg> ask(const Inst &inst, AxisSet *summed);
   // None if it is refused. `summed`: axes over which a sum goes that is not stated.
+  // `claimed`: what the result is stated to be.
   ValueId put(ir::OpNameId op, llvm::ArrayRef<Operand> operands, ir::AttrsId attrs,
-              const Around &around, std::string stem, AxisSet *summed = nullptr);
+              const Around &around, std::string stem, AxisSet *summed = nullptr,
+              const std::optional<Type> &claimed = std::nullopt);
   ValueId put(llvm::StringRef ours, llvm::ArrayRef<Operand> operands, ir::AttrsId attrs,
               const Around &around, std::string stem) {
     return put(op(ours), operands, attrs, around, std::move(stem));
@@ -126,6 +134,7 @@ private:
   Type wanted(ValueId value) const { return type(value).dual(); }
   ValueId fit(ValueId gradient, ValueId of, const Around &around);
   ValueId reinterpret(ValueId gradient, AxisSet axes, Kind src, Kind dst, const Around &around);
+  void state(ValueId gradient, ValueId of);
   void give(Gradients &gradients, ValueId of, ValueId gradient, const Around &around);
   ValueId total(Gradients &gradients, ValueId of);
   std::string stem(ValueId value) const { return "grad_" + name(value).substr(1); }
@@ -149,7 +158,7 @@ private:
   std::optional<llvm::SmallVector<DualStep, 2>>
   steps(const rules::Application &app, const rules::TransitionCall &call, uint16_t operand);
   ValueId dual(const Inst &inst, const DualStep &step, const rules::TransitionCall &call,
-               ValueId gradient, ValueId of, const Around &around);
+               ValueId gradient, ValueId of, const Around &outside);
   ValueId joint_dual(const rules::Application &app, const rules::TransitionCall &call,
                      uint16_t operand, ValueId result, ValueId gradient, ValueId of,
                      const Around &around);
@@ -199,6 +208,7 @@ private:
   llvm::DenseMap<uint32_t, ir::ContextId> made_in_;
   llvm::DenseSet<uint32_t> parameters_; // of bodies that are put out
   Gradients gradients_;                 // of the latest root
+  ir::ScaleId root_scale_;
   std::optional<NoBackward> problem_;
   std::string refused_; // what the rules said of the last instruction that they refused
 };

@@ -59,7 +59,8 @@ std::optional<rules::Arg> Deriver::ask(const Inst &inst, AxisSet *summed) {
 }
 
 ValueId Deriver::put(ir::OpNameId op, llvm::ArrayRef<Operand> operands, ir::AttrsId attrs,
-                     const Around &around, std::string stem, AxisSet *summed) {
+                     const Around &around, std::string stem, AxisSet *summed,
+                     const std::optional<Type> &claimed) {
   Inst inst;
   inst.op = op;
   inst.attrs = attrs.valid() ? attrs : program_.no_attrs();
@@ -71,7 +72,10 @@ ValueId Deriver::put(ir::OpNameId op, llvm::ArrayRef<Operand> operands, ir::Attr
   inst.result_count = 1;
   // A refused instruction leaves its value, without a name that others would have to avoid.
   inst.first_result = program_.values.add({});
+  if (claimed)
+    program_.values[inst.first_result].declared = program_.types.add(*claimed);
   std::optional<rules::Arg> made = ask(inst, summed);
+  program_.values[inst.first_result].declared = {}; // `give` states it with its scale
   if (!made)
     return {};
   program_.values[inst.first_result].name = copier_.fresh_name(std::move(stem));
@@ -90,8 +94,10 @@ ValueId Deriver::reinterpret(ValueId gradient, AxisSet axes, Kind src, Kind dst,
       {"dst", word(dst)}};
   if (row && row->expert)
     list.push_back({"expert", AttrValue::boolean(true)});
-  return put("reinterpret", Operand::value(gradient), attrs(list), around,
-             name(gradient).substr(1));
+  Around there = around;
+  if (dst == Kind::Varying)
+    there.context = local_on(axes, around.context);
+  return put("reinterpret", Operand::value(gradient), attrs(list), there, name(gradient).substr(1));
 }
 
 // The gradient as the dual of its value's type, on the mesh of the value. What differs between ranks, or
@@ -113,11 +119,26 @@ ValueId Deriver::fit(ValueId gradient, ValueId of, const Around &around) {
       gradient = reinterpret(gradient, axes, src, dst, there);
   };
   AxisSet local = local_in(there.context);
-  change(addends & made.of(Kind::Varying) & local, Kind::Varying, Kind::Partial);
+  AxisSet listed = local | (made.of(Kind::Varying) - made.sharded());
+  change(addends & made.of(Kind::Varying) & listed, Kind::Varying, Kind::Partial);
   change(addends & made.of(Kind::Replicate), Kind::Replicate, Kind::Partial);
   change((lists | (want.sharded() & local)) & made.of(Kind::Replicate), Kind::Replicate,
          Kind::Varying);
   return gradient;
+}
+
+// States the type that a gradient has. A statement on a value made in a region says how its pieces join.
+void Deriver::state(ValueId gradient, ValueId of) {
+  ir::Value &made = program_.values[gradient];
+  ir::Type want = wanted(of);
+  want.scale = type(gradient).scale;
+  want.set_gradient_free(false);
+  if (made.declared.valid())
+    return;
+  made.declared = program_.types.add(want);
+  made.global_shape = program_.values[of].global_shape;
+  want.set_gradient_free(type(gradient).gradient_free());
+  learn(gradient, {program_.types.add(want), shapes_[gradient.index], sizes_[of.index]});
 }
 
 // Adds to what is known of the gradient of a value.
@@ -125,17 +146,7 @@ void Deriver::give(Gradients &gradients, ValueId of, ValueId gradient, const Aro
   gradient = fit(gradient, of, around);
   if (!gradient.valid())
     return;
-  // A statement on a value made in a region says how its pieces join.
-  ir::Value &made = program_.values[gradient];
-  ir::Type want = wanted(of);
-  want.scale = type(gradient).scale;
-  want.set_gradient_free(false);
-  if (!made.declared.valid()) {
-    made.declared = program_.types.add(want);
-    made.global_shape = program_.values[of].global_shape;
-    want.set_gradient_free(type(gradient).gradient_free());
-    learn(gradient, {program_.types.add(want), shapes_[gradient.index], sizes_[of.index]});
-  }
+  state(gradient, of);
   gradients[of.index].push_back(gradient);
 }
 

@@ -158,8 +158,10 @@ ValueId Deriver::derived(const Inst &inst, std::string_view operand, std::option
   auto stated = [&] { return attrs(list, inst.attrs, {"partial", "grad", "vjp"}); };
   AxisSet summed;
   ValueId result = put(name, operands, stated(), around, stem(of), &summed);
-  if (result.valid() || !summed)
+  if (result.valid())
     return result;
+  if (!summed) // where several axes may cut either of two dimensions, the type says which
+    return put(name, operands, stated(), around, stem(of), nullptr, wanted(of));
   list.push_back({"partial", axes_attr(refs_of(program_.contexts[inst.context].mesh, summed))});
   return put(name, operands, stated(), around, stem(of));
 }

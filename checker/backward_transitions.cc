@@ -4,10 +4,15 @@
 #include "rules/redistribute/transpose.h"
 #include "rules/redistribute/verify.h"
 #include "rules/remesh.h"
+#include "rules/shard_blocks.h"
+
+#include "ir/claims.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
+
+#include <numeric>
 
 namespace spmd::checker {
 
@@ -55,27 +60,42 @@ Deriver::steps(const rules::Application &app, const rules::TransitionCall &call,
   return made;
 }
 
-// Where a step joined blocks of a value that are not all alike, the lengths in which its dual cuts.
+// Where a step joined blocks of a value that do not follow the rule for what is cut, the lengths in which
+// its dual cuts.
 std::optional<AttrValue> Deriver::lengths_of(ValueId of, const DualStep &step) {
   if (step.src.form != KindWord::Form::Shard || !sizes_[of.index].valid())
     return std::nullopt;
   const Type found = type(of);
+  const ir::Mesh &mesh = program_.meshes[found.mesh()];
   const ir::UnevenDim *dim = nullptr;
   for (AxisId axis : step.typed)
     if (std::optional<unsigned> cut = found.dim(axis))
       dim = program_.shard_sizes[sizes_[of.index]].find(*cut);
-  if (!dim || dim->sizes.valid())
-    return dim ? std::optional(AttrValue::list(dim->sizes)) : std::nullopt;
-  if (!dim->global.is_number() || !dim->block.is_number())
+  if (!dim || !dim->sizes.valid()) // blocks like the first one until nothing is left: by the rule
     return std::nullopt;
-  ir::AttrList lengths;
-  int64_t ranks = rules::size_of(program_.meshes[found.mesh()], step.typed);
-  for (int64_t left = dim->global.number(); ranks > 0; --ranks) {
-    int64_t block = std::min(left, dim->block.number());
-    lengths.items.push_back(AttrValue::integer(block));
-    left -= block;
+  llvm::SmallVector<int64_t, 8> lengths;
+  for (const AttrValue &item : program_.lists[dim->sizes].items)
+    lengths.push_back(item.as_integer());
+  llvm::SmallVector<AxisId, 2> inner = ir::shards_of(found, dim->dim);
+  llvm::erase_if(inner, [&](AxisId axis) { return !step.typed.contains(axis); });
+  llvm::SmallVector<int64_t, 4> counts;
+  for (AxisId axis : inner)
+    counts.push_back(mesh[axis].size());
+  auto group = static_cast<size_t>(rules::size_of(mesh, step.typed));
+  ir::AttrList first;
+  bool ruled = true;
+  for (size_t at = 0; group && at + group <= lengths.size(); at += group) {
+    llvm::ArrayRef<int64_t> blocks = llvm::makeArrayRef(lengths).slice(at, group);
+    int64_t sum = std::accumulate(blocks.begin(), blocks.end(), int64_t(0));
+    llvm::SmallVector<int64_t, 16> starts = rules::nested_starts(sum, counts);
+    for (size_t i = 0; i < group; ++i)
+      ruled &= starts.size() == group + 1 && starts[i + 1] - starts[i] == blocks[i];
+    for (size_t i = 0; at == 0 && i < group; ++i)
+      first.items.push_back(AttrValue::integer(blocks[i]));
   }
-  return AttrValue::list(program_.lists.add(std::move(lengths)));
+  if (ruled)
+    return std::nullopt;
+  return AttrValue::list(program_.lists.add(std::move(first)));
 }
 
 // The attributes of the dual of one step; none if the call states something that has no inverse.
@@ -129,13 +149,16 @@ std::optional<ir::AttrsId> Deriver::dual_attrs(const Inst &inst, const DualStep 
 
 // The gradient taken back through one step.
 ValueId Deriver::dual(const Inst &inst, const DualStep &step, const rules::TransitionCall &call,
-                      ValueId gradient, ValueId of, const Around &around) {
+                      ValueId gradient, ValueId of, const Around &outside) {
   const rules::Transition *row = rules::dual_of(*step.row);
   if (!row)
     return {};
   std::optional<ir::AttrsId> with = dual_attrs(inst, step, *row, of);
   if (!with)
     return {};
+  Around around = outside;
+  if (row->dst == Kind::Varying && step.src.form != KindWord::Form::Shard)
+    around.context = local_on(step.typed, outside.context);
   ValueId made = put(llvm::StringRef(row->name.data(), row->name.size()), Operand::value(gradient),
                      *with, around, stem(of));
   // The backward of an average divides too.

@@ -282,10 +282,10 @@ void Walk::type_instruction(InstId id) {
   if (!conditions_.empty())
     divergent(id, app);
   if (mover && lifted && context.implicit)
-    mover(id, rules_, operands_.values, rules_.apply(app), app, args_);
+    mover(id, rules_, operands_.values, judged(app), app, args_);
   if (unites_ && op.form == rules::OpForm::Equation && lifted && context.check)
-    cast_implicitly(id, app, rules_.apply(app));
-  const rules::Outcome &outcome = rules_.apply(app);
+    cast_implicitly(id, app, judged(app));
+  const rules::Outcome &outcome = judged(app);
   uint32_t application = rules_.last_index();
   // Where checking is off nothing is refused; what does not follow is unknown.
   if (lifted && context.check)

@@ -51,11 +51,13 @@ bool keeps_value(const Transition &row) {
   return row.name != "reinterpret" || same_ends;
 }
 
-// Rows that a person would write to repair an operand: no detours, nothing that needs an expert.
+// Rows that a person would write to repair an operand: no detours, nothing that needs an expert, and no block
+// put among zeros.
 bool is_candidate(const Transition &row, Kind src) {
   static constexpr std::string_view kNames[] = {"all_reduce", "all_gather", "reduce_scatter",
                                                 "convert", "reinterpret"};
-  if (row.src != src || row.expert || row.composed || row.dst == Kind::Reduced)
+  if (row.src != src || row.expert || row.composed || row.dst == Kind::Reduced ||
+      row.act == rules::Act::PlaceOwn)
     return false;
   bool twin = row.name == "reinterpret" && keeps_value(row); // convert(I, R) says the same
   return llvm::is_contained(kNames, row.name) && !twin;

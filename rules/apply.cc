@@ -361,6 +361,38 @@ AxisSet stated_axes(const Application &app, Outcome &out) {
   return axes;
 }
 
+// True of an operand that only says which elements are meant, or whether: it has no gradient.
+bool is_position(const Equation &equation, unsigned operand) {
+  for (unsigned r = 0; r < equation.ref_count; ++r)
+    if (const Ref &ref = equation.refs[r]; ref.operand == operand)
+      return ref.role == RefRole::Condition || ref.index != kNoFactor;
+  return false;
+}
+
+// Tensors that could be trained and stand where the row has no derivative: as a position, or as what it leaves out.
+void report_gradients_that_end(const Application &app, const OpDef &row, const Binding &binding,
+                               Outcome &out) {
+  if (!app.where().grad || !row.gradient || row.derivative_of)
+    return;
+  const Equation &equation = row.equation.equation;
+  for (const Slot &slot : app.slots) {
+    unsigned operand = 0;
+    while (operand < equation.operand_count && binding[operand] != &slot)
+      ++operand;
+    bool written = slot.name.valid() && app.program.strings[slot.name] == "out";
+    if (written || &slot == binding.generator ||
+        (operand < equation.operand_count && !is_position(equation, operand)))
+      continue;
+    for (unsigned i = slot.first; i < unsigned(slot.first) + slot.count; ++i) {
+      const ir::Shape *shape = app.shape(app.args[i]);
+      bool trainable = shape && shape->dtype != ir::DType::Unknown &&
+                       ir::differentiable(shape->dtype) && !app.type(app.args[i]).gradient_free();
+      if (trainable)
+        out.violations.push_back(MissingVjp{{static_cast<uint16_t>(i)}, {}});
+    }
+  }
+}
+
 // One row on one application whose lists, if zipped, were taken apart.
 void apply_row(const Application &app, const OpDef &row, AxisSet stated, unsigned result_count,
                Outcome &out) {
@@ -372,6 +404,7 @@ void apply_row(const Application &app, const OpDef &row, AxisSet stated, unsigne
   }
   if (check_attributes(app, row, *binding, out))
     return;
+  report_gradients_that_end(app, row, *binding, out);
   Outcome shapes;
   FactorMap map = shape_factors(app, row.equation.equation, *binding, shapes);
   EquationTyper typer(app, row, *binding, map, out);

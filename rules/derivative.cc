@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <mutex>
 
 namespace spmd::rules {
@@ -377,6 +378,17 @@ std::optional<RowUse> derivative_use(const Application &app) {
   return made;
 }
 
+// A spelling that chose another row than its own, read in the order of that row.
+static const Alias *chosen_alias(const Alias &alias, const OpDef &row) {
+  static std::mutex mutex;
+  static std::map<std::pair<const Alias *, const OpDef *>, Alias> known;
+  std::lock_guard<std::mutex> lock(mutex);
+  Alias &made = known.try_emplace({&alias, &row}, alias).first->second;
+  made.op = row.name, made.order = {};
+  made.choose = nullptr, made.factors = nullptr;
+  return &made;
+}
+
 ForwardCall forward_call(const Application &app, const OpDef &derived) {
   ForwardCall call;
   const OpDef &row = *derived.derivative_of;
@@ -384,7 +396,10 @@ ForwardCall forward_call(const Application &app, const OpDef &derived) {
   if (app.op.forward)
     call.op = *app.op.forward;
   call.op.form = OpForm::Equation;
-  call.op.row = call.op.row ? call.op.row : &row;
+  // The slots stand in the order of the row, whatever the spelling has.
+  if (call.op.row != &row && call.op.alias)
+    call.op.alias = chosen_alias(*call.op.alias, row);
+  call.op.row = &row;
   call.op.order.clear();
   call.op.lists_rest = false;
   for (unsigned i = 0; i < gradients && i < app.slots.size(); ++i)

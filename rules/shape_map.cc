@@ -318,15 +318,22 @@ private:
     else if (row_ && !row_->rest_from.empty())
       separate_rest(ref, shape, *factors);
   }
-  // An operand that may lack leading dimensions: an addend, or a condition.
+  // An operand that may lack leading dimensions: an addend, a condition, or what a function of several can
+  // do without, such as a mask.
   bool may_broadcast(const Ref &ref) const {
     if (ref.role == RefRole::Condition)
       return true;
     for (unsigned t = 0; t < equation_.term_count; ++t) {
-      const Atom &atom = equation_.atoms[equation_.terms[t].first_atom];
-      if (equation_.terms[t].atom_count == 1 && atom.form == Atom::Form::Ref &&
-          equation_.refs[atom.first].operand == ref.operand)
-        return true;
+      const Term &term = equation_.terms[t];
+      for (unsigned a = 0; a < term.atom_count; ++a) {
+        const Atom &atom = equation_.atoms[term.first_atom + a];
+        bool alone = atom.form == Atom::Form::Ref && term.atom_count == 1;
+        bool spared = atom.form == Atom::Form::Function && atom.count > 1 &&
+                      equation_.operands[ref.operand].optional;
+        for (unsigned r = 0; (alone || spared) && r < atom.count; ++r)
+          if (equation_.refs[atom.first + r].operand == ref.operand)
+            return true;
+      }
     }
     return false;
   }

@@ -269,56 +269,35 @@ BlockMoves::Problem BlockMoves::cut_evenly(BlockDim &dim, llvm::ArrayRef<AxisId>
   return problem;
 }
 
-BlockMoves::Problem BlockMoves::cut_uneven(BlockDim &dim, llvm::ArrayRef<AxisId> axes,
-                                           int64_t outer, int64_t n) {
-  std::optional<Lengths> before = lengths_of(dim, outer);
-  std::optional<int64_t> odd;
-  for (int64_t length : before.value_or(Lengths{}))
-    if (length % n != 0 && !odd)
-      odd = length;
-  int64_t blocks = 0;
-  bool listed =
-      before && !__builtin_mul_overflow(outer, n, &blocks) && blocks <= kMostBlocks && !odd;
-  dim.axes.append(axes.begin(), axes.end());
-  if (listed) {
-    Lengths after;
-    for (int64_t length : *before)
-      after.append(static_cast<size_t>(n), length / n);
-    set(dim, after);
-    return {};
-  }
-  std::string extent = odd ? std::to_string(*odd) : dim.local ? print(*dim.local) : "?";
-  dim.local = std::nullopt;
-  dim.uneven.reset();
-  return {Problem::Form::Indivisible, "", "", std::move(extent)};
-}
-
 BlockMoves::Problem BlockMoves::cut(BlockDim &dim, llvm::ArrayRef<AxisId> axes,
-                                    std::optional<llvm::ArrayRef<int64_t>> lengths,
-                                    std::optional<Extent> whole) {
+                                    std::optional<llvm::ArrayRef<int64_t>> lengths) {
   int64_t outer = ranks_of(dim.axes), n = ranks_of(axes);
   if (lengths && lengths->empty())
     return {};
   if (lengths)
     return cut_stated(dim, axes, *lengths, outer);
-  if (whole)
-    if (std::optional<Lengths> claimed = claimed_lengths(dim, axes, outer, *whole)) {
+  bool divides = !dim.uneven && (!dim.local || exact_quotient(program_, *dim.local, n));
+  if (!divides)
+    if (std::optional<Lengths> ruled = ruled_lengths(dim, axes, outer)) {
       dim.axes.append(axes.begin(), axes.end());
-      set(dim, *claimed);
+      set(dim, *ruled);
       return {};
     }
-  return dim.uneven ? cut_uneven(dim, axes, outer, n) : cut_evenly(dim, axes, n);
+  if (!dim.uneven)
+    return cut_evenly(dim, axes, n);
+  std::string extent = dim.local ? print(*dim.local) : "?";
+  dim.axes.append(axes.begin(), axes.end());
+  dim.local = std::nullopt;
+  dim.uneven.reset();
+  return {Problem::Form::Indivisible, "", "", std::move(extent)};
 }
 
-std::optional<BlockMoves::Lengths> BlockMoves::claimed_lengths(const BlockDim &dim,
-                                                               llvm::ArrayRef<AxisId> axes,
-                                                               int64_t outer, Extent whole) const {
-  int64_t n = ranks_of(axes), blocks = 0;
-  bool listed =
-      whole.is_number() && !__builtin_mul_overflow(outer, n, &blocks) && blocks <= kMostBlocks;
+std::optional<BlockMoves::Lengths>
+BlockMoves::ruled_lengths(const BlockDim &dim, llvm::ArrayRef<AxisId> axes, int64_t outer) const {
+  int64_t blocks = 0;
+  bool listed = !__builtin_mul_overflow(outer, ranks_of(axes), &blocks) && blocks <= kMostBlocks;
   std::optional<Lengths> before = listed ? lengths_of(dim, outer) : std::nullopt;
-  if (!before || sum_of(*before) != whole.number() ||
-      llvm::all_of(*before, [&](int64_t length) { return length % n == 0; }))
+  if (!before)
     return std::nullopt;
   llvm::SmallVector<int64_t, 4> counts;
   for (AxisId axis : axes)

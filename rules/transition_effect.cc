@@ -76,6 +76,21 @@ KindWord shard_word(const TransitionOperand &operand, llvm::StringRef key) {
           .dim = static_cast<int8_t>(fits ? dim : INT8_MAX)};
 }
 
+// An exchange from a dimension to the same one, of a tensor that is cut there, is meant to keep it. (What
+// stands in a list, or has stated lengths, changes places.)
+static bool exchanges_nothing(const TransitionOperand &operand, const AxisEffect &effect) {
+  auto from_front = [&](const KindWord &word) {
+    bool ranked = operand.shape && operand.shape->ranked;
+    return word.dim < 0 && ranked ? word.dim + static_cast<int64_t>(operand.shape->dims.size())
+                                  : word.dim;
+  };
+  return operand.call.name == "all_to_all" && effect.global && effect.src_stated &&
+         effect.dst_stated && effect.src.form == KindWord::Form::Shard &&
+         effect.dst.form == KindWord::Form::Shard &&
+         from_front(effect.src) == from_front(effect.dst) && !operand.app.attr("in_splits") &&
+         !operand.app.attr("out_splits");
+}
+
 AxisEffect effect_of(const TransitionOperand &operand, size_t written, std::optional<AxisId> axis) {
   const TransitionCall &call = operand.call;
   const CallWords &words = call.words[written];
@@ -98,6 +113,10 @@ AxisEffect effect_of(const TransitionOperand &operand, size_t written, std::opti
   // Of the names, only convert and reinterpret take any operand.
   bool forgets = src == Kind::Reduced && dst == Kind::Replicate;
   effect.identity = !call.joint() && !call.erased->src && (effect.src == effect.dst || forgets);
+  if (exchanges_nothing(operand, effect)) {
+    effect.identity = true;
+    effect.row = nullptr;
+  }
   return effect;
 }
 

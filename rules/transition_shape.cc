@@ -184,9 +184,13 @@ void LayoutEffect::divide(size_t dim) {
   if (!extent || size_ == 1)
     return;
   std::optional<Extent> piece = exact_quotient(app_.program, *extent, size_);
-  if (!piece && extent->is_number())
+  if (!piece && extent->is_number()) {
     shapes_.violations.push_back(
         Indivisible{static_cast<int64_t>(dim), size_, print(*extent), axes_});
+    bad_ |= axes_ & input_.fine;
+    if (!is_declared_rank(dims_.size())) // so that what follows has a shape
+      piece = Extent((extent->number() + size_ - 1) / size_);
+  }
   extent = piece;
 }
 

@@ -25,6 +25,7 @@ void LayoutEffect::report(const BlockMoves::Problem &problem, size_t dim, llvm::
   case BlockMoves::Problem::Form::Indivisible:
     shapes_.violations.push_back(
         Indivisible{static_cast<int64_t>(dim), size_, problem.extent, axes_});
+    bad_ |= axes_ & input_.fine;
     return;
   }
 }
@@ -75,13 +76,7 @@ void LayoutEffect::cut_innermost(size_t dim, llvm::StringRef key) {
     at.uneven.reset();
     return;
   }
-  std::optional<Extent> whole;
-  if (ir::ShapeId global = input_.declared.global; global.valid()) {
-    const ir::Shape &claimed = app_.program.shapes[global];
-    if (claimed.ranked && dim < claimed.dims.size())
-      whole = claimed.dims[dim];
-  }
-  report(blocks_.cut(at, fine_, lengths ? lengths->numbers() : std::nullopt, whole), dim, key);
+  report(blocks_.cut(at, fine_, lengths ? lengths->numbers() : std::nullopt), dim, key);
   moves_.back().after = at;
 }
 

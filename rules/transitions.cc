@@ -66,7 +66,7 @@ constexpr Transition kTransitions[] = {
     {.name = "convert", .src = I, .dst = P, .act = Act::KeepOnFirst,
      .dual = {"reinterpret", R, I}, .expert = true},
     {.name = "convert", .src = V, .dst = P, .act = Act::PlaceOwn, .layouts = kBoth,
-     .dual = {"convert", R, V}, .expert = true},
+     .dual = {"convert", R, V}},
 
     {.name = "broadcast", .src = V, .dst = R, .wire = Wire::Broadcast, .dual = {"reduce", P, V}},
     {.name = "broadcast", .src = V, .dst = I, .wire = Wire::Broadcast, .dual = {"reduce", I, V}},

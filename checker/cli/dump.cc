@@ -6,6 +6,7 @@
 #include "checker/cli/output.h"
 
 #include "checker/backward.h"
+#include "checker/inlined_size.h"
 #include "checker/redistribute.h"
 #include "checker/report.h"
 #include "checker/translate.h"
@@ -85,6 +86,11 @@ ExitCode run_dump(const Options &options) {
   if (!input.readable())
     return ExitCode::Input;
   bool planned = options.stage == "plan";
+  std::optional<TooManyInlined> many = too_many_inlined(input.read.program);
+  if (planned && many) {
+    say(many->message);
+    return ExitCode::Call;
+  }
   if (planned && check(input.read.program, options.check).clean())
     expand_redistributes(input.read.program, options.check, /*keep_stated=*/true);
   if (planned || options.stage == "types") {

@@ -8,28 +8,28 @@ namespace {
 
 constexpr OpDef kAttention[] = {
     {.name = "attention",
-     .equation = "f(q[... h s !d], k[... h !t !d], @m?[... h s !t], @n?[... h s !t]) * v[... h !t "
+     .equation = "f(q[... h s !d], k[... h !t !d], m?[... h s !t], n?[... h s !t]) * v[... h !t "
                  "e] -> [... h s e]", .choose = choose_attention},
     {.name = "attention_causal",
-     .equation = "f(q[... h !s !d], k[... h !t !d], @m?[... h !s !t], @n?[... h !s !t]) * v[... h "
+     .equation = "f(q[... h !s !d], k[... h !t !d], m?[... h !s !t], n?[... h !s !t]) * v[... h "
                  "!t e] -> [... h !s e]"},
     {.name = "attention_grouped",
-     .equation = "f(q[... (j g) s !d], k[... j !t !d], @m?[... (j g) s !t], @n?[... (j g) s !t]) "
+     .equation = "f(q[... (j g) s !d], k[... j !t !d], m?[... (j g) s !t], n?[... (j g) s !t]) "
                  "* v[... j !t e] -> [... (j g) s e]", .choose = choose_grouped_attention},
     {.name = "attention_grouped_causal",
-     .equation = "f(q[... (j g) !s !d], k[... j !t !d], @m?[... (j g) !s !t], @n?[... (j g) !s "
+     .equation = "f(q[... (j g) !s !d], k[... j !t !d], m?[... (j g) !s !t], n?[... (j g) !s "
                  "!t]) * v[... j !t e] -> [... (j g) !s e]"},
     {.name = "attention_varlen",
      .equation = "f(q[!s h !d], k[!t h !d], @m?[!b], @n?[!b]) * v[!t h e] -> [!s h e]",
      .factors = unknown_factors,
      .note = "sequences joined to one; m and n are their bounds"},
     {.name = "attention_fused",
-     .equation = "f(q[b h s !d], k[b h !t !d], @m?[b h s !t], @n?[b h s !t]) * v[b h !t e] -> [b "
-                 "h s e]; f(q[b h s !d], k[b h !t !d], @m?[b h s !t], @n?[b h s !t]) -> [b h s]",
+     .equation = "f(q[b h s !d], k[b h !t !d], m?[b h s !t], n?[b h s !t]) * v[b h !t e] -> [b "
+                 "h s e]; f(q[b h s !d], k[b h !t !d], m?[b h s !t], n?[b h s !t]) -> [b h s]",
      .choose = choose_fused_attention},
     {.name = "attention_fused_causal",
-     .equation = "f(q[b h !s !d], k[b h !t !d], @m?[b h !s !t], @n?[b h !s !t]) * v[b h !t e] -> "
-                 "[b h !s e]; f(q[b h !s !d], k[b h !t !d], @m?[b h !s !t], @n?[b h !s !t]) -> [b "
+     .equation = "f(q[b h !s !d], k[b h !t !d], m?[b h !s !t], n?[b h !s !t]) * v[b h !t e] -> "
+                 "[b h !s e]; f(q[b h !s !d], k[b h !t !d], m?[b h !s !t], n?[b h !s !t]) -> [b "
                  "h !s]"},
     {.name = "attention_backward",
      .equation = "g[b h s e] * v[b h t e] * f(q[b h s !d], k[b h t !d], l[b h s]) + g[b h s e] * "

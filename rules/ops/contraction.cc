@@ -64,7 +64,7 @@ constexpr OpDef kContraction[] = {
     {.name = "interpolate", .equation = "x[... !h !w] -> [... !p !q]", .factors = pool_factors},
     {.name = "im2col", .equation = "x[b i !h !w] -> [b (i !r !s) !p]"},
     {.name = "col2im", .equation = "x[b (i !r !s) !p] -> [b i !h !w]"},
-    {.name = "grid_sample", .equation = "x[b i !h !w] * f(@g[b p q !d]) -> [b i p q]"},
+    {.name = "grid_sample", .equation = "x[b i !h !w] * f(g[b p q !d]) -> [b i p q]"},
     {.name = "inverse", .equation = "f(a[... !m !n]) -> [... !m !n]"},
     {.name = "cholesky", .equation = "f(a[... !m !n]) -> [... !m !n]"},
     {.name = "matrix_exp", .equation = "f(a[... !m !n]) -> [... !m !n]"},

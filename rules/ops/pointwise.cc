@@ -42,7 +42,7 @@ constexpr OpDef kPointwise[] = {
      .note = "where the condition counts the cases"},
     {.name = "masked_fill", .equation = "a[...] * @m[...] + v[] * @m[...] -> [...]",
      .dtype = DTypeRule::First, .from_attr = "v value", .mut = "a", .zero_drops_term = true},
-    {.name = "masked_scale", .equation = "a[...] * @m[...] -> [...]"},
+    {.name = "masked_scale", .equation = "a[...] * m[...] -> [...]"},
     {.name = "complex", .equation = "a[...] + b[...] -> [...]", .dtype = DTypeRule::Complex,
      .note = "real and imaginary part are added, one of them rotated"},
     {.name = "polar", .equation = "f(a[...], b[...]) -> [...]", .dtype = DTypeRule::Complex},

@@ -84,12 +84,13 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo MissingVjp::info = {
     .name = "missing-vjp",
-    .message = "`{op}`[ over {axes}] has no derivative, and {operand} needs a gradient",
+    .message = "`{op}`[ over {axes}] has no derivative by {operand}, which needs a gradient",
     .explain = R"(
-The call is stated to have no derivative, and a value passes it that depends on something which
-is trained. The forward value is right; backward, the gradient ends here or skips the
+The call is stated to have no derivative, or the operand stands where the op has none: as an
+index, as a condition, or as an argument that its rule leaves out. What stands there depends on
+something which is trained. The forward value is right; backward, the gradient ends here or skips the
 communication that belongs to it, without an error. Call the differentiable form of the
-collective, or say that no gradient is wanted: detach the operand, or run the call where gradients
+op, or say that no gradient is wanted: detach the operand, or run the call where gradients
 are off.
 )",
     .wrong = R"(

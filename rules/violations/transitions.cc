@@ -180,7 +180,8 @@ constinit const DiagnosticInfo Indivisible::info = {
                "{axes}, which does not divide",
     .explain = R"(
 A dimension is to be cut into one equal piece per rank, and its extent is not a multiple of that
-number, or is an expression that is not known to be one. The ranks would hold pieces of
+number, or is an expression that is not known to be one. (Of a tensor that is one on all ranks a
+number that is no multiple is cut by the rule for uneven blocks.) The ranks would hold pieces of
 different size, and a collective that expects equal ones reads beyond its buffers or hangs. Pad
 the dimension, or give the sizes of the pieces with splits; for a symbol, state what it is a
 multiple of.

@@ -18,6 +18,7 @@
 #include "checker/cli/input.h"
 #include "checker/cli/output.h"
 #include "checker/cli/present.h"
+#include "checker/inlined_size.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -195,6 +196,12 @@ private:
     ir::Program &program = input_.read.program;
     if (!check(program))
       return false;
+    if (std::optional<checker::TooManyInlined> many = checker::too_many_inlined(program)) {
+      checker::Finding finding{rules::RunInput{"the program", std::move(many->message)},
+                               checker::Place::inst(many->call)};
+      report(program, std::vector<checker::Finding>{std::move(finding)});
+      return stop(ExitCode::Call);
+    }
     Resize resize{.axes = {}, .symbols = options_.symbols, .scale_down = options_.scale_down};
     for (const AxisSize &axis : options_.mesh)
       resize.axes.push_back({axis.axis, axis.size});

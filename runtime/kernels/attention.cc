@@ -84,8 +84,19 @@ struct Heads {
   double scale = 1;
   Causal causal = Causal::No;
   struct Mask {
+    std::string_view name; // of the operand
     Real values;
     Strides strides; // over batch entries, heads, queries, keys
+    // f(place in the mask, place in s x t) for what one head sees of it.
+    template <class F> void each(const Piece &piece, F f) const {
+      size_t lead = piece.lead.size();
+      int64_t base = 0;
+      for (size_t d = 0; d < lead; ++d)
+        base += piece.lead[d] * strides[d];
+      for (int64_t i = 0; i < piece.s; ++i)
+        for (int64_t j = 0; j < piece.t; ++j)
+          f(base + i * strides[lead] + j * strides[lead + 1], static_cast<size_t>(i * piece.t + j));
+    }
   };
   llvm::SmallVector<Mask, 2> masks;
   std::vector<Piece> pieces;
@@ -185,7 +196,7 @@ llvm::Expected<Heads> heads_of(const Call<double> &call, const Dims &o) {
   over.append({heads.pieces.back().lead.back() + 1, any.s, any.t});
   for (std::string_view name : {"m", "n"})
     if (Real mask = call.operand(name); mask && mask.size())
-      heads.masks.push_back({mask, strides_over(*mask.dims, over)});
+      heads.masks.push_back({name, mask, strides_over(*mask.dims, over)});
   return heads;
 }
 
@@ -199,16 +210,11 @@ std::vector<double> bias_of(const Heads &heads, const Piece &piece) {
     for (int64_t j = std::max<int64_t>(i + shift + 1, 0); j < piece.t; ++j)
       bias[static_cast<size_t>(i * piece.t + j)] = kNever;
   for (const Heads::Mask &mask : heads.masks) {
-    size_t lead = piece.lead.size();
-    int64_t base = 0;
-    for (size_t d = 0; d < lead; ++d)
-      base += piece.lead[d] * mask.strides[d];
     bool chooses = mask.values.dtype == ir::DType::Bool;
-    for (int64_t i = 0; i < piece.s; ++i)
-      for (int64_t j = 0; j < piece.t; ++j) {
-        double value = mask.values[base + i * mask.strides[lead] + j * mask.strides[lead + 1]];
-        bias[static_cast<size_t>(i * piece.t + j)] += !chooses ? value : value != 0 ? 0 : kNever;
-      }
+    mask.each(piece, [&](int64_t at, size_t score) {
+      double value = mask.values[at];
+      bias[score] += !chooses ? value : value != 0 ? 0 : kNever;
+    });
   }
   return bias;
 }
@@ -261,6 +267,9 @@ llvm::Error attention_vjp(const VjpCall &vjp) {
     View<double> to = vjp.asked(name);
     return to ? to.data + at : nullptr;
   };
+  std::vector<double> scores;
+  bool asks_mask = llvm::any_of(
+      heads->masks, [&](const Heads::Mask &mask) { return bool(vjp.asked(mask.name)); });
   for (const Piece &piece : heads->pieces) {
     Head head = head_of(*heads, piece);
     attention_weights(head, weights.cells, nullptr);
@@ -268,7 +277,10 @@ llvm::Error attention_vjp(const VjpCall &vjp) {
     attention_gradients(head, weights.cells, {gradient + piece.o, heads->o_row}, nullptr,
                         g_lse ? g_lse.data + piece.lse : nullptr,
                         {into("q", piece.q), into("k", piece.k), into("v", piece.v), heads->q_row,
-                         heads->k_row, heads->v_row});
+                         heads->k_row, heads->v_row, asks_mask ? &scores : nullptr});
+    for (const Heads::Mask &mask : heads->masks)
+      if (View<double> to = vjp.asked(mask.name))
+        mask.each(piece, [&](int64_t at, size_t score) { to[at] += scores[score]; });
   }
   return llvm::Error::success();
 }

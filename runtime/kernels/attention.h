@@ -40,6 +40,8 @@ void attention_weights_of(const Head &head, const double *lse, std::vector<doubl
 struct HeadGradients {
   double *q = nullptr, *k = nullptr, *v = nullptr;
   int64_t q_stride = 0, k_stride = 0, v_stride = 0;
+  // That of the bias, s x t, which is put there and not added.
+  std::vector<double> *bias = nullptr;
 };
 // `g`: gradient of the output, s x e. `inner` (s): the sum over all keys of weight times its gradient; null:
 // these are all keys. `less` (s): the gradient of the log of the sum; null: 0.

@@ -66,7 +66,7 @@ void attention_gradients(const Head &head, const std::vector<double> &weights, M
   MatrixView<double> by_key{weights.data(), head.t, true};
   if (to.v)
     gemm<double>(head.t, head.e, head.s, 1, by_key, g, 1, to.v, to.v_stride);
-  if (!to.q && !to.k)
+  if (!to.q && !to.k && !to.bias)
     return;
   Scratch<double> room;
   std::vector<double> &scores = room.cells;
@@ -87,6 +87,8 @@ void attention_gradients(const Head &head, const std::vector<double> &weights, M
   if (to.k)
     gemm<double>(head.t, head.d, head.s, head.scale, {scores.data(), head.t, true}, head.q, 1, to.k,
                  to.k_stride);
+  if (to.bias)
+    to.bias->assign(scores.begin(), scores.end());
 }
 
 } // namespace spmd::runtime

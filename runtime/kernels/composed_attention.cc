@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 
 namespace spmd::runtime {
 
@@ -41,6 +42,7 @@ public:
   bool make();
   bool forward();
   bool derivative();
+  bool mask_derivative(const Placed &result);
   bool backward();
 
 private:
@@ -65,7 +67,9 @@ private:
   }
   bool make_scores(const Chunk &chunk);
   bool hide_later(const Chunk &chunk);
+  std::optional<Strided> seen_mask(const Chunk &chunk, const Placed &mask) const;
   bool add_mask(const Chunk &chunk, const Placed &mask);
+  bool make_mask_gradient(const Chunk &chunk);
   bool make_weights(const Chunk &chunk, const Placed *lse);
   bool make_gradients(const Chunk &chunk, const Strided *inner);
 
@@ -78,8 +82,9 @@ private:
   Placed q_, k_, v_, g_;
   Stack scores_, weights_, slopes_; // of the chunk at hand
   Placed most_, sum_;               // of its rows
-  Placed to_q_, to_k_, to_v_;
-  bool asks_q_ = false, asks_k_ = false, asks_v_ = false;
+  Placed to_q_, to_k_, to_v_, to_mask_;
+  Placed mask_part_; // what one chunk adds to it
+  bool asks_q_ = false, asks_k_ = false, asks_v_ = false, asks_mask_ = false;
 };
 
 bool AttentionFormulas::read_dims() {
@@ -238,22 +243,30 @@ bool AttentionFormulas::hide_later(const Chunk &chunk) {
               [&](Symbols s) { return s[1] > static_cast<double>(shift) ? Symbol(kNever) : s[0]; });
 }
 
-bool AttentionFormulas::add_mask(const Chunk &chunk, const Placed &mask) {
+// A mask from the loops of a chunk; none if it has more dimensions than the scores.
+std::optional<Strided> AttentionFormulas::seen_mask(const Chunk &chunk, const Placed &mask) const {
   Dims over(lead_.begin(), lead_.end());
   over.append({heads_ * group_, s_, t_});
   if (mask.dims->size() > over.size())
-    return false;
+    return std::nullopt;
   const Strides strides = strides_over(*mask.dims, over);
   const size_t lead = lead_.size();
-  Strided seen_mask{mask, Strides(strides.begin(), strides.begin() + static_cast<ptrdiff_t>(lead))};
+  Strided made{mask, Strides(strides.begin(), strides.begin() + static_cast<ptrdiff_t>(lead))};
   for (size_t i = 0; i < lead; ++i)
-    seen_mask.offset += chunk.lead[i] * strides[i];
-  seen_mask.offset += chunk.lead_head * group_ * strides[lead];
-  seen_mask.strides.append(
+    made.offset += chunk.lead[i] * strides[i];
+  made.offset += chunk.lead_head * group_ * strides[lead];
+  made.strides.append(
       {strides[lead] * group_, strides[lead], strides[lead + 1], strides[lead + 2]});
+  return made;
+}
+
+bool AttentionFormulas::add_mask(const Chunk &chunk, const Placed &mask) {
+  const std::optional<Strided> from = seen_mask(chunk, mask);
+  if (!from)
+    return false;
   const Strided scores = seen(chunk, scores_, true);
   const bool chooses = mask.dtype == ir::DType::Bool;
-  return nest(chunk, scores, {scores, seen_mask}, [&](Symbols s) {
+  return nest(chunk, scores, {scores, *from}, [&](Symbols s) {
     if (chooses)
       return s[1] == 0.0 ? Symbol(kNever) : s[0];
     return s[0] == kNever || s[1] == kNever ? Symbol(kNever) : s[0] + s[1];
@@ -277,12 +290,26 @@ bool AttentionFormulas::make_weights(const Chunk &chunk, const Placed *lse) {
               [&](Symbols s) { return s[2] == 0.0 ? Symbol(0.0) : power(s[0], s[1]) / s[2]; });
 }
 
+// The gradients of scores, which stand in the place of the weights, added up where several scores saw one element.
+bool AttentionFormulas::make_mask_gradient(const Chunk &chunk) {
+  const std::optional<Strided> part = seen_mask(chunk, mask_part_),
+                               sum = seen_mask(chunk, to_mask_);
+  if (!part || !sum ||
+      !nest(chunk, *part, seen(chunk, weights_, true), [](Symbols s) { return s[0]; }))
+    return false;
+  Chunk once = chunk;
+  for (size_t l = 0; l < once.extents.size(); ++l)
+    if (part->strides[l] == 0)
+      once.extents[l] = 1;
+  return nest(once, *sum, {*sum, *part}, [](Symbols s) { return s[0] + s[1]; });
+}
+
 // `inner`: the sum over all keys of weight times its gradient; null: these are all keys.
 bool AttentionFormulas::make_gradients(const Chunk &chunk, const Strided *inner) {
   const Stack g = part(g_, chunk, group_ * s_, e_);
   if (asks_v_)
     multiply(chunk, weights_, true, g, false, part(to_v_, chunk, t_, e_), 1);
-  if (!asks_q_ && !asks_k_)
+  if (!asks_q_ && !asks_k_ && !asks_mask_)
     return true;
   const Stack v = part(v_, chunk, t_, e_);
   multiply(chunk, g, false, v, true, scores_, 1); // gradients of weights from now on
@@ -300,7 +327,7 @@ bool AttentionFormulas::make_gradients(const Chunk &chunk, const Strided *inner)
   if (asks_k_)
     multiply(chunk, weights_, true, part(q_, chunk, group_ * s_, d_), false,
              part(to_k_, chunk, t_, d_), scale_);
-  return true;
+  return !asks_mask_ || make_mask_gradient(chunk);
 }
 
 bool AttentionFormulas::make() {
@@ -340,15 +367,30 @@ bool AttentionFormulas::derivative() {
   if (!g || !make())
     return false;
   g_ = heads_first(*g);
-  const Placed made = made_heads_first(result);
   asks_q_ = of_.is_by("q"), asks_k_ = of_.is_by("k"), asks_v_ = of_.is_by("v");
-  if (!asks_q_ && !asks_k_ && !asks_v_)
+  asks_mask_ = of_.is_by("m") || of_.is_by("n");
+  if (!asks_q_ && !asks_k_ && !asks_v_ && !asks_mask_)
     return false;
+  if (asks_mask_)
+    return mask_derivative(result);
+  const Placed made = made_heads_first(result);
   to_q_ = to_k_ = to_v_ = made;
   for (const Chunk &chunk : chunks())
     if (!make_scores(chunk) || !make_weights(chunk, nullptr) || !make_gradients(chunk, nullptr))
       return false;
   return put_back(made, result);
+}
+
+bool AttentionFormulas::mask_derivative(const Placed &result) {
+  to_mask_ = result.dtype == ir::DType::F64 ? result : of_.temporary(*result.dims);
+  mask_part_ = of_.temporary(*result.dims);
+  if (!of_.fill(to_mask_, 0))
+    return false;
+  for (const Chunk &chunk : chunks())
+    if (!make_scores(chunk) || !make_weights(chunk, nullptr) || !make_gradients(chunk, nullptr))
+      return false;
+  const Strides dense = strides_of(*result.dims);
+  return to_mask_.data == result.data || of_.copy(*result.dims, {to_mask_, dense}, {result, dense});
 }
 
 // Queries may look at keys of other ranks: the log of the sum and the output are given.

@@ -149,6 +149,57 @@ private:
 
 } // namespace
 
+// True if both have a gradient and stand in one sum.
+static bool meet(const rules::OpDef &row, const rules::Sum &sum, unsigned a, unsigned b) {
+  const Equation &equation = row.equation.equation;
+  bool has_a = false, has_b = false;
+  for (unsigned t = sum.first_term; t < unsigned(sum.first_term) + sum.term_count; ++t)
+    for (unsigned f = 0; f < equation.terms[t].atom_count; ++f) {
+      const rules::Atom &atom = equation.atoms[equation.terms[t].first_atom + f];
+      for (unsigned r = 0; atom.form != rules::Atom::Form::Integer && r < atom.count; ++r) {
+        const rules::Ref &ref = equation.refs[atom.first + r];
+        bool value = ref.role == rules::RefRole::Value && ref.index == rules::kNoFactor;
+        has_a |= value && ref.operand == a;
+        has_b |= value && ref.operand == b;
+      }
+    }
+  return has_a && has_b && rules::derivative(row, a) && rules::derivative(row, b);
+}
+
+// The gradient of what is I is the same on all ranks: beside anything that is not I it would be a part of it.
+TEST_CASE("no row takes an invariant operand that has a gradient beside one of another kind") {
+  size_t compared = 0;
+  for (llvm::ArrayRef<rules::OpDef> family : rules::op_families())
+    for (const rules::OpDef &row : family) {
+      const Equation &equation = row.equation.equation;
+      if (row.constant != rules::OpDef::Constant::No ||
+          row.function_scale == rules::OpDef::FunctionScale::Any)
+        continue;
+      for (unsigned s = 0; s < equation.sum_count; ++s)
+        for (unsigned i = 0; i < equation.operand_count; ++i)
+          for (unsigned j = 0; j < equation.operand_count; ++j)
+            for (Kind other : {Kind::Replicate, Kind::Varying, Kind::Partial}) {
+              if (i == j || !meet(row, equation.sums[s], i, j))
+                continue;
+              std::vector<OperandGroup> groups(equation.operand_count);
+              for (unsigned k = 0; k < equation.operand_count; ++k)
+                groups[k].push_back(
+                    operand(k == j ? other : Kind::Invariant, is_condition(equation, k)));
+              AxisSet axes(kAxis);
+              rules::GeneratorKinds generator;
+              if (equation.has_generator)
+                generator = {true, operand(Kind::Invariant, true)};
+              rules::LocalResult result = rules::evaluate_local(
+                  {equation, groups, generator, axes, {}, false}, equation.sums[s]);
+              INFO(row.name << ": " << equation.operands[i].name << " is I, "
+                            << equation.operands[j].name << " is " << ir::info(other).word);
+              CHECK((result.bad || result.random_diverges));
+              ++compared;
+            }
+    }
+  CHECK(compared > 1000);
+}
+
 TEST_CASE("the gradient of every operand of every row has the dual kind") {
   Counts counts;
   for (llvm::ArrayRef<rules::OpDef> family : rules::op_families())

@@ -133,7 +133,7 @@ constexpr ScalarRow kRows[] = {
     {"lerp", Domain::Signed, TERNARY { return a + c * (b - a); }},
     {"where", Domain::Whole, TERNARY { return is(a) ? b : c; }},
     {"masked_fill", Domain::Whole, TERNARY { return is(b) ? c : a; }},
-    {"masked_scale", Domain::Whole, BINARY { return is(b) ? a : 0; }},
+    {"masked_scale", Domain::Signed, BINARY { return a * b; }},
     {"pow", Domain::Unit, BINARY { return std::pow(a, b); }},
     {"float_power", Domain::Unit, BINARY { return std::pow(a, b); }},
     {"atan2", Domain::Signed, BINARY { return std::atan2(a, b); }},

@@ -3,6 +3,7 @@
 
 #include "checker/check.h"
 #include "ir/text.h"
+#include "rules/derivative.h"
 #include "rules/violation.h"
 #include "runtime/device/composition.h"
 #include "runtime/device/fusion.h"
@@ -341,7 +342,8 @@ double weighted(const KernelCase &test, const std::vector<std::vector<double>> &
 
 // Along one direction: the difference quotient and what the gradient says.
 std::string difference(KernelCase &test, unsigned arg, const std::vector<double> &gradient,
-                       const std::vector<std::vector<double>> &weights, std::mt19937_64 &random) {
+                       const std::vector<std::vector<double>> &weights, std::mt19937_64 &random,
+                       bool &depends) {
   std::vector<double> &cells = test.args[arg].of<double>();
   const std::vector<double> at = cells;
   std::vector<double> direction(at.size());
@@ -362,6 +364,7 @@ std::string difference(KernelCase &test, unsigned arg, const std::vector<double>
   cells = at;
   double found = (sides[1] - sides[0]) / (2 * step);
   double scale = std::max({1.0, std::abs(expected), std::abs(sides[0]) * 1e-3});
+  depends |= std::abs(found) > 1e-6 * scale;
   if (std::abs(found - expected) <= 1e-6 * scale)
     return "";
   return "argument " + std::to_string(arg) + ": gradient " + std::to_string(expected) +
@@ -381,7 +384,8 @@ std::string same(llvm::Expected<std::vector<std::vector<double>>> got,
 
 } // namespace
 
-std::string gradient_problem(KernelCase &test, std::mt19937_64 &random) {
+std::string gradient_problem(KernelCase &test, std::mt19937_64 &random,
+                             std::set<std::string> *verified) {
   std::vector<std::vector<double>> weights;
   for (const Tensor &result : test.results) {
     weights.emplace_back();
@@ -401,9 +405,17 @@ std::string gradient_problem(KernelCase &test, std::mt19937_64 &random) {
       problem += llvm::toString(gradient.takeError()) + "; ";
       continue;
     }
+    std::string wrong;
+    bool depends = false;
     for (int i = 0; i < 3; ++i)
-      problem += difference(test, arg, *gradient, weights, random);
-    problem += test.device_problem(arg, weights, *gradient);
+      wrong += difference(test, arg, *gradient, weights, random, depends);
+    const std::string name(test.row().equation.equation.operands[place->operand].name);
+    if (depends && !rules::derivative(test.row(), place->operand))
+      wrong += "no rule gives operand " + name + " its gradient; ";
+    wrong += test.device_problem(arg, weights, *gradient);
+    if (verified && wrong.empty())
+      verified->insert(name);
+    problem += wrong;
     places.push_back(*place);
     one_by_one.push_back(std::move(*gradient));
   }

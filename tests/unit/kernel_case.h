@@ -10,6 +10,7 @@
 #include <deque>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 
 namespace spmd::runtime {
@@ -75,7 +76,9 @@ private:
 };
 
 // The gradient by every float operand against central differences along three directions; empty if
-// they agree within 1e-6, and other ways to the same gradient too; else what differs.
-std::string gradient_problem(KernelCase &test, std::mt19937_64 &random);
+// they agree within 1e-6, other ways to the same gradient too, and the table of ops gives it to what the
+// results depend on; else what differs. `verified`: operands of the row for which it holds are added.
+std::string gradient_problem(KernelCase &test, std::mt19937_64 &random,
+                             std::set<std::string> *verified = nullptr);
 
 } // namespace spmd::runtime
