@@ -13,8 +13,8 @@ namespace spmd::checker {
 
 namespace {
 
-// A quarter of a million take seconds, and some hundred megabytes, to differentiate; what is written has no limit.
-constexpr uint64_t kMost = uint64_t(1) << 18;
+// Of which a run takes seconds, and some hundred megabytes; what is written has no limit.
+constexpr uint64_t kMost = uint64_t(1) << 17;
 constexpr uint64_t kTimesWritten = 4;
 
 uint64_t sum(uint64_t a, uint64_t b) {

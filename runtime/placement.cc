@@ -2,6 +2,7 @@
 #include "runtime/placement.h"
 
 #include "rules/derivative.h"
+#include "rules/registry.h"
 
 #include "ir/claims.h"
 
@@ -106,9 +107,18 @@ llvm::SmallVector<ir::AxisId, 4> list_axes(const ir::Type &type) {
 
 uint64_t draw_op(uint64_t path, ir::InstId inst) { return ir::mix(path, inst.index + 1); }
 
+// Rows without random numbers need not be looked for.
+static bool may_draw(const ir::Program &program, llvm::StringRef op) {
+  llvm::StringRef dialect = program.dialect.valid() ? program.strings[program.dialect] : "spmd";
+  const rules::OpDef *row = rules::resolve_spelling(op, dialect).row;
+  return !row || row->choose || row->equation.equation.has_generator;
+}
+
 ir::InstId drawn_by(const ir::Program &program, ir::InstId inst) {
   ir::ValueId of = program.insts[inst].bwd_of;
-  if (!of.valid() || !rules::read_derivative_name(program.op_name(program.insts[inst].op)))
+  std::optional<rules::DerivativeName> name =
+      rules::read_derivative_name(program.op_name(program.insts[inst].op));
+  if (!of.valid() || !name || !may_draw(program, name->op))
     return inst;
   for (ir::InstId before = inst; before.index-- > 0;) {
     const ir::Inst &made = program.insts[before];

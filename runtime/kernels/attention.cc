@@ -5,6 +5,7 @@
 #include "runtime/kernels/compositions.h"
 #include "runtime/kernels/places.h"
 #include "runtime/kernels/rows.h"
+#include "runtime/number.h"
 #include "runtime/scratch.h"
 
 #include <cmath>
@@ -379,7 +380,7 @@ constexpr KernelDef kAttention[] = {
     {.row = "attention_backward_causal",
      .real = attention_backward,
      .composed = composed_attention_backward},
-    {.row = "rope", .real = rope<double>, .complex = rope<Complex>},
+    {.row = "rope", .real = rope<double>, .complex = rope<Complex>, .taped = rope<Var>},
 };
 
 } // namespace

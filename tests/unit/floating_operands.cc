@@ -78,7 +78,30 @@ std::string program_of(const OpDef &row, std::vector<unsigned> &tensors) {
 }
 
 // Without numbers: of a row whose equation is not the value, and whose kernel has no derivative.
-constexpr const char *kWithoutNumbers[] = {""};
+constexpr const char *kWithoutNumbers[] = {"adagrad_step",
+                                           "adam_step",
+                                           "attention_backward",
+                                           "attention_backward_causal",
+                                           "bitwise_left_shift",
+                                           "eig",
+                                           "fft_fft",
+                                           "fft_fftn",
+                                           "fft_ifft",
+                                           "fft_irfft",
+                                           "fft_rfft",
+                                           "function",
+                                           "fused_adam",
+                                           "polar",
+                                           "grouped_mm_backward",
+                                           "unscale_check",
+                                           "update_scale",
+                                           "view_as_real",
+                                           "view_as_complex"};
+
+// Operands whose derived row would be longer than an equation may be: a backward says that there is none.
+constexpr const char *kWithoutRule[] = {
+    "attention_backward.q",        "attention_backward.k",        "attention_backward.l",
+    "attention_backward_causal.q", "attention_backward_causal.k", "attention_backward_causal.l"};
 
 } // namespace
 
@@ -86,8 +109,10 @@ TEST_CASE("what enters a term of a row has a gradient by a rule") {
   each_row([](const OpDef &row) {
     const Equation &equation = row.equation.equation;
     for (unsigned i = 0; row.gradient && i < equation.operand_count; ++i) {
-      INFO(row.name << "." << equation.operands[i].name);
-      bool none = is_position(equation, i) || is_donor(equation, i);
+      std::string name = fmt::format("{}.{}", row.name, equation.operands[i].name);
+      INFO(name);
+      bool none = is_position(equation, i) || is_donor(equation, i) ||
+                  llvm::is_contained(kWithoutRule, name);
       CHECK((rules::derivative(row, i) != nullptr) == !none);
     }
   });
