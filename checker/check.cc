@@ -232,6 +232,15 @@ void Walk::instructions(const ir::Body &body) {
     instruction(InstId{i});
 }
 
+// Operands to which an ordinary op gives no gradient.
+static llvm::SmallVector<uint16_t, 2> gradients_that_end(const rules::Outcome &outcome) {
+  llvm::SmallVector<uint16_t, 2> operands;
+  for (const rules::Violation &violation : outcome.violations)
+    if (const auto *found = std::get_if<rules::MissingVjp>(&violation))
+      operands.push_back(found->operand.index);
+  return operands;
+}
+
 void Walk::type_instruction(InstId id) {
   ir::Inst inst = program_.insts[id];
   const ir::Context &context = program_.contexts[inst.context];
@@ -281,11 +290,27 @@ void Walk::type_instruction(InstId id) {
                          operands_.slots, args_, claims_,    options_.infer_partial};
   if (!conditions_.empty())
     divergent(id, app);
+  // Where an op gives an operand no gradient nothing is wrong if no parameter is behind it.
+  auto judged = [&]() -> const rules::Outcome & {
+    while (op.form == rules::OpForm::Equation) {
+      bool changed = false;
+      for (uint16_t at : gradients_that_end(rules_.apply(app))) {
+        before_.reset(); // whether it is asked for depends on the value
+        if (boundary_.needs_gradient(operands_.values[at]))
+          continue;
+        args_[at].type = rules::without_gradient(program_, args_[at].type);
+        changed = true;
+      }
+      if (!changed)
+        break;
+    }
+    return rules_.apply(app);
+  };
   if (mover && lifted && context.implicit)
-    mover(id, rules_, operands_.values, judged(app), app, args_);
+    mover(id, rules_, operands_.values, judged(), app, args_);
   if (unites_ && op.form == rules::OpForm::Equation && lifted && context.check)
-    cast_implicitly(id, app, judged(app));
-  const rules::Outcome &outcome = judged(app);
+    cast_implicitly(id, app, judged());
+  const rules::Outcome &outcome = judged();
   uint32_t application = rules_.last_index();
   // Where checking is off nothing is refused; what does not follow is unknown.
   if (lifted && context.check)

@@ -259,32 +259,6 @@ bool Walk::cut_gradients(const ir::Inst &inst) {
   return asked;
 }
 
-// Where an ordinary op gives an operand no gradient: nothing is wrong if no parameter is behind it. True if
-// that changed what is known of an operand.
-bool Walk::lets_gradients_end(const rules::Outcome &outcome) {
-  bool changed = false;
-  llvm::SmallVector<uint16_t, 2> ends; // the outcome may move when another one is made
-  for (const rules::Violation &violation : outcome.violations)
-    if (const auto *found = std::get_if<rules::MissingVjp>(&violation))
-      ends.push_back(found->operand.index);
-  for (uint16_t at : ends) {
-    before_.reset(); // whether it is asked for depends on the value
-    if (boundary_.needs_gradient(operands_.values[at]))
-      continue;
-    args_[at].type = rules::without_gradient(program_, args_[at].type);
-    changed = true;
-  }
-  return changed;
-}
-
-// What the rule says of an instruction; `app` is of `args_`.
-const rules::Outcome &Walk::judged(const rules::Application &app) {
-  const rules::Outcome *outcome = &rules_.apply(app);
-  while (app.op.form == rules::OpForm::Equation && lets_gradients_end(*outcome))
-    outcome = &rules_.apply(app);
-  return *outcome;
-}
-
 // After the rule: the gradient that a contract states, and the scales that a root decides.
 void Walk::boundary_results(InstId id, std::string_view op, const rules::Outcome &outcome) {
   if (op == "backward" && !operands_.values.empty())

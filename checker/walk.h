@@ -387,8 +387,6 @@ private:
   const ir::Type &root_type(ir::ValueId root);
   void boundary_operands(ir::InstId id, std::string_view op);
   bool cut_gradients(const ir::Inst &inst); // true if it depends on which values the operands are
-  const rules::Outcome &judged(const rules::Application &app);
-  bool lets_gradients_end(const rules::Outcome &outcome);
   void boundary_results(ir::InstId id, std::string_view op, const rules::Outcome &outcome);
   void gradient_output(uint32_t index, const ir::Type &type);
 

@@ -270,7 +270,8 @@ BlockMoves::Problem BlockMoves::cut_evenly(BlockDim &dim, llvm::ArrayRef<AxisId>
 }
 
 BlockMoves::Problem BlockMoves::cut(BlockDim &dim, llvm::ArrayRef<AxisId> axes,
-                                    std::optional<llvm::ArrayRef<int64_t>> lengths) {
+                                    std::optional<llvm::ArrayRef<int64_t>> lengths,
+                                    std::optional<Extent> whole) {
   int64_t outer = ranks_of(dim.axes), n = ranks_of(axes);
   if (lengths && lengths->empty())
     return {};
@@ -278,13 +279,18 @@ BlockMoves::Problem BlockMoves::cut(BlockDim &dim, llvm::ArrayRef<AxisId> axes,
     return cut_stated(dim, axes, *lengths, outer);
   bool divides = !dim.uneven && (!dim.local || exact_quotient(program_, *dim.local, n));
   if (!divides)
-    if (std::optional<Lengths> ruled = ruled_lengths(dim, axes, outer)) {
+    if (std::optional<Lengths> ruled =
+            claimed_lengths(dim, axes, outer, whole.value_or(Extent(0)))) {
       dim.axes.append(axes.begin(), axes.end());
       set(dim, *ruled);
       return {};
     }
-  if (!dim.uneven)
-    return cut_evenly(dim, axes, n);
+  return dim.uneven ? cut_uneven(dim, axes, outer, n) : cut_evenly(dim, axes, n);
+}
+
+// What blocks cannot be listed of which lengths are not known.
+BlockMoves::Problem BlockMoves::cut_uneven(BlockDim &dim, llvm::ArrayRef<AxisId> axes, int64_t,
+                                           int64_t) {
   std::string extent = dim.local ? print(*dim.local) : "?";
   dim.axes.append(axes.begin(), axes.end());
   dim.local = std::nullopt;
@@ -292,8 +298,10 @@ BlockMoves::Problem BlockMoves::cut(BlockDim &dim, llvm::ArrayRef<AxisId> axes,
   return {Problem::Form::Indivisible, "", "", std::move(extent)};
 }
 
-std::optional<BlockMoves::Lengths>
-BlockMoves::ruled_lengths(const BlockDim &dim, llvm::ArrayRef<AxisId> axes, int64_t outer) const {
+// By the rule, whatever is claimed: each axis, outermost first, into pieces of ceil(length / size).
+std::optional<BlockMoves::Lengths> BlockMoves::claimed_lengths(const BlockDim &dim,
+                                                               llvm::ArrayRef<AxisId> axes,
+                                                               int64_t outer, Extent) const {
   int64_t blocks = 0;
   bool listed = !__builtin_mul_overflow(outer, ranks_of(axes), &blocks) && blocks <= kMostBlocks;
   std::optional<Lengths> before = listed ? lengths_of(dim, outer) : std::nullopt;

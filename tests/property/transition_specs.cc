@@ -179,7 +179,10 @@ bool is_right(const Grid &grid, const Sample &sample, const Spec &spec, std::mt1
     return false; // it cannot be carried out
   Tensor whole = random_tensor(whole_shape(grid), random);
   Ranks held = distribute(grid, sample.operand, whole, even, random);
-  Ranks made = run(grid, *sample.row, form_of(sample), sample.axes, held);
+  // From a dimension to the same one nothing moves.
+  bool stays =
+      sample.row->wire == rules::Wire::AllToAll && sample.from >= 0 && sample.from == sample.to;
+  Ranks made = stays ? held : run(grid, *sample.row, form_of(sample), sample.axes, held);
   // As if a rank held an addend of its own, though all hold the same.
   bool repeats = sample.row->name == "reinterpret" && sample.row->dst == Kind::Partial;
   int64_t factor = repeats ? static_cast<int64_t>(grid.count(sample.axes)) : 1;

@@ -78,6 +78,13 @@ bool Run::transition_of(const Call &call, const ir::Inst &inst, ValueId from, ui
   cuts->splits = call.in_splits;
   for (size_t s = 0; s < kept->steps.size(); ++s) {
     const Step &step = kept->steps[s];
+    // From a dimension of a tensor to the same one: nothing moves.
+    bool stays = kept->name == "all_to_all" && !local.contains(step.axes) && step.src == step.dst &&
+                 step.src.form == ir::KindWord::Form::Shard && kept->in_splits.empty();
+    if (stays) {
+      at = multiplied(at, 1);
+      continue;
+    }
     at = side_ == Side::Ranks ? rank_step(*kept, step, at, gradient)
                               : whole_step(*kept, step, local, at, gradient);
     if (rejoins && listed.contains(step.axes) && step.dst.form == ir::KindWord::Form::Shard) {
