@@ -494,19 +494,21 @@ static void judge_stated_gradient(const Application &app, Outcome &out) {
 }
 
 static void apply_calls(const Application &app, Outcome &out) {
-  if (redistribute::states_whole_type(app)) {
-    redistribute::apply_whole_type(app, out);
-    check_transition_attributes(app, app.op.transition, std::nullopt, out);
-    return;
-  }
   forget_results(app, out);
+  if (check_transition_attributes(app, app.op.transition, std::nullopt, out))
+    return;
+  if (redistribute::states_whole_type(app))
+    return redistribute::apply_whole_type(app, out);
   llvm::SmallVector<uint16_t, 2> operands = operands_of(app);
   if (operands.empty()) {
     out.violations.push_back(OperandMismatch{"a value, or a list of values", "none is given"});
     return;
   }
   std::optional<TransitionCall> call = read_call(app, out);
-  if (!call || mixes_policies(app, *call, out) ||
+  if (!call || mixes_policies(app, *call, out))
+    return;
+  bool ranks = app.attr("root") || app.attr("perm");
+  if (ranks &&
       check_transition_attributes(app, call->name, size_of(app.mesh(), call->axes.all()), out))
     return;
   for (size_t i = 0; i < operands.size(); ++i) {

@@ -407,11 +407,12 @@ bool check_attributes(const Application &app, const OpDef &row, const Binding &b
   bool found = check_indices(app, row.equation.equation, binding, out);
   if (app.attrs == app.program.no_attrs())
     return found;
-  AttributeList list = attributes_of(row, app.op.alias);
+  // Of the row that the name means, then of the one that it chose.
+  AttributeList list = attributes_of(app.op.row ? *app.op.row : row, app.op.alias);
   if (app.op.row && app.op.row != &row) {
-    AttributeList more = attributes_of(*app.op.row, app.op.alias);
-    list.specs.append(more.specs.begin(), more.specs.end());
-    list.open |= more.open;
+    AttributeList chosen = attributes_of(row, app.op.alias);
+    list.specs.append(chosen.specs.begin(), chosen.specs.end());
+    list.open |= chosen.open;
   }
   Checker checker(app, out);
   if (const Slot *first = binding[0]; row.equation.equation.operand_count && first && first->count)

@@ -196,10 +196,7 @@ void add(AttributeList &list, std::string_view text) {
 }
 
 void add_map(AttributeList &list, FactorsRule map) {
-  if (map == unknown_factors) {
-    list.open = true;
-    add(list, "dim|dims|axes|dimension|dimensions: any");
-  }
+  list.open |= map == unknown_factors;
   for (const MapAttributes &each : kOfMaps)
     if (each.map == map)
       add(list, each.attributes);
@@ -222,10 +219,11 @@ AttributeList attributes_of(const OpDef &row, const Alias *alias) {
     if (row.extents && each.extents == row.extents)
       add(list, each.attributes);
   add_choice(list, alias && alias->choose ? alias->choose : row.choose);
+  if (row.placed.empty() && list.open)
+    add(list, "dim|dims|axes|dimension|dimensions: any");
   if (!row.placed.empty()) {
-    bool one = row.default_dim == DefaultDim::Last || row.default_dim == DefaultDim::First ||
-               row.default_dim == DefaultDim::Second;
-    add(list, one ? kOneDim : kDim);
+    bool one = row.default_dim != DefaultDim::All && row.default_dim != DefaultDim::LastTwo;
+    add(list, one && !list.open ? kOneDim : kDim);
     add(list, "keepdim|keepdims: flag");
   }
   if (!row.spans.empty())
