@@ -105,6 +105,8 @@ bool states_type(const ir::Program &program, const Place &place) {
   for (uint32_t r = 0; r < inst.result_count; ++r)
     if (program.values[inst.result(r)].declared.valid())
       return true;
+  if (program.find(inst.attrs, "out_types")) // of a region's or a function's results
+    return true;
   return inst.attrs.valid() && llvm::any_of(program.attrs[inst.attrs].attrs, [](const auto &attr) {
            return attr.value.form == ir::AttrForm::Claim;
          });
