@@ -25,9 +25,15 @@ void Statement::set(std::string_view key, std::string value) {
 
 std::string Statement::print() const {
   std::string text;
-  for (size_t i = 0; i < results.size(); ++i)
-    text += fmt::format("{}%{}{}{}", i ? ", " : "", results[i], i < claims.size() ? ": " : "",
-                        i < claims.size() ? claims[i] : "");
+  for (size_t i = 0; i < results.size(); ++i) {
+    text += fmt::format("{}%{}", i ? ", " : "", results[i]);
+    if (i < gradient_of.size() && gradient_of[i] >= 0)
+      text += fmt::format(" grad_of %{}", gradient_of[i]);
+    if (i < claims.size() && !claims[i].empty())
+      text += ": " + claims[i];
+  }
+  if (!block.empty())
+    return text + " = " + print_region();
   if (declares())
     return text + fmt::format(" = {} {}{}", role, type, contract);
   text += results.empty() ? op : " = " + op;
@@ -44,6 +50,13 @@ std::string Statement::print() const {
   for (size_t i = 0; i < attrs.size(); ++i)
     text += fmt::format("{}{} = {}", i ? ", " : " { ", attrs[i].first, attrs[i].second);
   return text + (attrs.empty() ? "" : " }");
+}
+
+std::string Statement::print_region() const {
+  std::string text = fmt::format("{} over {} (", op, over);
+  for (size_t i = 0; i < operands.size(); ++i)
+    text += fmt::format("{}%p{} = %{}{}", i ? ", " : "", i, operands[i].values[0], enters[i]);
+  return text + ") {\n" + block + "}";
 }
 
 std::string Statement::context() const {

@@ -34,14 +34,21 @@ struct Statement {
   std::string op;                         // else
   std::vector<Operand> operands;
   std::vector<std::pair<std::string, std::string>> attrs;
-  std::string region;              // `local (tp)`, or empty
-  std::vector<std::string> claims; // types of the results; empty: none stated
-  bool unchecked = false;          // results are as claimed
+  std::string region;                    // `local (tp)`, or empty
+  std::vector<std::string> claims;       // types of the results; empty: none stated
+  llvm::SmallVector<int, 2> gradient_of; // per result: of which value it is the gradient, or -1
+  bool unchecked = false;                // results are as claimed
+  // Of a `local_map`: its axes, what is stated of each operand, ` S(0)@tp`, and the lines between its
+  // braces, to which operands are `%p0`, `%p1`.
+  std::string over;
+  std::vector<std::string> enters;
+  std::string block;
 
   bool declares() const { return !role.empty(); }
   const std::string *attr(std::string_view key) const;
   void set(std::string_view key, std::string value); // empty: taken out
   std::string print() const;
+  std::string print_region() const;
   std::string context() const; // what it stands in: `local (tp)`, `with { .. }`, or empty
 };
 

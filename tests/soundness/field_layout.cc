@@ -22,7 +22,12 @@ uint64_t hash_of(std::string_view text) {
 
 namespace {
 
+// A position has no gradient. A mask may have one: whether it does is a matter of its element type.
 bool has_gradient_role(const Ref &ref) {
+  return ref.role != RefRole::Donor && ref.operand != rules::kGenerator &&
+         ref.index == rules::kNoFactor;
+}
+bool is_value(const Ref &ref) {
   return ref.role == RefRole::Value && ref.operand != rules::kGenerator;
 }
 
@@ -160,7 +165,7 @@ private:
   void point_into(const Ref &index, Loop::Read &read) {
     for (unsigned r = 0; r < equation_.ref_count; ++r) {
       const Ref &ref = equation_.refs[r];
-      if (!has_gradient_role(ref) || !op_.places_[ref.operand].count)
+      if (!is_value(ref) || !op_.places_[ref.operand].count)
         continue;
       unsigned arg = op_.places_[ref.operand].first;
       const TensorFactors &factors = *op_.map_.args[arg];

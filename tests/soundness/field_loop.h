@@ -81,17 +81,24 @@ struct FieldOp::Loop {
   Residue value(const Read &read, llvm::ArrayRef<FieldArg> args,
                 llvm::ArrayRef<int64_t> values) const {
     Residue all = read.summed ? 0 : 1;
-    for (const Access &member : read.members) {
-      Residue one = element(args, member, 0, values);
+    for (size_t k = 0; k < read.members.size(); ++k) {
+      Residue one = element(args, read.members[k], 0, values);
       if (read.target) {
         int64_t wanted = ((one.number() % read.all) + read.all) % read.all;
         one = wanted == read.first + values[*read.target];
       } else if (read.weighs) {
-        one = Residue::from_bits(mix(mix(read.seed, one.value()), place(values)));
+        one = Residue::from_bits(weight(read, k, args, values, 0));
       }
       all = read.summed ? all + one : all * one;
     }
     return all;
+  }
+  // Of a condition at a place; with a salt the derivative by what it is given.
+  uint64_t weight(const Read &read, size_t member, llvm::ArrayRef<FieldArg> args,
+                  llvm::ArrayRef<int64_t> values, uint64_t salt) const {
+    uint64_t given = element(args, read.members[member], 0, values).value();
+    uint64_t hash = mix(mix(read.seed, given), place(values));
+    return salt ? mix(hash, salt) : hash;
   }
   // The reciprocal is known; an f that takes any scale sees of a number only whether it is 0; of
   // any other f nothing is known.
@@ -154,9 +161,11 @@ struct FieldOp::Loop {
     if (!read.differentiable)
       return;
     for (size_t k = 0; k < read.members.size(); ++k) {
-      Residue others = 1;
+      Residue others = read.weighs ? Residue::from_bits(weight(read, k, args, values, 7)) : 1;
       for (size_t j = 0; !read.summed && j < read.members.size(); ++j)
-        others *= j == k ? Residue(1) : element(args, read.members[j], 0, values);
+        if (j != k)
+          others *= read.weighs ? Residue::from_bits(weight(read, j, args, values, 0))
+                                : element(args, read.members[j], 0, values);
       if (Array *gradient = to[read.members[k].arg])
         gradient->data[read.members[k].at(values)] += g * others;
     }

@@ -2,6 +2,7 @@
 #include "tests/soundness/field_loop.h"
 
 #include "rules/bind.h"
+#include "rules/derivative.h"
 #include "rules/shape_rule.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -35,12 +36,20 @@ std::optional<Residue> residue_of(const ir::AttrValue &value) {
     return Residue::from_bits(mix(11, std::bit_cast<uint64_t>(number)));
   return Residue(std::llround(units)) * Residue(kUnit).inverse();
 }
+llvm::SmallVector<const Dims *, 2> pointers(llvm::ArrayRef<Dims> all) {
+  llvm::SmallVector<const Dims *, 2> made;
+  for (const Dims &dims : all)
+    made.push_back(&dims);
+  return made;
+}
 } // namespace
 
 std::optional<FieldOp> FieldOp::make(const rules::Application &app, std::string &why) {
   auto uses = rules::row_uses(app);
   if (uses.size() != 1)
     return why = "lists are zipped", std::nullopt;
+  if (uses[0].row->derivative_of)
+    return make_derived(app, *uses[0].row, why);
   FieldOp made;
   made.row_ = uses[0].row;
   const Equation &equation = made.row_->equation.equation;
@@ -78,6 +87,55 @@ std::optional<FieldOp> FieldOp::make(const rules::Application &app, std::string 
   for (unsigned k = 0; k < app.results.size(); ++k)
     made.reads_.push_back(made.read_by(k));
   return made;
+}
+
+std::optional<FieldOp> FieldOp::make_derived(const rules::Application &app, const OpDef &row,
+                                             std::string &why) {
+  rules::ForwardCall call = rules::forward_call(app, row);
+  call.op.row = row.derivative_of;
+  rules::Application own{app.program, call.op,  app.attrs,    app.context,
+                         call.slots,  app.args, call.results, app.infer_partial};
+  std::optional<FieldOp> forward = make(own, why);
+  if (!forward)
+    return std::nullopt;
+  FieldOp made;
+  for (unsigned i = 0; i < rules::gradient_count(*row.derivative_of) && i < app.slots.size(); ++i)
+    for (unsigned k = 0; k < std::max<unsigned>(app.slots[i].count, 1); ++k) {
+      made.gradients_.emplace_back();
+      if (k < app.slots[i].count)
+        made.gradients_.back() = static_cast<unsigned>(app.slots[i].first + k);
+    }
+  const ir::AttrValue *member = app.program.find(app.attrs, "member");
+  const Place &place = forward->places_[row.derivative_at];
+  unsigned at = member ? static_cast<unsigned>(member->as_integer()) : 0;
+  if (at >= place.count)
+    return why = "a gradient of nothing", std::nullopt;
+  made.wanted_ = place.first + at;
+  made.forward_ = std::make_unique<FieldOp>(std::move(*forward));
+  return made;
+}
+
+std::optional<Arrays> FieldOp::run_derived(llvm::ArrayRef<FieldArg> args, const Dims &result_dims,
+                                           std::string &why) const {
+  llvm::SmallVector<const Dims *, 2> known;
+  llvm::SmallVector<const Array *, 2> given;
+  for (const std::optional<unsigned> &at : gradients_) {
+    given.push_back(at ? args[*at].array : nullptr);
+    known.push_back(at ? &args[*at].array->dims : nullptr);
+  }
+  std::optional<Extents> found;
+  if (!forward_->in_order_ && !(found = forward_->extents(args, known, why)))
+    return std::nullopt;
+  llvm::SmallVector<Dims, 2> dims;
+  for (size_t k = 0; k < known.size(); ++k)
+    dims.push_back(known[k] ? *known[k] : forward_->dims_of(*forward_->map_.results[k], *found));
+  if (args[wanted_].array->dims != result_dims)
+    return why = "a gradient of other extents than its value", std::nullopt;
+  Arrays results = {Array::zeros(result_dims)};
+  std::vector<Array *> to(args.size(), nullptr);
+  to[wanted_] = &results[0];
+  forward_->pull(args, dims, given, to);
+  return results;
 }
 
 llvm::SmallVector<bool, 8> FieldOp::read_by(size_t result) const {
@@ -118,7 +176,7 @@ Dims FieldOp::dims_of(const TensorFactors &factors, const Extents &extents) cons
 }
 
 std::optional<FieldOp::Extents> FieldOp::extents(llvm::ArrayRef<FieldArg> args,
-                                                 llvm::ArrayRef<Dims> result_dims,
+                                                 llvm::ArrayRef<const Dims *> result_dims,
                                                  std::string &why) const {
   Extents found(map_.factors.size(), -1);
   bool fits = true;
@@ -135,7 +193,8 @@ std::optional<FieldOp::Extents> FieldOp::extents(llvm::ArrayRef<FieldArg> args,
     if (args[i].array && map_.args[i])
       seen.push_back({&*map_.args[i], &args[i].array->dims});
   for (size_t k = 0; k < result_dims.size(); ++k)
-    seen.push_back({&*map_.results[k], &result_dims[k]});
+    if (result_dims[k])
+      seen.push_back({&*map_.results[k], result_dims[k]});
   for (const Seen &each : seen) {
     if (each.factors->size() != each.dims->size())
       return why = "the number of dimensions differs", std::nullopt;
@@ -164,7 +223,7 @@ std::optional<FieldOp::Extents> FieldOp::extents(llvm::ArrayRef<FieldArg> args,
       fits &= dims[d] == (*each.dims)[d] || ((*each.dims)[d] == 1 && (*each.factors)[d].size() < 2);
   }
   for (size_t k = 0; k < result_dims.size(); ++k)
-    fits &= dims_of(*map_.results[k], found) == result_dims[k];
+    fits &= !result_dims[k] || dims_of(*map_.results[k], found) == *result_dims[k];
   if (!fits)
     return why = "extents do not fit", std::nullopt;
   return found;
@@ -172,6 +231,8 @@ std::optional<FieldOp::Extents> FieldOp::extents(llvm::ArrayRef<FieldArg> args,
 
 std::optional<Arrays> FieldOp::run(llvm::ArrayRef<FieldArg> args, llvm::ArrayRef<Dims> result_dims,
                                    std::string &why) const {
+  if (forward_)
+    return run_derived(args, result_dims[0], why);
   Arrays results;
   if (in_order_) {
     if (count(result_dims[0]) != count(args[0].array->dims))
@@ -179,7 +240,7 @@ std::optional<Arrays> FieldOp::run(llvm::ArrayRef<FieldArg> args, llvm::ArrayRef
     results.push_back({result_dims[0], args[0].array->data});
     return results;
   }
-  std::optional<Extents> found = extents(args, result_dims, why);
+  std::optional<Extents> found = extents(args, pointers(result_dims), why);
   if (!found)
     return std::nullopt;
   for (size_t k = 0; k < result_dims.size(); ++k) {
@@ -187,9 +248,9 @@ std::optional<Arrays> FieldOp::run(llvm::ArrayRef<FieldArg> args, llvm::ArrayRef
     // A row without terms makes a constant: of its name, so that an op that creates has a value.
     bool constant = row_->equation.equation.term_count == 0;
     for (Residue &each : results.back().data)
-      each = constant && row_->constant != rules::OpDef::Constant::Zero
-                 ? Residue::from_bits(hash_of(row_->name))
-                 : each;
+      each = !constant || row_->constant == rules::OpDef::Constant::Zero ? each
+             : ones_                                                     ? Residue(1)
+                     : Residue::from_bits(hash_of(row_->name));
     for (const Loop &loop : loops(k, args, *found))
       loop.add(args, results.back());
   }
@@ -199,6 +260,8 @@ std::optional<Arrays> FieldOp::run(llvm::ArrayRef<FieldArg> args, llvm::ArrayRef
 void FieldOp::pull(llvm::ArrayRef<FieldArg> args, llvm::ArrayRef<Dims> result_dims,
                    llvm::ArrayRef<const Array *> gradients,
                    llvm::MutableArrayRef<Array *> to) const {
+  if (forward_) // nobody asks for the gradient of a gradient
+    return;
   if (in_order_) {
     if (gradients[0] && to[0])
       for (size_t i = 0; i < to[0]->data.size(); ++i)
@@ -206,7 +269,7 @@ void FieldOp::pull(llvm::ArrayRef<FieldArg> args, llvm::ArrayRef<Dims> result_di
     return;
   }
   std::string why;
-  std::optional<Extents> found = extents(args, result_dims, why);
+  std::optional<Extents> found = extents(args, pointers(result_dims), why);
   SPMD_CHECK(found.has_value(), "an op that ran forward does not run backward");
   for (size_t k = 0; k < result_dims.size(); ++k)
     if (gradients[k])

@@ -9,6 +9,7 @@
 #include "rules/apply.h"
 #include "rules/factors.h"
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,8 +36,10 @@ public:
   void pull(llvm::ArrayRef<FieldArg> args, llvm::ArrayRef<Dims> result_dims,
             llvm::ArrayRef<const Array *> gradients, llvm::MutableArrayRef<Array *> to) const;
 
+  // A constant that is 1: where gradients start. Any other is of its name.
+  void hold_ones() { ones_ = true; }
   // False for operands of which a result takes the extents at most.
-  bool reads(size_t result, unsigned arg) const { return reads_[result][arg]; }
+  bool reads(size_t result, unsigned arg) const { return forward_ || reads_[result][arg]; }
 
 private:
   // What stands in the place of an operand of the row: tensors of the application, or a number.
@@ -49,8 +52,14 @@ private:
   struct Loop; // one term, laid out for the extents at hand
   class Layout;
 
-  std::optional<Extents> extents(llvm::ArrayRef<FieldArg> args, llvm::ArrayRef<Dims> result_dims,
-                                 std::string &why) const;
+  // Extents of results that are not known are null.
+  std::optional<Extents> extents(llvm::ArrayRef<FieldArg> args,
+                                 llvm::ArrayRef<const Dims *> result_dims, std::string &why) const;
+  // A derived row is what its forward row gives back, not what its own equation says.
+  static std::optional<FieldOp> make_derived(const rules::Application &app, const rules::OpDef &row,
+                                             std::string &why);
+  std::optional<Arrays> run_derived(llvm::ArrayRef<FieldArg> args, const Dims &result_dims,
+                                    std::string &why) const;
   Dims dims_of(const rules::TensorFactors &factors, const Extents &extents) const;
   llvm::SmallVector<bool, 8> read_by(size_t result) const;
   const rules::Sum &sum_of(size_t result) const;
@@ -62,7 +71,11 @@ private:
   llvm::SmallVector<Place, 12> places_;    // per operand of the row
   llvm::SmallVector<unsigned, 2> results_; // of the row, per declared one
   rules::FactorMap map_;
-  llvm::SmallVector<llvm::SmallVector<bool, 8>, 2> reads_; // per result and tensor
+  llvm::SmallVector<llvm::SmallVector<bool, 8>, 2> reads_;  // per result and tensor
+  std::unique_ptr<FieldOp> forward_;                        // of a derived row
+  llvm::SmallVector<std::optional<unsigned>, 2> gradients_; // arguments, per result of that
+  unsigned wanted_ = 0;                                     // the argument whose gradient it is
+  bool ones_ = false;
   bool in_order_ = false; // elements keep their order, only the extents change
 };
 

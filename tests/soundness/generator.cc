@@ -10,6 +10,14 @@ namespace spmd::soundness {
 
 using ir::Kind;
 
+bool same(const Want &a, const Want &b) {
+  auto same_axis = [](const Want::Axis &x, const Want::Axis &y) {
+    return x.kind == y.kind && (x.kind != 'S' || x.dim == y.dim);
+  };
+  return a.dtype == b.dtype && a.local == b.local && a.global == b.global && a.cuts == b.cuts &&
+         std::equal(a.axes.begin(), a.axes.end(), b.axes.begin(), b.axes.end(), same_axis);
+}
+
 Generator::Generator(uint64_t seed, Size size) : random_(seed), size_(size) { begin(); }
 
 void Generator::begin() {
@@ -139,7 +147,7 @@ unsigned Generator::declare(const Want &want, std::string_view role) {
   return statement.results[0];
 }
 
-Generator::Want Generator::random_want(unsigned rank) {
+Want Generator::random_want(unsigned rank) {
   Want want;
   want.cuts.resize(rank);
   for (unsigned d = 0; d < rank; ++d)
@@ -233,18 +241,12 @@ std::optional<unsigned> Generator::pick(ir::DTypeClass form) {
 }
 
 unsigned Generator::provide(const Want &want) {
-  auto same = [](const Want::Axis &a, const Want::Axis &b) {
-    return a.kind == b.kind && (a.kind != 'S' || a.dim == b.dim);
-  };
   if (random_.chance(75))
     for (unsigned tries = 0; tries < live_.size(); ++tries) {
       unsigned id = live_[random_.below(live_.size())];
       if (!is_known(id))
         continue;
-      Seen seen = see(id);
-      if (seen.want.dtype == want.dtype && seen.want.local == want.local &&
-          seen.want.global == want.global && seen.want.cuts == want.cuts &&
-          std::equal(want.axes.begin(), want.axes.end(), seen.want.axes.begin(), same))
+      if (same(see(id).want, want))
         return id;
     }
   bool floats = ir::info(want.dtype).form == ir::DTypeClass::Float;
@@ -273,8 +275,8 @@ bool Generator::extend() {
     return view();
   if (kind < 92)
     return call();
-  if (kind < 95)
-    return loop_or_choice();
+  if (kind < 97)
+    return control();
   return edge();
 }
 

@@ -13,7 +13,22 @@ struct Size {
   unsigned inputs = 3, statements = 10;
 };
 
+// What a value is: its extents, and a kind per typed axis.
+struct Want {
+  struct Axis {
+    char kind = 'R'; // R I V P S, D for Reduced
+    unsigned dim = 0;
+  };
+  ir::DType dtype = ir::DType::F32;
+  Dims local, global;
+  llvm::SmallVector<llvm::SmallVector<unsigned, 2>, 4> cuts; // per dimension: axes, outermost first
+  llvm::SmallVector<Axis, 4> axes;                           // per typed axis
+};
+bool same(const Want &a, const Want &b);
+
 std::string list_of(llvm::ArrayRef<int64_t> numbers); // `[2, 3]`
+
+class Grower;
 
 class Generator {
 public:
@@ -22,18 +37,6 @@ public:
   Draft run();
 
 private:
-  // A value that a statement needs.
-  struct Want {
-    struct Axis {
-      char kind = 'R'; // R I V P S, D for Reduced
-      unsigned dim = 0;
-    };
-    ir::DType dtype = ir::DType::F32;
-    Dims local, global;
-    llvm::SmallVector<llvm::SmallVector<unsigned, 2>, 4>
-        cuts;                        // per dimension: axes, outermost first
-    llvm::SmallVector<Axis, 4> axes; // per typed axis
-  };
   // A live value as it is now.
   struct Seen {
     unsigned id = 0;
@@ -55,17 +58,29 @@ private:
 
   bool extend();
   bool table_row();
+  bool apply(const rules::OpDef &row, const Seen &first);
   bool transition();
   // To another type of the same tensor, by a plan; or two axes change places.
   bool redistribution(const Seen &seen);
   bool swap(const Seen &seen);
   bool view();
   bool call();
-  bool loop_or_choice();
+  bool control();
+  // Control flow and regions, with bodies that are grown (generator_control.cc).
+  bool scan();
+  bool layers();
+  bool choice();
+  bool loop();
+  bool mapped();
+  std::string function(llvm::ArrayRef<std::pair<std::string, Want>> params, const Grower &body,
+                       llvm::ArrayRef<std::string> results);
+  std::string claim(Want want, unsigned mask);
+  bool keep_with(Statement statement, size_t functions);
   bool edge();
   void region();
   bool loss();
   void after_backward();
+  void step(unsigned param, unsigned gradient);
   Want beside(const Seen &first, llvm::ArrayRef<int> dims, llvm::ArrayRef<int64_t> fresh,
               bool addend);
   std::string axis_name(unsigned axis) const { return axes_[axis]; }

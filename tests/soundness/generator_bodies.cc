@@ -1,4 +1,4 @@
-// Calls, loops, branches and local regions.
+// Calls and local regions.
 #include "tests/soundness/generator.h"
 
 #include <fmt/format.h>
@@ -41,66 +41,6 @@ bool Generator::call() {
     return random_.chance(40) ? (statement.results = {draft_.fresh()}, keep(statement), true)
                               : true;
   draft_.functions.pop_back();
-  return false;
-}
-
-bool Generator::loop_or_choice() {
-  std::optional<unsigned> id = pick();
-  if (!id || !region_.empty())
-    return false;
-  Seen seen = see(*id);
-  std::string type = "f32" + list_of(seen.want.local);
-  std::string name = fmt::format("@f{}", draft_.functions.size());
-  Statement statement;
-  statement.results = {draft_.fresh()};
-  size_t before = draft_.functions.size();
-  if (random_.chance(50)) {
-    Want rows = seen.want;
-    rows.local.insert(rows.local.begin(), 3);
-    rows.global.insert(rows.global.begin(), 3);
-    rows.cuts.insert(rows.cuts.begin(), llvm::SmallVector<unsigned, 2>());
-    for (Want::Axis &axis : rows.axes)
-      axis.dim += axis.kind == 'S';
-    unsigned xs = provide(rows);
-    if (xs == ~0u)
-      return false;
-    static constexpr const char *kSteps[] = {"add %c, %x", "mul %c, %x", "sub %c, %x"};
-    draft_.functions.push_back(
-        fmt::format("func {}(%c: {}, %x: {}) {{\n  %n = {}\n  return %n{}\n}}\n", name, type, type,
-                    random_.of(kSteps), random_.chance(50) ? ", %x" : ""));
-    statement.op = "scan";
-    statement.operands = {Operand::value(*id), Operand::value(xs)};
-    statement.set("carry", "1");
-    if (draft_.functions.back().find(", %x\n") != std::string::npos)
-      statement.results.push_back(draft_.fresh());
-    if (random_.chance(30))
-      statement.set("reverse", "true");
-    statement.set("body", name);
-  } else {
-    unsigned other = provide(seen.want);
-    Want flag;
-    flag.dtype = ir::DType::Bool;
-    for (const Want::Axis &axis : seen.want.axes)
-      flag.axes.push_back({axis.kind == 'S' || (axis.kind == 'V' && random_.chance(50)) ? 'R'
-                           : axis.kind == 'P'                                           ? 'R'
-                                                                                        : axis.kind,
-                           0});
-    unsigned predicate = declare(flag, "input");
-    if (other == ~0u || predicate == ~0u)
-      return false;
-    for (const char *op : {"add %x, %y", "neg %y"}) {
-      name = fmt::format("@f{}", draft_.functions.size());
-      draft_.functions.push_back(fmt::format(
-          "func {}(%x: {}, %y: {}) {{\n  %n = {}\n  return %n\n}}\n", name, type, type, op));
-    }
-    statement.op = "cond";
-    statement.operands = {Operand::value(predicate), Operand::value(*id), Operand::value(other)};
-    statement.set("then", fmt::format("@f{}", before));
-    statement.set("else", name);
-  }
-  if (keep(statement))
-    return true;
-  draft_.functions.resize(before);
   return false;
 }
 

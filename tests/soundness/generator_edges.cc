@@ -1,7 +1,10 @@
 // What states a type or changes a scale, the loss and its gradients.
 #include "tests/soundness/generator.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace spmd::soundness {
 
@@ -109,6 +112,53 @@ void Generator::after_backward() {
   live_.assign(gradients.begin(), gradients.end());
   for (unsigned i = 0; i < 4; ++i)
     transition();
+  live_.assign(gradients.begin(), gradients.end());
+  for (const Statement &statement : std::vector<Statement>(draft_.statements))
+    if (statement.op == "grad" && llvm::is_contained(gradients, statement.results[0]) &&
+        random_.chance(60))
+      step(statement.operands[0].values[0], statement.results[0]);
+}
+
+// What is pending is reduced by instructions, or by the contract of the parameter; then the optimizer
+// reads it, or the contract alone speaks of it.
+void Generator::step(unsigned param, unsigned gradient) {
+  llvm::SmallVector<std::string, 3> sync;
+  for (unsigned a = 0; a < axes_.size(); ++a) {
+    bool owed = see(gradient).want.axes[a].kind == 'P';
+    bool average = random_.chance(20);
+    if (owed ? random_.chance(40) : random_.chance(4)) {
+      sync.push_back(fmt::format("{} = {}", axes_[a], average ? "avg" : "sum"));
+    } else if (owed) {
+      Statement reduce;
+      reduce.op = "all_reduce";
+      reduce.operands = {Operand::value(gradient)};
+      reduce.attrs = {{"axis", axes_[a]}, {"src", "P"}, {"dst", random_.chance(70) ? "R" : "I"}};
+      if (average)
+        reduce.set("op", "avg");
+      reduce.results = {draft_.fresh()};
+      if (keep(reduce))
+        gradient = reduce.results[0];
+    }
+  }
+  auto find = [&]() -> Statement & {
+    return *llvm::find_if(draft_.statements, [&](const Statement &each) {
+      return each.declares() && each.results[0] == param;
+    });
+  };
+  std::string before = find().contract;
+  if (!sync.empty())
+    find().contract = fmt::format(" {{ sync = {{ {} }} }}", fmt::join(sync, ", "));
+  Statement reads;
+  reads.op = "step";
+  reads.operands = {Operand::value(param), Operand::value(gradient)};
+  bool kept = random_.chance(80) && keep(reads);
+  if (kept || sync.empty())
+    return;
+  std::unique_ptr<Checked> made = check(draft_);
+  if (made->clean())
+    now_ = std::move(made);
+  else
+    find().contract = before;
 }
 
 } // namespace spmd::soundness

@@ -1,4 +1,4 @@
-// Redistributions to whole types, and reorders. Of even blocks: steps over several axes are run flat.
+// Redistributions to whole types, and reorders.
 #include "tests/soundness/generator.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -26,11 +26,12 @@ bool Generator::redistribution(const Seen &seen) {
       continue;
     axis.dim = rank ? random_.below(rank) : 0;
     int64_t *extent = rank ? &want.local[axis.dim] : nullptr;
-    if (!extent || *extent % sizes_[a] != 0) {
+    bool even = extent && *extent % sizes_[a] == 0;
+    if (!even && !(uneven_ && extent && *extent > sizes_[a])) {
       axis.kind = 'R';
       continue;
     }
-    *extent /= sizes_[a];
+    *extent = (*extent + sizes_[a] - 1) / sizes_[a];
     want.cuts[axis.dim].push_back(a);
   }
   Statement statement;

@@ -50,12 +50,40 @@ const std::vector<const OpDef *> &plain_rows() {
   return rows;
 }
 
+// Rows with masks, positions or conditions of several forms: drawn often, with operands to fit.
+const std::vector<const OpDef *> &masked_rows() {
+  static const std::vector<const OpDef *> rows = [] {
+    std::vector<const OpDef *> found;
+    for (llvm::ArrayRef<OpDef> family : rules::op_families())
+      for (const OpDef &row : family) {
+        const Equation &equation = row.equation.equation;
+        bool mask = false;
+        for (unsigned r = 0; r < equation.ref_count; ++r)
+          mask |= equation.refs[r].role == rules::RefRole::Condition ||
+                  equation.operands[equation.refs[r].operand].optional;
+        if (mask && is_plain(row))
+          found.push_back(&row);
+      }
+    return found;
+  }();
+  return rows;
+}
+
+// The operand that others are made to go with: the first one that has values.
+unsigned lead_of(const Equation &equation) {
+  for (unsigned r = 0; r < equation.ref_count; ++r)
+    if (equation.refs[r].role == rules::RefRole::Value &&
+        equation.refs[r].index == rules::kNoFactor)
+      return r;
+  return 0;
+}
+
 } // namespace
 
 // What would go with `first`: the same shards along dimensions that both have, else what a product
 // (or a sum) takes. `dims`: per dimension that of `first` which it is, or -1 with its own extent.
-Generator::Want Generator::beside(const Seen &first, llvm::ArrayRef<int> dims,
-                                  llvm::ArrayRef<int64_t> fresh, bool addend) {
+Want Generator::beside(const Seen &first, llvm::ArrayRef<int> dims, llvm::ArrayRef<int64_t> fresh,
+                       bool addend) {
   Want want;
   want.dtype = first.want.dtype;
   want.cuts.resize(dims.size());
@@ -83,6 +111,9 @@ Generator::Want Generator::beside(const Seen &first, llvm::ArrayRef<int> dims,
     } else if (axis.kind == 'R' && random_.chance(15)) {
       axis.kind = addend ? 'D' : 'P';
     }
+    // I beside every other kind: refused, or right.
+    if (axis.kind == 'R' && random_.chance(6))
+      axis.kind = 'I';
     // A free dimension of a product may be sharded on an axis on which the other operand is R.
     for (unsigned d = 0; axis.kind == 'R' && d < dims.size(); ++d)
       if (dims[d] < 0 && !local_ && want.cuts[d].empty() && random_.chance(40)) {
@@ -96,12 +127,41 @@ Generator::Want Generator::beside(const Seen &first, llvm::ArrayRef<int> dims,
 }
 
 bool Generator::table_row() {
-  const OpDef &row = *random_.of(plain_rows());
+  bool masked = random_.chance(15);
+  const OpDef &row = masked ? *random_.of(masked_rows()) : *random_.of(plain_rows());
   const Equation &equation = row.equation.equation;
   std::optional<unsigned> start = pick();
   if (!start)
     return false;
-  Seen first = see(*start);
+  // One of as many dimensions as the row has.
+  const Ref &lead = equation.refs[lead_of(equation)];
+  unsigned fixed = 0;
+  bool has_rest = false;
+  for (unsigned d = lead.first_dim; d < unsigned(lead.first_dim) + lead.dim_count; ++d) {
+    bool rest = equation.dims[d].form == Dim::Form::Rest;
+    has_rest |= rest;
+    fixed += !rest;
+  }
+  auto fits = [&](unsigned id) {
+    size_t rank = see(id).want.local.size();
+    return has_rest ? rank >= fixed : rank == fixed;
+  };
+  if (!fits(*start) && masked) {
+    Want want = random_want(std::min(fixed, 4u));
+    if (fixed > 3)
+      for (size_t d = 2; d < want.local.size(); ++d)
+        if (want.cuts[d].empty())
+          want.local[d] = want.global[d] = 2;
+    unsigned made = provide(want);
+    if (made == ~0u)
+      return false;
+    start = made;
+  }
+  return fits(*start) && apply(row, see(*start));
+}
+
+bool Generator::apply(const OpDef &row, const Seen &first) {
+  const Equation &equation = row.equation.equation;
   // Factors by the dimension of the first operand that they are, or their own extent.
   struct Bound {
     int dim = -1;
@@ -114,8 +174,9 @@ bool Generator::table_row() {
   Statement statement;
   bool sum = equation.term_count > 1;
   size_t last_there = 0;
-  for (unsigned r = 0, place = 0; r < equation.ref_count; ++r) {
-    const Ref &ref = equation.refs[r];
+  unsigned lead = lead_of(equation);
+  for (unsigned i = 0, place = 0; i <= equation.ref_count; ++i) { // the leading one first
+    const Ref &ref = equation.refs[i == 0 ? lead : i - 1];
     if (done[ref.operand])
       continue;
     done[ref.operand] = true;
@@ -166,9 +227,11 @@ bool Generator::table_row() {
       operands[ref.operand] = Operand::literal(random_.of(kNumbers));
     } else {
       Want want = beside(first, from, fresh, sum);
+      // Masks are truth values or are added: what a row takes is the checker's to say.
       if (ref.index != rules::kNoFactor)
         want.dtype = ir::DType::I64;
-      else if (ref.role == rules::RefRole::Condition)
+      else if (ref.role == rules::RefRole::Condition ? random_.chance(60)
+                                                     : decl.optional && random_.chance(20))
         want.dtype = ir::DType::Bool;
       unsigned id = provide(want);
       if (id == ~0u)

@@ -15,7 +15,7 @@ bool Generator::transition() {
   if (!id)
     return false;
   Seen seen = see(*id);
-  if (!local_ && !uneven_ && region_.empty() && random_.chance(20))
+  if (!local_ && region_.empty() && random_.chance(20))
     return random_.chance(30) ? swap(seen) : redistribution(seen);
   unsigned a = random_.below(axes_.size());
   Want::Axis at = seen.want.axes[a];

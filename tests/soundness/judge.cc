@@ -12,9 +12,6 @@ using ir::AxisSet;
 using ir::Kind;
 using ir::ValueId;
 
-namespace {
-
-// `factor`: what the ranks' data denote, in terms of what is meant.
 std::string refute_data(const ir::Program &program, const World &world, const Typed &value,
                         const ir::Type &type, const Held &ranks, const Held &meant,
                         Residue factor) {
@@ -46,8 +43,6 @@ std::string refute_data(const ir::Program &program, const World &world, const Ty
   }
   return {};
 }
-
-} // namespace
 
 Execution::Execution(ir::Program &program, const checker::CheckResult &checked, uint64_t seed)
     : program_(program), setting_(program, checked), seed_(seed), used_(program.values.size()) {
@@ -139,6 +134,8 @@ Verdict Execution::judge(Claims claims) {
   });
   for (const ir::Param &param : program_.params)
     judge_gradient(param.value, verdict);
+  each_result([&](ValueId value) { judge_stated(value, verdict); });
+  judge_steps(verdict);
   if (claims == Claims::All)
     each_result([&](ValueId value) { judge_gradient(value, verdict); });
   return verdict;

@@ -38,6 +38,11 @@ public:
   std::string refute(ir::ValueId value, const Typed &known, const ir::Type &type);
   std::string refute_gradient(ir::ValueId value, const Typed &known, const ir::Type &type);
 
+  // A gradient that the program states, against the one that `taped` differentiated for the value.
+  // Both have run. Counts what is compared.
+  std::string refute_against(ir::ValueId stated, Execution &taped, ir::ValueId of,
+                             unsigned &compared);
+
   Setting &setting() { return setting_; }
   bool ran(ir::ValueId value) const { return ranks_->value(value) && meant_->value(value); }
 
@@ -46,6 +51,13 @@ private:
   llvm::SmallVector<ir::ValueId, 32> observed() const;
   void judge_value(ir::ValueId value, Verdict &verdict);
   void judge_gradient(ir::ValueId value, Verdict &verdict);
+  // What a program says of gradients itself: `grad_of`, `step` (judge_stated.cc).
+  void judge_stated(ir::ValueId value, Verdict &verdict);
+  void judge_steps(Verdict &verdict);
+  std::string refute_step(const ir::Param &param, ir::ValueId gradient, const Held &ranks,
+                          const Held &meant);
+  // The scale of the loss that stated gradients are of.
+  Residue stated_root() const;
 
   ir::Program &program_;
   Setting setting_;
@@ -53,6 +65,11 @@ private:
   std::unique_ptr<Run> meant_, ranks_;
   std::vector<bool> used_;
 };
+
+// Empty, or where what the ranks hold is not what is meant, if it is of the type. `value`: how it
+// lies. `factor`: what the ranks' data denote, in terms of what is meant.
+std::string refute_data(const ir::Program &program, const World &world, const Typed &value,
+                        const ir::Type &type, const Held &ranks, const Held &meant, Residue factor);
 
 // Runs both sides, twice backward: from the root, then as if the loss depended on every value.
 Verdict judge(ir::Program &program, const checker::CheckResult &checked, uint64_t seed,

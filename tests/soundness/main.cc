@@ -1,9 +1,11 @@
 // Random programs and their mutants: executed, judged, counted. A failure is printed with its seed
 // and shrunk to a program that still fails.
 #include "tests/soundness/generator.h"
+#include "tests/soundness/given.h"
 #include "tests/soundness/shrink.h"
 #include "tests/soundness/tally.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -23,6 +25,9 @@ struct Options {
   uint64_t programs = 1000, seed = 1, show = 0;
   bool list = false; // every needless refusal, in full
   unsigned threads = 2, mutants = 1, statements = 9;
+  uint64_t seconds = 0; // no program is begun after them; 0: no limit
+  unsigned given = 35;  // of a hundred programs with a loss so many are tried with their backward
+  bool shrinks = true;
   std::string needless; // the findings that may be needless
 };
 
@@ -46,19 +51,35 @@ Verdict judged(const Draft &draft, uint64_t seed) {
   return judge(checked->program, checked->result, seed);
 }
 
-void report_wrong(const Draft &draft, uint64_t seed, std::string_view what,
-                  const std::string &slip) {
+// `judges`: what is asked of a draft.
+void report_wrong(const Draft &draft, uint64_t seed, std::string_view what, const std::string &slip,
+                  const Options &options, llvm::function_ref<Verdict(const Draft &)> judges) {
   Draft small =
-      shrink(draft, [&](const Draft &less) { return judged(less, seed).is(Verdict::Form::Wrong); });
+      options.shrinks
+          ? shrink(draft, [&](const Draft &less) { return judges(less).is(Verdict::Form::Wrong); })
+          : draft;
   std::lock_guard lock(out);
-  fmt::print("UNSOUND: accepted and wrong, seed {}{}: {}\n// shrunk: {}\n{}\n", seed, slip, what,
-             judged(small, seed).what, small.print());
+  fmt::print("UNSOUND: accepted and wrong, seed {}{}: {}\n// {}: {}\n{}\n", seed, slip, what,
+             options.shrinks ? "shrunk" : "in full", judges(small).what, small.print());
   std::fflush(stdout);
 }
 
+// The program with its backward as instructions, against the tape of the program itself.
+Verdict judged_with_backward(const Draft &draft, uint64_t seed) {
+  Verdict none{Verdict::Form::NotFollowed, "no backward"};
+  std::unique_ptr<Checked> checked = check(draft);
+  if (!checked->clean())
+    return none;
+  std::string why;
+  std::optional<Given> given = give_backward(draft, why);
+  return given ? judge_given(draft, given->draft, seed) : none;
+}
+
+// `from`: where the statements begin that are altered; behind a backward that is stated nothing is held
+// against one device when it is refused.
 void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Random &random,
-                const Options &options, Tally &tally) {
-  std::optional<Mutant> mutant = mutate(draft, original, random);
+                const Options &options, Tally &tally, size_t from = 0) {
+  std::optional<Mutant> mutant = mutate(draft, original, random, from);
   if (!mutant)
     return;
   auto &fates = tally.slips[mutant->slip];
@@ -66,6 +87,14 @@ void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Rand
   std::unique_ptr<Checked> checked = check(mutant->draft);
   if (!checked->read)
     return count(Fate::Unreadable);
+  if (mutant->means_nothing) {
+    count(checked->clean() ? Fate::Unsound : Fate::CaughtWrong);
+    if (checked->clean())
+      report_wrong(mutant->draft, seed, "it means nothing",
+                   fmt::format(", {} ({})", mutant->slip, mutant->what), options,
+                   [](const Draft &) { return Verdict{}; });
+    return;
+  }
   if (checked->clean()) {
     Verdict verdict = judge(checked->program, checked->result, seed);
     if (verdict.is(Verdict::Form::NotFollowed))
@@ -73,9 +102,12 @@ void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Rand
     count(verdict.is(Verdict::Form::Upheld) ? Fate::AcceptedRight : Fate::Unsound);
     if (verdict.is(Verdict::Form::Wrong))
       report_wrong(mutant->draft, seed, verdict.what,
-                   fmt::format(", {} ({})", mutant->slip, mutant->what));
+                   fmt::format(", {} ({})", mutant->slip, mutant->what), options,
+                   [&](const Draft &less) { return judged(less, seed); });
     return;
   }
+  if (from > 0)
+    return count(Fate::NotJudged);
   // One device has no counterpart of a list: what a program of lists means depends on its kinds, so
   // there is nothing to hold a refused one against.
   bool local = llvm::StringRef(draft.head).contains("mode = local");
@@ -99,6 +131,33 @@ void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Rand
              mutant->slip, mutant->what, why, mutant->draft.print());
 }
 
+void try_given(const Draft &draft, uint64_t seed, Random &random, const Options &options,
+               Tally &tally) {
+  if (llvm::count_if(draft.statements,
+                     [](const Statement &each) { return each.op == "backward"; }) != 1)
+    return;
+  std::string why;
+  std::optional<Given> given = give_backward(draft, why);
+  if (!given) {
+    ++tally.no_backward[why.substr(0, why.find(" of %"))];
+    if (options.show == seed)
+      fmt::print("no backward: {}\n", why);
+    return;
+  }
+  if (options.show == seed)
+    fmt::print("{}\n", given->draft.print());
+  Verdict verdict = judge_given(draft, given->draft, seed);
+  tally.count_given(verdict);
+  if (verdict.is(Verdict::Form::Wrong))
+    report_wrong(draft, seed, verdict.what, ", its derived backward", options,
+                 [&](const Draft &less) { return judged_with_backward(less, seed); });
+  if (!verdict.is(Verdict::Form::Upheld))
+    return;
+  std::unique_ptr<Checked> checked = check(given->draft);
+  for (unsigned i = 0; i < options.mutants; ++i)
+    try_mutant(given->draft, *checked, seed, random, options, tally, given->first);
+}
+
 void try_program(uint64_t seed, const Options &options, Tally &tally) {
   Random random(seed ^ 0x5EEDull << 32);
   Size size{2 + random.below(3), 3 + random.below(2 * options.statements)};
@@ -111,9 +170,12 @@ void try_program(uint64_t seed, const Options &options, Tally &tally) {
   Verdict verdict = judge(checked->program, checked->result, seed);
   tally.count_program(draft, verdict);
   if (verdict.is(Verdict::Form::Wrong))
-    report_wrong(draft, seed, verdict.what, "");
+    report_wrong(draft, seed, verdict.what, "", options,
+                 [&](const Draft &less) { return judged(less, seed); });
   for (unsigned i = 0; verdict.is(Verdict::Form::Upheld) && i < options.mutants; ++i)
     try_mutant(draft, *checked, seed, random, options, tally);
+  if (verdict.is(Verdict::Form::Upheld) && random.chance(options.given))
+    try_given(draft, seed, random, options, tally);
 }
 
 // The names of findings in a file, one set to a line; what follows a colon is the reason.
@@ -133,9 +195,11 @@ std::set<std::string> explained(const std::string &path) {
 bool print_summary(const Tally &all, const Options &options, double seconds) {
   fmt::print(
       "{} programs from seed {}: {} upheld, {} accepted and wrong; {} statements of {} "
-      "spellings, {} values and {} gradients compared, {} programs differentiated; {:.0f} s\n",
+      "spellings, {} values and {} gradients compared, {} programs differentiated; {:.0f} s\n"
+      "with their derived backward: {} upheld, {} wrong, {} not followed, {} without one\n",
       all.programs, options.seed, all.upheld, all.wrong, all.statements, all.ops.size(), all.values,
-      all.gradients, all.differentiated, seconds);
+      all.gradients, all.differentiated, seconds, all.given_upheld, all.given_wrong,
+      all.given_not_followed, all.without_backward());
   return all.print(explained(options.needless));
 }
 
@@ -161,6 +225,12 @@ int run(int argc, char **argv) {
       options.threads = static_cast<unsigned>(number);
     else if (key == "--mutants")
       options.mutants = static_cast<unsigned>(number);
+    else if (key == "--seconds")
+      options.seconds = number;
+    else if (key == "--shrink")
+      options.shrinks = number != 0;
+    else if (key == "--given")
+      options.given = static_cast<unsigned>(number);
     else if (key == "--statements")
       options.statements = static_cast<unsigned>(number);
     else
@@ -173,7 +243,14 @@ int run(int argc, char **argv) {
   for (unsigned t = 0; t < std::max(1u, options.threads); ++t)
     threads.emplace_back([&] {
       Tally tally;
-      for (uint64_t i = next++; i < options.programs; i = next++) {
+      auto late = [&] {
+        return options.seconds &&
+               std::chrono::steady_clock::now() - start > std::chrono::seconds(options.seconds);
+      };
+      while (!late()) {
+        uint64_t i = next++;
+        if (i >= options.programs)
+          break;
         try_program(options.seed + i, options, tally);
         if (i % 10000 == 9999) {
           std::lock_guard lock(out);
@@ -187,7 +264,11 @@ int run(int argc, char **argv) {
   for (std::thread &thread : threads)
     thread.join();
   std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  return print_summary(all, options, took.count()) ? 0 : 1;
+  bool fine = print_summary(all, options, took.count());
+  uint64_t after = options.seed + std::min<uint64_t>(next, options.programs);
+  fmt::print("seeds {} to {}, {} programs; go on with --seed {}\n", options.seed, after - 1,
+             all.programs, after);
+  return fine ? 0 : 1;
 }
 
 } // namespace

@@ -16,12 +16,12 @@ namespace {
 class Mutator {
 public:
   Mutator(const Draft &draft, const Checked &checked, Random &random)
-      : mutant_{draft, {}, {}, {}}, checked_(checked), random_(random) {
+      : mutant_{draft, {}, {}, {}, false}, checked_(checked), random_(random) {
     for (const ir::Axis &axis : checked.program.meshes[ir::MeshId{mesh()}].axes)
       axes_.push_back(checked.program.strings[axis.name].str());
   }
 
-  std::optional<Mutant> run() {
+  std::optional<Mutant> run(size_t from) {
     struct Slip {
       std::string_view name;
       bool (Mutator::*make)(size_t at);
@@ -47,12 +47,18 @@ public:
         {"drop a scale", &Mutator::drop_scale, false},
         {"insert a collective", &Mutator::insert, false},
         {"another input", &Mutator::input, false},
+        {"another claim", &Mutator::claim, false},
+        {"another contract", &Mutator::contract, false},
+        {"no such attribute", &Mutator::misspelt, false},
+        {"no such attribute", &Mutator::misspelt, true},
+        {"no such rank", &Mutator::beyond, true},
+        {"no such dimension", &Mutator::beyond, false},
     };
     const Slip &slip = random_.of(kSlips);
     llvm::SmallVector<size_t, 32> places;
-    for (size_t i = 0; i < mutant_.draft.statements.size(); ++i) {
+    for (size_t i = from; i < mutant_.draft.statements.size(); ++i) {
       const Statement &each = mutant_.draft.statements[i];
-      if (slip.name == "another input"
+      if (slip.name == "another input" || slip.name == "another contract"
               ? each.declares()
               : !each.declares() && rules::is_transition(each.op) == slip.of_transitions)
         places.push_back(i);
@@ -69,6 +75,7 @@ public:
         return std::move(mutant_);
       }
       mutant_.draft = std::move(kept);
+      mutant_.means_nothing = false;
     }
     return std::nullopt;
   }
@@ -239,6 +246,71 @@ private:
     const std::string *src = statement(at).attr("src");
     return src && (*src)[0] != '[';
   }
+  // What is reduced outside of the program: over another axis, as an average, not at all.
+  bool contract(size_t at) {
+    std::string &text = statement(at).contract;
+    if (text.empty())
+      return false;
+    if (random_.chance(30))
+      return text.clear(), true;
+    bool other = random_.chance(50);
+    std::string from = other ? random_.of(axes_) : random_.chance(50) ? "avg" : "sum";
+    std::string to = other ? another_axis(from) : from == "avg" ? "sum" : "avg";
+    size_t place = text.find(" " + from + " ");
+    if (place == std::string::npos || to.empty() || text.find(" " + to + " =") != std::string::npos)
+      return false;
+    text.replace(place + 1, from.size(), to);
+    return true;
+  }
+  // A typing error in the name of an attribute.
+  bool misspelt(size_t at) {
+    if (statement(at).attrs.empty())
+      return false;
+    std::string &key = random_.of(statement(at).attrs).first;
+    if (key.size() < 2 || key == "phase" || key == "bwd_of")
+      return false;
+    size_t place = random_.below(key.size() - 1);
+    std::swap(key[place], key[place + 1]);
+    mutant_.means_nothing = true;
+    return true;
+  }
+  // A dimension, a root or a rank that there is none of; a rank that is sent to twice.
+  bool beyond(size_t at) {
+    Statement &made = statement(at);
+    mutant_.means_nothing = true;
+    if (made.attr("perm")) {
+      static constexpr const char *kPerms[] = {"[[0, 9]]",  "[[0, 1], [0, 0]]", "[[0, 1], [1, 1]]",
+                                               "[[-1, 0]]", "[[0, 1, 1]]",      "0"};
+      made.set("perm", random_.of(kPerms));
+      return true;
+    }
+    if (made.attr("root")) {
+      made.set("root", random_.chance(50) ? "9" : "-9");
+      return true;
+    }
+    for (const char *key : {"dim", "split_dim", "concat_dim", "dim0", "dims"})
+      if (const std::string *now = made.attr(key)) {
+        const char *far = random_.chance(50) ? "7" : "-7";
+        made.set(key, (*now)[0] == '[' ? fmt::format("[{}]", far) : far);
+        return true;
+      }
+    for (const char *key : {"src", "dst"})
+      if (const std::string *now = made.attr(key); now && (*now)[0] == 'S') {
+        made.set(key, "S(7)");
+        return true;
+      }
+    return false;
+  }
+  bool claim(size_t at) {
+    Statement &made = statement(at);
+    if (!made.claims.empty())
+      return alter_kind(random_.of(made.claims));
+    return made.op == "assert_type" && [&] {
+      static constexpr const char *kWords[] = {"R", "I", "P", "Reduced", "V", "S(0)", "S(1)"};
+      made.set("dst", random_.of(kWords));
+      return true;
+    }();
+  }
   bool input(size_t at) { return alter_kind(statement(at).type); }
   bool alter_kind(std::string &type) {
     static constexpr const char *kFrom[] = {" R@", " I@", " P@", " Reduced@"};
@@ -261,8 +333,9 @@ private:
 
 } // namespace
 
-std::optional<Mutant> mutate(const Draft &draft, const Checked &checked, Random &random) {
-  return Mutator(draft, checked, random).run();
+std::optional<Mutant> mutate(const Draft &draft, const Checked &checked, Random &random,
+                             size_t from) {
+  return Mutator(draft, checked, random).run(from);
 }
 
 std::optional<Draft> forced(const Mutant &mutant, const Checked &original) {
@@ -270,6 +343,8 @@ std::optional<Draft> forced(const Mutant &mutant, const Checked &original) {
   for (Statement &statement : made.statements) {
     if (statement.declares())
       continue;
+    if (!statement.block.empty()) // lines in it have no claims
+      return std::nullopt;
     statement.claims.clear();
     for (unsigned id : statement.results) {
       if (mutant.stands_for && mutant.stands_for->first == id)

@@ -43,6 +43,8 @@ const FieldOp *Setting::field_op(const ir::Inst &inst, uint32_t index, uint32_t 
   rules::Application app{
       program, rules.resolve(inst.op), inst.attrs, inst.context, operands.slots, args, claims};
   std::optional<FieldOp> made = FieldOp::make(app, why);
+  if (made && program.op_name(inst.op) == "ones_like")
+    made->hold_ones();
   if (made)
     found = std::make_unique<FieldOp>(std::move(*made));
   return found.get();
@@ -184,8 +186,11 @@ bool Run::inputs() {
     if (!Placement(program_, world_, known).known())
       return fail("extents that are no numbers");
     const ir::Type &type = program_.types[known.type];
-    define(param.value, add(draw(known, type, mix(seed_, param.value.index),
-                                 scale_number(program_, type.scale))));
+    // By its name, which it keeps where the program is written anew.
+    ir::ValueName name = program_.values[param.value].name;
+    uint64_t own = name.is_number() ? name.bits & ~ir::ValueName::kNumber : param.value.index;
+    define(param.value,
+           add(draw(known, type, mix(seed_, own), scale_number(program_, type.scale))));
   }
   return true;
 }

@@ -111,6 +111,9 @@ private:
   bool call(const ir::Inst &inst, uint32_t index, llvm::StringRef name);
   bool apply(const ir::Inst &inst, uint32_t index, llvm::StringRef region, unsigned place,
              llvm::ArrayRef<NodeId> args, Nodes &results);
+  std::optional<uint32_t> typing_of(uint32_t index, unsigned place) const;
+  bool loop(const ir::Inst &inst, uint32_t index, llvm::ArrayRef<NodeId> args);
+  bool region(const ir::Inst &inst, uint32_t index, llvm::ArrayRef<NodeId> args);
   bool scan(const ir::Inst &inst, uint32_t index, llvm::ArrayRef<NodeId> args);
   bool branches(const ir::Inst &inst, uint32_t index, llvm::ArrayRef<NodeId> args);
   NodeId slice(NodeId from, int64_t at);

@@ -30,6 +30,10 @@ bool Run::call(const ir::Inst &inst, uint32_t index, llvm::StringRef name) {
     return scan(inst, index, args);
   if (name == "cond")
     return branches(inst, index, args);
+  if (name == "while")
+    return loop(inst, index, args);
+  if (name == "local_map")
+    return region(inst, index, args);
   if (name != "call" && name != "checkpoint")
     return fail(name.str());
   Nodes results;
@@ -38,6 +42,14 @@ bool Run::call(const ir::Inst &inst, uint32_t index, llvm::StringRef name) {
   for (uint32_t r = 0; r < inst.result_count; ++r)
     define(inst.result(r), results[r]);
   return true;
+}
+
+// Of a body that the instruction runs, in the order of its attributes.
+std::optional<uint32_t> Run::typing_of(uint32_t index, unsigned place) const {
+  for (const checker::Typing::Site &site : setting_.checked.typings[typing_].sites)
+    if (site.inst.index == index && place < site.bodies.size())
+      return site.bodies[place];
+  return std::nullopt;
 }
 
 // `place`: of the region among those that the instruction runs.
@@ -49,15 +61,10 @@ bool Run::apply(const ir::Inst &inst, uint32_t index, llvm::StringRef region, un
   const ir::Function function = program_.functions[attr->as<ir::FunctionId>()];
   if (function.opaque)
     return fail("an opaque function");
-  uint32_t typing = typing_;
-  bool found = false;
-  for (const checker::Typing::Site &site : setting_.checked.typings[typing_].sites)
-    if (site.inst.index == index && place < site.bodies.size()) {
-      typing = site.bodies[place];
-      found = true;
-    }
+  std::optional<uint32_t> found = typing_of(index, place);
   if (!found)
     return fail("a body that was not typed");
+  uint32_t typing = *found;
   // A parameter may state a shape that no operand has: nothing compares the two yet.
   const checker::Typing &body_types = setting_.checked.typings[typing];
   for (size_t i = 0; i < args.size() && i < function.params.size(); ++i) {
@@ -163,6 +170,91 @@ Run::NodeId Run::stacked(llvm::ArrayRef<NodeId> parts) {
       }
   });
   return to;
+}
+
+// Each rank goes on as long as its own predicate holds. What takes too long is not followed.
+bool Run::loop(const ir::Inst &inst, uint32_t index, llvm::ArrayRef<NodeId> args) {
+  constexpr unsigned kMostRounds = 6;
+  auto consts = static_cast<size_t>(number_of(program_, inst.attrs, "consts"));
+  Nodes carried(args.begin() + static_cast<ptrdiff_t>(consts), args.end());
+  std::optional<NodeId> going; // 1 where a rank is still in the loop
+  for (unsigned round = 0;; ++round) {
+    Nodes given(args.begin(), args.begin() + static_cast<ptrdiff_t>(consts));
+    given.append(carried.begin(), carried.end());
+    Nodes asked, made;
+    if (!apply(inst, index, "cond", 0, given, asked) || asked.size() != 1)
+      return fail(why.empty() ? "a condition that is a number" : why);
+    Nodes both = asked;
+    if (going)
+      both.push_back(*going);
+    Held on{classes(both), Arrays(world_.size())};
+    bool any = false;
+    for (unsigned r = 0; r < world_.size(); ++r) {
+      bool holds = true;
+      for (NodeId id : both) {
+        const Held &held = nodes_[id]->value;
+        holds &= held.at[held.rep[r]].data[0].value() % 2 == 1;
+      }
+      if (on.rep[r] == r)
+        on.at[r] = {{}, {Residue(holds)}};
+      any |= holds;
+    }
+    if (!any)
+      break;
+    if (round == kMostRounds)
+      return fail("a loop that goes on");
+    if (!apply(inst, index, "body", 1, given, made))
+      return false;
+    going = add(on);
+    for (size_t c = 0; c < carried.size(); ++c)
+      carried[c] = chosen(on, made[c], carried[c]);
+  }
+  for (uint32_t r = 0; r < inst.result_count; ++r)
+    define(inst.result(r), carried[r]);
+  return true;
+}
+
+// Inside, what an axis of the region cuts is a list; what leaves joins as its claim says, or is added
+// up where addends are claimed.
+bool Run::region(const ir::Inst &inst, uint32_t index, llvm::ArrayRef<NodeId> args) {
+  checker::OperandList operands;
+  operands.read(program_, inst.operands);
+  const ir::AttrValue *axis = program_.find(inst.attrs, "axis");
+  const ir::AttrValue *attr = program_.find(inst.attrs, "body");
+  if (!axis || axis->form != ir::AttrForm::Axes || !attr || attr->form != ir::AttrForm::Function)
+    return fail("a region over nothing");
+  const ir::Context &context = program_.contexts[inst.context];
+  const ir::Mesh &mesh = program_.meshes[context.mesh];
+  ir::AxisSet over;
+  for (const ir::AxisRef &ref : program_.axis_refs[axis->as<ir::AxisRefsId>()].refs)
+    if (std::optional<ir::AxisId> found = mesh.find(ref.axis))
+      over |= mesh.pieces_of(*found);
+  Nodes given, results;
+  for (size_t i = 0; i < args.size(); ++i) {
+    Typed known = typed(operands.values[i]);
+    ir::AxisSet listed = program_.types[known.type].sharded() & over;
+    given.push_back(side_ == Side::Whole && listed ? relisted(args[i], known, {}, known, listed)
+                                                   : args[i]);
+  }
+  if (!apply(inst, index, "body", 0, given, results))
+    return false;
+  std::optional<uint32_t> inside = typing_of(index, 0);
+  llvm::ArrayRef<ir::Operand> yields =
+      program_.blocks[program_.functions[attr->as<ir::FunctionId>()].results];
+  for (uint32_t r = 0; r < inst.result_count; ++r) {
+    if (!yields[r].is_value())
+      return fail("a number that leaves a region");
+    Typed before = setting_.typed(yields[r].as_value(), *inside), after = typed(inst.result(r));
+    const ir::Type &from = program_.types[before.type], &to = program_.types[after.type];
+    ir::AxisSet lists = from.of(ir::Kind::Varying) - from.sharded();
+    NodeId at = results[r];
+    if (side_ == Side::Whole && !(from.sharded() == to.sharded()))
+      at = relisted(at, before, {}, after, {});
+    if (ir::AxisSet sums = to.of(ir::Kind::Partial) & lists; side_ == Side::Whole && sums)
+      at = summed(at, context.mesh, sums);
+    define(inst.result(r), multiplied(at, 1));
+  }
+  return true;
 }
 
 bool Run::branches(const ir::Inst &inst, uint32_t index, llvm::ArrayRef<NodeId> args) {

@@ -88,7 +88,10 @@ public:
       for (size_t f = draft_.functions.size(); f-- > 0;) {
         Draft less = draft_;
         less.functions.erase(less.functions.begin() + static_cast<ptrdiff_t>(f));
-        smaller |= accept(std::move(less));
+        if (accept(std::move(less)))
+          smaller = true;
+        else
+          smaller |= lines([&](Draft &draft) -> std::string & { return draft.functions[f]; });
       }
     }
     return std::move(draft_);
@@ -103,8 +106,35 @@ private:
     draft_ = std::move(less);
     return true;
   }
+  // Lines of a body go, or give their operand's name to what they computed.
+  bool lines(llvm::function_ref<std::string &(Draft &)> body) {
+    bool smaller = false;
+    for (size_t end = body(draft_).size(); end > 0;) {
+      size_t at = body(draft_).rfind("\n  %", end);
+      if (at == std::string::npos)
+        break;
+      llvm::StringRef line = llvm::StringRef(body(draft_)).substr(at + 3).split('\n').first;
+      std::string made = line.split(' ').first.str();
+      size_t operand = line.find('%', made.size());
+      std::string from =
+          operand == llvm::StringRef::npos
+              ? made
+              : line.substr(operand).take_until([](char c) { return c == ' ' || c == ','; }).str();
+      Draft less = draft_;
+      std::string &text = body(less);
+      text.erase(at + 1, line.size() + 3);
+      for (size_t use = at; (use = text.find(made, use)) != std::string::npos; use += from.size())
+        text.replace(use, made.size(), from);
+      smaller |= accept(std::move(less));
+      end = at;
+    }
+    return smaller;
+  }
   bool step(size_t at) {
     if (accept(without(draft_, at)))
+      return true;
+    if (!draft_.statements[at].block.empty() &&
+        lines([&](Draft &draft) -> std::string & { return draft.statements[at].block; }))
       return true;
     for (unsigned operand = 0; operand < 3; ++operand)
       if (std::optional<Draft> less = bypassed(draft_, at, operand);

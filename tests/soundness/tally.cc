@@ -31,6 +31,11 @@ void Tally::add(const Tally &more) {
   differentiated += more.differentiated;
   for (const auto &each : more.not_followed)
     not_followed[each.first] += each.second;
+  given_upheld += more.given_upheld;
+  given_wrong += more.given_wrong;
+  given_not_followed += more.given_not_followed;
+  for (const auto &each : more.no_backward)
+    no_backward[each.first] += each.second;
   for (const auto &each : more.ops)
     ops[each.first] += each.second;
   add_counts(slips, more.slips);
@@ -58,6 +63,23 @@ void Tally::count_program(const Draft &draft, const Verdict &verdict) {
     ++not_followed[verdict.what];
   wrong += verdict.is(Verdict::Form::Wrong);
   upheld += verdict.is(Verdict::Form::Upheld);
+}
+
+void Tally::count_given(const Verdict &verdict) {
+  values += verdict.values;
+  gradients += verdict.gradients;
+  given_upheld += verdict.is(Verdict::Form::Upheld);
+  given_wrong += verdict.is(Verdict::Form::Wrong);
+  given_not_followed += verdict.is(Verdict::Form::NotFollowed);
+  if (verdict.is(Verdict::Form::NotFollowed))
+    ++not_followed["(with its backward) " + verdict.what];
+}
+
+uint64_t Tally::without_backward() const {
+  uint64_t all = 0;
+  for (const auto &each : no_backward)
+    all += each.second;
+  return all;
 }
 
 void Tally::count_refused(const std::string &findings, std::string_view slip, Reason reason,
@@ -104,13 +126,15 @@ void Tally::print_slips() const {
 bool Tally::print(const std::set<std::string> &explained) const {
   for (const auto &each : not_followed)
     fmt::print("  not followed: {} {}\n", each.second, each.first);
+  for (const auto &each : no_backward)
+    fmt::print("  no backward: {} {}\n", each.second, each.first);
   fmt::print("\n");
   print_slips();
   fmt::print("\nrefused though the data are right, by what was found:\n");
   for (std::string_view reason : kReasons)
     fmt::print("{:>{}}", reason, reason.size() + 2);
   fmt::print("\n");
-  bool fine = wrong == 0;
+  bool fine = wrong == 0 && given_wrong == 0;
   for (const auto &each : slips)
     fine &= each.second[static_cast<size_t>(Fate::Unsound)] == 0;
   for (const auto &each : refused) {

@@ -30,13 +30,16 @@ struct Refused {
 struct Tally {
   uint64_t programs = 0, upheld = 0, wrong = 0, statements = 0, values = 0, gradients = 0,
            differentiated = 0;
-  std::map<std::string, uint64_t> not_followed, ops;
+  uint64_t given_upheld = 0, given_wrong = 0, given_not_followed = 0; // with their backward
+  std::map<std::string, uint64_t> not_followed, ops, no_backward;
   std::map<std::string_view, std::array<uint64_t, kFateCount>> slips;
   std::map<std::string_view, std::array<uint64_t, std::size(kReasons)>> reasons; // per slip
   std::map<std::string, Refused> refused;                                        // per findings
 
   void add(const Tally &more);
   void count_program(const Draft &draft, const Verdict &verdict);
+  void count_given(const Verdict &verdict);
+  uint64_t without_backward() const;
   void count_refused(const std::string &findings, std::string_view slip, Reason reason,
                      std::string example);
   // False if something was unsound, or needless by findings that `explained` does not have.

@@ -1,0 +1,163 @@
+// Gradients that a program states, and those that an optimizer reads after what its contract reduces.
+#include "tests/soundness/judge.h"
+
+#include "checker/walk.h"
+#include "ir/text.h"
+
+#include <fmt/format.h>
+
+namespace spmd::soundness {
+
+using ir::AxisSet;
+using ir::Kind;
+using ir::ValueId;
+
+Residue Execution::stated_root() const {
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[ir::InstId{i}];
+    if (program_.op_name(inst.op) != "ones_like" || !inst.first_result.valid())
+      continue;
+    ValueId of = program_.values[inst.first_result].grad_of;
+    if (of.valid())
+      return scale_number(program_, program_.types[setting_.typed(of, 0).type].scale);
+  }
+  return 1;
+}
+
+// A list is a sum that nobody has called so where the dual is pending: its members are not one value.
+static bool is_list_of_addends(const ir::Type &made, const ir::Type &dual) {
+  return bool((made.of(Kind::Varying) - made.sharded()) & dual.of(Kind::Partial));
+}
+
+// Of the dual type of its value.
+void Execution::judge_stated(ValueId value, Verdict &verdict) {
+  ValueId of = program_.values[value].grad_of;
+  if (!verdict.is(Verdict::Form::Upheld) || !of.valid() || !ran(value) || !ran(of))
+    return;
+  Typed known = setting_.typed(of, 0);
+  const ir::Type &type = program_.types[known.type];
+  const ir::Type &made = program_.types[setting_.typed(value, 0).type];
+  if (type.gradient_free() || type.unknown || made.unknown || type.combining() ||
+      made.combining() || is_list_of_addends(made, type.dual()))
+    return;
+  ++verdict.gradients;
+  std::string what = refute_data(program_, setting_.world, known, type.dual(),
+                                 *ranks_->value(value), *meant_->value(value),
+                                 stated_root() * scale_number(program_, type.scale).inverse());
+  if (what.empty())
+    return;
+  verdict.form = Verdict::Form::Wrong;
+  verdict.what = fmt::format("{}, stated as the gradient of {}: {}",
+                             ir::print_value(program_, value), ir::print_value(program_, of), what);
+}
+
+std::string Execution::refute_against(ValueId stated, Execution &taped, ValueId of,
+                                      unsigned &compared) {
+  if (!ran(stated) || !taped.ran(of) || !taped.ranks_->was_differentiated(of))
+    return {};
+  Typed known = setting_.typed(stated, 0);
+  const ir::Type &type = program_.types[known.type];
+  Typed value = taped.setting_.typed(of, 0);
+  const ir::Type &valued = taped.program_.types[value.type];
+  const Held *meant = taped.meant_->gradient(of);
+  if (!meant || valued.gradient_free() || type.unknown || type.combining() ||
+      is_list_of_addends(type, valued.dual()))
+    return {};
+  ++compared;
+  ValueId root = taped.ranks_->root();
+  Residue of_root =
+      root.valid()
+          ? scale_number(program_, taped.program_.types[taped.setting_.typed(root, 0).type].scale)
+          : Residue(1);
+  return refute_data(taped.program_, taped.setting_.world, value, valued.dual(),
+                     *ranks_->value(stated), *meant,
+                     of_root * scale_number(taped.program_, valued.scale).inverse());
+}
+
+// After the reductions of the contract the ranks hold what the optimizer needs.
+std::string Execution::refute_step(const ir::Param &param, ValueId, const Held &ranks,
+                                   const Held &meant) {
+  Typed known = setting_.typed(param.value, 0);
+  ir::Type needed = program_.types[known.type];
+  if (param.grad.step.valid() && program_.claims[param.grad.step].type.valid()) {
+    const ir::Type &step = program_.types[program_.claims[param.grad.step].type];
+    if (!(step.sharded() == needed.sharded()) || step.mesh() != needed.mesh())
+      return {}; // cut otherwise than the parameter: not followed
+    AxisSet named = step.claimed();
+    for (const ir::KindInfo &row : ir::kKinds)
+      needed.of(row.kind) = (needed.of(row.kind) - named) | (step.of(row.kind) & named);
+  }
+  if (needed.of(Kind::Varying) - needed.sharded())
+    return {};
+  const World &world = setting_.world;
+  const ir::Mesh &mesh = program_.meshes[needed.mesh()];
+  Held synced = ranks;
+  for (const ir::Sync &sync : param.grad.sync) {
+    AxisSet pieces;
+    for (const ir::AxisRef &ref : program_.axis_refs[sync.axes].refs) {
+      std::optional<ir::AxisId> axis = mesh.find(ref.axis);
+      if (ref.mesh.valid() || !axis)
+        return {};
+      pieces |= mesh.pieces_of(*axis);
+    }
+    Held sums{synced.rep, Arrays(world.size())};
+    for (unsigned r = 0; r < world.size(); ++r) {
+      Array total = Array::zeros(synced.at[r].dims);
+      int64_t count = 0;
+      for (unsigned other = 0; other < world.size(); ++other)
+        if (world.moved(needed.mesh(), pieces, other, 0) ==
+            world.moved(needed.mesh(), pieces, r, 0)) {
+          add_to(total, synced.at[other]);
+          ++count;
+        }
+      sums.at[r] =
+          sync.op == ir::Combiner::Avg ? times(std::move(total), Residue(count).inverse()) : total;
+    }
+    synced = std::move(sums);
+  }
+  return refute_data(program_, world, known, needed, synced, meant,
+                     scale_number(program_, needed.scale));
+}
+
+void Execution::judge_steps(Verdict &verdict) {
+  std::vector<bool> stepped(program_.params.size());
+  auto wrong = [&](const ir::Param &param, const std::string &what) {
+    verdict.form = Verdict::Form::Wrong;
+    verdict.what = fmt::format("the gradient that the optimizer reads for {}: {}",
+                               ir::print_value(program_, param.value), what);
+  };
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[ir::InstId{i}];
+    if (program_.op_name(inst.op) != "step" || !verdict.is(Verdict::Form::Upheld))
+      continue;
+    checker::OperandList operands;
+    operands.read(program_, inst.operands);
+    for (size_t p = 0; p < program_.params.size() && operands.values.size() == 2; ++p) {
+      const ir::Param &param = program_.params[p];
+      if (!(param.value == operands.values[0]) || !ran(operands.values[1]))
+        continue;
+      stepped[p] = true;
+      ++verdict.gradients;
+      std::string what = refute_step(param, operands.values[1], *ranks_->value(operands.values[1]),
+                                     *meant_->value(operands.values[1]));
+      if (!what.empty())
+        return wrong(param, what);
+    }
+  }
+  // What a contract reduces and no `step` names.
+  for (size_t p = 0; p < program_.params.size(); ++p) {
+    const ir::Param &param = program_.params[p];
+    if (stepped[p] || param.grad.sync.empty() || !ran(param.value) ||
+        !ranks_->was_differentiated(param.value))
+      continue;
+    const Held *held = ranks_->gradient(param.value), *meant = meant_->gradient(param.value);
+    if (!held || !meant)
+      continue;
+    Held own = *held, whole = *meant;
+    ++verdict.gradients;
+    if (std::string what = refute_step(param, {}, own, whole); !what.empty())
+      return wrong(param, what);
+  }
+}
+
+} // namespace spmd::soundness
