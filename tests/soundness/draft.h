@@ -62,6 +62,9 @@ struct Draft {
   unsigned fresh() { return values++; }
 };
 
+// A program in text, regions one deep and values numbered, as a draft; none if it is in no such form.
+std::optional<Draft> read_draft(std::string_view text);
+
 // A draft that reads and checks. On the heap: what is checked points into the program.
 struct Checked {
   ir::Program program;

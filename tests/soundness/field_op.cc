@@ -235,9 +235,10 @@ std::optional<Arrays> FieldOp::run(llvm::ArrayRef<FieldArg> args, llvm::ArrayRef
     return run_derived(args, result_dims[0], why);
   Arrays results;
   if (in_order_) {
-    if (count(result_dims[0]) != count(args[0].array->dims))
+    const Array &from = *args[places_[0].first].array;
+    if (count(result_dims[0]) != count(from.dims))
       return why = "a view of another number of elements", std::nullopt;
-    results.push_back({result_dims[0], args[0].array->data});
+    results.push_back({result_dims[0], from.data});
     return results;
   }
   std::optional<Extents> found = extents(args, pointers(result_dims), why);
@@ -263,9 +264,9 @@ void FieldOp::pull(llvm::ArrayRef<FieldArg> args, llvm::ArrayRef<Dims> result_di
   if (forward_) // nobody asks for the gradient of a gradient
     return;
   if (in_order_) {
-    if (gradients[0] && to[0])
-      for (size_t i = 0; i < to[0]->data.size(); ++i)
-        to[0]->data[i] += gradients[0]->data[i];
+    if (Array *from = to[places_[0].first]; from && gradients[0])
+      for (size_t i = 0; i < from->data.size(); ++i)
+        from->data[i] += gradients[0]->data[i];
     return;
   }
   std::string why;

@@ -1,137 +1,12 @@
-// What is derived is printed, and its lines are read as statements of a draft.
+// What is derived is printed, read as a draft, and held against the tape.
 #include "tests/soundness/given.h"
 
 #include "checker/backward.h"
 #include "ir/input.h"
 
-#include "llvm/ADT/StringExtras.h"
-
 #include <fmt/format.h>
 
 namespace spmd::soundness {
-
-namespace {
-
-// Splits where the separator stands outside of all brackets.
-llvm::SmallVector<llvm::StringRef, 4> parts_of(llvm::StringRef text, llvm::StringRef separator) {
-  llvm::SmallVector<llvm::StringRef, 4> parts;
-  int depth = 0;
-  size_t begin = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    char c = text[i];
-    depth += (c == '[' || c == '(' || c == '{') - (c == ']' || c == ')' || c == '}');
-    if (depth == 0 && text.substr(i).startswith(separator)) {
-      parts.push_back(text.slice(begin, i));
-      i += separator.size() - 1;
-      begin = i + 1;
-    }
-  }
-  parts.push_back(text.substr(begin));
-  return parts;
-}
-
-std::optional<unsigned> number_of(llvm::StringRef value) {
-  unsigned number = 0;
-  if (!value.trim().consume_front("%") || value.trim().drop_front().getAsInteger(10, number))
-    return std::nullopt;
-  return number;
-}
-
-Operand operand_of(llvm::StringRef text) {
-  text = text.trim();
-  if (std::optional<unsigned> value = number_of(text))
-    return Operand::value(*value);
-  llvm::SmallVector<unsigned, 2> members;
-  bool list = text.startswith("[") && text.endswith("]");
-  if (list)
-    for (llvm::StringRef each : parts_of(text.drop_front().drop_back(), ","))
-      if (std::optional<unsigned> value = number_of(each))
-        members.push_back(*value);
-      else
-        list = false;
-  return list ? Operand::list(members) : Operand::literal(text.str());
-}
-
-bool read_results(llvm::StringRef text, Statement &statement) {
-  for (llvm::StringRef each : parts_of(text, ", ")) {
-    auto [named, claim] = each.split(": ");
-    auto [name, of] = named.split(" grad_of ");
-    std::optional<unsigned> number = number_of(name);
-    if (!number)
-      return false;
-    statement.results.push_back(*number);
-    statement.claims.push_back(claim.str());
-    std::optional<unsigned> value = of.empty() ? std::nullopt : number_of(of);
-    statement.gradient_of.push_back(value ? static_cast<int>(*value) : -1);
-  }
-  return true;
-}
-
-std::optional<Statement> statement_of(llvm::StringRef line) {
-  Statement statement;
-  llvm::SmallVector<llvm::StringRef, 4> sides = parts_of(line, " = ");
-  if (sides.size() > 2 || (sides.size() == 2 && !read_results(sides[0], statement)))
-    return std::nullopt;
-  auto [op, rest] = sides.back().split(' ');
-  for (llvm::StringRef role : {"input", "param", "const", "buffer"})
-    if (op == role) {
-      statement.role = op.str();
-      statement.claims.clear();
-      llvm::SmallVector<llvm::StringRef, 4> parts = parts_of(rest, " {");
-      statement.type = parts[0].str();
-      if (parts.size() > 1)
-        statement.contract = " {" + parts[1].str();
-      return statement;
-    }
-  statement.op = op.str();
-  size_t open = parts_of(rest, " {")[0].size();
-  llvm::StringRef attrs = rest.substr(open).trim();
-  if (rest.startswith("{"))
-    attrs = rest, open = 0;
-  if (llvm::StringRef operands = rest.substr(0, open).trim(); !operands.empty())
-    for (llvm::StringRef each : parts_of(operands, ","))
-      statement.operands.push_back(operand_of(each));
-  if (attrs.consume_front("{") && attrs.consume_back("}"))
-    for (llvm::StringRef each : parts_of(attrs, ","))
-      statement.attrs.emplace_back(each.split(" = ").first.trim().str(),
-                                   each.split(" = ").second.trim().str());
-  return statement;
-}
-
-// The text of a program as a draft; regions are one deep.
-std::optional<Draft> draft_of(llvm::StringRef text) {
-  Draft draft;
-  std::string region;
-  bool in_function = false;
-  llvm::SmallVector<llvm::StringRef, 64> lines;
-  text.split(lines, '\n', -1, false);
-  for (llvm::StringRef line : lines) {
-    if (line.startswith("trace ") || line.startswith("mesh ")) {
-      draft.head += line.str() + "\n";
-    } else if (line.startswith("func ")) {
-      draft.functions.push_back(line.str() + "\n");
-      in_function = true;
-    } else if (in_function) {
-      draft.functions.back() += line.str() + "\n";
-      in_function = line != "}";
-    } else if (line == "}") {
-      region.clear();
-    } else if (line.endswith("{")) {
-      if (!region.empty())
-        return std::nullopt;
-      region = line.drop_back().trim().str();
-    } else {
-      std::optional<Statement> statement = statement_of(line.trim());
-      if (!statement)
-        return std::nullopt;
-      statement->region = region;
-      draft.statements.push_back(std::move(*statement));
-    }
-  }
-  return draft;
-}
-
-} // namespace
 
 std::optional<Given> give_backward(const Draft &draft, std::string &why) {
   ir::ReadResult read = ir::read_text(draft.print());
@@ -144,7 +19,7 @@ std::optional<Given> give_backward(const Draft &draft, std::string &why) {
   for (uint32_t v = 0; v < program.values.size(); ++v)
     if (ir::Value &value = program.values[ir::ValueId{v}]; !value.name.is_number())
       value.name = ir::ValueName::number(next++);
-  std::optional<Draft> made = draft_of(ir::print_text(program));
+  std::optional<Draft> made = read_draft(ir::print_text(program));
   if (!made)
     return why = "the backward is in no form that is read here", std::nullopt;
   made->values = next;
@@ -169,6 +44,8 @@ std::optional<Given> give_backward(const Draft &draft, std::string &why) {
 Verdict judge_given(const Draft &original, const Draft &given, uint64_t seed) {
   std::unique_ptr<Checked> before = check(original), after = check(given);
   Verdict verdict;
+  if (!after->read)
+    return {Verdict::Form::NotFollowed, "a backward that cannot be read again"};
   if (!before->clean() || !after->clean()) {
     verdict.form = Verdict::Form::Wrong;
     verdict.what = "the backward that was derived does not check";

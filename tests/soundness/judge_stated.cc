@@ -92,6 +92,9 @@ std::string Execution::refute_step(const ir::Param &param, ValueId, const Held &
   const World &world = setting_.world;
   const ir::Mesh &mesh = program_.meshes[needed.mesh()];
   Held synced = ranks;
+  // Of axes that are local everywhere nothing is meant: an average divides on one device, too.
+  AxisSet nowhere = program_.local_axes(needed.mesh());
+  Residue factor = scale_number(program_, needed.scale);
   for (const ir::Sync &sync : param.grad.sync) {
     AxisSet pieces;
     for (const ir::AxisRef &ref : program_.axis_refs[sync.axes].refs) {
@@ -113,10 +116,12 @@ std::string Execution::refute_step(const ir::Param &param, ValueId, const Held &
       sums.at[r] =
           sync.op == ir::Combiner::Avg ? times(std::move(total), Residue(count).inverse()) : total;
     }
+    for (ir::AxisId axis : pieces &nowhere)
+      if (sync.op == ir::Combiner::Avg)
+        factor *= Residue(mesh[axis].size()).inverse();
     synced = std::move(sums);
   }
-  return refute_data(program_, world, known, needed, synced, meant,
-                     scale_number(program_, needed.scale));
+  return refute_data(program_, world, known, needed, synced, meant, factor);
 }
 
 void Execution::judge_steps(Verdict &verdict) {

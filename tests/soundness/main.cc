@@ -28,6 +28,7 @@ struct Options {
   uint64_t seconds = 0; // no program is begun after them; 0: no limit
   unsigned given = 35;  // of a hundred programs with a loss so many are tried with their backward
   bool shrinks = true;
+  std::string file;     // judged instead of what is drawn
   std::string needless; // the findings that may be needless
 };
 
@@ -89,10 +90,10 @@ void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Rand
     return count(Fate::Unreadable);
   if (mutant->means_nothing) {
     count(checked->clean() ? Fate::Unsound : Fate::CaughtWrong);
+    std::lock_guard lock(out);
     if (checked->clean())
-      report_wrong(mutant->draft, seed, "it means nothing",
-                   fmt::format(", {} ({})", mutant->slip, mutant->what), options,
-                   [](const Draft &) { return Verdict{}; });
+      fmt::print("UNSOUND: accepted and means nothing, seed {}, {}: {}\n", seed, mutant->slip,
+                 mutant->what);
     return;
   }
   if (checked->clean()) {
@@ -203,13 +204,43 @@ bool print_summary(const Tally &all, const Options &options, double seconds) {
   return all.print(explained(options.needless));
 }
 
+// A program that was found, once more.
+int judge_file(const Options &options) {
+  auto buffer = llvm::MemoryBuffer::getFile(options.file);
+  std::optional<Draft> draft =
+      buffer ? read_draft({(*buffer)->getBufferStart(), (*buffer)->getBufferSize()}) : std::nullopt;
+  if (!draft)
+    return fmt::print(stderr, "spmd_soundness: {} is no such program\n", options.file), 2;
+  static constexpr const char *kForms[] = {"upheld", "WRONG", "not followed"};
+  auto tell = [](const char *what, const Verdict &verdict) {
+    fmt::print("{}: {} {}, {} values, {} gradients\n", what,
+               kForms[static_cast<size_t>(verdict.form)], verdict.what, verdict.values,
+               verdict.gradients);
+    return verdict.is(Verdict::Form::Wrong);
+  };
+  std::unique_ptr<Checked> checked = check(*draft);
+  if (!checked->clean())
+    return fmt::print("{}: {}\n", checked->read ? "refused" : "unreadable",
+                      checked->read ? findings_of(*checked) : ""),
+           0;
+  bool wrong = tell("as it is", judged(*draft, options.seed));
+  std::string why;
+  std::optional<Given> given = give_backward(*draft, why);
+  if (!given)
+    return fmt::print("no backward: {}\n", why), wrong;
+  fmt::print("{}", given->draft.print());
+  return wrong | tell("with its backward", judge_given(*draft, given->draft, options.seed));
+}
+
 int run(int argc, char **argv) {
   Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
     llvm::StringRef key = argv[i], value = argv[i + 1];
     uint64_t number = 0;
     bool is_number = !value.getAsInteger(10, number);
-    if (key == "--needless")
+    if (key == "--file")
+      options.file = value.str();
+    else if (key == "--needless")
       options.needless = value.str();
     else if (!is_number)
       return fmt::print(stderr, "spmd_soundness: `{}` takes a number\n", argv[i]), 2;
@@ -236,6 +267,8 @@ int run(int argc, char **argv) {
     else
       return fmt::print(stderr, "spmd_soundness: unknown option `{}`\n", argv[i]), 2;
   }
+  if (!options.file.empty())
+    return judge_file(options);
   auto start = std::chrono::steady_clock::now();
   std::atomic<uint64_t> next{0};
   Tally all;

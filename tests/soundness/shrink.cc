@@ -126,7 +126,7 @@ private:
       for (size_t use = at; (use = text.find(made, use)) != std::string::npos; use += from.size())
         text.replace(use, made.size(), from);
       smaller |= accept(std::move(less));
-      end = at;
+      end = at == 0 ? 0 : at - 1;
     }
     return smaller;
   }
