@@ -95,8 +95,8 @@ std::optional<Violation> refuse(ir::Program &program, const Request &request) {
       unsummed |= axis;
       odd = pending ? first : second;
     }
-    if (gradient && from == Kind::Replicate && to == Kind::Reduced &&
-        !source.of(Kind::Reduced).contains(axis))
+    // Of a value without a gradient, too: no row leads there.
+    if (from == Kind::Replicate && to == Kind::Reduced && !source.of(Kind::Reduced).contains(axis))
       unowned |= axis;
   }
   if (unlisted)

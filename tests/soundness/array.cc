@@ -1,6 +1,7 @@
 // Everything goes through blocks: a concatenation is blocks put one behind the other.
 #include "tests/soundness/array.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -136,6 +137,20 @@ Arrays split(const Array &whole, llvm::ArrayRef<int64_t> lengths, size_t dim) {
     block.first[dim] += length;
   }
   return pieces;
+}
+
+Array flip(const Array &whole, llvm::ArrayRef<int64_t> dims) {
+  Array made = whole;
+  for (int64_t dim : dims) {
+    auto d = static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(made.dims.size()) : dim);
+    if (d >= made.dims.size())
+      return note_misfit("no such dimension to flip"), whole;
+    Arrays rows = split(made, Dims(static_cast<size_t>(made.dims[d]), 1), d);
+    std::reverse(rows.begin(), rows.end());
+    if (!rows.empty())
+      made = concat(rows, d);
+  }
+  return made;
 }
 
 Arrays unbind(const Array &whole, size_t dim) {

@@ -44,6 +44,8 @@ Array concat(llvm::ArrayRef<Array> pieces, size_t dim);
 Array stack(llvm::ArrayRef<Array> pieces, size_t dim);
 Arrays split(const Array &whole, llvm::ArrayRef<int64_t> lengths, size_t dim);
 Arrays unbind(const Array &whole, size_t dim);
+// Dimensions counted from the end, too.
+Array flip(const Array &whole, llvm::ArrayRef<int64_t> dims);
 
 // Part of a whole: per dimension where it begins and how long it is.
 struct Block {

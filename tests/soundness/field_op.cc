@@ -78,6 +78,10 @@ std::optional<FieldOp> FieldOp::make(const rules::Application &app, std::string 
         return why = "dimensions of an operand are not known", std::nullopt;
     made.places_.push_back(place);
   }
+  if (const ir::AttrValue *dims = app.program.find(app.attrs, "dims");
+      made.row_->name == "flip" && dims && dims->form == ir::AttrForm::List)
+    for (const ir::AttrValue &item : app.program.lists[dims->as<ir::AttrListId>()].items)
+      made.flipped_.push_back(item.as_integer());
   made.in_order_ = made.row_->name == "reshape" || made.row_->name == "view_as";
   for (unsigned k = 0; k < app.results.size(); ++k) {
     made.results_.push_back(rules::row_result(own, k));
@@ -244,6 +248,8 @@ std::optional<Arrays> FieldOp::run(llvm::ArrayRef<FieldArg> args, llvm::ArrayRef
   std::optional<Extents> found = extents(args, pointers(result_dims), why);
   if (!found)
     return std::nullopt;
+  if (!flipped_.empty())
+    return Arrays{flip(*args[places_[0].first].array, flipped_)};
   for (size_t k = 0; k < result_dims.size(); ++k) {
     results.push_back(Array::zeros(result_dims[k]));
     // A row without terms makes a constant: of its name, so that an op that creates has a value.
@@ -267,6 +273,11 @@ void FieldOp::pull(llvm::ArrayRef<FieldArg> args, llvm::ArrayRef<Dims> result_di
     if (Array *from = to[places_[0].first]; from && gradients[0])
       for (size_t i = 0; i < from->data.size(); ++i)
         from->data[i] += gradients[0]->data[i];
+    return;
+  }
+  if (!flipped_.empty()) {
+    if (Array *from = to[places_[0].first]; from && gradients[0])
+      add_to(*from, flip(*gradients[0], flipped_));
     return;
   }
   std::string why;

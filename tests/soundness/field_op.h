@@ -76,6 +76,7 @@ private:
   llvm::SmallVector<std::optional<unsigned>, 2> gradients_; // arguments, per result of that
   unsigned wanted_ = 0;                                     // the argument whose gradient it is
   bool ones_ = false;
+  Dims flipped_;          // the backward of a loop runs over it in the other order: no unknown map
   bool in_order_ = false; // elements keep their order, only the extents change
 };
 

@@ -280,7 +280,7 @@ bool Generator::mapped() {
     operands.push_back(provide(random_.chance(50) ? see(*id).want : random_want(random_.below(3))));
   if (operands.back() == ~0u)
     return false;
-  Grower body(random_, {axes_, sizes_, mask});
+  Grower body(random_, {axes_, sizes_, mask, size_.open});
   Statement statement;
   statement.op = "local_map";
   statement.over = axes_text(names);
@@ -292,7 +292,7 @@ bool Generator::mapped() {
       if (axis.kind == 'S') {
         llvm::erase_value(want.cuts[axis.dim], a);
         stated += fmt::format(" S({})@{}", axis.dim, axes_[a]);
-        want.global[axis.dim] = want.local[axis.dim];
+        want.global[axis.dim] = std::max(want.local[axis.dim], want.global[axis.dim] / sizes_[a]);
         axis = {'V', 0};
       } else {
         stated += fmt::format(" {}@{}", axis.kind == 'D' ? "Reduced" : std::string(1, axis.kind),

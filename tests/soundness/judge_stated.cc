@@ -152,7 +152,7 @@ void Execution::judge_steps(Verdict &verdict) {
   // What a contract reduces and no `step` names.
   for (size_t p = 0; p < program_.params.size(); ++p) {
     const ir::Param &param = program_.params[p];
-    if (stepped[p] || param.grad.sync.empty() || !ran(param.value) ||
+    if (stepped[p] || param.grad.sync.empty() || !ranks_->root().valid() || !ran(param.value) ||
         !ranks_->was_differentiated(param.value))
       continue;
     const Held *held = ranks_->gradient(param.value), *meant = meant_->gradient(param.value);
