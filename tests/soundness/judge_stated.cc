@@ -25,8 +25,10 @@ Residue Execution::stated_root() const {
 }
 
 // A list is a sum that nobody has called so where the dual is pending: its members are not one value.
-static bool is_list_of_addends(const ir::Type &made, const ir::Type &dual) {
-  return bool((made.of(Kind::Varying) - made.sharded()) & dual.of(Kind::Partial));
+// Nor are blocks of a tensor the members of a list.
+static bool lies_otherwise(const ir::Type &made, const ir::Type &dual) {
+  return ((made.of(Kind::Varying) - made.sharded()) & dual.of(Kind::Partial)) ||
+         !(made.sharded() == dual.sharded());
 }
 
 // Of the dual type of its value.
@@ -38,7 +40,7 @@ void Execution::judge_stated(ValueId value, Verdict &verdict) {
   const ir::Type &type = program_.types[known.type];
   const ir::Type &made = program_.types[setting_.typed(value, 0).type];
   if (type.gradient_free() || type.unknown || made.unknown || type.combining() ||
-      made.combining() || is_list_of_addends(made, type.dual()))
+      made.combining() || lies_otherwise(made, type.dual()))
     return;
   ++verdict.gradients;
   std::string what = refute_data(program_, setting_.world, known, type.dual(),
@@ -61,7 +63,7 @@ std::string Execution::refute_against(ValueId stated, Execution &taped, ValueId 
   const ir::Type &valued = taped.program_.types[value.type];
   const Held *meant = taped.meant_->gradient(of);
   if (!meant || valued.gradient_free() || type.unknown || type.combining() ||
-      is_list_of_addends(type, valued.dual()))
+      lies_otherwise(type, valued.dual()))
     return {};
   ++compared;
   ValueId root = taped.ranks_->root();
