@@ -405,8 +405,12 @@ ForwardCall forward_call(const Application &app, const OpDef &derived) {
   for (unsigned i = 0; i < gradients && i < app.slots.size(); ++i)
     for (unsigned k = 0; k < std::max<unsigned>(app.slots[i].count, 1); ++k) {
       call.results.emplace_back();
-      if (k < app.slots[i].count)
-        call.results.back().shape = app.args[app.slots[i].first + k].shape;
+      if (k < app.slots[i].count) {
+        // The type of its result says where a view puts a shard; the gradient has the same shards.
+        const Arg &gradient = app.args[app.slots[i].first + k];
+        call.results.back().shape = gradient.shape;
+        call.results.back().declared = gradient.type;
+      }
     }
   size_t before = std::min<size_t>(gradients + (takes_rest(derived) ? 2 : 0), app.slots.size());
   for (const Slot &slot : app.slots.drop_front(before))

@@ -208,7 +208,7 @@ std::optional<Extent> product_of(const Application &app, const Extents &extents,
   return all;
 }
 
-// False, and told, if symbols leave no way for both sides to have the same number of elements.
+// False, and reported, if symbols leave no way for both sides to have the same number of elements.
 bool count_fits(const Application &app, FactorSink &sink, const ir::Shape &from,
                 const WantedExtents &to) {
   auto is_symbol = [](std::optional<Extent> extent) { return extent && !extent->is_number(); };
