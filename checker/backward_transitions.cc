@@ -141,9 +141,9 @@ std::optional<ir::AttrsId> Deriver::dual_attrs(const Inst &inst, const DualStep 
     llvm::erase_if(list, [&](const auto &entry) { return entry.first == key; });
     list.push_back({key, *lengths});
   }
-  llvm::SmallVector<llvm::StringRef, 12> without = {"axis",      "group",      "src",        "dst",
-                                                    "expert",    "split_dim",  "concat_dim", "op",
-                                                    "in_splits", "out_splits", "perm",       "vjp"};
+  llvm::SmallVector<llvm::StringRef, 12> without = {
+      "axis", "group",     "src",        "dst",  "expert", "split_dim", "concat_dim",
+      "op",   "in_splits", "out_splits", "perm", "vjp",    "to"};
   return attrs(list, inst.attrs, without);
 }
 

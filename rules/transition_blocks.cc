@@ -270,8 +270,7 @@ BlockMoves::Problem BlockMoves::cut_evenly(BlockDim &dim, llvm::ArrayRef<AxisId>
 }
 
 BlockMoves::Problem BlockMoves::cut(BlockDim &dim, llvm::ArrayRef<AxisId> axes,
-                                    std::optional<llvm::ArrayRef<int64_t>> lengths,
-                                    std::optional<Extent> whole) {
+                                    std::optional<llvm::ArrayRef<int64_t>> lengths) {
   int64_t outer = ranks_of(dim.axes), n = ranks_of(axes);
   if (lengths && lengths->empty())
     return {};
@@ -279,18 +278,13 @@ BlockMoves::Problem BlockMoves::cut(BlockDim &dim, llvm::ArrayRef<AxisId> axes,
     return cut_stated(dim, axes, *lengths, outer);
   bool divides = !dim.uneven && (!dim.local || exact_quotient(program_, *dim.local, n));
   if (!divides)
-    if (std::optional<Lengths> ruled =
-            claimed_lengths(dim, axes, outer, whole.value_or(Extent(0)))) {
+    if (std::optional<Lengths> ruled = ruled_lengths(dim, axes, outer)) {
       dim.axes.append(axes.begin(), axes.end());
       set(dim, *ruled);
       return {};
     }
-  return dim.uneven ? cut_uneven(dim, axes, outer, n) : cut_evenly(dim, axes, n);
-}
-
-// What blocks cannot be listed of which lengths are not known.
-BlockMoves::Problem BlockMoves::cut_uneven(BlockDim &dim, llvm::ArrayRef<AxisId> axes, int64_t,
-                                           int64_t) {
+  if (!dim.uneven)
+    return cut_evenly(dim, axes, n);
   std::string extent = dim.local ? print(*dim.local) : "?";
   dim.axes.append(axes.begin(), axes.end());
   dim.local = std::nullopt;
@@ -298,10 +292,8 @@ BlockMoves::Problem BlockMoves::cut_uneven(BlockDim &dim, llvm::ArrayRef<AxisId>
   return {Problem::Form::Indivisible, "", "", std::move(extent)};
 }
 
-// By the rule, whatever is claimed: each axis, outermost first, into pieces of ceil(length / size).
-std::optional<BlockMoves::Lengths> BlockMoves::claimed_lengths(const BlockDim &dim,
-                                                               llvm::ArrayRef<AxisId> axes,
-                                                               int64_t outer, Extent) const {
+std::optional<BlockMoves::Lengths>
+BlockMoves::ruled_lengths(const BlockDim &dim, llvm::ArrayRef<AxisId> axes, int64_t outer) const {
   int64_t blocks = 0;
   bool listed = !__builtin_mul_overflow(outer, ranks_of(axes), &blocks) && blocks <= kMostBlocks;
   std::optional<Lengths> before = listed ? lengths_of(dim, outer) : std::nullopt;

@@ -37,10 +37,10 @@ public:
   // Joins the blocks along the `count` innermost axes of the dimension. `lengths`: of these blocks,
   // where the call states them.
   Problem join(BlockDim &dim, unsigned count, std::optional<llvm::ArrayRef<int64_t>> lengths);
-  // Cuts each block into one piece per rank of these axes, which become the innermost. `whole`: the
-  // extent of all blocks together that the result claims, unevenly cut; none if it claims none.
+  // Cuts each block into one piece per rank of these axes, which become the innermost: of the lengths that
+  // are stated, else each axis, outermost first, into pieces of ceil(length / size).
   Problem cut(BlockDim &dim, llvm::ArrayRef<ir::AxisId> axes,
-              std::optional<llvm::ArrayRef<int64_t>> lengths, std::optional<ir::Extent> whole);
+              std::optional<llvm::ArrayRef<int64_t>> lengths);
 
   int64_t ranks_of(llvm::ArrayRef<ir::AxisId> axes) const; // saturated
 
@@ -54,11 +54,9 @@ private:
   Problem cut_stated(BlockDim &dim, llvm::ArrayRef<ir::AxisId> axes,
                      llvm::ArrayRef<int64_t> lengths, int64_t outer);
   Problem cut_evenly(BlockDim &dim, llvm::ArrayRef<ir::AxisId> axes, int64_t n);
-  // The lengths after cutting each block by the rule for uneven ones; none where that is not claimed, or
-  // all pieces come out even.
-  std::optional<Lengths> claimed_lengths(const BlockDim &dim, llvm::ArrayRef<ir::AxisId> axes,
-                                         int64_t outer, ir::Extent whole) const;
-  Problem cut_uneven(BlockDim &dim, llvm::ArrayRef<ir::AxisId> axes, int64_t outer, int64_t n);
+  // The lengths after cutting each block by the rule; none where lengths are no numbers, or too many.
+  std::optional<Lengths> ruled_lengths(const BlockDim &dim, llvm::ArrayRef<ir::AxisId> axes,
+                                       int64_t outer) const;
   // The block of the rank that the program was recorded on.
   int64_t own_block(llvm::ArrayRef<ir::AxisId> axes) const;
   std::string print(ir::Extent extent) const;

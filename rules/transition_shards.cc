@@ -76,8 +76,7 @@ void LayoutEffect::cut_innermost(size_t dim, llvm::StringRef key) {
     at.uneven.reset();
     return;
   }
-  report(blocks_.cut(at, fine_, lengths ? lengths->numbers() : std::nullopt, std::nullopt), dim,
-         key);
+  report(blocks_.cut(at, fine_, lengths ? lengths->numbers() : std::nullopt), dim, key);
   moves_.back().after = at;
 }
 
