@@ -36,6 +36,9 @@ public:
   void pull(llvm::ArrayRef<FieldArg> args, llvm::ArrayRef<Dims> result_dims,
             llvm::ArrayRef<const Array *> gradients, llvm::MutableArrayRef<Array *> to) const;
 
+  // Of several gradients some belong to results that nobody declared: what does not fit then is not
+  // followed.
+  bool may_not_fit() const { return forward_ && gradients_.size() > 1; }
   // A constant that is 1: where gradients start. Any other is of its name.
   void hold_ones() { ones_ = true; }
   // False for operands of which a result takes the extents at most.

@@ -54,7 +54,8 @@ private:
   // What a program says of gradients itself: `grad_of`, `step` (judge_stated.cc).
   void judge_stated(ir::ValueId value, Verdict &verdict);
   void judge_steps(Verdict &verdict);
-  std::string refute_step(const ir::Param &param, ir::ValueId gradient, const Held &ranks,
+  // `gradient`: its type before what the contract reduces.
+  std::string refute_step(const ir::Param &param, const ir::Type &gradient, const Held &ranks,
                           const Held &meant);
   // The scale of the loss that stated gradients are of.
   Residue stated_root() const;

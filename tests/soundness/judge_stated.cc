@@ -77,8 +77,8 @@ std::string Execution::refute_against(ValueId stated, Execution &taped, ValueId 
 }
 
 // After the reductions of the contract the ranks hold what the optimizer needs.
-std::string Execution::refute_step(const ir::Param &param, ValueId, const Held &ranks,
-                                   const Held &meant) {
+std::string Execution::refute_step(const ir::Param &param, const ir::Type &gradient,
+                                   const Held &ranks, const Held &meant) {
   Typed known = setting_.typed(param.value, 0);
   ir::Type needed = program_.types[known.type];
   if (param.grad.step.valid() && program_.claims[param.grad.step].type.valid()) {
@@ -94,7 +94,8 @@ std::string Execution::refute_step(const ir::Param &param, ValueId, const Held &
   const World &world = setting_.world;
   const ir::Mesh &mesh = program_.meshes[needed.mesh()];
   Held synced = ranks;
-  // Of axes that are local everywhere nothing is meant: an average divides on one device, too.
+  // Of axes that are local everywhere nothing is meant: an average of addends divides on one device,
+  // too.
   AxisSet nowhere = program_.local_axes(needed.mesh());
   Residue factor = scale_number(program_, needed.scale);
   for (const ir::Sync &sync : param.grad.sync) {
@@ -144,9 +145,11 @@ void Execution::judge_steps(Verdict &verdict) {
       if (!(param.value == operands.values[0]) || !ran(operands.values[1]))
         continue;
       stepped[p] = true;
+      Typed typed = setting_.typed(operands.values[1], 0);
       ++verdict.gradients;
-      std::string what = refute_step(param, operands.values[1], *ranks_->value(operands.values[1]),
-                                     *meant_->value(operands.values[1]));
+      std::string what =
+          refute_step(param, program_.types[typed.type], *ranks_->value(operands.values[1]),
+                      *meant_->value(operands.values[1]));
       if (!what.empty())
         return wrong(param, what);
     }
@@ -161,8 +164,9 @@ void Execution::judge_steps(Verdict &verdict) {
     if (!held || !meant)
       continue;
     Held own = *held, whole = *meant;
+    const ir::Type type = program_.types[setting_.typed(param.value, 0).type];
     ++verdict.gradients;
-    if (std::string what = refute_step(param, {}, own, whole); !what.empty())
+    if (std::string what = refute_step(param, type.dual(), own, whole); !what.empty())
       return wrong(param, what);
   }
 }

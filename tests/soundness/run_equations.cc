@@ -97,6 +97,8 @@ bool Run::equation(const ir::Inst &inst, uint32_t index) {
       continue;
     std::unique_ptr<Site> site = site_of(r);
     std::optional<Arrays> made = op->run(site->args, site->result_dims, problem);
+    if (!made && op->may_not_fit())
+      return fail("gradients of several results that do not fit");
     if (!made) {
       wrong = true;
       return fail(fmt::format("{}: {} ({})", ir::print_value(program_, inst.result(0)), problem,

@@ -10,6 +10,8 @@
 
 #include "ir/claims.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 namespace spmd::soundness {
 
 namespace rd = rules::redistribute;
@@ -23,6 +25,16 @@ bool is_replicate(const ir::KindWord &word) {
          (word.kind == ir::Kind::Replicate || word.kind == ir::Kind::Reduced);
 }
 
+// Calls over several axes are run axis by axis here: uneven blocks would be others.
+bool cuts_several_unevenly(const ir::Program &program, const Typed &known) {
+  if (!known.sizes.valid())
+    return false;
+  const ir::Type &type = program.types[known.type];
+  return llvm::any_of(program.shard_sizes[known.sizes].dims, [&](const ir::UnevenDim &each) {
+    return ir::shards_of(type, each.dim).size() > 1;
+  });
+}
+
 } // namespace
 
 bool Run::redistribution(const ir::Inst &inst) {
@@ -33,6 +45,9 @@ bool Run::redistribution(const ir::Inst &inst) {
   if (program_.local_axes(program_.contexts[inst.context]))
     return fail("a redistribution where an axis is local");
   ValueId from = operands.values[0], to = inst.result(0);
+  for (ValueId end : {from, to})
+    if (cuts_several_unevenly(program_, typed(end)))
+      return fail("a redistribution of uneven blocks of several axes");
   NodeId at = multiplied(node(from), 1);
   if (side_ == Side::Whole) {
     define(to, at);
