@@ -231,7 +231,9 @@ Walk::Round Walk::evaluate(ir::FunctionId function, llvm::ArrayRef<rules::Arg> a
   uint32_t known = instance_table_.find(hash, [&](uint32_t i) { return instances_[i].key == key; });
   if (known == ir::IndexTable::kEmpty) {
     Instance made{std::move(key), {}, {}, {}, {}};
+    OperandList kept = operands_; // of the call, which findings behind the body name
     type_body(function, args, made);
+    operands_ = std::move(kept);
     known = static_cast<uint32_t>(instances_.size());
     // Typing the body may have grown the table: the slot is looked up again.
     uint32_t &slot =
