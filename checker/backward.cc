@@ -8,6 +8,8 @@
 #include "checker/redistribute.h"
 #include "checker/report.h"
 
+#include "rules/boundary_name.h"
+
 #include "ir/axis_scale.h"
 #include "ir/text.h"
 
@@ -112,8 +114,7 @@ std::vector<ValueId> Deriver::asked() const {
       values.push_back(param.value);
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
     const Inst &inst = program_.insts[InstId{i}];
-    if (program_.op_name(inst.op).rsplit('.').second == "grad" ||
-        program_.op_name(inst.op) == "grad")
+    if (rules::boundary_of(program_, inst.op) == "grad")
       for (const Operand &operand : program_.blocks[inst.operands])
         if (operand.is_value())
           values.push_back(operand.as_value());
@@ -217,22 +218,12 @@ std::optional<NoBackward> Deriver::run() {
   return problem_;
 }
 
-namespace {
-
-bool is_named(const ir::Program &program, const Inst &inst, llvm::StringRef word) {
-  llvm::StringRef name = program.op_name(inst.op);
-  name.consume_front("spmd.");
-  return name == word;
-}
-
-} // namespace
-
 bool has_loss(const ir::Program &program) {
   for (const ir::Value &value : program.values)
     if (value.grad_of.valid())
       return false;
   for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
-    if (is_named(program, program.insts[InstId{i}], "backward"))
+    if (rules::boundary_of(program, program.insts[InstId{i}].op) == "backward")
       return true;
   return llvm::any_of(program.outputs,
                       [](const ir::Output &output) { return output.role == ir::OutputRole::Loss; });

@@ -3,6 +3,7 @@
 #include "checker/provenance.h"
 #include "checker/walk.h"
 
+#include "rules/boundary_name.h"
 #include "rules/registry.h"
 
 #include "ir/text.h"
@@ -87,11 +88,11 @@ bool draws(const rules::ResolvedOp &op) {
 } // namespace
 
 void Walk::aliases(InstId id) {
-  llvm::StringRef name = program_.op_name(program_.insts[id].op);
   for (size_t i = 0; i < operands_.values.size(); ++i) {
     InstId writer = storage_.overtaken_by(operands_.values[i]);
     // `alias new_base, old_alias` re-derives a view: its second operand is stale by nature.
-    if (!writer.valid() || (i == 1 && (name == "alias" || name == "spmd.alias")))
+    if (!writer.valid() ||
+        (i == 1 && rules::boundary_of(program_, program_.insts[id].op) == "alias"))
       continue;
     const ir::Inst &wrote = program_.insts[writer];
     std::string text = "`" + program_.op_name(wrote.op).str() + "`";

@@ -43,7 +43,15 @@ bool says_what_is_needed(const ir::GradContract &grad) {
   return !grad.sync.empty() || grad.step.valid();
 }
 
+// In a step that was recorded with its backward: what the optimizer reads is judged where it reads it.
+bool records_gradients(const ir::Program &program) {
+  return llvm::any_of(program.values.all(),
+                      [](const ir::Value &value) { return value.grad_of.valid(); });
+}
+
 bool has_root(const ir::Program &program, const GradientBoundary &boundary) {
+  if (records_gradients(program))
+    return false;
   return boundary.root_before(program.main.last).valid() ||
          llvm::any_of(program.outputs,
                       [](const ir::Output &out) { return out.role == ir::OutputRole::Loss; });
@@ -192,7 +200,8 @@ void Walk::scales_at_root(Place place, const Type &root) {
     compare(gradient, contract->stated, kContractStates);
     const ir::GradContract &stated = program_.params[i].grad;
     if (!says_what_is_needed(stated) || boundary_.is_stepped(contract->param) ||
-        (stated.sync.empty() && boundary_.is_asked(contract->param)))
+        (stated.sync.empty() &&
+         (boundary_.is_asked(contract->param) || records_gradients(program_))))
       continue;
     llvm::SmallVector<rules::Violation, 1> told;
     Type after = rules::after_sync(program_, *contract, gradient, told);

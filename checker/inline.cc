@@ -1,6 +1,7 @@
 // Bodies in the place of their calls.
 #include "checker/inline.h"
 
+#include "rules/boundary_name.h"
 #include "rules/registry.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -433,7 +434,7 @@ void unwrite(ir::Program &program) {
       outside.insert(param.value.index);
   const uint32_t first = program.main.first.index, last = program.main.last.index;
   for (uint32_t i = first; i < last; ++i)
-    if (program.op_name(program.insts[InstId{i}].op).endswith("alias"))
+    if (rules::boundary_of(program, program.insts[InstId{i}].op) == "alias")
       return;
   auto root = [&](ValueId value) {
     while (program.values[value].alias_of.valid())

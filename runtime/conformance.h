@@ -64,6 +64,7 @@ struct Refuted {
   std::optional<ir::Kind> kind; // on these axes
   bool drift = false;           // RanksDiffer, and rounding explains it
   std::string ranks, first, got, want, difference, bound, guess;
+  std::string found; // of a gradient: what it is instead; empty: as `form` and `kind` tell
 };
 
 struct Judgment {

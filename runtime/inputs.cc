@@ -164,10 +164,35 @@ void Inputs::declare(const ir::Param &param) {
   if (count(placement->whole()) >= kTooManyElements)
     return problem(made.name, "it has more elements than can be counted", params_.size() - 1);
   made.placement = std::move(*placement);
+  made.cut = declared_cut(param);
   std::optional<Rational> scale = number_of(program_, made.type.scale, made.type.mesh());
   if (!scale)
     return problem(made.name, "a symbol in its scale has no value", params_.size() - 1);
   made.scale = *scale;
+}
+
+// None: the type that is known says it all, or the declaration leaves some axis a list, or other blocks
+// than those that ranks hold.
+std::optional<Placement> Inputs::declared_cut(const ir::Param &param) const {
+  const ir::Value &value = program_.values[param.value];
+  rules::Arg known = checked_.known(param.value);
+  if (!value.declared.valid() || list_axes(program_.types[known.type]).empty() ||
+      !list_axes(program_.types[value.declared]).empty())
+    return std::nullopt;
+  known.type = value.declared;
+  llvm::Expected<Placement> placement = Placement::make(program_, world_, known, "it");
+  if (!placement) {
+    llvm::consumeError(placement.takeError());
+    return std::nullopt;
+  }
+  if (value.global_shape.valid()) {
+    llvm::Expected<Dims> stated = dims_of(program_, value.global_shape, "it");
+    bool same = stated && *stated == placement->whole();
+    llvm::consumeError(stated.takeError());
+    if (!same)
+      return std::nullopt;
+  }
+  return std::move(*placement);
 }
 
 std::optional<size_t> Inputs::find(StringRef name) const {
@@ -216,14 +241,16 @@ std::string Inputs::fit(const Param &param, const Dims &dims, Tensor &tensor) co
   return "";
 }
 
-// Of a value that is a list, the file holds its tensors one after another in one more dimension.
+// Of a value that is a list, the file holds its tensors one after another in one more dimension, or the
+// tensor that the declaration cuts.
 void Inputs::set_whole(size_t index, const std::string &file, llvm::Expected<Tensor> tensor) {
   if (!tensor)
     return problem(file, llvm::toString(tensor.takeError()), index);
   Param &param = params_[index];
-  Dims dims = param.placement->whole();
+  param.is_cut = param.cut && tensor->dims == param.cut->whole();
+  Dims dims = param.is_cut ? param.cut->whole() : param.placement->whole();
   llvm::SmallVector<ir::AxisId, 4> lists = list_axes(param.type);
-  if (!lists.empty())
+  if (!lists.empty() && !param.is_cut)
     dims.insert(dims.begin(), world_.count(param.placement->mesh(), lists));
   if (std::string text = fit(param, dims, *tensor); !text.empty())
     return problem(file, std::move(text), index);
@@ -294,7 +321,8 @@ Tensor Inputs::on_rank(size_t index, RankId rank, const InputOptions &options) c
   llvm::SmallVector<ir::AxisId, 4> pending = addend_axes(param.type);
   int64_t part = world_.index(mesh, pending, rank), parts = world_.count(mesh, pending);
   if (param.whole) {
-    Dims first = block.first, dims = block.dims;
+    const Block held = param.is_cut ? param.cut->block(world_, rank) : block;
+    Dims first = held.first, dims = held.dims;
     if (param.whole->dims.size() > dims.size()) {
       first.insert(first.begin(), list);
       dims.insert(dims.begin(), 1);

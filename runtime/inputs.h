@@ -83,10 +83,15 @@ private:
     std::optional<Placement> placement; // none: it holds no data
     ir::Type type;
     std::optional<Tensor> whole;                   // from a file
+    // Where axes are local and the declaration says all the same which dimensions they cut: how a file with
+    // the tensor of all ranks is cut.
+    std::optional<Placement> cut;
+    bool is_cut = false; // `whole` is such a file
     std::vector<std::pair<RankId, Tensor>> pieces; // from files, by rank
     std::pair<int64_t, int64_t> scale{1, 1};
   };
   void declare(const ir::Param &param);
+  std::optional<Placement> declared_cut(const ir::Param &param) const;
   void take_files(const InputFiles &files);
   void take(const InputFiles::Given &given, const InputFiles &files);
   void take_archive(const std::string &name, const std::string &file, const InputFiles &files);

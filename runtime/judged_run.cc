@@ -5,6 +5,7 @@
 #include "runtime/bits_hash.h"
 #include "runtime/bounds.h"
 #include "runtime/last_uses.h"
+#include "runtime/recorded_gradients.h"
 
 #include "ir/check.h"
 #include "ir/text.h"
@@ -55,6 +56,7 @@ public:
                    options.seed),
         bounds_(reference_, options.domain, options.order), kept_(plan.values.size()) {
     reference_.take_sizes(options.sizes);
+    reference_.limit_rounds(plan.max_rounds);
     std::vector<uint32_t> last = last_uses(program_, plan_, reference_);
     for (size_t i = 0; i < last.size(); ++i)
       kept_[i].last_use = last[i];
@@ -88,6 +90,11 @@ private:
     for (const ir::Output &output : program_.outputs)
       if (output.role == ir::OutputRole::Grad && output.of.valid())
         gradient_of_.try_emplace(output.value.index, output.of);
+    ends_.assign(plan_.outputs.begin(), plan_.outputs.end());
+    for (const Plan::Stepped &stepped : plan_.stepped) {
+      ends_.push_back(stepped.gradient);
+      gradient_of_.try_emplace(plan_.values[stepped.gradient].value.index, stepped.param);
+    }
   }
   ValueId gradient_of(ValueId value) const { return gradient_of_.lookup(value.index); }
 
@@ -231,7 +238,7 @@ private:
   bool is_taken(const Execution &execution) {
     const ir::Inst &inst = program_.insts[execution.inst];
     if (execution.call != 0 || inst.result_count != 1 ||
-        program_.op_name(inst.op) != "mutate_type" ||
+        reference_.resolve(inst.op).boundary != "mutate_type" ||
         !program_.types[checked_.type(inst.first_result)].gradient_free())
       return false;
     const PlannedCall &call = plan_.calls[execution.call];
@@ -291,7 +298,7 @@ private:
 
   void release(uint32_t e, const Execution &execution) {
     auto drop = [&](PlannedId id) {
-      bool leaves = llvm::is_contained(plan_.outputs, id);
+      bool leaves = llvm::is_contained(ends_, id);
       if (id.valid() && kept_[id.index].last_use <= e && !leaves)
         kept_[id.index] = {};
     };
@@ -469,8 +476,9 @@ private:
     }
   }
 
-  void refute(const Observed &observed, const Refuted &refuted) {
-    RunFacts facts{options_.tier, options_.seed, options_.rerun};
+  // `whole`: not by the value alone.
+  void refute(const Observed &observed, const Refuted &refuted, bool whole = false) {
+    RunFacts facts{options_.tier, options_.seed, options_.rerun, whole};
     if (refuted.drift) {
       report_.findings.push_back(finding_of(program_, observed, refuted, facts));
       return;
@@ -487,7 +495,7 @@ private:
 
   // The whole program on one device, from what its inputs mean.
   llvm::Error end_to_end() {
-    for (PlannedId id : plan_.outputs)
+    for (PlannedId id : ends_)
       if (id.valid())
         if (llvm::Error failed = read(id))
           return failed;
@@ -504,17 +512,66 @@ private:
     run.take(taken_);
     if (llvm::Error failed = run.run(params_)) {
       std::string reason = llvm::toString(std::move(failed));
-      for (PlannedId id : plan_.outputs)
+      for (PlannedId id : ends_)
         if (id.valid() && !stepwise())
           record(id, {}, &reason);
       note_undecided(std::move(reason));
       return llvm::Error::success();
     }
-    for (PlannedId id : plan_.outputs)
+    for (PlannedId id : ends_)
       if (id.valid())
         judge_end(id, run.find(plan_.values[id].value));
-    judge_gradients(run);
+    if (options_.recorded.empty())
+      judge_gradients(run);
+    else if (options_.tier == Tier::Real)
+      judge_recorded(run);
     return llvm::Error::success();
+  }
+
+  void judge_recorded(ReferenceRun &run) {
+    GradientReport &gradients = report_.gradients;
+    for (const RecordedGradient &each :
+         compare_recorded(reference_, run, params_, taken_, options_.recorded)) {
+      if (each.form == RecordedGradient::Form::Left) {
+        gradients.left.push_back({each.value, each.text});
+        continue;
+      }
+      ++gradients.compared;
+      if (each.form == RecordedGradient::Form::Wrong) {
+        refute_recorded(each);
+        continue;
+      }
+      derived_.insert(each.value.index);
+      if (!each.text.empty())
+        gradients.zero.push_back(each.value);
+    }
+  }
+  void refute_recorded(const RecordedGradient &wrong) {
+    Observed observed{wrong.value, checked_.known(wrong.value), wrong.of, {}};
+    Refuted refuted;
+    refuted.axes = wrong.axes;
+    refuted.first = wrong.place;
+    refuted.got = wrong.got;
+    refuted.want = wrong.want;
+    refuted.difference = wrong.difference;
+    refuted.bound = wrong.bound;
+    refuted.found = wrong.text;
+    refuted.ranks = "all";
+    refute(observed, refuted, true);
+    const ir::Type &type = program_.types[observed.known.type];
+    const ir::Mesh &mesh = program_.meshes[type.mesh()];
+    for (AxisId axis : mesh.typed_axes()) {
+      ClaimVerdict claim{
+          wrong.value, type.mesh(),     axis, type.kind(axis), type.dim(axis).has_value(),
+          true,        Verdict::Refuted};
+      if (type.either().contains(axis))
+        claim.kind = Kind::Replicate;
+      auto [at, fresh] = claims_.try_emplace(key_of(claim), report_.claims.size());
+      if (fresh)
+        report_.claims.push_back(claim);
+      else
+        report_.claims[at->second].verdict = Verdict::Refuted;
+    }
   }
 
   // What went through many steps: exact, or for steps to judge.
@@ -534,8 +591,9 @@ private:
       return;
     llvm::SmallVector<PlannedId, 8> found;
     llvm::SmallVector<ValueId, 8> of;
-    for (PlannedId id : plan_.outputs)
-      if (id.valid() && gradient_of(plan_.values[id].value).valid()) {
+    for (PlannedId id : ends_)
+      if (id.valid() && gradient_of(plan_.values[id].value).valid() &&
+          !llvm::is_contained(found, id)) {
         found.push_back(id);
         of.push_back(gradient_of(plan_.values[id].value));
       }
@@ -555,15 +613,44 @@ private:
         for (const Tensor &piece : own->pieces)
           want.pieces.push_back(zeros_like(piece, piece.dims));
       }
-      judge_end(found[i], &want);
+      if (combines_losses(found[i], want))
+        judge_end(found[i], &want);
     }
   }
 
+  // What `step` reads is of the loss of one device. False, and said: nobody knows which that is.
+  bool combines_losses(PlannedId id, Meaning &want) {
+    if (llvm::none_of(plan_.stepped, [&](const Plan::Stepped &s) { return s.gradient == id; }))
+      return true;
+    const PlannedValue &value = plan_.values[id];
+    const ir::Type &type = program_.types[value.known.type];
+    const Meaning *own = meaning(id);
+    bool pending = !(type.of(Kind::Partial) - type.zero()).empty();
+    if (!own || pending || own->lists != want.lists)
+      return true; // its contract sums it
+    AxisSet mean, assumed;
+    for (const LossRoot &root : options_.derived)
+      mean |= root.mean, assumed |= root.assumed;
+    if (mean.empty() && assumed.empty())
+      return true;
+    if (assumed || options_.derived.size() > 1) {
+      note_undecided(fmt::format("{}: nothing tells whether the loss of one device is the mean of "
+                                 "those of the ranks or their sum (--losses)",
+                                 ir::print_value(program_, value.value)));
+      return false;
+    }
+    int64_t ranks = Grid(program_.meshes[options_.derived.front().mesh], mean).size();
+    for (Tensor &piece : want.pieces)
+      multiply(piece, 1, ranks);
+    return true;
+  }
+
   // The loss output, or the value whose gradient the backward starts with as ones.
-  ValueId find_loss() const {
+  ValueId find_loss() {
     for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
       const ir::Inst &inst = program_.insts[ir::InstId{i}];
-      if (inst.result_count != 1 || program_.op_name(inst.op) != "ones_like")
+      const rules::ResolvedOp &op = reference_.resolve(inst.op);
+      if (inst.result_count != 1 || !op.row || op.row->constant == rules::OpDef::Constant::No)
         continue;
       llvm::ArrayRef<ir::Operand> operands = program_.blocks[inst.operands];
       if (operands.size() == 1 && operands[0].is_value() &&
@@ -575,6 +662,7 @@ private:
 
   // R, Reduced and I are alike in forward: without their gradient they are not upheld.
   void settle() {
+    report_.gradients.recorded = !options_.recorded.empty();
     for (ClaimVerdict &claim : report_.claims) {
       const ir::Type &type = program_.types[checked_.type(claim.value)];
       bool same = claim.kind == Kind::Replicate || claim.kind == Kind::Reduced ||
@@ -590,7 +678,8 @@ private:
   bool gradient_upheld(const ClaimVerdict &of) const {
     return llvm::any_of(report_.claims, [&](const ClaimVerdict &claim) {
       return claim.gradient && claim.axis == of.axis && claim.verdict == Verdict::Upheld &&
-             gradient_of(claim.value) == of.value;
+             gradient_of(claim.value) == of.value &&
+             (options_.recorded.empty() || derived_.contains(claim.value.index));
     });
   }
 
@@ -607,9 +696,11 @@ private:
   Meanings params_;
   llvm::DenseMap<uint32_t, Meaning> taken_; // by ValueId
   llvm::DenseMap<uint32_t, ValueId> gradient_of_;
+  std::vector<PlannedId> ends_; // what is there when all is done: outputs, and what `step` reads
   llvm::DenseMap<uint64_t, size_t> claims_;
   RunReport report_;
-  std::optional<size_t> first_; // into RunReport::findings
+  llvm::DenseSet<uint32_t> derived_; // by ValueId: recorded gradients that are the derivative
+  std::optional<size_t> first_;      // into RunReport::findings
   ValueId first_value_;
   std::vector<std::string> later_;
   bool stopped_ = false;
@@ -622,10 +713,32 @@ uint64_t RunReport::count(Verdict verdict) const {
       llvm::count_if(claims, [&](const ClaimVerdict &claim) { return claim.verdict == verdict; }));
 }
 
+bool RunReport::refuted() const {
+  return count(Verdict::Refuted) > 0 || llvm::any_of(findings, [](const checker::Finding &finding) {
+           return finding.info().severity == rules::Severity::Error;
+         });
+}
+
 llvm::Expected<RunReport> run_judged(checker::CheckedProgram &program, const Plan &plan,
                                      const World &world, Backend &backend,
                                      const JudgeOptions &options) {
   return Runner(program, plan, world, backend, options).run();
+}
+
+// Of several seeds: what was left once was left.
+static void join_gradients(GradientReport &into, GradientReport more) {
+  bool had = into.compared || !into.left.empty(), has = more.compared || !more.left.empty();
+  if (!had) {
+    into = std::move(more);
+    return;
+  }
+  if (!has)
+    return;
+  for (GradientReport::Left &left : more.left)
+    if (llvm::none_of(into.left, [&](const auto &each) { return each.value == left.value; })) {
+      into.left.push_back(std::move(left));
+      into.compared -= into.compared > 0;
+    }
 }
 
 void join_reports(RunReport &into, RunReport more) {
@@ -649,6 +762,7 @@ void join_reports(RunReport &into, RunReport more) {
   for (std::string &reason : more.undecided)
     if (!llvm::is_contained(into.undecided, reason))
       into.undecided.push_back(std::move(reason));
+  join_gradients(into.gradients, std::move(more.gradients));
   into.steps = std::max(into.steps, more.steps);
   into.judged += more.judged;
   into.digest = ir::mix(into.digest, more.digest);

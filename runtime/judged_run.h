@@ -4,6 +4,7 @@
 
 #include "runtime/backend.h"
 #include "runtime/bounds.h"
+#include "runtime/losses.h"
 #include "runtime/reference_run.h"
 #include "runtime/refutation.h"
 
@@ -25,19 +26,38 @@ struct JudgeOptions {
   SumOrder order = SumOrder::Ranks;
   bool judges = true; // false: another process does; steps are run and data are read for it
   const TensorSizes *sizes = nullptr; // how much exchanges move, where data do not say it
-  ir::ValueId until;                  // stop after it is made; none: at the end
+  // What a backward that was recorded starts from; empty: none was. Its gradients are held against the
+  // derivative of the forward, in the real tier.
+  llvm::ArrayRef<LossRoot> recorded;
+  // The same of a backward that was derived: what `step` reads is of the loss of one device.
+  llvm::ArrayRef<LossRoot> derived;
+  ir::ValueId until; // stop after it is made; none: at the end
   llvm::function_ref<bool(uint64_t done, uint64_t all)> goes_on = nullptr; // false: stop here
+};
+
+// Gradients that the program was recorded with, against the derivative of its forward.
+struct GradientReport {
+  struct Left {
+    ir::ValueId value;
+    std::string why;
+  };
+  bool recorded = false; // there are some
+  uint64_t compared = 0;
+  std::vector<ir::ValueId> zero; // of those that were compared: but for rounding
+  std::vector<Left> left;        // that were not
 };
 
 struct RunReport {
   std::vector<ClaimVerdict> claims;
   std::vector<checker::Finding> findings; // at most one error; warnings besides
   std::vector<std::string> undecided;     // why, each reason once
+  GradientReport gradients;
   uint64_t steps = 0, judged = 0;
   uint64_t digest = 0; // of the bits of all outputs on all ranks; 0: none were read
 
   uint64_t count(Verdict verdict) const;
-  bool refuted() const { return count(Verdict::Refuted) > 0; }
+  // A claim is refuted; on axes of one rank, which claim nothing, the finding alone says so.
+  bool refuted() const;
 };
 
 // Runs the whole plan. Inputs must have been written. Where the program is one with its derived backward,

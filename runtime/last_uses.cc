@@ -1,6 +1,8 @@
 // Operands, names of storage that a later `alias` asks for, and what is received.
 #include "runtime/last_uses.h"
 
+#include "rules/boundary_name.h"
+
 #include "llvm/ADT/DenseMap.h"
 
 #include <algorithm>
@@ -10,8 +12,8 @@ namespace spmd::runtime {
 using ir::ValueId;
 
 bool is_alias(const ir::Program &program, ir::InstId inst) {
-  return program.op_name(program.insts[inst].op).endswith("alias") &&
-         program.blocks[program.insts[inst].operands].size() > 1;
+  return program.blocks[program.insts[inst].operands].size() > 1 &&
+         rules::boundary_of(program, program.insts[inst].op) == "alias";
 }
 
 ValueId sent_to(const ir::Program &program, Reference &reference, const Execution &execution) {

@@ -2,6 +2,7 @@
 // buffers come first, each into the smallest gap that takes it.
 #include "runtime/plan.h"
 
+#include "rules/boundary_name.h"
 #include "rules/registry.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -126,9 +127,13 @@ void Memory::lives() {
     touch(plan_.values[output].buffer, 0 < end ? end - 1 : 0);
     keep(output);
   }
+  for (const Plan::Stepped &stepped : plan_.stepped) {
+    touch(plan_.values[stepped.gradient].buffer, 0 < end ? end - 1 : 0);
+    keep(stepped.gradient);
+  }
   // What is published or stored can be read when all is done.
   for (const Execution &each : plan_.executions) {
-    llvm::StringRef op = program_.op_name(program_.insts[each.inst].op);
+    std::string_view op = rules::boundary_of(program_, program_.insts[each.inst].op);
     if ((op == "report" || op == "store") && !each.nested)
       for (PlannedId value : plan_.list(each.results))
         keep(value);

@@ -356,6 +356,8 @@ llvm::Error Planner::instruction(Frame &frame, InstId id) {
   InstId outer = std::exchange(inst_, id);
   llvm::Error error = dispatch(site);
   inst_ = outer;
+  if (error && options_.failed && !options_.failed->valid())
+    *options_.failed = id;
   if (error)
     return plan_error(fmt::format("{} (op `{}`)", llvm::toString(std::move(error)),
                                   program_.op_name(inst.op).str()));
@@ -423,9 +425,15 @@ llvm::Error Planner::run() {
   return llvm::Error::success();
 }
 
+char LoopGoesOn::ID = 0;
+void LoopGoesOn::log(llvm::raw_ostream &out) const {
+  out << "a loop goes on after " << rounds << " rounds";
+}
+
 llvm::Expected<Plan> make_plan(checker::CheckedProgram &program, const World &world,
                                const PlanOptions &options) {
   Plan plan;
+  plan.max_rounds = options.max_rounds;
   if (llvm::Error error = Planner(program, world, options, plan).run())
     return error;
   plan_memory(program.program(), plan);

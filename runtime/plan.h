@@ -206,6 +206,14 @@ struct Plan {
   // are its outputs.
   llvm::SmallVector<PlannedId, 2> asked;
 
+  // What `step` of the main body reads: it is there at the end, and is checked there.
+  struct Stepped {
+    PlannedId gradient;
+    ir::ValueId param;
+  };
+  std::vector<Stepped> stepped;
+  uint64_t max_rounds = 0; // of one `while`
+
   int64_t peak_bytes = 0; // of the rank that holds most, by declared dtypes
   uint64_t fingerprint = 0;
 
@@ -218,10 +226,25 @@ struct Plan {
   StepRange all() const { return {0, static_cast<uint32_t>(steps.size())}; }
 };
 
+inline constexpr uint64_t kMaxRounds = 100'000; // of one `while`, unless more are allowed
+
 struct PlanOptions {
   uint32_t max_steps = 1u << 20; // loops of a known length are unrolled
   // None: exchanges whose sizes are tensors are an error.
   const TensorSizes *sizes = nullptr;
+  uint64_t max_rounds = kMaxRounds; // more are an error: LoopGoesOn
+  ir::InstId *failed = nullptr;     // where there is an error, the instruction that it is of
+};
+
+// A run came to the last round that a `while` may have.
+class LoopGoesOn : public llvm::ErrorInfo<LoopGoesOn> {
+public:
+  static char ID;
+  LoopGoesOn(ir::InstId loop, uint64_t rounds) : loop(loop), rounds(rounds) {}
+  void log(llvm::raw_ostream &out) const override;
+  std::error_code convertToErrorCode() const override { return llvm::inconvertibleErrorCode(); }
+  ir::InstId loop;
+  uint64_t rounds;
 };
 
 // Steps, memory and fingerprint. An error says what cannot be carried out, and names the value or the

@@ -32,6 +32,7 @@ enum class Boundary : uint8_t {
   Alias,
   Token,
   Gradient,
+  Step,
   None,
 };
 
@@ -50,7 +51,8 @@ Boundary boundary_of(llvm::StringRef name) {
       .Case("clip_norm", Boundary::Clip)
       .Case("alias", Boundary::Alias)
       .Case("token", Boundary::Token)
-      .Cases("backward", "grad", "step", Boundary::Gradient)
+      .Cases("backward", "grad", Boundary::Gradient)
+      .Case("step", Boundary::Step)
       .Default(Boundary::None);
 }
 
@@ -94,10 +96,22 @@ llvm::Error Planner::boundary(Site &site) {
   case Boundary::Gradient:
     return plan_error(fmt::format(
         "`{}` is carried out by the backward program: derive it, and run that", name.str()));
+  case Boundary::Step:
+    return step_of(site);
   case Boundary::None:
     break;
   }
   return plan_error(fmt::format("`{}` cannot be run", name.str()));
+}
+
+// The optimizer is no part of the program: what it reads must be right.
+llvm::Error Planner::step_of(Site &site) {
+  if (site.inst.result_count > 0)
+    return plan_error("what the optimizer makes of a parameter is not in the program: only what "
+                      "`step` reads can be checked");
+  if (site.frame.call == 0 && site.values.size() > 1)
+    plan_.stepped.push_back({site.values[1], site.operands.values[0]});
+  return llvm::Error::success();
 }
 
 llvm::Expected<llvm::SmallVector<ir::AxisId, 4>> call_axes(const rules::Application &app) {

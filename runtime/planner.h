@@ -175,6 +175,7 @@ private:
 
   // Boundary ops (plan_boundary.cc).
   llvm::Error boundary(Site &site);
+  llvm::Error step_of(Site &site);
   llvm::Error axis_index(Site &site);
   llvm::Error rescale(Site &site);
   llvm::Error random_state(Site &site);

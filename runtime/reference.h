@@ -61,6 +61,10 @@ public:
   // Lengths that tensors say are these, whatever the tensors hold; null: what they hold.
   void take_sizes(const TensorSizes *sizes) { sizes_ = sizes; }
 
+  // Of one `while`.
+  void limit_rounds(uint64_t rounds) { max_rounds_ = rounds; }
+  uint64_t max_rounds() const { return max_rounds_; }
+
   // The results of one instruction that runs no body, from what its operands mean (by their own types,
   // in the order of the tensors). An error says what has no meaning on one device that we can compute.
   llvm::Expected<Meanings> apply(ir::InstId id, BodySite site,
@@ -116,6 +120,7 @@ private:
   uint64_t seed_;
   std::optional<llvm::DenseMap<uint32_t, ir::ValueId>> sent_; // by InstId of `recv`
   const TensorSizes *sizes_ = nullptr;
+  uint64_t max_rounds_ = 100'000;
 };
 
 // Of a value that is known so; none if it holds no data.

@@ -33,7 +33,7 @@ constexpr std::string_view kPassing[] = {
     "assert_type",      "mutate_type", "to_local", "from_local",
     "reinterpret_mesh", "report",      "send",     "wait"};
 // Ops whose results hold no data.
-constexpr std::string_view kWithoutData[] = {"rng", "fork", "token"};
+constexpr std::string_view kWithoutData[] = {"rng", "fork", "token", "step"};
 
 // Axes on which a sum is taken for a list of what each rank holds of it.
 AxisSet lists_of_addends(const SeenInst &seen) {

@@ -72,7 +72,7 @@ struct Reframe {
 
 // The tensors that an instruction has a derivative by.
 static llvm::Error
-each_derivative(const SeenInst &seen,
+each_derivative(const SeenInst &seen, bool all,
                 llvm::function_ref<llvm::Error(unsigned arg, std::string_view name,
                                                std::optional<int64_t> member)>
                     f) {
@@ -93,7 +93,8 @@ each_derivative(const SeenInst &seen,
       for (unsigned m = 0; slot && differentiable && m < slot->count; ++m) {
         unsigned arg = slot->first + m;
         const ir::Type &known = seen.app().type(seen.app().args[arg]);
-        if (known.gradient_free())
+        if (all ? !seen.from(arg) || !ir::differentiable(seen.from(arg)->dtype())
+                : known.gradient_free())
           continue;
         if (!rules::derivative(*use.row, i))
           return error(fmt::format("`{}` has no derivative by {}", use.row->name,
@@ -128,7 +129,7 @@ llvm::Error ReferenceRun::transpose(const Entry &entry, std::vector<Meaning> &gr
   if (!found)
     return found.takeError();
   const SeenInst &seen = **found;
-  if (!seen.app().where().grad)
+  if (!seen.app().where().grad && !differentiated_.contains(entry.inst.index))
     return llvm::Error::success();
   Meanings operands, results;
   for (unsigned i = 0; i < entry.inputs.size(); ++i)
@@ -155,7 +156,7 @@ llvm::Error ReferenceRun::transpose(const Entry &entry, std::vector<Meaning> &gr
   if (seen.op().form == rules::OpForm::Equation) {
     uint64_t draws = draw_op(entry.site.path, drawn_by(program_, entry.inst));
     return each_derivative(
-        seen,
+        seen, differentiated_.contains(entry.inst.index),
         [&](unsigned arg, std::string_view name, std::optional<int64_t> member) -> llvm::Error {
           llvm::Expected<Meaning> made =
               reference_.derivative(seen, draws, operands, results, arg, name, member);
@@ -167,7 +168,8 @@ llvm::Error ReferenceRun::transpose(const Entry &entry, std::vector<Meaning> &gr
   }
   for (unsigned i = 0; i < entry.inputs.size(); ++i) {
     const Distribution *from = seen.from(i) ? &*seen.from(i) : nullptr;
-    if (!from || from->type().gradient_free() || !ir::differentiable(from->dtype()))
+    bool free = from && from->type().gradient_free() && !differentiated_.contains(entry.inst.index);
+    if (!from || free || !ir::differentiable(from->dtype()))
       continue;
     llvm::Expected<Meaning> made =
         reference_.transposed_move(seen, entry.site, i, operands, results);
@@ -228,25 +230,79 @@ llvm::Expected<Meaning> Reference::transposed_move(const SeenInst &seen, BodySit
   return transposed(map, operands[arg], results[result]);
 }
 
-llvm::Expected<Meanings> ReferenceRun::gradients(ValueId loss, llvm::ArrayRef<ValueId> of) {
-  std::vector<Meaning> gradients(trace_.nodes.size());
-  NodeId root = main_.find(loss);
-  if (root == kNoNode || trace_.nodes[root].pieces.empty())
-    return error("the loss was not computed");
-  Meaning one = trace_.nodes[root];
-  for (Tensor &piece : one.pieces)
-    piece.visit([](auto &cells) {
+// No gradient flows through it.
+bool ReferenceRun::cuts_gradients(const Entry &entry) {
+  if (!entry.inst.valid())
+    return false;
+  const ir::Inst &inst = program_.insts[entry.inst];
+  const rules::OpDef *row = reference_.resolve(inst.op).row;
+  bool passes = program_.contexts[inst.context].grad || differentiated_.contains(entry.inst.index);
+  return !passes || (row && !row->gradient);
+}
+
+Meaning ReferenceRun::seeded(NodeId root, const Meaning *seed) const {
+  Meaning made = trace_.nodes[root];
+  const ir::Mesh &mesh = program_.meshes[program_.types[trace_.known[root].type].mesh()];
+  Grid all(mesh, made.lists), given(mesh, seed ? seed->lists : AxisSet());
+  for (size_t p = 0; p < made.pieces.size(); ++p) {
+    if (seed) {
+      auto at = given.position(all.coordinates(static_cast<int64_t>(p)));
+      made.pieces[p] = seed->pieces[static_cast<size_t>(at)];
+      continue;
+    }
+    made.pieces[p].visit([](auto &cells) {
       for (auto &cell : cells)
         cell = 1;
     });
-  gradients[root] = std::move(one);
-  for (const Entry &entry : llvm::reverse(trace_.entries))
-    if (llvm::Error problem = transpose(entry, gradients))
-      return llvm::Expected<Meanings>(std::move(problem));
-  Meanings found;
+  }
+  return made;
+}
+
+std::vector<Derivative> ReferenceRun::derivatives(ValueId loss, const Meaning *seed,
+                                                  llvm::ArrayRef<ValueId> of) {
+  NodeId root = main_.find(loss);
+  if (root == kNoNode || trace_.nodes[root].pieces.empty())
+    return std::vector<Derivative>(of.size(), {{}, "the loss was not computed"});
+  std::vector<Meaning> gradients(trace_.nodes.size());
+  // What depends on a gradient that is not known is not known either: by node, into `reasons`.
+  std::vector<std::string> reasons;
+  std::vector<uint32_t> unknown(trace_.nodes.size(), ~0u);
+  gradients[root] = seeded(root, seed);
+  for (const Entry &entry : llvm::reverse(trace_.entries)) {
+    uint32_t reason = ~0u;
+    for (NodeId node : entry.outputs)
+      reason = std::min(reason, unknown[node]);
+    if (reason != ~0u && cuts_gradients(entry))
+      continue;
+    if (reason == ~0u) {
+      llvm::Error problem = transpose(entry, gradients);
+      if (!problem)
+        continue;
+      reason = static_cast<uint32_t>(reasons.size());
+      reasons.push_back(llvm::toString(std::move(problem)));
+    }
+    for (NodeId node : entry.inputs)
+      unknown[node] = std::min(unknown[node], reason);
+  }
+  std::vector<Derivative> found;
   for (ValueId value : of) {
     NodeId node = main_.find(value);
-    found.push_back(node == kNoNode ? Meaning() : gradients[node]);
+    if (node == kNoNode)
+      found.push_back({});
+    else if (unknown[node] != ~0u)
+      found.push_back({{}, reasons[unknown[node]]});
+    else
+      found.push_back({gradients[node], ""});
+  }
+  return found;
+}
+
+llvm::Expected<Meanings> ReferenceRun::gradients(ValueId loss, llvm::ArrayRef<ValueId> of) {
+  Meanings found;
+  for (Derivative &each : derivatives(loss, nullptr, of)) {
+    if (!each.unknown.empty())
+      return error(each.unknown);
+    found.push_back(std::move(each.meaning));
   }
   return found;
 }

@@ -21,8 +21,6 @@ using ir::ValueId;
 
 namespace {
 
-constexpr int64_t kMaxRounds = 1 << 20; // of one loop
-
 llvm::Error error(std::string text) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
 }
@@ -474,8 +472,8 @@ ReferenceRun::Nodes ReferenceRun::loop(InstId id, BodySite site, llvm::ArrayRef<
       return entered.takeError();
     args[consts + r] = *entered;
   }
-  for (int64_t i = 0; i < kMaxRounds; ++i) {
-    uint64_t path = body_path(site.path, id, static_cast<uint64_t>(i));
+  for (uint64_t i = 0; i <= reference_.max_rounds(); ++i) {
+    uint64_t path = body_path(site.path, id, i);
     Nodes asked = function(more, {typing_of(checked_, id, site, 0), path}, args);
     if (!asked)
       return asked;
@@ -497,7 +495,7 @@ ReferenceRun::Nodes ReferenceRun::loop(InstId id, BodySite site, llvm::ArrayRef<
       args[consts + r] = *next;
     }
   }
-  return error(fmt::format("a loop goes on after {} rounds", kMaxRounds));
+  return error(fmt::format("a loop goes on after {} rounds", reference_.max_rounds()));
 }
 
 llvm::Expected<Meanings> ReferenceRun::run_inst(InstId id, BodySite site,

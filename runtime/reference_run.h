@@ -4,6 +4,7 @@
 
 #include "runtime/reference.h"
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <functional>
@@ -30,6 +31,12 @@ struct Trace {
   std::vector<Meaning> nodes; // without pieces: no data
   std::vector<rules::Arg> known;
   std::vector<Entry> entries;
+};
+
+// A gradient; without pieces: none flows.
+struct Derivative {
+  Meaning meaning;
+  std::string unknown; // why nothing that we can compute gives it; empty: it is known
 };
 
 // The values of one body.
@@ -59,11 +66,17 @@ public:
   // `alias`, from what the values of its storage mean: null where that is not known.
   llvm::Expected<Meaning> run_alias(ir::InstId id, BodySite site,
                                     llvm::function_ref<const Meaning *(ir::ValueId)> meaning);
+  // Gradients pass this instruction, though it is recorded where none do.
+  void differentiate(ir::InstId id) { differentiated_.insert(id.index); }
   // Of the main body; null if it was not computed.
   const Meaning *find(ir::ValueId value) const;
   // The derivative of a loss of the main body with respect to each of these values, as meant; without
-  // pieces where none flows.
+  // pieces where none flows. An error where one of them is not known.
   llvm::Expected<Meanings> gradients(ir::ValueId loss, llvm::ArrayRef<ir::ValueId> of);
+  // The same, times a gradient of the loss, of the same meshes and extents; null: ones. Each is known or not
+  // by itself.
+  std::vector<Derivative> derivatives(ir::ValueId loss, const Meaning *seed,
+                                      llvm::ArrayRef<ir::ValueId> of);
 
   const Trace &trace() const { return trace_; }
 
@@ -99,6 +112,9 @@ private:
   ir::FunctionId region(ir::InstId id, llvm::StringRef role) const;
 
   llvm::Error transpose(const Entry &entry, std::vector<Meaning> &gradients);
+  bool cuts_gradients(const Entry &entry);
+  // The gradient of a loss of the main body as one of its type that is given, along all of its lists.
+  Meaning seeded(NodeId root, const Meaning *seed) const;
 
   Reference &reference_;
   ir::Program &program_;
@@ -106,6 +122,7 @@ private:
   Trace trace_;
   Frame main_;
   const llvm::DenseMap<uint32_t, Meaning> *taken_ = nullptr;
+  llvm::DenseSet<uint32_t> differentiated_; // by InstId
 };
 
 } // namespace spmd::runtime

@@ -21,6 +21,8 @@ std::string found_text(const Refuted &refuted) {
 }
 
 std::string gradient_text(const Refuted &refuted) {
+  if (!refuted.found.empty())
+    return refuted.found;
   if (refuted.form == Refuted::Form::RanksDiffer)
     return "its ranks hold different data";
   switch (refuted.kind.value_or(ir::Kind::Replicate)) {
@@ -87,7 +89,9 @@ checker::Finding finding_of(const ir::Program &program, const Observed &observed
   measured.tier = std::string(kTierWords[static_cast<unsigned>(facts.tier)]);
   measured.seed = static_cast<int64_t>(facts.seed);
   measured.guess = refuted.guess;
-  if (!facts.rerun.empty())
+  if (!facts.rerun.empty() && facts.whole)
+    measured.rerun = facts.rerun;
+  else if (!facts.rerun.empty())
     measured.rerun =
         fmt::format("{} --until={}", facts.rerun, ir::print_value(program, observed.value));
   return {violation_of(program, observed, refuted, std::move(measured)),

@@ -9,7 +9,8 @@ namespace spmd::runtime {
 struct RunFacts {
   Tier tier = Tier::Real;
   uint64_t seed = 0;
-  std::string rerun; // the command line, up to the value that it stops at
+  std::string rerun;  // the command line, up to the value that it stops at
+  bool whole = false; // it takes the whole run to see it
 };
 
 // Where a value is made, or declared.

@@ -18,9 +18,9 @@ llvm::Error error(std::string text) {
 } // namespace
 
 llvm::Expected<Plan> make_sized_plan(checker::CheckedProgram &program, const World &world,
-                                     StartedBackend started, TensorSizes &sizes) {
+                                     StartedBackend started, TensorSizes &sizes,
+                                     PlanOptions options) {
   while (true) {
-    PlanOptions options;
     options.sizes = &sizes;
     llvm::Expected<Plan> plan = make_plan(program, world, options);
     if (!plan || plan->asked.empty())

@@ -14,6 +14,7 @@ using StartedBackend = llvm::function_ref<std::unique_ptr<Backend>(const Plan &p
 // The plan for these inputs: as far as the sizes are known it is run, what it leaves says the next ones,
 // until there is no more to ask. `sizes`: what was said. Errors: those of make_plan and of the backend; a size that is no length.
 llvm::Expected<Plan> make_sized_plan(checker::CheckedProgram &program, const World &world,
-                                     StartedBackend started, TensorSizes &sizes);
+                                     StartedBackend started, TensorSizes &sizes,
+                                     PlanOptions options = {});
 
 } // namespace spmd::runtime

@@ -101,7 +101,8 @@ constinit const DiagnosticInfo RunInput::info = {
     .explain = R"(
 The program could not be run, since what is to enter it is not what it declares: a file that is
 damaged, has another shape or element type, or names a value that the program does not have; or a
-program whose extents are no numbers. Nothing was run.
+program whose extents are no numbers. Nothing was run. Or a `while` does not end: the run was stopped
+after as many rounds as --max-rounds allows.
 )",
 };
 

@@ -403,6 +403,9 @@ llvm::Error CpuBackend::loop(uint32_t index, Ranks ranks) {
         more.push_back(rank);
     }
     left = std::move(more);
+    if (!failed && !left.empty() && iterations_.back() >= plan_->max_rounds)
+      return iterations_.pop_back(),
+             llvm::make_error<LoopGoesOn>(plan_->steps[index].inst, plan_->max_rounds);
     if (!failed && !left.empty())
       failed = run_range({made.cond_end, made.body_end}, left);
     ++iterations_.back();

@@ -70,6 +70,23 @@ std::string print_largest(const ir::Program &program, const Plan &plan,
   return text;
 }
 
+constexpr uint64_t kCopies = 2;
+
+// Of what a value means: whole, once for each list of ranks.
+uint64_t whole_bytes(const ir::Program &program, const Plan &plan, const World &world,
+                     const PlannedValue &value) {
+  uint64_t lists = 1;
+  if (value.known.type.valid())
+    lists = static_cast<uint64_t>(world.count(program.types[value.known.type].mesh(),
+                                              list_axes(program.types[value.known.type])));
+  const Buffer &buffer = plan.buffers[value.buffer];
+  // Without a place it is a block of nothing larger.
+  uint64_t elements = static_cast<uint64_t>(
+      value.place.valid() ? count(plan.places[value.place].whole())
+                          : count(buffer.on(world.ranks(buffer.mesh).front())));
+  return elements * lists * stored_bytes(buffer.dtype);
+}
+
 } // namespace
 
 MemoryNeed memory_need(const ir::Program &program, const Plan &plan, const World &world,
@@ -80,17 +97,26 @@ MemoryNeed memory_need(const ir::Program &program, const Plan &plan, const World
   MemoryNeed need{peak(plan, bytes), print_largest(program, plan, bytes)};
   if (!scope.compares)
     return need;
-  // The reference keeps every value, whole; on each list of ranks once.
-  for (const PlannedValue &value : plan.values) {
-    if (!value.buffer.valid() || !value.place.valid())
+  // The reference keeps every value, and the gradient of each that has one.
+  std::vector<uint64_t> read(plan.buffers.size(), 0);
+  for (uint32_t i = 0; i < plan.values.size(); ++i) {
+    const PlannedValue &value = plan.values[PlannedId{i}];
+    if (!value.buffer.valid())
       continue;
-    const Placement &place = plan.places[value.place];
-    uint64_t lists = 1;
-    if (value.known.type.valid())
-      lists = static_cast<uint64_t>(
-          world.count(place.mesh(), list_axes(program.types[value.known.type])));
-    need.bytes += static_cast<uint64_t>(count(place.whole())) * lists * cell_bytes(place.dtype());
+    const Buffer &buffer = plan.buffers[value.buffer];
+    const uint64_t whole = whole_bytes(program, plan, world, value);
+    const bool differentiable = scope.gradients && ir::differentiable(buffer.dtype);
+    need.bytes += whole * (differentiable ? 2 : 1);
+    // What is compared is there as ranks hold it, as they mean it, and as it is wanted.
+    read[value.buffer.index] = bytes_of(buffer, world, std::nullopt) + kCopies * whole;
   }
+  for (llvm::ArrayRef<PlannedId> ends :
+       {llvm::makeArrayRef(plan.params), llvm::makeArrayRef(plan.outputs)})
+    for (PlannedId id : ends)
+      if (id.valid() && plan.values[id].buffer.valid())
+        need.bytes += read[plan.values[id].buffer.index];
+  if (scope.stepwise)
+    need.bytes += peak(plan, read);
   return need;
 }
 

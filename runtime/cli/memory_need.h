@@ -11,10 +11,13 @@ struct MemoryNeed {
 };
 
 // Elements lie in doubles, whatever their dtype: all ranks together or the one of this process, at the
-// step that holds most, and the reference's values where something is compared here.
+// step that holds most; where something is compared here, what was read of all ranks, and the reference's
+// values.
 struct MemoryScope {
   std::optional<RankId> rank; // none: all
   bool compares = true;
+  bool gradients = false; // the reference differentiates
+  bool stepwise = false;  // every step is compared
 };
 MemoryNeed memory_need(const ir::Program &program, const Plan &plan, const World &world,
                        MemoryScope scope);

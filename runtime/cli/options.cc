@@ -134,6 +134,9 @@ constexpr RunOptionRow kRows[] = {
     {"--seeds", "K", "1", "runs, with seeds from --seed on",
      [](RunOptions &o, StringRef v) { return number<unsigned>(v, 1, 1000000, o.seeds); }},
     {"--strict", "", "", "exit code 1 unless all claims are upheld", turn_on<&RunOptions::strict>},
+    {"--losses", "auto|mean|sum", "auto",
+     "what the loss of one device is of those that ranks have; auto: as the forward tells",
+     [](RunOptions &o, StringRef v) { return choose(v, kLossChoiceWords, o.losses); }},
     {"--no-backward", "", "", "forward only", turn_on<&RunOptions::no_backward>},
     {"--only", "GLOB", "", "check values in these scopes alone", set_text<&RunOptions::only>},
     {"--until", "%VALUE", "", "run up to where the value is there, and check it",
@@ -150,6 +153,10 @@ constexpr RunOptionRow kRows[] = {
     {"--trace-ranks", "", "", "write what each rank holds, too", turn_on<&RunOptions::trace_ranks>},
     {"--threads", "N", "1", "ranks are divided among them; results stay the same",
      [](RunOptions &o, StringRef v) { return number<unsigned>(v, 1, 1024, o.threads); }},
+    {"--max-rounds", "N", "100000", "of one `while`; more are an error",
+     [](RunOptions &o, StringRef v) {
+       return number<uint64_t>(v, 1, std::numeric_limits<int64_t>::max(), o.max_rounds);
+     }},
     {"--memory-limit", "BYTES", "what is free", "refuse what would take more", set_memory},
     {"--backend", "cpu|mpi|nccl|null", "cpu",
      "all ranks in this process; a process for each; a GPU for each; steps are not carried out",
@@ -305,6 +312,10 @@ std::string words_of_run(const RunOptions &options, uint64_t seed) {
     line += " --scale-down";
   if (options.no_backward)
     line += " --no-backward";
+  if (options.max_rounds != kMaxRounds)
+    line += fmt::format(" --max-rounds={}", options.max_rounds);
+  if (options.losses != LossChoice::Auto)
+    line += fmt::format(" --losses={}", kLossChoiceWords[static_cast<size_t>(options.losses)]);
   return line;
 }
 

@@ -34,6 +34,8 @@ struct RunOptions {
   TierChoice tier = TierChoice::Auto;
   bool f64 = false;
   bool strict = false;
+  uint64_t max_rounds = kMaxRounds; // of one `while`
+  LossChoice losses = LossChoice::Auto;
   unsigned threads = 1;
   std::string only, until; // a glob over scopes; a value
   std::vector<std::string> inputs;

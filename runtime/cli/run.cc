@@ -19,6 +19,7 @@
 #include "checker/cli/output.h"
 #include "checker/cli/present.h"
 #include "checker/inlined_size.h"
+#include "checker/provenance.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -238,14 +239,19 @@ private:
   }
 
   // A finding that keeps the run from beginning.
-  bool refuse(rules::Violation violation, checker::Place place = {}) {
-    if (place.form == checker::Place::Form::Inst && checked_->program().insts.size() == 0) {
-      checker::say(fmt::format("{}: nothing can be run", options_.file));
-    } else {
-      checker::Finding finding{std::move(violation), place};
-      report(checked_->tables(), std::vector<checker::Finding>{std::move(finding)});
-    }
+  bool refuse(rules::Violation violation, checker::Place place = kFile) {
+    checker::Finding finding{std::move(violation), place};
+    report(checked_->tables(), std::vector<checker::Finding>{std::move(finding)});
     return stop(ExitCode::Call);
+  }
+  static constexpr checker::Place kFile{checker::Place::Form::File, ~0u};
+
+  // What was derived stands nowhere; what it was derived from does.
+  checker::Place place_of_inst(ir::InstId inst) const {
+    const ir::Program &program = checked_->program();
+    if (inst.valid() && program.insts[inst].bwd_of.valid())
+      inst = checker::defining_inst(program, program.insts[inst].bwd_of);
+    return inst.valid() ? checker::Place::inst(inst) : kFile;
   }
 
   // The integer tier is for sums of products alone: false, and said, where something else is computed.
@@ -271,6 +277,10 @@ private:
       return refuse(rules::RunInput{"the program", llvm::toString(world.takeError())});
     world_.emplace(std::move(*world));
     summary_.ranks = world_->size();
+    roots_ = recorded_losses(*checked_, options_.losses);
+    for (const LossRoot &root : roots_)
+      if (std::string text = runtime::print(checked_->program(), root); !text.empty())
+        summary_.losses.push_back(std::move(text));
     sized_by_data_ = has_tensor_sizes(checked_->program());
     if (sized_by_data_)
       return take_inputs() && plan_for(options_.seed, modes().front());
@@ -286,15 +296,18 @@ private:
       return true;
     auto started = [&](const Plan &first) { return simulated(first, seed, {mode.tier, domain}); };
     sizes_.lengths.clear();
+    ir::InstId failed;
+    PlanOptions asked{.max_rounds = options_.max_rounds, .failed = &failed};
     llvm::Expected<Plan> plan = sized_by_data_
-                                    ? make_sized_plan(*checked_, *world_, started, sizes_)
-                                    : make_plan(*checked_, *world_);
+                                    ? make_sized_plan(*checked_, *world_, started, sizes_, asked)
+                                    : make_plan(*checked_, *world_, asked);
     if (!plan && code_ != ExitCode::Clean) { // said already
       llvm::consumeError(plan.takeError());
       return false;
     }
     if (!plan)
-      return refuse(rules::RunInput{"the program", llvm::toString(plan.takeError())});
+      return refuse(rules::RunInput{"the program", llvm::toString(plan.takeError())},
+                    place_of_inst(failed));
     plan_.emplace(std::move(*plan));
     planned_ = {seed, domain, is_whole(mode)};
     summary_.steps = plan_->steps.size();
@@ -311,7 +324,7 @@ private:
       return true;
     std::vector<checker::Finding> findings;
     for (const InputProblem &problem : inputs_->problems()) {
-      checker::Place place;
+      checker::Place place = kFile;
       if (problem.param)
         place = {checker::Place::Form::Param, static_cast<uint32_t>(*problem.param)};
       findings.push_back({rules::RunInput{problem.input, problem.text}, place});
@@ -322,9 +335,12 @@ private:
 
   bool fits() {
     MemoryScope scope{.rank = {}, .compares = options_.check != CheckMode::Off};
+    scope.gradients = !roots_.empty();
+    scope.stepwise = options_.check == CheckMode::All || options_.check == CheckMode::Sampled;
     uint64_t sharers = 1;
     if (session_) {
-      scope = {session_->rank(), scope.compares && session_->leads()};
+      scope.rank = session_->rank();
+      scope.compares &= session_->leads();
       sharers = session_->local_size();
     }
     MemoryNeed need = memory_need(checked_->program(), *plan_, *world_, scope);
@@ -379,6 +395,7 @@ private:
         .mode = options_.check, .tier = mode.tier, .domain = mode.domain, .seed = seed};
     judge.rerun = rerun(seed);
     judge.until = until();
+    (summary_.backward ? judge.derived : judge.recorded) = roots_;
     judge.judges = !session_ || session_->leads();
     if (mode.domain == Domain::Field)
       judge.sizes = &sizes_;
@@ -395,6 +412,8 @@ private:
       checker::say(fmt::format("run {:>10.2f} ms, seed {}", took.count(), seed));
     if (!report && session_)
       fail(report.takeError());
+    if (!report && report.errorIsA<LoopGoesOn>())
+      return refuse_loop(report.takeError());
     if (!report) {
       checker::say(fmt::format("{}: {}", options_.file, llvm::toString(report.takeError())));
       return stop(ExitCode::Input);
@@ -465,6 +484,17 @@ private:
             largest_values(checked_->program(), *plan_), std::to_string(session_->rank())};
   }
 
+  bool refuse_loop(llvm::Error error) {
+    llvm::handleAllErrors(std::move(error), [&](const LoopGoesOn &loop) {
+      checker::Finding finding{
+          rules::RunInput{"the loop",
+                          fmt::format("it goes on after {} rounds (`--max-rounds`)", loop.rounds)},
+          place_of_inst(loop.loop)};
+      this->report(checked_->tables(), std::vector<checker::Finding>{std::move(finding)});
+    });
+    return stop(ExitCode::Input);
+  }
+
   std::string rerun(uint64_t seed) const {
     std::string line = fmt::format("spmdrun {} {}", options_.file, words_of_run(options_, seed));
     if (session_)
@@ -496,12 +526,19 @@ private:
     if (options_.only.empty() || restrict_to_scope()) {
       if (!summary_.report.findings.empty() || !options_.shared.formats.empty())
         report(checked_->tables(), summary_.report.findings);
-      if (summary_.report.refuted() ||
+      if (summary_.report.refuted() || fails() ||
           (options_.strict && options_.check != CheckMode::Off && !summary_.all_upheld()))
         happened(ExitCode::Findings);
       say_summary();
       write_verdicts();
     }
+  }
+
+  // A warning that the call wants to fail on.
+  bool fails() const {
+    return llvm::any_of(summary_.report.findings, [&](const checker::Finding &finding) {
+      return finding.info().severity <= options_.shared.fail_on;
+    });
   }
 
   void write_verdicts() {
@@ -530,11 +567,14 @@ private:
     bool machine = llvm::any_of(options_.shared.formats, [](const checker::FormatRequest &format) {
       return format.file.empty() && format.name != "full" && format.name != "concise";
     });
-    std::string text = print_summary(summary_);
+    std::string text = print_summary(summary_, checked_->program());
     if (machine)
       tell(llvm::StringRef(text).rtrim().str());
     else if (!options_.shared.quiet)
       happened(print(text));
+    else if (std::string open = print_open(summary_, checked_->program()); !open.empty())
+      checker::say(fmt::format("{}: not all was decided\n{}", options_.file,
+                               llvm::StringRef(open).rtrim().str()));
   }
 
   void write_profile() {
@@ -583,6 +623,7 @@ private:
   checker::CheckResult result_;
   bool forward_only_ = false;
   std::optional<checker::CheckedProgram> checked_;
+  std::vector<LossRoot> roots_; // of a backward that was recorded
   std::optional<World> world_;
   std::optional<Plan> plan_;
   InputFiles files_;

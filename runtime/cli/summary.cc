@@ -97,28 +97,114 @@ void Summary::note_tier(Tier tier, Domain domain) {
 }
 
 bool Summary::all_upheld() const {
-  return llvm::all_of(report.claims, [](const ClaimVerdict &claim) {
-    return claim.verdict == Verdict::Upheld || claim.verdict == Verdict::NotChecked;
-  });
+  const GradientReport &gradients = report.gradients;
+  if (gradients.recorded && (!gradients.compared || !gradients.left.empty()))
+    return false;
+  bool compared = false;
+  for (const ClaimVerdict &claim : report.claims) {
+    if (claim.verdict != Verdict::Upheld && claim.verdict != Verdict::NotChecked)
+      return false;
+    compared |= claim.verdict == Verdict::Upheld;
+  }
+  return compared;
 }
 
-std::string print_summary(const Summary &summary) {
+namespace {
+
+constexpr size_t kMostShown = 8;
+
+// `%a, %b and 3 more`
+std::string print_names(const ir::Program &program, llvm::ArrayRef<ir::ValueId> values) {
+  std::string text;
+  for (size_t i = 0; i < values.size() && i < kMostShown; ++i)
+    text += fmt::format("{}{}", i ? ", " : "", ir::print_value(program, values[i]));
+  if (values.size() > kMostShown)
+    text += fmt::format(" and {} more", values.size() - kMostShown);
+  return text;
+}
+
+std::string print_gradients(const Summary &summary, const ir::Program &program) {
+  const GradientReport &gradients = summary.report.gradients;
+  if (!gradients.recorded)
+    return "";
+  std::string text = fmt::format("  recorded gradients: {} compared with the derivative of the "
+                                 "forward on one device",
+                                 gradients.compared);
+  if (!gradients.zero.empty())
+    text += fmt::format(", {} of them zero but for rounding ({})", gradients.zero.size(),
+                        print_names(program, gradients.zero));
+  text += '\n';
+  for (const std::string &losses : summary.losses)
+    text += fmt::format("    {}\n", losses);
+  return text;
+}
+
+// Gradients that were not compared, those of one reason in one line.
+std::string print_left(const GradientReport &gradients, const ir::Program &program) {
+  if (!gradients.recorded)
+    return "";
+  if (!gradients.compared && gradients.left.empty())
+    return "  recorded gradients: held against no derivative: that takes the real tier and "
+           "`--check`, to the end\n";
+  std::string text;
+  std::vector<std::string> reasons;
+  for (const GradientReport::Left &left : gradients.left)
+    if (!llvm::is_contained(reasons, left.why))
+      reasons.push_back(left.why);
+  for (const std::string &why : reasons) {
+    std::vector<ir::ValueId> values;
+    for (const GradientReport::Left &left : gradients.left)
+      if (left.why == why)
+        values.push_back(left.value);
+    text += fmt::format("  not compared: {} gradient{} ({}): {}\n", values.size(),
+                        values.size() == 1 ? "" : "s", print_names(program, values), why);
+  }
+  return text;
+}
+
+// The values of the claims that nothing decided.
+std::string print_undecided(const RunReport &report, const ir::Program &program) {
+  std::string text;
+  for (Verdict verdict : {Verdict::Undecided, Verdict::Blind}) {
+    std::vector<ir::ValueId> values;
+    for (const ClaimVerdict &claim : report.claims)
+      if (claim.verdict == verdict && !llvm::is_contained(values, claim.value))
+        values.push_back(claim.value);
+    if (!values.empty())
+      text += fmt::format("  {}: {}\n", kVerdictWords[static_cast<size_t>(verdict)],
+                          print_names(program, values));
+  }
+  if (text.empty())
+    return text; // another tier has decided
+  for (size_t i = 0; i < report.undecided.size() && i < kMostShown; ++i)
+    text += fmt::format("    {}\n", report.undecided[i]);
+  if (report.undecided.size() > kMostShown)
+    text += fmt::format("    and {} more\n", report.undecided.size() - kMostShown);
+  return text;
+}
+
+} // namespace
+
+std::string print_open(const Summary &summary, const ir::Program &program) {
+  return print_undecided(summary.report, program) + print_left(summary.report.gradients, program);
+}
+
+std::string print_summary(const Summary &summary, const ir::Program &program) {
   const RunReport &report = summary.report;
-  std::string text = fmt::format(
-      "{}: {} ranks, {} steps, {} per rank; {}; tiers: {}\n", summary.program, summary.ranks,
-      summary.steps, checker::print_bytes(summary.peak_bytes),
-      summary.backward ? "forward and backward" : "forward", fmt::join(summary.tiers, ", "));
+  const char *what = summary.backward            ? "forward and backward"
+                     : report.gradients.recorded ? "forward and recorded backward"
+                                                 : "forward";
+  std::string text =
+      fmt::format("{}: {} ranks, {} steps, {} per rank; {}; tiers: {}\n", summary.program,
+                  summary.ranks, summary.steps, checker::print_bytes(summary.peak_bytes), what,
+                  fmt::join(summary.tiers, ", "));
   if (report.claims.empty())
     return text + "  no claims were compared\n";
   text += print_table(rows_of(report));
-  if (!report.count(Verdict::Undecided) && !report.count(Verdict::Blind))
-    return text; // another tier has decided
-  constexpr size_t kMost = 8;
-  for (size_t i = 0; i < report.undecided.size() && i < kMost; ++i)
-    text += fmt::format("  undecided: {}\n", report.undecided[i]);
-  if (report.undecided.size() > kMost)
-    text += fmt::format("  and {} more\n", report.undecided.size() - kMost);
-  return text;
+  if (llvm::all_of(report.claims,
+                   [](const ClaimVerdict &claim) { return claim.verdict == Verdict::NotChecked; }))
+    text += "  no claim was compared: it takes an axis of two ranks\n";
+  return text + print_gradients(summary, program) + print_open(summary, program);
 }
 
 std::string print_verdicts(const Summary &summary, const ir::Program &program) {
@@ -144,6 +230,15 @@ std::string print_verdicts(const Summary &summary, const ir::Program &program) {
             {"counts", std::move(counts)},
             {"claims", std::move(claims)},
             {"undecided", report.undecided}};
+  if (report.gradients.recorded) {
+    Json left = Json::array();
+    for (const GradientReport::Left &each : report.gradients.left)
+      left.push_back({{"value", ir::print(program.values[each.value].name, program.strings)},
+                      {"why", each.why}});
+    made["recorded_gradients"] = {{"compared", report.gradients.compared},
+                                  {"losses", summary.losses},
+                                  {"left", std::move(left)}};
+  }
   return made.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

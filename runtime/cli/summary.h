@@ -15,15 +15,18 @@ struct Summary {
   unsigned runs = 0;
   uint64_t seed = 0, seeds = 1;            // the first one, and how many
   llvm::SmallVector<std::string, 3> tiers; // in order, each once
+  std::vector<std::string> losses; // what the loss of one device is, where ranks have their own
   RunReport report = {};
 
   void note_tier(Tier tier, Domain domain);
-  // Every claim that can be checked.
+  // Every claim that can be checked, one at least, and every gradient that was recorded.
   bool all_upheld() const;
 };
 
 // A table, a row for each kind, and why what is open is open.
-std::string print_summary(const Summary &summary);
+std::string print_summary(const Summary &summary, const ir::Program &program);
+// What of it is open: claims that nothing decided, gradients that were not compared. Empty: nothing.
+std::string print_open(const Summary &summary, const ir::Program &program);
 // The same for programs, in JSON, claim by claim.
 std::string print_verdicts(const Summary &summary, const ir::Program &program);
 

@@ -338,6 +338,8 @@ llvm::Error DeviceBackend::loop(const Loop &made, uint32_t index) {
       return yes.takeError();
     if (!*yes)
       return llvm::Error::success();
+    if (iterations_.back() >= plan_->max_rounds)
+      return llvm::make_error<LoopGoesOn>(plan_->steps[index].inst, plan_->max_rounds);
     if (llvm::Error error = run_range({made.cond_end, made.body_end}))
       return error;
   }
