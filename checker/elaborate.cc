@@ -43,7 +43,8 @@ struct Decision {
 class Elaborator {
 public:
   Elaborator(ir::Program &program, const CheckOptions &options, const rd::Topology &topology)
-      : program_(program), options_(options), planner_(program, topology), copier_(program) {}
+      : program_(program), options_(options), planner_(program, topology, &effort_),
+        copier_(program) {}
 
   Elaboration run() {
     decide();
@@ -126,8 +127,11 @@ private:
       key.push_back(2 * first + operands.written[i]);
     }
     auto [at, fresh] = placed_.try_emplace(std::move(key));
-    if (fresh)
+    if (fresh) {
+      effort_ = {kPerOp, false};
       at->second = placer.place(app, outcome, values, operands.written);
+      out_.cut += effort_.cut;
+    }
     return at->second;
   }
 
@@ -321,6 +325,7 @@ private:
     rd::Request request{insertion.had, insertion.wanted,
                         rules::global_shape(program_, program_.types[insertion.had], had)};
     request.gradient = insertion.gradient;
+    effort_ = {kPerOp, false};
     const rd::Plan &plan = planner_.plan(request);
     insertion.forward_bytes = plan.bytes;
     insertion.backward_bytes = insertion.gradient ? plan.backward_bytes : 0;
@@ -374,6 +379,9 @@ private:
 
   ir::Program &program_;
   const CheckOptions &options_;
+  // Moves that the search for one op looks at, on every machine the same.
+  static constexpr uint64_t kPerOp = 400'000;
+  rd::Effort effort_;
   rd::Planner planner_;
   BodyCopier copier_;                      // for names
   std::map<uint32_t, Decision> decisions_; // by instruction

@@ -31,6 +31,7 @@ struct StatedSum {
 struct Elaboration {
   std::vector<Insertion> insertions; // in program order
   std::vector<StatedSum> sums;
+  uint32_t cut = 0; // ops for which the search ended at its budget: something cheaper may exist
   std::vector<ir::InstId>
       torn; // ops of bodies that calls with other types need otherwise: left as they are
 };

@@ -71,7 +71,7 @@ struct FixFinder::State {
   Walk walk;
   const CheckResult &original;
   MoveFinder moves; // from what is known in `scratch`
-  bool tried = false;
+  bool tried = false, cut = false, gradients_read = false;
   llvm::DenseMap<uint32_t, llvm::SmallVector<ValueId, 1>> gradients;
 
   State(ir::Program &program, const CheckResult &result, const CheckOptions &options)
@@ -82,7 +82,7 @@ struct FixFinder::State {
 
   // Values that the program calls gradients of this one.
   llvm::ArrayRef<ValueId> gradients_of(ValueId value) {
-    if (gradients.empty())
+    if (!std::exchange(gradients_read, true))
       for (uint32_t i = 0; i < program.values.size(); ++i)
         if (ValueId of = program.values[ValueId{i}].grad_of; of.valid())
           gradients[of.index].push_back(ValueId{i});
@@ -224,7 +224,12 @@ public:
       : state_(state), program_(state.program), search_(search) {}
 
   llvm::SmallVector<Fix, kMaxFixes> run() {
-    for (uint16_t operand : search_.operands())
+    // Each is held against all that depends on it, so a wide op has only so many of its operands tried.
+    constexpr size_t kMostOperands = 64;
+    llvm::SmallVector<uint16_t, 4> operands = search_.operands();
+    state_.cut |= operands.size() > kMostOperands;
+    operands.resize(std::min(operands.size(), kMostOperands));
+    for (uint16_t operand : operands)
       if (operand < search_.tensors_.size())
         on_operand(operand);
     redistributed();
@@ -235,7 +240,8 @@ public:
     if (const auto *wrong = std::get_if<rules::GradientTypeMismatch>(&search_.finding_.violation))
       on_gradient(*wrong);
     if (std::get_if<rules::UnreducedGradient>(&search_.finding_.violation))
-      for (uint16_t operand = 0; operand < search_.tensors_.size(); ++operand)
+      for (uint16_t operand = 0; operand < search_.tensors_.size() && operand < kMostOperands;
+           ++operand)
         sum_operand(operand);
     llvm::stable_sort(found_, [](const Fix &a, const Fix &b) {
       auto key = [](const Fix &fix) {
@@ -377,6 +383,7 @@ private:
       offer(state_.moves.innermost(search_.id_, wrong->operand.index, wrong->axes));
   }
   void offer(const std::optional<Move> &move) {
+    state_.cut |= state_.moves.cut();
     if (!move)
       return;
     for (const Fix &fix : found_) // one step does the same
@@ -796,6 +803,7 @@ private:
 } // namespace
 
 bool FixFinder::tried() const { return state_->tried; }
+bool FixFinder::cut() const { return state_->cut; }
 
 llvm::SmallVector<const Typing *, 4> FixFinder::State::typings_of(ir::InstId id) {
   for (const ir::Function &function : program.functions) {
@@ -818,7 +826,7 @@ llvm::SmallVector<const Typing *, 4> FixFinder::State::typings_of(ir::InstId id)
 }
 
 llvm::SmallVector<Fix, kMaxFixes> FixFinder::find(const Finding &finding) {
-  state_->tried = false;
+  state_->tried = state_->cut = false;
   if (finding.place.form != Place::Form::Inst)
     return {};
   auto candidates = [&] {

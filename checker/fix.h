@@ -35,7 +35,7 @@ struct Fix {
       operands; // Transition: positions among the tensors of the instruction
   std::string
       replacement; // canonical text of the line to insert before the instruction, to put in its place, or (Result)
-                   // to insert after it
+      // to insert after it
   llvm::SmallVector<FixStep, 1> steps; // Transition, Result
   std::string remark;                  // the end of `text`, which is about other lines
   // The same as `text` and `replacement` in the words of the dialect that was asked for; empty: it has none.
@@ -54,6 +54,8 @@ public:
   llvm::SmallVector<Fix, kMaxFixes> find(const Finding &finding);
   // Whether the last find() had any candidate to try; if so and it found nothing, none holds.
   bool tried() const;
+  // Whether it was cut short: more might have been found, or something cheaper.
+  bool cut() const;
 
 private:
   struct State;

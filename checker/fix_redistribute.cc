@@ -9,6 +9,8 @@
 #include "ir/claims.h"
 #include "ir/text.h"
 
+#include "llvm/ADT/ScopeExit.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -56,7 +58,12 @@ void say(ir::Program &program, bool one_step, Move &move) {
 
 } // namespace
 
+void MoveFinder::begin() { effort_ = {std::min(kPerFinding, together_), false}; }
+
 std::optional<Move> MoveFinder::find(ir::InstId id) {
+  begin();
+  auto account =
+      llvm::make_scope_exit([this, before = effort_.left] { together_ -= before - effort_.left; });
   const ir::Inst inst = program_.insts[id];
   OperandList operands;
   operands.read(program_, inst.operands);
@@ -119,6 +126,7 @@ void MoveFinder::price(Move &move) {
 }
 
 std::optional<Move> MoveFinder::innermost(ir::InstId id, uint16_t operand, AxisSet axes) {
+  begin();
   OperandList operands;
   operands.read(program_, program_.insts[id].operands);
   if (operand >= operands.values.size())

@@ -22,20 +22,29 @@ struct Move {
 class MoveFinder {
 public:
   MoveFinder(ir::Program &program, const CheckResult &result, const CheckOptions &options)
-      : program_(program), result_(result), options_(options), rules_(program), planner_(program) {}
+      : program_(program), result_(result), options_(options), rules_(program),
+        planner_(program, {}, &effort_) {}
 
   // None if moving one value does not help, or is not the cheapest.
   std::optional<Move> find(ir::InstId inst);
   // The operand with these axes innermost on the dimension that they share with others.
   std::optional<Move> innermost(ir::InstId inst, uint16_t operand, ir::AxisSet axes);
 
+  // Whether the last search ended before all was looked at.
+  bool cut() const { return effort_.cut; }
+
 private:
+  // Moves that the search for one finding looks at, and all searches together.
+  static constexpr uint64_t kPerFinding = 400'000, kTogether = 40 * kPerFinding;
+  void begin();
   void price(Move &move);
 
   ir::Program &program_;
   const CheckResult &result_;
   const CheckOptions &options_;
   rules::Rules rules_;
+  uint64_t together_ = kTogether; // left for all searches
+  rules::redistribute::Effort effort_;
   rules::redistribute::Planner planner_;
 };
 

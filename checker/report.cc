@@ -184,6 +184,7 @@ void explain(Report &report, const CheckOptions &check_options, bool fixes) {
       finder.emplace(*report.program, *report.result, check_options);
     diagnostic.fixes = finder->find(finding);
     diagnostic.fixes_sought = finder->tried();
+    diagnostic.fixes_cut = finder->cut();
     if (report.words != ir::Dialect::Spmd)
       tell_fixes(*report.program, report.words, diagnostic.fixes);
   }

@@ -29,6 +29,7 @@ struct Diagnostic {
   llvm::SmallVector<Note, 2> notes = {};
   llvm::SmallVector<Fix, 3> fixes = {};
   bool fixes_sought = false; // false: they were not asked for, or the finding has none by nature
+  bool fixes_cut = false;    // the search ended at its budget: there may be others, or cheaper ones
 };
 
 struct ReportOptions {

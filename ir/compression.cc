@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
+#include <vector>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -16,22 +18,45 @@ constexpr size_t kBlock = size_t(1) << 18;
 constexpr int kGzipWindow = 15 + 16; // the largest window, and a gzip header
 constexpr int kZstdLevel = 9;
 
+// What was made, block by block: a string that grows would be held twice.
 struct Sink {
   Unpacked &result;
-  uint64_t limit;
-  char block[kBlock];
+  uint64_t packed, most; // bytes: compressed; allowed
+  std::vector<std::unique_ptr<char[]>> blocks = {};
+  uint64_t total = 0;
 
+  // Room for more, to be taken as far as it was filled.
+  char *room() {
+    if (total == blocks.size() * kBlock)
+      blocks.emplace_back(new char[kBlock]);
+    return blocks.back().get() + total % kBlock;
+  }
+  size_t room_size() const { return kBlock - total % kBlock; } // of room()
   // False, and an error, beyond the limit.
   bool take(size_t count, uint64_t offset) {
-    if (result.bytes.size() + count > limit) {
+    uint64_t by_ratio = packed * kMaxRatio + kAllowance;
+    total += count;
+    if (total <= std::min(by_ratio, most))
+      return true;
+    blocks.clear();
+    if (by_ratio <= most)
       fail("trace-limit", offset,
            fmt::format("the compressed bytes hold more than {} bytes, {} times their size plus "
                        "64 MiB",
-                       limit, kMaxRatio));
-      return false;
+                       by_ratio, kMaxRatio));
+    else
+      fail("trace-limit", offset,
+           fmt::format("the compressed bytes hold more than {} bytes (--max-input)", most));
+    return false;
+  }
+  void join() {
+    if (blocks.empty())
+      return;
+    result.bytes.reserve(total);
+    for (auto &block : blocks) {
+      result.bytes.append(block.get(), std::min<uint64_t>(kBlock, total - result.bytes.size()));
+      block.reset();
     }
-    result.bytes.append(block, count);
-    return true;
   }
   void fail(std::string_view name, uint64_t offset, std::string message) {
     result.errors.push_back(
@@ -58,15 +83,16 @@ void inflate_all(llvm::StringRef bytes, Sink &out) {
   int status = Z_OK;
   while (true) {
     feed(stream, bytes, fed);
-    stream.next_out = reinterpret_cast<Bytef *>(out.block);
-    stream.avail_out = kBlock;
+    stream.next_out = reinterpret_cast<Bytef *>(out.room());
+    const size_t room = out.room_size();
+    stream.avail_out = static_cast<uInt>(room);
     status = inflate(&stream, Z_NO_FLUSH);
     uint64_t offset = fed - stream.avail_in;
     if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
       return out.fail("trace-encoding", offset,
                       fmt::format("the gzip data is damaged: {}",
                                   stream.msg ? stream.msg : "it cannot be decoded"));
-    size_t made = kBlock - stream.avail_out;
+    size_t made = room - stream.avail_out;
     if (!out.take(made, offset))
       return;
     bool more_input = stream.avail_in > 0 || fed < bytes.size();
@@ -75,7 +101,7 @@ void inflate_all(llvm::StringRef bytes, Sink &out) {
         return;
       if (inflateReset(&stream) != Z_OK)
         return out.fail("trace-encoding", offset, "the gzip data is damaged");
-    } else if (!more_input && made < kBlock) {
+    } else if (!more_input && made < room) {
       out.result.truncated = true;
       return;
     }
@@ -89,14 +115,15 @@ void decompress_all(llvm::StringRef bytes, Sink &out) {
   ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
   size_t left = 0;
   while (true) {
-    ZSTD_outBuffer to{out.block, kBlock, 0};
+    const size_t room = out.room_size();
+    ZSTD_outBuffer to{out.room(), room, 0};
     left = ZSTD_decompressStream(context.get(), &to, &in);
     if (ZSTD_isError(left))
       return out.fail("trace-encoding", in.pos,
                       fmt::format("the zstd data is damaged: {}", ZSTD_getErrorName(left)));
     if (!out.take(to.pos, in.pos))
       return;
-    if (in.pos == in.size && to.pos < kBlock) {
+    if (in.pos == in.size && to.pos < room) {
       out.result.truncated = left != 0;
       return;
     }
@@ -137,20 +164,21 @@ Compression compression_named(llvm::StringRef path) {
   return path.endswith(".zst") ? Compression::Zstd : Compression::None;
 }
 
-Unpacked unpack(llvm::StringRef bytes) {
+Unpacked unpack(llvm::StringRef bytes, uint64_t most) {
   Unpacked result;
-  auto out = std::unique_ptr<Sink>(new Sink{result, bytes.size() * kMaxRatio + kAllowance, {}});
+  Sink out{result, bytes.size(), most};
   switch (compression_of(bytes)) {
   case Compression::None:
     result.bytes = bytes.str();
-    break;
+    return result;
   case Compression::Gzip:
-    inflate_all(bytes, *out);
+    inflate_all(bytes, out);
     break;
   case Compression::Zstd:
-    decompress_all(bytes, *out);
+    decompress_all(bytes, out);
     break;
   }
+  out.join();
   return result;
 }
 

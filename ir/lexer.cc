@@ -1,6 +1,7 @@
 // Tokens of the text form, escapes in strings, and the check of UTF-8.
 #include "ir/lexer.h"
 
+#include "ir/escape.h"
 #include "ir/kind.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -27,7 +28,7 @@ bool is_op_name(llvm::StringRef text) {
 
 bool states_type(llvm::StringRef op) {
   static constexpr llvm::StringLiteral kOps[] = {"assert_type",  "from_local", "reinterpret_mesh",
-                                                 "redistribute", "reshard",     "rng",
+                                                 "redistribute", "reshard",    "rng",
                                                  "mutate_type"};
   op.consume_front("spmd.");
   return llvm::is_contained(kOps, op);
@@ -264,15 +265,7 @@ std::optional<std::string> unescape(llvm::StringRef text) {
 
 std::string quote(llvm::StringRef text) {
   std::string out = "\"";
-  for (char c : text) {
-    size_t row = c == '/' ? llvm::StringRef::npos : kEscaped.find(c);
-    if (row != llvm::StringRef::npos)
-      out += {'\\', kEscapes[row]};
-    else if (static_cast<unsigned char>(c) < 0x20)
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    else
-      out += c;
-  }
+  append_string(out, text);
   return out += '"';
 }
 

@@ -3,6 +3,7 @@
 // first use. Relies on the reader giving back the same program; what nothing uses is not printed.
 #include "ir/print_json.h"
 
+#include "ir/escape.h"
 #include "ir/read_json_cursor.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -10,21 +11,6 @@
 #include <fmt/format.h>
 
 namespace spmd::ir {
-
-static void append_escaped(std::string &out, llvm::StringRef text) {
-  for (char c : text) {
-    if (c == '"' || c == '\\')
-      (out += '\\') += c;
-    else if (c == '\n')
-      out += "\\n";
-    else if (c == '\t')
-      out += "\\t";
-    else if (static_cast<unsigned char>(c) < 0x20)
-      fmt::format_to(std::back_inserter(out), "\\u{:04x}", c);
-    else
-      out += c;
-  }
-}
 
 void JsonPrinter::key(std::string_view name) {
   separate();
@@ -34,7 +20,7 @@ void JsonPrinter::key(std::string_view name) {
 
 void JsonPrinter::text(llvm::StringRef value) {
   out_ += '"';
-  append_escaped(out_, value);
+  append_string(out_, value);
   out_ += '"';
 }
 

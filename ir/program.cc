@@ -43,10 +43,9 @@ const AttrValue *Program::find(AttrsId id, llvm::StringRef key) const {
 }
 
 const Param *Program::find_param(ValueId value) const {
-  for (const Param &param : params)
-    if (param.value == value)
-      return &param;
-  return nullptr;
+  const auto at = llvm::partition_point(
+      params, [&](const Param &param) { return param.value.index < value.index; });
+  return at != params.end() && at->value == value ? &*at : nullptr;
 }
 
 std::string print(ValueName name, const StringTable &names) {

@@ -213,6 +213,7 @@ private:
   bool spec(ClaimBuilder &claims);
   ScaleId scale();
   bool scales_are_full(Token token);
+  MeshId mesh_named(llvm::StringRef name); // the first one; none if there is none
   MeshId mesh_ref();
   MeshId stated_mesh(const JsonMembers &members, MeshId mesh);
   Claim claim_of(const JsonMembers &members, MeshId mesh, std::optional<unsigned> rank);
@@ -305,7 +306,9 @@ private:
   Builder builder_;
   std::vector<FrameId> frames_;
   std::vector<StringId> scopes_;
-  llvm::DenseSet<uint32_t> symbols_; // names
+  llvm::DenseSet<uint32_t> symbols_;        // names
+  llvm::DenseMap<uint32_t, MeshId> meshes_; // by name, as far as they are entered
+  size_t meshes_entered_ = 0;
   std::vector<ContextId> contexts_;  // by their index in the trace
   ContextId context_;                // of ops that name none
   std::vector<MeshId> value_meshes_; // by ValueId

@@ -51,7 +51,7 @@ void JsonReader::mesh() {
   Mesh mesh;
   if (members.at(MeshId_))
     mesh.name = identifier("a mesh");
-  if (mesh.name.valid() && find_mesh(program_, program_.strings[mesh.name]).valid())
+  if (mesh.name.valid() && mesh_named(program_.strings[mesh.name]).valid())
     json_.error(members.token(MeshId_), "trace-duplicate",
                 fmt::format("mesh `{}` is declared twice", program_.strings[mesh.name].str()));
   if (members.at(Within))

@@ -112,8 +112,11 @@ AttrsId JsonReader::all_attrs(const JsonMembers &members, const AttrDict &litera
   if (literals.attrs.empty() && !members.has(Regions))
     return id;
   AttrDict all = program_.attrs[id];
+  llvm::DenseSet<uint32_t> keys;
+  for (const Attr &attr : all.attrs)
+    keys.insert(attr.key.index);
   for (const Attr &literal : literals.attrs) {
-    if (llvm::any_of(all.attrs, [&](const Attr &attr) { return attr.key == literal.key; }))
+    if (!keys.insert(literal.key.index).second)
       json_.error(members.token(Kw), "trace-key",
                   fmt::format("`{}` is an attribute too",
                               program_.strings[literal.key].take_front(60).str()));

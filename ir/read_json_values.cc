@@ -315,12 +315,21 @@ bool JsonReader::scales_are_full(Token token) {
   return full;
 }
 
+MeshId JsonReader::mesh_named(llvm::StringRef name) {
+  for (; meshes_entered_ < program_.meshes.size(); ++meshes_entered_) {
+    MeshId id{static_cast<uint16_t>(meshes_entered_)};
+    meshes_.try_emplace(program_.meshes[id].name.index, id);
+  }
+  auto at = meshes_.find(builder_.string(name).index);
+  return at == meshes_.end() ? MeshId() : at->second;
+}
+
 MeshId JsonReader::mesh_ref() {
   Token token = json_.at();
   std::optional<llvm::StringRef> text = json_.string();
   if (!text)
     return {};
-  MeshId found = find_mesh(program_, *text);
+  MeshId found = mesh_named(*text);
   if (found.valid())
     return found;
   llvm::SmallVector<llvm::StringRef, 8> known;

@@ -11,6 +11,7 @@
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace spmd::ir {
 
@@ -37,7 +38,7 @@ private:
     Token first;
     llvm::SmallVector<One, 4> list;
     std::optional<ScaleId> scale;
-    Token words_at = {};      // of what follows
+    Token words_at = {};     // of what follows
     llvm::StringRef words{}; // the kinds in those of the program's dialect, as they stand
   };
   // A result or a parameter before `=` or `:`.
@@ -91,6 +92,9 @@ private:
   template <class F> bool list(char open_bracket, char close_bracket, F &&item);
   // `{ key = ... }`: pair(token of the key, key) reads what follows `=`. Repeated keys are errors.
   template <class F> bool dict(F &&pair);
+
+  // The first mesh of that name; none if there is none.
+  MeshId mesh_named(llvm::StringRef name);
 
   // Names and numbers.
   std::optional<StringId> name(std::string_view what);
@@ -183,7 +187,7 @@ private:
   bool at_operator();
   std::optional<Extent> extent();
   std::optional<ScaleId> scale();
-  bool is_symbol(llvm::StringRef name) const;
+  bool is_symbol(llvm::StringRef name);
 
   // Operands and attributes (read_text_attrs.cc).
   bool at_operand();
@@ -288,6 +292,11 @@ private:
   llvm::DenseSet<uint32_t> made_up_;                      // values that were used and never defined
   std::vector<std::pair<ValueId, Token>> late_gradients_; // what they are the gradient of
   llvm::DenseMap<uint32_t, FileId> files_;                // by path
+  // Names of what the program has so far, by StringId; those of meshes and symbols are entered when
+  // one is looked for.
+  llvm::DenseSet<uint32_t> groups_, rules_, extras_, symbols_;
+  llvm::DenseMap<uint32_t, MeshId> meshes_;
+  size_t symbols_entered_ = 0, meshes_entered_ = 0;
   llvm::DenseMap<uint32_t, llvm::SmallVector<Token, 4>> pieces_; // of the mesh at hand, by axis
 };
 
@@ -303,15 +312,14 @@ template <class F> bool TextReader::list(char open_bracket, char close_bracket, 
 }
 
 template <class F> bool TextReader::dict(F &&pair) {
-  llvm::SmallVector<std::string, 4> seen;
+  llvm::StringSet<> seen;
   return list('{', '}', [&] {
     Token token = peek();
     std::optional<std::string> key = word_or_string("a key");
     if (!key || !expect('='))
       return false;
-    if (llvm::is_contained(seen, *key))
+    if (!seen.insert(*key).second)
       error(token, "trace-key", "key `" + *key + "` is repeated");
-    seen.push_back(*key);
     return pair(token, llvm::StringRef(*key));
   });
 }

@@ -206,7 +206,9 @@ bool TextReader::read_attr(Operation &op, const Token &token, Key key) {
   if (!value)
     return false;
   StringId id = builder_.string(key);
-  bool repeated = llvm::any_of(op.attrs.attrs, [&](const Attr &row) { return row.key == id; });
+  // `to` and `type` are one key; of all others dict() has seen to it.
+  bool repeated =
+      key == "type" && llvm::any_of(op.attrs.attrs, [&](const Attr &row) { return row.key == id; });
   if (!repeated)
     op.attrs.attrs.push_back({id, *value});
   else if (result_.errors.empty() ||

@@ -22,7 +22,7 @@ bool TextReader::read_mesh() {
     context_.local = {};
     return true;
   }
-  if (find_mesh(program_, token.text).valid())
+  if (mesh_named(token.text).valid())
     error(token, "trace-duplicate", fmt::format("mesh `{}` is declared twice", view(token.text)));
   Mesh mesh;
   mesh.name = *stated;
@@ -229,7 +229,7 @@ bool TextReader::read_group() {
     return false;
   Group group;
   group.key = builder_.string(*key);
-  if (llvm::any_of(program_.groups, [&](const Group &row) { return row.key == group.key; }))
+  if (!groups_.insert(group.key.index).second)
     error(token, "trace-key", fmt::format("group `{}` is declared twice", *key));
   if (!(peek().is('[') ? read_group_ranks(group) : read_group_axes(group)))
     return false;

@@ -51,7 +51,7 @@ bool TextReader::read_trace_key(const Token &token, Key key) {
 bool TextReader::read_extra(Key key) {
   Token token = peek();
   StringId id = builder_.string(key);
-  if (llvm::any_of(program_.extras, [&](const auto &row) { return row.first == id; }))
+  if (!extras_.insert(id.index).second)
     error(token, "trace-key", fmt::format("key `{}` is repeated", view(key)));
   std::optional<std::string> json = string("a string of JSON");
   if (!json)
@@ -199,7 +199,7 @@ bool TextReader::read_rule() {
   std::optional<StringId> op = op_name();
   if (!op)
     return false;
-  if (llvm::any_of(program_.rules, [&](const UserRule &row) { return row.op == *op; }))
+  if (!rules_.insert(op->index).second)
     error(token, "trace-key",
           fmt::format("a second rule stands for `{}`", view(program_.strings[*op])));
   UserRule rule{.op = *op, .equation = {}, .like = {}, .origin = token.offset};

@@ -377,7 +377,7 @@ std::optional<MeshId> TextReader::mesh_name() {
   std::optional<Token> token = any_name("a mesh");
   if (!token)
     return std::nullopt;
-  MeshId found = find_mesh(program_, token->text);
+  MeshId found = mesh_named(token->text);
   if (found.valid())
     return found;
   llvm::SmallVector<llvm::StringRef, 8> known;
@@ -419,9 +419,19 @@ std::optional<AxisSet> TextReader::axis_set(MeshId mesh) {
   return set;
 }
 
-bool TextReader::is_symbol(llvm::StringRef name) const {
-  return llvm::any_of(program_.symbols,
-                      [&](const SymbolInfo &row) { return program_.strings[row.name] == name; });
+bool TextReader::is_symbol(llvm::StringRef name) {
+  for (; symbols_entered_ < program_.symbols.size(); ++symbols_entered_)
+    symbols_.insert(program_.symbols[symbols_entered_].name.index);
+  return symbols_.contains(builder_.string(name).index);
+}
+
+MeshId TextReader::mesh_named(llvm::StringRef name) {
+  for (; meshes_entered_ < program_.meshes.size(); ++meshes_entered_) {
+    MeshId id{static_cast<uint16_t>(meshes_entered_)};
+    meshes_.try_emplace(program_.meshes[id].name.index, id);
+  }
+  auto at = meshes_.find(builder_.string(name).index);
+  return at == meshes_.end() ? MeshId() : at->second;
 }
 
 // After an operand, `%4` is a remainder and no value.

@@ -356,6 +356,10 @@ void IdVerifier::check_values() {
     may(value.alias_of, program_.values, "value");
     may(value.grad_of, program_.values, "value");
   });
+  if (!llvm::is_sorted(program_.params, [](const Param &a, const Param &b) {
+        return a.value.index < b.value.index;
+      }))
+    fail("declarations are not in the order of their values");
   bool origins = program_.param_origins.size() == program_.params.size();
   for (const Param &param : program_.params) {
     size_t index = &param - program_.params.data();

@@ -38,6 +38,7 @@ struct Rules::State {
   bool memoise;
   llvm::SmallVector<std::unique_ptr<ResolvedOp>, 0> resolved; // by spelling id
   std::vector<std::unique_ptr<OpDef>> user_rows;
+  UserRules user_rules{program};
   std::deque<Outcome> outcomes;
   std::vector<uint32_t> keys; // of all distinct applications, back to back
   std::vector<size_t> ends;
@@ -54,7 +55,8 @@ struct Rules::State {
                 static_cast<uint32_t>(app.slots.size()),
                 static_cast<uint32_t>(app.results.size())});
     for (const Slot &slot : app.slots) {
-      key.push_back(static_cast<uint32_t>(slot.form) << 16 | slot.count);
+      key.push_back(static_cast<uint32_t>(slot.form));
+      key.push_back(slot.count);
       if (slot.name.valid())
         key.push_back(slot.name.index | 0x8000'0000u);
       if (slot.form != Slot::Form::Tensor) // of a list: which members are there
@@ -70,7 +72,7 @@ struct Rules::State {
 };
 
 Rules::Rules(ir::Program &program, bool memoise)
-    : state_(new State{program, memoise, {}, {}, {}, {}, {}, {}, {}}) {}
+    : state_(new State{program, memoise, {}, {}, UserRules(program), {}, {}, {}, {}, {}}) {}
 Rules::~Rules() = default;
 
 size_t Rules::distinct() const { return state_->outcomes.size(); }
@@ -87,7 +89,7 @@ const ResolvedOp &Rules::resolve(ir::OpNameId spelling) {
     slot = std::make_unique<ResolvedOp>(resolve_spelling(state.program.op_name(spelling), dialect));
     if (slot->form == OpForm::Unknown)
       if (std::optional<ResolvedOp> taught =
-              resolve_user_rule(state.program, spelling, state.user_rows.emplace_back()))
+              state.user_rules.resolve(spelling, state.user_rows.emplace_back()))
         *slot = std::move(*taught);
     slot->spelling = spelling;
   }

@@ -297,6 +297,9 @@ llvm::StringRef nearest_name(llvm::StringRef name, llvm::ArrayRef<llvm::StringRe
   // Further away than a third of the name is no misspelling of it.
   unsigned limit = static_cast<unsigned>(std::max<size_t>(1, name.size() / 3));
   for (llvm::StringRef candidate : candidates) {
+    size_t longer = std::max(candidate.size(), name.size());
+    if (longer - std::min(candidate.size(), name.size()) > limit)
+      continue;
     unsigned distance = name.edit_distance(candidate, true, limit);
     if (distance > limit || (!best.empty() && distance == limit))
       continue;

@@ -47,19 +47,27 @@ std::vector<ir::InputError> verify_rules(const ir::Program &program) {
   return errors;
 }
 
-std::optional<ResolvedOp> resolve_user_rule(const ir::Program &program, ir::OpNameId spelling,
-                                            std::unique_ptr<OpDef> &row) {
-  // An overload has the rule of its op, unless it has one of its own.
-  llvm::StringRef name = program.op_name(spelling);
-  auto rule_of = [&](llvm::StringRef word) {
-    return llvm::find_if(
-        program.rules, [&](const ir::UserRule &rule) { return program.strings[rule.op] == word; });
+const ir::UserRule *UserRules::find(ir::OpNameId spelling) {
+  for (; entered_ < program_.rules.size(); ++entered_)
+    by_op_.try_emplace(program_.rules[entered_].op.index, entered_);
+  auto rule_of = [&](uint32_t word) -> const ir::UserRule * {
+    auto at = by_op_.find(word);
+    return at == by_op_.end() ? nullptr : &program_.rules[at->second];
   };
-  auto found = rule_of(name);
-  if (found == program.rules.end() && name.count('.') > 1)
-    found = rule_of(name.rsplit('.').first);
-  if (found == program.rules.end())
+  // An overload has the rule of its op, unless it has one of its own.
+  const ir::UserRule *found = rule_of(spelling.index);
+  llvm::StringRef name = program_.op_name(spelling);
+  if (!found && !by_op_.empty() && name.count('.') > 1)
+    found = rule_of(program_.strings.add(name.rsplit('.').first).index);
+  return found;
+}
+
+std::optional<ResolvedOp> UserRules::resolve(ir::OpNameId spelling, std::unique_ptr<OpDef> &row) {
+  const ir::Program &program = program_;
+  const ir::UserRule *found = find(spelling);
+  if (!found)
     return std::nullopt;
+  llvm::StringRef name = program.op_name(spelling);
   ResolvedOp made;
   if (found->like.valid()) {
     made = resolve_spelling(program.strings[found->like], dialect_of(program));

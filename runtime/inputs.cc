@@ -10,8 +10,10 @@
 #include "runtime/npy.h"
 #include "runtime/safetensors.h"
 
+#include "ir/read_file.h"
+
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/FileSystem.h"
 
 #include <fmt/format.h>
 
@@ -95,12 +97,15 @@ Tensor addend(Tensor whole, int64_t at, int64_t ranks, Domain domain) {
 std::string InputFiles::open(const std::string &path) {
   if (opened_.count(path))
     return "";
-  llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> buffer =
-      llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  llvm::sys::fs::file_status status;
+  if (!llvm::sys::fs::status(path, status) && !llvm::sys::fs::is_regular_file(status))
+    return "it is no regular file";
+  std::string problem;
+  std::unique_ptr<llvm::MemoryBuffer> buffer = ir::read_file(path, problem, ~uint64_t(0));
   if (!buffer)
-    return buffer.getError().message();
+    return problem;
   File &file = opened_[path];
-  file.buffer = std::move(*buffer);
+  file.buffer = std::move(buffer);
   if (!StringRef(path).endswith(kArchive))
     return "";
   llvm::Expected<std::vector<StoredTensor>> tensors = read_safetensors(file.buffer->getBuffer());
@@ -151,6 +156,10 @@ void Inputs::problem(std::string input, std::string text, std::optional<size_t> 
 void Inputs::declare(const ir::Param &param) {
   Param &made = params_.emplace_back();
   made.name = ir::print(program_.values[param.value].name, program_.strings);
+  for (StringRef name : {StringRef(made.name), StringRef(made.name).drop_front(1)})
+    by_name_.try_emplace(name, params_.size() - 1);
+  if (param.name.valid())
+    by_name_.try_emplace(program_.strings[param.name], params_.size() - 1);
   rules::Arg known = checked_.known(param.value);
   made.type = program_.types[known.type];
   bool no_data = !known.shape.valid() || program_.shapes[known.shape].dtype == ir::DType::Unknown;
@@ -196,13 +205,8 @@ std::optional<Placement> Inputs::declared_cut(const ir::Param &param) const {
 }
 
 std::optional<size_t> Inputs::find(StringRef name) const {
-  for (size_t i = 0; i < params_.size(); ++i) {
-    const ir::Param &param = program_.params[i];
-    if (name == params_[i].name || name == StringRef(params_[i].name).drop_front(1) ||
-        (param.name.valid() && name == program_.strings[param.name]))
-      return i;
-  }
-  return std::nullopt;
+  auto at = by_name_.find(name);
+  return at == by_name_.end() ? std::nullopt : std::optional(at->second);
 }
 
 // --- what files give -----------------------------------------------------------------------------

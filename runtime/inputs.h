@@ -106,6 +106,8 @@ private:
   checker::CheckedProgram &checked_;
   std::vector<Content> contents_;
   std::vector<Param> params_;
+  llvm::StringMap<size_t>
+      by_name_; // places in params_; with and without `%`, and the framework's name
   std::vector<InputProblem> problems_;
 };
 

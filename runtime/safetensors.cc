@@ -21,7 +21,7 @@ using llvm::StringRef;
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json; // sorted: a table in order of its lines would be searched line by line
 
 struct Word {
   std::string_view text;

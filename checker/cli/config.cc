@@ -6,6 +6,7 @@
 #include "checker/cli/output.h"
 
 #include "ir/lexer.h"
+#include "ir/read_file.h"
 #include "rules/registry.h"
 #include "rules/user_rules.h"
 
@@ -26,14 +27,47 @@ namespace fs = llvm::sys::fs;
 namespace path = llvm::sys::path;
 
 constexpr unsigned kMaxExtends = 16;
-// Options that make no sense in a file.
-constexpr std::string_view kOnlyCalled[] = {"--config", "--isolated", "--help", "--expect"};
+// Options that make no sense in a file, or that only the caller may decide: what is read and written
+// besides the inputs.
+constexpr std::string_view kOnlyCalled[] = {"--config", "--isolated", "--help", "--expect",
+                                            "--source-root"};
+constexpr uint64_t kMaxFile = uint64_t(1) << 20; // bytes
+// toml++ recurses once per part of a key.
+constexpr size_t kMaxDots = 64; // on one line, outside of strings
 
 std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
 
 bool is_configured(const OptionRow &row) {
   return row.commands & kCheck && row.name.substr(0, 2) == "--" &&
          !llvm::is_contained(kOnlyCalled, row.name);
+}
+
+// The first line with more dots outside of strings than a key may have; 0: none has.
+size_t overlong_key(llvm::StringRef text) {
+  size_t number = 0;
+  while (!text.empty()) {
+    llvm::StringRef line;
+    std::tie(line, text) = text.split('\n');
+    ++number;
+    size_t dots = 0;
+    char open = 0;
+    for (size_t i = 0; i < line.size(); ++i) {
+      char c = line[i];
+      if (open == '"' && c == '\\')
+        ++i;
+      else if (open)
+        open = c == open ? 0 : open;
+      else if (c == '"' || c == '\'')
+        open = c;
+      else if (c == '#')
+        break;
+      else
+        dots += c == '.';
+    }
+    if (dots > kMaxDots)
+      return number;
+  }
+  return 0;
 }
 
 class ConfigurationReader {
@@ -71,9 +105,13 @@ bool ConfigurationReader::read(const std::string &file) {
     problem = fmt::format("{}: more than {} files extend one another", file, kMaxExtends);
     return false;
   }
-  std::unique_ptr<llvm::MemoryBuffer> bytes = read_input(file, problem);
+  std::unique_ptr<llvm::MemoryBuffer> bytes = ir::read_file(file, problem, kMaxFile);
   if (!bytes) {
     problem = fmt::format("{}: {}", file, problem);
+    return false;
+  }
+  if (size_t line = overlong_key(bytes->getBuffer())) {
+    problem = fmt::format("{}:{}: a key has more than {} parts", file, line, kMaxDots);
     return false;
   }
   toml::parse_result parsed = toml::parse(view(bytes->getBuffer()), file);
@@ -126,6 +164,8 @@ bool ConfigurationReader::key(llvm::StringRef name, const toml::node &node) {
     return suppressions(node);
   if (const OptionRow *row = configured_option(name))
     return option(*row, name, node);
+  if (llvm::is_contained(kOnlyCalled, "--" + name.str()))
+    return fail(node, fmt::format("`{}` is given on the command line only", view(name)));
   std::vector<std::string> keys = configuration_keys();
   llvm::SmallVector<llvm::StringRef, 40> known(keys.begin(), keys.end());
   return fail(node, fmt::format("unknown key `{}`{}", view(name), nearest_hint(name, known)));
@@ -171,6 +211,8 @@ bool ConfigurationReader::value(const OptionRow &row, llvm::StringRef name,
   else
     return fail(node, fmt::format("`{}` takes {}", view(name), row.argument));
   std::string wrong = row.set(options_, text);
+  if (wrong.empty() && row.name == "--format" && !options_.formats.back().file.empty())
+    wrong = "a file to write is named on the command line only";
   return wrong.empty() || fail(node, fmt::format("`{}`: {}", view(name), wrong));
 }
 
@@ -265,7 +307,8 @@ std::string above(llvm::StringRef folder) {
     path::append(file, "pyproject.toml");
     std::string problem;
     if (fs::is_regular_file(file))
-      if (std::unique_ptr<llvm::MemoryBuffer> bytes = read_input(file.str().str(), problem);
+      if (std::unique_ptr<llvm::MemoryBuffer> bytes =
+              ir::read_file(file.str().str(), problem, kMaxFile);
           bytes && bytes->getBuffer().contains("tool.spmdlint"))
         return file.str().str();
   }
@@ -313,10 +356,11 @@ void Configuration::add_to(ir::Program &program) const {
                                     .configured = true});
 }
 
-std::string find_configuration(const Options &options) {
-  std::string found = above(".");
-  if (!found.empty() || options.arguments.empty() || options.arguments.front() == "-")
-    return found;
+std::string find_configuration() { return above("."); }
+
+std::string configuration_beside(const Options &options) {
+  if (options.arguments.empty() || options.arguments.front() == "-")
+    return "";
   const std::string &input = options.arguments.front();
   return above(is_folder(input) ? llvm::StringRef(input) : path::parent_path(input));
 }
@@ -334,8 +378,10 @@ std::string configuration_template() {
   for (const OptionRow &row : option_rows()) {
     if (!is_configured(row))
       continue;
-    std::string value =
-        row.argument.empty() ? std::string("false") : fmt::format("\"{}\"", row.argument);
+    // `NAME[:FILE]`: the file is not for a configuration.
+    std::string value = row.argument.empty()
+                            ? std::string("false")
+                            : fmt::format("\"{}\"", row.argument.substr(0, row.argument.find('[')));
     std::string line = fmt::format("# {} = {}", row.name.substr(2), value);
     text += fmt::format("{:<44} # {}{}\n", line, row.help,
                         row.standard.empty() ? "" : fmt::format(" ({})", row.standard));

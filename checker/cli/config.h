@@ -33,8 +33,11 @@ std::vector<std::string> configuration_keys();
 // Null if no option is configured by that key.
 const OptionRow *configured_option(llvm::StringRef key);
 
-// The nearest file above the working directory, then above the first input; empty if there is none.
-std::string find_configuration(const Options &options);
+// The nearest file above the working directory; empty if there is none.
+std::string find_configuration();
+// The nearest one above the first input, which is not used unless it is named: whoever made the input may
+// have made it. Empty if there is none.
+std::string configuration_beside(const Options &options);
 // Sets what the file says, except options that the command line names (`given`). Empty, or
 // `FILE:LINE: what is wrong`.
 std::string read_configuration(const std::string &path, const std::vector<std::string> &given,

@@ -5,6 +5,7 @@
 #include "checker/cli/input.h"
 #include "checker/cli/output.h"
 #include "checker/cli/topology.h"
+#include "checker/render/json_text.h"
 #include "checker/walk.h"
 
 #include "ir/dialect.h"
@@ -87,7 +88,8 @@ public:
             {"torn", std::move(torn)},
             {"forward_bytes", forward_},
             {"backward_bytes", backward_},
-            {"collectives", collectives_}};
+            {"collectives", collectives_},
+            {"cut", done_.cut}};
   }
 
 private:
@@ -196,11 +198,14 @@ ExitCode run_elaborate(const Options &options) {
   Account account(program, done, options);
   std::string text = ir::print_text(program);
   bool json = options.table == "json";
-  std::string problem = write_stdout(json ? account.json().dump(2) + "\n" : text);
+  std::string problem = write_stdout(json ? print_json(account.json(), 2) + "\n" : text);
   if (!problem.empty())
     return wrong_call(problem);
   if (!json)
     print_stderr(account.text());
+  if (done.cut && !options.quiet)
+    say(fmt::format("note: the search was cut short for {}: cheaper redistributions may exist",
+                    plural(done.cut, "op")));
   bool clean = print_findings(text, options);
   return clean && !account.any_error() && done.torn.empty() ? ExitCode::Clean : ExitCode::Findings;
 }

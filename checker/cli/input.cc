@@ -4,6 +4,8 @@
 
 #include "checker/cli/large_pages.h"
 #include "checker/cli/output.h"
+#include "ir/escape.h"
+#include "ir/read_file.h"
 #include "rules/user_rules.h"
 
 #include <fmt/format.h>
@@ -43,11 +45,11 @@ ir::ReadOptions releasing(const ir::ReadOptions &options, const llvm::MemoryBuff
 
 } // namespace
 
-Input load(const std::string &path, const Options &options) {
+static Input load_bytes(const std::string &path, const Options &options) {
   Input input;
   input.name = path == "-" ? kStdinName : path;
   std::string problem;
-  input.buffer = read_input(path, problem);
+  input.buffer = ir::read_file(path, problem, options.max_input);
   if (!input.buffer) {
     input.read.errors.push_back({.name = "unreadable", .message = std::move(problem), .path = {}});
     return input;
@@ -55,7 +57,7 @@ Input load(const std::string &path, const Options &options) {
   expect_large_input(input.bytes().size());
   input.compression = ir::compression_of(input.bytes());
   if (input.compression != ir::Compression::None) {
-    ir::Unpacked unpacked = ir::unpack(input.buffer->getBuffer());
+    ir::Unpacked unpacked = ir::unpack(input.buffer->getBuffer(), options.max_input);
     expect_large_input(unpacked.bytes.size());
     input.read = ir::read_unpacked(unpacked, options.read);
     input.unpacked = std::move(unpacked.bytes);
@@ -73,6 +75,18 @@ Input load(const std::string &path, const Options &options) {
     std::vector<ir::InputError> &warnings = input.read.warnings;
     warnings.insert(warnings.end(), input.read.errors.begin(), input.read.errors.end());
     input.read.errors.clear();
+  }
+  return input;
+}
+
+Input load(const std::string &path, const Options &options) {
+  Input input = load_bytes(path, options);
+  if (ir::mapped_file_was_cut() && input.buffer) {
+    // What was read is zeros in part, so nothing of it says anything.
+    input.read = {};
+    input.read.errors.push_back(
+        {.name = "unreadable", .message = "the file became shorter while it was read", .path = {}});
+    input.buffer = nullptr;
   }
   return input;
 }

@@ -2,13 +2,12 @@
 // Relies on nothing being set up before main: start-up is a few table look-ups.
 #include "checker/cli/options.h"
 #include "checker/cli/output.h"
+#include "checker/cli/process.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
 
 #include <fmt/format.h>
-
-#include <csignal>
 
 namespace spmd::checker {
 namespace {
@@ -120,8 +119,7 @@ ExitCode run_help(const Options &options) {
 } // namespace spmd::checker
 
 int main(int argc, char **argv) {
-  // A reader that goes away shows as an error of write().
-  std::signal(SIGPIPE, SIG_IGN);
+  spmd::checker::prepare_process();
   llvm::SmallVector<llvm::StringRef, 16> words(argv + 1, argv + argc);
   return static_cast<int>(spmd::checker::run(words));
 }

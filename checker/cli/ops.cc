@@ -3,6 +3,7 @@
 #include "checker/cli/manual.h"
 #include "checker/cli/options.h"
 #include "checker/cli/output.h"
+#include "checker/render/json_text.h"
 
 #include "rules/attributes.h"
 #include "rules/registry.h"
@@ -141,7 +142,7 @@ std::string ops_json(llvm::ArrayRef<const rules::OpDef *> rows) {
                         {"spellings", std::move(spellings)},
                         {"remarks", std::move(notes)}});
   }
-  return document.dump(1) + '\n';
+  return print_json(document, 1) + '\n';
 }
 
 std::string ops_text(llvm::ArrayRef<const rules::OpDef *> rows) {

@@ -1,6 +1,8 @@
 // The rows of the option table, and the parser and the help that are derived from them.
 #include "checker/cli/options.h"
 
+#include "checker/cli/output.h"
+
 #include "rules/redistribute/plan.h"
 #include "rules/registry.h"
 
@@ -205,7 +207,10 @@ constexpr OptionRow kOptions[] = {
     {"--allow-truncated", "", "", "an early end of a stream is a warning",
      kCheck | kDump | kBackward | kElaborate | kFmt | kValidate,
      turn_on<&Options::allow_truncated>},
-    {"--config", "FILE", "the nearest spmdlint.toml or pyproject.toml", "configuration file",
+    {"--max-input", "BYTES", "1073741824", "most bytes of an input, unpacked; more is an error",
+     kCheck | kDump | kBackward | kElaborate | kFmt | kValidate,
+     [](Options &o, StringRef v) { return to_number(v, o.max_input); }},
+    {"--config", "FILE", "spmdlint.toml or pyproject.toml here or above", "configuration file",
      kCheck | kDump | kBackward | kElaborate | kConfig,
      [](Options &o, StringRef v) { return o.config_file = v.str(), std::string(); }},
     {"--isolated", "", "", "read no configuration file",
@@ -327,7 +332,11 @@ std::string parse_call(llvm::ArrayRef<StringRef> words, const CommandRow &comman
     options = std::move(called);
     return problem;
   }
-  std::string file = called.config_file.empty() ? find_configuration(called) : called.config_file;
+  std::string file = called.config_file.empty() ? find_configuration() : called.config_file;
+  if (file.empty() && !called.quiet)
+    if (std::string beside = configuration_beside(called); !beside.empty())
+      say(fmt::format("note: {} lies beside the input only and is not used; --config={} does",
+                      beside, beside));
   if (!file.empty())
     if (std::string problem = read_configuration(file, called.given, options); !problem.empty())
       return problem;

@@ -8,6 +8,7 @@
 
 #include "ir/dialect.h"
 #include "ir/input.h"
+#include "ir/read_file.h"
 
 #include <optional>
 
@@ -36,6 +37,7 @@ struct Options {
   std::optional<unsigned> width;
   bool quiet = false, stats = false, timing = false, annotate = false;
   bool allow_truncated = false;
+  uint64_t max_input = ir::kMaxInput; // bytes
   Configuration configuration;
   std::string config_file;                    // empty: the nearest one
   bool isolated = false;                      // no configuration is read

@@ -1,7 +1,9 @@
 // Reads and writes whole files. Relies on rename() being atomic within one folder.
 #include "checker/cli/output.h"
 
+#include "ir/escape.h"
 #include "ir/input.h"
+#include "ir/read_file.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
@@ -12,6 +14,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <fcntl.h>
 #include <unistd.h>
 
 namespace spmd::checker {
@@ -46,11 +49,27 @@ std::string write_through(llvm::StringRef path, llvm::StringRef bytes) {
   return error ? sentence(error) : "";
 }
 
+// A new file in the same folder, whose name is nobody's; -1, with the reason in errno, if there can be none.
+int create_beside(llvm::StringRef path, llvm::SmallVectorImpl<char> &name) {
+  for (unsigned attempt = 0;; ++attempt) {
+    name.clear();
+    llvm::sys::path::append(name, llvm::sys::path::parent_path(path),
+                            fmt::format(".{}-{}-{}.part", tool_name, ::getpid(), attempt));
+    name.push_back('\0');
+    int file = ::open(name.data(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int error = errno;
+    name.pop_back();
+    errno = error;
+    if (file >= 0 || (error != EEXIST && error != EINTR))
+      return file;
+  }
+}
+
 std::string replace_file(llvm::StringRef path, llvm::StringRef bytes, fs::perms permissions) {
   llvm::SmallString<256> beside;
-  int file = -1;
-  if (std::error_code error = fs::createUniqueFile(path + ".%%%%%%.part", file, beside))
-    return sentence(error);
+  int file = create_beside(path, beside);
+  if (file < 0)
+    return sentence({errno, std::generic_category()});
   std::error_code error = write_all(file, bytes);
   if (!error && permissions != fs::perms_not_known)
     error = fs::setPermissions(file, permissions);
@@ -65,26 +84,7 @@ std::string replace_file(llvm::StringRef path, llvm::StringRef bytes, fs::perms 
 
 } // namespace
 
-std::string sentence(std::error_code error) {
-  std::string text = error.message();
-  if (!text.empty() && text[0] >= 'A' && text[0] <= 'Z' &&
-      !(text.size() > 1 && text[1] >= 'A' && text[1] <= 'Z'))
-    text[0] = static_cast<char>(text[0] - 'A' + 'a');
-  return text;
-}
-
 bool is_folder(const std::string &path) { return fs::is_directory(path); }
-
-std::unique_ptr<llvm::MemoryBuffer> read_input(const std::string &path, std::string &problem) {
-  auto bytes = path == "-" ? llvm::MemoryBuffer::getSTDIN()
-                           : llvm::MemoryBuffer::getFile(path, /*IsText=*/false,
-                                                         /*RequiresNullTerminator=*/false);
-  if (!bytes) {
-    problem = sentence(bytes.getError());
-    return nullptr;
-  }
-  return std::move(*bytes);
-}
 
 bool stdout_is_terminal() { return !terminal_denied && ::isatty(STDOUT_FILENO); }
 void deny_terminal() { terminal_denied = true; }
@@ -148,9 +148,10 @@ void Progress::tell(uint64_t done, uint64_t all) {
 }
 
 void set_tool_name(std::string_view name) { tool_name = name; }
+std::string_view tool() { return tool_name; }
 
 void say(llvm::StringRef text) {
-  print_stderr(fmt::format("{}: {}\n", tool_name, std::string_view(text.data(), text.size())));
+  print_stderr(fmt::format("{}: {}\n", tool_name, ir::printable(text)));
 }
 
 } // namespace spmd::checker

@@ -1,24 +1,18 @@
-// Bytes in and out of the tool: inputs mapped into memory, files replaced as a whole, words about
-// the run.
+// Bytes out of the tool: files replaced as a whole, words about the run.
 #pragma once
 
+#include "ir/read_file.h"
+
 #include "llvm/ADT/StringRef.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 #include <chrono>
-#include <memory>
 #include <string>
-#include <system_error>
 
 namespace spmd::checker {
 
 inline constexpr const char *kStdinName = "<stdin>";
 
-// Mapped where that is possible. Null, with the reason in `problem`, if it cannot be read. `-` is
-// stdin.
-std::unique_ptr<llvm::MemoryBuffer> read_input(const std::string &path, std::string &problem);
-// What the system says of an error, as part of a sentence.
-std::string sentence(std::error_code error);
+using ir::sentence;
 bool is_folder(const std::string &path);
 
 // A reader that went away is no error. Otherwise empty, or what went wrong.
@@ -42,6 +36,7 @@ private:
 };
 // The name that lines about a run begin with; `spmdlint` unless set. To be set before anything is said.
 void set_tool_name(std::string_view name);
+std::string_view tool();
 // From now on what goes to stdout and stderr is kept there, and files are not written: of a process that
 // works beside the one that speaks. Null: as before.
 void divert_output(std::string *into);

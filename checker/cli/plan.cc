@@ -3,6 +3,7 @@
 #include "checker/cli/options.h"
 #include "checker/cli/output.h"
 #include "checker/cli/topology.h"
+#include "checker/render/json_text.h"
 
 #include "rules/redistribute/prove.h"
 #include "rules/redistribute/verify.h"
@@ -265,7 +266,7 @@ ExitCode run_plan(const Options &options) {
     Json json = json_of(asked, plan, topology, rank);
     if (options.prove)
       json["proof"] = proof;
-    text = json.dump(2) + "\n";
+    text = print_json(json, 2) + "\n";
   } else {
     text = text_of(asked, plan, topology, rank) + (options.prove ? proof + "\n" : "");
   }

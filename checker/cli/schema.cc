@@ -2,6 +2,7 @@
 // of the configuration is derived from the option table.
 #include "checker/cli/options.h"
 #include "checker/cli/output.h"
+#include "checker/render/json_text.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -66,7 +67,7 @@ std::string configuration_schema() {
                  {"type", "object"},
                  {"properties", properties},
                  {"additionalProperties", false}};
-  return schema.dump(2) + "\n";
+  return print_json(schema, 2) + "\n";
 }
 
 } // namespace
@@ -97,7 +98,7 @@ ExitCode run_config(const Options &options) {
                                   nearest_hint(what, {"show", "init", "verify"})));
   std::string file = options.config_file;
   if (file.empty() && !options.isolated)
-    file = find_configuration({});
+    file = find_configuration();
   if (file.empty())
     return print("no configuration file: the standard holds\n");
   Options read;
@@ -105,16 +106,17 @@ ExitCode run_config(const Options &options) {
     return wrong_call(problem);
   std::string text;
   for (const std::string &each : read.configuration.files)
-    text += fmt::format("{}{}\n", what == "show" ? "# " : "", each);
+    text += fmt::format("{}{}\n", what == "show" ? "# " : "", ir::printable(each));
   if (what == "verify")
     return print(text);
   for (const auto &[key, value] : read.configuration.settings)
-    text += fmt::format("{} = {}\n", key, value);
+    text += fmt::format("{} = {}\n", key, ir::printable_lines(value));
   text += read.configuration.rules.empty() ? "" : "\n[rules]\n";
   for (const Configuration::Rule &rule : read.configuration.rules) {
-    std::string right = rule.like.empty() ? Json(rule.equation).dump()
-                                          : fmt::format("{{ like = {} }}", Json(rule.like).dump());
-    text += fmt::format("{} = {}\n", Json(rule.op).dump(), right);
+    std::string right = rule.like.empty()
+                            ? print_json(Json(rule.equation))
+                            : fmt::format("{{ like = {} }}", print_json(Json(rule.like)));
+    text += fmt::format("{} = {}\n", print_json(Json(rule.op)), right);
   }
   for (const Configuration::Suppression &row : read.configuration.suppressions) {
     text += "\n[[suppress]]\n";
@@ -124,7 +126,7 @@ ExitCode run_config(const Options &options) {
                                                                    {"until", row.until}};
     for (const auto &[key, value] : fields)
       if (!value.empty())
-        text += fmt::format("{} = {}\n", key, Json(value).dump());
+        text += fmt::format("{} = {}\n", key, print_json(Json(value)));
   }
   return print(text);
 }

@@ -198,7 +198,9 @@ void print_fixes(Printer &printer, const Diagnostic &diagnostic) {
       line += " (changes the value)";
     printer.fact(painted(printer.options, Style::Good, "fix:") + " " + line);
   }
-  if (diagnostic.fixes_sought && diagnostic.fixes.empty())
+  if (diagnostic.fixes_cut)
+    printer.fact("fix: the search was cut short: there may be others, or cheaper ones");
+  else if (diagnostic.fixes_sought && diagnostic.fixes.empty())
     printer.fact("fix: none of the changes that were tried repairs this alone");
 }
 

@@ -3,6 +3,7 @@
 #include "checker/render/render.h"
 
 #include "checker/annotate.h"
+#include "checker/render/json_text.h"
 
 #include "ir/text.h"
 
@@ -162,6 +163,7 @@ Json finding_json(const Report &report, size_t input, const Diagnostic &diagnost
           {"notes", std::move(notes)},
           {"fixes", std::move(fixes)},
           {"fixes_sought", diagnostic.fixes_sought},
+          {"fixes_cut", diagnostic.fixes_cut},
           {"suppression",
            finding.suppressed ? Json{{"reason", text_or_null(finding.reason)}} : Json(nullptr)},
           {"fold_key", diagnostic.fold_key}};
@@ -260,7 +262,7 @@ void render_json(llvm::ArrayRef<Report> reports, SourceCache &, const RenderOpti
       {"version", kOutputVersion},   {"tool", {{"name", "spmdlint"}, {"version", kVersion}}},
       {"inputs", std::move(inputs)}, {"findings", std::move(findings)},
       {"erased", std::move(erased)}, {"summary", summary_json(totals_of(reports))}};
-  out << document.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
+  out << print_json(document, 1) << '\n';
 }
 
 } // namespace spmd::checker

@@ -124,14 +124,6 @@ std::string print_bytes(int64_t bytes) {
   return fmt::format("{:.1f} {}", amount, kUnits[unit]);
 }
 
-std::string printable(std::string_view text) {
-  std::string out(text);
-  for (char &byte : out)
-    if (static_cast<unsigned char>(byte) < 0x20 || byte == 0x7F)
-      byte = '?';
-  return out;
-}
-
 std::string painted(const RenderOptions &options, Style style, std::string_view text) {
   if (!options.colour)
     return std::string(text);

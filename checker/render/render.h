@@ -6,6 +6,8 @@
 #include "checker/render/source.h"
 #include "checker/report.h"
 
+#include "ir/escape.h"
+
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -56,8 +58,7 @@ std::string counts_line(const Totals &totals);
 
 // `12.0 MiB`
 std::string print_bytes(int64_t bytes);
-// Control characters would act on a terminal: each becomes `?`.
-std::string printable(std::string_view text);
+using ir::printable;
 
 enum class Style : uint8_t { Error, Warning, Info, Bold, Gutter, Good };
 inline Style style_of(rules::Severity severity) { return static_cast<Style>(severity); }

@@ -2,9 +2,12 @@
 // Relies on real paths: a link that leads out of the root is not followed.
 #include "checker/render/source.h"
 
+#include "ir/escape.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/ConvertUTF.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/SHA256.h"
@@ -50,7 +53,16 @@ size_t code_point_length(llvm::StringRef rest) {
   return length;
 }
 
-// Tabs widen to blanks; what a terminal would not show as one column or two becomes `?`.
+uint32_t code_point_of(llvm::StringRef point) {
+  const auto *at = reinterpret_cast<const llvm::UTF8 *>(point.data());
+  llvm::UTF32 code = 0;
+  bool legal = llvm::convertUTF8Sequence(&at, at + point.size(), &code, llvm::strictConversion) ==
+               llvm::conversionOK;
+  return legal ? code : 0;
+}
+
+// Tabs widen to blanks; what a terminal would not show as one column or two becomes `?`, so that marks
+// stay below what they mean.
 std::vector<Cell> cells_of(llvm::StringRef line) {
   std::vector<Cell> cells;
   for (; !line.empty(); line = line.drop_front(code_point_length(line))) {
@@ -58,7 +70,7 @@ std::vector<Cell> cells_of(llvm::StringRef line) {
     int width = llvm::sys::unicode::columnWidthUTF8(point);
     if (point == "\t")
       cells.push_back({std::string(kTabWidth, ' '), kTabWidth});
-    else if (width < 0)
+    else if (width < 0 || !ir::is_visible(code_point_of(point)))
       cells.push_back({"?", 1});
     else
       cells.push_back({point.str(), static_cast<unsigned>(width)});
@@ -79,10 +91,10 @@ std::pair<size_t, size_t> window(llvm::ArrayRef<Cell> cells, size_t marked, unsi
   if (width == 0 || width_of(cells) <= room)
     return {0, cells.size()};
   room -= 2 * kCut.size();
-  size_t first = 0;
   // A third of the room stays in front of the marks.
-  while (first < marked && width_of(cells.slice(first, marked - first)) > room / 3)
-    ++first;
+  size_t first = marked;
+  for (size_t used = 0; first > 0 && used + cells[first - 1].width <= room / 3;)
+    used += cells[--first].width;
   if (width_of(cells.take_front(std::min(marked + 1, cells.size()))) <= room * 2 / 3)
     first = 0;
   size_t last = first, used = 0;
@@ -172,13 +184,39 @@ void add_changed_sources(Report &report, SourceCache &sources) {
                            .reason = {}});
 }
 
+// A piece of a long line around the mark, which is all that can be shown of it: the work for a finding
+// does not grow with the line. Columns count code points, from 1.
+static llvm::StringRef piece_of(llvm::StringRef line, unsigned &col, unsigned &end_col,
+                                unsigned width, bool &cut) {
+  const size_t most = 64 * std::max<size_t>(width, 20); // bytes to each side
+  auto starts = [&](size_t at) { return (static_cast<unsigned char>(line[at]) & 0xC0) != 0x80; };
+  if (width == 0 || line.size() <= 2 * most)
+    return line;
+  size_t marked = 0;
+  for (unsigned point = 1; point < col && marked < line.size(); ++point)
+    for (++marked; marked < line.size() && !starts(marked);)
+      ++marked;
+  size_t first = marked > most ? marked - most : 0, last = std::min(line.size(), marked + most);
+  while (first < line.size() && !starts(first))
+    ++first;
+  while (last < line.size() && !starts(last))
+    ++last;
+  auto before = static_cast<unsigned>(
+      llvm::count_if(line.take_front(first), [](char byte) { return (byte & 0xC0) != 0x80; }));
+  cut = first > 0;
+  col = col > before ? col - before : col;
+  end_col = end_col > before ? end_col - before : end_col;
+  return line.slice(first, last);
+}
+
 Excerpt excerpt(llvm::StringRef line, unsigned col, unsigned end_col, unsigned width) {
-  std::vector<Cell> cells = cells_of(line.rtrim());
+  bool cut = false;
+  std::vector<Cell> cells = cells_of(piece_of(line.rtrim(), col, end_col, width, cut));
   size_t marked = std::min<size_t>(col ? col - 1 : 0, cells.size());
   size_t marks_end = std::max<size_t>(end_col > col ? end_col - 1 : marked + 1, marked + 1);
   auto [first, last] = window(cells, marked, width);
   Excerpt shown;
-  if (first > 0)
+  if (first > 0 || cut)
     shown.line = shown.marks = kCut.str();
   shown.marks = std::string(shown.line.size(), ' ');
   for (size_t at = first; at < last; ++at) {

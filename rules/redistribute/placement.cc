@@ -25,6 +25,7 @@ using ir::TypeId;
 namespace {
 
 constexpr size_t kMostCombinations = 2048;
+constexpr size_t kMostLeaders = 8; // operands whose types are tried for all
 
 bool is_error(const Violation &violation) { return info(violation).severity == Severity::Error; }
 
@@ -112,6 +113,7 @@ private:
     for (AxisId axis : axes)
       choices.push_back({axis, candidates_->strategies(axis)});
     prune(choices);
+    try_leaders(choices);
     llvm::SmallVector<size_t, 3> at(choices.size());
     for (size_t i = 0; i < at.size();) {
       llvm::SmallVector<std::pair<AxisId, const Strategy *>, 3> chosen;
@@ -122,6 +124,25 @@ private:
         at[i] = 0;
       if (i < at.size())
         i = 0;
+    }
+  }
+
+  // As one of the operands is: likely to be cheap, and not to be missed where there are too many others.
+  void try_leaders(llvm::ArrayRef<std::pair<AxisId, std::vector<Strategy>>> choices) {
+    for (size_t leader = 0; leader < types_.size() && leader < kMostLeaders; ++leader) {
+      llvm::SmallVector<std::pair<AxisId, const Strategy *>, 3> chosen;
+      for (const auto &[axis, list] : choices) {
+        std::optional<unsigned> dim = types_[leader].dim(axis);
+        auto fits = llvm::find_if(list, [&](const Strategy &each) {
+          const Want &want = each[leader];
+          bool cut = want.form == Want::Form::Shard;
+          return dim ? cut && want.dim == *dim : !cut;
+        });
+        if (fits != list.end())
+          chosen.push_back({axis, &*fits});
+      }
+      if (chosen.size() == choices.size())
+        try_orders(chosen);
     }
   }
 
@@ -238,7 +259,10 @@ private:
   // --- what is accepted, and its price ---
 
   void try_types(const llvm::SmallVector<TypeId, 4> &types) {
-    if (!seen_.insert({types.begin(), types.end()}).second)
+    // What one combination takes beside its plans, in moves.
+    constexpr uint64_t kCombination = 50;
+    if (!seen_.insert({types.begin(), types.end()}).second ||
+        (planner_.effort() && !planner_.effort()->spend(kCombination)))
       return;
     std::optional<Choice> choice = price(types);
     if (!choice || (best_ && !(*choice < *best_)))

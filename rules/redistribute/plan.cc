@@ -14,8 +14,9 @@ struct Planner::State {
   ir::IndexTable table;
 };
 
-Planner::Planner(ir::Program &program, Topology topology)
-    : program_(program), topology_(std::move(topology)), state_(std::make_unique<State>()) {}
+Planner::Planner(ir::Program &program, Topology topology, Effort *effort)
+    : program_(program), topology_(std::move(topology)), effort_(effort),
+      state_(std::make_unique<State>()) {}
 Planner::~Planner() = default;
 
 namespace {
@@ -27,8 +28,18 @@ uint64_t hash_of(const Request &request) {
 }
 
 // The search; without a cap if none of the sequences keeps it.
-Found found(Posed &posed, Plan &plan) {
+Found found(Posed &posed, Plan &plan, Effort *effort) {
+  constexpr uint64_t kSetUp = 100; // moves that take as long as posing a problem
   const Problem &problem = posed.problem;
+  auto search = [&](const Problem &each) {
+    if (!effort)
+      return redistribute::search(each);
+    if (!effort->spend(kSetUp))
+      return Found();
+    Found made = redistribute::search(each, kBudget, std::min(effort->left, kMostMoves - 1));
+    effort->spend(made.tried);
+    return made;
+  };
   plan.cap = problem.cap;
   if (problem.source == problem.target) {
     Found nothing;
@@ -43,6 +54,7 @@ Found found(Posed &posed, Plan &plan) {
   best = search(problem);
   if (best.reached)
     return best;
+  best.proven = false;
   best.moves = plain_way(problem);
   State at = problem.source;
   for (const Move &move : best.moves) {
@@ -64,7 +76,7 @@ const Plan &Planner::plan(const Request &request) {
   state_->entries.push_back({request, std::make_unique<Plan>()});
   Plan &plan = *state_->entries.back().plan;
   Posed posed = pose(program_, request, topology_);
-  Found best = found(posed, plan);
+  Found best = found(posed, plan, effort_);
   const Problem &problem = posed.problem;
   plan.peak_bytes = bytes_of(problem, problem.source);
   emit(program_, request, posed, best.moves, plan);

@@ -58,6 +58,20 @@ struct Plan {
   uint32_t expanded = 0;  // states looked at
 };
 
+// What searches may still look at, all together: a budget in moves, so that it is the same on every
+// machine. A million is about a tenth of a second.
+struct Effort {
+  uint64_t left = 0;
+  bool cut =
+      false; // it did not suffice: something cheaper may exist, or something where nothing was found
+
+  bool spend(uint64_t moves) {
+    left -= std::min(left, moves);
+    cut |= left == 0;
+    return left > 0;
+  }
+};
+
 // What keeps a value from being brought to another type.
 std::optional<Violation> refuse(ir::Program &program, const Request &request);
 // The same of the blocks of a value: those of the nested rule can be moved.
@@ -68,16 +82,19 @@ bool can_be_planned(const ir::Program &program, const Request &request);
 // Plans, made once per request. They stay valid as long as the planner; types are added to the program.
 class Planner {
 public:
-  explicit Planner(ir::Program &program, Topology topology = {});
+  // `effort`: shared by all plans that are made; null: each has all that a search takes.
+  explicit Planner(ir::Program &program, Topology topology = {}, Effort *effort = nullptr);
   ~Planner();
   // The request must not be refused, and be one that can be planned.
   const Plan &plan(const Request &request);
   const Topology &topology() const { return topology_; }
+  Effort *effort() const { return effort_; }
 
 private:
   struct State;
   ir::Program &program_;
   Topology topology_;
+  Effort *effort_;
   std::unique_ptr<State> state_;
 };
 

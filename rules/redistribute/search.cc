@@ -17,14 +17,16 @@ namespace {
 
 constexpr uint32_t kNone = ~0u;
 constexpr unsigned kBeamWidth = 64;
-constexpr uint64_t kMovesPerState = 64; // of the budget
 
 class Search {
 public:
-  Search(const Problem &problem, uint32_t budget, bool guided)
-      : problem_(problem), heuristic_(problem), budget_(budget), guided_(guided) {
-    if (guided && Sketches::serves(problem))
-      sketches_.emplace(problem);
+  Search(const Problem &problem, uint32_t budget, uint64_t most_moves, bool guided)
+      : problem_(problem), heuristic_(problem), budget_(budget), most_moves_(most_moves),
+        guided_(guided) {
+    if (!guided || !Sketches::serves(problem))
+      return;
+    sketches_.emplace(problem);
+    tried_ += sketches_->moves();
   }
 
   Found run();
@@ -72,6 +74,7 @@ private:
   Heuristic heuristic_;
   std::optional<Sketches> sketches_;
   uint32_t budget_, expanded_ = 0;
+  uint64_t most_moves_;
   uint64_t tried_ = 0;   // moves
   bool complete_ = true; // all moves of each state were looked at
   bool guided_;
@@ -245,9 +248,10 @@ Found Search::run() {
     Entry entry = queue_.top();
     if (reached() && nodes_[target_].so_far < entry.total)
       break;
-    if (expanded_ >= budget_ || tried_ >= budget_ * kMovesPerState) {
+    if (expanded_ >= budget_ || tried_ >= most_moves_) {
       found.proven = false;
-      beam();
+      if (most_moves_ >= kMostMoves)
+        beam();
       break;
     }
     queue_.pop();
@@ -257,6 +261,7 @@ Found Search::run() {
   }
   found.proven &= complete_;
   found.expanded = expanded_;
+  found.tried = tried_;
   found.reached = reached();
   if (!found.reached)
     return found;
@@ -273,7 +278,7 @@ std::optional<Cost> Search::exhaust() {
   while (!open.empty()) {
     std::vector<uint32_t> next;
     for (uint32_t from : open) {
-      if (nodes_.size() > budget_)
+      if (nodes_.size() > budget_ || tried_ > most_moves_)
         return std::nullopt;
       expand(from, [&](uint32_t to) { next.push_back(to); });
     }
@@ -286,12 +291,12 @@ std::optional<Cost> Search::exhaust() {
 
 } // namespace
 
-Found search(const Problem &problem, uint32_t budget) {
-  return Search(problem, budget, true).run();
+Found search(const Problem &problem, uint32_t budget, uint64_t most_moves) {
+  return Search(problem, budget, most_moves, true).run();
 }
 
-std::optional<Cost> exhaustive_cost(const Problem &problem, uint32_t budget) {
-  return Search(problem, budget, false).exhaust();
+std::optional<Cost> exhaustive_cost(const Problem &problem, uint32_t budget, uint64_t most_moves) {
+  return Search(problem, budget, most_moves, false).exhaust();
 }
 
 } // namespace spmd::rules::redistribute

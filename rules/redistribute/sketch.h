@@ -28,6 +28,8 @@ public:
   static bool serves(const Problem &problem);
   explicit Sketches(const Problem &problem);
 
+  // Moves between sketches that were looked at.
+  size_t moves() const { return edges_.size(); }
   Sketch of(const State &state) const;
   // kFar: the cap leaves no way.
   Cost rest(const State &state) const;

@@ -5,12 +5,11 @@
 #include "runtime/launch/spawn.h"
 
 #include "checker/cli/output.h"
+#include "checker/cli/process.h"
 
 #include "llvm/ADT/SmallVector.h"
 
 #include <fmt/format.h>
-
-#include <csignal>
 
 namespace spmd::runtime {
 namespace {
@@ -48,8 +47,7 @@ ExitCode run(llvm::ArrayRef<llvm::StringRef> words) {
 } // namespace spmd::runtime
 
 int main(int argc, char **argv) {
-  // A reader that goes away shows as an error of write().
-  std::signal(SIGPIPE, SIG_IGN);
+  spmd::checker::prepare_process();
   spmd::checker::set_tool_name("spmdrun");
   llvm::SmallVector<llvm::StringRef, 16> words(argv + 1, argv + argc);
   spmd::runtime::raise_file_limit();

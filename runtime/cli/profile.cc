@@ -1,6 +1,8 @@
 // A step begins when the one before it is done, on devices too: what overlaps in an ordinary run does not here.
 #include "runtime/cli/profile.h"
 
+#include "checker/render/json_text.h"
+
 #include "ir/text.h"
 
 #include <fmt/format.h>
@@ -87,9 +89,9 @@ std::string print_profile(const ir::Program &program, const Plan &plan, const Ti
     name["ph"] = "M";
     name["pid"] = rank;
     name["args"]["name"] = together ? std::string("all ranks") : fmt::format("rank {}", rank);
-    text += (rank ? ",\n" : "") + name.dump();
+    text += (rank ? ",\n" : "") + checker::print_json(name);
     for (const StepTime &time : times[rank])
-      text += ",\n" + event_of(program, plan, time, rank).dump();
+      text += ",\n" + checker::print_json(event_of(program, plan, time, rank));
   }
   return text + "\n]}\n";
 }

@@ -21,6 +21,8 @@
 #include "checker/inlined_size.h"
 #include "checker/provenance.h"
 
+#include "ir/escape.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -151,7 +153,7 @@ private:
       checker::say(text);
   }
   ExitCode print(const std::string &text) {
-    std::string problem = checker::write_stdout(text);
+    std::string problem = checker::write_stdout(ir::printable_lines(text));
     if (problem.empty())
       return code_;
     checker::say(problem);
@@ -159,8 +161,7 @@ private:
   }
 
   bool read() {
-    checker::Progress progress(checker::printable("reading " + options_.file),
-                               options_.shared.quiet);
+    checker::Progress progress(ir::printable("reading " + options_.file), options_.shared.quiet);
     checker::Options options = options_.shared;
     options.read.progress = [&](uint64_t done, uint64_t all) { progress.tell(done, all); };
     input_ = checker::load(options_.file, options);
@@ -401,8 +402,7 @@ private:
       judge.sizes = &sizes_;
     if (options_.backend == "nccl")
       judge.order = SumOrder::Any;
-    checker::Progress progress(checker::printable("running " + options_.file),
-                               options_.shared.quiet);
+    checker::Progress progress(ir::printable("running " + options_.file), options_.shared.quiet);
     auto goes_on = [&](uint64_t done, uint64_t all) { return progress.tell(done, all), true; };
     judge.goes_on = goes_on;
     auto begin = std::chrono::steady_clock::now();

@@ -1,6 +1,7 @@
 // Counts verdicts. A claim on an axis of one rank says nothing, and is counted nowhere else.
 #include "runtime/cli/summary.h"
 
+#include "checker/render/json_text.h"
 #include "checker/render/render.h"
 
 #include "ir/text.h"
@@ -239,7 +240,7 @@ std::string print_verdicts(const Summary &summary, const ir::Program &program) {
                                   {"losses", summary.losses},
                                   {"left", std::move(left)}};
   }
-  return made.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return checker::print_json(made, 1) + "\n";
 }
 
 ir::ValueId find_value(const ir::Program &program, llvm::StringRef name) {

@@ -2,6 +2,7 @@
 #include "runtime/cli/trace_out.h"
 
 #include "checker/cli/output.h"
+#include "checker/render/json_text.h"
 #include "runtime/blocks.h"
 #include "runtime/element_bytes.h"
 #include "runtime/meaning.h"
@@ -154,7 +155,7 @@ private:
                   {"numbers", std::string(kDomains[static_cast<size_t>(options_.domain)])},
                   {"values", index_}};
     return checker::write_file(options_.target + "/index.json",
-                               index.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+                               checker::print_json(index, 1) + "\n");
   }
 
   ir::Program &program_;

@@ -31,7 +31,11 @@ TEST_CASE("what a terminal would act on is replaced") {
                 "b",
                 0, 0, 100)
             .line == "a?b");
-  CHECK(printable("a\nb\x7F") == "a?b?");
+  CHECK(printable("a\nb\x7F") == "a\\nb\\u007f");
+  CHECK(printable("\xE2\x80\xAE\xC2\x85") == "\\u202e\\u0085");
+  CHECK(printable("\xF3\xA0\x81\x81") == "\\udb40\\udc41");
+  CHECK(printable("\xFFz\xC3\xA9") == "\\xffz\xC3\xA9");
+  CHECK(printable(printable("a\nb")) == printable("a\nb"));
 }
 
 TEST_CASE("long lines are cut around the mark") {

@@ -215,6 +215,8 @@ TEST_CASE("compression: what holds too much is refused before the memory is take
       CHECK(result.bytes.size() == zeros.size());
       continue;
     }
+    CHECK(unpack(packed, 1000).errors.size() == 1);
+    CHECK(unpack(packed, 1000).bytes.empty());
     REQUIRE(result.errors.size() == 1);
     CHECK(result.errors[0].name == "trace-limit");
     CHECK(result.bytes.size() <= packed.size() * 200 + (uint64_t(64) << 20));

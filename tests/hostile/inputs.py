@@ -1,0 +1,232 @@
+"""Files that are none, that never end, that change, that hold too much: SPMDLINT SPMDRUN. Each run ends by itself with a
+sentence and a documented exit code, within a bounded time and memory."""
+import gzip
+import os
+import resource
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+MIB = 1 << 20
+PROGRAM = "mesh m { tp = 4 }\n%x = input f32[8] P\n%y = gelu %x\n"
+
+
+class Tests:
+    def __init__(self, lint, run_binary, folder):
+        self.lint, self.run_binary, self.folder = lint, run_binary, folder
+        self.tried, self.wrong = 0, []
+
+    def path(self, name, content=None):
+        path = os.path.join(self.folder, name)
+        if content is not None:
+            with open(path, "wb") as out:
+                out.write(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def expect(self, what, arguments, code, words="", memory=None, peak=None, seconds=60, **more):
+        """`memory`: bytes of addresses that the process may take; `peak`: MiB that it may have used."""
+        self.tried += 1
+
+        def limit():
+            if memory:
+                resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+        more.setdefault("stdin", subprocess.DEVNULL)
+        more.setdefault("stdout", subprocess.PIPE)
+        process = subprocess.Popen(arguments, stderr=subprocess.PIPE, preexec_fn=limit, cwd=self.folder, **more)
+        try:
+            _, err = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            self.wrong.append(f"{what}: no end within {seconds} s")
+            return
+        err = err.decode(errors="replace")
+        codes = code if isinstance(code, tuple) else (code,)
+        if process.returncode not in codes:
+            self.wrong.append(f"{what}: exit code {process.returncode}, not {code}: {err[:300]!r}")
+        elif words not in err:
+            self.wrong.append(f"{what}: {words!r} is not in {err[:300]!r}")
+        used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024  # of the largest child yet
+        if peak and used > peak:
+            self.wrong.append(f"{what}: a process used {used} MiB, {peak} are allowed")
+
+    # --- what is no file, or no text
+
+    def odd_files(self):
+        absent, empty = self.path("absent.spmd"), self.path("empty.spmd", "")
+        good = self.path("good.spmd", PROGRAM)
+        for binary in (self.lint, self.run_binary):
+            self.expect("absent file", [binary, absent], 3, "no such file or directory")
+            self.expect("/proc/self/mem", [binary, "/proc/self/mem"], 3, "error")
+            for name, text in (("UTF-16", PROGRAM.encode("utf-16")), ("UTF-16, no mark", PROGRAM.encode("utf-16-le")),
+                               ("UTF-32", PROGRAM.encode("utf-32")), ("Latin-1", "// \u00e9\n".encode("latin-1")),
+                               ("NUL bytes", b"mesh m { tp = 4 }\n\0\0\0\n"), ("NUL in a string", b'%x = input f32[8] R "a\0b"\n'),
+                               ("NUL in JSON", b'{"a": "\0"}'), ("a lone brace", b"{"), ("random bytes", bytes(range(256)) * 40)):
+                self.expect(name, [binary, self.path("odd.spmd", text)], 3, "error[trace-")
+        self.expect("folder", [self.lint, "fmt", self.folder], 3, "is a directory")
+        self.expect("folder", [self.run_binary, self.folder], 3, "is a directory")
+        self.expect("empty file", [self.lint, empty], (0, 3))
+        self.expect("byte order mark", [self.lint, self.path("bom.spmd", "\ufeff" + PROGRAM)], (1, 3))
+        self.expect("line feeds of Windows", [self.lint, self.path("crlf.spmd", PROGRAM.replace("\n", "\r\n"))], 1)
+        if os.geteuid() != 0:
+            os.chmod(good, 0)
+            self.expect("unreadable file", [self.lint, good], 3, "permission denied")
+            os.chmod(good, stat.S_IRUSR | stat.S_IWUSR)
+        self.expect("a path through a file", [self.lint, good + "/x.spmd"], 3, "not a directory")
+        self.expect("a long path", [self.lint, "/" + "x" * 5000], 3, "too long")
+        loop = self.path("loop.spmd")
+        os.symlink(loop, loop)
+        self.expect("a link to itself", [self.lint, loop], 3, "symbolic links")
+
+    def pipes(self):
+        fifo = self.path("fifo.spmd")
+        os.mkfifo(fifo)
+
+        def write():
+            with open(fifo, "w", encoding="utf-8") as out:
+                out.write(PROGRAM)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        self.expect("a named pipe", [self.lint, fifo], 1)
+        writer.join()
+        self.expect("standard input", [self.lint, "-"], 1, stdin=open(self.path("good.spmd", PROGRAM), "rb"))
+        self.expect("no standard input", ["sh", "-c", '"$0" check - <&-', self.lint], 3)
+
+    # --- what never ends, or holds too much
+
+    def endless(self):
+        limit = str(64 * MIB)
+        for binary in (self.lint,):
+            self.expect("/dev/zero", [binary, "check", "--max-input=" + limit, "/dev/zero"], 3, "--max-input", peak=300)
+            self.expect("/dev/zero as it is", [binary, "check", "/dev/zero"], 3, "--max-input", peak=1400)
+        self.expect("/dev/zero", [self.run_binary, "/dev/zero"], 3, "--max-input", peak=1400)
+        self.expect("/dev/zero as data", [self.run_binary, "--input", "x=/dev/zero", self.path("good.spmd", PROGRAM)], (2, 3))
+        self.expect("an endless configuration", [self.lint, "check", "--config=/dev/zero", self.path("good.spmd")], 2, "bytes")
+        large = self.path("large.spmd")
+        with open(large, "wb") as out:
+            out.truncate(2 << 30)  # of no blocks
+        self.expect("a file of 2 GiB", [self.lint, large], 3, "--max-input")
+        os.unlink(large)
+
+    def bombs(self):
+        member = gzip.compress(b" " * (16 * MIB), 9)
+        packed = self.path("bomb.spmd.gz", member * 200)
+        self.expect("a gzip bomb", [self.lint, "check", packed], 3, "trace-limit", peak=1400)
+        self.expect("a gzip bomb, limited", [self.lint, "check", f"--max-input={64 * MIB}", packed], 3, "trace-limit")
+        # What passes as a ratio may still be too large.
+        member = gzip.compress(os.urandom(1 << 17) + b" " * (16 * MIB), 1)
+        packed = self.path("bomb.spmd.gz", member * 80)
+        self.expect("many compressed bytes", [self.lint, "check", packed], 3, "--max-input", peak=1400)
+        os.unlink(packed)
+        self.expect("a magic number alone", [self.lint, self.path("short.gz", b"\x1f\x8b")], 3, "error[")
+        self.expect("a magic number alone", [self.lint, self.path("short.zst", b"\x28\xb5\x2f\xfd")], 3, "error[")
+        inner = gzip.compress(gzip.compress(PROGRAM.encode()))
+        self.expect("compressed twice", [self.lint, self.path("twice.gz", inner)], 3, "more than once")
+
+    # --- what changes
+
+    def cut_files(self):
+        """A file that becomes shorter while it is read, at whatever moment."""
+        text = PROGRAM + "".join(f"%n{i} = neg %x\n" for i in range(400000))
+        for delay in (0.002, 0.01, 0.03, 0.08, 0.2):
+            path = self.path("cut.spmd", text)
+            cutter = threading.Timer(delay, lambda path=path: os.truncate(path, 100))
+            cutter.start()
+            self.expect(f"cut after {delay} s", [self.lint, "check", "--no-fixes", path], (0, 1, 3))
+            cutter.join()
+
+    # --- memory
+
+    def little_memory(self):
+        text = PROGRAM + "".join(f"%n{i} = neg %x\n" for i in range(400000))
+        path = self.path("many.spmd", text)
+        for mib in (30, 45, 60, 90, 150):
+            for command in (["check"], ["fmt", "--to=json", "-o", "/dev/null"], ["dump"]):
+                self.expect(f"{command[0]} in {mib} MiB", [self.lint, *command, path], (0, 1, 3), memory=mib * MIB)
+        packed = self.path("many.spmd.gz", gzip.compress(text.encode()))
+        self.expect("unpacked in 60 MiB", [self.lint, "check", packed], (1, 3), memory=60 * MIB)
+
+    # --- paths and outputs
+
+    def outputs(self):
+        for name in ("50%.spmd", "%%%%%%", "a%s%n%d", "with blank", "-", "x" * 250):
+            source = self.path("good.spmd", PROGRAM)
+            target = self.path(os.path.join("percent%%", name))
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            self.expect(f"to {name}", [self.lint, "fmt", "-o", target, source], 0)
+            if not os.path.exists(target):
+                self.wrong.append(f"{name} was not written")
+            self.expect(f"from {name}", [self.lint, "check", target], 1)
+            self.expect(f"report to {name}", [self.lint, "check", f"--format=json:{target}", source], 1)
+        left = [name for name in os.listdir(self.path("percent%%")) if name.endswith(".part")]
+        if left:
+            self.wrong.append(f"files are left behind: {left}")
+        good = self.path("good.spmd", PROGRAM)
+        for arguments in (["check", "--format=json", good], ["check", "--format=full", good], ["dump", good], ["ops"],
+                          ["explain"], ["schema", "trace"], ["help"], ["version"]):
+            with open("/dev/full", "wb") as full:
+                self.expect(f"{arguments[0]} to a full device", [self.lint, *arguments], 2, "no space left", stdout=full)
+            read, write = os.pipe()
+            os.close(read)
+            self.expect(f"{arguments[0]} to a closed pipe", [self.lint, *arguments], (0, 1), stdout=write)
+            os.close(write)
+        with open("/dev/full", "wb") as full:
+            self.expect("spmdrun to a full device", [self.run_binary, "--help"], 2, "no space left", stdout=full)
+        self.expect("report to a full device", [self.lint, "check", "--format=json:/dev/full", good], 2, "no space left")
+        self.expect("fmt to a full device", [self.lint, "fmt", "-o", "/dev/full", good], 2, "no space left")
+        self.expect("to a folder", [self.lint, "fmt", "-o", self.folder, good], 2, "is a directory")
+
+    # --- configurations
+
+    def configurations(self):
+        good = self.path("good.spmd", PROGRAM)
+        for name, text in (("a key of a million parts", "a." * 1000000 + "b = 1\n"),
+                           ("a key of 65 parts", "a." * 100 + "b = 1\n"),
+                           ("a table of many parts", "[" + "a." * 5000 + "b]\n"),
+                           ("lists in lists", "select = " + "[" * 100000 + "]" * 100000 + "\n"),
+                           ("tables in tables", "a = " + "{b = " * 5000 + "1" + "}" * 5000 + "\n"),
+                           ("parts in lists", "a = " + ("[{" + "b." * 60 + "c = ") * 200 + "1" + "}]" * 200 + "\n"),
+                           ("no text", bytes(range(256))), ("UTF-16", "strict = true".encode("utf-16")),
+                           ("a file to write", 'format = "concise:stolen"\n'),
+                           ("a list of files to write", 'format = ["full", "concise:stolen"]\n'),
+                           ("a source root", 'source-root = "/"\n')):
+            path = self.path("c.toml", text)
+            self.expect(f"configuration: {name}", [self.lint, "check", "--config=" + path, good], 2, "c.toml")
+            if os.path.exists(self.path("stolen")):
+                self.wrong.append(f"{name}: a configuration wrote a file")
+        os.makedirs(self.path("theirs"), exist_ok=True)
+        own = self.path("theirs/p.spmd", PROGRAM)
+        self.path("theirs/spmdlint.toml", 'exit-zero = true\nselect = "needless-partial"\n')
+        self.expect("a configuration beside the input", [self.lint, "check", own], 1, "is not used")
+        self.expect("the same, named", [self.lint, "check", "--config=theirs/spmdlint.toml", own], 0)
+
+
+def main():
+    lint, run_binary = (os.path.abspath(word) for word in sys.argv[1:3])
+    wrong = tried = 0
+    sanitized = "--sanitized" in sys.argv  # which takes addresses and memory of its own
+    parts = [word for word in sys.argv[3:] if word != "--sanitized"]
+    for part in ("odd_files", "pipes", "outputs", "configurations", "bombs", "cut_files", "little_memory", "endless"):
+        if (parts and part not in parts) or (sanitized and part in ("little_memory", "endless", "bombs")):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            tests = Tests(lint, run_binary, folder)
+            begin = time.monotonic()
+            getattr(tests, part)()
+            for line in tests.wrong:
+                print(line)
+            print(f"{part}: {tests.tried} runs, {time.monotonic() - begin:.0f} s")
+            tried += tests.tried
+            wrong += len(tests.wrong)
+    print(f"{tried - wrong} passed, {wrong} failed")
+    return wrong > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
