@@ -9,8 +9,6 @@
 #include "ir/claims.h"
 #include "ir/text.h"
 
-#include "llvm/ADT/ScopeExit.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -61,9 +59,27 @@ void say(ir::Program &program, bool one_step, Move &move) {
 void MoveFinder::begin() { effort_ = {std::min(kPerFinding, together_), false}; }
 
 std::optional<Move> MoveFinder::find(ir::InstId id) {
+  // The findings of one op on its axes have one answer.
+  std::vector<uint32_t> key{id.index};
+  OperandList operands;
+  operands.read(program_, program_.insts[id].operands);
+  for (ValueId value : operands.values)
+    key.insert(key.end(), {value.index, result_.types[value.index].index,
+                           result_.shapes[value.index].index, result_.sizes[value.index].index});
+  auto [at, fresh] = found_.try_emplace(std::move(key));
+  if (!fresh) {
+    effort_.cut = at->second.second;
+    return at->second.first;
+  }
   begin();
-  auto account =
-      llvm::make_scope_exit([this, before = effort_.left] { together_ -= before - effort_.left; });
+  const uint64_t before = effort_.left;
+  at->second.first = search(id);
+  at->second.second = effort_.cut;
+  together_ -= before - effort_.left;
+  return at->second.first;
+}
+
+std::optional<Move> MoveFinder::search(ir::InstId id) {
   const ir::Inst inst = program_.insts[id];
   OperandList operands;
   operands.read(program_, inst.operands);

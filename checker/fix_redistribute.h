@@ -5,6 +5,9 @@
 
 #include "rules/redistribute/placement.h"
 
+#include <map>
+#include <vector>
+
 namespace spmd::checker {
 
 // One value that is moved.
@@ -37,6 +40,7 @@ private:
   // Moves that the search for one finding looks at, and all searches together.
   static constexpr uint64_t kPerFinding = 400'000, kTogether = 40 * kPerFinding;
   void begin();
+  std::optional<Move> search(ir::InstId inst);
   void price(Move &move);
 
   ir::Program &program_;
@@ -46,6 +50,8 @@ private:
   uint64_t together_ = kTogether; // left for all searches
   rules::redistribute::Effort effort_;
   rules::redistribute::Planner planner_;
+  // By instruction and what its operands are: what was found, and whether the search was cut.
+  std::map<std::vector<uint32_t>, std::pair<std::optional<Move>, bool>> found_;
 };
 
 } // namespace spmd::checker

@@ -13,7 +13,11 @@
 namespace spmd::rules {
 
 uint8_t FactorMap::add(std::optional<ir::Extent> extent, bool whole) {
-  SPMD_CHECK(factors.size() < 255, "an application has too many factors");
+  // The last one stands for all that there is no number for: whole, and of no known extent.
+  if (factors.size() == 255) {
+    factors.back() = {std::nullopt, true};
+    return 254;
+  }
   factors.push_back({extent, whole});
   return static_cast<uint8_t>(factors.size() - 1);
 }
