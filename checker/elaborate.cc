@@ -380,7 +380,7 @@ private:
   ir::Program &program_;
   const CheckOptions &options_;
   // Moves that the search for one op looks at, on every machine the same.
-  static constexpr uint64_t kPerOp = 400'000;
+  static constexpr uint64_t kPerOp = 150'000;
   rd::Effort effort_;
   rd::Planner planner_;
   BodyCopier copier_;                      // for names

@@ -38,7 +38,7 @@ public:
 
 private:
   // Moves that the search for one finding looks at, and all searches together.
-  static constexpr uint64_t kPerFinding = 400'000, kTogether = 40 * kPerFinding;
+  static constexpr uint64_t kPerFinding = 150'000, kTogether = 40 * kPerFinding;
   void begin();
   std::optional<Move> search(ir::InstId inst);
   void price(Move &move);

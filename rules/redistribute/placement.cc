@@ -113,7 +113,9 @@ private:
     for (AxisId axis : axes)
       choices.push_back({axis, candidates_->strategies(axis)});
     prune(choices);
+    leading_ = true; // they are tried whatever is left
     try_leaders(choices);
+    leading_ = false;
     llvm::SmallVector<size_t, 3> at(choices.size());
     for (size_t i = 0; i < at.size();) {
       llvm::SmallVector<std::pair<AxisId, const Strategy *>, 3> chosen;
@@ -262,7 +264,7 @@ private:
     // What one combination takes beside its plans, in moves.
     constexpr uint64_t kCombination = 50;
     if (!seen_.insert({types.begin(), types.end()}).second ||
-        (planner_.effort() && !planner_.effort()->spend(kCombination)))
+        (planner_.effort() && !planner_.effort()->spend(kCombination) && !leading_))
       return;
     std::optional<Choice> choice = price(types);
     if (!choice || (best_ && !(*choice < *best_)))
@@ -376,6 +378,7 @@ private:
                                             [](TypeId x, TypeId y) { return x.index < y.index; });
       }};
   std::optional<Choice> best_;
+  bool leading_ = false;
 };
 
 bool Placer::refuses(const Application &app, const Outcome &outcome) const {

@@ -23,7 +23,10 @@ public:
   Search(const Problem &problem, uint32_t budget, uint64_t most_moves, bool guided)
       : problem_(problem), heuristic_(problem), budget_(budget), most_moves_(most_moves),
         guided_(guided) {
-    if (!guided || !Sketches::serves(problem))
+    // Sketches of many axes take longer than a small budget.
+    constexpr unsigned kMostSketched = 6;
+    bool small = most_moves < kMostMoves && problem.axis_count() > kMostSketched;
+    if (!guided || small || !Sketches::serves(problem))
       return;
     sketches_.emplace(problem);
     tried_ += sketches_->moves();
