@@ -4,6 +4,7 @@
 
 #include "runtime/bits_hash.h"
 #include "runtime/bounds.h"
+#include "runtime/gradient_carriers.h"
 #include "runtime/last_uses.h"
 #include "runtime/recorded_gradients.h"
 
@@ -91,10 +92,8 @@ private:
       if (output.role == ir::OutputRole::Grad && output.of.valid())
         gradient_of_.try_emplace(output.value.index, output.of);
     ends_.assign(plan_.outputs.begin(), plan_.outputs.end());
-    for (const Plan::Stepped &stepped : plan_.stepped) {
+    for (const Plan::Stepped &stepped : plan_.stepped)
       ends_.push_back(stepped.gradient);
-      gradient_of_.try_emplace(plan_.values[stepped.gradient].value.index, stepped.param);
-    }
   }
   ValueId gradient_of(ValueId value) const { return gradient_of_.lookup(value.index); }
 
@@ -589,6 +588,9 @@ private:
     ValueId loss = find_loss();
     if (!loss.valid() || !exact())
       return;
+    // What `step` reads may be a gradient times what the program computes: a norm, a number of tokens.
+    for (const SteppedGradient &stepped : stepped_gradients(reference_, run))
+      gradient_of_.try_emplace(stepped.value.index, stepped.param);
     llvm::SmallVector<PlannedId, 8> found;
     llvm::SmallVector<ValueId, 8> of;
     for (PlannedId id : ends_)
