@@ -48,13 +48,13 @@ std::optional<FieldOp> FieldOp::make(const rules::Application &app, std::string 
   auto uses = rules::row_uses(app);
   if (uses.size() != 1)
     return why = "lists are zipped", std::nullopt;
-  if (uses[0].row->derivative_of)
-    return make_derived(app, *uses[0].row, why);
   FieldOp made;
   made.row_ = uses[0].row;
   const Equation &equation = made.row_->equation.equation;
   rules::Application own{app.program,   app.op,   app.attrs,   app.context,
                          uses[0].slots, app.args, app.results, app.infer_partial};
+  if (made.row_->derivative_of)
+    return make_derived(own, *made.row_, why);
   rules::OperandMismatch problem;
   std::optional<rules::Binding> binding = rules::bind_operands(own, equation, problem);
   if (!binding)

@@ -280,6 +280,9 @@ bool Generator::mapped() {
     operands.push_back(provide(random_.chance(50) ? see(*id).want : random_want(random_.below(3))));
   if (operands.back() == ~0u)
     return false;
+  for (unsigned each : operands)
+    if (!size_.open && now_->program.types[now_->result.types[now_->ids[each].index]].scale.valid())
+      return false;
   Grower body(random_, {axes_, sizes_, mask, size_.open});
   Statement statement;
   statement.op = "local_map";

@@ -242,6 +242,15 @@ bool Generator::apply(const OpDef &row, const Seen &first) {
   }
   operands.resize(last_there);
   statement.op = std::string(row.name);
+  // Our own spelling may take them in another order.
+  if (const auto &order = rules::resolve_spelling(statement.op, "spmd").order; !order.empty()) {
+    std::vector<Operand> placed;
+    for (uint8_t at : order)
+      placed.push_back(at < operands.size() ? operands[at] : Operand::literal("null"));
+    while (!placed.empty() && placed.back().text == "null")
+      placed.pop_back();
+    operands = std::move(placed);
+  }
   statement.operands = std::move(operands);
   if (!row.placed.empty()) {
     size_t rank = first.want.local.size();

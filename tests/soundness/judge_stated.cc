@@ -68,9 +68,9 @@ std::string Execution::refute_against(ValueId stated, Execution &taped, ValueId 
   ++compared;
   ValueId root = taped.ranks_->root();
   Residue of_root =
-      root.valid()
-          ? scale_number(program_, taped.program_.types[taped.setting_.typed(root, 0).type].scale)
-          : Residue(1);
+      root.valid() ? scale_number(taped.program_,
+                                  taped.program_.types[taped.setting_.typed(root, 0).type].scale)
+                   : Residue(1);
   return refute_data(taped.program_, taped.setting_.world, value, valued.dual(),
                      *ranks_->value(stated), *meant,
                      of_root * scale_number(taped.program_, valued.scale).inverse());
@@ -119,8 +119,9 @@ std::string Execution::refute_step(const ir::Param &param, const ir::Type &gradi
       sums.at[r] =
           sync.op == ir::Combiner::Avg ? times(std::move(total), Residue(count).inverse()) : total;
     }
-    for (ir::AxisId axis : pieces &nowhere)
-      if (sync.op == ir::Combiner::Avg)
+    for (ir::AxisId axis : pieces)
+      if (sync.op == ir::Combiner::Avg && nowhere.contains(axis) &&
+          gradient.of(Kind::Partial).contains(axis))
         factor *= Residue(mesh[axis].size()).inverse();
     synced = std::move(sums);
   }

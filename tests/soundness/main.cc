@@ -88,7 +88,8 @@ void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Rand
   std::unique_ptr<Checked> checked = check(mutant->draft);
   if (!checked->read)
     return count(Fate::Unreadable);
-  if (mutant->means_nothing && !options.open)
+  // Attributes that mean nothing, and stated backwards: as long as holes are known there.
+  if (!options.open && (mutant->means_nothing || from > 0))
     return;
   if (mutant->means_nothing) {
     count(checked->clean() ? Fate::Unsound : Fate::CaughtWrong);

@@ -76,7 +76,10 @@ bool Run::transition_of(const Call &call, const ir::Inst &inst, ValueId from, ui
   tape_.push_back([kept, cuts] {});
   cuts->name = "convert";
   cuts->splits = call.in_splits;
-  for (size_t s = 0; s < kept->steps.size(); ++s) {
+  // Blocks are joined from the innermost axis on.
+  bool joins = call.name == "all_gather";
+  for (size_t k = 0; k < kept->steps.size(); ++k) {
+    size_t s = joins ? kept->steps.size() - 1 - k : k;
     const Step &step = kept->steps[s];
     // From a dimension of a tensor to the same one: nothing moves.
     bool stays = kept->name == "all_to_all" && !local.contains(step.axes) && step.src == step.dst &&
