@@ -56,7 +56,7 @@ def sum_of_symbols(n):
 
 @shape
 def meshes(n):
-    n = min(n, 60000)  # of which there are 65534
+    n = min(n, 16000)  # of which there may be 16384
     return (lines(n, lambda i: f"mesh m{i} {{ a{i} = 2, b{i} = 4 }}\n") +
             lines(n, lambda i: f"mesh m{i}\n%x{i} = input f32[8, 16] R\n%y{i} = neg %x{i}\n"))
 
