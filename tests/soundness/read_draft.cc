@@ -43,11 +43,11 @@ Operand operand_of(llvm::StringRef text) {
   llvm::SmallVector<unsigned, 2> members;
   bool list = text.startswith("[") && text.endswith("]");
   if (list)
-    for (llvm::StringRef each : parts_of(text.drop_front().drop_back(), ","))
-      if (std::optional<unsigned> value = number_of(each))
-        members.push_back(*value);
-      else
-        list = false;
+    for (llvm::StringRef each : parts_of(text.drop_front().drop_back(), ",")) {
+      std::optional<unsigned> value = number_of(each);
+      list &= value.has_value();
+      members.push_back(value.value_or(0));
+    }
   return list ? Operand::list(members) : Operand::literal(text.str());
 }
 
