@@ -12,6 +12,7 @@ import time
 
 MIB = 1 << 20
 PROGRAM = "mesh m { tp = 4 }\n%x = input f32[8] P\n%y = gelu %x\n"
+CLEAN = "mesh m { tp = 4 }\n%x = input f32[8] R\n%y = gelu %x\n"
 
 
 class Tests:
@@ -38,20 +39,29 @@ class Tests:
         more.setdefault("stdin", subprocess.DEVNULL)
         more.setdefault("stdout", subprocess.PIPE)
         process = subprocess.Popen(arguments, stderr=subprocess.PIPE, preexec_fn=limit, cwd=self.folder, **more)
-        try:
-            _, err = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
+        killer = threading.Timer(seconds, process.kill)
+        killer.start()
+        outputs = {}
+        readers = [threading.Thread(target=lambda name=name, file=file: outputs.update({name: file.read()}))
+                   for name, file in (("out", process.stdout), ("err", process.stderr)) if file]
+        for reader in readers:
+            reader.start()
+        _, status, usage = os.wait4(process.pid, 0)  # what this process used, and no other
+        process.returncode = os.waitstatus_to_exitcode(status)
+        late = not killer.is_alive()
+        killer.cancel()
+        for reader in readers:
+            reader.join()
+        err = outputs["err"].decode(errors="replace")
+        if late:
             self.wrong.append(f"{what}: no end within {seconds} s")
             return
-        err = err.decode(errors="replace")
         codes = code if isinstance(code, tuple) else (code,)
         if process.returncode not in codes:
             self.wrong.append(f"{what}: exit code {process.returncode}, not {code}: {err[:300]!r}")
         elif words not in err:
             self.wrong.append(f"{what}: {words!r} is not in {err[:300]!r}")
-        used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024  # of the largest child yet
+        used = usage.ru_maxrss // 1024
         if peak and used > peak:
             self.wrong.append(f"{what}: a process used {used} MiB, {peak} are allowed")
 
@@ -106,7 +116,8 @@ class Tests:
             self.expect("/dev/zero", [binary, "check", "--max-input=" + limit, "/dev/zero"], 3, "--max-input", peak=300)
             self.expect("/dev/zero as it is", [binary, "check", "/dev/zero"], 3, "--max-input", peak=1400)
         self.expect("/dev/zero", [self.run_binary, "/dev/zero"], 3, "--max-input", peak=1400)
-        self.expect("/dev/zero as data", [self.run_binary, "--input", "x=/dev/zero", self.path("good.spmd", PROGRAM)], (2, 3))
+        self.expect("/dev/zero as data", [self.run_binary, "--input", "x=/dev/zero", self.path("clean.spmd", CLEAN)], (2, 3),
+                    "no regular file")
         self.expect("an endless configuration", [self.lint, "check", "--config=/dev/zero", self.path("good.spmd")], 2, "bytes")
         large = self.path("large.spmd")
         with open(large, "wb") as out:
