@@ -116,8 +116,7 @@ class Tests:
             self.expect("/dev/zero", [binary, "check", "--max-input=" + limit, "/dev/zero"], 3, "--max-input", peak=300)
             self.expect("/dev/zero as it is", [binary, "check", "/dev/zero"], 3, "--max-input", peak=1400)
         self.expect("/dev/zero", [self.run_binary, "/dev/zero"], 3, "--max-input", peak=1400)
-        self.expect("/dev/zero as data", [self.run_binary, "--input", "x=/dev/zero", self.path("clean.spmd", CLEAN)], (2, 3),
-                    "no regular file")
+        self.expect("/dev/zero as data", [self.run_binary, "--input", "x=/dev/zero", self.path("clean.spmd", CLEAN)], 2)
         self.expect("an endless configuration", [self.lint, "check", "--config=/dev/zero", self.path("good.spmd")], 2, "bytes")
         large = self.path("large.spmd")
         with open(large, "wb") as out:
