@@ -153,5 +153,8 @@ std::string_view tool() { return tool_name; }
 void say(llvm::StringRef text) {
   print_stderr(fmt::format("{}: {}\n", tool_name, ir::printable(text)));
 }
+void say_lines(llvm::StringRef text) {
+  print_stderr(fmt::format("{}: {}\n", tool_name, ir::printable_lines(text)));
+}
 
 } // namespace spmd::checker

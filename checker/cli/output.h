@@ -45,5 +45,7 @@ bool stdout_is_terminal();
 void deny_terminal();
 // One line on stderr, with the name of the tool.
 void say(llvm::StringRef text);
+// The same of several lines: line feeds stay.
+void say_lines(llvm::StringRef text);
 
 } // namespace spmd::checker

@@ -333,7 +333,7 @@ std::string Replay::step(const Step &step) {
 std::string Replay::finish(const ir::Type &source, const ir::Type &target) const {
   int64_t terms_of_source = terms(source);
   llvm::SmallVector<AxisId, 4> summed;
-  for (AxisId axis : pending(target))
+  for (AxisId axis : pending(target) - source.zero()) // a zero is any number of addends
     summed.push_back(axis);
   Shards shards = shards_of(target);
   for (int64_t rank = 0; rank < ranks_; ++rank) {

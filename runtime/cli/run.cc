@@ -568,13 +568,13 @@ private:
       return format.file.empty() && format.name != "full" && format.name != "concise";
     });
     std::string text = print_summary(summary_, checked_->program());
-    if (machine)
-      tell(llvm::StringRef(text).rtrim().str());
-    else if (!options_.shared.quiet)
+    if (machine && !options_.shared.quiet)
+      checker::say_lines(llvm::StringRef(text).rtrim());
+    else if (!machine && !options_.shared.quiet)
       happened(print(text));
     else if (std::string open = print_open(summary_, checked_->program()); !open.empty())
-      checker::say(fmt::format("{}: not all was decided\n{}", options_.file,
-                               llvm::StringRef(open).rtrim().str()));
+      checker::say_lines(fmt::format("{}: not all was decided\n{}", options_.file,
+                                     llvm::StringRef(open).rtrim().str()));
   }
 
   void write_profile() {

@@ -56,7 +56,7 @@ mesh m { tp = 2 }
 %g = embedding_dense_backward %e, %i { num_weights = 5, padding_idx = -1 }
 %y, %t = max.dim %x { dim = 1 }
 %l = cross_entropy %x, %t { reduction = mean }
-%d = cross_entropy_backward %l, %x, %t { reduction = 1 }
+%d = cross_entropy_backward %l, %x, %t
 output %g
 output %l
 output %d

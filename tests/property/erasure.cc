@@ -98,6 +98,11 @@ private:
     CheckResult result = check(read.program, ir::Mode::Global);
     if (!result.findings.empty() || result.types.back() == ir::TypeId())
       return false;
+    // Blocks of a tensor may be uneven, members of a list are equal.
+    if (llvm::any_of(check(read.program, ir::Mode::Local).findings, [](const checker::Finding &finding) {
+          return finding.info().name == "indivisible";
+        }))
+      return false;
     if (read.program.types[result.types.back()].scale != read.program.one() &&
         adds_to_means(read.program))
       return false;

@@ -158,8 +158,18 @@ Form form_of(const Sample &sample) {
   return form;
 }
 
+// An exchange from a dimension that is cut to the same one.
+bool moves_nothing(const Sample &sample) {
+  if (sample.row->wire != rules::Wire::AllToAll || sample.from < 0 || sample.from != sample.to)
+    return false;
+  auto cutting = sample.operand.axes_on(sample.from);
+  return llvm::all_of(sample.axes, [&](size_t axis) { return llvm::is_contained(cutting, axis); });
+}
+
 // The result if the call were taken at its words.
 Spec taken_at_word(const Sample &sample) {
+  if (moves_nothing(sample))
+    return sample.operand;
   Spec spec = sample.operand;
   for (size_t axis : sample.axes)
     spec.remove(axis);
@@ -175,13 +185,11 @@ Spec taken_at_word(const Sample &sample) {
 // True if carrying out the call gives what its row means, the result read as `spec`.
 bool is_right(const Grid &grid, const Sample &sample, const Spec &spec, std::mt19937 &random) {
   int ranks = static_cast<int>(grid.count(sample.axes));
-  if (sample.to >= 0 && sample.local[static_cast<size_t>(sample.to)] % ranks != 0)
+  bool stays = moves_nothing(sample);
+  if (!stays && sample.to >= 0 && sample.local[static_cast<size_t>(sample.to)] % ranks != 0)
     return false; // it cannot be carried out
   Tensor whole = random_tensor(whole_shape(grid), random);
   Ranks held = distribute(grid, sample.operand, whole, even, random);
-  // From a dimension to the same one nothing moves.
-  bool stays =
-      sample.row->wire == rules::Wire::AllToAll && sample.from >= 0 && sample.from == sample.to;
   Ranks made = stays ? held : run(grid, *sample.row, form_of(sample), sample.axes, held);
   // As if a rank held an addend of its own, though all hold the same.
   bool repeats = sample.row->name == "reinterpret" && sample.row->dst == Kind::Partial;

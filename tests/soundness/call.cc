@@ -88,7 +88,10 @@ std::optional<Call> read_call(const ir::Program &program, llvm::StringRef name, 
       call.steps.push_back({*src, *dst, {}, {}, 1});
     Step &step = call.steps.back();
     step.layout.append(info.layout.begin(), info.layout.end());
-    step.axes |= program.meshes[mesh].pieces_of(*axis);
+    ir::AxisSet pieces = program.meshes[mesh].pieces_of(*axis);
+    for (ir::AxisId piece : pieces)
+      step.sizes.push_back(program.meshes[mesh][piece].size());
+    step.axes |= pieces;
     step.size *= info.size();
   }
   llvm::StringRef combiner = read.text("op");

@@ -14,6 +14,7 @@ struct Step {
   ir::Layout layout; // outermost first
   ir::AxisSet axes;  // typed ones
   int64_t size = 1;
+  llvm::SmallVector<int64_t, 2> sizes = {}; // of these axes, outermost first
 };
 
 struct Call {

@@ -19,7 +19,8 @@ struct Ends {
   bool shard = false;    // S(i): blocks of a dimension; else a stack on a new one
   bool in_place = false; // an exchange of blocks of one dimension
   size_t dim = 0, split = 0, join = 0;
-  Dims cut_lengths, join_lengths; // of pieces that are cut off, of those that are joined
+  Dims cut_lengths, join_lengths;      // of pieces that are cut off, of those that are joined
+  llvm::SmallVector<int64_t, 2> sizes; // of the axes, outermost first
   size_t root = 0;
   llvm::SmallVector<std::pair<size_t, size_t>, 4> sends;
 };
@@ -27,19 +28,23 @@ struct Ends {
 Array join(const Ends &ends, const Arrays &pieces, size_t dim) {
   return ends.shard ? concat(pieces, dim) : stack(pieces, dim);
 }
-// Equal blocks; of what cannot be cut so the first ones are full and the last ones short or empty.
-Dims lengths_of(const Dims &stated, int64_t extent, size_t pieces) {
+// Equal blocks; of what cannot be cut so each axis, outermost first, cuts what the outer ones left: the
+// first blocks are full, the last ones short or empty.
+Dims lengths_of(const Dims &stated, int64_t extent, llvm::ArrayRef<int64_t> sizes) {
   if (!stated.empty())
     return stated;
-  Dims lengths;
-  int64_t n = static_cast<int64_t>(pieces), block = (extent + n - 1) / n;
-  for (int64_t left = extent, i = 0; i < n; ++i, left -= lengths.back())
-    lengths.push_back(std::min(left, block));
+  Dims lengths = {extent};
+  for (int64_t n : sizes) {
+    Dims outer = std::exchange(lengths, {});
+    for (int64_t length : outer)
+      for (int64_t left = length, i = 0; i < n; ++i, left -= lengths.back())
+        lengths.push_back(std::min(left, (length + n - 1) / n));
+  }
   return lengths;
 }
 Arrays cut(const Ends &ends, const Array &whole, size_t pieces, size_t dim) {
   int64_t extent = dim < whole.dims.size() ? whole.dims[dim] : 0;
-  Arrays made = ends.shard ? split(whole, lengths_of(ends.cut_lengths, extent, pieces), dim)
+  Arrays made = ends.shard ? split(whole, lengths_of(ends.cut_lengths, extent, ends.sizes), dim)
                            : unbind(whole, dim);
   if (made.size() != pieces)
     note_misfit("another number of pieces than ranks");
@@ -167,6 +172,7 @@ Ends ends_of(const Call &call, const Step &step, const Arrays &held) {
     ends.cut_lengths = call.splits;
   if (from)
     ends.join_lengths = extents_along(held, ends.join = dim_of(step.src, rank));
+  ends.sizes = step.sizes;
   ends.root = call.root < held.size() ? call.root : 0;
   ends.sends = call.sends;
   return ends;
@@ -180,7 +186,7 @@ Ends inverse(const Ends &ends, const Arrays &held) {
   back.cut_lengths = ends.in_place ? Dims() : ends.join_lengths;
   back.join_lengths.clear();
   if (ends.shard && back.cut_lengths.empty() && ends.dim < held[0].dims.size())
-    back.join_lengths = lengths_of(ends.cut_lengths, held[0].dims[ends.dim], held.size());
+    back.join_lengths = lengths_of(ends.cut_lengths, held[0].dims[ends.dim], ends.sizes);
   for (auto &send : back.sends)
     std::swap(send.first, send.second);
   return back;

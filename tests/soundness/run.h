@@ -86,6 +86,7 @@ private:
     return false;
   }
   bool carries_gradient(ir::ValueId value) const;
+  bool is_uneven_in_region(const ir::Inst &inst) const;
   // Ranks for which all of these hold the same.
   RankList classes(llvm::ArrayRef<NodeId> nodes) const;
 
@@ -117,6 +118,8 @@ private:
   bool scan(const ir::Inst &inst, uint32_t index, llvm::ArrayRef<NodeId> args);
   bool branches(const ir::Inst &inst, uint32_t index, llvm::ArrayRef<NodeId> args);
   NodeId slice(NodeId from, int64_t at);
+  // The same value with a gradient of its own.
+  NodeId again(NodeId from);
   NodeId stacked(llvm::ArrayRef<NodeId> parts);
   NodeId chosen(const Held &predicate, NodeId yes, NodeId no);
   NodeId multiplied(NodeId from, Residue factor);

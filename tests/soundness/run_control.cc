@@ -122,7 +122,7 @@ bool Run::scan(const ir::Inst &inst, uint32_t index, llvm::ArrayRef<NodeId> args
       made[y][static_cast<size_t>(at)] = results[carry + y];
   }
   for (uint32_t r = 0; r < inst.result_count; ++r)
-    define(inst.result(r), r < carry ? carried[r] : stacked(made[r - carry]));
+    define(inst.result(r), r < carry ? again(carried[r]) : stacked(made[r - carry]));
   return true;
 }
 
@@ -147,6 +147,16 @@ Run::NodeId Run::slice(NodeId from, int64_t at) {
         Block one = block(nodes_[from]->value.at[r]);
         put(gradient_of(from)[r], one, {one.dims, nodes_[to]->gradient[r].data}, true);
       }
+  });
+  return to;
+}
+
+Run::NodeId Run::again(NodeId from) {
+  NodeId to = add(nodes_[from]->value);
+  tape_.push_back([this, from, to] {
+    for (unsigned r = 0; !nodes_[to]->gradient.empty() && r < world_.size(); ++r)
+      if (nodes_[to]->value.rep[r] == r)
+        add_to(gradient_of(from)[r], nodes_[to]->gradient[r]);
   });
   return to;
 }
@@ -258,6 +268,14 @@ bool Run::region(const ir::Inst &inst, uint32_t index, llvm::ArrayRef<NodeId> ar
 }
 
 bool Run::branches(const ir::Inst &inst, uint32_t index, llvm::ArrayRef<NodeId> args) {
+  checker::OperandList operands;
+  operands.read(program_, inst.operands);
+  // On one device no condition picks for each rank between parts of whole tensors.
+  const ir::Type &condition = program_.types[typed(operands.values.front()).type];
+  ir::AxisSet apart = condition.of(ir::Kind::Varying) - condition.sharded();
+  for (ValueId value : operands.values)
+    if (program_.types[typed(value).type].sharded() & apart)
+      return fail("a condition per rank along an axis that cuts what it picks");
   Nodes yes, no;
   if (!apply(inst, index, "then", 0, args.drop_front(), yes) ||
       !apply(inst, index, "else", 1, args.drop_front(), no))

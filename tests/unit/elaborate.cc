@@ -148,7 +148,8 @@ const Call kCalls[] = {
 };
 
 // A type on the mesh, with the sharded extents divided.
-std::string any_type(const std::vector<int> &extents, std::mt19937 &random) {
+std::string any_type(std::string_view dtype, const std::vector<int> &extents,
+                     std::mt19937 &random) {
   std::vector<int> local = extents;
   std::vector<std::string> suffix(extents.size());
   std::string kinds;
@@ -166,7 +167,7 @@ std::string any_type(const std::vector<int> &extents, std::mt19937 &random) {
   for (size_t i = 0; i < extents.size(); ++i)
     text += fmt::format("{}{}{}", i ? ", " : "", local[i],
                         suffix[i].empty() ? "" : fmt::format("@({})", suffix[i]));
-  return fmt::format("f32[{}]{}", text, kinds);
+  return fmt::format("{}[{}]{}", dtype, text, kinds);
 }
 
 } // namespace
@@ -179,7 +180,9 @@ TEST_CASE("ops whose operands are placed anyhow are brought to types that they a
       Sample sample{};
       std::string names;
       for (size_t i = 0; i < call.operands.size(); ++i) {
-        sample.declared += fmt::format("%x{} = input {}\n", i, any_type(call.operands[i], random));
+        bool condition = llvm::StringRef(call.op) == "where" && i == 0;
+        sample.declared += fmt::format(
+            "%x{} = input {}\n", i, any_type(condition ? "bool" : "f32", call.operands[i], random));
         names += fmt::format("{}%x{}", i ? ", " : "", i);
       }
       std::string text =

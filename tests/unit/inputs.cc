@@ -231,6 +231,6 @@ TEST_CASE("files that do not fit are refused with the reason", "[inputs]") {
   fine.of<double>()[3] = 1.001953125; // no bf16 has so many digits
   CHECK(why("bf16[4] R", fine) == "F: its element [3] is no bf16\n");
   InputFiles files;
-  CHECK(files.add("x=/nowhere.npy") == "/nowhere.npy: No such file or directory");
+  CHECK(files.add("x=/nowhere.npy") == "/nowhere.npy: no such file or directory");
   CHECK(files.add("x") == "`x` has not the form NAME=FILE, NAME@RANK=FILE or FILE.safetensors");
 }
