@@ -42,6 +42,7 @@ constexpr AttributeSpec kShared[] = {
      Form::Number},
     {"p|lr|learning_rate|weight_decay|lr_decay|beta1|beta2|dampening|max_norm", Form::Number},
     {"value|fill_value|min|max|min_val|max_val|lower_bound|upper_bound|base|dx|tol", Form::Number},
+    {"reduction", Form::Reduction},
     {"input_scale", Form::Number},
     {"is_result", Form::Flag},
     {"rtol|atol|nan|posinf|neginf|delta|margin|tau|temperature|label_smoothing", Form::Number},
@@ -193,8 +194,9 @@ private:
     for (const AttrValue &item : items)
       if (!whole_of(app_, item).valid)
         return std::string(describe(form));
-    if (form == Form::Dim && items.size() != 1)
-      return "one dimension";
+    // A softmax takes several in some frameworks.
+    if (form == Form::Dim && items.empty())
+      return "a dimension";
     if (!shape_)
       return {};
     size_t rank = shape_->dims.size() + (form == Form::NewDim);
