@@ -83,6 +83,10 @@ void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Rand
   std::optional<Mutant> mutant = mutate(draft, original, random, from);
   if (!mutant)
     return;
+  if (options.show == seed) {
+    std::lock_guard lock(out);
+    fmt::print("{}: {}\n{}\n", mutant->slip, mutant->what, mutant->draft.print());
+  }
   auto &fates = tally.slips[mutant->slip];
   auto count = [&](Fate fate) { ++fates[static_cast<size_t>(fate)]; };
   std::unique_ptr<Checked> checked = check(mutant->draft);
