@@ -167,6 +167,7 @@ private:
   std::optional<ir::AttrsId> dual_attrs(const Inst &inst, const DualStep &step,
                                         const rules::Transition &row, ValueId of);
   std::optional<AttrValue> lengths_of(ValueId of, const DualStep &step);
+  ValueId pass_on(ValueId gradient, ValueId of, const Around &around);
   bool through_boundary(const Inst &inst, const rules::ResolvedOp &op,
                         llvm::ArrayRef<ValueId> results, Gradients &gradients);
 

@@ -285,6 +285,22 @@ bool Deriver::through_transition(const Inst &inst, const rules::ResolvedOp &op,
   return true;
 }
 
+// The gradient as it is; where parts that were taken out of a cut value go back, how they join.
+ValueId Deriver::pass_on(ValueId gradient, ValueId of, const Around &around) {
+  Type found = type(gradient), want = wanted(of);
+  AxisSet joined = (found.of(ir::Kind::Varying) - found.sharded()) & want.sharded();
+  if (joined.empty() || found.mesh() != want.mesh())
+    return put("identity", Operand::value(gradient), {}, around, stem(of));
+  want = rules::restricted(want, joined);
+  want.scale = found.scale;
+  want.set_gradient_free(false);
+  ir::Claim claim{program_.types.add(want), {}, {}};
+  if (ir::ShapeId whole = program_.values[of].global_shape; whole.valid())
+    claim.shape = shapes_[gradient.index], claim.global_shape = whole;
+  return put("from_local", Operand::value(gradient),
+             attrs({{"type", AttrValue::claim(program_.claims.add(claim))}}), around, stem(of));
+}
+
 // Ops at the edges of the typed world.
 bool Deriver::through_boundary(const Inst &inst, const rules::ResolvedOp &op,
                                llvm::ArrayRef<ValueId> results, Gradients &gradients) {
@@ -301,7 +317,7 @@ bool Deriver::through_boundary(const Inst &inst, const rules::ResolvedOp &op,
     // Kinds of the gradient follow by `fit`; how pieces join is stated on the result.
     Around there = around;
     there.context = context_on(wanted(value).mesh(), inst.context);
-    made = put("identity", Operand::value(results[0]), {}, there, stem(value));
+    made = pass_on(results[0], value, there);
   } else if (word == "scale") {
     made = put("scale", Operand::value(results[0]), attrs({}, inst.attrs), around, stem(value));
   } else {

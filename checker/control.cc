@@ -219,20 +219,8 @@ void Walk::same_scale(InstId id, const Type &found, const Type &other, std::stri
 // Two values that take turns have the same extents and, where they are cut, the same blocks.
 void Walk::same_shape(InstId id, std::string what, const rules::Arg &stated,
                       const rules::Arg &found) {
-  std::optional<rules::Violation> differs =
-      rules::shape_differs(program_, what, stated.shape, found.shape);
-  bool known = stated.shape.valid() && found.shape.valid() && stated.type.valid() &&
-               found.type.valid() && stated.sizes != found.sizes;
-  if (known && !differs) {
-    const Type a = program_.types[stated.type], b = program_.types[found.type];
-    auto whole = [&](const Type &type, const rules::Arg &arg) {
-      ir::ShapeId shape = rules::global_shape(program_, type, arg);
-      return shape.valid() ? ir::print_shape(program_, shape) : std::string("unknown");
-    };
-    if (a.shard_dim == b.shard_dim && a.mesh() == b.mesh())
-      differs = rules::ShapeMismatch{"the blocks of " + what, whole(a, stated), whole(b, found)};
-  }
-  if (differs)
+  if (std::optional<rules::Violation> differs =
+          rules::value_shape_differs(program_, what, stated, found))
     report(Place::inst(id), std::move(*differs));
 }
 

@@ -233,10 +233,10 @@ void Walk::boundary_operands(InstId id, std::string_view op) {
   if (op != "step" || args_.size() != 2)
     return;
   rules::Contract contract = this->contract(operands_.values[0]);
-  ir::ShapeId shape = args_[0].shape;
+  rules::Arg needed = args_[0];
   Type own = program_.types[args_[0].type], gradient = program_.types[args_[1].type];
   if (own.of(Kind::Varying) != contract.needed.of(Kind::Varying))
-    shape = {}; // the optimizer holds a block of the parameter
+    needed.shape = {}, needed.sizes = {}; // the optimizer holds a block of the parameter
   gradient = seen_from(gradient, contract.needed.mesh());
   llvm::SmallVector<rules::Violation, 1> found;
   gradient = rules::after_sync(program_, contract, gradient, found);
@@ -244,7 +244,8 @@ void Walk::boundary_operands(InstId id, std::string_view op) {
     report(Place::inst(id), std::move(violation));
   args_[1].type = intern(gradient);
   contract.needed.set_gradient_free(false);
-  args_.push_back({intern(contract.needed), shape, {}});
+  needed.type = intern(contract.needed);
+  args_.push_back(needed);
 }
 
 // What has no derivative may take values that no parameter is behind.

@@ -324,12 +324,12 @@ void Walk::joint(Place place, ValueId id, bool told) {
   }
   if (told)
     return;
-  ir::ShapeId shape = result_.shapes[value.grad_of.index], found = result_.shapes[id.index];
-  if (shape != found) {
+  rules::Arg of = known(value.grad_of), found = known(id);
+  if (of.shape != found.shape || of.sizes != found.sizes) {
     std::string what =
         "the shapes of " + ir::print_value(program_, value.grad_of) + " and of its gradient";
     if (std::optional<rules::Violation> differs =
-            rules::shape_differs(program_, std::move(what), shape, found))
+            rules::value_shape_differs(program_, what, of, found))
       return report(place, std::move(*differs)), gradient_scale(place, id, forward, gradient);
   }
   bool dual = not_dual(forward, gradient, local).empty();

@@ -115,12 +115,6 @@ void join_shards(Type &type, const Type &claim, unsigned dim) {
     type.set_shard(axes[order], dim, order);
 }
 
-void check_shape(const Application &app, ir::ShapeId found, ir::ShapeId stated, std::string what,
-                 Outcome &out) {
-  if (std::optional<Violation> differs = shape_differs(app.program, std::move(what), stated, found))
-    out.violations.push_back(std::move(*differs));
-}
-
 ir::TypeId restricted_id(const Application &app, const Type &type, AxisSet axes) {
   return app.program.types.add(restricted(type, axes));
 }
@@ -353,14 +347,9 @@ void report(const Application &app, Outcome &out) {
 // New content of a buffer: its type stays.
 void store(const Application &app, Outcome &out) {
   Type before = seen_operand(app, 0), after = seen_operand(app, 1);
-  check_shape(app, app.args[1].shape, app.args[0].shape, "the content and what it replaces", out);
-  if (Arg kept = app.args[0], taken = app.args[1]; kept.sizes != taken.sizes &&
-                                                   before.shard_dim == after.shard_dim &&
-                                                   before.shard_order == after.shard_order)
-    out.violations.push_back(
-        ShapeMismatch{"all shards of what is replaced and of the content together",
-                      ir::print_shape(app.program, global_shape(app.program, before, kept)),
-                      ir::print_shape(app.program, global_shape(app.program, after, taken))});
+  if (std::optional<Violation> differs = value_shape_differs(
+          app.program, "the content and what it replaces", app.args[0], app.args[1]))
+    out.violations.push_back(std::move(*differs));
   bool gradient_free = before.gradient_free() || after.gradient_free();
   ClaimCheck check = check_claim(after, before, gradient_free);
   AxisSet changed = check.mismatched | check.unowned;
@@ -591,6 +580,23 @@ std::optional<Violation> shape_differs(const ir::Program &program, std::string w
     return std::nullopt;
   return ShapeMismatch{std::move(what), ir::print_shape(program, stated),
                        ir::print_shape(program, found)};
+}
+
+std::optional<Violation> value_shape_differs(ir::Program &program, const std::string &what,
+                                             const Arg &stated, const Arg &found) {
+  if (std::optional<Violation> differs = shape_differs(program, what, stated.shape, found.shape))
+    return differs;
+  if (!stated.shape.valid() || !found.shape.valid() || !stated.type.valid() ||
+      !found.type.valid() || stated.sizes == found.sizes)
+    return std::nullopt;
+  const Type a = program.types[stated.type], b = program.types[found.type];
+  if (a.shard_dim != b.shard_dim || a.shard_order != b.shard_order || a.mesh() != b.mesh())
+    return std::nullopt;
+  auto whole = [&](const Type &type, const Arg &arg) {
+    ir::ShapeId shape = global_shape(program, type, arg);
+    return shape.valid() ? ir::print_shape(program, shape) : std::string("unknown");
+  };
+  return ShapeMismatch{"the shards of " + what, whole(a, stated), whole(b, found)};
 }
 
 Type restricted(Type type, AxisSet axes) {

@@ -61,6 +61,10 @@ void take_order(ir::Type &claim, const ir::Type &found);
 // Two shapes of one thing, compared as far as both are known.
 std::optional<Violation> shape_differs(const ir::Program &program, std::string what,
                                        ir::ShapeId stated, ir::ShapeId found);
+// The same of two values; where both are cut alike, the sizes of their shards are compared too. They are
+// named as the shards of `what`.
+std::optional<Violation> value_shape_differs(ir::Program &program, const std::string &what,
+                                             const Arg &stated, const Arg &found);
 
 // The type on these axes alone, for a sentence.
 ir::Type restricted(ir::Type type, ir::AxisSet axes);

@@ -52,8 +52,8 @@ void apply_step(const Application &app, Outcome &out) {
     out.violations.push_back(std::move(violation));
   if (other_shard)
     return; // and so other extents
-  if (std::optional<Violation> differs = shape_differs(
-          app.program, "the gradient and what it moves", app.args[needed].shape, app.args[1].shape))
+  if (std::optional<Violation> differs = value_shape_differs(
+          app.program, "the gradient and what it moves", app.args[needed], app.args[1]))
     out.violations.push_back(std::move(*differs));
 }
 

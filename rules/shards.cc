@@ -263,7 +263,8 @@ private:
   // One element, on all ranks together: it meets every block.
   bool stretches(const Operand &operand, unsigned dim, uint8_t factor) const {
     return !in_.map.binds(factor, operand.arg) && operand.shape &&
-           operand.shape->dims[dim] == Extent(1) && ir::shards_of(operand.type, dim).empty();
+           dim < operand.shape->dims.size() && operand.shape->dims[dim] == Extent(1) &&
+           ir::shards_of(operand.type, dim).empty();
   }
 
   // --- axes that share a dimension ---

@@ -123,6 +123,28 @@ bool can_be_planned(const ir::Program &program, const Request &request) {
   return shape.dims.size() <= kMostDims;
 }
 
+namespace {
+
+// The blocks are those that axes of these sizes make of the dimension, nested.
+bool follows_the_rule(const ir::Program &program, const ir::UnevenDim &dim,
+                      llvm::ArrayRef<int64_t> sizes) {
+  if (!dim.global.is_number() || (!dim.sizes.valid() && !dim.block.is_number()))
+    return false;
+  llvm::SmallVector<int64_t, 16> starts = nested_starts(dim.global.number(), sizes);
+  const ir::AttrList *stated = dim.sizes.valid() ? &program.lists[dim.sizes] : nullptr;
+  if (stated && stated->items.size() + 1 != starts.size())
+    return false;
+  for (size_t i = 0; i + 1 < starts.size(); ++i) {
+    int64_t left = dim.global.number() - starts[i];
+    int64_t length = stated ? stated->items[i].as_integer() : std::min(dim.block.number(), left);
+    if (length != starts[i + 1] - starts[i])
+      return false;
+  }
+  return true;
+}
+
+} // namespace
+
 std::optional<Violation> refuse_blocks(ir::Program &program, const Arg &value) {
   if (!value.sizes.valid())
     return std::nullopt;
@@ -135,15 +157,7 @@ std::optional<Violation> refuse_blocks(ir::Program &program, const Arg &value) {
       set |= axis;
       sizes.push_back(mesh[axis].size());
     }
-    bool nested = dim.global.is_number();
-    if (nested && dim.sizes.valid()) {
-      llvm::SmallVector<int64_t, 16> starts = nested_starts(dim.global.number(), sizes);
-      const ir::AttrList &stated = program.lists[dim.sizes];
-      nested = stated.items.size() + 1 == starts.size();
-      for (size_t i = 0; nested && i < stated.items.size(); ++i)
-        nested = stated.items[i].as_integer() == starts[i + 1] - starts[i];
-    }
-    if (!nested)
+    if (!follows_the_rule(program, dim, sizes))
       return UnevenShard{{0}, static_cast<int64_t>(dim.dim), set};
   }
   return std::nullopt;
