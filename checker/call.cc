@@ -1,6 +1,7 @@
 // Calls: bodies are typed once per distinct operand types, opaque functions by their signature.
 #include "checker/walk.h"
 
+#include "rules/attributes.h"
 #include "rules/axes.h"
 #include "rules/extent_facts.h"
 #include "rules/scale.h"
@@ -38,6 +39,12 @@ void Walk::call(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
     for (rules::Arg &arg : args_)
       arg.type = rules::without_gradient(program_, arg.type);
   }
+  rules::Outcome attributes;
+  rules::Application app{program_,        op,    inst.attrs, inst.context,
+                         operands_.slots, args_, claims_,    false};
+  bool wrong = rules::check_boundary_attributes(app, attributes);
+  for (rules::Violation &violation : attributes.violations)
+    report(Place::inst(id), std::move(violation));
   CallSite site{id, inst, args_, {}, {}};
   for (size_t i = 0; recording_ && open_.any() && i < args_.size(); ++i)
     site.arg_rows.push_back(operand_row(i));
@@ -45,7 +52,9 @@ void Walk::call(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
     site.region = region_axes(site, op);
   site.results.assign(inst.result_count, unknown);
   OperandList kept = operands_;
-  if (op.boundary == "cond")
+  if (wrong) {
+    // What it says is not known, so neither is what it gives.
+  } else if (op.boundary == "cond")
     branches(site);
   else if (op.boundary == "scan")
     scan(site);

@@ -2,9 +2,12 @@
 // types do not depend; they are taken as they are, unless a name is a misspelling of one that is known.
 #include "rules/attributes.h"
 
+#include "rules/derivative.h"
 #include "rules/factors.h"
 #include "rules/shape_attrs.h"
 #include "rules/shape_rule.h"
+
+#include "ir/claims.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -19,15 +22,16 @@ using ir::AttrForm;
 using ir::AttrValue;
 using ir::DTypeClass;
 
+// What any instruction may have.
+constexpr AttributeSpec kAnywhere[] = {
+    {"phase|bwd_of|ignore|implicit"},
+    {"vjp", Form::NoVjp},
+};
+
 // What any op may have: words of programs, and numbers of which no type depends.
 constexpr AttributeSpec kShared[] = {
-    {"partial"},
-    {"phase"},
-    {"vjp"},
-    {"bwd_of"},
-    {"ignore"},
+    {"partial", Form::Axes},
     {"out"},
-    {"implicit"},
     {"expert", Form::Flag},
     {"member", Form::Count},
     {"dtype|new_dtype|output_dtype|index_dtype|out_dtype", Form::DType},
@@ -136,13 +140,18 @@ public:
 
   bool run(const AttributeList &list) {
     // Whoever wrote the program by hand means what our rows know; recorders pass what frameworks have.
-    llvm::StringRef spelling = app_.program.op_name(app_.op.spelling);
-    bool by_hand = !app_.program.producer.stated && !app_.op.alias &&
-                   (!spelling.contains('.') || spelling.startswith("spmd."));
+    bool spelled = app_.op.spelling.valid();
+    llvm::StringRef spelling = spelled ? app_.program.op_name(app_.op.spelling) : "";
+    bool derived = spelling.consume_front("vjp.");
+    bool alias = app_.op.alias || (derived && app_.op.forward && app_.op.forward->alias);
+    bool plain = derived || !spelling.contains('.') || spelling.startswith("spmd.");
+    bool by_hand = spelled && !app_.program.producer.stated && !alias && plain;
     for (const auto &[key, value] : app_.program.attrs[app_.attrs].attrs) {
       llvm::StringRef name = app_.program.strings[key];
       const AttributeSpec *spec = find_spec(list.specs, name);
       if (!spec)
+        spec = find_spec(kAnywhere, name);
+      if (!spec && list.shared)
         spec = find_spec(kShared, name);
       if (!spec) {
         judge_name(list, name, by_hand);
@@ -164,7 +173,7 @@ private:
     bool is_dim = find_spec(AttributeSpec{dim_names()}, name);
     llvm::StringRef near = is_dim ? llvm::StringRef() : nearest(list.specs, name);
     if (near.empty() && by_hand && !is_dim)
-      near = nearest(kShared, name);
+      near = nearest(list.shared ? llvm::makeArrayRef(kShared) : kAnywhere, name);
     if (!near.empty())
       return report(name, fmt::format("`{}`: the op has no attribute of this name", near.str()));
     if (!by_hand || list.open)
@@ -351,8 +360,38 @@ private:
     }
     case Form::Pairs:
       return wrong_pairs(value);
+    default:
+      return unless(is_of_program(form, value));
     }
     return {};
+  }
+  // What names something of the program: its axes, types, functions.
+  bool is_of_program(Form form, const AttrValue &value) const {
+    auto all = [&](AttrForm each) {
+      return llvm::all_of(items_of(value),
+                          [&](const AttrValue &item) { return item.form == each; });
+    };
+    switch (form) {
+    case Form::Axes:
+      return value.form == AttrForm::Axes;
+    case Form::Kinds:
+      return all(AttrForm::Kind);
+    case Form::Type:
+      return value.form == AttrForm::Claim;
+    case Form::Types:
+      return value.form == AttrForm::List && all(AttrForm::Claim);
+    case Form::Factor:
+      return value.form == AttrForm::Scale;
+    case Form::Function:
+      return value.form == AttrForm::Function;
+    case Form::Mesh:
+      return value.form == AttrForm::String &&
+             ir::find_mesh(app_.program, app_.program.strings[value.as<ir::StringId>()]).valid();
+    case Form::NoVjp:
+      return lacks_vjp(app_.program, app_.attrs);
+    default:
+      return true;
+    }
   }
 
   const Application &app_;
@@ -407,24 +446,35 @@ bool check_indices(const Application &app, const Equation &equation, const Bindi
 
 bool check_attributes(const Application &app, const OpDef &row, const Binding &binding,
                       Outcome &out) {
-  // A derived row has the attributes of its op, which was judged.
-  if (row.derivative_of)
-    return false;
   bool found = check_indices(app, row.equation.equation, binding, out);
   if (app.attrs == app.program.no_attrs())
     return found;
+  // A derived row has the attributes of its op, and takes the operands of that behind its gradients.
+  const OpDef &means = row.derivative_of ? *row.derivative_of : row;
+  const ResolvedOp &op = app.op.forward ? *app.op.forward : app.op;
   // Of the row that the name means, then of the one that it chose.
-  AttributeList list = attributes_of(app.op.row ? *app.op.row : row, app.op.alias);
-  if (app.op.row && app.op.row != &row) {
-    AttributeList chosen = attributes_of(row, app.op.alias);
+  AttributeList list = attributes_of(op.row ? *op.row : means, op.alias);
+  if (op.row && op.row != &means) {
+    AttributeList chosen = attributes_of(means, op.alias);
     list.specs.append(chosen.specs.begin(), chosen.specs.end());
     list.open |= chosen.open;
   }
   Checker checker(app, out);
-  if (const Slot *first = binding[0]; row.equation.equation.operand_count && first && first->count)
-    checker.look_at(first->first, absent_dim(row));
-  list.open |= app.op.assumed;
+  const Slot *first = means.equation.equation.operand_count ? binding[0] : nullptr;
+  ForwardCall forward;
+  if (first && row.derivative_of) {
+    forward = forward_call(app, row);
+    first = forward.slots.empty() ? nullptr : &forward.slots.front();
+  }
+  if (first && first->count)
+    checker.look_at(first->first, absent_dim(means));
+  list.open |= op.assumed;
   return checker.run(list) || found;
+}
+
+bool check_boundary_attributes(const Application &app, Outcome &out) {
+  return app.attrs != app.program.no_attrs() &&
+         Checker(app, out).run(attributes_of_boundary(app.op.boundary));
 }
 
 bool check_transition_attributes(const Application &app, std::string_view name,

@@ -1,6 +1,7 @@
 // Which attributes an op has, by the columns of its row.
 #include "rules/attributes.h"
 
+#include "rules/boundary.h"
 #include "rules/ops/families.h"
 #include "rules/transition.h"
 
@@ -182,6 +183,13 @@ Form read_form(llvm::StringRef word) {
       .Case("reduction", Form::Reduction)
       .Case("rank", Form::Rank)
       .Case("pairs", Form::Pairs)
+      .Case("axes", Form::Axes)
+      .Case("kinds", Form::Kinds)
+      .Case("type", Form::Type)
+      .Case("types", Form::Types)
+      .Case("factor", Form::Factor)
+      .Case("function", Form::Function)
+      .Case("mesh", Form::Mesh)
       .Default(Form::Any);
 }
 
@@ -243,7 +251,9 @@ AttributeList attributes_of_transition(std::string_view name) {
       return (row.name == name || name == "redistribute") && has(row);
     });
   };
-  add(list, "axis|group: any, src: any, dst: any");
+  add(list, "axis: axes, group: any, src: kinds, dst: kinds");
+  list.shared = false;
+  add(list, "op_dtype|out_dtype: any, async: flag, tag: any");
   if (erased_words(name).reduces || name == "redistribute")
     add(list, "op: any");
   if (any([](const Transition &row) { return row.expert; }))
@@ -259,7 +269,19 @@ AttributeList attributes_of_transition(std::string_view name) {
   if (name == "collective_permute")
     add(list, "perm: pairs");
   if (name == "redistribute")
-    add(list, "to: any, grad: any");
+    add(list, "type|to: type, grad: type");
+  return list;
+}
+
+AttributeList attributes_of_boundary(std::string_view name) {
+  AttributeList list;
+  list.shared = false;
+  for (const BoundaryOp &row : boundary_ops())
+    if (row.name == name)
+      add(list, row.attributes);
+  for (const CallOp &row : call_ops())
+    if (row.name == name)
+      add(list, row.attributes);
   return list;
 }
 
@@ -307,6 +329,22 @@ std::string_view describe(AttributeForm form) {
     return "a rank of the group";
   case Form::Pairs:
     return "pairs of ranks of the group, each once on either side";
+  case Form::Axes:
+    return "an axis, or a tuple of axes";
+  case Form::Kinds:
+    return "a kind, or a list of kinds, one per axis";
+  case Form::Type:
+    return "a type";
+  case Form::Types:
+    return "a list of types";
+  case Form::Factor:
+    return "a product or quotient of sizes";
+  case Form::Function:
+    return "a function";
+  case Form::NoVjp:
+    return "none";
+  case Form::Mesh:
+    return "a mesh of the program";
   }
   return {};
 }

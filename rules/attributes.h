@@ -32,6 +32,14 @@ enum class AttributeForm : uint8_t {
   Reduction, // none, mean, sum
   Rank,      // a rank of the group of a collective
   Pairs,     // [from, to] of such ranks, each once on either side
+  Axes,      // an axis, or several
+  Kinds,     // a kind, or one per axis
+  Type,      // a type, or a part of one
+  Types,     // a list of them
+  Factor,    // a product or quotient of sizes
+  NoVjp,     // none: no derivative
+  Function,
+  Mesh, // the name of a mesh of the program
 };
 
 // One attribute: the names that frameworks have for it, ours first, and its form.
@@ -42,13 +50,17 @@ struct AttributeSpec {
 
 // The attributes of a row under a spelling (null: its own name), those that any op takes left out.
 // `open`: the map of its dimensions is not known, so that it may have others.
+// `shared`: any attribute of an op may stand there too, such as `partial` or `eps`.
 struct AttributeList {
   llvm::SmallVector<AttributeSpec, 8> specs;
   bool open = false;
+  bool shared = true;
 };
 AttributeList attributes_of(const OpDef &row, const Alias *alias);
 // Those of a transition of that name.
 AttributeList attributes_of_transition(std::string_view name);
+// Those of a boundary op, or of a call, of that name.
+AttributeList attributes_of_boundary(std::string_view name);
 // The names of the attribute that places dimensions, separated by `|`.
 std::string_view dim_names();
 // What a value of that form is, as messages and manuals say it.
@@ -61,5 +73,7 @@ bool check_attributes(const Application &app, const OpDef &row, const Binding &b
 // `ranks`: the size of the group; none if it is not known.
 bool check_transition_attributes(const Application &app, std::string_view name,
                                  std::optional<int64_t> ranks, Outcome &out);
+// Of a boundary op, or of a call.
+bool check_boundary_attributes(const Application &app, Outcome &out);
 
 } // namespace spmd::rules

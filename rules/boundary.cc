@@ -1,6 +1,7 @@
 // The table of boundary ops and their rules. Each rule is one function of types and attributes.
 #include "rules/boundary.h"
 
+#include "rules/attributes.h"
 #include "rules/axes.h"
 #include "rules/boundary_rule.h"
 #include "rules/norms.h"
@@ -403,33 +404,55 @@ void token(const Application &app, Outcome &out) {
   give_result(app, out, type, {});
 }
 
+// The attributes of a claim: a type, or kinds on axes.
+constexpr std::string_view kClaim = "type: type, axis: axes, group: any, src: kinds, dst: kinds";
+constexpr std::string_view kAxes = "axis: axes, group: any";
+
 constexpr BoundaryOp kBoundaryOps[] = {
-    {"assert_type", 1, assert_type, "checks a stated type and passes the value on"},
-    {"mutate_type", 1, mutate_type, "takes a stated type without proof"},
-    {"to_local", 1, apply_to_local, "forgets how the pieces join; kinds stay"},
-    {"from_local", 1, assert_type, "states how the pieces join; kinds stay"},
-    {"rng", 0, rng, "a random state, equal or different along each axis"},
-    {"fork", 1, fork, "a random state that differs along the axis"},
-    {"axis_index", 0, axis_index, "the coordinate of this rank on the axis"},
-    {"scale", 1, rescale, "multiplies the data by sizes and keeps the meaning"},
-    {"alias", 1, alias, "an older view, of the new content of its base"},
-    {"reinterpret_mesh", 1, reinterpret_mesh, "the same data seen on another mesh"},
-    {"backward", 1, apply_backward, "differentiates everything before it from this loss"},
-    {"grad", 1, apply_grad, "the gradient of the latest loss: the dual type"},
+    {"assert_type", 1, assert_type, "checks a stated type and passes the value on", kClaim},
+    {"mutate_type", 1, mutate_type, "takes a stated type without proof", kClaim},
+    {"to_local", 1, apply_to_local, "forgets how the pieces join; kinds stay",
+     "axis: axes, grad: type"},
+    {"from_local", 1, assert_type, "states how the pieces join; kinds stay", kClaim},
+    {"rng", 0, rng, "a random state, equal or different along each axis", kClaim},
+    {"fork", 1, fork, "a random state that differs along the axis", kAxes},
+    {"axis_index", 0, axis_index, "the coordinate of this rank on the axis", kAxes},
+    {"scale", 1, rescale, "multiplies the data by sizes and keeps the meaning", "by: factor"},
+    {"alias", 1, alias, "an older view, of the new content of its base", ""},
+    {"reinterpret_mesh", 1, reinterpret_mesh, "the same data seen on another mesh",
+     "mesh: mesh, type: type"},
+    {"backward", 1, apply_backward, "differentiates everything before it from this loss", ""},
+    {"grad", 1, apply_grad, "the gradient of the latest loss: the dual type", ""},
     {"step", 2, apply_step,
-     "the optimizer moves a parameter by a gradient of the type that it needs"},
-    {"total_norm", 1, total_norm, "the norm of a list of gradients, squares summed over the axes"},
-    {"clip_norm", 1, clip_norm, "scales gradients so that their total norm is bounded"},
-    {"report", 1, report, "publishes one number: replicate or invariant on every axis"},
-    {"store", 2, store, "new content of a buffer, of the buffer's type"},
-    {"send", 1, send, "passes a value to a peer, or on along an axis"},
-    {"recv", 0, recv, "a value of another stage, of the stated type"},
-    {"wait", 1, pass_first, "the value of an asynchronous op"},
-    {"token", 0, token, "orders effects; carries no data"},
+     "the optimizer moves a parameter by a gradient of the type that it needs", ""},
+    {"total_norm", 1, total_norm, "the norm of a list of gradients, squares summed over the axes",
+     kAxes},
+    {"clip_norm", 1, clip_norm, "scales gradients so that their total norm is bounded",
+     "axis: axes, group: any, max_norm: number"},
+    {"report", 1, report, "publishes one number: replicate or invariant on every axis", ""},
+    {"store", 2, store, "new content of a buffer, of the buffer's type", ""},
+    {"send", 1, send, "passes a value to a peer, or on along an axis",
+     "axis: axes, group: any, peer: whole, tag: any"},
+    {"recv", 0, recv, "a value of another stage, of the stated type", "peer: whole, tag: any"},
+    {"wait", 1, pass_first, "the value of an asynchronous op", ""},
+    {"token", 0, token, "orders effects; carries no data", ""},
 };
 
-constexpr llvm::StringRef kCallNames[] = {"call", "checkpoint", "local_map",
-                                          "scan", "cond",       "while"};
+constexpr CallOp kCallOps[] = {
+    {"call", "body: function"},
+    {"checkpoint", "body: function"},
+    {"local_map", "body: function, axis: axes, group: any, in_types: types, out_types: types"},
+    {"scan", "body: function, consts: count, carry: count, length: count, reverse: flag"},
+    {"cond", "then: function, else: function"},
+    {"while", "cond: function, body: function, consts: count"},
+};
+
+template <size_t N> constexpr std::array<llvm::StringRef, N> names_in(const auto *rows) {
+  std::array<llvm::StringRef, N> names;
+  for (size_t i = 0; i < N; ++i)
+    names[i] = {rows[i].name.data(), rows[i].name.size()};
+  return names;
+}
 
 bool agrees(const Type &found, const Type &claim, AxisId axis, bool gradient_free) {
   AxisSet replicated = found.replicated(), invariant = found.of(Kind::Invariant);
@@ -608,22 +631,24 @@ Type restricted(Type type, AxisSet axes) {
 llvm::ArrayRef<BoundaryOp> boundary_ops() { return kBoundaryOps; }
 
 llvm::ArrayRef<llvm::StringRef> boundary_names() {
-  static constexpr auto kNames = [] {
-    std::array<llvm::StringRef, std::size(kBoundaryOps)> names;
-    for (size_t i = 0; i < names.size(); ++i)
-      names[i] = {kBoundaryOps[i].name.data(), kBoundaryOps[i].name.size()};
-    return names;
-  }();
+  static constexpr auto kNames = names_in<std::size(kBoundaryOps)>(kBoundaryOps);
   return kNames;
 }
 
-llvm::ArrayRef<llvm::StringRef> call_names() { return kCallNames; }
+llvm::ArrayRef<CallOp> call_ops() { return kCallOps; }
+
+llvm::ArrayRef<llvm::StringRef> call_names() {
+  static constexpr auto kNames = names_in<std::size(kCallOps)>(kCallOps);
+  return kNames;
+}
 
 void apply_boundary(const Application &app, Outcome &out) {
   forget_results(app, out);
   const BoundaryOp *op = llvm::find_if(
       kBoundaryOps, [&](const BoundaryOp &row) { return row.name == app.op.boundary; });
   SPMD_CHECK(op != std::end(kBoundaryOps), "no boundary op of that name");
+  if (check_boundary_attributes(app, out))
+    return;
   if (app.args.size() >= op->operands)
     return op->apply(app, out);
   out.violations.push_back(OperandMismatch{std::to_string(op->operands) + " values",

@@ -12,12 +12,18 @@ struct BoundaryOp {
   uint8_t operands; // tensors that it needs at least
   // Results are unknown on entry.
   void (*apply)(const Application &app, Outcome &out);
-  std::string_view manual; // one line for `spmdlint ops`
+  std::string_view manual;     // one line for `spmdlint ops`
+  std::string_view attributes; // as attributes.cc lists them
+};
+// One that the checker types, because it owns bodies.
+struct CallOp {
+  std::string_view name, attributes;
 };
 
 llvm::ArrayRef<BoundaryOp> boundary_ops();
 // Names of boundary_ops(), in the same order.
 llvm::ArrayRef<llvm::StringRef> boundary_names();
+llvm::ArrayRef<CallOp> call_ops();
 // `call`, `checkpoint`, `local_map`, `scan`, `cond`, `while`
 llvm::ArrayRef<llvm::StringRef> call_names();
 

@@ -6,6 +6,7 @@
 #include "ir/input.h"
 #include "rules/registry.h"
 #include "rules/transition.h"
+#include "tests/property/attribute_values.h"
 #include "tests/property/equation_plan.h"
 #include "tests/unit/catch.h"
 
@@ -14,68 +15,8 @@
 namespace spmd::property {
 namespace {
 
-using rules::AttributeForm;
 using rules::AttributeSpec;
 using rules::Equation;
-
-struct Values {
-  std::vector<std::string> wrong, right;
-};
-
-// For an operand of three dimensions: 2, 3 and 4 long where the row leaves them open.
-Values values_of(AttributeForm form, size_t rank) {
-  std::string all = "0";
-  for (size_t d = 1; d < rank; ++d)
-    all += ", " + std::to_string(d);
-  switch (form) {
-  case AttributeForm::Any:
-    return {};
-  case AttributeForm::Flag:
-    return {{"\"yes\"", "2.5", "7"}, {"true", "false", "1"}};
-  case AttributeForm::Word:
-    return {{"3"}, {}};
-  case AttributeForm::Number:
-    return {{"\"x\"", "[1]"}, {"1", "0.5"}};
-  case AttributeForm::Whole:
-    return {{"\"x\"", "1.5"}, {"-1", "3"}};
-  case AttributeForm::Count:
-    return {{"\"x\"", "-1", "[0.5]"}, {}};
-  case AttributeForm::Positive:
-    return {{"\"x\"", "0", "-2", "[1.5]"}, {"1"}};
-  case AttributeForm::Dim:
-    return {{"\"x\"", "9", "-9", "0.5", "[]", "[0, 0]"}, {"0", "-1", "[0]"}};
-  case AttributeForm::Dims:
-    return {{"\"x\"", "9", "[-9]", "[0.5]", "[0, 0]"}, {"0", "[-1]"}};
-  case AttributeForm::NewDim:
-    return {{"\"x\"", "9", "-9", "0.5"}, {"0", "-1", std::to_string(rank)}};
-  case AttributeForm::Order:
-    return {{"\"x\"", "[9]", "[0, 0, 0]", "[]"}, {"[" + all + "]"}};
-  case AttributeForm::Extents:
-    return {{"\"x\"", "[-2]", "[0.5]"}, {}};
-  case AttributeForm::Trailing:
-    return {{"\"x\"", "[99]", "[1.5]", "[1, 1, 1, 1, 1, 1]"}, {}};
-  case AttributeForm::Place:
-    return {{"\"x\"", "99", "-99"}, {"0", "-1"}};
-  case AttributeForm::Start:
-    return {{"\"x\"", "99", "-99"}, {"0", "-1"}};
-  case AttributeForm::End:
-    return {{"\"x\"", "99, start = 1", "-99"}, {"1", "-1", "2147483647"}};
-  case AttributeForm::Length:
-    return {{"\"x\"", "99", "-1", "2, start = 1"}, {"1", "1, start = -1"}};
-  case AttributeForm::Part:
-    return {{"\"x\"", "99", "-1"}, {"1"}};
-  case AttributeForm::DType:
-    return {{"\"f99\""}, {"f32"}};
-  case AttributeForm::Reduction:
-    return {{"\"average\"", "7"}, {"\"mean\"", "1"}};
-  case AttributeForm::Rank:
-    return {{"\"x\"", "4", "-1", "0.5"}, {"0", "3"}};
-  case AttributeForm::Pairs:
-    return {{"3", "[[0, 1, 2]]", "[[0, 1], [0, 2]]", "[[0, 1], [2, 1]]", "[[0, 4]]", "[[-1, 0]]"},
-            {"[[0, 1], [1, 0]]", "[]"}};
-  }
-  return {};
-}
 
 // The names of what is found in the last statement; `of`: only where a field of it is this text.
 std::set<std::string> found_in(const std::string &text, const std::string &of = "") {
@@ -164,7 +105,7 @@ std::string first_name(const AttributeSpec &spec) {
 template <class Text>
 void check_attribute(const AttributeSpec &spec, size_t rank, const Text &text, size_t &tried) {
   std::string name = first_name(spec);
-  Values values = values_of(spec.form, rank);
+  AttributeValues values = attribute_values(spec.form, rank);
   for (const std::string &value : values.wrong) {
     std::string program = text(name + " = " + value);
     std::set<std::string> found = found_in(program, name);
