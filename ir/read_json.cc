@@ -2,6 +2,7 @@
 #include "ir/read_json.h"
 
 #include "ir/dialect.h"
+#include "ir/misspelling.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -86,7 +87,7 @@ void JsonReader::document() {
   bool stream = false;
   {
     JsonObject<kTopKeys.size()> top(json_, kTopKeys, [this](llvm::StringRef key) {
-      key.startswith("x_") ? keep_extra(key) : unknown(key);
+      key.startswith("x_") ? keep_extra(key) : unknown(key, kTopKeys);
     });
     if (!top || json_.failed())
       return;
@@ -322,9 +323,18 @@ void JsonReader::keep_extra(llvm::StringRef key) {
     program_.extras.push_back({builder_.string(key), builder_.string(compact(text))});
 }
 
-void JsonReader::unknown(llvm::StringRef key) {
-  if (options_.strict_schema && !key.startswith("x_")) {
-    Token token = json_.at() - 2; // the key, before the colon
+void JsonReader::unknown(llvm::StringRef key, llvm::ArrayRef<std::string_view> known) {
+  Token token = json_.at() - 2; // the key, before the colon
+  bool slip =
+      program_.minor_version <= kMinorVersion && llvm::any_of(known, [&](std::string_view name) {
+        return is_misspelling(key, {name.data(), name.size()});
+      });
+  if (slip) {
+    llvm::SmallVector<llvm::StringRef, 16> names(known.begin(), known.end());
+    json_.error(
+        token, "trace-key",
+        fmt::format("the key `{}` is not known{}", key.take_front(60).str(), nearest(key, names)));
+  } else if (options_.strict_schema && !key.startswith("x_")) {
     if (result_.warnings.size() < kMaxInputErrors)
       result_.warnings.push_back(
           {.name = "trace-key",

@@ -152,7 +152,7 @@ private:
   void count_ops(const JsonMembers &top);
   void check_functions();
   void keep_extra(llvm::StringRef key);
-  void unknown(llvm::StringRef key);
+  void unknown(llvm::StringRef key, llvm::ArrayRef<std::string_view> known);
 
   // read_jsonl.cc: the records of a stream.
   void records();
@@ -292,7 +292,7 @@ private:
   MeshId mesh_of(ValueId value) const { return value_meshes_[value.index]; }
 
   template <size_t N> JsonObject<N> object(const std::array<std::string_view, N> &keys) {
-    return JsonObject<N>(json_, keys, [this](llvm::StringRef key) { unknown(key); });
+    return JsonObject<N>(json_, keys, [this, &keys](llvm::StringRef key) { unknown(key, keys); });
   }
   void require(const JsonMembers &members, unsigned key, std::string_view word) {
     if (members && !members.has(key))

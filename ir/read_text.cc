@@ -3,6 +3,7 @@
 #include "ir/read_text.h"
 
 #include "ir/dialect.h"
+#include "ir/misspelling.h"
 
 #include <fmt/core.h>
 
@@ -273,12 +274,18 @@ bool TextReader::expected(std::string_view what) {
 
 void TextReader::unknown_key(const Token &token, std::string_view where,
                              llvm::ArrayRef<std::string_view> known) {
-  if (!options_.strict_schema)
-    return;
   llvm::SmallVector<llvm::StringRef, 12> names(known.begin(), known.end());
-  auto [line, col] = line_and_column(bytes_, token.offset);
   std::string message = fmt::format("{} has no key `{}`{}", where, std::string_view(token.text),
                                     nearest(token.text, names));
+  // What is left out by a slip of the pen is not what a later version may add.
+  if (program_.minor_version <= kMinorVersion &&
+      llvm::any_of(names, [&](llvm::StringRef name) { return is_misspelling(token.text, name); })) {
+    error(token, "trace-key", std::move(message));
+    return;
+  }
+  if (!options_.strict_schema)
+    return;
+  auto [line, col] = line_and_column(bytes_, token.offset);
   result_.warnings.push_back({"trace-key", std::move(message), token.offset, line, col, ""});
 }
 

@@ -8,6 +8,7 @@
 #include "rules/shape_rule.h"
 
 #include "ir/claims.h"
+#include "ir/misspelling.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -64,20 +65,6 @@ constexpr AttributeSpec kShared[] = {
     {"size|shape|sizes|dims|index|indices|length|lengths|unsafe|quant_min|quant_max|zero_point"},
 };
 
-// The distance at which a name is a misspelling: one letter too many, too few, other or swapped with its
-// neighbour; two of these in long names.
-bool is_near(llvm::StringRef a, llvm::StringRef b) {
-  size_t longer = std::max(a.size(), b.size()), shorter = std::min(a.size(), b.size());
-  unsigned limit = shorter >= 7 ? 2 : 1;
-  if (longer < 3 || longer - shorter > limit)
-    return false;
-  for (size_t i = 0; i + 1 < a.size() && a.size() == b.size(); ++i)
-    if (a[i] == b[i + 1] && a[i + 1] == b[i] && a.take_front(i) == b.take_front(i) &&
-        a.drop_front(i + 2) == b.drop_front(i + 2))
-      return true;
-  return a.edit_distance(b, true, limit) <= limit;
-}
-
 bool is_reduction(llvm::StringRef word) {
   return word == "none" || word == "mean" || word == "sum" || word == "batchmean";
 }
@@ -103,7 +90,7 @@ llvm::StringRef nearest(llvm::ArrayRef<AttributeSpec> specs, llvm::StringRef key
   for (const AttributeSpec &spec : specs)
     if (each_name(spec, [&](llvm::StringRef name) {
           found = name;
-          return is_near(key, name);
+          return ir::is_misspelling(key, name);
         }))
       return found;
   return {};
@@ -139,13 +126,7 @@ public:
   void in_group_of(std::optional<int64_t> ranks) { ranks_ = ranks; }
 
   bool run(const AttributeList &list) {
-    // Whoever wrote the program by hand means what our rows know; recorders pass what frameworks have.
-    bool spelled = app_.op.spelling.valid();
-    llvm::StringRef spelling = spelled ? app_.program.op_name(app_.op.spelling) : "";
-    bool derived = spelling.consume_front("vjp.");
-    bool alias = app_.op.alias || (derived && app_.op.forward && app_.op.forward->alias);
-    bool plain = derived || !spelling.contains('.') || spelling.startswith("spmd.");
-    bool by_hand = spelled && !app_.program.producer.stated && !alias && plain;
+    const bool by_hand = is_by_hand();
     for (const auto &[key, value] : app_.program.attrs[app_.attrs].attrs) {
       llvm::StringRef name = app_.program.strings[key];
       const AttributeSpec *spec = find_spec(list.specs, name);
@@ -154,7 +135,7 @@ public:
       if (!spec && list.shared)
         spec = find_spec(kShared, name);
       if (!spec) {
-        judge_name(list, name, by_hand);
+        judge_name(list, name, by_hand && value.form != AttrForm::Null);
       } else if (value.form != AttrForm::Null && value.form != AttrForm::Value) {
         if (std::string expected = wrong(spec->form, value); !expected.empty())
           report(name, std::move(expected));
@@ -164,6 +145,18 @@ public:
   }
 
 private:
+  // Whoever wrote the program by hand means what our rows know; recorders pass what frameworks have.
+  bool is_by_hand() const {
+    const ir::Program &program = app_.program;
+    if (!app_.op.spelling.valid() || program.producer.stated)
+      return false;
+    llvm::StringRef name = program.op_name(app_.op.spelling);
+    if (name.consume_front("vjp."))
+      name = name.rsplit('.').first;
+    bool ours = !program.dialect.valid() || program.strings[program.dialect] == "spmd";
+    bool alias = app_.op.alias || (app_.op.forward && app_.op.forward->alias);
+    return (ours || !alias) && (!name.contains('.') || name.startswith("spmd."));
+  }
   void report(llvm::StringRef name, std::string expected) {
     found_ = true;
     add_merged(out_.violations, 0, AttributeMismatch{name.str(), std::move(expected)});
@@ -173,7 +166,9 @@ private:
     bool is_dim = find_spec(AttributeSpec{dim_names()}, name);
     llvm::StringRef near = is_dim ? llvm::StringRef() : nearest(list.specs, name);
     if (near.empty() && by_hand && !is_dim)
-      near = nearest(list.shared ? llvm::makeArrayRef(kShared) : kAnywhere, name);
+      near = nearest(kAnywhere, name);
+    if (near.empty() && by_hand && !is_dim && list.shared)
+      near = nearest(kShared, name);
     if (!near.empty())
       return report(name, fmt::format("`{}`: the op has no attribute of this name", near.str()));
     if (!by_hand || list.open)

@@ -85,6 +85,9 @@ bool read_claim(const Application &app, StatedClaim &claim, Outcome &out) {
   claim.after = claim.before;
   const ir::AttrValue *type = app.attr("type");
   if (type && type->form == ir::AttrForm::Claim) {
+    for (const char *key : {"axis", "group", "src", "dst"})
+      if (app.attr(key))
+        return complain(out, key, "left out, because a type is stated");
     ir::Claim stated = app.program.claims[type->as<ir::ClaimId>()];
     claim.shape = stated.shape;
     claim.global = stated.global_shape;
@@ -411,8 +414,7 @@ constexpr std::string_view kAxes = "axis: axes, group: any";
 constexpr BoundaryOp kBoundaryOps[] = {
     {"assert_type", 1, assert_type, "checks a stated type and passes the value on", kClaim},
     {"mutate_type", 1, mutate_type, "takes a stated type without proof", kClaim},
-    {"to_local", 1, apply_to_local, "forgets how the pieces join; kinds stay",
-     "axis: axes, grad: type"},
+    {"to_local", 1, apply_to_local, "forgets how the pieces join; kinds stay", "grad: type"},
     {"from_local", 1, assert_type, "states how the pieces join; kinds stay", kClaim},
     {"rng", 0, rng, "a random state, equal or different along each axis", kClaim},
     {"fork", 1, fork, "a random state that differs along the axis", kAxes},

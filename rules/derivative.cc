@@ -353,6 +353,7 @@ std::optional<RowUse> derivative_use(const Application &app) {
   if (!row)
     return std::nullopt;
   RowUse made{use.op, row, {}, {0}};
+  made.op.spelling = app.op.spelling;
   made.op.row = row;
   made.op.order = order_of(*row);
   made.op.in_place = false;

@@ -105,6 +105,11 @@ bool states_whole_type(const Application &app) {
 
 void apply_whole_type(const Application &app, Outcome &out) {
   forget_results(app, out);
+  for (const char *key : {"axis", "group", "src", "dst"})
+    if (app.attr(key)) {
+      out.violations.push_back(AttributeMismatch{key, "left out, because a type is stated"});
+      return;
+    }
   Ends ends = *ends_of(app);
   if (ends.problem) {
     out.violations.push_back(std::move(*ends.problem));

@@ -92,8 +92,8 @@ void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Rand
   std::unique_ptr<Checked> checked = check(mutant->draft);
   if (!checked->read)
     return count(Fate::Unreadable);
-  // Attributes that mean nothing, and stated backwards: as long as holes are known there.
-  if (!options.open && (mutant->means_nothing || from > 0))
+  // Stated backwards: as long as holes are known there.
+  if (!options.open && from > 0 && !mutant->means_nothing)
     return;
   if (mutant->means_nothing) {
     count(checked->clean() ? Fate::Unsound : Fate::CaughtWrong);

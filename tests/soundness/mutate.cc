@@ -1,7 +1,10 @@
 // Slips are edits of one statement of a draft.
 #include "tests/soundness/mutate.h"
 
+#include "rules/attributes.h"
+#include "rules/registry.h"
 #include "rules/transition.h"
+#include "tests/property/attribute_values.h"
 
 #include "ir/text.h"
 
@@ -51,6 +54,12 @@ public:
         {"another contract", &Mutator::contract, false},
         {"no such attribute", &Mutator::misspelt, false},
         {"no such attribute", &Mutator::misspelt, true},
+        {"no such attribute", &Mutator::misspelt_more, false},
+        {"no such attribute", &Mutator::misspelt_more, true},
+        {"no such value", &Mutator::no_such_value, false},
+        {"no such value", &Mutator::no_such_value, true},
+        {"no such contract", &Mutator::no_such_contract, false},
+        {"no such attribute in a body", &Mutator::misspelt_inside, false},
         {"no such rank", &Mutator::beyond, true},
         {"no such dimension", &Mutator::beyond, false},
     };
@@ -58,7 +67,8 @@ public:
     llvm::SmallVector<size_t, 32> places;
     for (size_t i = from; i < mutant_.draft.statements.size(); ++i) {
       const Statement &each = mutant_.draft.statements[i];
-      if (slip.name == "another input" || slip.name == "another contract"
+      if (slip.name == "another input" || slip.name == "another contract" ||
+                  slip.name == "no such contract"
               ? each.declares()
               : !each.declares() && rules::is_transition(each.op) == slip.of_transitions)
         places.push_back(i);
@@ -262,16 +272,92 @@ private:
     text.replace(place + 1, from.size(), to);
     return true;
   }
-  // A typing error in the name of an attribute.
+  // A typing error in a name: two letters change places.
+  bool swap_letters(std::string &name) {
+    size_t place = name.size() < 3 ? 0 : random_.below(name.size() - 1);
+    if (name.size() < 3 || name[place] == name[place + 1])
+      return false;
+    std::swap(name[place], name[place + 1]);
+    return mutant_.means_nothing = true;
+  }
   bool misspelt(size_t at) {
     if (statement(at).attrs.empty())
       return false;
     std::string &key = random_.of(statement(at).attrs).first;
-    if (key.size() < 2 || key == "phase" || key == "bwd_of")
+    return key != "phase" && key != "bwd_of" && swap_letters(key);
+  }
+  // What the row of the statement knows, whether it is stated there or not.
+  llvm::SmallVector<rules::AttributeSpec, 8> known(size_t at) {
+    rules::ResolvedOp op = rules::resolve_spelling(statement(at).op, "spmd");
+    const rules::ResolvedOp &means = op.forward ? *op.forward : op;
+    rules::AttributeList list;
+    if (op.form == rules::OpForm::Equation)
+      list = rules::attributes_of(*means.row, means.alias);
+    else if (op.form == rules::OpForm::Transition)
+      list = rules::attributes_of_transition(op.transition);
+    else
+      list = rules::attributes_of_boundary(op.boundary);
+    list.specs.push_back({"vjp", rules::AttributeForm::NoVjp});
+    return list.specs;
+  }
+  static std::string first_name(const rules::AttributeSpec &spec) {
+    return std::string(spec.names.substr(0, spec.names.find('|')));
+  }
+  bool misspelt_more(size_t at) {
+    std::string name = first_name(random_.of(known(at)));
+    if (!statement(at).block.empty() || !swap_letters(name))
       return false;
-    size_t place = random_.below(key.size() - 1);
-    std::swap(key[place], key[place + 1]);
-    mutant_.means_nothing = true;
+    statement(at).set(name, random_.chance(50) ? "1" : "true");
+    return true;
+  }
+  bool no_such_value(size_t at) {
+    rules::AttributeSpec spec = random_.of(known(at));
+    std::vector<std::string> wrong = property::attribute_values(spec.form, 0).wrong;
+    if (!statement(at).block.empty() || wrong.empty())
+      return false;
+    statement(at).set(first_name(spec), random_.of(wrong));
+    return mutant_.means_nothing = true;
+  }
+  // A key that no declaration has, in a contract or as the only one.
+  bool no_such_contract(size_t at) {
+    static constexpr const char *kKeys[] = {"grad", "sync", "step", "hints", "requires_grad"};
+    std::string key = random_.of(kKeys), &text = statement(at).contract;
+    size_t place = text.find(key + " =");
+    std::string wrong = key;
+    if (!swap_letters(wrong))
+      return false;
+    if (place != std::string::npos)
+      text.replace(place, key.size(), wrong);
+    else
+      text = text.empty() ? " { " + wrong + " = 1 }"
+                          : text.substr(0, text.rfind('}')) + ", " + wrong + " = 1 }";
+    return true;
+  }
+  // The first function that the statement calls; of others nothing is checked.
+  std::string &called(size_t at) {
+    for (const auto &[key, value] : statement(at).attrs)
+      for (std::string &function : mutant_.draft.functions)
+        if (value[0] == '@' && function.compare(0, value.size() + 6, "func " + value + "(") == 0)
+          return function;
+    return statement(at).block;
+  }
+  // In a region or a function.
+  bool misspelt_inside(size_t at) {
+    std::string &text = statement(at).block.empty() ? called(at) : statement(at).block;
+    llvm::SmallVector<std::pair<size_t, size_t>, 16> keys; // where they begin and end
+    for (size_t end = text.find(" = "); end != std::string::npos; end = text.find(" = ", end + 1)) {
+      size_t begin = text.find_last_of(" {,%", end - 1) + 1;
+      if (begin > 1 &&
+          (text.compare(begin - 2, 2, "{ ") == 0 || text.compare(begin - 2, 2, ", ") == 0))
+        keys.push_back({begin, end});
+    }
+    if (keys.empty())
+      return false;
+    auto [begin, end] = random_.of(keys);
+    std::string key = text.substr(begin, end - begin), wrong = key;
+    if (key == "phase" || key == "bwd_of" || !swap_letters(wrong))
+      return false;
+    text.replace(begin, key.size(), wrong);
     return true;
   }
   // A dimension, a root or a rank that there is none of; a rank that is sent to twice.
