@@ -6,6 +6,7 @@
 #include "checker/provenance.h"
 #include "checker/walk.h"
 
+#include "rules/attributes.h"
 #include "rules/extent_facts.h"
 #include "rules/loss.h"
 #include "rules/registry.h"
@@ -282,6 +283,12 @@ void Walk::type_instruction(InstId id) {
     before_.reset();
     rules::Outcome outcome;
     rows_.clear();
+    rules::Outcome attributes;
+    if (context.check &&
+        rules::check_call_attributes(
+            {program_, op, inst.attrs, inst.context, operands_.slots, args_, claims_}, attributes))
+      for (const rules::Violation &violation : attributes.violations)
+        report(Place::inst(id), violation);
     call(id, inst, op, outcome);
     results(id, inst, outcome);
     return;

@@ -2,6 +2,7 @@
 // types do not depend; they are taken as they are, unless a name is a misspelling of one that is known.
 #include "rules/attributes.h"
 
+#include "rules/derivative.h"
 #include "rules/factors.h"
 #include "rules/shape_attrs.h"
 #include "rules/shape_rule.h"
@@ -136,7 +137,10 @@ public:
 
   bool run(const AttributeList &list) {
     // Whoever wrote the program by hand means what our rows know; recorders pass what frameworks have.
-    llvm::StringRef spelling = app_.program.op_name(app_.op.spelling);
+    llvm::StringRef spelling =
+        app_.op.spelling.valid() ? app_.program.op_name(app_.op.spelling) : "";
+    if (std::optional<DerivativeName> derived = read_derivative_name(spelling))
+      spelling = derived->op;
     bool by_hand = !app_.program.producer.stated && !app_.op.alias &&
                    (!spelling.contains('.') || spelling.startswith("spmd."));
     for (const auto &[key, value] : app_.program.attrs[app_.attrs].attrs) {
@@ -405,26 +409,35 @@ bool check_indices(const Application &app, const Equation &equation, const Bindi
 
 } // namespace
 
-bool check_attributes(const Application &app, const OpDef &row, const Binding &binding,
-                      Outcome &out) {
-  // A derived row has the attributes of its op, which was judged.
-  if (row.derivative_of)
-    return false;
-  bool found = check_indices(app, row.equation.equation, binding, out);
-  if (app.attrs == app.program.no_attrs())
-    return found;
-  // Of the row that the name means, then of the one that it chose.
-  AttributeList list = attributes_of(app.op.row ? *app.op.row : row, app.op.alias);
-  if (app.op.row && app.op.row != &row) {
-    AttributeList chosen = attributes_of(row, app.op.alias);
+// Of the row that the name means, then of the one that it chose.
+static AttributeList attributes_of_either(const ResolvedOp &op, const OpDef &row) {
+  AttributeList list = attributes_of(op.row ? *op.row : row, op.alias);
+  if (op.row && op.row != &row) {
+    AttributeList chosen = attributes_of(row, op.alias);
     list.specs.append(chosen.specs.begin(), chosen.specs.end());
     list.open |= chosen.open;
   }
+  list.open |= op.assumed;
+  return list;
+}
+
+bool check_attributes(const Application &app, const OpDef &row, const Binding &binding,
+                      Outcome &out) {
+  bool found = !row.derivative_of && check_indices(app, row.equation.equation, binding, out);
+  if (app.attrs == app.program.no_attrs())
+    return found;
+  // A derived row has the attributes of its op, of whose operands they tell.
+  const OpDef &meant = row.derivative_of ? *row.derivative_of : row;
+  const Equation &equation = row.equation.equation;
   Checker checker(app, out);
-  if (const Slot *first = binding[0]; row.equation.equation.operand_count && first && first->count)
-    checker.look_at(first->first, absent_dim(row));
-  list.open |= app.op.assumed;
-  return checker.run(list) || found;
+  unsigned first = row.derivative_of && meant.equation.equation.operand_count
+                       ? equation.find_operand(meant.equation.equation.operands[0].name)
+                       : 0;
+  if (const Slot *slot = first < equation.operand_count ? binding[first] : nullptr;
+      slot && slot->count)
+    checker.look_at(slot->first, absent_dim(meant));
+  const ResolvedOp &op = row.derivative_of && app.op.forward ? *app.op.forward : app.op;
+  return checker.run(attributes_of_either(op, meant)) || found;
 }
 
 bool check_transition_attributes(const Application &app, std::string_view name,
@@ -432,6 +445,10 @@ bool check_transition_attributes(const Application &app, std::string_view name,
   Checker checker(app, out);
   checker.in_group_of(ranks);
   return checker.run(attributes_of_transition(name));
+}
+
+bool check_call_attributes(const Application &app, Outcome &out) {
+  return Checker(app, out).run(attributes_of_call());
 }
 
 } // namespace spmd::rules

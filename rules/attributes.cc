@@ -263,6 +263,15 @@ AttributeList attributes_of_transition(std::string_view name) {
   return list;
 }
 
+// A function may be told whatever its author likes.
+AttributeList attributes_of_call() {
+  AttributeList list;
+  add(list, "body|then|else|cond: any, consts: count, carry: count, length: count, reverse: flag, "
+            "in_types|out_types: any, grad: any");
+  list.open = true;
+  return list;
+}
+
 std::string_view describe(AttributeForm form) {
   switch (form) {
   case Form::Any:

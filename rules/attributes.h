@@ -49,6 +49,8 @@ struct AttributeList {
 AttributeList attributes_of(const OpDef &row, const Alias *alias);
 // Those of a transition of that name.
 AttributeList attributes_of_transition(std::string_view name);
+// Those of branches, loops and calls.
+AttributeList attributes_of_call();
 // The names of the attribute that places dimensions, separated by `|`.
 std::string_view dim_names();
 // What a value of that form is, as messages and manuals say it.
@@ -61,5 +63,7 @@ bool check_attributes(const Application &app, const OpDef &row, const Binding &b
 // `ranks`: the size of the group; none if it is not known.
 bool check_transition_attributes(const Application &app, std::string_view name,
                                  std::optional<int64_t> ranks, Outcome &out);
+// Of a branch, a loop or a call.
+bool check_call_attributes(const Application &app, Outcome &out);
 
 } // namespace spmd::rules

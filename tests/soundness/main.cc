@@ -92,9 +92,6 @@ void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Rand
   std::unique_ptr<Checked> checked = check(mutant->draft);
   if (!checked->read)
     return count(Fate::Unreadable);
-  // Attributes that mean nothing, and stated backwards: as long as holes are known there.
-  if (!options.open && (mutant->means_nothing || from > 0))
-    return;
   if (mutant->means_nothing) {
     count(checked->clean() ? Fate::Unsound : Fate::CaughtWrong);
     std::lock_guard lock(out);
