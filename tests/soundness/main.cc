@@ -2,6 +2,7 @@
 // and shrunk to a program that still fails.
 #include "tests/soundness/generator.h"
 #include "tests/soundness/given.h"
+#include "tests/soundness/judge_run.h"
 #include "tests/soundness/shrink.h"
 #include "tests/soundness/tally.h"
 
@@ -76,10 +77,37 @@ Verdict judged_with_backward(const Draft &draft, uint64_t seed) {
   return given ? judge_given(draft, given->draft, seed) : none;
 }
 
-// `from`: where the statements begin that are altered; behind a backward that is stated nothing is held
-// against one device when it is refused.
+// A program whose stated backward was altered, which types accept: right if its gradients are those of the
+// original; else a run must refute it, or say what it did not compare.
+void judge_stated_mutant(const Mutant &mutant, const Draft &original, uint64_t seed,
+                         const Options &options, Tally &tally) {
+  auto count = [&](Fate fate) { ++tally.slips[mutant.slip][static_cast<size_t>(fate)]; };
+  llvm::SmallVector<unsigned, 8> wrong;
+  Verdict verdict = judge_given(original, mutant.draft, seed, &wrong);
+  if (verdict.is(Verdict::Form::NotFollowed))
+    return count(Fate::NotJudged);
+  if (verdict.is(Verdict::Form::Upheld))
+    return count(Fate::AcceptedRight);
+  RunAnswer answer = judge_run(mutant.draft, wrong, seed);
+  if (answer.says == RunSays::Refuted)
+    return count(Fate::RunRefuted);
+  if (answer.says == RunSays::Upheld) {
+    count(Fate::Unsound);
+    return report_wrong(mutant.draft, seed, verdict.what,
+                        fmt::format(", {} ({}), not refuted by a run", mutant.slip, mutant.what),
+                        options, [&](const Draft &) { return verdict; });
+  }
+  count(Fate::RunLeft);
+  ++tally.left_by_run[answer.why];
+  if (options.show == seed)
+    fmt::print("{}, {}: {}\n", verdict.what, answer.why, mutant.what);
+}
+
+// `without`, `from`: of a program with a stated backward, the one without, and the statement that the
+// backward begins with: it alone is altered, and nothing of it is held against one device when refused.
 void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Random &random,
-                const Options &options, Tally &tally, size_t from = 0) {
+                const Options &options, Tally &tally, const Draft *without = nullptr,
+                size_t from = 0) {
   std::optional<Mutant> mutant = mutate(draft, original, random, from);
   if (!mutant)
     return;
@@ -100,6 +128,8 @@ void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Rand
                  mutant->what);
     return;
   }
+  if (checked->clean() && without)
+    return judge_stated_mutant(*mutant, *without, seed, options, tally);
   if (checked->clean()) {
     Verdict verdict = judge(checked->program, checked->result, seed);
     if (verdict.is(Verdict::Form::NotFollowed))
@@ -111,7 +141,7 @@ void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Rand
                    [&](const Draft &less) { return judged(less, seed); });
     return;
   }
-  if (from > 0)
+  if (without)
     return count(Fate::NotJudged);
   // One device has no counterpart of a list: what a program of lists means depends on its kinds, so
   // there is nothing to hold a refused one against.
@@ -158,9 +188,15 @@ void try_given(const Draft &draft, uint64_t seed, Random &random, const Options 
                  [&](const Draft &less) { return judged_with_backward(less, seed); });
   if (!verdict.is(Verdict::Form::Upheld))
     return;
+  RunAnswer answer = judge_run(given->draft, {}, seed);
+  tally.count_run(answer);
+  if (answer.says == RunSays::Refuted) {
+    std::lock_guard lock(out);
+    fmt::print("UNSOUND: right and refuted by a run, seed {}: {}\n", seed, answer.why);
+  }
   std::unique_ptr<Checked> checked = check(given->draft);
   for (unsigned i = 0; i < options.mutants; ++i)
-    try_mutant(given->draft, *checked, seed, random, options, tally, given->first);
+    try_mutant(given->draft, *checked, seed, random, options, tally, &draft, given->first);
 }
 
 void try_program(uint64_t seed, const Options &options, Tally &tally) {
