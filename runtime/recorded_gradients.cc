@@ -367,6 +367,13 @@ private:
       made.text = "rounding may carry that far here";
       return made;
     }
+    std::optional<double> factor = factor_between(a, b, allowed);
+    if (candidate.stepped && factor && is_choice(*factor)) {
+      made.text =
+          "nothing tells whether the loss of one device is the mean of those of the ranks or "
+          "their sum (--losses)";
+      return made;
+    }
     if (unseen_) {
       made.text = "it differs from the derivative, which passes what was recorded without "
                   "gradients; it may be right";
@@ -378,8 +385,18 @@ private:
     made.want = fmt::format("{:.6g}", b[worst]);
     made.difference = fmt::format("{:.3g}", difference);
     made.bound = fmt::format("{:.3g}", allowed);
-    explain(made, candidate, factor_between(a, b, allowed));
+    explain(made, candidate, factor);
     return made;
+  }
+
+  // A sum of losses for their mean, or the other way round, along axes where that is assumed.
+  bool is_choice(double factor) const {
+    for (const LossRoot &root : roots_)
+      for (ir::AxisId axis : root.assumed)
+        if (auto ranks = static_cast<double>(program_.meshes[root.mesh][axis].size());
+            std::abs(factor - ranks) < kExplained || std::abs(factor * ranks - 1) < kExplained)
+          return true;
+    return false;
   }
 
   void explain(RecordedGradient &made, const Candidate &candidate, std::optional<double> factor) {

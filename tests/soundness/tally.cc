@@ -44,6 +44,7 @@ void Tally::add(const Tally &more) {
     no_backward[each.first] += each.second;
   run_upheld += more.run_upheld;
   run_wrong += more.run_wrong;
+  run_stricter += more.run_stricter;
   for (const auto &each : more.not_run)
     not_run[each.first] += each.second;
   for (const auto &each : more.left_by_run)
@@ -87,11 +88,11 @@ void Tally::count_given(const Verdict &verdict) {
     ++not_followed["(with its backward) " + verdict.what];
 }
 
-void Tally::count_run(const RunAnswer &answer) {
-  run_wrong += answer.says == RunSays::Refuted;
+void Tally::count_run(const RunAnswer &answer, bool local) {
+  (local ? run_stricter : run_wrong) += answer.says == RunSays::Refuted;
   run_upheld += answer.says == RunSays::Upheld;
   if (answer.says == RunSays::NotRun)
-    ++not_run[answer.why.substr(0, answer.why.find(" of %"))];
+    ++not_run[answer.why.substr(answer.why.rfind("`:") + 1)];
 }
 
 uint64_t Tally::without_backward() const {
