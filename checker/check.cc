@@ -6,6 +6,7 @@
 #include "checker/provenance.h"
 #include "checker/walk.h"
 
+#include "rules/attributes.h"
 #include "rules/extent_facts.h"
 #include "rules/loss.h"
 #include "rules/registry.h"

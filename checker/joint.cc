@@ -94,7 +94,8 @@ ValueId parameter_behind(const ir::Program &program, ValueId value) {
 AxisSet not_dual(const Type &value, const Type &gradient, AxisSet local) {
   AxisSet known = (value.claimed() - value.unknown - value.either()) &
                   (gradient.claimed() - gradient.unknown - gradient.zero());
-  AxisSet equal = (gradient.replicated() | gradient.of(Kind::Invariant)) - gradient.either();
+  AxisSet equal =
+      (gradient.replicated() | gradient.of(Kind::Invariant)) - (gradient.either() & local);
   AxisSet partial = gradient.of(Kind::Partial), varying = gradient.of(Kind::Varying);
   AxisSet summed = value.of(Kind::Partial) - value.combining();
   AxisSet wrong = value.replicated() & (equal | gradient.sharded() | gradient.combining());
@@ -197,6 +198,7 @@ void Walk::moves(InstId id) {
   const ir::Inst &inst = program_.insts[id];
   if (first_gradients_.empty() || inst.result_count != 1)
     return;
+  keeps_one(id);
   llvm::ArrayRef<ir::Operand> operands = program_.blocks[inst.operands];
   if (operands.size() == 1 && operands.front().is_value()) {
     moved_.try_emplace(operands.front().index, inst.first_result);
@@ -205,6 +207,38 @@ void Walk::moves(InstId id) {
   llvm::SmallVector<ValueId, 4> tensors = tensors_of(program_, id);
   if (tensors.size() == 1)
     moved_.try_emplace(tensors.front().index, inst.first_result);
+}
+
+// Of what is the same on all ranks a convert to a sum, or to one value for all, counts one: so its gradient
+// is that of one rank and zeros. Marks what the operand is made of, on the axes.
+void Walk::keeps_one(InstId id) {
+  const ir::Inst &inst = program_.insts[id];
+  llvm::SmallVector<ValueId, 4> tensors = tensors_of(program_, id);
+  if (!is_forward(inst) || op_of(program_, id).transition != "convert" || tensors.size() != 1)
+    return;
+  auto type = [&](ValueId value) -> const Type & {
+    return program_.types[result_.types[value.index]];
+  };
+  if (!result_.types[tensors[0].index].valid() || !result_.types[inst.first_result.index].valid())
+    return;
+  const Type &made = type(inst.first_result);
+  if (type(tensors[0]).mesh() != made.mesh())
+    return;
+  AxisSet axes = type(tensors[0]).replicated() &
+                 ((made.of(Kind::Partial) | made.of(Kind::Invariant)) - made.either());
+  llvm::SmallVector<std::pair<ValueId, AxisSet>, 8> next = {{tensors[0], axes}};
+  while (!next.empty()) {
+    auto [value, left] = next.pop_back_val();
+    if (!result_.types[value.index].valid() || type(value).mesh() != made.mesh())
+      continue;
+    AxisSet &known = kept_of_one_[value.index];
+    left = (left & type(value).replicated()) - known;
+    known |= left;
+    InstId maker = left.empty() ? InstId() : defining_inst(program_, value);
+    if (maker.valid())
+      for (ValueId operand : sources(program_, maker, value))
+        next.push_back({operand, left});
+  }
 }
 
 // Where each rank's own value was gathered, the gradient of what was gathered is an addend on each
@@ -245,6 +279,11 @@ AxisSet Walk::refused_gradient(ValueId id, const Type &forward, const Type &grad
   for (AxisId axis : ((wrong & local) & forward.replicated()) - gradient.sharded())
     if (gradient.kind(axis) != Kind::Partial && !made_equal(program_, result_, id, axis))
       wrong -= axis;
+  if (auto kept = kept_of_one_.find(of.index);
+      kept != kept_of_one_.end() &&
+      gradient.mesh() == program_.types[result_.types[of.index]].mesh())
+    wrong |= kept->second & forward.replicated() &
+             ((gradient.replicated() | gradient.of(Kind::Invariant)) - gradient.zero());
   return wrong;
 }
 
@@ -255,6 +294,8 @@ bool Walk::fits(Place place, ValueId id) {
   if (!settles_ || open_.any() || place.form != Place::Form::Inst)
     return false;
   ValueId of = program_.values[id].grad_of;
+  if (kept_of_one_.count(of.index))
+    return false;
   uint32_t at = settled_places_.pairs.number(
       {number(of), number(id), program_.insts[place.as_inst()].context.index});
   if (at >= settled_places_.pair.size())

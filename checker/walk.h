@@ -340,6 +340,7 @@ private:
   ir::AxisSet unreduced(Place place, llvm::ArrayRef<ir::ValueId> read, ir::ValueId param,
                         ir::AxisSet axes);
   void moves(ir::InstId id); // of a transition
+  void keeps_one(ir::InstId id);
   ir::AxisSet never_summed(ir::ValueId gradient);
   void state_output(uint32_t index);
   void late_gradients(size_t position);
@@ -415,6 +416,7 @@ private:
   } root_;                                      // the last one that was asked for
   ir::ScaleId gradient_scale_;                  // of the root, where no value is known to be it
   llvm::DenseMap<uint32_t, ir::ValueId> moved_; // operand of a transition -> its result
+  llvm::DenseMap<uint32_t, ir::AxisSet> kept_of_one_; // R of which a convert keeps that of one rank
   // Parameters, and the axes on which it was told that their gradient is not summed.
   llvm::DenseMap<uint32_t, ir::AxisSet> unreduced_;
   std::optional<Said> before_; // the current instruction, as long as it may be noted as settled

@@ -115,6 +115,8 @@ private:
     if (!binding)
       return std::move(map_);
     FactorMap map = map_factors(forward, equation, *binding, out_);
+    if (out_.violations.empty())
+      judge_gradient_shapes(forward, equation, *binding, map, out_);
     size_t result = 0;
     for (size_t i = 0; i < app_.slots.size() && i < gradient_count(*row_->derivative_of); ++i)
       for (unsigned k = 0; k < std::max<unsigned>(app_.slots[i].count, 1); ++k, ++result)

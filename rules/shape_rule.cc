@@ -141,4 +141,18 @@ void apply_shapes(const Application &app, const Equation &equation, const Bindin
   ShapeReader(app, equation, binding, out).run(map, found.violations.empty());
 }
 
+void judge_gradient_shapes(const Application &forward, const Equation &equation,
+                           const Binding &binding, const FactorMap &map, Outcome &out) {
+  bool other_results = forward.attr("output_mask") != nullptr;
+  if (other_results || has_unread_numbers(forward, binding))
+    return;
+  Outcome judged;
+  apply_shapes(forward, equation, binding, map, {}, judged);
+  for (Violation &violation : judged.violations)
+    if (auto *differs = std::get_if<ShapeMismatch>(&violation)) {
+      differs->what = "the shapes of the gradient and of what it is the gradient of";
+      out.violations.push_back(std::move(violation));
+    }
+}
+
 } // namespace spmd::rules

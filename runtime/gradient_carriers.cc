@@ -77,8 +77,8 @@ bool is_multiple(const Meaning &a, const Meaning &b) {
 
 class Carriers {
 public:
-  Carriers(Reference &reference, const ReferenceRun &run)
-      : reference_(reference), program_(reference.program()), run_(run) {
+  Carriers(Reference &reference, const ReferenceRun &run, bool pending)
+      : reference_(reference), program_(reference.program()), run_(run), pending_(pending) {
     for (const ir::Param &param : program_.params)
       if (param.role != ir::Role::Input)
         outside_.insert(param.value.index);
@@ -170,7 +170,9 @@ private:
         take(id, *each);
   }
   void take(InstId id, const Carried &each) {
-    if (!seen_.insert(each.exact.index).second || !is_synchronised(each))
+    bool any = pending_ && reference_.resolve(program_.insts[id].op).boundary == "step";
+    bool first = seen_.insert(each.exact.index).second;
+    if (!any && (!first || !is_synchronised(each)))
       return;
     found_.push_back({each.exact, each.param, id});
   }
@@ -190,6 +192,7 @@ private:
   Reference &reference_;
   ir::Program &program_;
   const ReferenceRun &run_;
+  const bool pending_;
   llvm::DenseSet<uint32_t> outside_; // storage that parameters and their state have, by ValueId
   llvm::DenseMap<uint32_t, Carried> carried_;
   llvm::DenseSet<uint32_t> seen_;
@@ -222,8 +225,9 @@ ValueId parameter_behind(Reference &reference, ValueId value,
   return {};
 }
 
-std::vector<SteppedGradient> stepped_gradients(Reference &reference, const ReferenceRun &run) {
-  return Carriers(reference, run).find();
+std::vector<SteppedGradient> stepped_gradients(Reference &reference, const ReferenceRun &run,
+                                               bool pending) {
+  return Carriers(reference, run, pending).find();
 }
 
 } // namespace spmd::runtime

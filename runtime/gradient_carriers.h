@@ -13,8 +13,10 @@ struct SteppedGradient {
 
 // What writes to parameters and their state read of a gradient, in program order, each once; where it is
 // multiplied by what the program computes (clipping), the gradient before that. Only what is synchronised:
-// no sum of it is pending, and ranks hold it as they hold the parameter.
-std::vector<SteppedGradient> stepped_gradients(Reference &reference, const ReferenceRun &run);
+// no sum of it is pending, and ranks hold it as they hold the parameter. `pending`: of `step`, whose parameter
+// may have a contract that sums it, also what is not, each time that it is read.
+std::vector<SteppedGradient> stepped_gradients(Reference &reference, const ReferenceRun &run,
+                                               bool pending = false);
 
 // The parameter that a value is, or is a move or a cast of; none: it is made of something else. `through`:
 // the instructions between, nearest first.

@@ -33,7 +33,9 @@ constexpr double kOfMoved = 4;
 
 struct Candidate {
   ValueId value, of;
-  bool stepped = false; // it is what the optimizer reads: losses are combined
+  bool stepped = false;  // it is what the optimizer reads: losses are combined
+  bool any_root = false; // of a `step` that reads what comes from no loss: it is held against all
+  std::string left;      // why it is not compared; empty: it is
 };
 
 std::vector<double> numbers_of(const Meaning &meaning) {
@@ -192,8 +194,19 @@ private:
     for (const ir::Output &output : program_.outputs)
       if (output.role == ir::OutputRole::Grad && output.of.valid())
         step(output.value, output.of);
-    for (const SteppedGradient &each : stepped_gradients(reference_, run_))
+    llvm::DenseMap<uint32_t, ValueId> read; // by instruction: of which parameter
+    for (const SteppedGradient &each : stepped_gradients(reference_, run_, /*pending=*/true)) {
       step(each.value, each.param);
+      read[each.read.index] = each.param;
+    }
+    for_steps([&](InstId id, ValueId param, ValueId gradient) {
+      if (read.lookup(id.index) == param || program_.values[gradient].grad_of == param)
+        return;
+      late.push_back({gradient, param, is_synchronised(gradient, param)});
+      late.back().any_root = origins_[gradient.index] == 0;
+      if (!late.back().any_root && !read.count(id.index))
+        late.back().left = "it is no gradient that was moved, summed or multiplied by a number";
+    });
     for (uint32_t i = 0; i < program_.values.size(); ++i)
       if (ValueId of = program_.values[ValueId{i}].grad_of;
           of.valid() && !is_seed(ValueId{i}) && !stepped.count(i) && in_main(ValueId{i}))
@@ -202,6 +215,18 @@ private:
     llvm::stable_sort(candidates_, [](const Candidate &a, const Candidate &b) {
       return a.value.index < b.value.index;
     });
+  }
+  // `step %param, %gradient` in the main body.
+  template <class Visit> void for_steps(Visit visit) const {
+    for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+      const ir::Inst &inst = program_.insts[InstId{i}];
+      if (reference_.resolve(inst.op).boundary != "step")
+        continue;
+      checker::OperandList operands;
+      operands.read(program_, inst.operands);
+      if (operands.values.size() == 2 && program_.find_param(operands.values[0]))
+        visit(InstId{i}, operands.values[0], operands.values[1]);
+    }
   }
   bool in_main(ValueId value) const { return origins_[value.index] != 0 || run_.find(value); }
 
@@ -226,7 +251,7 @@ private:
   // What one device has for it: the sum over all that it comes from. Empty text: it is there.
   std::string wanted_for(size_t c, const Wanted &wanted, Meaning &into) {
     const Candidate &candidate = candidates_[c];
-    uint64_t origins = origins_[candidate.value.index];
+    uint64_t origins = candidate.any_root ? ~uint64_t(0) : origins_[candidate.value.index];
     for (size_t r = 0; r < roots_.size(); ++r) {
       if (!(origins >> std::min(r, kMostRoots - 1) & 1))
         continue;
@@ -313,7 +338,9 @@ private:
     made.value = candidate.value;
     made.of = candidate.of;
     Meaning want, got;
-    if (origins_[candidate.value.index] == 0)
+    if (!candidate.left.empty())
+      made.text = candidate.left;
+    else if (origins_[candidate.value.index] == 0 && !candidate.any_root)
       made.text = "no loss is found that it comes from";
     else
       made.text = wanted_for(c, wanted_, want);
@@ -340,10 +367,16 @@ private:
       made.text = "rounding may carry that far here";
       return made;
     }
-    if (unseen_ || program_.mode == ir::Mode::Global) {
+    std::optional<double> factor = factor_between(a, b, allowed);
+    if (candidate.stepped && factor && is_choice(*factor)) {
       made.text =
-          "it differs from the derivative, which passes what was recorded without gradients "
-          "or is judged by types; it may be right";
+          "nothing tells whether the loss of one device is the mean of those of the ranks or "
+          "their sum (--losses)";
+      return made;
+    }
+    if (unseen_) {
+      made.text = "it differs from the derivative, which passes what was recorded without "
+                  "gradients; it may be right";
       return made;
     }
     made.form = RecordedGradient::Form::Wrong;
@@ -352,8 +385,18 @@ private:
     made.want = fmt::format("{:.6g}", b[worst]);
     made.difference = fmt::format("{:.3g}", difference);
     made.bound = fmt::format("{:.3g}", allowed);
-    explain(made, candidate, factor_between(a, b, allowed));
+    explain(made, candidate, factor);
     return made;
+  }
+
+  // A sum of losses for their mean, or the other way round, along axes where that is assumed.
+  bool is_choice(double factor) const {
+    for (const LossRoot &root : roots_)
+      for (ir::AxisId axis : root.assumed)
+        if (auto ranks = static_cast<double>(program_.meshes[root.mesh][axis].size());
+            std::abs(factor - ranks) < kExplained || std::abs(factor * ranks - 1) < kExplained)
+          return true;
+    return false;
   }
 
   void explain(RecordedGradient &made, const Candidate &candidate, std::optional<double> factor) {

@@ -364,6 +364,8 @@ llvm::Error view_as_real(const Call<Complex> &call) {
 }
 llvm::Error view_as_complex(const Call<Complex> &call) {
   View<const Complex> a = call.operand("a");
+  if (a.size() != 2 * call.results[0].size())
+    return cannot_run(call.site, "its last dimension is no pair");
   for (int64_t i = 0; 2 * i + 1 < a.size(); ++i)
     call.results[0][i] = {a[2 * i].real(), a[2 * i + 1].real()};
   return llvm::Error::success();

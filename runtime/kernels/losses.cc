@@ -10,6 +10,14 @@ namespace spmd::runtime {
 
 llvm::Expected<LossReduction> read_reduction(const Site &site) {
   llvm::StringRef word = rules::reduction_of(site.app);
+  // A row that reduces whatever the attribute says is a mean, and keeps no loss per sample.
+  const rules::Result &made = site.row.equation.equation.results[0];
+  if (!site.row.reduces && !site.row.derivative_of && made.has_dims && made.dim_count == 0) {
+    if (!rules::any_attr(site.app, {"reduction"}))
+      return LossReduction::Mean;
+    if (word == "none")
+      return cannot_run(site, "attribute `reduction` is `none`, but it is a mean");
+  }
   if (word == "mean")
     return LossReduction::Mean;
   if (word == "sum")

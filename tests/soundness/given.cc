@@ -41,7 +41,8 @@ std::optional<Given> give_backward(const Draft &draft, std::string &why) {
   return given;
 }
 
-Verdict judge_given(const Draft &original, const Draft &given, uint64_t seed) {
+Verdict judge_given(const Draft &original, const Draft &given, uint64_t seed,
+                    llvm::SmallVectorImpl<unsigned> *wrong) {
   std::unique_ptr<Checked> before = check(original), after = check(given);
   Verdict verdict;
   if (!after->read)
@@ -59,33 +60,49 @@ Verdict judge_given(const Draft &original, const Draft &given, uint64_t seed) {
   verdict = stated.run();
   if (verdict.is(Verdict::Form::Upheld))
     verdict = stated.judge(Claims::All);
+  auto goes_on = [&] {
+    return verdict.is(Verdict::Form::Upheld) || (wrong && verdict.is(Verdict::Form::Wrong));
+  };
+  auto take = [&](unsigned value, std::string what, std::string_view role) {
+    if (what.empty())
+      return;
+    verdict.form = Verdict::Form::Wrong;
+    verdict.what = fmt::format("%{}, {}: {}", value, role, what);
+    if (wrong)
+      wrong->push_back(value);
+  };
   for (const Statement &statement : given.statements)
-    for (size_t r = 0; r < statement.gradient_of.size(); ++r) {
+    for (size_t r = 0; r < statement.gradient_of.size() && goes_on(); ++r) {
       auto of = static_cast<size_t>(statement.gradient_of[r]);
-      if (statement.gradient_of[r] < 0 || of >= before->ids.size() || !before->ids[of].valid() ||
-          !verdict.is(Verdict::Form::Upheld))
-        continue;
-      std::string what = stated.refute_against(after->ids[statement.results[r]], taped,
-                                               before->ids[of], verdict.gradients);
-      if (what.empty())
-        continue;
-      verdict.form = Verdict::Form::Wrong;
-      verdict.what =
-          fmt::format("%{}, derived as the gradient of %{}: {}", statement.results[r], of, what);
+      ir::ValueId made = after->ids[statement.results[r]];
+      if (statement.gradient_of[r] >= 0 && of < before->ids.size() && before->ids[of].valid() &&
+          made.valid())
+        take(statement.results[r],
+             stated.refute_against(made, taped, before->ids[of], verdict.gradients),
+             fmt::format("stated as the gradient of %{}", of));
     }
-  // What was asked for by name.
+  auto steps = [](const Draft &draft) {
+    std::vector<std::pair<unsigned, unsigned>> found; // parameter, what is read
+    for (const Statement &statement : draft.statements)
+      if (statement.op == "step")
+        found.push_back({statement.operands[0].values[0], statement.operands[1].values[0]});
+    return found;
+  };
+  for (auto [param, read] : steps(given))
+    for (auto [same, had] : steps(original))
+      if (same == param && goes_on())
+        take(read,
+             stated.refute_step_against(after->ids[param], after->ids[read], taped,
+                                        before->ids[had], verdict.gradients),
+             fmt::format("read by the optimizer for %{}", param));
+  // What was asked for by name; an alteration may ask for something else.
   for (const Statement &statement : original.statements)
-    if (statement.op == "grad" && verdict.is(Verdict::Form::Upheld)) {
-      ir::ValueId made = after->ids[statement.results[0]];
-      if (!made.valid())
-        continue;
-      std::string what = stated.refute_against(
-          made, taped, before->ids[statement.operands[0].values[0]], verdict.gradients);
-      if (what.empty())
-        continue;
-      verdict.form = Verdict::Form::Wrong;
-      verdict.what = fmt::format("%{}, derived for `grad`: {}", statement.results[0], what);
-    }
+    if (statement.op == "grad" && !wrong && goes_on())
+      if (ir::ValueId made = after->ids[statement.results[0]]; made.valid())
+        take(statement.results[0],
+             stated.refute_against(made, taped, before->ids[statement.operands[0].values[0]],
+                                   verdict.gradients),
+             "derived for `grad`");
   return verdict;
 }
 

@@ -14,7 +14,9 @@ struct Given {
 };
 std::optional<Given> give_backward(const Draft &draft, std::string &why);
 
-// Whether each gradient that the program states is the one that a device computes for the original.
-Verdict judge_given(const Draft &original, const Draft &given, uint64_t seed);
+// Whether each gradient that the program states is the one that a device computes for the original, and so
+// is what `step` reads. `wrong`: the numbers of those that are not, all of them; null: the first is enough.
+Verdict judge_given(const Draft &original, const Draft &given, uint64_t seed,
+                    llvm::SmallVectorImpl<unsigned> *wrong = nullptr);
 
 } // namespace spmd::soundness

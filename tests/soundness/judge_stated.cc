@@ -128,6 +128,19 @@ std::string Execution::refute_step(const ir::Param &param, const ir::Type &gradi
   return refute_data(program_, world, known, needed, synced, meant, factor);
 }
 
+std::string Execution::refute_step_against(ValueId param, ValueId read, Execution &taped,
+                                           ValueId before, unsigned &compared) {
+  if (!ran(read) || !taped.ran(before))
+    return {};
+  for (const ir::Param &each : program_.params)
+    if (each.value == param) {
+      ++compared;
+      return refute_step(each, program_.types[setting_.typed(read, 0).type], *ranks_->value(read),
+                         *taped.meant_->value(before));
+    }
+  return {};
+}
+
 void Execution::judge_steps(Verdict &verdict) {
   std::vector<bool> stepped(program_.params.size());
   auto wrong = [&](const ir::Param &param, const std::string &what) {

@@ -2,6 +2,7 @@
 // and shrunk to a program that still fails.
 #include "tests/soundness/generator.h"
 #include "tests/soundness/given.h"
+#include "tests/soundness/judge_run.h"
 #include "tests/soundness/shrink.h"
 #include "tests/soundness/tally.h"
 
@@ -76,11 +77,46 @@ Verdict judged_with_backward(const Draft &draft, uint64_t seed) {
   return given ? judge_given(draft, given->draft, seed) : none;
 }
 
-// `from`: where the statements begin that are altered; behind a backward that is stated nothing is held
-// against one device when it is refused.
+// Of a program with a stated backward, the one without, and the statement that the backward begins with: it
+// alone is altered, and nothing of it is held against one device when refused. `tells`: a run can be made, and
+// upholds what is right.
+struct Stated {
+  const Draft *without = nullptr;
+  size_t from = 0;
+  bool tells = false;
+};
+
+// A program whose stated backward was altered, which types accept: right if its gradients are those of the
+// original; else a run must refute it, or say what it did not compare.
+void judge_stated_mutant(const Mutant &mutant, const Stated &stated, uint64_t seed,
+                         const Options &options, Tally &tally) {
+  auto count = [&](Fate fate) { ++tally.slips[mutant.slip][static_cast<size_t>(fate)]; };
+  llvm::SmallVector<unsigned, 8> wrong;
+  Verdict verdict = judge_given(*stated.without, mutant.draft, seed, &wrong);
+  if (verdict.is(Verdict::Form::NotFollowed))
+    return count(Fate::NotJudged);
+  if (verdict.is(Verdict::Form::Upheld))
+    return count(Fate::AcceptedRight);
+  if (!stated.tells)
+    return count(Fate::NotJudged);
+  RunAnswer answer = judge_run(mutant.draft, wrong, seed);
+  if (answer.says == RunSays::Refuted)
+    return count(Fate::RunRefuted);
+  if (answer.says == RunSays::Upheld) {
+    count(Fate::Unsound);
+    return report_wrong(mutant.draft, seed, verdict.what,
+                        fmt::format(", {} ({}), not refuted by a run", mutant.slip, mutant.what),
+                        options, [&](const Draft &) { return verdict; });
+  }
+  count(Fate::RunLeft);
+  ++tally.left_by_run[answer.why];
+  if (options.show == seed)
+    fmt::print("{}, {}: {}\n", verdict.what, answer.why, mutant.what);
+}
+
 void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Random &random,
-                const Options &options, Tally &tally, size_t from = 0) {
-  std::optional<Mutant> mutant = mutate(draft, original, random, from);
+                const Options &options, Tally &tally, const Stated &stated = {}) {
+  std::optional<Mutant> mutant = mutate(draft, original, random, stated.from);
   if (!mutant)
     return;
   if (options.show == seed) {
@@ -92,9 +128,6 @@ void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Rand
   std::unique_ptr<Checked> checked = check(mutant->draft);
   if (!checked->read)
     return count(Fate::Unreadable);
-  // Stated backwards: as long as holes are known there.
-  if (!options.open && from > 0 && !mutant->means_nothing)
-    return;
   if (mutant->means_nothing) {
     count(checked->clean() ? Fate::Unsound : Fate::CaughtWrong);
     std::lock_guard lock(out);
@@ -103,6 +136,8 @@ void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Rand
                  mutant->what);
     return;
   }
+  if (checked->clean() && stated.without)
+    return judge_stated_mutant(*mutant, stated, seed, options, tally);
   if (checked->clean()) {
     Verdict verdict = judge(checked->program, checked->result, seed);
     if (verdict.is(Verdict::Form::NotFollowed))
@@ -114,7 +149,7 @@ void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Rand
                    [&](const Draft &less) { return judged(less, seed); });
     return;
   }
-  if (from > 0)
+  if (stated.without)
     return count(Fate::NotJudged);
   // One device has no counterpart of a list: what a program of lists means depends on its kinds, so
   // there is nothing to hold a refused one against.
@@ -161,9 +196,18 @@ void try_given(const Draft &draft, uint64_t seed, Random &random, const Options 
                  [&](const Draft &less) { return judged_with_backward(less, seed); });
   if (!verdict.is(Verdict::Form::Upheld))
     return;
+  RunAnswer answer = judge_run(given->draft, {}, seed);
+  // On axes that are local an average is as good as a sum to types: what it should be, only a run asks.
+  bool local = llvm::StringRef(draft.head).contains("local");
+  tally.count_run(answer, local);
+  if (answer.says == RunSays::Refuted && !local) {
+    std::lock_guard lock(out);
+    fmt::print("UNSOUND: right and refuted by a run, seed {}: {}\n", seed, answer.why);
+  }
+  const bool tells = answer.says == RunSays::Upheld; // whether it refutes what was altered
   std::unique_ptr<Checked> checked = check(given->draft);
   for (unsigned i = 0; i < options.mutants; ++i)
-    try_mutant(given->draft, *checked, seed, random, options, tally, given->first);
+    try_mutant(given->draft, *checked, seed, random, options, tally, {&draft, given->first, tells});
 }
 
 void try_program(uint64_t seed, const Options &options, Tally &tally) {
@@ -204,10 +248,12 @@ bool print_summary(const Tally &all, const Options &options, double seconds) {
   fmt::print(
       "{} programs from seed {}: {} upheld, {} accepted and wrong; {} statements of {} "
       "spellings, {} values and {} gradients compared, {} programs differentiated; {:.0f} s\n"
-      "with their derived backward: {} upheld, {} wrong, {} not followed, {} without one\n",
+      "with their derived backward: {} upheld, {} wrong, {} not followed, {} without one; a run "
+      "upholds {}, refutes {}, and {} of local programs whose average it takes for a sum\n",
       all.programs, options.seed, all.upheld, all.wrong, all.statements, all.ops.size(), all.values,
       all.gradients, all.differentiated, seconds, all.given_upheld, all.given_wrong,
-      all.given_not_followed, all.without_backward());
+      all.given_not_followed, all.without_backward(), all.run_upheld, all.run_wrong,
+      all.run_stricter);
   return all.print(explained(options.needless));
 }
 

@@ -10,8 +10,14 @@ namespace spmd::soundness {
 
 namespace {
 
-constexpr std::array<std::string_view, kFateCount> kFates = {
-    "unreadable", "accepted, right", "ACCEPTED, WRONG", "refused, wrong", "", "not judged"};
+constexpr std::array<std::string_view, kFateCount> kFates = {"unreadable",
+                                                             "accepted, right",
+                                                             "refuted by a run",
+                                                             "left by a run",
+                                                             "ACCEPTED, WRONG",
+                                                             "refused, wrong",
+                                                             "",
+                                                             "not judged"};
 
 template <class Map, class Counts> void add_counts(Map &to, const Counts &from) {
   for (const auto &each : from)
@@ -36,6 +42,13 @@ void Tally::add(const Tally &more) {
   given_not_followed += more.given_not_followed;
   for (const auto &each : more.no_backward)
     no_backward[each.first] += each.second;
+  run_upheld += more.run_upheld;
+  run_wrong += more.run_wrong;
+  run_stricter += more.run_stricter;
+  for (const auto &each : more.not_run)
+    not_run[each.first] += each.second;
+  for (const auto &each : more.left_by_run)
+    left_by_run[each.first] += each.second;
   for (const auto &each : more.ops)
     ops[each.first] += each.second;
   add_counts(slips, more.slips);
@@ -73,6 +86,13 @@ void Tally::count_given(const Verdict &verdict) {
   given_not_followed += verdict.is(Verdict::Form::NotFollowed);
   if (verdict.is(Verdict::Form::NotFollowed))
     ++not_followed["(with its backward) " + verdict.what];
+}
+
+void Tally::count_run(const RunAnswer &answer, bool local) {
+  (local ? run_stricter : run_wrong) += answer.says == RunSays::Refuted;
+  run_upheld += answer.says == RunSays::Upheld;
+  if (answer.says == RunSays::NotRun)
+    ++not_run[answer.why.substr(answer.why.rfind("`:") + 1)];
 }
 
 uint64_t Tally::without_backward() const {
@@ -128,13 +148,17 @@ bool Tally::print(const std::set<std::string> &explained) const {
     fmt::print("  not followed: {} {}\n", each.second, each.first);
   for (const auto &each : no_backward)
     fmt::print("  no backward: {} {}\n", each.second, each.first);
+  for (const auto &each : not_run)
+    fmt::print("  with its backward, not run: {} {}\n", each.second, each.first);
+  for (const auto &each : left_by_run)
+    fmt::print("  accepted, wrong, and left by a run: {} {}\n", each.second, each.first);
   fmt::print("\n");
   print_slips();
   fmt::print("\nrefused though the data are right, by what was found:\n");
   for (std::string_view reason : kReasons)
     fmt::print("{:>{}}", reason, reason.size() + 2);
   fmt::print("\n");
-  bool fine = wrong == 0 && given_wrong == 0;
+  bool fine = wrong == 0 && given_wrong == 0 && run_wrong == 0;
   for (const auto &each : slips)
     fine &= each.second[static_cast<size_t>(Fate::Unsound)] == 0;
   for (const auto &each : refused) {
