@@ -276,6 +276,9 @@ private:
   };
   ir::AxisSet region_axes(const CallSite &site, const rules::ResolvedOp &op);
   void forget_shards(const CallSite &site, size_t operand, rules::Arg &arg);
+  void state_shape(const CallSite &site, size_t result, ir::ShapeId claimed, ir::ShapeId found);
+  void restate_scale(const CallSite &site, ir::ValueId result, ir::Type &type,
+                     const ir::Type &claimed);
   void join_region(const CallSite &site, ir::ValueId result, ir::Type &type, ir::TypeId declared);
   void take_as_addends(ir::InstId id, ir::ValueId value, ir::Type &type, const ir::Type &claimed,
                        ir::AxisSet region);

@@ -76,9 +76,10 @@ struct Checked {
 };
 std::unique_ptr<Checked> check(const Draft &draft);
 
-// What a statement owes by the findings about it: axes of pending sums, the mark of an expert.
+// What a statement owes by the findings about it: axes of pending sums, the mark of an expert, scales.
 struct Owed {
   llvm::SmallVector<std::string, 3> partial;
+  std::vector<std::pair<size_t, std::string>> scales; // of results whose claim leaves it out
   bool expert = false;
 
   void state(Statement &statement) const;

@@ -95,7 +95,7 @@ bool Generator::keep(Statement statement) {
     Statement &last = draft_.statements.back();
     Owed owes = made->read ? owed(*made, last) : Owed();
     owes.expert &= !last.attr("expert") && random_.chance(40);
-    if ((owes.partial.empty() || last.attr("partial")) && !owes.expert)
+    if ((owes.partial.empty() || last.attr("partial")) && !owes.expert && owes.scales.empty())
       break;
     owes.state(last);
   }

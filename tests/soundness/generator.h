@@ -11,8 +11,6 @@ namespace spmd::soundness {
 
 struct Size {
   unsigned inputs = 3, statements = 10;
-  bool open =
-      false; // what is known to be accepted though it is wrong is drawn, too (tests/README.md)
 };
 
 // What a value is: its extents, and a kind per typed axis.

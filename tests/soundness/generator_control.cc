@@ -280,10 +280,7 @@ bool Generator::mapped() {
     operands.push_back(provide(random_.chance(50) ? see(*id).want : random_want(random_.below(3))));
   if (operands.back() == ~0u)
     return false;
-  for (unsigned each : operands)
-    if (!size_.open && now_->program.types[now_->result.types[now_->ids[each].index]].scale.valid())
-      return false;
-  Grower body(random_, {axes_, sizes_, mask, size_.open});
+  Grower body(random_, {axes_, sizes_, mask});
   Statement statement;
   statement.op = "local_map";
   statement.over = axes_text(names);
@@ -339,7 +336,12 @@ std::string Generator::claim(Want want, unsigned mask) {
     want.cuts[axis.dim].push_back(a);
     want.global[axis.dim] *= sizes_[a];
   }
-  return print(want);
+  // Another scale along its own axes is for the claim to say.
+  std::string scale;
+  for (unsigned a = 0; a < want.axes.size(); ++a)
+    if (mask >> a & 1 && random_.chance(6))
+      scale = (random_.chance(50) ? " scale " : " scale 1/") + axes_[a];
+  return print(want) + scale;
 }
 
 } // namespace spmd::soundness

@@ -27,7 +27,9 @@ struct Options {
   unsigned threads = 2, mutants = 1, statements = 9;
   uint64_t seconds = 0; // no program is begun after them; 0: no limit
   unsigned given = 35;  // of a hundred programs with a loss so many are tried with their backward
-  bool shrinks = true, open = false;
+  bool shrinks = true;
+  // Holes that are known: attributes that mean nothing, slips in a stated backward.
+  bool attributes = false, backwards = false;
   std::string file;     // judged instead of what is drawn
   std::string needless; // the findings that may be needless
 };
@@ -92,8 +94,8 @@ void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Rand
   std::unique_ptr<Checked> checked = check(mutant->draft);
   if (!checked->read)
     return count(Fate::Unreadable);
-  // Attributes that mean nothing, and stated backwards: as long as holes are known there.
-  if (!options.open && (mutant->means_nothing || from > 0))
+  bool attribute = llvm::StringRef(mutant->slip).startswith("no such");
+  if ((attribute && !options.attributes) || (from > 0 && !options.backwards))
     return;
   if (mutant->means_nothing) {
     count(checked->clean() ? Fate::Unsound : Fate::CaughtWrong);
@@ -168,7 +170,7 @@ void try_given(const Draft &draft, uint64_t seed, Random &random, const Options 
 
 void try_program(uint64_t seed, const Options &options, Tally &tally) {
   Random random(seed ^ 0x5EEDull << 32);
-  Size size{2 + random.below(3), 3 + random.below(2 * options.statements), options.open};
+  Size size{2 + random.below(3), 3 + random.below(2 * options.statements)};
   Draft draft = Generator(seed, size).run();
   std::unique_ptr<Checked> checked = check(draft);
   if (options.show == seed) {
@@ -267,8 +269,10 @@ int run(int argc, char **argv) {
       options.seconds = number;
     else if (key == "--shrink")
       options.shrinks = number != 0;
-    else if (key == "--open")
-      options.open = number != 0;
+    else if (key == "--attributes")
+      options.attributes = number != 0;
+    else if (key == "--backwards")
+      options.backwards = number != 0;
     else if (key == "--given")
       options.given = static_cast<unsigned>(number);
     else if (key == "--statements")

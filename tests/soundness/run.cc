@@ -2,6 +2,7 @@
 #include "tests/soundness/run.h"
 
 #include "checker/walk.h"
+#include "ir/claims.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -9,6 +10,7 @@
 
 namespace spmd::soundness {
 
+using ir::AxisId;
 using ir::AxisSet;
 using ir::Kind;
 using ir::ValueId;
@@ -202,14 +204,21 @@ bool Run::body(ir::Body body) {
   return true;
 }
 
-// Members of a list are of one size to the checker, whatever blocks they were made of.
-bool Run::is_uneven_in_region(const ir::Inst &inst) const {
-  const ir::Context &context = program_.contexts[inst.context];
-  if ((program_.local_axes(context) - program_.local_axes(context.mesh)).empty())
+// Members of a list are of one size to the checker, whatever blocks they were made of, and it warns of that.
+bool Run::is_uneven_list(const ir::Inst &inst) const {
+  AxisSet local = program_.local_axes(program_.contexts[inst.context]);
+  auto uneven = [&](ValueId value) {
+    Typed known = typed(value);
+    if (!known.sizes.valid())
+      return false;
+    for (const ir::UnevenDim &each : program_.shard_sizes[known.sizes].dims)
+      for (AxisId axis : ir::shards_of(program_.types[known.type], each.dim))
+        if (local.contains(axis))
+          return true;
     return false;
+  };
   checker::OperandList operands;
   operands.read(program_, inst.operands);
-  auto uneven = [&](ValueId value) { return typed(value).sizes.valid(); };
   bool found = llvm::any_of(operands.values, uneven);
   for (uint32_t r = 0; r < inst.result_count; ++r)
     found |= uneven(inst.result(r));
@@ -219,8 +228,8 @@ bool Run::is_uneven_in_region(const ir::Inst &inst) const {
 bool Run::inst(uint32_t index) {
   const ir::Inst inst = program_.insts[ir::InstId{index}];
   const rules::ResolvedOp &op = setting_.rules.resolve(inst.op);
-  if (is_uneven_in_region(inst))
-    return fail("uneven blocks in a local region");
+  if (is_uneven_list(inst))
+    return fail("a list of uneven blocks");
   switch (op.form) {
   case rules::OpForm::Equation:
     return equation(inst, index);
