@@ -11,8 +11,6 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-#include <fmt/format.h>
-
 namespace spmd::checker {
 
 using ir::AxisId;
@@ -389,7 +387,8 @@ void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
     }
     rules::Arg inside{outcome.types[i], outcome.shapes[i], outcome.sizes[i]};
     outcome.types[i] = intern(type);
-    state_shape(site, i, id.valid() ? program_.claims[id].shape : ir::ShapeId(), outcome.shapes[i]);
+    if (id.valid())
+      claim_shape(site.id, result, program_.claims[id].shape, outcome.shapes[i]);
     ir::ShapeId global = id.valid() ? program_.claims[id].global_shape : ir::ShapeId();
     if (!global.valid())
       global = program_.values[result].global_shape;
@@ -405,19 +404,6 @@ void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
     for (rules::Violation &violation : found)
       report(Place::inst(site.id), std::move(violation));
   }
-}
-
-// The shape that is stated of a result is the one that its body gives.
-void Walk::state_shape(const CallSite &site, size_t result, ir::ShapeId claimed,
-                       ir::ShapeId found) {
-  ir::ShapeId declared = program_.values[site.inst.result(static_cast<uint32_t>(result))].shape;
-  for (ir::ShapeId stated : {declared, claimed})
-    if (std::optional<rules::Violation> differs = rules::shape_differs(
-            program_, fmt::format("the declared and the actual shape of result {}", result), stated,
-            found)) {
-      report(Place::inst(site.id), std::move(*differs));
-      return;
-    }
 }
 
 // Along its own axes a region means lists, and has no factors but those that it makes itself: which they

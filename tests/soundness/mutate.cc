@@ -325,8 +325,12 @@ private:
       return false;
     made.claims.resize(made.results.size());
     mutant_.means_nothing = true;
-    if (made.block.empty() && stated.find(" scale ") == std::string::npos && random_.chance(30))
-      return made.claims[r] = stated + " scale " + random_.of(axes_), true;
+    bool silent = !llvm::StringRef(mutant_.draft.head).contains("mode = local") &&
+                  stated.find(" scale ") == std::string::npos &&
+                  stated.find("R|I") == std::string::npos; // a zero is of every scale
+    if (std::string axis = random_.of(axes_);
+        made.block.empty() && silent && axis != "one" && random_.chance(30))
+      return made.claims[r] = stated + " scale " + axis, true;
     bool together = stated.compare(close + 1, 5, " of [") == 0 && random_.chance(50);
     size_t digit = stated.find_first_of("0123456789", together ? close : open);
     if (digit == std::string::npos || (!together && digit > close))
