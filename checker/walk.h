@@ -260,7 +260,7 @@ private:
   // A result that a condition chooses; the axes on which it may not be chosen.
   struct Choice {
     ir::Type type;
-    ir::AxisSet invariant, partial;
+    ir::AxisSet invariant, partial, cut;
   };
   // Puts trails into one list, each body once.
   class Collector {
@@ -310,6 +310,7 @@ private:
   void loop(CallSite &site);
   struct Turn {
     ir::Type condition;
+    rules::Arg asked;   // what it is the type of; none for a number
     Round left, chosen; // as the body leaves them; as the condition chooses
   };
   Turn turn(const CallSite &site, ir::FunctionId more, ir::FunctionId body, const Args &args);
@@ -319,7 +320,8 @@ private:
                       llvm::function_ref<Round(const Args &)> run);
   rules::Arg joined(const CallSite &site, const ir::Type &condition, size_t result,
                     const rules::Arg &then, const rules::Arg &other);
-  Choice choose(const ir::Type &condition, ir::Type type);
+  Choice choose(const CallSite &site, const ir::Type &condition, ir::Type type);
+  ir::AxisSet several(const CallSite &site, const rules::Arg &condition);
   void report_choice(ir::InstId id, size_t result, const Choice &choice);
   bool push_condition(const ir::Type &condition);
   ir::Type condition_of(const CallSite &site, const Round &asked);

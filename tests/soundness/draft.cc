@@ -83,6 +83,13 @@ std::string Draft::print() const {
   return text + (open.empty() ? "" : "}\n");
 }
 
+bool Checked::clean() const {
+  return read && result.clean() &&
+         llvm::none_of(result.findings, [](const checker::Finding &finding) {
+           return std::holds_alternative<rules::UnevenList>(finding.violation);
+         });
+}
+
 std::unique_ptr<Checked> check(const Draft &draft) {
   auto made = std::make_unique<Checked>();
   ir::ReadResult read = ir::read_text(draft.print());

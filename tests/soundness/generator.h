@@ -70,6 +70,7 @@ private:
   bool scan();
   bool layers();
   bool choice();
+  std::optional<unsigned> member(unsigned axis, ir::DType dtype);
   bool loop();
   bool mapped();
   std::string function(llvm::ArrayRef<std::pair<std::string, Want>> params, const Grower &body,

@@ -2,7 +2,6 @@
 #include "tests/soundness/run.h"
 
 #include "checker/walk.h"
-#include "ir/claims.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -10,7 +9,6 @@
 
 namespace spmd::soundness {
 
-using ir::AxisId;
 using ir::AxisSet;
 using ir::Kind;
 using ir::ValueId;
@@ -204,32 +202,13 @@ bool Run::body(ir::Body body) {
   return true;
 }
 
-// Members of a list are of one size to the checker, whatever blocks they were made of, and it warns of that.
-bool Run::is_uneven_list(const ir::Inst &inst) const {
-  AxisSet local = program_.local_axes(program_.contexts[inst.context]);
-  auto uneven = [&](ValueId value) {
-    Typed known = typed(value);
-    if (!known.sizes.valid())
-      return false;
-    for (const ir::UnevenDim &each : program_.shard_sizes[known.sizes].dims)
-      for (AxisId axis : ir::shards_of(program_.types[known.type], each.dim))
-        if (local.contains(axis))
-          return true;
-    return false;
-  };
-  checker::OperandList operands;
-  operands.read(program_, inst.operands);
-  bool found = llvm::any_of(operands.values, uneven);
-  for (uint32_t r = 0; r < inst.result_count; ++r)
-    found |= uneven(inst.result(r));
-  return found;
-}
-
 bool Run::inst(uint32_t index) {
   const ir::Inst inst = program_.insts[ir::InstId{index}];
   const rules::ResolvedOp &op = setting_.rules.resolve(inst.op);
-  if (is_uneven_list(inst))
-    return fail("a list of uneven blocks");
+  for (uint32_t r = 0; r < inst.result_count; ++r)
+    if (ir::ShapeId shape = typed(inst.result(r)).shape;
+        !shape.valid() || !program_.shapes[shape].ranked)
+      return fail("a result without a shape");
   switch (op.form) {
   case rules::OpForm::Equation:
     return equation(inst, index);

@@ -54,8 +54,6 @@ bool Run::equation(const ir::Inst &inst, uint32_t index) {
   bool differentiable = false;
   for (uint32_t r = 0; r < inst.result_count; ++r) {
     Typed known = typed(inst.result(r));
-    if (!known.shape.valid() || !program_.shapes[known.shape].ranked)
-      return fail("a result without a shape");
     result_places.emplace_back(program_, world_, known, local);
     if (!result_places.back().known())
       return fail("extents that are no numbers");
