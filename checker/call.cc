@@ -7,6 +7,7 @@
 #include "rules/scale.h"
 #include "rules/shards.h"
 
+#include "ir/axis_scale.h"
 #include "ir/claims.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -384,7 +385,7 @@ void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
     ir::TypeId declared = id.valid() ? program_.claims[id].type : program_.values[result].declared;
     Type type = program_.types[outcome.types[i]].erased(site.region);
     if (declared.valid() && site.region)
-      type.scale = seen(declared, site.inst.context).scale; // stated, and trusted
+      restate_scale(site, result, type, seen(declared, site.inst.context));
     if (declared.valid())
       join_region(site, result, type, declared);
     if (id.valid() && declared.valid())
@@ -395,6 +396,8 @@ void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
     }
     rules::Arg inside{outcome.types[i], outcome.shapes[i], outcome.sizes[i]};
     outcome.types[i] = intern(type);
+    if (id.valid())
+      claim_shape(site.id, result, program_.claims[id].shape, outcome.shapes[i]);
     ir::ShapeId global = id.valid() ? program_.claims[id].global_shape : ir::ShapeId();
     if (!global.valid())
       global = program_.values[result].global_shape;
@@ -410,6 +413,33 @@ void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
     for (rules::Violation &violation : found)
       report(Place::inst(site.id), std::move(violation));
   }
+}
+
+// Along its own axes a region means lists, and has no factors but those that it makes itself: which they
+// are of the whole is for the statement to say. What came in, and what is of other axes, stays.
+void Walk::restate_scale(const CallSite &site, ValueId result, Type &type, const Type &claimed) {
+  Type found = type;
+  type.scale = claimed.scale;
+  if (!found.scale.valid() || found.scale == claimed.scale || found.mesh() != claimed.mesh())
+    return;
+  AxisSet own = site.region;
+  for (const rules::Arg &arg : site.args)
+    if (ir::ScaleId entered = program_.types[arg.type].scale; entered.valid())
+      own -= ir::axes_in(program_, entered, type.mesh());
+  AxisSet axes =
+      ir::axes_in(program_, ir::quotient(program_, found.scale, claimed.scale), type.mesh()) & own;
+  found.scale = ir::without(program_, found.scale, type.mesh(), own);
+  ir::ScaleId needed = ir::without(program_, claimed.scale, type.mesh(), own);
+  std::string other =
+      "its declaration states " + ir::print_scale(program_, claimed.scale, type.mesh());
+  if (std::optional<rules::Violation> differs =
+          rules::scale_differs(program_, found, needed, std::move(other), {}, result))
+    return report(Place::inst(site.id), std::move(*differs));
+  if (axes.empty())
+    return;
+  Type told = rules::restricted(claimed, axes);
+  told.scale = claimed.scale;
+  report(Place::inst(site.id), rules::UncheckedClaim{result, intern(told)});
 }
 
 // What leaves a region is joined as the statement says, on the axes of the region. Values that differ between

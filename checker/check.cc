@@ -406,10 +406,15 @@ void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcom
 void Walk::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
                         llvm::ArrayRef<AxisSet> spoilt) {
   bool checked = program_.contexts[inst.context].check;
+  rules::OpForm form = rules_.resolve(inst.op).form;
+  // Rules hold the shapes of their results against the stated ones themselves.
+  bool by_rule = form == rules::OpForm::Equation || form == rules::OpForm::Transition;
   for (uint32_t i = 0; i < inst.result_count; ++i) {
     ValueId result = inst.result(i);
     const ir::Value &value = program_.values[result];
     ir::ShapeId shape = rules::stated_shape(program_, value.shape, outcome.shapes[i]);
+    if (checked && !by_rule)
+      claim_shape(id, result, value.shape, outcome.shapes[i]);
     Type type = program_.types[outcome.types[i]];
     ir::Value shaped = value;
     shaped.shape = shape;
@@ -460,7 +465,28 @@ void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared, rule
            return rules::ClaimMismatch{value, as_kind(type, axis, other), on_axes(claimed, axis),
                                        axis};
          });
+  if (claimed.scale != program_.one())
+    claim_scale(id, value, type, claimed.scale);
   type = check.type;
+}
+
+// A scale that is stated is the one that follows; where none is stated nothing is said of it.
+void Walk::claim_scale(InstId id, ValueId value, const Type &type, ir::ScaleId claimed) {
+  AxisSet axes = program_.meshes[type.mesh()].typed_axes();
+  if (axes && type.zero().contains(axes)) // a zero is of every scale
+    return;
+  std::string other = "its declaration states " + ir::print_scale(program_, claimed, type.mesh());
+  if (std::optional<rules::Violation> differs =
+          rules::scale_differs(program_, type, claimed, std::move(other), {}, value))
+    report(Place::inst(id), std::move(*differs));
+}
+
+// A shape that is stated of a result is the one that follows.
+void Walk::claim_shape(InstId id, ValueId value, ir::ShapeId claimed, ir::ShapeId found) {
+  std::string what = "the declared and the actual shape of " + ir::print_value(program_, value);
+  if (std::optional<rules::Violation> differs =
+          rules::shape_differs(program_, std::move(what), claimed, found))
+    report(Place::inst(id), std::move(*differs));
 }
 
 // Global extents that the program states of a result must be those that follow; where nothing follows,

@@ -94,14 +94,17 @@ int64_t integer(const ir::Program &program, ir::AttrsId attrs, llvm::StringRef n
 
 } // namespace
 
-// A condition acts as that of `where`: where it differs, results that were equal differ too.
-Walk::Choice Walk::choose(const Type &condition, Type type) {
+// A condition acts as that of `where`: where it differs, results that were equal differ too. What is one
+// tensor in pieces has no piece of its own choice.
+Walk::Choice Walk::choose(const CallSite &site, const Type &condition, Type type) {
   Choice choice;
   AxisSet varying = condition.of(Kind::Varying) - type.unknown;
   choice.partial = varying & pending(type);
   choice.invariant = (varying & type.of(Kind::Invariant)) - type.either();
-  type.set_kind(varying - choice.partial - choice.invariant, Kind::Varying);
-  type.set_unknown(condition.unknown | pending(condition) | choice.partial | choice.invariant);
+  choice.cut = (varying & type.sharded()) - local_axes(type.mesh(), site.inst.context);
+  AxisSet refused = choice.partial | choice.invariant | choice.cut;
+  type.set_kind(varying - refused, Kind::Varying);
+  type.set_unknown(condition.unknown | pending(condition) | refused);
   choice.type = type;
   return choice;
 }
@@ -112,6 +115,28 @@ void Walk::report_choice(InstId id, size_t result, const Choice &choice) {
     report(Place::inst(id), rules::VaryingChoice{index, Kind::Invariant, choice.invariant});
   if (choice.partial)
     report(Place::inst(id), rules::VaryingChoice{index, Kind::Partial, choice.partial});
+  if (choice.cut)
+    report(Place::inst(id), rules::VaryingChoice{index, Kind::Varying, choice.cut});
+}
+
+// A condition is one truth value, on one device too: the axes along which it is cut, where that is said, and
+// nothing follows.
+AxisSet Walk::several(const CallSite &site, const rules::Arg &condition) {
+  if (!condition.type.valid() || !condition.shape.valid())
+    return {};
+  rules::Arg whole = condition;
+  Type type = program_.types[condition.type];
+  type = type.erased(local_axes(type.mesh(), site.inst.context));
+  ir::ShapeId shape = type.sharded() ? rules::global_shape(program_, type, whole) : whole.shape;
+  if (!shape.valid() || !program_.shapes[shape].ranked)
+    return {};
+  std::optional<int64_t> count = ir::element_count(program_.shapes[shape]);
+  if (!count || *count == 1)
+    return {};
+  report(Place::inst(site.id),
+         rules::ShapeMismatch{"the condition and one truth value", "bool[]",
+                              ir::print_shape(program_, shape), type.sharded()});
+  return type.sharded();
 }
 
 // True if the condition differs between ranks and was not around already.
@@ -159,7 +184,8 @@ void Walk::branches(CallSite &site) {
   bool fits = counts(site, *then, params, results);
   if (!counts(site, *other, params, results) || !fits)
     return;
-  const Type condition = program_.types[site.args[0].type];
+  Type condition = program_.types[site.args[0].type];
+  condition.set_unknown(several(site, site.args[0]));
   if (AxisSet partial = pending(condition))
     report(Place::inst(site.id), rules::PartialIntoNonlinear{{0}, partial});
   Args left = enter(site, *then, 1), right = enter(site, *other, 1);
@@ -193,7 +219,7 @@ rules::Arg Walk::joined(const CallSite &site, const Type &condition, size_t r,
   if (!is_zero(program_, a) && !is_zero(program_, b) && !met.differs)
     same_scale(site.id, a, b, "the other branch gives ", {},
                site.inst.result(static_cast<uint32_t>(r)), met.type);
-  Choice choice = choose(seen_from(condition, a.mesh()), met.type);
+  Choice choice = choose(site, seen_from(condition, a.mesh()), met.type);
   report_choice(site.id, r, choice);
   return {intern(choice.type), then.shape.valid() ? then.shape : other.shape, then.sizes};
 }
@@ -371,7 +397,7 @@ std::optional<size_t> Walk::loop_constants(const CallSite &site, ir::FunctionId 
 Walk::Turn Walk::turn(const CallSite &site, ir::FunctionId more, ir::FunctionId body,
                       const Args &args) {
   Round asked = evaluate(more, args);
-  Turn made{condition_of(site, asked), {}, {}};
+  Turn made{condition_of(site, asked), asked.results[0], {}, {}};
   bool pushed = push_condition(made.condition);
   if (pushed)
     asked = evaluate(more, args);
@@ -390,7 +416,7 @@ Walk::Turn Walk::turn(const CallSite &site, ir::FunctionId more, ir::FunctionId 
   for (rules::Arg &result : made.chosen.results)
     if (result.type.valid()) {
       const Type type = program_.types[result.type];
-      result.type = intern(choose(seen_from(made.condition, type.mesh()), type).type);
+      result.type = intern(choose(site, seen_from(made.condition, type.mesh()), type).type);
     }
   return made;
 }
@@ -416,10 +442,11 @@ void Walk::loop(CallSite &site) {
       value = program_.blocks[asking.results].front().as_value();
     report(Place::inst(site.id), rules::PartialCondition{value, partial});
   }
-  for (size_t r = 0; r < last.left.results.size(); ++r)
+  bool one = several(site, last.asked).empty();
+  for (size_t r = 0; r < last.left.results.size() && one; ++r)
     if (last.left.results[r].type.valid()) {
       const Type type = program_.types[last.left.results[r].type];
-      report_choice(site.id, r, choose(seen_from(last.condition, type.mesh()), type));
+      report_choice(site.id, r, choose(site, seen_from(last.condition, type.mesh()), type));
     }
   site.results = std::move(round.results);
 }

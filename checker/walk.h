@@ -218,6 +218,8 @@ private:
   bool told_of(ir::InstId id) const;
   void claim(ir::InstId id, ir::ValueId value, ir::Type &type, ir::TypeId declared,
              rules::Spec spec);
+  void claim_scale(ir::InstId id, ir::ValueId value, const ir::Type &type, ir::ScaleId claimed);
+  void claim_shape(ir::InstId id, ir::ValueId value, ir::ShapeId claimed, ir::ShapeId found);
   void claim_sizes(ir::InstId id, ir::ValueId value, const ir::Type &type);
   void mutation(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
                 llvm::MutableArrayRef<ir::AxisSet> spoilt);
@@ -258,7 +260,7 @@ private:
   // A result that a condition chooses; the axes on which it may not be chosen.
   struct Choice {
     ir::Type type;
-    ir::AxisSet invariant, partial;
+    ir::AxisSet invariant, partial, cut;
   };
   // Puts trails into one list, each body once.
   class Collector {
@@ -276,6 +278,8 @@ private:
   };
   ir::AxisSet region_axes(const CallSite &site, const rules::ResolvedOp &op);
   void forget_shards(const CallSite &site, size_t operand, rules::Arg &arg);
+  void restate_scale(const CallSite &site, ir::ValueId result, ir::Type &type,
+                     const ir::Type &claimed);
   void join_region(const CallSite &site, ir::ValueId result, ir::Type &type, ir::TypeId declared);
   void take_as_addends(ir::InstId id, ir::ValueId value, ir::Type &type, const ir::Type &claimed,
                        ir::AxisSet region);
@@ -306,6 +310,7 @@ private:
   void loop(CallSite &site);
   struct Turn {
     ir::Type condition;
+    rules::Arg asked;   // what it is the type of; none for a number
     Round left, chosen; // as the body leaves them; as the condition chooses
   };
   Turn turn(const CallSite &site, ir::FunctionId more, ir::FunctionId body, const Args &args);
@@ -315,7 +320,8 @@ private:
                       llvm::function_ref<Round(const Args &)> run);
   rules::Arg joined(const CallSite &site, const ir::Type &condition, size_t result,
                     const rules::Arg &then, const rules::Arg &other);
-  Choice choose(const ir::Type &condition, ir::Type type);
+  Choice choose(const CallSite &site, const ir::Type &condition, ir::Type type);
+  ir::AxisSet several(const CallSite &site, const rules::Arg &condition);
   void report_choice(ir::InstId id, size_t result, const Choice &choice);
   bool push_condition(const ir::Type &condition);
   ir::Type condition_of(const CallSite &site, const Round &asked);

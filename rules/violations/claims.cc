@@ -210,11 +210,11 @@ constinit const DiagnosticInfo UncheckedClaim::info = {
     .explain = R"(
 Checking is switched off here, or a claim replaces what was known, or a function without a body
 states what it returns, or values that differ between the ranks of a local region are stated to
-be addends of a sum as they leave it: the stated type is taken as it stands. Nothing is proved
-about the value, and whatever follows from it is only as good as the statement. That is
-legitimate for a custom kernel whose rule cannot be written as an equation; it should stay rare
-and visible, which is why it is listed. A run with claims tested tells whether the statement
-holds for the data at hand.
+be addends of a sum, or to have another scale on its axes, as they leave it: the stated type is
+taken as it stands. Nothing is proved about the value, and whatever follows from it is only as
+good as the statement. That is legitimate for a custom kernel whose rule cannot be written as an
+equation; it should stay rare and visible, which is why it is listed. A run with claims tested
+tells whether the statement holds for the data at hand.
 )",
     .wrong = R"(
 trace { mode = local }

@@ -134,7 +134,9 @@ The condition differs between the ranks of this axis, so each rank takes a resul
 choice. Replicate and varying results become varying. A partial result does not: its addends
 would come from different branches, and their sum is neither of the two. An invariant one does
 not either: its gradient is taken to be equal on all ranks, and ranks that took another branch
-contribute none. Reduce the result before the branch, or make the condition equal on all ranks.
+contribute none. Nor does one that says which of its dimensions the axis cuts: it is one tensor,
+and its pieces would come from two. Reduce the result before the branch, make the condition equal
+on all ranks, or take both into a local region.
 )",
     .wrong = R"(
 trace { mode = local }

@@ -209,7 +209,12 @@ std::optional<RankStep> RankStep::make(const Call &call, const Step &step, std::
   };
   made.src_ = kind(step.src);
   made.dst_ = kind(step.dst);
-  if (!row_of(made.name_, made.src_, made.dst_) && !(made.src_ == made.dst_))
+  // Whose gradient's sum has an owner is no matter to data.
+  auto whole = [](ir::Kind kind) {
+    return kind == ir::Kind::Replicate || kind == ir::Kind::Reduced;
+  };
+  bool same = made.src_ == made.dst_ || (whole(made.src_) && whole(made.dst_));
+  if (!row_of(made.name_, made.src_, made.dst_) && !same)
     return why = fmt::format("no transition {} from {} to {}", made.name_, ir::info(made.src_).word,
                              ir::info(made.dst_).word),
            std::nullopt;

@@ -83,6 +83,13 @@ std::string Draft::print() const {
   return text + (open.empty() ? "" : "}\n");
 }
 
+bool Checked::clean() const {
+  return read && result.clean() &&
+         llvm::none_of(result.findings, [](const checker::Finding &finding) {
+           return std::holds_alternative<rules::UnevenList>(finding.violation);
+         });
+}
+
 std::unique_ptr<Checked> check(const Draft &draft) {
   auto made = std::make_unique<Checked>();
   ir::ReadResult read = ir::read_text(draft.print());
@@ -119,6 +126,10 @@ Owed owed(const Checked &checked, const Statement &statement) {
         !(program.insts[finding.place.as_inst()].first_result == checked.ids[statement.results[0]]))
       continue;
     owed.expert |= std::holds_alternative<rules::ExpertTransition>(finding.violation);
+    if (const auto *scale = std::get_if<rules::ScaleMismatch>(&finding.violation))
+      for (size_t r = 0; r < statement.claims.size(); ++r)
+        if (scale->value == checked.ids[statement.results[r]])
+          owed.scales.emplace_back(r, scale->found);
     if (!std::holds_alternative<rules::UnstatedPartial>(finding.violation))
       continue;
     const ir::Mesh &mesh =
@@ -134,6 +145,9 @@ void Owed::state(Statement &statement) const {
     statement.set("partial", axes_text(partial));
   else if (expert)
     statement.set("expert", "true");
+  for (const auto &[result, scale] : scales)
+    if (std::string &claim = statement.claims[result]; claim.find(" scale ") == std::string::npos)
+      claim += " scale " + scale;
 }
 
 uint64_t Random::next() {

@@ -72,13 +72,16 @@ struct Checked {
   std::vector<ir::ValueId> ids; // by number
   bool read = false;            // the text is a program at all
 
-  bool clean() const { return read && result.clean(); }
+  // Without findings, lists of parts that differ in shape included: they are warned of, so that nothing is
+  // claimed of them.
+  bool clean() const;
 };
 std::unique_ptr<Checked> check(const Draft &draft);
 
-// What a statement owes by the findings about it: axes of pending sums, the mark of an expert.
+// What a statement owes by the findings about it: axes of pending sums, the mark of an expert, scales.
 struct Owed {
   llvm::SmallVector<std::string, 3> partial;
+  std::vector<std::pair<size_t, std::string>> scales; // of results whose claim leaves it out
   bool expert = false;
 
   void state(Statement &statement) const;

@@ -58,21 +58,13 @@ namespace {
 // Loops over all places of all operands are run for every rank.
 constexpr int64_t kMostElements = 72;
 
+// What has no shape cannot be run.
 bool is_small(const Checked &checked, const Statement &statement) {
-  for (unsigned id : statement.results) {
+  return llvm::all_of(statement.results, [&](unsigned id) {
     ir::ShapeId shape = checked.result.shapes[checked.ids[id].index];
     std::optional<int64_t> count =
         shape.valid() ? ir::element_count(checked.program.shapes[shape]) : std::nullopt;
-    if (count && *count > kMostElements)
-      return false;
-  }
-  return true;
-}
-
-// Lists of parts that differ in shape are warned of: nothing is claimed of them.
-bool warns_of_lists(const Checked &checked) {
-  return llvm::any_of(checked.result.findings, [](const checker::Finding &finding) {
-    return std::holds_alternative<rules::UnevenList>(finding.violation);
+    return count && *count <= kMostElements;
   });
 }
 
@@ -83,7 +75,7 @@ bool Generator::keep(Statement statement) {
   draft_.statements.push_back(statement);
   for (unsigned tries = 0; tries < 3; ++tries) {
     std::unique_ptr<Checked> made = check(draft_);
-    if (made->clean() && (!is_small(*made, statement) || warns_of_lists(*made)))
+    if (made->clean() && !is_small(*made, statement))
       break;
     if (made->clean()) {
       now_ = std::move(made);
@@ -95,7 +87,7 @@ bool Generator::keep(Statement statement) {
     Statement &last = draft_.statements.back();
     Owed owes = made->read ? owed(*made, last) : Owed();
     owes.expert &= !last.attr("expert") && random_.chance(40);
-    if ((owes.partial.empty() || last.attr("partial")) && !owes.expert)
+    if ((owes.partial.empty() || last.attr("partial")) && !owes.expert && owes.scales.empty())
       break;
     owes.state(last);
   }

@@ -11,8 +11,6 @@ namespace spmd::soundness {
 
 struct Size {
   unsigned inputs = 3, statements = 10;
-  bool open =
-      false; // what is known to be accepted though it is wrong is drawn, too (tests/README.md)
 };
 
 // What a value is: its extents, and a kind per typed axis.
@@ -72,6 +70,7 @@ private:
   bool scan();
   bool layers();
   bool choice();
+  std::optional<unsigned> member(unsigned axis, ir::DType dtype);
   bool loop();
   bool mapped();
   std::string function(llvm::ArrayRef<std::pair<std::string, Want>> params, const Grower &body,

@@ -192,8 +192,14 @@ bool Generator::choice() {
                          0});
   if (local_ && random_.chance(20))
     flag.axes[random_.below(flag.axes.size())].kind = 'V';
-  unsigned predicate = other == ~0u ? ~0u : declare(flag, "input");
-  if (predicate == ~0u)
+  if (random_.chance(20))
+    flag.dtype = ir::DType::F32;
+  std::optional<unsigned> predicate;
+  if (!local_ && random_.chance(25))
+    predicate = member(random_.below(axes_.size()), flag.dtype);
+  else if (other != ~0u)
+    predicate = declare(flag, random_.chance(50) ? "input" : "const");
+  if (other == ~0u || !predicate || *predicate == ~0u)
     return false;
   std::vector<std::pair<std::string, Want>> params = {{"%x", want}, {"%y", see(other).want}};
   size_t before = draft_.functions.size();
@@ -210,11 +216,34 @@ bool Generator::choice() {
   }
   Statement statement;
   statement.op = "cond";
-  statement.operands = {Operand::value(predicate), Operand::value(*id), Operand::value(other)};
+  statement.operands = {Operand::value(*predicate), Operand::value(*id), Operand::value(other)};
   statement.results = {draft_.fresh()};
   statement.set("then", names[0]);
   statement.set("else", names[1]);
   return keep_with(std::move(statement), before);
+}
+
+// A number per rank along the axis, in a program that means whole tensors.
+std::optional<unsigned> Generator::member(unsigned axis, ir::DType dtype) {
+  Want want;
+  want.dtype = dtype;
+  want.local = {1}, want.global = {sizes_[axis]};
+  want.cuts = {{axis}};
+  want.axes.resize(axes_.size());
+  want.axes[axis] = {'S', 0};
+  unsigned id = provide(want);
+  for (auto [op, key, value] : {std::tuple{"to_local", "", ""}, std::tuple{"select", "dim", "0"}}) {
+    Statement statement;
+    statement.op = op;
+    statement.operands = {Operand::value(id)};
+    if (*key)
+      statement.attrs = {{key, value}, {"index", "0"}};
+    statement.results = {draft_.fresh()};
+    if (id == ~0u || !keep(statement))
+      return std::nullopt;
+    id = statement.results[0];
+  }
+  return id;
 }
 
 // `while`: a number decides whether to go on, and the body changes it.
@@ -228,7 +257,15 @@ bool Generator::loop() {
     char kind = random_.of(kKinds);
     number.axes.push_back({kind == 'V' && !local_ ? 'R' : kind, 0});
   }
-  unsigned count = provide(number), fixed = random_.chance(40) ? provide(carry) : *id;
+  if (random_.chance(20))
+    number.dtype = ir::DType::I64;
+  std::optional<unsigned> each;
+  if (!local_ && random_.chance(20))
+    each = member(random_.below(axes_.size()), number.dtype);
+  if (each)
+    number = see(*each).want;
+  unsigned count = each ? *each : provide(number),
+           fixed = random_.chance(40) ? provide(carry) : *id;
   if (count == ~0u || fixed == ~0u)
     return false;
   bool constant = fixed != *id;
@@ -280,10 +317,7 @@ bool Generator::mapped() {
     operands.push_back(provide(random_.chance(50) ? see(*id).want : random_want(random_.below(3))));
   if (operands.back() == ~0u)
     return false;
-  for (unsigned each : operands)
-    if (!size_.open && now_->program.types[now_->result.types[now_->ids[each].index]].scale.valid())
-      return false;
-  Grower body(random_, {axes_, sizes_, mask, size_.open});
+  Grower body(random_, {axes_, sizes_, mask});
   Statement statement;
   statement.op = "local_map";
   statement.over = axes_text(names);
@@ -339,7 +373,12 @@ std::string Generator::claim(Want want, unsigned mask) {
     want.cuts[axis.dim].push_back(a);
     want.global[axis.dim] *= sizes_[a];
   }
-  return print(want);
+  // Another scale along its own axes is for the claim to say.
+  std::string scale;
+  for (unsigned a = 0; a < want.axes.size(); ++a)
+    if (mask >> a & 1 && random_.chance(6))
+      scale = (random_.chance(50) ? " scale " : " scale 1/") + axes_[a];
+  return print(want) + scale;
 }
 
 } // namespace spmd::soundness

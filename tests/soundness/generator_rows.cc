@@ -230,7 +230,7 @@ bool Generator::apply(const OpDef &row, const Seen &first) {
       // Masks are truth values or are added: what a row takes is the checker's to say.
       if (ref.index != rules::kNoFactor)
         want.dtype = ir::DType::I64;
-      else if (ref.role == rules::RefRole::Condition ? !size_.open || random_.chance(60)
+      else if (ref.role == rules::RefRole::Condition ? random_.chance(60)
                                                      : decl.optional && random_.chance(20))
         want.dtype = ir::DType::Bool;
       unsigned id = provide(want);

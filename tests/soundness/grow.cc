@@ -81,8 +81,8 @@ void Grower::reduce(const Local &x) {
   drop_dim(want, dim);
   std::string words =
       partial.empty() || random_.chance(5) ? "" : fmt::format(", partial = {}", axes_text(partial));
-  add(fmt::format("{} {} {{ dim = [{}]{} }}", axes_.means && random_.chance(20) ? "mean" : "sum",
-                  x.name, dim, words),
+  add(fmt::format("{} {} {{ dim = [{}]{} }}", random_.chance(20) ? "mean" : "sum", x.name, dim,
+                  words),
       want);
 }
 

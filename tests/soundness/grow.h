@@ -11,7 +11,6 @@ struct Axes {
   llvm::ArrayRef<std::string> names;
   llvm::ArrayRef<int64_t> sizes;
   unsigned local = 0; // a bit per axis
-  bool means = true;  // of dimensions that an axis cuts
 };
 
 class Grower {

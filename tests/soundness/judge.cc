@@ -19,7 +19,12 @@ std::string refute_data(const ir::Program &program, const World &world, const Ty
   AxisSet same = (type.replicated() | type.of(Kind::Invariant)) & program.meshes[mesh].typed_axes();
   AxisSet pending = type.of(Kind::Partial) - same;
   Placement place(program, world, value);
+  AxisSet lists = type.of(Kind::Varying) - type.sharded();
   for (unsigned r = 0; r < world.size(); ++r) {
+    // What is no list is one tensor to all ranks.
+    unsigned member = world.moved(mesh, lists, 0, r);
+    if (!(meant.at[meant.rep[r]] == meant.at[meant.rep[member]]))
+      return fmt::format("one device has a tensor for each of the ranks {} and {}", member, r);
     const Array &own = ranks.at[ranks.rep[r]];
     if (own.dims != place.block(r).dims)
       return fmt::format("rank {} holds another shape", r);

@@ -28,7 +28,7 @@ struct Options {
   unsigned threads = 2, mutants = 1, statements = 9;
   uint64_t seconds = 0; // no program is begun after them; 0: no limit
   unsigned given = 35;  // of a hundred programs with a loss so many are tried with their backward
-  bool shrinks = true, open = false;
+  bool shrinks = true;
   std::string file;     // judged instead of what is drawn
   std::string needless; // the findings that may be needless
 };
@@ -212,7 +212,7 @@ void try_given(const Draft &draft, uint64_t seed, Random &random, const Options 
 
 void try_program(uint64_t seed, const Options &options, Tally &tally) {
   Random random(seed ^ 0x5EEDull << 32);
-  Size size{2 + random.below(3), 3 + random.below(2 * options.statements), options.open};
+  Size size{2 + random.below(3), 3 + random.below(2 * options.statements)};
   Draft draft = Generator(seed, size).run();
   std::unique_ptr<Checked> checked = check(draft);
   if (options.show == seed) {
@@ -313,8 +313,6 @@ int run(int argc, char **argv) {
       options.seconds = number;
     else if (key == "--shrink")
       options.shrinks = number != 0;
-    else if (key == "--open")
-      options.open = number != 0;
     else if (key == "--given")
       options.given = static_cast<unsigned>(number);
     else if (key == "--statements")

@@ -1,10 +1,12 @@
 // Slips are edits of one statement of a draft.
 #include "tests/soundness/mutate.h"
 
+#include "tests/property/attribute_values.h"
+#include "tests/soundness/generator.h"
+
 #include "rules/attributes.h"
 #include "rules/registry.h"
 #include "rules/transition.h"
-#include "tests/property/attribute_values.h"
 
 #include "ir/text.h"
 
@@ -389,13 +391,54 @@ private:
   }
   bool claim(size_t at) {
     Statement &made = statement(at);
-    if (!made.claims.empty())
+    if (!made.claims.empty() && random_.chance(50))
       return alter_kind(random_.of(made.claims));
+    if (!made.results.empty() && random_.chance(70))
+      return misstate(made);
     return made.op == "assert_type" && [&] {
       static constexpr const char *kWords[] = {"R", "I", "P", "Reduced", "V", "S(0)", "S(1)"};
       made.set("dst", random_.of(kWords));
       return true;
     }();
+  }
+  // A result is stated to be what it is but for an extent, the extents of all ranks, or its scale.
+  bool misstate(Statement &made) {
+    size_t r = random_.below(made.results.size());
+    std::string stated =
+        r < made.claims.size() && !made.claims[r].empty() ? made.claims[r] : said(made.results[r]);
+    size_t open = stated.find('['), close = stated.find(']');
+    if (close == std::string::npos)
+      return false;
+    made.claims.resize(made.results.size());
+    mutant_.means_nothing = true;
+    bool silent = !llvm::StringRef(mutant_.draft.head).contains("mode = local") &&
+                  stated.find(" scale ") == std::string::npos &&
+                  stated.find("R|I") == std::string::npos; // a zero is of every scale
+    if (std::string axis = random_.of(axes_);
+        made.block.empty() && silent && axis != "one" && random_.chance(30))
+      return made.claims[r] = stated + " scale " + axis, true;
+    bool together = stated.compare(close + 1, 5, " of [") == 0 && random_.chance(50);
+    size_t digit = stated.find_first_of("0123456789", together ? close : open);
+    if (digit == std::string::npos || (!together && digit > close))
+      return false;
+    stated[digit] = stated[digit] == '9' ? '8' : static_cast<char>(stated[digit] + 1);
+    made.claims[r] = std::move(stated);
+    return true;
+  }
+  // A value's type in words.
+  std::string said(unsigned id) const {
+    ir::ValueId value = checked_.ids[id];
+    if (!shape(id).valid() || !checked_.program.shapes[shape(id)].ranked)
+      return {};
+    const ir::Type &type = checked_.program.types[checked_.result.types[value.index]];
+    std::string text = ir::print_type(checked_.program, type, shape(id));
+    World world(checked_.program);
+    Placement place(
+        checked_.program, world,
+        {checked_.result.types[value.index], shape(id), checked_.result.sizes[value.index]});
+    if (checked_.result.sizes[value.index].valid() && place.known())
+      text.insert(text.find(']') + 1, " of " + list_of(place.whole(0)));
+    return text;
   }
   bool input(size_t at) { return alter_kind(statement(at).type); }
   bool alter_kind(std::string &type) {

@@ -202,25 +202,13 @@ bool Run::body(ir::Body body) {
   return true;
 }
 
-// Members of a list are of one size to the checker, whatever blocks they were made of.
-bool Run::is_uneven_in_region(const ir::Inst &inst) const {
-  const ir::Context &context = program_.contexts[inst.context];
-  if ((program_.local_axes(context) - program_.local_axes(context.mesh)).empty())
-    return false;
-  checker::OperandList operands;
-  operands.read(program_, inst.operands);
-  auto uneven = [&](ValueId value) { return typed(value).sizes.valid(); };
-  bool found = llvm::any_of(operands.values, uneven);
-  for (uint32_t r = 0; r < inst.result_count; ++r)
-    found |= uneven(inst.result(r));
-  return found;
-}
-
 bool Run::inst(uint32_t index) {
   const ir::Inst inst = program_.insts[ir::InstId{index}];
   const rules::ResolvedOp &op = setting_.rules.resolve(inst.op);
-  if (is_uneven_in_region(inst))
-    return fail("uneven blocks in a local region");
+  for (uint32_t r = 0; r < inst.result_count; ++r)
+    if (ir::ShapeId shape = typed(inst.result(r)).shape;
+        !shape.valid() || !program_.shapes[shape].ranked)
+      return fail("a result without a shape");
   switch (op.form) {
   case rules::OpForm::Equation:
     return equation(inst, index);

@@ -86,7 +86,6 @@ private:
     return false;
   }
   bool carries_gradient(ir::ValueId value) const;
-  bool is_uneven_in_region(const ir::Inst &inst) const;
   // Ranks for which all of these hold the same.
   RankList classes(llvm::ArrayRef<NodeId> nodes) const;
 

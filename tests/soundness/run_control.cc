@@ -3,6 +3,7 @@
 #include "tests/soundness/run.h"
 
 #include "checker/walk.h"
+#include "ir/axis_scale.h"
 
 #include <fmt/format.h>
 
@@ -239,9 +240,11 @@ bool Run::region(const ir::Inst &inst, uint32_t index, llvm::ArrayRef<NodeId> ar
   for (const ir::AxisRef &ref : program_.axis_refs[axis->as<ir::AxisRefsId>()].refs)
     if (std::optional<ir::AxisId> found = mesh.find(ref.axis))
       over |= mesh.pieces_of(*found);
+  ir::AxisSet own = over; // of which no operand has a factor
   Nodes given, results;
   for (size_t i = 0; i < args.size(); ++i) {
     Typed known = typed(operands.values[i]);
+    own -= ir::axes_in(program_, program_.types[known.type].scale, context.mesh);
     ir::AxisSet listed = program_.types[known.type].sharded() & over;
     given.push_back(side_ == Side::Whole && listed ? relisted(args[i], known, {}, known, listed)
                                                    : args[i]);
@@ -262,20 +265,17 @@ bool Run::region(const ir::Inst &inst, uint32_t index, llvm::ArrayRef<NodeId> ar
       at = relisted(at, before, {}, after, {});
     if (ir::AxisSet sums = to.of(ir::Kind::Partial) & lists; side_ == Side::Whole && sums)
       at = summed(at, context.mesh, sums);
-    define(inst.result(r), multiplied(at, 1));
+    // Another scale along its own axes is a statement of what is meant.
+    ir::ScaleId stated = ir::quotient(program_, from.scale, to.scale);
+    Residue factor = side_ == Side::Whole && stated.valid()
+                         ? scale_number(program_, stated, context.mesh, own)
+                         : Residue(1);
+    define(inst.result(r), multiplied(at, factor));
   }
   return true;
 }
 
 bool Run::branches(const ir::Inst &inst, uint32_t index, llvm::ArrayRef<NodeId> args) {
-  checker::OperandList operands;
-  operands.read(program_, inst.operands);
-  // On one device no condition picks for each rank between parts of whole tensors.
-  const ir::Type &condition = program_.types[typed(operands.values.front()).type];
-  ir::AxisSet apart = condition.of(ir::Kind::Varying) - condition.sharded();
-  for (ValueId value : operands.values)
-    if (program_.types[typed(value).type].sharded() & apart)
-      return fail("a condition per rank along an axis that cuts what it picks");
   Nodes yes, no;
   if (!apply(inst, index, "then", 0, args.drop_front(), yes) ||
       !apply(inst, index, "else", 1, args.drop_front(), no))

@@ -54,8 +54,6 @@ bool Run::equation(const ir::Inst &inst, uint32_t index) {
   bool differentiable = false;
   for (uint32_t r = 0; r < inst.result_count; ++r) {
     Typed known = typed(inst.result(r));
-    if (!known.shape.valid() || !program_.shapes[known.shape].ranked)
-      return fail("a result without a shape");
     result_places.emplace_back(program_, world_, known, local);
     if (!result_places.back().known())
       return fail("extents that are no numbers");
@@ -140,19 +138,24 @@ bool Run::equation(const ir::Inst &inst, uint32_t index) {
 }
 
 AxisSet Run::summed_axes(const ir::Inst &inst, llvm::ArrayRef<ValueId> operands) const {
-  const ir::AttrValue *partial = program_.find(inst.attrs, "partial");
-  if (!partial || partial->form != ir::AttrForm::Axes)
-    return {};
   const ir::Context &context = program_.contexts[inst.context];
   const ir::Mesh &mesh = program_.meshes[context.mesh];
-  AxisSet listed = program_.local_axes(context), stated;
+  AxisSet local = program_.local_axes(context), listed = local, addends, stated;
   for (ValueId value : operands) {
     const ir::Type &type = program_.types[typed(value).type];
     listed |= type.of(Kind::Varying) - type.sharded();
+    addends |= type.of(Kind::Partial);
   }
-  for (const ir::AxisRef &ref : program_.axis_refs[partial->as<ir::AxisRefsId>()].refs)
-    if (std::optional<AxisId> axis = mesh.find(ref.axis))
-      stated |= mesh.pieces_of(*axis);
+  const ir::AttrValue *partial = program_.find(inst.attrs, "partial");
+  if (partial && partial->form == ir::AttrForm::Axes)
+    for (const ir::AxisRef &ref : program_.axis_refs[partial->as<ir::AxisRefsId>()].refs)
+      if (std::optional<AxisId> axis = mesh.find(ref.axis))
+        stated |= mesh.pieces_of(*axis);
+  // A list of what no operand has as addends, claimed to be some where it leaves a region.
+  for (uint32_t r = 0; r < inst.result_count; ++r)
+    if (ir::TypeId claimed = program_.values[inst.result(r)].declared;
+        claimed.valid() && program_.types[claimed].mesh() == context.mesh)
+      stated |= (program_.types[claimed].of(Kind::Partial) & local) - addends;
   return stated & listed & mesh.typed_axes();
 }
 

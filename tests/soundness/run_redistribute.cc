@@ -18,25 +18,6 @@ namespace rd = rules::redistribute;
 using ir::AxisId;
 using ir::ValueId;
 
-namespace {
-
-bool is_replicate(const ir::KindWord &word) {
-  return word.form == ir::KindWord::Form::Plain &&
-         (word.kind == ir::Kind::Replicate || word.kind == ir::Kind::Reduced);
-}
-
-// Calls over several axes are run axis by axis here: uneven blocks would be others.
-bool cuts_several_unevenly(const ir::Program &program, const Typed &known) {
-  if (!known.sizes.valid())
-    return false;
-  const ir::Type &type = program.types[known.type];
-  return llvm::any_of(program.shard_sizes[known.sizes].dims, [&](const ir::UnevenDim &each) {
-    return ir::shards_of(type, each.dim).size() > 1;
-  });
-}
-
-} // namespace
-
 bool Run::redistribution(const ir::Inst &inst) {
   checker::OperandList operands;
   operands.read(program_, inst.operands);
@@ -45,9 +26,6 @@ bool Run::redistribution(const ir::Inst &inst) {
   if (program_.local_axes(program_.contexts[inst.context]))
     return fail("a redistribution where an axis is local");
   ValueId from = operands.values[0], to = inst.result(0);
-  for (ValueId end : {from, to})
-    if (cuts_several_unevenly(program_, typed(end)))
-      return fail("a redistribution of uneven blocks of several axes");
   NodeId at = multiplied(node(from), 1);
   if (side_ == Side::Whole) {
     define(to, at);
@@ -89,8 +67,8 @@ bool Run::redistribution(const ir::Inst &inst) {
     if (step.row == "all_gather")
       std::reverse(order.begin(), order.end());
     for (const Step *each : order) {
-      if (each->src == each->dst || (is_replicate(each->src) && is_replicate(each->dst)))
-        continue; // whose gradient's sum has an owner is no matter to data
+      if (each->src == each->dst)
+        continue;
       at = rank_step(*kept, *each, at, gradient);
       if (!why.empty())
         return false;

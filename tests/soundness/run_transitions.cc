@@ -234,7 +234,7 @@ Run::NodeId Run::relisted(NodeId from, const Typed &from_type, AxisSet from_list
     bool known = llvm::any_of(moves, [&](const Move &other) {
       return other.to == move.to && other.target.first == move.target.first;
     });
-    if (!known)
+    if (!known && count(move.target.dims) > 0) // an empty block begins where the next one does
       moves.push_back(std::move(move));
   }
   for (const Move &move : moves)
