@@ -3,6 +3,7 @@
 #include "checker/walk.h"
 
 #include "rules/boundary.h"
+#include "rules/extent_facts.h"
 #include "rules/remesh.h"
 #include "rules/scale.h"
 #include "rules/shards.h"
@@ -331,15 +332,18 @@ rules::Arg Walk::one_of(const CallSite &site, size_t operand, std::optional<ir::
   if (!whole.shape.valid() || !program_.shapes[whole.shape].ranked)
     return one;
   const ir::Shape &shape = program_.shapes[whole.shape];
-  if (shape.dims.empty() || (length && length->is_number() && shape.dims[0].is_number() &&
-                             *length != shape.dims[0] && !cut)) {
+  llvm::SmallVector<rules::UndecidedExtents, 0> open;
+  auto what = [&] { return fmt::format("dimension 0 of scanned operand {}", operand); };
+  if (shape.dims.empty() ||
+      (length && !cut && !rules::may_be_equal(program_, *length, shape.dims[0], open, what))) {
     std::string needed = length ? ir::print(*length, program_.exprs, program_.strings) : "a length";
     report(Place::inst(site.id),
-           rules::ShapeMismatch{fmt::format("dimension 0 of scanned operand {}", operand),
-                                std::move(needed), ir::print_shape(program_, whole.shape)});
+           rules::ShapeMismatch{what(), std::move(needed), ir::print_shape(program_, whole.shape)});
     one.shape = {};
     return one;
   }
+  for (rules::UndecidedExtents &each : open)
+    report(Place::inst(site.id), std::move(each));
   if (!length)
     length = shape.dims[0];
   return one;

@@ -15,7 +15,8 @@ namespace {
 template <class... F> struct Overloaded : F... { using F::operator()...; };
 template <class... F> Overloaded(F...) -> Overloaded<F...>;
 
-constexpr std::string_view kPlaceWords[] = {"", "", "output", "rule", "suppress", "file", "func"};
+constexpr std::string_view kPlaceWords[] = {"",         "",     "output", "rule",
+                                            "suppress", "file", "func",   "symbol"};
 
 std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
 

@@ -272,7 +272,8 @@ private:
     const std::vector<Instance> &instances_;
     std::vector<bool> seen_;
     bool refused_ = false;
-    llvm::DenseSet<uint32_t> assumed_; // spellings whose rule was reported as assumed
+    llvm::DenseSet<uint32_t> assumed_;   // spellings whose rule was reported as assumed
+    llvm::DenseSet<uint64_t> questions_; // about symbols
   };
   ir::AxisSet region_axes(const CallSite &site, const rules::ResolvedOp &op);
   void forget_shards(const CallSite &site, size_t operand, rules::Arg &arg);

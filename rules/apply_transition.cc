@@ -9,6 +9,8 @@
 
 #include "ir/claims.h"
 
+#include "ir/mesh_symbols.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 namespace spmd::rules {
@@ -464,6 +466,7 @@ ir::Type OperandJudgment::run() {
     add_merged(out_.violations, first_, std::move(violation));
   if (out_.violations.size() == first_)
     llvm::move(shapes.violations, std::back_inserter(out_.violations));
+  llvm::move(shapes.undecided, std::back_inserter(out_.undecided));
   result.set_unknown(layout_.bad);
   place_shards(result);
   need_plain_scale(result);

@@ -46,7 +46,8 @@ void LayoutEffect::join_innermost(size_t dim, llvm::StringRef key) {
                    llvm::makeArrayRef(at.axes).take_back(fine_.size()) == llvm::makeArrayRef(fine_);
   int64_t ranks = blocks_.ranks_of(fine_);
   if (!innermost) {
-    at.local = at.local ? product(app_.program, *at.local, size_) : std::nullopt; // in wrong order
+    at.local = at.local ? product(app_.program, *at.local, ir::rank_extent(app_.program, size_))
+                        : std::nullopt; // in wrong order
     return not_innermost(dim, axes_ & input_.fine);
   }
   if (lengths && !lengths->known) {
@@ -60,9 +61,10 @@ void LayoutEffect::join_innermost(size_t dim, llvm::StringRef key) {
                       lengths && whole ? lengths->numbers() : std::nullopt),
          dim, key);
   if (!whole)
-    at.local = lengths    ? std::optional(Extent(lengths->sum()))
-               : at.local ? product(app_.program, *at.local, size_ / ranks)
-                          : std::nullopt;
+    at.local = lengths ? std::optional(Extent(lengths->sum()))
+               : at.local
+                   ? product(app_.program, *at.local, ir::rank_extent(app_.program, size_ / ranks))
+                   : std::nullopt;
   moves_.back().after = at;
 }
 

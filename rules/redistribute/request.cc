@@ -1,5 +1,6 @@
 // What may be asked of the planner, and the problem of numbers that it is.
 #include "rules/axes.h"
+#include "rules/extent_facts.h"
 #include "rules/redistribute/ends.h"
 #include "rules/redistribute/plan.h"
 #include "rules/scale.h"
