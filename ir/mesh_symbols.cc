@@ -144,6 +144,55 @@ std::optional<int64_t> most_ranks(const Program &program, int64_t ranks) {
   return __builtin_mul_overflow(most, ranks, &most) ? std::nullopt : std::optional(most);
 }
 
+namespace {
+
+int64_t assumed_value(const Program &program, ExprId atom) {
+  constexpr int64_t kLeast = 2;
+  const Expr &expr = program.exprs[atom];
+  const SymbolInfo *symbol =
+      expr.form == Expr::Form::Symbol ? program.symbols.find(expr.symbol) : nullptr;
+  if (!symbol)
+    return kLeast;
+  if (symbol->hint.value_or(0) > 0)
+    return *symbol->hint;
+  int64_t step = symbol->multiple_of.value_or(1);
+  int64_t least = std::max(symbol->min.value_or(1), std::min(kLeast, symbol->max.value_or(kLeast)));
+  return std::max<int64_t>(1, (least + step - 1) / step * step);
+}
+
+} // namespace
+
+int64_t assumed_ranks(const Program &program, int64_t ranks) {
+  int64_t values = 1;
+  for (StandIn each : program.stand_ins)
+    for (; ranks != 0 && ranks % each.prime == 0; ranks /= each.prime)
+      values *= assumed_value(program, each.atom);
+  return ranks * values;
+}
+
+Extent assumed(Program &program, Extent extent) {
+  if (extent.is_number() || program.stand_ins.empty())
+    return extent;
+  for (StandIn each : program.stand_ins)
+    if (each.atom == extent.expr())
+      return assumed_value(program, each.atom);
+  const Expr expr = program.exprs[extent.expr()];
+  if (expr.form == Expr::Form::Symbol)
+    return extent;
+  return combine(program.exprs, expr.form, assumed(program, expr.left),
+                 assumed(program, expr.right))
+      .value_or(extent);
+}
+
+std::string print_assumed(const Program &program) {
+  std::string text;
+  for (StandIn each : program.stand_ins)
+    text += fmt::format("{}{} = {}", text.empty() ? "" : ", ",
+                        print(Extent::symbolic(each.atom), program.exprs, program.strings),
+                        assumed_value(program, each.atom));
+  return text;
+}
+
 std::string finish_mesh(const Program &program, Mesh &mesh) {
   bool symbolic = is_symbolic(program, mesh); // before strides are made
   auto number = [&](int64_t ranks) { return print_ranks(program, ranks); };

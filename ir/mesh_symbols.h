@@ -22,6 +22,13 @@ std::string print_ranks(const Program &program, int64_t ranks);
 // The largest value that is known of a product; none if a symbol in it has no `max`.
 std::optional<int64_t> most_ranks(const Program &program, int64_t ranks);
 
+// The number that a size counts as where a number is needed: of a symbol its `hint`, else the least value
+// above one rank. And an extent with these numbers in it.
+int64_t assumed_ranks(const Program &program, int64_t ranks);
+Extent assumed(Program &program, Extent extent);
+// `dp = 2, tp = 8`: what symbols in sizes count as.
+std::string print_assumed(const Program &program);
+
 // As finish(), which says nothing of numbers that are none. Strides that the program states must hold for
 // every value of the symbols.
 std::string finish_mesh(const Program &program, Mesh &mesh);

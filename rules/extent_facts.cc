@@ -164,8 +164,10 @@ std::optional<llvm::SmallVector<Term, 4>> difference(const ir::Program &program,
       return std::nullopt;
     common = std::gcd(common, term.factor);
   }
+  if (!terms.empty() && terms.front().factor < 0)
+    common = -common;
   for (Term &term : terms)
-    term.factor /= terms.front().factor < 0 ? -common : common;
+    term.factor /= common;
   return terms;
 }
 

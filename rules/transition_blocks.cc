@@ -5,6 +5,8 @@
 #include "rules/extent_facts.h"
 #include "rules/shard_blocks.h"
 
+#include "ir/mesh_symbols.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -68,7 +70,7 @@ int64_t BlockMoves::own_block(llvm::ArrayRef<AxisId> axes) const {
 
 std::optional<BlockMoves::Lengths> BlockMoves::lengths_of(const BlockDim &dim,
                                                           int64_t blocks) const {
-  if (blocks > kMostBlocks)
+  if (blocks > kMostBlocks || ir::is_symbolic(program_, blocks))
     return std::nullopt;
   Lengths lengths;
   if (!dim.uneven) {
@@ -127,7 +129,7 @@ BlockMoves::Problem BlockMoves::join(BlockDim &dim, unsigned count,
     if (lengths)
       dim.local = Extent(sum_of(*lengths));
     else if (dim.local)
-      dim.local = product(program_, *dim.local, n);
+      dim.local = product(program_, *dim.local, ir::rank_extent(program_, n));
     return {};
   }
   if (dim.axes.empty()) {
@@ -144,7 +146,7 @@ BlockMoves::Problem BlockMoves::join(BlockDim &dim, unsigned count,
   }
   std::optional<Extent> block;
   if (!dim.uneven->sizes.valid())
-    block = product(program_, dim.uneven->block, n);
+    block = product(program_, dim.uneven->block, ir::rank_extent(program_, n));
   dim.local = own_block(dim.axes) == 0 ? block : std::nullopt;
   if (block)
     dim.uneven->block = *block;
@@ -162,7 +164,7 @@ BlockMoves::Problem BlockMoves::cut_stated(BlockDim &dim, llvm::ArrayRef<AxisId>
   dim.axes.append(axes.begin(), axes.end());
   int64_t blocks = 0;
   if (__builtin_mul_overflow(outer, static_cast<int64_t>(lengths.size()), &blocks) ||
-      blocks > kMostBlocks) {
+      blocks > kMostBlocks || ir::is_symbolic(program_, outer)) {
     dim.local = std::nullopt;
     dim.uneven.reset();
     return {};
@@ -177,11 +179,12 @@ BlockMoves::Problem BlockMoves::cut_stated(BlockDim &dim, llvm::ArrayRef<AxisId>
 BlockMoves::Problem BlockMoves::cut_evenly(BlockDim &dim, llvm::ArrayRef<AxisId> axes, int64_t n) {
   Problem problem;
   if (dim.local) {
-    std::optional<Extent> piece = exact_quotient(program_, *dim.local, n);
+    Extent ranks = ir::rank_extent(program_, n);
+    std::optional<Extent> piece = exact_quotient(program_, *dim.local, ranks);
     if (!piece) {
       problem = {Problem::Form::Indivisible, "", "", print(*dim.local)};
-      if (!dim.local->is_number())
-        piece = ir::combine(program_.exprs, ir::Expr::Form::Divide, *dim.local, n);
+      if (!dim.local->is_number() || !ranks.is_number())
+        piece = quotient(program_, *dim.local, ranks);
     }
     dim.local = piece;
   }
@@ -196,7 +199,8 @@ BlockMoves::Problem BlockMoves::cut(BlockDim &dim, llvm::ArrayRef<AxisId> axes,
     return {};
   if (lengths)
     return cut_stated(dim, axes, *lengths, outer);
-  bool divides = !dim.uneven && (!dim.local || exact_quotient(program_, *dim.local, n));
+  bool divides = !dim.uneven &&
+                 (!dim.local || exact_quotient(program_, *dim.local, ir::rank_extent(program_, n)));
   if (!divides)
     if (std::optional<Lengths> ruled = ruled_lengths(dim, axes, outer)) {
       dim.axes.append(axes.begin(), axes.end());
@@ -215,7 +219,8 @@ BlockMoves::Problem BlockMoves::cut(BlockDim &dim, llvm::ArrayRef<AxisId> axes,
 std::optional<BlockMoves::Lengths>
 BlockMoves::ruled_lengths(const BlockDim &dim, llvm::ArrayRef<AxisId> axes, int64_t outer) const {
   int64_t blocks = 0;
-  bool listed = !__builtin_mul_overflow(outer, ranks_of(axes), &blocks) && blocks <= kMostBlocks;
+  bool listed = !__builtin_mul_overflow(outer, ranks_of(axes), &blocks) && blocks <= kMostBlocks &&
+                !ir::is_symbolic(program_, blocks);
   std::optional<Lengths> before = listed ? lengths_of(dim, outer) : std::nullopt;
   if (!before)
     return std::nullopt;

@@ -195,7 +195,7 @@ void LayoutEffect::divide(size_t dim) {
     return;
   }
   shapes_.violations.push_back(
-      Indivisible{static_cast<int64_t>(dim), size_, print(*extent), axes_});
+      Indivisible{static_cast<int64_t>(dim), {size_}, print(*extent), axes_});
   bad_ |= axes_ & input_.fine;
   if (extent->is_number() && !is_declared_rank(dims_.size())) // so that what follows has a shape
     extent = Extent((extent->number() + size_ - 1) / size_);

@@ -2,6 +2,8 @@
 // or become the innermost ones of another.
 #include "rules/transition_layout.h"
 
+#include "ir/mesh_symbols.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -24,7 +26,7 @@ void LayoutEffect::report(const BlockMoves::Problem &problem, size_t dim, llvm::
     return;
   case BlockMoves::Problem::Form::Indivisible:
     shapes_.violations.push_back(
-        Indivisible{static_cast<int64_t>(dim), size_, problem.extent, axes_});
+        Indivisible{static_cast<int64_t>(dim), {size_}, problem.extent, axes_});
     bad_ |= axes_ & input_.fine;
     return;
   }
