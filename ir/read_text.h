@@ -145,6 +145,7 @@ private:
   bool read_axis_layout(Mesh &mesh, Axis &axis);
   void take_parent_axis(const Mesh &mesh, Axis &axis, const Token &token);
   bool read_atom(const Mesh &mesh, Layout &layout, bool needs_stride);
+  bool at_axis_names();
   std::optional<int64_t> read_ranks(const Mesh &mesh, std::string_view what);
   void resolve_pieces(Mesh &mesh, const Token &token);
   bool read_group();

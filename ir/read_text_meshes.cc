@@ -148,6 +148,19 @@ void TextReader::take_parent_axis(const Mesh &mesh, Axis &axis, const Token &tok
   axis.flattened = false;
 }
 
+// `(dp, tp)`, and not `(2 * n)`.
+bool TextReader::at_axis_names() {
+  Token open = peek();
+  if (!open.is('('))
+    return false;
+  take();
+  bool name = take().kind == TokenKind::Name, alone = peek().is(',') || peek().is(')');
+  bool empty = !name && alone;
+  next_.reset();
+  lexer_.seek(open.offset);
+  return (name && alone) || empty;
+}
+
 bool TextReader::read_axis_layout(Mesh &mesh, Axis &axis) {
   Token open = peek();
   auto made_of = [&](bool nothing) {
@@ -155,7 +168,7 @@ bool TextReader::read_axis_layout(Mesh &mesh, Axis &axis) {
       error(open, "trace-mesh", "a flattened axis has no pieces");
     return true;
   };
-  if (peek().is('(')) {
+  if (at_axis_names()) {
     axis.flattened = true;
     auto &pieces = pieces_[mesh.axes.size()];
     pieces.clear();

@@ -285,10 +285,15 @@ bool LayoutEffect::exchange_erased() {
 // Blocks of one dimension change places: its extent stays, and must divide.
 void LayoutEffect::exchange_in_place(size_t dim) {
   std::optional<Extent> before = dims_[dim].local;
+  bool symbolic = before && !before->is_number();
+  if (symbolic)
+    dims_[dim].local = std::nullopt; // the data say how it is cut
   shorten(dim, "in_splits");
   move(TransitionMove::Form::Join, dim);
   std::optional<Extent> &after = dims_[dim].local;
-  after = after || (before && !before->is_number()) ? before : std::nullopt;
+  // And what comes of it, where that is stated with a symbol.
+  bool stated = is_declared_rank(dims_.size()) && (symbolic || !declared_->dims[dim].is_number());
+  after = (after || symbolic) && !stated ? before : std::nullopt;
 }
 
 bool LayoutEffect::exchange(const AxisEffect &effect) {
