@@ -171,8 +171,11 @@ void Walk::cross(const CallSite &site, size_t operand, rules::Arg &arg, const De
   rules::ClaimCheck check = rules::check_claim(found, claimed, found.gradient_free());
   AxisSet wrong = check.mismatched | check.unowned;
   AxisSet judged = claimed.claimed() - local_axes(claimed.mesh(), site.inst.context) - site.region;
+  llvm::SmallVector<rules::UndecidedExtents, 0> open;
   std::optional<rules::ShapesDiffer> shapes = rules::claimed_shape_differs(
-      program_, arg, claimed, declared.shape, declared.global_shape, judged);
+      program_, arg, claimed, declared.shape, declared.global_shape, judged, open);
+  for (rules::UndecidedExtents &each : open)
+    report(Place::inst(site.id), std::move(each));
   if (wrong || shapes)
     report(Place::inst(site.id), rules::BoundaryMismatch{{static_cast<uint16_t>(operand)},
                                                          program_.strings[callee.name].str(),
@@ -481,7 +484,7 @@ void Walk::take_as_addends(InstId id, ValueId value, Type &type, const Type &cla
 Walk::Collector::Collector(const ir::Program &program, const std::vector<Instance> &instances)
     : program_(program), instances_(instances), seen_(instances.size(), false) {}
 
-// A rule of the user is told once, where it is first used.
+// A rule of the user is told once, where it is first used, and so is what symbols leave open.
 void Walk::Collector::add(Trail &trail, CheckResult &into) {
   refused_ |= trail.refused;
   for (Trail::Entry &entry : trail.entries) {
@@ -493,8 +496,13 @@ void Walk::Collector::add(Trail &trail, CheckResult &into) {
       }
       continue;
     }
-    bool assumed = std::holds_alternative<rules::AssumedRule>(entry.finding->violation);
-    if (!assumed || assumed_.insert(program_.insts[entry.finding->place.as_inst()].op.index).second)
+    const Finding &finding = *entry.finding;
+    bool fresh = true;
+    if (std::holds_alternative<rules::AssumedRule>(finding.violation))
+      fresh = assumed_.insert(program_.insts[finding.place.as_inst()].op.index).second;
+    else if (const auto *open = std::get_if<rules::UndecidedExtents>(&finding.violation))
+      fresh = questions_.insert(rules::question(program_, open->a, open->b) >> 1).second;
+    if (fresh)
       into.findings.push_back(std::move(*entry.finding));
   }
   into.inferred.insert(into.inferred.end(), trail.inferred.begin(), trail.inferred.end());

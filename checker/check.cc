@@ -317,6 +317,9 @@ void Walk::type_instruction(InstId id) {
   if (lifted && context.check)
     for (const rules::Violation &violation : outcome.violations)
       report(Place::inst(id), named(violation), application);
+  if (lifted && context.check)
+    for (const rules::UndecidedExtents &open : outcome.undecided)
+      report(Place::inst(id), open, application);
   for (const rules::InferredWord &word : outcome.inferred)
     trail_->inferred.push_back({id, word});
   if (recording_ && (open_.any() || !outcome.inferred.empty()))

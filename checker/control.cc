@@ -3,6 +3,7 @@
 #include "checker/walk.h"
 
 #include "rules/boundary.h"
+#include "rules/extent_facts.h"
 #include "rules/remesh.h"
 #include "rules/scale.h"
 #include "rules/shards.h"
@@ -250,43 +251,79 @@ void Walk::same_shape(InstId id, std::string what, const rules::Arg &stated,
     report(Place::inst(id), std::move(*differs));
 }
 
+Walk::Carried Walk::carry(ir::TypeId enters_id, ir::TypeId leaves_id) {
+  const Type enters = program_.types[enters_id];
+  const Type leaves = seen_from(program_.types[leaves_id], enters.mesh());
+  Common met = common(enters, leaves);
+  // A zero that each rank has whole is no shard of one.
+  AxisSet started = (met.differs & enters.zero()) - leaves.sharded();
+  if (enters.gradient_free()) // R and I are alike as it enters, and not from then on
+    started |= met.differs & same_on_all(enters) & same_on_all(leaves);
+  adopt(met.type, leaves, started);
+  if (enters.gradient_free())
+    met.type.set_either(same_on_all(enters) & open_axes(leaves));
+  met.differs -= started;
+  // What is unknown at the end was reported inside: the body keeps what it was typed with.
+  Type next = met.type;
+  next.scale = is_zero(program_, enters) ? leaves.scale : enters.scale;
+  next.unknown = enters.unknown;
+  adopt(next, enters, met.type.unknown - enters.unknown);
+  return {intern(next), met.type, met.differs};
+}
+
+// Per carry of a body, those that it leaves as: a rotation hands each to the next.
+static std::vector<llvm::SmallVector<uint32_t, 1>>
+takers_of(const ir::Program &program, ir::FunctionId id, size_t first, size_t count) {
+  std::vector<llvm::SmallVector<uint32_t, 1>> takers(count);
+  const ir::Function &body = program.functions[id];
+  if (body.opaque)
+    return takers;
+  llvm::DenseMap<uint32_t, uint32_t> carry; // by the value that it is in the body
+  for (uint32_t c = 0; c < count; ++c)
+    carry[body.params[first + c].value.index] = c;
+  llvm::ArrayRef<ir::Operand> results = program.blocks[body.results];
+  for (uint32_t c = 0; c < count; ++c)
+    if (results[c].is_value())
+      if (auto at = carry.find(results[c].as_value().index); at != carry.end())
+        takers[at->second].push_back(c);
+  return takers;
+}
+
 // Types a loop whose operands [first, first + count) are handed from round to round. A zero takes
 // the kind of what is added to it, R|I what the body needs, R or I without a gradient the other one;
 // everything else leaves as it entered.
-Walk::Round Walk::carry_through(CallSite &site, Args &args, size_t first, size_t count,
-                                llvm::function_ref<Round(const Args &)> run) {
+Walk::Round Walk::carry_through(CallSite &site, ir::FunctionId body, Args &args, size_t first,
+                                size_t count, llvm::function_ref<Round(const Args &)> run) {
   Round round;
-  llvm::SmallVector<Common, 4> met(count);
+  llvm::SmallVector<Carried, 4> met(count);
+  const std::vector<llvm::SmallVector<uint32_t, 1>> takers =
+      takers_of(program_, body, first, count);
+  llvm::SmallVector<uint32_t, 4> todo;
   for (bool settled = false; !settled;) {
     round = run(args);
     settled = true;
-    for (size_t c = 0; c < count; ++c) {
-      rules::Arg &arg = args[first + c];
-      const Type enters = program_.types[arg.type];
-      Type leaves = round.results[c].type.valid() ? program_.types[round.results[c].type] : enters;
-      leaves = seen_from(leaves, enters.mesh());
-      met[c] = common(enters, leaves);
-      // A zero that each rank has whole is no shard of one.
-      AxisSet started = (met[c].differs & enters.zero()) - leaves.sharded();
-      if (enters.gradient_free()) // R and I are alike as it enters, and not from then on
-        started |= met[c].differs & same_on_all(enters) & same_on_all(leaves);
-      adopt(met[c].type, leaves, started);
-      if (enters.gradient_free())
-        met[c].type.set_either(same_on_all(enters) & open_axes(leaves));
-      met[c].differs -= started;
-      // What is unknown at the end was reported inside: the body keeps what it was typed with.
-      Type next = met[c].type;
-      next.scale = is_zero(program_, enters) ? leaves.scale : enters.scale;
-      next.unknown = enters.unknown;
-      adopt(next, enters, met[c].type.unknown - enters.unknown);
-      ir::TypeId narrowed = intern(next);
-      settled &= narrowed == arg.type;
-      arg.type = narrowed;
+    for (uint32_t c = static_cast<uint32_t>(count); c-- > 0;)
+      todo.push_back(c);
+    while (!todo.empty()) {
+      uint32_t c = todo.pop_back_val();
+      ir::TypeId &type = args[first + c].type;
+      const ir::TypeId before = type, leaves = round.results[c].type;
+      met[c] = carry(type, leaves.valid() ? leaves : type);
+      type = met[c].next;
+      if (type == before)
+        continue;
+      settled = false;
+      // What the body only hands on leaves as it enters: no round is needed to see it.
+      for (uint32_t taker : takers[c])
+        if (round.results[taker].type == before) {
+          round.results[taker].type = type;
+          todo.push_back(taker);
+        }
     }
   }
   reach(site, round);
   llvm::SmallVector<Type, 4> carried;
-  for (const Common &each : met)
+  for (const Carried &each : met)
     carried.push_back(each.type);
   open_carry(site, round, args, first, carried);
   for (size_t c = 0; c < count; ++c) {
@@ -332,7 +369,7 @@ void Walk::scan(CallSite &site) {
   for (size_t i = first + count; i < site.args.size(); ++i)
     site.args[i] = one_of(site, i, length);
   Args args = enter(site, *body, 0);
-  Round round = carry_through(site, args, first, count,
+  Round round = carry_through(site, *body, args, first, count,
                               [&](const Args &taken) { return evaluate(*body, taken); });
   for (size_t r = count; r < round.results.size(); ++r)
     round.results[r] = rules::stack_of(program_, round.results[r], length);
@@ -357,15 +394,18 @@ rules::Arg Walk::one_of(const CallSite &site, size_t operand, std::optional<ir::
   if (!whole.shape.valid() || !program_.shapes[whole.shape].ranked)
     return one;
   const ir::Shape &shape = program_.shapes[whole.shape];
-  if (shape.dims.empty() || (length && length->is_number() && shape.dims[0].is_number() &&
-                             *length != shape.dims[0] && !cut)) {
+  llvm::SmallVector<rules::UndecidedExtents, 0> open;
+  auto what = [&] { return fmt::format("dimension 0 of scanned operand {}", operand); };
+  if (shape.dims.empty() ||
+      (length && !cut && !rules::may_be_equal(program_, *length, shape.dims[0], open, what))) {
     std::string needed = length ? ir::print(*length, program_.exprs, program_.strings) : "a length";
     report(Place::inst(site.id),
-           rules::ShapeMismatch{fmt::format("dimension 0 of scanned operand {}", operand),
-                                std::move(needed), ir::print_shape(program_, whole.shape)});
+           rules::ShapeMismatch{what(), std::move(needed), ir::print_shape(program_, whole.shape)});
     one.shape = {};
     return one;
   }
+  for (rules::UndecidedExtents &each : open)
+    report(Place::inst(site.id), std::move(each));
   if (!length)
     length = shape.dims[0];
   return one;
@@ -431,10 +471,11 @@ void Walk::loop(CallSite &site) {
   site.args = enter(site, *more, 0);
   Args args = enter(site, *body, 0);
   Turn last;
-  Round round = carry_through(site, args, *first, site.inst.result_count, [&](const Args &now) {
-    last = turn(site, *more, *body, now);
-    return last.chosen;
-  });
+  Round round =
+      carry_through(site, *body, args, *first, site.inst.result_count, [&](const Args &now) {
+        last = turn(site, *more, *body, now);
+        return last.chosen;
+      });
   if (AxisSet partial = pending(last.condition)) {
     const ir::Function &asking = program_.functions[*more];
     ir::ValueId value;

@@ -10,10 +10,10 @@ namespace spmd::checker {
 
 // Where a finding stands: an instruction, or a row of a table of the program.
 struct Place {
-  enum class Form : uint8_t { Inst, Param, Output, Rule, Suppression, File, Function };
+  enum class Form : uint8_t { Inst, Param, Output, Rule, Suppression, File, Function, Symbol };
   Form form = Form::Inst;
   uint32_t index =
-      0; // InstId, FunctionId, or index into params, outputs, rules, suppressions, files
+      0; // InstId, FunctionId, or index into params, outputs, rules, suppressions, files, symbols
 
   static Place inst(ir::InstId id) { return {Form::Inst, id.index}; }
   ir::InstId as_inst() const { return ir::InstId{index}; }

@@ -8,6 +8,7 @@
 #include "checker/walk.h"
 
 #include "ir/axis_scale.h"
+#include "ir/mesh_symbols.h"
 #include "ir/text.h"
 #include "rules/transition.h"
 
@@ -310,7 +311,8 @@ private:
     fix.replacement = fmt::format("{}.fixed = {} {} {{ axis = {}{}, dst = {} }}", value, name,
                                   value, axes, src ? ", src = " + from : "", to);
     if (ir::ShapeId shape = state_.known(made).shape; shape.valid())
-      if (std::optional<int64_t> bytes = ir::byte_count(program_.shapes[shape]))
+      if (std::optional<int64_t> bytes = ir::byte_count(program_.shapes[shape]);
+          bytes && !symbolic())
         fix.forward_bytes = fix.backward_bytes =
             price(wire, *bytes, rank_count(mesh(), search_.axes_));
     found_.push_back(std::move(fix));
@@ -403,8 +405,10 @@ private:
     fix.inst = search_.id_;
     fix.operands.assign(move->operands.begin(), move->operands.end());
     fix.changes_shape = move->to.shape != move->from.shape;
-    fix.forward_bytes = static_cast<int64_t>(move->forward_bytes);
-    fix.backward_bytes = static_cast<int64_t>(move->backward_bytes);
+    if (!symbolic()) {
+      fix.forward_bytes = static_cast<int64_t>(move->forward_bytes);
+      fix.backward_bytes = static_cast<int64_t>(move->backward_bytes);
+    }
     fix.steps.push_back({move->value, "redistribute", move->said, move->from, move->to});
     std::string name = ir::print_value(program_, move->value);
     fix.text = fmt::format("redistribute({}, {})", name, move->words);
@@ -536,8 +540,8 @@ private:
     for (size_t i = 0; i < sizes.items.size(); ++i) {
       ir::AttrList grown = sizes;
       int64_t size = 0;
-      if (__builtin_mul_overflow(grown.items[i].as_integer(), rank_count(mesh(), search_.axes_),
-                                 &size))
+      if (symbolic() || __builtin_mul_overflow(grown.items[i].as_integer(),
+                                               rank_count(mesh(), search_.axes_), &size))
         continue;
       grown.items[i] = ir::AttrValue::integer(size);
       std::string text;
@@ -631,13 +635,16 @@ private:
     edit.dual_attrs = words(std::nullopt, KindWord{.kind = row.dual.dst});
   }
 
+  // Sizes that are symbols give no price.
+  bool symbolic() const { return ir::is_symbolic(program_, mesh()); }
+
   void add_price(Fix &fix, const Transition &row, const rules::Arg &before,
                  const rules::Arg &after) const {
     if (!before.shape.valid() || !after.shape.valid())
       return;
     std::optional<int64_t> a = ir::byte_count(program_.shapes[before.shape]);
     std::optional<int64_t> b = ir::byte_count(program_.shapes[after.shape]);
-    if (!a || !b)
+    if (!a || !b || symbolic())
       return;
     int64_t bytes = std::max(*a, *b), ranks = rank_count(mesh(), search_.axes_);
     fix.forward_bytes = fix.forward_bytes.value_or(0) + price(row.wire, bytes, ranks);
@@ -785,7 +792,7 @@ private:
     fix.form = Fix::Form::Drop;
     fix.inst = search_.id_;
     const auto *copies = std::get_if<rules::ReduceOfReplicated>(&search_.finding_.violation);
-    fix.changes_value = !copies || copies->factor != 1;
+    fix.changes_value = !copies || copies->factor.count != 1;
     fix.forward_bytes = fix.backward_bytes = 0;
     std::string_view name = view(program_.op_name(inst.op));
     fix.text = alone ? fmt::format("drop `{}`", name)

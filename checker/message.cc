@@ -2,6 +2,7 @@
 // the struct. Relies on ir/text.h for whatever has a text form.
 #include "checker/report.h"
 
+#include "ir/mesh_symbols.h"
 #include "ir/text.h"
 #include "rules/registry.h"
 
@@ -15,7 +16,8 @@ namespace {
 template <class... F> struct Overloaded : F... { using F::operator()...; };
 template <class... F> Overloaded(F...) -> Overloaded<F...>;
 
-constexpr std::string_view kPlaceWords[] = {"", "", "output", "rule", "suppress", "file", "func"};
+constexpr std::string_view kPlaceWords[] = {"",         "",     "output", "rule",
+                                            "suppress", "file", "func",   "symbol"};
 
 std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
 
@@ -122,9 +124,10 @@ std::string claims_text(const ir::Program &program, const Place &place) {
 }
 
 // An average of copies is one of them.
-std::string effect_text(int64_t factor) {
-  return factor == 1 ? "changes nothing and costs the communication"
-                     : fmt::format("multiplies it by {}", factor);
+std::string effect_text(const ir::Program &program, rules::RankCount factor) {
+  return factor.count == 1
+             ? "changes nothing and costs the communication"
+             : fmt::format("multiplies it by {}", ir::print_ranks(program, factor.count));
 }
 
 // What goes wrong where an invariant operand meets another one: an addend of a sum is wrong in its value.
@@ -147,7 +150,7 @@ std::string placeholder(const ir::Program &program, const Finding &finding, std:
   if (name == "claims")
     return claims_text(program, finding.place);
   if (name == "effect")
-    return effect_text(std::get<rules::ReduceOfReplicated>(finding.violation).factor);
+    return effect_text(program, std::get<rules::ReduceOfReplicated>(finding.violation).factor);
   if (name == "loss")
     return loss_text(program, finding, std::get<rules::InvariantMixed>(finding.violation));
   std::string text;
@@ -228,6 +231,7 @@ std::string field_text(const ir::Program &program, const Finding &finding,
           [&](ir::KindWord word) { return kind_text(word); },
           [&](ir::Combiner combiner) { return std::string(ir::word(combiner)); },
           [&](int64_t number) { return std::to_string(number); },
+          [&](rules::RankCount ranks) { return ir::print_ranks(program, ranks.count); },
           [&](ir::TypeId type) { return type_text(program, type); },
           [&](ir::ShapeId shape) {
             return shape.valid() ? ir::print_shape(program, shape) : "unknown";

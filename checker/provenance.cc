@@ -522,6 +522,68 @@ llvm::SmallVector<Note, 2> explain_clash(const ir::Program &program, const Erase
            fmt::format("{} needs it {} on {}", user, ir::info(clash.needed).name, axes)}};
 }
 
+void collect_symbols(const ir::Program &program, ir::Extent extent,
+                     llvm::SmallVectorImpl<ir::StringId> &names) {
+  if (extent.is_number())
+    return;
+  const ir::Expr &expr = program.exprs[extent.expr()];
+  if (expr.form != ir::Expr::Form::Symbol) {
+    collect_symbols(program, expr.left, names);
+    collect_symbols(program, expr.right, names);
+  } else if (!llvm::is_contained(names, expr.symbol)) {
+    names.push_back(expr.symbol);
+  }
+}
+
+Note note_at_symbol(const ir::Program &program, const ir::SymbolInfo &symbol) {
+  std::string facts;
+  const std::pair<const char *, std::optional<int64_t>> stated[] = {
+      {"min", symbol.min}, {"max", symbol.max}, {"multiple_of", symbol.multiple_of}};
+  for (const auto &[name, value] : stated)
+    if (value)
+      facts += fmt::format("{}{} = {}", facts.empty() ? "" : ", ", name, *value);
+  auto index = static_cast<uint32_t>(&symbol - &*program.symbols.begin());
+  return {Note::Form::Since,
+          {Place::Form::Symbol, index},
+          true,
+          fmt::format("`{}` is declared with {}", view(program.strings[symbol.name]),
+                      facts.empty() ? "no facts" : facts)};
+}
+
+// Where the symbols are declared, and what would decide.
+llvm::SmallVector<Note, 2> explain_symbols(const ir::Program &program,
+                                           const rules::UndecidedExtents &open) {
+  llvm::SmallVector<ir::StringId, 4> names;
+  collect_symbols(program, open.a, names);
+  collect_symbols(program, open.b, names);
+  llvm::SmallVector<Note, 2> notes;
+  for (ir::StringId name : names)
+    if (const ir::SymbolInfo *symbol = program.symbols.find(name);
+        symbol && notes.size() + 1 < kMaxNotes)
+      notes.push_back(note_at_symbol(program, *symbol));
+  bool rest = open.b == ir::Extent(0) && !open.a.is_number() &&
+              program.exprs[open.a.expr()].form == ir::Expr::Form::Modulo;
+  std::string hint =
+      fmt::format("if they are always equal, write {} for {}; if never, state `min` and "
+                  "`max` that keep them apart",
+                  open.left, open.right);
+  if (rest) {
+    const ir::Expr &expr = program.exprs[open.a.expr()];
+    auto text = [&](ir::Extent extent) {
+      return ir::print(extent, program.exprs, program.strings);
+    };
+    hint = expr.right.is_number()
+               ? fmt::format("state `multiple_of` of its symbols so that {} divides {}",
+                             text(expr.right), text(expr.left))
+               : fmt::format("write {} as a product with {}", text(expr.left), text(expr.right));
+  } else if (open.a.is_number() || open.b.is_number()) {
+    hint = "if the symbol has this one value, state it as `min` and `max`; if never, bounds "
+           "without it";
+  }
+  notes.push_back({Note::Form::Hint, {}, false, std::move(hint)});
+  return notes;
+}
+
 } // namespace
 
 // What a run has to say for itself; what brought the kind about is no matter there.
@@ -558,6 +620,8 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
                                            const Finding &finding) {
   if (finding.info().drawn_by == rules::DrawnBy::Run)
     return explain_run(finding);
+  if (const auto *open = std::get_if<rules::UndecidedExtents>(&finding.violation))
+    return explain_symbols(program, *open);
   llvm::SmallVector<Note, 2> notes;
   if (finding.clash < result.clashes.size())
     notes = explain_clash(program, result.clashes[finding.clash]);

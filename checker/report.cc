@@ -255,6 +255,8 @@ uint64_t byte_of(const ir::Program &program, const Place &place) {
     return program.suppressions[place.index].origin;
   case Place::Form::Function:
     return program.functions[ir::FunctionId{place.index}].origin;
+  case Place::Form::Symbol:
+    return program.symbols[place.index].origin;
   case Place::Form::File:
     return 0;
   }

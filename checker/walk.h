@@ -274,7 +274,8 @@ private:
     const std::vector<Instance> &instances_;
     std::vector<bool> seen_;
     bool refused_ = false;
-    llvm::DenseSet<uint32_t> assumed_; // spellings whose rule was reported as assumed
+    llvm::DenseSet<uint32_t> assumed_;   // spellings whose rule was reported as assumed
+    llvm::DenseSet<uint64_t> questions_; // about symbols
   };
   ir::AxisSet region_axes(const CallSite &site, const rules::ResolvedOp &op);
   void forget_shards(const CallSite &site, size_t operand, rules::Arg &arg);
@@ -316,7 +317,13 @@ private:
   Turn turn(const CallSite &site, ir::FunctionId more, ir::FunctionId body, const Args &args);
   std::optional<size_t> loop_constants(const CallSite &site, ir::FunctionId more,
                                        ir::FunctionId body);
-  Round carry_through(CallSite &site, Args &args, size_t first, size_t count,
+  struct Carried {
+    ir::TypeId next; // with which it enters the next round
+    ir::Type type;   // what it has in common as it enters and as it leaves
+    ir::AxisSet differs;
+  };
+  Carried carry(ir::TypeId enters, ir::TypeId leaves);
+  Round carry_through(CallSite &site, ir::FunctionId body, Args &args, size_t first, size_t count,
                       llvm::function_ref<Round(const Args &)> run);
   rules::Arg joined(const CallSite &site, const ir::Type &condition, size_t result,
                     const rules::Arg &then, const rules::Arg &other);

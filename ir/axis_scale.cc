@@ -83,7 +83,7 @@ private:
   }
   bool taken(StringId name) const {
     return llvm::any_of(names_, [&](const auto &entry) { return entry.second == name; }) ||
-           llvm::any_of(program_.symbols, [&](const SymbolInfo &s) { return s.name == name; });
+           program_.symbols.find(name);
   }
   // One that is no axis by itself goes by its layout, as in a mesh.
   StringId name(Piece piece) {
@@ -114,8 +114,7 @@ void make_sizes(Program &program) {
 ScaleId base_scale(Program &program, StringId name, MeshId mesh) {
   if (std::optional<AxisId> axis = program.meshes[mesh].find(name))
     return axis_scale(program, mesh, *axis);
-  bool symbol =
-      llvm::any_of(program.symbols, [&](const SymbolInfo &known) { return known.name == name; });
+  bool symbol = program.symbols.find(name);
   for (auto m = static_cast<uint16_t>(program.meshes.size()); !symbol && m-- > 0;) {
     if (std::optional<AxisId> axis = named_in(program, program.meshes[MeshId{m}], name))
       return axis_scale(program, MeshId{m}, *axis);

@@ -79,11 +79,10 @@ std::optional<AxisId> named_in(const Program &program, const Mesh &mesh, StringI
 
 std::string check_scale(const Program &program, const Scale &scale) {
   for (const ScaleFactor &factor : scale.factors) {
-    bool known = false;
-    for (const SymbolInfo &symbol : program.symbols)
-      known |= symbol.name == factor.base;
-    for (const Mesh &mesh : program.meshes)
-      known |= named_in(program, mesh, factor.base).has_value();
+    bool known =
+        program.symbols.find(factor.base) || llvm::any_of(program.meshes, [&](const Mesh &mesh) {
+          return named_in(program, mesh, factor.base).has_value();
+        });
     if (!known)
       return fmt::format("`{}` in a scale is neither an axis nor a symbol",
                          std::string_view(program.strings[factor.base]));

@@ -169,7 +169,8 @@ std::string expand_pieces(Mesh &mesh, const StringTable &names) {
   return {};
 }
 
-std::string check_orthogonal(Mesh &mesh, const StringTable &names) {
+std::string check_orthogonal(Mesh &mesh, const StringTable &names,
+                             llvm::function_ref<std::string(int64_t)> number) {
   PlacedAtoms atoms = atoms_by_stride(mesh);
   int64_t reach = mesh.offset;
   for (const PlacedAtom &placed : atoms) {
@@ -181,8 +182,8 @@ std::string check_orthogonal(Mesh &mesh, const StringTable &names) {
   if (!at)
     return {};
   auto describe = [&](const PlacedAtom &placed) {
-    return "`" + names[mesh[placed.axis].name].str() + "` (" + std::to_string(placed.atom.size) +
-           ":" + std::to_string(placed.atom.stride) + ")";
+    return "`" + names[mesh[placed.axis].name].str() + "` (" + number(placed.atom.size) + ":" +
+           number(placed.atom.stride) + ")";
   };
   return "axes " + describe(atoms[*at - 1]) + " and " + describe(atoms[*at]) + " of " +
          quoted(mesh, names) + " overlap: a stride must exceed what smaller strides reach";
@@ -340,10 +341,13 @@ std::optional<Layout> common_refinement(const Mesh &a, const Mesh &b) {
   return result;
 }
 
-std::string finish(Mesh &mesh, const StringTable &names) {
-  for (auto step : {check_axes, derive_strides, resolve_layouts, expand_pieces, check_orthogonal})
+std::string finish(Mesh &mesh, const StringTable &names,
+                   llvm::function_ref<std::string(int64_t)> number) {
+  for (auto step : {check_axes, derive_strides, resolve_layouts, expand_pieces})
     if (std::string wrong = step(mesh, names); !wrong.empty())
       return wrong;
+  if (std::string wrong = check_orthogonal(mesh, names, number); !wrong.empty())
+    return wrong;
   mesh.typed = {};
   for (uint8_t i = 0; i < mesh.axes.size(); ++i)
     if (!mesh.axes[i].flattened && mesh.axes[i].size() != 1)

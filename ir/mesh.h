@@ -7,6 +7,7 @@
 #include "ir/store.h"
 
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
 #include <optional>
@@ -82,8 +83,10 @@ std::optional<Layout> common_refinement(const Mesh &a, const Mesh &b);
 
 // Checks orthogonality and limits, and fills what the reader left out: strides of 0 (row major),
 // the layout of an `of` axis, the pieces of a flattened axis that has only a layout (it is not
-// flattened if it has none), `typed`. Empty, or what is wrong.
-std::string finish(Mesh &mesh, const StringTable &names);
+// flattened if it has none), `typed`. Empty, or what is wrong; `number`: how sizes are printed.
+std::string finish(
+    Mesh &mesh, const StringTable &names,
+    llvm::function_ref<std::string(int64_t)> number = [](int64_t n) { return std::to_string(n); });
 
 // A run-time group key, as an exporter found it.
 struct Group {

@@ -2,6 +2,7 @@
 // per line, defaults left out; contexts, locations, scopes and files numbered in the order of their
 // first use. Relies on the reader giving back the same program; what nothing uses is not printed.
 #include "ir/print_json.h"
+#include "ir/mesh_symbols.h"
 
 #include "ir/escape.h"
 #include "ir/read_json_cursor.h"
@@ -320,9 +321,12 @@ void JsonPrinter::axis(const Mesh &mesh, const Axis &axis) {
     key("of");
     axis_names(mesh, axis.pieces);
   } else {
-    number("size", axis.layout.empty() ? 1 : axis.layout.front().size);
-    if (axis.explicit_stride)
-      number("stride", axis.layout.front().stride);
+    key("size");
+    ranks(axis.layout.empty() ? 1 : axis.layout.front().size);
+    if (axis.explicit_stride) {
+      key("stride");
+      ranks(axis.layout.front().stride);
+    }
   }
   if (axis.policy != Policy::Unstated) {
     key("policy");
@@ -332,11 +336,23 @@ void JsonPrinter::axis(const Mesh &mesh, const Axis &axis) {
   out_ += '}';
 }
 
+// A number, or an expression in quotes.
+void JsonPrinter::ranks(int64_t ranks) {
+  if (is_symbolic(p_, ranks))
+    text(print_ranks(p_, ranks));
+  else
+    out_ += std::to_string(ranks);
+}
+
 void JsonPrinter::layout(llvm::ArrayRef<Atom> layout) {
   out_ += '[';
   for (Atom atom : layout) {
     separate();
-    out_ += fmt::format("[{}, {}]", atom.size, atom.stride);
+    out_ += '[';
+    ranks(atom.size);
+    out_ += ", ";
+    ranks(atom.stride);
+    out_ += ']';
   }
   out_ += ']';
 }

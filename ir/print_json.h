@@ -74,6 +74,7 @@ private:
   void mesh(const Mesh &mesh);
   void axis(const Mesh &mesh, const Axis &axis);
   bool is_parents(const Mesh &mesh, const Axis &axis) const;
+  void ranks(int64_t ranks);
   void layout(llvm::ArrayRef<Atom> layout);
   void group(const Group &group);
   void file(FileId id);

@@ -31,6 +31,8 @@ private:
   void mesh(const Mesh &mesh);
   std::string axis(const Mesh &mesh, const Axis &axis) const;
   std::string axis_size(const Mesh &mesh, const Axis &axis) const;
+  std::string ranks(int64_t ranks) const;
+  std::string atom(Atom atom) const;
   std::string layout(llvm::ArrayRef<Atom> atoms) const;
   void group(const Group &group);
   void symbol(const SymbolInfo &symbol);

@@ -1,5 +1,6 @@
 // What stands outside of bodies, as text: the trace header, meshes, groups, symbols, rules,
 // suppressions, declarations and outputs.
+#include "ir/mesh_symbols.h"
 #include "ir/print_text.h"
 
 #include "ir/input.h"
@@ -14,6 +15,14 @@ namespace spmd::ir {
 void TextPrinter::tables() {
   trace();
   files();
+  // Symbols stand before what they size.
+  auto symbols = [&] {
+    for (const SymbolInfo &row : program_.symbols)
+      symbol(row);
+  };
+  bool sizes = !program_.stand_ins.empty();
+  if (sizes)
+    symbols();
   for (const Mesh &row : program_.meshes)
     mesh(row);
   bool is_last = around_.index + 1u == program_.meshes.size();
@@ -21,8 +30,8 @@ void TextPrinter::tables() {
     line("mesh " + name(program_.meshes[around_].name));
   for (const Group &row : program_.groups)
     group(row);
-  for (const SymbolInfo &row : program_.symbols)
-    symbol(row);
+  if (!sizes)
+    symbols();
   for (const UserRule &row : program_.rules)
     rule(row);
   for (const Suppression &row : program_.suppressions)
@@ -132,14 +141,23 @@ std::string TextPrinter::axis_size(const Mesh &mesh, const Axis &axis) const {
     return "(" + joined(pieces) + ")";
   }
   Atom atom = axis.layout.empty() ? Atom() : axis.layout.front();
-  return axis.explicit_stride ? fmt::format("{}:{}", atom.size, atom.stride)
-                              : std::to_string(atom.size);
+  return axis.explicit_stride ? this->atom(atom) : ranks(atom.size);
+}
+
+// Expressions in brackets.
+std::string TextPrinter::ranks(int64_t ranks) const {
+  std::string text = print_ranks(program_, ranks);
+  return text.find(' ') == std::string::npos ? text : "(" + text + ")";
+}
+
+std::string TextPrinter::atom(Atom atom) const {
+  return ranks(atom.size) + ":" + ranks(atom.stride);
 }
 
 std::string TextPrinter::layout(llvm::ArrayRef<Atom> atoms) const {
   llvm::SmallVector<std::string, 4> parts;
   for (Atom atom : atoms)
-    parts.push_back(fmt::format("{}:{}", atom.size, atom.stride));
+    parts.push_back(this->atom(atom));
   return "[" + joined(parts) + "]";
 }
 

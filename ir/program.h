@@ -173,6 +173,36 @@ struct Output {
 struct SymbolInfo {
   StringId name;
   std::optional<int64_t> min, max, multiple_of, hint;
+  uint64_t origin = 0; // byte offset in the input
+};
+
+// In the order of their declaration, found by name.
+class SymbolTable {
+public:
+  void push_back(const SymbolInfo &symbol) {
+    by_name_.try_emplace(symbol.name.index, static_cast<uint32_t>(rows_.size()));
+    rows_.push_back(symbol);
+  }
+  const SymbolInfo *find(StringId name) const { // null if there is none
+    auto at = by_name_.find(name.index);
+    return at == by_name_.end() ? nullptr : &rows_[at->second];
+  }
+  const SymbolInfo &operator[](size_t i) const { return rows_[i]; }
+  size_t size() const { return rows_.size(); }
+  bool empty() const { return rows_.empty(); }
+  auto begin() const { return rows_.begin(); }
+  auto end() const { return rows_.end(); }
+
+private:
+  std::vector<SymbolInfo> rows_;
+  llvm::DenseMap<uint32_t, uint32_t> by_name_; // keyed by StringId
+};
+
+// A prime that stands in layouts of meshes for a symbol, or for an expression that is no product
+// (ir/mesh_symbols.h).
+struct StandIn {
+  ExprId atom;
+  int64_t prime;
 };
 
 // A typing rule for an op that is not ours: an equation, or the op that it behaves like.
@@ -255,7 +285,8 @@ struct Program {
   std::vector<StringId> requires_features;
   uint32_t missing = 0; // bit per Missing
   std::optional<int64_t> world, rank, op_count;
-  std::vector<SymbolInfo> symbols;
+  SymbolTable symbols;
+  std::vector<StandIn> stand_ins; // none: all axes have sizes in numbers
   std::vector<UserRule> rules;
   std::vector<Param> params;
   Body main;

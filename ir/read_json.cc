@@ -1,5 +1,6 @@
 // The JSON document as a whole: what it says of itself, and the order in which its tables are read.
 #include "ir/read_json.h"
+#include "ir/mesh_symbols.h"
 
 #include "ir/dialect.h"
 #include "ir/misspelling.h"
@@ -239,7 +240,7 @@ void JsonReader::tables(const JsonMembers &top) {
     return;
   }
   for (const Mesh &mesh : program_.meshes)
-    if (program_.world && mesh.rank_count() > *program_.world)
+    if (program_.world && mesh.rank_count() > *program_.world && !is_symbolic(program_, mesh))
       json_.error(top.token(World), "trace-mesh",
                   fmt::format("mesh `{}` has {} ranks, and `world` is {}",
                               program_.strings[mesh.name].str(), mesh.rank_count(),

@@ -168,10 +168,11 @@ private:
   void within(Mesh &mesh);
   void axes(Mesh &mesh);
   // `of`: the pieces of a flattened axis, which wait for the other axes.
-  Axis axis(Token &of);
+  Axis axis(const Mesh &mesh, Token &of);
+  int64_t ranks(const Mesh &mesh);
   Axis axis_of_parent(const Mesh &mesh);
   void axis_pieces(const Mesh &mesh, Axis &axis);
-  void layout(Layout &layout);
+  void layout(const Mesh &mesh, Layout &layout);
   void groups();
   void group(llvm::StringRef key);
   llvm::SmallVector<AxisId, 2> axes_of(MeshId mesh);

@@ -1,4 +1,5 @@
 // Meshes of the JSON format: the four forms of an axis, and sub-meshes.
+#include "ir/mesh_symbols.h"
 #include "ir/read_json.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -64,7 +65,7 @@ void JsonReader::mesh() {
     axes(mesh);
   if (!members || json_.failed() || json_.errors().size() != before || !mesh.name.valid())
     return;
-  if (std::string wrong = finish(mesh, program_.strings); !wrong.empty())
+  if (std::string wrong = finish_mesh(program_, mesh); !wrong.empty())
     json_.error(members.token(), "trace-mesh", std::move(wrong));
   else
     program_.meshes.add(std::move(mesh));
@@ -107,7 +108,7 @@ void JsonReader::axes(Mesh &mesh) {
     if (i >= kMaxAxes)
       return json_.skip();
     Token of = JsonCursor::kAbsent;
-    mesh.axes.push_back(json_.peek() == '"' ? axis_of_parent(mesh) : axis(of));
+    mesh.axes.push_back(json_.peek() == '"' ? axis_of_parent(mesh) : axis(mesh, of));
     if (of != JsonCursor::kAbsent)
       pieces.push_back({i, of});
   });
@@ -121,7 +122,7 @@ void JsonReader::axes(Mesh &mesh) {
   json_.seek(end);
 }
 
-Axis JsonReader::axis(Token &of) {
+Axis JsonReader::axis(const Mesh &mesh, Token &of) {
   auto members = object(kAxisKeys);
   require(members, Name, kAxisKeys[Name]);
   Axis axis;
@@ -132,12 +133,12 @@ Axis JsonReader::axis(Token &of) {
     axis.flattened = true;
   } else if (members.at(LayoutKey)) {
     axis.explicit_layout = true;
-    layout(axis.layout);
+    layout(mesh, axis.layout);
   } else if (members.at(Size)) {
-    Atom atom{.size = number_or_extent("trace-mesh").value_or(1), .stride = 0};
+    Atom atom{.size = ranks(mesh), .stride = 0};
     axis.explicit_stride = members.at(Stride);
     if (axis.explicit_stride)
-      atom.stride = number_or_extent("trace-mesh").value_or(1);
+      atom.stride = ranks(mesh);
     axis.layout = {atom};
   } else if (members) {
     json_.error(members.token(), "trace-mesh", "an axis states none of `size`, `of`, `layout`");
@@ -195,14 +196,25 @@ void JsonReader::axis_pieces(const Mesh &mesh, Axis &axis) {
     json_.error(token, "trace-mesh", "a flattened axis has no pieces");
 }
 
-void JsonReader::layout(Layout &layout) {
+// A number, or an expression over symbols.
+int64_t JsonReader::ranks(const Mesh &mesh) {
+  Token token = json_.at();
+  std::optional<Extent> size = extent("trace-mesh");
+  std::string wrong;
+  std::optional<int64_t> found = size ? stand_in(program_, mesh, *size, wrong) : std::nullopt;
+  if (!wrong.empty())
+    json_.error(token, "trace-mesh", std::move(wrong));
+  return found.value_or(1);
+}
+
+void JsonReader::layout(const Mesh &mesh, Layout &layout) {
   Token token = json_.at();
   json_.array([&](uint32_t) {
     Token token = json_.at();
     unsigned length = 0;
     Atom atom;
     json_.array([&](uint32_t i) {
-      int64_t number = number_or_extent("trace-mesh").value_or(1);
+      int64_t number = ranks(mesh);
       (i == 0 ? atom.size : atom.stride) = number;
       ++length;
     });

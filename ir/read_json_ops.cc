@@ -2,6 +2,7 @@
 // grow.
 #include "ir/lexer.h"
 #include "ir/read_json.h"
+#include "ir/read_operands.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -103,6 +104,8 @@ BlockId JsonReader::read_operands(const JsonMembers &members, AttrDict &literals
     named_operands(operands_, literals);
   if (members.at(Mut))
     mark_mutated(operands_);
+  if (too_many(program_, operands_))
+    json_.error(members.token(In), "trace-limit", std::string(kTooManyOperands));
   return program_.blocks.add(operands_);
 }
 

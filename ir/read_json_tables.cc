@@ -15,8 +15,10 @@ void JsonReader::symbols() {
 
 void JsonReader::symbol(llvm::StringRef name) {
   static constexpr std::array<std::string_view, 4> kKeys = {"min", "max", "multiple_of", "hint"};
+  uint64_t origin = json_.offset(json_.at());
   auto members = object(kKeys);
   SymbolInfo symbol;
+  symbol.origin = origin;
   symbol.name = builder_.string(name);
   std::optional<int64_t> *const facts[] = {&symbol.min, &symbol.max, &symbol.multiple_of,
                                            &symbol.hint};
@@ -51,7 +53,7 @@ void JsonReader::group(llvm::StringRef key) {
       json_.error(token, "trace-mesh", "a group has no axes");
   } else if (members.at(LayoutKey)) {
     group.form = Group::Form::Layout;
-    layout(group.layout);
+    layout({}, group.layout);
     if (members.at(Offset))
       group.offset = json_.integer(0, kMaxInteger, "trace-mesh").value_or(0);
   } else if (members.at(Ranks)) {

@@ -144,7 +144,9 @@ private:
   bool read_axis(Mesh &mesh);
   bool read_axis_layout(Mesh &mesh, Axis &axis);
   void take_parent_axis(const Mesh &mesh, Axis &axis, const Token &token);
-  bool read_atom(Layout &layout, bool needs_stride);
+  bool read_atom(const Mesh &mesh, Layout &layout, bool needs_stride);
+  bool at_axis_names();
+  std::optional<int64_t> read_ranks(const Mesh &mesh, std::string_view what);
   void resolve_pieces(Mesh &mesh, const Token &token);
   bool read_group();
   bool read_group_axes(Group &group);

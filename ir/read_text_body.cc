@@ -1,5 +1,6 @@
 // Statements of the text form: operations with their results, contexts, locations and expectations.
 // Results are defined after everything else of their statement has been read, as the Builder asks.
+#include "ir/read_operands.h"
 #include "ir/read_text.h"
 
 #include <fmt/core.h>
@@ -203,6 +204,8 @@ bool TextReader::read_rng(Operation &op) {
 
 uint32_t TextReader::add_operation(Operation &op, llvm::ArrayRef<WrittenValue> results) {
   op.operands.append(op.named);
+  if (too_many(program_, op.operands))
+    error(op.origin, "trace-limit", std::string(kTooManyOperands));
   op.inst.operands = program_.blocks.add(op.operands);
   op.inst.attrs = builder_.attrs(std::move(op.attrs));
   op.inst.result_count = static_cast<uint32_t>(results.size());

@@ -1,5 +1,6 @@
 // Meshes and groups in the text form. finish() in mesh.h derives strides and checks the layout;
 // this file knows how it is spelled, and where a sub-mesh lies in its parent.
+#include "ir/mesh_symbols.h"
 #include "ir/read_text.h"
 
 #include <fmt/core.h>
@@ -51,7 +52,7 @@ void TextReader::add_mesh(Mesh mesh, const Token &token) {
     error(token, "trace-mesh", fmt::format("mesh `{}` has no axes", view(token.text)));
   else {
     resolve_pieces(mesh, token);
-    if (std::string wrong = finish(mesh, program_.strings); !wrong.empty())
+    if (std::string wrong = finish_mesh(program_, mesh); !wrong.empty())
       error(token, "trace-mesh", std::move(wrong));
   }
   context_ = {};
@@ -147,6 +148,19 @@ void TextReader::take_parent_axis(const Mesh &mesh, Axis &axis, const Token &tok
   axis.flattened = false;
 }
 
+// `(dp, tp)`, and not `(2 * n)`.
+bool TextReader::at_axis_names() {
+  Token open = peek();
+  if (!open.is('('))
+    return false;
+  take();
+  bool name = take().kind == TokenKind::Name, alone = peek().is(',') || peek().is(')');
+  bool empty = !name && alone;
+  next_.reset();
+  lexer_.seek(open.offset);
+  return (name && alone) || empty;
+}
+
 bool TextReader::read_axis_layout(Mesh &mesh, Axis &axis) {
   Token open = peek();
   auto made_of = [&](bool nothing) {
@@ -154,7 +168,7 @@ bool TextReader::read_axis_layout(Mesh &mesh, Axis &axis) {
       error(open, "trace-mesh", "a flattened axis has no pieces");
     return true;
   };
-  if (peek().is('(')) {
+  if (at_axis_names()) {
     axis.flattened = true;
     auto &pieces = pieces_[mesh.axes.size()];
     pieces.clear();
@@ -169,26 +183,23 @@ bool TextReader::read_axis_layout(Mesh &mesh, Axis &axis) {
   }
   if (peek().is('[')) {
     axis.explicit_layout = true;
-    return list('[', ']', [&] { return read_atom(axis.layout, true); }) &&
+    return list('[', ']', [&] { return read_atom(mesh, axis.layout, true); }) &&
            made_of(axis.layout.empty());
   }
-  if (!read_atom(axis.layout, false))
+  if (!read_atom(mesh, axis.layout, false))
     return false;
   axis.explicit_stride = axis.layout.back().stride != 0;
   return true;
 }
 
 // `size` or `size:stride`; the stride is 0 where it is not stated.
-bool TextReader::read_atom(Layout &layout, bool needs_stride) {
-  if (peek().kind == TokenKind::Name || peek().is('('))
-    return error(peek(), "trace-mesh",
-                 "the size of an axis is symbolic, and only numbers are read");
-  std::optional<int64_t> size = integer("a size", 1, "trace-mesh");
+bool TextReader::read_atom(const Mesh &mesh, Layout &layout, bool needs_stride) {
+  std::optional<int64_t> size = read_ranks(mesh, "a size");
   if (!size)
     return false;
   Atom atom{*size, 0};
   if (take_if(':')) {
-    std::optional<int64_t> stride = integer("a stride", 1, "trace-mesh");
+    std::optional<int64_t> stride = read_ranks(mesh, "a stride");
     if (!stride)
       return false;
     atom.stride = *stride;
@@ -198,6 +209,26 @@ bool TextReader::read_atom(Layout &layout, bool needs_stride) {
   }
   layout.push_back(atom);
   return true;
+}
+
+// A number, or an expression over symbols.
+std::optional<int64_t> TextReader::read_ranks(const Mesh &mesh, std::string_view what) {
+  Token token = peek();
+  bool symbols = token.kind == TokenKind::Name || token.is('(');
+  std::optional<Extent> size;
+  if (symbols)
+    size = extent();
+  else if (std::optional<int64_t> number = integer(what, 1, "trace-mesh"))
+    size = *number;
+  if (!size)
+    return std::nullopt;
+  std::string wrong;
+  std::optional<int64_t> found = stand_in(program_, mesh, *size, wrong);
+  if (!found)
+    error(token, "trace-mesh", std::move(wrong));
+  else if (*found == 0)
+    error(token, "trace-mesh", fmt::format("{} is 0", what));
+  return std::max<int64_t>(1, found.value_or(1));
 }
 
 // Pieces may stand before or after the axis that they make up.
@@ -270,17 +301,21 @@ bool TextReader::read_group_ranks(Group &group) {
   Layout atoms;
   bool ok = list('[', ']', [&] {
     Token first = peek();
-    std::optional<int64_t> number = integer("a rank", 0, "trace-mesh");
+    bool symbols = first.kind == TokenKind::Name || first.is('(');
+    std::optional<int64_t> number =
+        symbols ? read_ranks({}, "a size") : integer("a rank", 0, "trace-mesh");
     if (!number)
       return false;
     Atom atom{*number, 0};
     if (take_if(':')) {
-      std::optional<int64_t> stride = integer("a stride", 1, "trace-mesh");
+      std::optional<int64_t> stride = read_ranks({}, "a stride");
       if (!stride)
         return false;
       atom.stride = *stride;
       if (*number == 0)
         error(first, "trace-mesh", "a piece of a layout has size 0");
+      if (std::string wrong; !symbols && !stand_in(program_, {}, *number, wrong))
+        error(first, "trace-mesh", std::move(wrong));
     }
     atoms.push_back(atom);
     return true;

@@ -1,5 +1,6 @@
 // What stands outside of bodies: the trace header, files, symbols, rules, suppressions,
 // declarations, outputs. Meshes and groups have a file of their own, read_text_meshes.cc.
+#include "ir/mesh_symbols.h"
 #include "ir/read_json_cursor.h"
 #include "ir/read_text.h"
 
@@ -177,6 +178,7 @@ bool TextReader::read_symbol() {
   if (is_symbol(program_.strings[*symbol]))
     error(token, "trace-duplicate", fmt::format("symbol `{}` is declared twice", view(token.text)));
   SymbolInfo info{.name = *symbol, .min = {}, .max = {}, .multiple_of = {}, .hint = {}};
+  info.origin = token.offset;
   bool ok = !peek().is('{') || dict([&](const Token &at, Key key) {
     static constexpr std::string_view kKeys[] = {"min", "max", "multiple_of", "hint"};
     std::optional<int64_t> *fields[] = {&info.min, &info.max, &info.multiple_of, &info.hint};
@@ -436,7 +438,7 @@ void TextReader::check_counts() {
     error(bytes_.size(), name, std::move(message));
   };
   for (const Mesh &mesh : program_.meshes)
-    if (program_.world && mesh.rank_count() > *program_.world)
+    if (program_.world && mesh.rank_count() > *program_.world && !is_symbolic(program_, mesh))
       wrong("trace-mesh",
             fmt::format("mesh `{}` has {} ranks, and `world` is {}",
                         view(program_.strings[mesh.name]), mesh.rank_count(), *program_.world));

@@ -410,8 +410,10 @@ void apply_row(const Application &app, const OpDef &row, AxisSet stated, unsigne
   EquationTyper typer(app, row, *binding, map, out);
   typer.run(stated, result_count);
   // Shapes that do not fit follow from shards that do not: one mistake, one finding.
-  if (typer.shards_clash())
+  if (typer.shards_clash()) {
     shapes.violations.clear();
+    shapes.undecided.clear();
+  }
   if (result_count == app.results.size())
     apply_shapes(app, row.equation.equation, *binding, map, shapes, out);
 }
@@ -469,6 +471,7 @@ void apply_equation(const Application &app, Outcome &out) {
       out.sizes[use.results[r]] = part.sizes[r];
     }
     out.violations.append(part.violations.begin(), part.violations.end());
+    out.undecided.append(part.undecided.begin(), part.undecided.end());
     if (part.violations.empty() && fine.size() < kMembersApart)
       fine.push_back(&use);
   }

@@ -80,6 +80,7 @@ struct Outcome {
   llvm::SmallVector<ir::ShardSizesId, 1> sizes; // none: cut evenly; may be shorter than shapes
   llvm::SmallVector<Violation, 0> violations;
   llvm::SmallVector<InferredWord, 0> inferred;
+  llvm::SmallVector<UndecidedExtents, 0> undecided; // comparisons that symbols leave open
 };
 
 enum class OpForm : uint8_t { Unknown, Equation, Transition, Boundary, Call };

@@ -9,6 +9,8 @@
 
 #include "ir/claims.h"
 
+#include "ir/mesh_symbols.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 namespace spmd::rules {
@@ -293,7 +295,7 @@ void OperandJudgment::report(const Verdict &verdict, AxisSet axes) {
   case Verdict::Form::ReduceOfReplicated: {
     bool grows = verdict.src.combiner == Combiner::Sum && call_.combiner != Combiner::Avg;
     int64_t factor = grows ? size_of(mesh, axes) : 1;
-    return add(ReduceOfReplicated{operand_, verdict.found.kind, factor, axes});
+    return add(ReduceOfReplicated{operand_, verdict.found.kind, {factor}, axes});
   }
   case Verdict::Form::WrongAxis:
     return add(WrongAxis{operand_, verdict.src, axes, verdict.actual,
@@ -464,6 +466,7 @@ ir::Type OperandJudgment::run() {
     add_merged(out_.violations, first_, std::move(violation));
   if (out_.violations.size() == first_)
     llvm::move(shapes.violations, std::back_inserter(out_.violations));
+  llvm::move(shapes.undecided, std::back_inserter(out_.undecided));
   result.set_unknown(layout_.bad);
   place_shards(result);
   need_plain_scale(result);
@@ -509,7 +512,8 @@ static void apply_calls(const Application &app, Outcome &out) {
     return;
   bool ranks = app.attr("root") || app.attr("perm");
   if (ranks &&
-      check_transition_attributes(app, call->name, size_of(app.mesh(), call->axes.all()), out))
+      check_transition_attributes(
+          app, call->name, ir::most_ranks(app.program, size_of(app.mesh(), call->axes.all())), out))
     return;
   for (size_t i = 0; i < operands.size(); ++i) {
     ResultClaim declared = i < app.results.size() ? app.results[i] : ResultClaim{};

@@ -4,6 +4,7 @@
 #include "rules/attributes.h"
 #include "rules/axes.h"
 #include "rules/boundary_rule.h"
+#include "rules/extent_facts.h"
 #include "rules/norms.h"
 #include "rules/remesh.h"
 #include "rules/scale.h"
@@ -13,6 +14,8 @@
 #include "ir/text.h"
 
 #include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
 
 namespace spmd::rules {
 namespace {
@@ -182,8 +185,9 @@ void assert_type(const Application &app, Outcome &out) {
     return;
   if (!claim.shape.valid())
     take_order(claim.before, app.type(app.args[0]));
-  std::optional<ShapesDiffer> differ = claimed_shape_differs(
-      app.program, app.args[0], claim.before, claim.shape, claim.global, app.global_axes());
+  std::optional<ShapesDiffer> differ =
+      claimed_shape_differs(app.program, app.args[0], claim.before, claim.shape, claim.global,
+                            app.global_axes(), out.undecided);
   if (differ) {
     claim.global = {}; // of another shape than the operand has
     if (app.op.boundary == "from_local") {
@@ -353,7 +357,7 @@ void store(const Application &app, Outcome &out) {
   Type before = seen_operand(app, 0), after = seen_operand(app, 1);
   if (std::optional<Violation> differs = value_shape_differs(
           app.program, "the content and what it replaces", app.args[0], app.args[1]))
-    out.violations.push_back(std::move(*differs));
+    add_shape(std::move(*differs), out);
   bool gradient_free = before.gradient_free() || after.gradient_free();
   ClaimCheck check = check_claim(after, before, gradient_free);
   AxisSet changed = check.mismatched | check.unowned;
@@ -567,15 +571,23 @@ void take_order(Type &claim, const Type &found) {
 
 std::optional<ShapesDiffer> claimed_shape_differs(ir::Program &program, const Arg &arg,
                                                   const Type &claim, ir::ShapeId local,
-                                                  ir::ShapeId global, AxisSet judged) {
+                                                  ir::ShapeId global, AxisSet judged,
+                                                  llvm::SmallVectorImpl<UndecidedExtents> &open) {
   ir::ShapeId found = arg.shape, stated = local;
-  bool differ = shape_differs(program, "", stated, found).has_value();
+  auto differ_in = [&](const char *what) {
+    std::optional<Violation> differs = shape_differs(program, what, stated, found);
+    UndecidedExtents *undecided = differs ? std::get_if<UndecidedExtents>(&*differs) : nullptr;
+    if (undecided)
+      open.push_back(std::move(*undecided));
+    return differs && !undecided;
+  };
+  bool differ = differ_in("the claim and of what is there");
   const Type &type = program.types[arg.type];
   bool same_shards = type.shard_dim == claim.shard_dim && type.shard_order == claim.shard_order;
   if (!differ && global.valid() && judged && same_shards && !type.unknown &&
       judged.contains(type.of(Kind::Varying))) {
     found = global_shape(program, type, arg), stated = global;
-    differ = shape_differs(program, "", stated, found).has_value();
+    differ = differ_in("the claim and of what is there on all ranks");
   }
   if (!differ)
     return std::nullopt;
@@ -599,12 +611,22 @@ std::optional<Violation> shape_differs(const ir::Program &program, std::string w
   if (!a.ranked || !b.ranked)
     return std::nullopt;
   bool differs = a.dims.size() != b.dims.size();
+  llvm::SmallVector<UndecidedExtents, 0> open;
   for (size_t i = 0; i < a.dims.size() && !differs; ++i)
-    differs = a.dims[i].is_number() && b.dims[i].is_number() && a.dims[i] != b.dims[i];
+    differs = a.dims[i] != b.dims[i] && !may_be_equal(program, b.dims[i], a.dims[i], open, [&] {
+                return fmt::format("dimension {} of {}", i, what);
+              });
   if (!differs)
-    return std::nullopt;
+    return open.empty() ? std::nullopt : std::optional<Violation>(std::move(open.front()));
   return ShapeMismatch{std::move(what), ir::print_shape(program, stated),
                        ir::print_shape(program, found)};
+}
+
+void add_shape(Violation violation, Outcome &out) {
+  if (auto *open = std::get_if<UndecidedExtents>(&violation))
+    out.undecided.push_back(std::move(*open));
+  else
+    out.violations.push_back(std::move(violation));
 }
 
 std::optional<Violation> value_shape_differs(ir::Program &program, const std::string &what,

@@ -60,17 +60,21 @@ struct ShapesDiffer {
 // `judged`: the axes whose specs are known; else the extents of all ranks together are not compared.
 std::optional<ShapesDiffer> claimed_shape_differs(ir::Program &program, const Arg &arg,
                                                   const ir::Type &claim, ir::ShapeId local,
-                                                  ir::ShapeId global, ir::AxisSet judged);
+                                                  ir::ShapeId global, ir::AxisSet judged,
+                                                  llvm::SmallVectorImpl<UndecidedExtents> &open);
 // Kinds that are listed axis by axis, `S(0)@dp S(0)@tp`, say nothing of the order of shards: where that of
 // the claim is just the mesh's, it is taken from the value.
 void take_order(ir::Type &claim, const ir::Type &found);
-// Two shapes of one thing, compared as far as both are known.
+// Two shapes of one thing, compared as far as both are known: a mismatch, or what symbols leave open.
 std::optional<Violation> shape_differs(const ir::Program &program, std::string what,
                                        ir::ShapeId stated, ir::ShapeId found);
 // The same of two values; where both are cut alike, the sizes of their shards are compared too. They are
 // named as the shards of `what`.
 std::optional<Violation> value_shape_differs(ir::Program &program, const std::string &what,
                                              const Arg &stated, const Arg &found);
+
+// Adds what one of these found.
+void add_shape(Violation violation, Outcome &out);
 
 // The type on these axes alone, for a sentence.
 ir::Type restricted(ir::Type type, ir::AxisSet axes);

@@ -88,9 +88,18 @@ bool FactorSink::unify(uint8_t factor, Extent extent, unsigned operand, unsigned
     known = extent;
   if (*known == extent || extent == Extent(1))
     return true;
-  if (known->is_number() && extent.is_number())
+  // A symbol may come to 1, which is stretched.
+  bool one = compare(app_.program, *known, Extent(1)) != Equality::Different ||
+             compare(app_.program, extent, Extent(1)) != Equality::Different;
+  Equality equality = compare(app_.program, *known, extent);
+  if (equality == Equality::Different && !one)
     return clash(*known, extent, operand, member, dim);
-  known = std::nullopt;
+  if (equality != Equality::Equal)
+    out_.undecided.push_back(undecided(app_.program, place(operand, member, dim), *known, extent));
+  if (equality != Equality::Equal && one)
+    known = std::nullopt;
+  else if (extent.is_number())
+    known = extent;
   return true;
 }
 
@@ -101,17 +110,22 @@ bool FactorSink::equal(uint8_t factor, Extent extent, unsigned operand, unsigned
   map_.multiplied.resize(app_.args.size());
   map_.multiplied.set(arg(operand, 0));
   map_.multiplied.set(arg(operand, member));
-  if (known && compare(app_.program, *known, extent) == Equality::Different)
+  if (known && !rules::may_be_equal(app_.program, *known, extent, out_.undecided,
+                                    [&] { return place(operand, member, dim); }))
     return clash(*known, extent, operand, member, dim);
   if (!known || !known->is_number())
     known = extent;
   return true;
 }
 
+std::string FactorSink::place(unsigned operand, unsigned member, unsigned dim) const {
+  return fmt::format("dimension {} of operand {} and what the other operands have there", dim,
+                     arg(operand, member));
+}
+
 bool FactorSink::clash(Extent known, Extent found, unsigned operand, unsigned member,
                        unsigned dim) {
-  return mismatch(fmt::format("dimension {} of operand {} and what the other operands have there",
-                              dim, arg(operand, member)),
+  return mismatch(place(operand, member, dim),
                   ir::print(known, app_.program.exprs, app_.program.strings),
                   ir::print(found, app_.program.exprs, app_.program.strings));
 }
@@ -125,6 +139,14 @@ bool FactorSink::mismatch(std::string what, std::string expected, std::string fo
   out_.violations.push_back(
       ShapeMismatch{std::move(what), std::move(expected), std::move(found), axes});
   return false;
+}
+
+bool FactorSink::may_be_equal(Extent a, Extent b, std::string what) {
+  return rules::may_be_equal(app_.program, a, b, out_.undecided, [&] { return what; });
+}
+
+bool FactorSink::may_divide(Extent extent, Extent n, std::string what) {
+  return rules::may_divide(app_.program, extent, n, out_.undecided, [&] { return what; });
 }
 
 bool unknown_factors(const Application &, FactorSink &) { return false; }

@@ -95,8 +95,12 @@ public:
   // Two things that should be equal are not. Always false. `axes`: in question; none: all that shard
   // an operand.
   bool mismatch(std::string what, std::string expected, std::string found, ir::AxisSet axes = {});
+  // False where the extents differ, or where n does not divide, whatever symbols are; what is open is told.
+  bool may_be_equal(ir::Extent a, ir::Extent b, std::string what);
+  bool may_divide(ir::Extent extent, ir::Extent n, std::string what);
 
 private:
+  std::string place(unsigned operand, unsigned member, unsigned dim) const;
   // Two numbers that should be one. Always false.
   bool clash(ir::Extent known, ir::Extent found, unsigned operand, unsigned member, unsigned dim);
   uint16_t arg(unsigned operand, unsigned member) const {

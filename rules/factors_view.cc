@@ -182,93 +182,97 @@ private:
   int64_t left_old_ = 0, left_new_ = 0; // what is left of the dimensions at hand; 0: all of them
 };
 
-// The product of numbers, and the symbols left over.
-struct Elements {
-  int64_t number = 1;
-  bool countable = true; // their product is an integer
-  llvm::SmallVector<Extent, 4> symbols;
-  void add(Extent extent) {
-    if (extent.is_number())
-      countable &= !__builtin_mul_overflow(number, extent.number(), &number);
-    else
-      symbols.push_back(extent);
+std::string print(const Application &app, Extent extent) {
+  return ir::print(extent, app.program.exprs, app.program.strings);
+}
+
+// What two sides multiply, without the symbols that both have.
+struct Sides {
+  std::optional<Extent> before, after; // none: it is not known or cannot be written
+  bool symbols = false;
+
+  Sides(const Application &app, const ir::Shape &from, const WantedExtents &to) {
+    llvm::SmallVector<Extent, 5> left(from.dims.begin(), from.dims.end()), right;
+    bool known = true;
+    for (const WantedExtent &each : to)
+      if (each.extent)
+        right.push_back(*each.extent);
+      else
+        known &= each.inferred;
+    auto symbolic = [](Extent extent) { return !extent.is_number(); };
+    symbols = llvm::any_of(left, symbolic) || llvm::any_of(right, symbolic);
+    llvm::erase_if(right, [&](Extent extent) {
+      auto *same = symbolic(extent) ? llvm::find(left, extent) : left.end();
+      bool both = same != left.end();
+      if (both)
+        left.erase(same);
+      return both;
+    });
+    if (symbols && known)
+      before = product_of(app, left), after = product_of(app, right);
+  }
+
+private:
+  static std::optional<Extent> product_of(const Application &app, llvm::ArrayRef<Extent> extents) {
+    std::optional<Extent> all(Extent(1));
+    for (Extent extent : extents)
+      all = all ? times(app.program, *all, extent) : std::nullopt;
+    return all;
   }
 };
 
-// The product of the extents of symbols; none where it cannot be written.
-template <class Extents, class Read>
-std::optional<Extent> product_of(const Application &app, const Extents &extents, Read read) {
-  std::optional<Extent> all(Extent(1));
-  for (const auto &each : extents)
-    if (std::optional<Extent> extent = read(each); all && extent)
-      all = *all == Extent(1) ? extent
-                              : combine(app.program.exprs, ir::Expr::Form::Multiply, *all, *extent);
-    else
-      return std::nullopt;
-  return all;
+// False, and reported, if symbols leave no way for both sides to have the same number of elements.
+bool count_fits(const Application &app, FactorSink &sink, const Sides &sides) {
+  constexpr const char *kWhat = "the number of elements of the operand and of the result";
+  if (!sides.before || !sides.after || sink.may_be_equal(*sides.before, *sides.after, kWhat))
+    return true;
+  return sink.mismatch(kWhat, print(app, *sides.before), print(app, *sides.after),
+                       app.type(app.args[0]).sharded() & app.global_axes());
 }
 
-// False, and reported, if symbols leave no way for both sides to have the same number of elements.
-bool count_fits(const Application &app, FactorSink &sink, const ir::Shape &from,
-                const WantedExtents &to) {
-  auto is_symbol = [](std::optional<Extent> extent) { return extent && !extent->is_number(); };
-  bool symbols = llvm::any_of(from.dims, is_symbol) ||
-                 llvm::any_of(to, [&](const WantedExtent &each) { return is_symbol(each.extent); });
-  if (!symbols)
+// The extent that is left open, where symbols are among the others.
+bool infer_symbolic(const Application &app, FactorSink &sink, const Sides &sides,
+                    WantedExtent &open) {
+  if (!sides.before || !sides.after || *sides.after == Extent(0))
     return true;
-  std::optional<Extent> before =
-      product_of(app, from.dims, [](Extent each) { return std::optional(each); });
-  std::optional<Extent> after =
-      product_of(app, to, [](const WantedExtent &each) { return each.extent; });
-  if (!before || !after || compare(app.program, *before, *after) != Equality::Different)
-    return true;
-  auto print = [&](Extent extent) {
-    return ir::print(extent, app.program.exprs, app.program.strings);
-  };
-  return sink.mismatch("the number of elements of the operand and of the result", print(*before),
-                       print(*after), app.type(app.args[0]).sharded() & app.global_axes());
+  constexpr const char *kWhat =
+      "the number of elements of the operand and a multiple of what is stated";
+  if (!sink.may_divide(*sides.before, *sides.after, kWhat))
+    return sink.mismatch(kWhat, print(app, *sides.before), print(app, *sides.after),
+                         app.type(app.args[0]).sharded() & app.global_axes());
+  open.extent = quotient(app.program, *sides.before, *sides.after);
+  return true;
 }
 
 // Extents of the new side that are not stated follow from the number of elements. False: it cannot
 // be.
 bool infer(const Application &app, FactorSink &sink, const ir::Shape &from, WantedExtents &to) {
-  Elements old_count, new_count;
-  for (Extent extent : from.dims)
-    old_count.add(extent);
   WantedExtent *open = nullptr;
   for (WantedExtent &wanted : to) {
     if (wanted.extent)
-      new_count.add(*wanted.extent);
-    else if (!wanted.inferred || open)
+      continue;
+    if (!wanted.inferred || open)
       return true;
-    else
-      open = &wanted;
+    open = &wanted;
   }
-  if (!old_count.countable || !new_count.countable)
+  if (Sides sides(app, from, to); sides.symbols)
+    return open ? infer_symbolic(app, sink, sides, *open) : count_fits(app, sink, sides);
+  Checked old_count = 1, new_count = 1;
+  for (Extent extent : from.dims)
+    old_count = old_count * extent.number();
+  for (const WantedExtent &wanted : to)
+    if (wanted.extent)
+      new_count = new_count * wanted.extent->number();
+  if (!old_count.number() || !new_count.number())
     return true;
-  if (!open && !count_fits(app, sink, from, to))
-    return false;
-  for (Extent symbol : new_count.symbols) {
-    auto *same = llvm::find(old_count.symbols, symbol);
-    if (same == old_count.symbols.end())
-      return true;
-    old_count.symbols.erase(same);
-  }
-  bool divides = new_count.number && old_count.number % new_count.number == 0;
-  bool equal = open ? divides || !old_count.symbols.empty() : old_count.number == new_count.number;
-  if (!equal && old_count.symbols.empty())
+  int64_t before = *old_count.number(), after = *new_count.number();
+  bool divides = after && before % after == 0;
+  if (open ? !divides : before != after)
     return sink.mismatch("the number of elements of the operand and of the result",
-                         std::to_string(old_count.number), std::to_string(new_count.number),
+                         std::to_string(before), std::to_string(after),
                          app.type(app.args[0]).sharded() & app.global_axes());
-  if (!open || !divides)
-    return true;
-  std::optional<Extent> extent(Extent(old_count.number / new_count.number));
-  for (Extent symbol : old_count.symbols)
-    if (extent)
-      extent = *extent == Extent(1)
-                   ? symbol
-                   : combine(app.program.exprs, ir::Expr::Form::Multiply, symbol, *extent);
-  open->extent = extent;
+  if (open)
+    open->extent = Extent(before / after);
   return true;
 }
 
@@ -497,10 +501,10 @@ bool expand_factors(const Application &app, FactorSink &sink) {
       continue;
     }
     Extent have = shape->dims[d - added];
-    if (want.extent && want.extent->is_number() && have.is_number() && have != Extent(1) &&
-        *want.extent != have)
-      return sink.mismatch("dimension " + std::to_string(d - added) + " of operand 0 and `size`",
-                           std::to_string(have.number()), std::to_string(want.extent->number()));
+    std::string what = "dimension " + std::to_string(d - added) + " of operand 0 and `size`";
+    if (want.extent && have != Extent(1) && !sink.may_be_equal(have, *want.extent, what) &&
+        compare(app.program, have, Extent(1)) == Equality::Different)
+      return sink.mismatch(what, print(app, have), print(app, *want.extent));
     DimFactors from = operand[d - added];
     result.push_back(expanded(sink, from, have, want, operand, d - added));
   }

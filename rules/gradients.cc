@@ -54,7 +54,7 @@ void apply_step(const Application &app, Outcome &out) {
     return; // and so other extents
   if (std::optional<Violation> differs = value_shape_differs(
           app.program, "the gradient and what it moves", app.args[needed], app.args[1]))
-    out.violations.push_back(std::move(*differs));
+    add_shape(std::move(*differs), out);
 }
 
 void apply_to_local(const Application &app, Outcome &out) {

@@ -80,11 +80,16 @@ private:
     }
     out_.shapes[result] = app_.program.shapes.add(std::move(shape));
   }
-  bool differs(const Extents &extents, const ir::Shape &declared) const {
+  bool differs(const Extents &extents, const ir::Shape &declared) {
     if (extents.size() != declared.dims.size())
       return true;
-    for (auto [extent, other] : llvm::zip(extents, declared.dims))
-      if (extent && compare(app_.program, *extent, other) == Equality::Different)
+    for (size_t dim = 0; dim < extents.size(); ++dim)
+      if (extents[dim] &&
+          !may_be_equal(app_.program, declared.dims[dim], *extents[dim], out_.undecided, [&] {
+            return fmt::format("the declared and the actual extent "
+                               "of dimension {} of the result",
+                               dim);
+          }))
         return true;
     return false;
   }
@@ -138,6 +143,7 @@ void apply_shapes(const Application &app, const Equation &equation, const Bindin
                   const FactorMap &map, const Outcome &found, Outcome &out) {
   out.shapes.resize(app.results.size());
   out.violations.append(found.violations.begin(), found.violations.end());
+  out.undecided.append(found.undecided.begin(), found.undecided.end());
   ShapeReader(app, equation, binding, out).run(map, found.violations.empty());
 }
 

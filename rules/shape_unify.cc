@@ -2,6 +2,7 @@
 #include "rules/shape_unify.h"
 
 #include "rules/extent_facts.h"
+#include "rules/shard_blocks.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -85,23 +86,31 @@ void ExtentUnifier::unify(uint8_t factor, Extent extent, uint16_t arg, unsigned 
   Equality equality = compare(app_.program, *known, extent);
   if (equality == Equality::Equal)
     return;
-  seen.conflict = true;
-  if (equality == Equality::Different && !may_stretch(*known, seen.arg, seen.dim) &&
-      !may_stretch(extent, arg, dim))
+  bool first = may_stretch(*known, seen.arg, seen.dim), second = may_stretch(extent, arg, dim);
+  seen.conflict = equality == Equality::Different || (first && second);
+  if (equality == Equality::Different && !first && !second)
     report(seen, *known, arg, dim, extent);
-  known = std::nullopt;
+  else
+    out_.undecided.push_back(undecided(app_.program, describe(seen, arg, dim), *known, extent));
+  if (seen.conflict && first == second)
+    known = std::nullopt;
+  else if (first || (!second && extent.is_number()))
+    known = extent;
 }
 
 std::string ExtentUnifier::print(Extent extent) const {
   return ir::print(extent, app_.program.exprs, app_.program.strings);
 }
 
+std::string ExtentUnifier::describe(const Seen &seen, uint16_t arg, unsigned dim) {
+  return fmt::format("dimension {} of operand {} and dimension {} of operand {}", seen.dim,
+                     seen.arg, dim, arg);
+}
+
 void ExtentUnifier::report(const Seen &seen, Extent known, uint16_t arg, unsigned dim,
                            Extent found) {
   out_.violations.push_back(
-      ShapeMismatch{fmt::format("dimension {} of operand {} and dimension {} of operand {}",
-                                seen.dim, seen.arg, dim, arg),
-                    print(known), print(found),
+      ShapeMismatch{describe(seen, arg, dim), print(known), print(found),
                     axes_cutting(app_, seen.arg, seen.dim) | axes_cutting(app_, arg, dim)});
 }
 
@@ -125,25 +134,27 @@ void ExtentUnifier::merged_factors() {
 
 void ExtentUnifier::divide(const DimFactors &dim, Extent whole) {
   std::optional<uint8_t> missing;
-  int64_t known = 1;
+  std::optional<Extent> known(Extent(1));
   for (uint8_t factor : dim) {
     const std::optional<Extent> &extent = map_.factors[factor].extent;
-    if (extent && extent->is_number()) {
-      if (__builtin_mul_overflow(known, extent->number(), &known))
-        return;
-    } else if (extent || missing)
+    if (!extent && missing)
       return;
+    if (extent)
+      known = times(app_.program, *known, extent);
     else
       missing = factor;
+    if (!known)
+      return;
   }
-  if (!missing || !whole.is_number() || known <= 0)
+  if (!missing || *known == Extent(0))
     return;
-  if (whole.number() % known == 0)
-    map_.factors[*missing].extent = Extent(whole.number() / known);
+  auto what = [&] {
+    return fmt::format("an extent of {} and a multiple of what is merged in it", print(whole));
+  };
+  if (!may_divide(app_.program, whole, *known, out_.undecided, what))
+    out_.violations.push_back(ShapeMismatch{what(), print(*known), print(whole)});
   else
-    out_.violations.push_back(ShapeMismatch{
-        fmt::format("an extent of {} and a multiple of what is merged in it", whole.number()),
-        std::to_string(known), std::to_string(whole.number())});
+    map_.factors[*missing].extent = quotient(app_.program, whole, *known);
 }
 
 } // namespace spmd::rules

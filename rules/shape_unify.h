@@ -33,6 +33,7 @@ private:
   bool is_multiplied(uint16_t arg) const;
   void unify(uint8_t factor, ir::Extent extent, uint16_t arg, unsigned dim);
   std::string print(ir::Extent extent) const;
+  static std::string describe(const Seen &seen, uint16_t arg, unsigned dim);
   void report(const Seen &seen, ir::Extent known, uint16_t arg, unsigned dim, ir::Extent found);
   void divide(const DimFactors &dim, ir::Extent whole);
 

@@ -3,9 +3,11 @@
 
 #include "rules/axes.h"
 #include "rules/checked.h"
+#include "rules/extent_facts.h"
 #include "rules/shards.h"
 
 #include "ir/claims.h"
+#include "ir/mesh_symbols.h"
 #include "ir/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -68,7 +70,7 @@ std::optional<Numbers> written_out(const ir::Program &program, const Blocks &blo
   if (blocks.sizes().valid())
     return numbers_of(program, blocks.sizes());
   if (blocks.even() || !blocks.global().is_number() || !blocks.block().is_number() ||
-      ranks > kMaxBlocks)
+      ranks > kMaxBlocks || ir::is_symbolic(program, ranks))
     return std::nullopt;
   Numbers sizes;
   int64_t left = blocks.global().number();
@@ -131,7 +133,8 @@ std::optional<Blocks> joined(ir::Program &program, const Blocks &outer, int64_t 
   if (outer.even() && inner.even())
     return Blocks{};
   std::optional<Numbers> sizes = written_out(program, inner, inner_ranks);
-  if (!outer.even() || !sizes || outer_ranks > kMaxBlocks / std::max<int64_t>(inner_ranks, 1))
+  if (!outer.even() || !sizes || ir::is_symbolic(program, outer_ranks) ||
+      outer_ranks > kMaxBlocks / std::max<int64_t>(inner_ranks, 1))
     return std::nullopt;
   Numbers all;
   for (int64_t k = 0; k < outer_ranks; ++k)
@@ -192,7 +195,18 @@ std::optional<NestedBlocks> nested_blocks(ir::Program &program, const ir::Mesh &
   llvm::SmallVector<int64_t, 4> counts;
   for (AxisId axis : axes)
     counts.push_back(mesh[axis].size());
-  if (size_of(mesh, set_of(axes)) > kMaxBlocks)
+  int64_t ranks = size_of(mesh, set_of(axes)), index = block_index(mesh, axes, rank);
+  if (ir::is_symbolic(program, ranks))
+    return std::nullopt;
+  if (ranks > kMaxBlocks && axes.size() == 1) { // blocks of one length, until no element is left
+    int64_t block = (extent + ranks - 1) / ranks;
+    NestedBlocks nested;
+    nested.held = std::clamp<int64_t>(extent - std::max<int64_t>(0, index) * block, 0, block);
+    if (block * ranks != extent)
+      nested.blocks = Blocks(ir::UnevenDim{0, Extent(extent), Extent(block), {}});
+    return nested;
+  }
+  if (ranks > kMaxBlocks)
     return std::nullopt;
   llvm::SmallVector<int64_t, 16> starts = nested_starts(extent, counts);
   Numbers lengths;
@@ -202,9 +216,9 @@ std::optional<NestedBlocks> nested_blocks(ir::Program &program, const ir::Mesh &
     even &= lengths.back() == lengths.front();
     follows &= lengths.back() == std::min(lengths.front(), extent - starts[i]);
   }
-  size_t index = static_cast<size_t>(std::max<int64_t>(0, block_index(mesh, axes, rank)));
   NestedBlocks nested;
-  nested.held = lengths[std::min(index, lengths.size() - 1)];
+  nested.held =
+      lengths[std::min(static_cast<size_t>(std::max<int64_t>(0, index)), lengths.size() - 1)];
   if (even)
     return nested;
   std::optional<Blocks> listed = of_sizes(program, lengths);
@@ -231,7 +245,7 @@ std::optional<Blocks> with_more_axes(ir::Program &program, const ir::Mesh &mesh,
                                      llvm::ArrayRef<AxisId> all) {
   std::optional<Numbers> lengths = written_out(program, known, size_of(mesh, set_of(cut)));
   int64_t ranks = size_of(mesh, set_of(all));
-  if (!lengths || ranks > kMaxBlocks)
+  if (!lengths || ranks > kMaxBlocks || ir::is_symbolic(program, ranks))
     return std::nullopt;
   Numbers made;
   for (int64_t k = 0; k < ranks; ++k) {
@@ -314,16 +328,21 @@ DeclaredSizes declared_sizes(ir::Program &program, const ir::Type &type, ir::Sha
     llvm::SmallVector<AxisId, 2> axes = ir::shards_of(type, d);
     int64_t ranks = size_of(mesh, set_of(axes));
     Extent have = local.dims[d], all = global.dims[d];
-    std::optional<Extent> even = times(program, have, Extent(ranks));
-    if (even == all || (axes.empty() && has_lists))
+    std::optional<Extent> even = product(program, have, ir::rank_extent(program, ranks));
+    if (even == all || (axes.empty() && has_lists) ||
+        (even && compare(program, *even, all) == Equality::Equal))
       continue;
-    if (have.is_number() && all.is_number()) {
-      std::optional<NestedBlocks> nested = nested_blocks(program, mesh, axes, all.number(), rank);
+    bool numbers = have.is_number() && all.is_number() && !ir::is_symbolic(program, ranks);
+    bool differ = axes.empty() && compare(program, have, all) == Equality::Different;
+    if (numbers || differ) {
+      std::optional<NestedBlocks> nested;
+      if (numbers)
+        nested = nested_blocks(program, mesh, axes, all.number(), rank);
       if (axes.empty() || !nested || have.number() != nested->held)
         return differs(
             fmt::format("dimension {} of the global shape, cut into {}, and of the local "
                         "shape,",
-                        d, ranks),
+                        d, ir::print_ranks(program, ranks)),
             set_of(axes));
       if (!nested->blocks.even())
         sizes.dims.push_back(nested->blocks.as_dim(d));
@@ -345,7 +364,7 @@ ir::ShapeId global_shape(ir::Program &program, const ir::Type &type, const Arg &
         arg.sizes.valid() ? program.shard_sizes[arg.sizes].find(d) : nullptr;
     int64_t ranks = size_of(program.meshes[type.mesh()], set_of(ir::shards_of(type, d)));
     std::optional<Extent> extent =
-        uneven ? uneven->global : times(program, shape.dims[d], Extent(ranks));
+        uneven ? uneven->global : product(program, shape.dims[d], ir::rank_extent(program, ranks));
     if (!extent)
       return {};
     shape.dims[d] = *extent;

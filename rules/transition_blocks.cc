@@ -2,7 +2,10 @@
 // as it comes, or each length.
 #include "rules/transition_blocks.h"
 
+#include "rules/extent_facts.h"
 #include "rules/shard_blocks.h"
+
+#include "ir/mesh_symbols.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -14,70 +17,9 @@ namespace spmd::rules {
 namespace {
 
 using ir::AxisId;
-using ir::Expr;
 using ir::Extent;
 
 constexpr int64_t kMostBlocks = 1 << 16; // that are ever listed
-
-} // namespace
-
-int64_t known_divisor(const ir::Program &program, Extent extent) {
-  if (extent.is_number())
-    return extent.number();
-  const Expr expr = program.exprs[extent.expr()];
-  if (expr.form == Expr::Form::Symbol) {
-    const auto *symbol = llvm::find_if(llvm::ArrayRef(program.symbols),
-                                       [&](const auto &each) { return each.name == expr.symbol; });
-    return symbol == llvm::ArrayRef(program.symbols).end() ? 1 : symbol->multiple_of.value_or(1);
-  }
-  int64_t left = known_divisor(program, expr.left), right = known_divisor(program, expr.right);
-  int64_t both = 0;
-  switch (expr.form) {
-  case Expr::Form::Symbol:
-    break;
-  case Expr::Form::Add:
-  case Expr::Form::Subtract:
-  case Expr::Form::Modulo:
-    return std::gcd(left, right);
-  case Expr::Form::Multiply:
-    return __builtin_mul_overflow(left, right, &both) ? std::max(left, right) : both;
-  case Expr::Form::Divide:
-    return expr.right.is_number() && right > 0 && left % right == 0 ? left / right : 1;
-  }
-  return 1;
-}
-
-namespace {
-
-// Moves what it can of the factor n out of a product: none unless all of it.
-std::optional<Extent> without_factor(ir::Program &program, Extent extent, int64_t n) {
-  if (n == 1)
-    return extent;
-  if (n <= 0 || known_divisor(program, extent) % n != 0)
-    return std::nullopt;
-  if (extent.is_number())
-    return Extent(extent.number() / n);
-  const Expr expr = program.exprs[extent.expr()];
-  int64_t divisor = 0;
-  if (expr.form == Expr::Form::Divide && expr.right.is_number() &&
-      !__builtin_mul_overflow(expr.right.number(), n, &divisor) &&
-      known_divisor(program, expr.left) % divisor == 0)
-    return ir::combine(program.exprs, Expr::Form::Divide, expr.left, divisor);
-  if (expr.form != Expr::Form::Multiply)
-    return ir::combine(program.exprs, Expr::Form::Divide, extent, n);
-  // Numbers lose their factors first: what is left of n must be found on the other side.
-  Extent first = expr.right.is_number() ? expr.right : expr.left;
-  Extent second = expr.right.is_number() ? expr.left : expr.right;
-  int64_t taken = std::gcd(known_divisor(program, first), n);
-  std::optional<Extent> a = without_factor(program, first, taken),
-                        b = without_factor(program, second, n / taken);
-  if (!a || !b)
-    return ir::combine(program.exprs, Expr::Form::Divide, extent, n);
-  if (*a == Extent(1) || *b == Extent(1))
-    return *a == Extent(1) ? b : a;
-  bool swapped = first == expr.right;
-  return ir::combine(program.exprs, Expr::Form::Multiply, swapped ? *b : *a, swapped ? *a : *b);
-}
 
 int64_t sum_of(llvm::ArrayRef<int64_t> lengths) {
   return std::accumulate(lengths.begin(), lengths.end(), int64_t(0));
@@ -104,26 +46,6 @@ bool follow_first(llvm::ArrayRef<int64_t> lengths) {
 
 } // namespace
 
-std::optional<Extent> exact_quotient(ir::Program &program, Extent extent, int64_t n) {
-  return without_factor(program, extent, n);
-}
-
-std::optional<Extent> product(ir::Program &program, Extent extent, int64_t n) {
-  if (n == 1)
-    return extent;
-  if (!extent.is_number()) {
-    const Expr expr = program.exprs[extent.expr()];
-    bool quotient = expr.form == Expr::Form::Divide && expr.right.is_number();
-    bool exact = quotient && expr.right.number() % n == 0 &&
-                 known_divisor(program, expr.left) % expr.right.number() == 0;
-    if (exact && expr.right.number() == n)
-      return expr.left;
-    if (exact)
-      return ir::combine(program.exprs, Expr::Form::Divide, expr.left, expr.right.number() / n);
-  }
-  return ir::combine(program.exprs, Expr::Form::Multiply, extent, n);
-}
-
 int64_t BlockMoves::ranks_of(llvm::ArrayRef<AxisId> axes) const {
   int64_t ranks = 1;
   for (AxisId axis : axes)
@@ -148,7 +70,7 @@ int64_t BlockMoves::own_block(llvm::ArrayRef<AxisId> axes) const {
 
 std::optional<BlockMoves::Lengths> BlockMoves::lengths_of(const BlockDim &dim,
                                                           int64_t blocks) const {
-  if (blocks > kMostBlocks)
+  if (blocks > kMostBlocks || ir::is_symbolic(program_, blocks))
     return std::nullopt;
   Lengths lengths;
   if (!dim.uneven) {
@@ -207,7 +129,7 @@ BlockMoves::Problem BlockMoves::join(BlockDim &dim, unsigned count,
     if (lengths)
       dim.local = Extent(sum_of(*lengths));
     else if (dim.local)
-      dim.local = product(program_, *dim.local, n);
+      dim.local = product(program_, *dim.local, ir::rank_extent(program_, n));
     return {};
   }
   if (dim.axes.empty()) {
@@ -224,7 +146,7 @@ BlockMoves::Problem BlockMoves::join(BlockDim &dim, unsigned count,
   }
   std::optional<Extent> block;
   if (!dim.uneven->sizes.valid())
-    block = product(program_, dim.uneven->block, n);
+    block = product(program_, dim.uneven->block, ir::rank_extent(program_, n));
   dim.local = own_block(dim.axes) == 0 ? block : std::nullopt;
   if (block)
     dim.uneven->block = *block;
@@ -242,7 +164,7 @@ BlockMoves::Problem BlockMoves::cut_stated(BlockDim &dim, llvm::ArrayRef<AxisId>
   dim.axes.append(axes.begin(), axes.end());
   int64_t blocks = 0;
   if (__builtin_mul_overflow(outer, static_cast<int64_t>(lengths.size()), &blocks) ||
-      blocks > kMostBlocks) {
+      blocks > kMostBlocks || ir::is_symbolic(program_, outer)) {
     dim.local = std::nullopt;
     dim.uneven.reset();
     return {};
@@ -257,11 +179,12 @@ BlockMoves::Problem BlockMoves::cut_stated(BlockDim &dim, llvm::ArrayRef<AxisId>
 BlockMoves::Problem BlockMoves::cut_evenly(BlockDim &dim, llvm::ArrayRef<AxisId> axes, int64_t n) {
   Problem problem;
   if (dim.local) {
-    std::optional<Extent> piece = exact_quotient(program_, *dim.local, n);
+    Extent ranks = ir::rank_extent(program_, n);
+    std::optional<Extent> piece = exact_quotient(program_, *dim.local, ranks);
     if (!piece) {
       problem = {Problem::Form::Indivisible, "", "", print(*dim.local)};
-      if (!dim.local->is_number())
-        piece = ir::combine(program_.exprs, Expr::Form::Divide, *dim.local, n);
+      if (!dim.local->is_number() || !ranks.is_number())
+        piece = quotient(program_, *dim.local, ranks);
     }
     dim.local = piece;
   }
@@ -276,7 +199,8 @@ BlockMoves::Problem BlockMoves::cut(BlockDim &dim, llvm::ArrayRef<AxisId> axes,
     return {};
   if (lengths)
     return cut_stated(dim, axes, *lengths, outer);
-  bool divides = !dim.uneven && (!dim.local || exact_quotient(program_, *dim.local, n));
+  bool divides = !dim.uneven &&
+                 (!dim.local || exact_quotient(program_, *dim.local, ir::rank_extent(program_, n)));
   if (!divides)
     if (std::optional<Lengths> ruled = ruled_lengths(dim, axes, outer)) {
       dim.axes.append(axes.begin(), axes.end());
@@ -295,7 +219,8 @@ BlockMoves::Problem BlockMoves::cut(BlockDim &dim, llvm::ArrayRef<AxisId> axes,
 std::optional<BlockMoves::Lengths>
 BlockMoves::ruled_lengths(const BlockDim &dim, llvm::ArrayRef<AxisId> axes, int64_t outer) const {
   int64_t blocks = 0;
-  bool listed = !__builtin_mul_overflow(outer, ranks_of(axes), &blocks) && blocks <= kMostBlocks;
+  bool listed = !__builtin_mul_overflow(outer, ranks_of(axes), &blocks) && blocks <= kMostBlocks &&
+                !ir::is_symbolic(program_, blocks);
   std::optional<Lengths> before = listed ? lengths_of(dim, outer) : std::nullopt;
   if (!before)
     return std::nullopt;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "rules/apply.h"
+#include "rules/extent_facts.h"
 
 #include <optional>
 #include <string>
@@ -15,13 +16,6 @@ struct BlockDim {
   llvm::SmallVector<ir::AxisId, 2> axes; // that shard it, outermost first
   std::optional<ir::UnevenDim> uneven;   // none: cut evenly
 };
-
-// The largest number that is known to divide the extent; 0 of what is 0.
-int64_t known_divisor(const ir::Program &program, ir::Extent extent);
-// `extent / n` where the facts of the program say that n divides it, else none.
-std::optional<ir::Extent> exact_quotient(ir::Program &program, ir::Extent extent, int64_t n);
-// `extent * n`; takes back a division by n that was exact.
-std::optional<ir::Extent> product(ir::Program &program, ir::Extent extent, int64_t n);
 
 class BlockMoves {
 public:

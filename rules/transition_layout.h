@@ -85,7 +85,7 @@ private:
   Dim shard(const ir::KindWord &word);
   Dim place(int64_t dim, size_t rank, llvm::StringRef key);
   std::optional<Splits> splits(llvm::StringRef key);
-  void need_equal(std::string what, int64_t expected, ir::Extent found);
+  void need_equal(std::string what, ir::Extent expected, ir::Extent found);
   void compare();
   ir::ShapeId shape();
   ir::ShardSizesId sizes();

@@ -4,6 +4,7 @@
 #include "rules/transition_layout.h"
 
 #include "ir/claims.h"
+#include "ir/mesh_symbols.h"
 #include "ir/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -93,7 +94,10 @@ std::optional<Splits> LayoutEffect::splits(llvm::StringRef key) {
   const ir::AttrList &list = app_.program.lists[attr->as<ir::AttrListId>()];
   Splits splits;
   int64_t sum = 0;
-  bool right = static_cast<int64_t>(list.items.size()) == size_;
+  Extent ranks = ir::rank_extent(app_.program, size_);
+  auto what = [&] { return fmt::format("the number of lengths in `{}` and of ranks", key.str()); };
+  bool right = may_be_equal(app_.program, static_cast<int64_t>(list.items.size()), ranks,
+                            shapes_.undecided, what);
   for (const ir::AttrValue &item : list.items) {
     bool number = item.form == ir::AttrForm::Integer;
     right &= !number || item.as_integer() >= 0;
@@ -102,15 +106,14 @@ std::optional<Splits> LayoutEffect::splits(llvm::StringRef key) {
   }
   if (!right)
     shapes_.violations.push_back(
-        AttributeMismatch{key.str(), fmt::format("{} block lengths", size_)});
+        AttributeMismatch{key.str(), fmt::format("{} block lengths", print(ranks))});
   splits.known &= right;
   return splits;
 }
 
-void LayoutEffect::need_equal(std::string what, int64_t expected, Extent found) {
-  if (found.is_number() && found.number() != expected)
-    shapes_.violations.push_back(
-        ShapeMismatch{std::move(what), std::to_string(expected), std::to_string(found.number())});
+void LayoutEffect::need_equal(std::string what, Extent expected, Extent found) {
+  if (!may_be_equal(app_.program, expected, found, shapes_.undecided, [&] { return what; }))
+    shapes_.violations.push_back(ShapeMismatch{std::move(what), print(expected), print(found)});
 }
 
 // Data follow where extents lead.
@@ -176,22 +179,28 @@ void LayoutEffect::lengthen(size_t dim, llvm::StringRef key) {
   else if (recorded)
     blocks_.join(at, static_cast<unsigned>(order_.size()), std::nullopt);
   else if (at.local)
-    at.local = product(app_.program, *at.local, size_);
+    at.local = product(app_.program, *at.local, ir::rank_extent(app_.program, size_));
 }
 
 void LayoutEffect::divide(size_t dim) {
   std::optional<Extent> &extent = dims_[dim].local;
   if (!extent || size_ == 1)
     return;
-  std::optional<Extent> piece = exact_quotient(app_.program, *extent, size_);
-  if (!piece && extent->is_number()) {
-    shapes_.violations.push_back(
-        Indivisible{static_cast<int64_t>(dim), size_, print(*extent), axes_});
-    bad_ |= axes_ & input_.fine;
-    if (!is_declared_rank(dims_.size())) // so that what follows has a shape
-      piece = Extent((extent->number() + size_ - 1) / size_);
+  Extent ranks = ir::rank_extent(app_.program, size_);
+  auto what = [&] {
+    return fmt::format("the rest of dimension {}, cut into {} pieces, and 0", dim, print(ranks));
+  };
+  if (may_divide(app_.program, *extent, ranks, shapes_.undecided, what)) {
+    extent = exact_quotient(app_.program, *extent, ranks);
+    return;
   }
-  extent = piece;
+  shapes_.violations.push_back(
+      Indivisible{static_cast<int64_t>(dim), {size_}, print(*extent), axes_});
+  bad_ |= axes_ & input_.fine;
+  if (extent->is_number() && !is_declared_rank(dims_.size())) // so that what follows has a shape
+    extent = Extent((extent->number() + size_ - 1) / size_);
+  else
+    extent = std::nullopt;
 }
 
 void LayoutEffect::shorten(size_t dim, llvm::StringRef key) {
@@ -211,7 +220,7 @@ void LayoutEffect::shorten(size_t dim, llvm::StringRef key) {
 void LayoutEffect::insert(size_t dim) {
   move(TransitionMove::Form::Stack, dim);
   BlockDim made;
-  made.local = Extent(size_);
+  made.local = ir::rank_extent(app_.program, size_);
   dims_.insert(dims_.begin() + static_cast<ptrdiff_t>(dim), std::move(made));
   if (!ranked_)
     dims_.pop_back();
@@ -222,8 +231,8 @@ void LayoutEffect::unbind(size_t dim) {
   touch(dim, false, true);
   std::string axes = ir::print_axes(app_.program, app_.where().mesh, axes_);
   if (dims_[dim].local)
-    need_equal(fmt::format("dimension {} and the number of ranks of {}", dim, axes), size_,
-               *dims_[dim].local);
+    need_equal(fmt::format("dimension {} and the number of ranks of {}", dim, axes),
+               ir::rank_extent(app_.program, size_), *dims_[dim].local);
   dims_.erase(dims_.begin() + static_cast<ptrdiff_t>(dim));
   if (!ranked_)
     dims_.emplace_back();
@@ -276,10 +285,15 @@ bool LayoutEffect::exchange_erased() {
 // Blocks of one dimension change places: its extent stays, and must divide.
 void LayoutEffect::exchange_in_place(size_t dim) {
   std::optional<Extent> before = dims_[dim].local;
+  bool symbolic = before && !before->is_number();
+  if (symbolic)
+    dims_[dim].local = std::nullopt; // the data say how it is cut
   shorten(dim, "in_splits");
   move(TransitionMove::Form::Join, dim);
   std::optional<Extent> &after = dims_[dim].local;
-  after = after || (before && !before->is_number()) ? before : std::nullopt;
+  // And what comes of it, where that is stated with a symbol.
+  bool stated = is_declared_rank(dims_.size()) && (symbolic || !declared_->dims[dim].is_number());
+  after = (after || symbolic) && !stated ? before : std::nullopt;
 }
 
 bool LayoutEffect::exchange(const AxisEffect &effect) {
@@ -368,9 +382,11 @@ bool LayoutEffect::run_local(llvm::ArrayRef<Step> steps) {
 void LayoutEffect::compare() {
   bool differs = dims_.size() != declared_->dims.size();
   for (size_t i = 0; i < dims_.size() && !differs; ++i) {
-    Extent stated = declared_->dims[i];
-    bool numbers = dims_[i].local && dims_[i].local->is_number() && stated.is_number();
-    differs = numbers && *dims_[i].local != stated;
+    auto what = [&] {
+      return fmt::format("the declared and the actual extent of dimension {} of the result", i);
+    };
+    differs = dims_[i].local && !may_be_equal(app_.program, declared_->dims[i], *dims_[i].local,
+                                              shapes_.undecided, what);
   }
   if (!differs)
     return;

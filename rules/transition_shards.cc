@@ -2,6 +2,8 @@
 // or become the innermost ones of another.
 #include "rules/transition_layout.h"
 
+#include "ir/mesh_symbols.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -24,7 +26,7 @@ void LayoutEffect::report(const BlockMoves::Problem &problem, size_t dim, llvm::
     return;
   case BlockMoves::Problem::Form::Indivisible:
     shapes_.violations.push_back(
-        Indivisible{static_cast<int64_t>(dim), size_, problem.extent, axes_});
+        Indivisible{static_cast<int64_t>(dim), {size_}, problem.extent, axes_});
     bad_ |= axes_ & input_.fine;
     return;
   }
@@ -46,7 +48,8 @@ void LayoutEffect::join_innermost(size_t dim, llvm::StringRef key) {
                    llvm::makeArrayRef(at.axes).take_back(fine_.size()) == llvm::makeArrayRef(fine_);
   int64_t ranks = blocks_.ranks_of(fine_);
   if (!innermost) {
-    at.local = at.local ? product(app_.program, *at.local, size_) : std::nullopt; // in wrong order
+    at.local = at.local ? product(app_.program, *at.local, ir::rank_extent(app_.program, size_))
+                        : std::nullopt; // in wrong order
     return not_innermost(dim, axes_ & input_.fine);
   }
   if (lengths && !lengths->known) {
@@ -60,9 +63,10 @@ void LayoutEffect::join_innermost(size_t dim, llvm::StringRef key) {
                       lengths && whole ? lengths->numbers() : std::nullopt),
          dim, key);
   if (!whole)
-    at.local = lengths    ? std::optional(Extent(lengths->sum()))
-               : at.local ? product(app_.program, *at.local, size_ / ranks)
-                          : std::nullopt;
+    at.local = lengths ? std::optional(Extent(lengths->sum()))
+               : at.local
+                   ? product(app_.program, *at.local, ir::rank_extent(app_.program, size_ / ranks))
+                   : std::nullopt;
   moves_.back().after = at;
 }
 

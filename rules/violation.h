@@ -36,10 +36,10 @@ using ViolationKinds = std::variant<
     SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard,
     StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension, MixedPolicy,
     SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias, UncheckedClaim,
-    MeshChange, MeshGroupMixed, UnknownOp, ImplicitCast, AssumedRule, UnusedSuppression,
-    ExpiredSuppression, SourceChanged, ImplicitRedistribute, ReplicateRefuted, InvariantRefuted,
-    ShardRefuted, PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory,
-    RunPlansDiffer, RunLostRank, RunTimeout>;
+    MeshChange, MeshGroupMixed, UnknownOp, ImplicitCast, AssumedRule, UndecidedExtents,
+    UnusedSuppression, ExpiredSuppression, SourceChanged, ImplicitRedistribute, ReplicateRefuted,
+    InvariantRefuted, ShardRefuted, PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift,
+    RunInput, RunMemory, RunPlansDiffer, RunLostRank, RunTimeout>;
 
 // Copied, moved and destroyed in one place: made in every file, that was half of the time to compile.
 struct Violation : ViolationKinds {

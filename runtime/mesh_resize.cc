@@ -106,6 +106,29 @@ void MeshResize::shrink() {
   place();
 }
 
+llvm::Error MeshResize::resolve(const Program &program,
+                                llvm::function_ref<std::optional<int64_t>(ir::Extent)> value) {
+  for (Piece &piece : pieces_) {
+    int64_t left = piece.size, values = 1;
+    for (ir::StandIn each : program.stand_ins)
+      for (; left % each.prime == 0; left /= each.prime) {
+        ir::Extent atom = ir::Extent::symbolic(each.atom);
+        std::optional<int64_t> number = value(atom);
+        if (!number || *number < 1) {
+          std::string text = ir::print(atom, program.exprs, program.strings);
+          return make_error(
+              fmt::format("the size of an axis is `{}`, and a run needs a number: give one with "
+                          "--set={}=N, or by the axis with --mesh=AXIS=N",
+                          text, text));
+        }
+        values *= *number;
+      }
+    piece.new_size = left * values;
+  }
+  place();
+  return llvm::Error::success();
+}
+
 bool MeshResize::changes() const {
   return llvm::any_of(pieces_, [](const Piece &piece) { return piece.size != piece.new_size; });
 }
@@ -194,6 +217,7 @@ llvm::Error MeshResize::apply(Program &program) const {
   if (program.world)
     program.world = ranks;
   program.axis_scales = {};
+  program.stand_ins.clear();
   for (uint32_t i = 0; i < program.values.size(); ++i) {
     ir::Value &value = program.values[ir::ValueId{i}];
     value.declared = without_axes(program, value.declared);

@@ -4,6 +4,8 @@
 
 #include "ir/program.h"
 
+#include "llvm/ADT/STLFunctionalExtras.h"
+
 #include "llvm/Support/Error.h"
 
 #include <string>
@@ -21,6 +23,9 @@ public:
   llvm::Error set(const ir::Program &program, llvm::StringRef axis, int64_t size);
   // All that have no size of their own yet: at most 2.
   void shrink();
+  // Sizes that are symbols take the values of these. An error: one has none.
+  llvm::Error resolve(const ir::Program &program,
+                      llvm::function_ref<std::optional<int64_t>(ir::Extent)> value);
   bool changes() const;
 
   int64_t old_size(const ir::Axis &axis) const;

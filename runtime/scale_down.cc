@@ -9,6 +9,7 @@
 
 #include "checker/inline.h"
 
+#include "ir/mesh_symbols.h"
 #include "ir/text.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -28,6 +29,8 @@ public:
   SymbolValues(Program &program, const Resize &resize) : program_(program) {
     for (const ir::SymbolInfo &symbol : program.symbols) {
       std::optional<int64_t> value = symbol.hint;
+      if (int64_t prime = prime_of(symbol.name); !value && resize.scale_down && prime)
+        value = ir::assumed_ranks(program, prime);
       if (!value && symbol.min && symbol.min == symbol.max)
         value = symbol.min;
       for (const auto &[name, stated] : resize.symbols)
@@ -38,6 +41,22 @@ public:
     }
     for (uint32_t symbol : data_symbols(program))
       values_.erase(symbol);
+  }
+
+  // The symbol that alone is the size of an axis, named by the command line; none if it has a number.
+  static std::optional<std::string> symbol_of(const Program &program, llvm::StringRef axis) {
+    for (const ir::Mesh &mesh : program.meshes)
+      for (const ir::Axis &each : mesh.axes) {
+        std::string qualified =
+            program.strings[mesh.name].str() + "." + program.strings[each.name].str();
+        if (axis != program.strings[each.name] && axis != qualified)
+          continue;
+        for (ir::StandIn stand_in : program.stand_ins)
+          if (const ir::Expr &expr = program.exprs[stand_in.atom];
+              stand_in.prime == each.size() && expr.form == ir::Expr::Form::Symbol)
+            return program.strings[expr.symbol].str();
+      }
+    return std::nullopt;
   }
 
   std::optional<int64_t> value(ir::Extent extent) const {
@@ -94,6 +113,15 @@ public:
   }
 
 private:
+  // That stands for the symbol in sizes of axes; 0: none does.
+  int64_t prime_of(ir::StringId symbol) const {
+    for (ir::StandIn each : program_.stand_ins)
+      if (const ir::Expr &expr = program_.exprs[each.atom];
+          expr.form == ir::Expr::Form::Symbol && expr.symbol == symbol)
+        return each.prime;
+    return 0;
+  }
+
   Program &program_;
   llvm::DenseMap<uint32_t, int64_t> values_;
 };
@@ -136,17 +164,41 @@ static llvm::Expected<MeshResize> resized_meshes(const Program &program, const R
   return meshes;
 }
 
+// Numbers in the place of symbols, in extents and in sizes of axes.
+static llvm::Error give_values(Program &program, Resize &resize) {
+  llvm::erase_if(resize.axes, [&](const auto &axis) {
+    std::optional<std::string> symbol = SymbolValues::symbol_of(program, axis.first);
+    if (symbol)
+      resize.symbols.push_back({*symbol, axis.second});
+    return symbol.has_value();
+  });
+  if (!has_symbols(program) && resize.symbols.empty() && program.stand_ins.empty())
+    return llvm::Error::success();
+  SymbolValues values(program, resize);
+  values.apply();
+  if (program.stand_ins.empty())
+    return llvm::Error::success();
+  llvm::Expected<MeshResize> meshes = MeshResize::make(program);
+  if (!meshes)
+    return meshes.takeError();
+  if (llvm::Error none =
+          meshes->resolve(program, [&](ir::Extent extent) { return values.value(extent); }))
+    return none;
+  return meshes->apply(program);
+}
+
 bool needs_resize(const Program &program, const Resize &resize) {
   return resize.scale_down || !resize.axes.empty() || !resize.symbols.empty() ||
-         has_symbols(program);
+         has_symbols(program) || !program.stand_ins.empty();
 }
 
 llvm::Expected<std::vector<std::string>>
-resize_program(Program &program, const checker::CheckResult &checked, const Resize &resize) {
+resize_program(Program &program, const checker::CheckResult &checked, Resize resize) {
   if (std::string text = unknown_symbol(program, resize); !text.empty())
     return make_error(std::move(text));
-  if (has_symbols(program) || !resize.symbols.empty())
-    SymbolValues(program, resize).apply();
+  bool retyped = !program.stand_ins.empty();
+  if (llvm::Error none = give_values(program, resize))
+    return std::move(none);
   bool shrinks = resize.scale_down;
   llvm::Expected<MeshResize> meshes = resized_meshes(program, resize, shrinks);
   if (!meshes)
@@ -154,7 +206,7 @@ resize_program(Program &program, const checker::CheckResult &checked, const Resi
   if (!resize.scale_down && !meshes->changes())
     return std::vector<std::string>();
   checker::CheckResult seen = checked;
-  if (!program.functions.empty() || has_symbols(program)) {
+  if (!program.functions.empty() || has_symbols(program) || retyped) {
     checker::inline_calls(program);
     seen = checker::check(program, {});
     if (!seen.clean()) // with these values of its symbols: whoever checks it next says why

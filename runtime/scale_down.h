@@ -23,6 +23,6 @@ bool needs_resize(const ir::Program &program, const Resize &resize);
 // `checked`: of the program as it is. Returns notes on what kept its extent, and why. What comes out is to
 // be checked again. An error: an axis or a symbol that is not there, a size that cannot be.
 llvm::Expected<std::vector<std::string>>
-resize_program(ir::Program &program, const checker::CheckResult &checked, const Resize &resize);
+resize_program(ir::Program &program, const checker::CheckResult &checked, Resize resize);
 
 } // namespace spmd::runtime

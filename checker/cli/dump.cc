@@ -4,6 +4,7 @@
 // dump writes the program in the words of a framework, and says of each line what these leave out.
 #include "checker/cli/input.h"
 #include "checker/cli/output.h"
+#include "checker/cli/present.h"
 
 #include "checker/backward.h"
 #include "checker/inlined_size.h"
@@ -92,7 +93,8 @@ ExitCode run_dump(const Options &options) {
     return ExitCode::Call;
   }
   if (planned && check(input.read.program, options.check).clean())
-    expand_redistributes(input.read.program, options.check, /*keep_stated=*/true);
+    if (expand_redistributes(input.read.program, options.check, /*keep_stated=*/true))
+      tell_assumed(input.read.program, options);
   if (planned || options.stage == "types") {
     CheckResult result = check(input.read.program, options.check);
     state_types(input.read.program, result);

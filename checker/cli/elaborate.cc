@@ -4,6 +4,7 @@
 
 #include "checker/cli/input.h"
 #include "checker/cli/output.h"
+#include "checker/cli/present.h"
 #include "checker/cli/topology.h"
 #include "checker/render/json_text.h"
 #include "checker/walk.h"
@@ -203,6 +204,7 @@ ExitCode run_elaborate(const Options &options) {
     return wrong_call(problem);
   if (!json)
     print_stderr(account.text());
+  tell_assumed(program, options);
   if (done.cut && !options.quiet)
     say(fmt::format("note: the search was cut short for {}: cheaper redistributions may exist",
                     plural(done.cut, "op")));

@@ -3,6 +3,8 @@
 
 #include "checker/cli/output.h"
 
+#include "ir/mesh_symbols.h"
+
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -95,6 +97,11 @@ std::string selection_problem(const ReportOptions &options) {
       return "";
   return "no finding of a check is left to report: see `--select` and `--ignore`, on the command "
          "line and in the configuration";
+}
+
+void tell_assumed(const ir::Program &program, const Options &options) {
+  if (!program.stand_ins.empty() && !options.quiet)
+    say(fmt::format("note: plans and prices are those of {}", ir::print_assumed(program)));
 }
 
 } // namespace spmd::checker

@@ -19,4 +19,7 @@ ReportOptions report_options(const Options &options);
 // Empty, or that no finding which a check can have is left to report.
 std::string selection_problem(const ReportOptions &options);
 
+// That plans and prices take sizes for symbols; nothing where all are numbers.
+void tell_assumed(const ir::Program &program, const Options &options);
+
 } // namespace spmd::checker

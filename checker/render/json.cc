@@ -5,6 +5,7 @@
 #include "checker/annotate.h"
 #include "checker/render/json_text.h"
 
+#include "ir/mesh_symbols.h"
 #include "ir/text.h"
 
 #include <fmt/format.h>
@@ -78,6 +79,10 @@ struct FieldPrinter {
   Json operator()(ir::KindWord word) const { return ir::print(word); }
   Json operator()(ir::Combiner combiner) const { return ir::word(combiner); }
   Json operator()(int64_t number) const { return number; }
+  Json operator()(rules::RankCount ranks) const {
+    return ir::is_symbolic(program(), ranks.count) ? Json(ir::print_ranks(program(), ranks.count))
+                                                   : Json(ranks.count);
+  }
   Json operator()(ir::TypeId type) const {
     return type.valid() ? Json(ir::print_kinds(program(), program().types[type])) : Json(nullptr);
   }

@@ -137,8 +137,9 @@ void apply_whole_type(const Application &app, Outcome &out) {
   for (ir::ShapeId stated : {ends.stated, app.results[0].shape})
     if (std::optional<Violation> differs =
             shape_differs(program, "the result", stated, result.shape)) {
-      out.violations.push_back(std::move(*differs));
-      return;
+      add_shape(std::move(*differs), out);
+      if (!out.violations.empty())
+        return;
     }
   out.shapes[0] = result.shape;
   out.sizes[0] = result.sizes;

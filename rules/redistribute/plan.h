@@ -98,11 +98,11 @@ private:
   std::unique_ptr<State> state_;
 };
 
-// A request as a problem of numbers.
+// A request as a problem of numbers: an extent with symbols stands as the largest number known to divide
+// it, the size of an axis as ir::assumed_ranks() has it.
 struct Posed {
   Problem problem;
   llvm::SmallVector<ir::AxisId, 6> axes; // of the mesh, per axis of the problem
-  bool in_numbers = true; // false: a symbol stands as the largest number known to divide it
 };
 Posed pose(ir::Program &program, const Request &request, const Topology &topology);
 

@@ -1,5 +1,6 @@
 // What may be asked of the planner, and the problem of numbers that it is.
 #include "rules/axes.h"
+#include "rules/extent_facts.h"
 #include "rules/redistribute/ends.h"
 #include "rules/redistribute/plan.h"
 #include "rules/scale.h"
@@ -8,6 +9,7 @@
 
 #include "ir/axis_scale.h"
 #include "ir/claims.h"
+#include "ir/mesh_symbols.h"
 #include "ir/text.h"
 
 #include <fmt/format.h>
@@ -212,13 +214,12 @@ Posed pose(ir::Program &program, const Request &request, const Topology &topolog
     }
     if (to == Kind::Reduced && !free)
       problem.owned |= one(axis);
-    problem.sizes.push_back(mesh[id].size());
+    problem.sizes.push_back(ir::assumed_ranks(program, mesh[id].size()));
     posed.axes.push_back(id);
   }
   const ir::Shape shape = program.shapes[request.shape];
   for (ir::Extent extent : shape.dims) {
-    posed.in_numbers &= extent.is_number();
-    problem.extents.push_back(known_divisor(program, extent));
+    problem.extents.push_back(known_divisor(program, ir::assumed(program, extent)));
   }
   problem.element_bytes = std::max<int64_t>(1, ir::info(shape.dtype).bytes);
   problem.mixed = problem.source.invariant | problem.target.invariant;

@@ -8,6 +8,7 @@
 #include "rules/transition_call.h"
 
 #include "ir/claims.h"
+#include "ir/mesh_symbols.h"
 #include "ir/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -34,7 +35,8 @@ Arg arg_of(ir::Program &program, ir::TypeId id, ir::ShapeId whole) {
     int64_t ranks = 1;
     for (AxisId axis : axes)
       ranks *= mesh[axis].size();
-    if (std::optional<ir::Extent> piece = exact_quotient(program, extent, ranks)) {
+    if (std::optional<ir::Extent> piece =
+            exact_quotient(program, extent, ir::rank_extent(program, ranks))) {
       local.dims[dim] = *piece;
       continue;
     }

@@ -88,6 +88,37 @@ mesh m { tp = 4 }
 )",
 };
 
+constinit const DiagnosticInfo UndecidedExtents::info = {
+    .name = "undecided-extents",
+    .severity = Severity::Info,
+    .message = "`{op}` needs {what} equal, and nothing says whether {left} and {right} are",
+    .explain = R"(
+Two extents must be equal, or a division without a rest (an extent of `s % 4` that must be 0),
+and what the program declares of their symbols leaves it open: for some values the program is
+right, for others it is not. Nothing is refused; what follows is judged as if they were equal. It
+is told once for all comparisons that the same statement would decide, at the first of them. Where
+extents are equal by construction, write them with one symbol, or one as an expression over the
+other. Where a symbol has one value, declare it as `min` and `max`; where it is a multiple of a
+number, as `multiple_of`. Facts that keep the two apart (`max` of one below `min` of the other)
+make it a shape-mismatch. Sizes that depend on data stay open: a run tells.
+)",
+    .wrong = R"(
+mesh m { tp = 2 }
+symbol s { min = 1, max = 64 }
+symbol t { min = 1, max = 64 }
+%x = input f32[s@tp, 8]
+%y = input f32[t@tp, 8]
+%z = add %x, %y
+)",
+    .right = R"(
+mesh m { tp = 2 }
+symbol s { min = 1, max = 64 }
+%x = input f32[s@tp, 8]
+%y = input f32[s@tp, 8]
+%z = add %x, %y
+)",
+};
+
 constinit const DiagnosticInfo UnusedSuppression::info = {
     .name = "unused-suppression",
     .severity = Severity::Warning,

@@ -40,6 +40,11 @@ struct ResultIndex {
   uint16_t index = 0;
   friend bool operator==(ResultIndex, ResultIndex) = default;
 };
+// A product of sizes of axes, which may be symbols (ir/mesh_symbols.h).
+struct RankCount {
+  int64_t count = 1;
+  friend bool operator==(RankCount, RankCount) = default;
+};
 // Several kinds are possible where a plain word would mislead: `replicate`, `a number`.
 struct Addend {
   enum class Form : uint8_t { Operand, Number } form = Form::Operand;
@@ -49,7 +54,7 @@ struct Addend {
 
 // A typed argument of a finding; `--format=json` prints it by this type.
 using Field =
-    std::variant<OperandIndex, ResultIndex, Addend, ir::AxisSet, ir::Kind, ir::KindWord,
+    std::variant<OperandIndex, ResultIndex, Addend, RankCount, ir::AxisSet, ir::Kind, ir::KindWord,
                  ir::Combiner, int64_t, ir::TypeId, ir::ShapeId, ir::ValueId, std::string>;
 
 } // namespace spmd::rules

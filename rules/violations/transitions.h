@@ -20,7 +20,7 @@ struct WrongSource {
 struct ReduceOfReplicated {
   OperandIndex operand;
   ir::Kind kind;
-  int64_t factor; // product of the axis sizes
+  RankCount factor; // of the axes
   ir::AxisSet axes;
   void fields(auto &&visit) const {
     visit("operand", operand), visit("kind", kind), visit("factor", factor), visit("axes", axes);
@@ -80,7 +80,8 @@ struct NonSumGradient {
 };
 
 struct Indivisible {
-  int64_t dim, divisor;
+  int64_t dim;
+  RankCount divisor;
   std::string extent;
   ir::AxisSet axes;
   void fields(auto &&visit) const {

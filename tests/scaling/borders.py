@@ -15,7 +15,7 @@ LISTS = ["operands", "distinct_operands", "sharded_operands", "stacked_operands"
          "functions", "calls", "opaque_functions", "regions", "with_blocks", "symbols", "sum_of_symbols", "meshes", "groups",
          "listed_groups", "suppressions", "ignores", "rules", "unknown_ops", "params", "outputs", "locations", "files",
          "findings", "uneven_blocks", "views", "writes", "erased", "long_name", "loops", "mixed_operands",
-         "scales_of_symbols", "distinct_shapes"]
+         "scales_of_symbols", "sums_of_symbols_compared", "distinct_shapes"]
 LIMITED = {"trace-limit"}
 SECONDS = 60
 

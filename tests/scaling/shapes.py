@@ -43,6 +43,20 @@ def scales_of_symbols(n):
 
 
 @shape
+def sums_of_symbols_compared(n):
+    return (LOCAL + lines(n + 1, lambda i: f"symbol s{i} {{ min = 1 }}\n") +
+            lines(n, lambda i: f"%x{i} = input f32[(s{i} * 2), 16] V\n%y{i} = input f32[(2 * s{i + 1}), 16] V\n"
+                  f"%z{i} = add %x{i}, %y{i}\n"))
+
+
+@shape
+def symbolic_axes(n):
+    return (lines(n, lambda i: f"symbol s{i} {{ min = 1 }}\n") + "mesh m { dp = s0, tp = (2 * s1) }\n" +
+            lines(n, lambda i: f"%x{i} = input f32[(s{i} * s0), 16] R\n"
+                  f"%y{i} = convert %x{i} {{ axis = dp, src = R, dst = S(0) }}\n"))
+
+
+@shape
 def symbol_products(n):
     return (LOCAL + lines(n, lambda i: f"symbol s{i} {{ min = 1 }}\n") +
             lines(n - 1, lambda i: f"%x{i} = input f32[(s{i} * s{i + 1}), 16] V\n%y{i} = neg %x{i}\n"))

@@ -105,7 +105,7 @@ TEST_CASE("text: one error each, where it stands") {
       {"mesh q { a = 2, b = (c) }\n", "2:22", "trace-mesh", "no axis `c`"},
       {"mesh q within m { dp = 2 } { tp }\n", "2:19", "trace-mesh", "no coordinate 2"},
       {"mesh q within m { dq = 1 } { tp }\n", "2:19", "trace-mesh", "nearest is `dp`"},
-      {"mesh q { a = s0 }\n", "2:14", "trace-mesh", "symbolic"},
+      {"mesh q { a = s0 }\n", "2:14", "trace-shape", "no symbol is named"},
       {"group \"a\" = m.pp\n", "2:15", "trace-mesh", "nearest is"},
       {"group \"a\" = [1, 1]\n", "2:13", "trace-mesh", "twice"},
       {"group \"a\" = [1:1, 2]\n", "2:13", "trace-mesh", "neither"},
