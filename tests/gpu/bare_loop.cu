@@ -1,5 +1,6 @@
-// What a device does in a bare loop: launches, copies, sums, bf16 products, all_reduce of one rank. `spmdrun --profile` is
-// held against these numbers. It also prints what ncclCommSplit answers when the communicator does not block.
+// What a device does in a bare loop: launches, copies, sums, bf16 products, all_reduce of one rank.
+// `spmdrun --profile` is held against these numbers. It also prints what ncclCommSplit answers when
+// the communicator does not block.
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 #include <nccl.h>

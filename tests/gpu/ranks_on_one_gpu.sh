@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Usage: ranks_on_one_gpu.sh RANKS SPMDRUN ARGUMENT...
-# Runs several ranks of a program on the one device of this host, over NCCL itself. NCCL refuses two ranks with one device
-# of one host, which it tells by a host id (checked in 2.28.9, init.cc): each rank is given an id of its own here, so the ranks
-# talk over sockets of the loopback. The exit code is the highest of all ranks.
+# Usage: ranks_on_one_gpu.sh RANKS SPMDRUN ARGUMENT... Runs several ranks of a program on the one
+# device of this host, over NCCL itself. NCCL refuses two ranks with one device of one host, which
+# it tells by a host id (checked in 2.28.9, init.cc): each rank is given an id of its own here, so
+# the ranks talk over sockets of the loopback. The exit code is the highest of all ranks.
 set -uo pipefail
 
 ranks=$1

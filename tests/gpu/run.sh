@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# ./dev gpu [--compile]: the plug-in for NVIDIA devices on a machine that has nvcc and g++, and need not have meson, LLVM or a
-# network. Builds the plug-in, its command tests and the bare loop; without --compile also runs them, under the sanitizers of CUDA
-# too, and programs on several ranks of one device. The last line is the count; exit code 1: a step failed, 77: what is needed is
-# not here.
+# ./dev gpu [--compile]: the plug-in for NVIDIA devices on a machine that has nvcc and g++, and need
+# not have meson, LLVM or a network. Builds the plug-in, its command tests and the bare loop;
+# without --compile also runs them, under the sanitizers of CUDA too, and programs on several ranks
+# of one device. The last line is the count; exit code 1: a step failed, 77: what is needed is not
+# here.
 #   SPMD_GPU_ROOT  the CUDA toolkit (where nvcc on PATH is, else /usr/local/cuda)
 #   SPMD_GPU_ARCH  the compute capability to build for (that of the device here, else 90)
 #   SPMDRUN        the runtime to run programs with (build/runtime/spmdrun)
@@ -13,7 +14,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 2
 made=build/gpu
 passed=0 failed=0 skipped=0
 
-# --- what is here -----------------------------------------------------------------------------------
+# --- what is here
+# -----------------------------------------------------------------------------------
 
 unavailable() {
   printf 'skipped: %s\n0 passed, 0 failed, 1 skipped\n' "$*"
@@ -71,10 +73,12 @@ needed() {
 }
 architecture() {
   [[ -z ${SPMD_GPU_ARCH:-} ]] || { echo "$SPMD_GPU_ARCH" && return; }
-  nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d . | grep -E '^[0-9]+$' || echo 90
+  nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null |
+    head -n 1 | tr -d . | grep -E '^[0-9]+$' || echo 90
 }
 
-# --- steps ------------------------------------------------------------------------------------------
+# --- steps
+# ------------------------------------------------------------------------------------------
 
 # step NAME COMMAND...: its output, and whether it passed.
 step() {
@@ -95,7 +99,8 @@ finish() {
   exit $((failed > 0))
 }
 
-# --- compile ----------------------------------------------------------------------------------------
+# --- compile
+# ----------------------------------------------------------------------------------------
 
 # The lines of a list of sources, as meson reads them.
 sources() { grep -vE '^(#|$)' "$1"; }
@@ -152,7 +157,8 @@ compile_all() {
   step 'the plug-in loads, or says what is missing' timeout 60 "$made/commands" --load "$made/spmd_nccl.so"
 }
 
-# --- run --------------------------------------------------------------------------------------------
+# --- run
+# --------------------------------------------------------------------------------------------
 
 run_commands() {
   step 'commands on the device' timeout 150 "$made/commands" "$made/spmd_nccl.so"
@@ -160,7 +166,8 @@ run_commands() {
   local tool
   for tool in memcheck racecheck; do
     if command -v compute-sanitizer >/dev/null; then
-      step "$tool" timeout 90 compute-sanitizer --error-exitcode 1 --tool "$tool" "$made/commands" "$made/spmd_nccl.so" 'nest: a'
+      step "$tool" timeout 90 compute-sanitizer --error-exitcode 1 --tool "$tool" \
+        "$made/commands" "$made/spmd_nccl.so" 'nest: a'
     else
       skip "$tool: no compute-sanitizer on PATH"
     fi
@@ -181,7 +188,8 @@ run_programs() {
   for program in tests/cluster/{wires2,rows4,axes8}.spmd; do
     for options in '' '--graphs --check=outputs --seeds=4' '--deterministic'; do
       # shellcheck disable=SC2086
-      step "$program $options" timeout 60 "${call[@]}" "${program//[^0-9]/}" "$spmdrun" --backend=nccl $options "$program"
+      step "$program $options" timeout 60 \
+        "${call[@]}" "${program//[^0-9]/}" "$spmdrun" --backend=nccl $options "$program"
     done
   done
 }
