@@ -51,18 +51,6 @@ bool keeps_value(const Transition &row) {
   return row.name != "reinterpret" || same_ends;
 }
 
-// Rows that a person would write to repair an operand: no detours, nothing that needs an expert, and no block
-// put among zeros.
-bool is_candidate(const Transition &row, Kind src) {
-  static constexpr std::string_view kNames[] = {"all_reduce", "all_gather", "reduce_scatter",
-                                                "convert", "reinterpret"};
-  if (row.src != src || row.expert || row.composed || row.dst == Kind::Reduced ||
-      row.act == rules::Act::PlaceOwn)
-    return false;
-  bool twin = row.name == "reinterpret" && keeps_value(row); // convert(I, R) says the same
-  return llvm::is_contained(kNames, row.name) && !twin;
-}
-
 } // namespace
 
 struct FixFinder::State {
@@ -282,7 +270,7 @@ private:
                  : KindWord{.kind = kind};
     };
     for (const Transition &row : rules::transitions())
-      if (is_candidate(row, *src) && row.dst == *dst)
+      if (row.fixes && row.src == *src && row.dst == *dst)
         after(row.name, row.wire, word(from, *src), word(to, *dst), made, !keeps_value(row));
     // What varies may be addends that nobody has called so.
     if (src == Kind::Varying && (dst == Kind::Invariant || dst == Kind::Replicate))
@@ -364,7 +352,7 @@ private:
       operands = all_invariant();
     }
     for (const Transition &row : rules::transitions())
-      if (is_candidate(row, *kind))
+      if (row.fixes && row.src == *kind)
         with_layouts(row, operands);
   }
 
@@ -726,7 +714,7 @@ private:
     unsigned rank =
         known.shape.valid() ? static_cast<unsigned>(program_.shapes[known.shape].dims.size()) : 0;
     for (const Transition &row : rules::transitions()) {
-      if (!is_candidate(row, Kind::Partial) || row.wire == Wire::None)
+      if (!row.fixes || row.src != Kind::Partial || row.wire == Wire::None)
         continue;
       if (row.layouts == rules::Layouts::Plain)
         reduce_made(row, {.kind = row.dst}, attrs, stated, partial);
