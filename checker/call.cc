@@ -5,6 +5,11 @@
 #include "rules/extent_facts.h"
 #include "rules/scale.h"
 #include "rules/shards.h"
+#include "rules/violations/claims.h"
+#include "rules/violations/coverage.h"
+#include "rules/violations/gradients.h"
+#include "rules/violations/shards.h"
+#include "rules/violations/transitions.h"
 
 #include "ir/claims.h"
 
@@ -454,7 +459,7 @@ void Walk::Collector::add(Trail &trail, CheckResult &into) {
       }
       continue;
     }
-    bool assumed = std::holds_alternative<rules::AssumedRule>(entry.finding->violation);
+    bool assumed = entry.finding->violation.is<rules::AssumedRule>();
     if (!assumed || assumed_.insert(program_.insts[entry.finding->place.as_inst()].op.index).second)
       into.findings.push_back(std::move(*entry.finding));
   }

@@ -5,6 +5,8 @@
 #include "rules/factors.h"
 #include "rules/shape_attrs.h"
 #include "rules/shape_rule.h"
+#include "rules/violations/operands.h"
+#include "rules/violations/transitions.h"
 
 #include "llvm/ADT/STLExtras.h"
 

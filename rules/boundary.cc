@@ -7,6 +7,10 @@
 #include "rules/remesh.h"
 #include "rules/scale.h"
 #include "rules/shards.h"
+#include "rules/violations/claims.h"
+#include "rules/violations/operands.h"
+#include "rules/violations/shards.h"
+#include "rules/violations/transitions.h"
 
 #include "ir/claims.h"
 #include "ir/text.h"

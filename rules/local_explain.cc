@@ -3,6 +3,7 @@
 // at one axis at a time.
 #include "rules/kind_tables.h"
 #include "rules/local.h"
+#include "rules/violations/local.h"
 
 #include <optional>
 #include <utility>

@@ -3,6 +3,7 @@
 #include "rules/shape_rule.h"
 
 #include "rules/extent_facts.h"
+#include "rules/violations/operands.h"
 
 #include "ir/text.h"
 

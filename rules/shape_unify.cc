@@ -2,6 +2,7 @@
 #include "rules/shape_unify.h"
 
 #include "rules/extent_facts.h"
+#include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -4,6 +4,8 @@
 #include "rules/axes.h"
 #include "rules/checked.h"
 #include "rules/shards.h"
+#include "rules/violations/operands.h"
+#include "rules/violations/shards.h"
 
 #include "ir/claims.h"
 #include "ir/text.h"

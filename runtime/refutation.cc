@@ -1,6 +1,8 @@
 // The kind on the axes in question says which finding it is; of gradients there is one.
 #include "runtime/refutation.h"
 
+#include "rules/violations/runs.h"
+
 #include "checker/provenance.h"
 
 #include "ir/text.h"

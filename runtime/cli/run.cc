@@ -1,6 +1,8 @@
 // Reads and checks first: what does not check is reported, and nothing is run.
 #include "runtime/cli/run.h"
 
+#include "rules/violations/runs.h"
+
 #include "runtime/cli/failure.h"
 #include "runtime/cli/memory_need.h"
 #include "runtime/cli/profile.h"

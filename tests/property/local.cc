@@ -4,6 +4,7 @@
 
 #include "rules/kind_tables.h"
 #include "rules/registry.h"
+#include "rules/violations/local.h"
 #include "tests/unit/catch.h"
 
 #include <algorithm>

@@ -1,6 +1,9 @@
 // Statements of one region that follow one another share its braces.
 #include "tests/soundness/draft.h"
 
+#include "rules/violations/shards.h"
+#include "rules/violations/transitions.h"
+
 #include "ir/input.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -118,8 +121,8 @@ Owed owed(const Checked &checked, const Statement &statement) {
     if (finding.place.form != checker::Place::Form::Inst || statement.results.empty() ||
         !(program.insts[finding.place.as_inst()].first_result == checked.ids[statement.results[0]]))
       continue;
-    owed.expert |= std::holds_alternative<rules::ExpertTransition>(finding.violation);
-    if (!std::holds_alternative<rules::UnstatedPartial>(finding.violation))
+    owed.expert |= finding.violation.is<rules::ExpertTransition>();
+    if (!finding.violation.is<rules::UnstatedPartial>())
       continue;
     const ir::Mesh &mesh =
         program.meshes[program.contexts[program.insts[finding.place.as_inst()].context].mesh];

@@ -1,6 +1,8 @@
 // Heads, inputs and the loop; the statements are in generator_*.cc.
 #include "tests/soundness/generator.h"
 
+#include "rules/violations/shards.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -72,7 +74,7 @@ bool is_small(const Checked &checked, const Statement &statement) {
 // Lists of parts that differ in shape are warned of: nothing is claimed of them.
 bool warns_of_lists(const Checked &checked) {
   return llvm::any_of(checked.result.findings, [](const checker::Finding &finding) {
-    return std::holds_alternative<rules::UnevenList>(finding.violation);
+    return finding.violation.is<rules::UnevenList>();
   });
 }
 

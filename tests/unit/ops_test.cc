@@ -7,6 +7,7 @@
 #include "ir/text.h"
 #include "rules/registry.h"
 #include "rules/transition.h"
+#include "rules/violations/operands.h"
 
 #include <variant>
 
@@ -45,9 +46,9 @@ std::string name_of(const rules::Violation &violation) {
 }
 
 std::string name_of(const checker::Finding &finding) {
-  if (const auto *bad = std::get_if<rules::ShapeMismatch>(&finding.violation))
+  if (const auto *bad = finding.violation.as<rules::ShapeMismatch>())
     return bad->what + ": " + bad->expected + ", " + bad->found;
-  if (const auto *bad = std::get_if<rules::OperandMismatch>(&finding.violation))
+  if (const auto *bad = finding.violation.as<rules::OperandMismatch>())
     return bad->expected + "; " + bad->found;
   return name_of(finding.violation);
 }
