@@ -15,7 +15,7 @@ namespace spmd::rules {
 // A term's kind on one axis. Reduced reads as R here (rules/README.md). Number is `.` in the
 // tables: a plain number, or a constant that is the same on every rank. None is a violation.
 enum class TermKind : uint8_t { R, I, V, P, Number, None };
-inline constexpr size_t kCellKinds = 5;
+inline constexpr size_t kCellKinds = static_cast<size_t>(TermKind::None);
 
 // Why two kinds make none: the violation of that name.
 enum class Clash : uint8_t {
@@ -130,7 +130,10 @@ public:
     return kind == TermKind::Number ? numbers() : sets_[index(kind)];
   }
   constexpr ir::AxisSet numbers() const {
-    return ~(sets_[0] | sets_[1] | sets_[2] | sets_[3] | sets_[index(TermKind::None)]);
+    ir::AxisSet others;
+    for (ir::AxisSet set : sets_)
+      others |= set;
+    return ~others;
   }
   // Of the other one on these axes.
   constexpr void take(const KindPlanes &other, ir::AxisSet axes) {
