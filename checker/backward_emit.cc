@@ -5,6 +5,7 @@
 #include "rules/registry.h"
 #include "rules/remesh.h"
 #include "rules/shards.h"
+#include "rules/violations/shards.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -49,7 +50,7 @@ std::optional<rules::Arg> Deriver::ask(const Inst &inst, AxisSet *summed) {
   for (const rules::Violation &violation : outcome.violations) {
     if (rules::info(violation).severity == rules::Severity::Error)
       refused_ = rules::info(violation).name;
-    if (const auto *unstated = std::get_if<rules::UnstatedPartial>(&violation); unstated && summed)
+    if (const auto *unstated = violation.as<rules::UnstatedPartial>(); unstated && summed)
       *summed |= rules::axes_of(violation);
   }
   if (!refused_.empty())

@@ -3,6 +3,7 @@
 
 #include "rules/bind.h"
 #include "rules/derivative.h"
+#include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"
 

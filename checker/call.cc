@@ -6,6 +6,11 @@
 #include "rules/extent_facts.h"
 #include "rules/scale.h"
 #include "rules/shards.h"
+#include "rules/violations/claims.h"
+#include "rules/violations/coverage.h"
+#include "rules/violations/gradients.h"
+#include "rules/violations/shards.h"
+#include "rules/violations/transitions.h"
 
 #include "ir/axis_scale.h"
 #include "ir/claims.h"
@@ -498,9 +503,9 @@ void Walk::Collector::add(Trail &trail, CheckResult &into) {
     }
     const Finding &finding = *entry.finding;
     bool fresh = true;
-    if (std::holds_alternative<rules::AssumedRule>(finding.violation))
+    if (finding.violation.is<rules::AssumedRule>())
       fresh = assumed_.insert(program_.insts[finding.place.as_inst()].op.index).second;
-    else if (const auto *open = std::get_if<rules::UndecidedExtents>(&finding.violation))
+    else if (const auto *open = finding.violation.as<rules::UndecidedExtents>())
       fresh = questions_.insert(rules::question(program_, open->a, open->b) >> 1).second;
     if (fresh)
       into.findings.push_back(std::move(*entry.finding));

@@ -1,6 +1,9 @@
 // Where LTensor casts, and the casts as instructions.
 #include "checker/casts.h"
 
+#include "rules/violations/coverage.h"
+#include "rules/violations/local.h"
+
 #include "checker/inline.h"
 #include "checker/walk.h"
 
@@ -22,7 +25,7 @@ using ir::ValueId;
 static AxisSet mixed_axes(const rules::Outcome &outcome) {
   AxisSet axes;
   for (const rules::Violation &violation : outcome.violations)
-    if (std::holds_alternative<rules::InvariantMixed>(violation))
+    if (violation.is<rules::InvariantMixed>())
       axes |= rules::axes_of(violation);
   return axes;
 }
@@ -91,7 +94,7 @@ using Casts = std::map<uint32_t, llvm::SmallVector<WrittenCast, 2>>; // by instr
 Casts find_casts(ir::Program &program, const CheckOptions &options) {
   Casts casts;
   for (const Finding &finding : check(program, options).findings)
-    if (const auto *cast = std::get_if<rules::ImplicitCast>(&finding.violation))
+    if (const auto *cast = finding.violation.as<rules::ImplicitCast>())
       casts[finding.place.index].push_back({cast->operand.index, cast->axes});
   return casts;
 }

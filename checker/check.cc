@@ -13,6 +13,11 @@
 #include "rules/remesh.h"
 #include "rules/scale.h"
 #include "rules/shards.h"
+#include "rules/violations/claims.h"
+#include "rules/violations/coverage.h"
+#include "rules/violations/gradients.h"
+#include "rules/violations/operands.h"
+#include "rules/violations/shards.h"
 
 #include "ir/axis_scale.h"
 #include "ir/dialect.h"
@@ -145,7 +150,7 @@ bool Walk::scale_told(Place place, const rules::ScaleMismatch &wrong) {
 
 void Walk::report(Place place, rules::Violation violation, uint32_t application) {
   quiet_ = false;
-  if (const auto *wrong = std::get_if<rules::ScaleMismatch>(&violation))
+  if (const auto *wrong = violation.as<rules::ScaleMismatch>())
     if (scale_told(place, *wrong))
       return;
   trail_->entries.push_back({Finding{std::move(violation), place, application, false, {}}});
@@ -237,7 +242,7 @@ void Walk::instructions(const ir::Body &body) {
 static llvm::SmallVector<uint16_t, 2> gradients_that_end(const rules::Outcome &outcome) {
   llvm::SmallVector<uint16_t, 2> operands;
   for (const rules::Violation &violation : outcome.violations)
-    if (const auto *found = std::get_if<rules::MissingVjp>(&violation))
+    if (const auto *found = violation.as<rules::MissingVjp>())
       operands.push_back(found->operand.index);
   return operands;
 }
@@ -333,17 +338,10 @@ void Walk::type_instruction(InstId id) {
 rules::Violation Walk::named(rules::Violation violation) const {
   if (operands_.values.empty())
     return violation;
-  std::visit(
-      [&](auto &found) {
-        if constexpr (requires { requires std::is_same_v<decltype(found.value), ValueId>; }) {
-          size_t meant = 0;
-          if constexpr (requires { found.operand.index; })
-            meant = found.operand.index;
-          if (!found.value.valid())
-            found.value = operands_.values[meant];
-        }
-      },
-      violation);
+  ValueId *value = violation.value();
+  const rules::OperandIndex *operand = violation.operand();
+  if (value && !value->valid())
+    *value = operands_.values[operand ? operand->index : 0];
   return violation;
 }
 

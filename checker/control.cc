@@ -9,6 +9,11 @@
 #include "rules/shards.h"
 #include "rules/stacked.h"
 #include "rules/transition_call.h"
+#include "rules/violations/control.h"
+#include "rules/violations/local.h"
+#include "rules/violations/operands.h"
+#include "rules/violations/shards.h"
+#include "rules/violations/transitions.h"
 
 #include "ir/claims.h"
 #include "ir/text.h"

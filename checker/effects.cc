@@ -5,6 +5,8 @@
 
 #include "rules/boundary_name.h"
 #include "rules/registry.h"
+#include "rules/violations/claims.h"
+#include "rules/violations/local.h"
 
 #include "ir/text.h"
 

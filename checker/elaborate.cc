@@ -10,6 +10,7 @@
 #include "rules/redistribute/placement.h"
 #include "rules/registry.h"
 #include "rules/shards.h"
+#include "rules/violations/operands.h"
 
 #include "ir/claims.h"
 

@@ -7,6 +7,8 @@
 #include "rules/redistribute/call.h"
 #include "rules/remesh.h"
 #include "rules/transition_call.h"
+#include "rules/violations/control.h"
+#include "rules/violations/gradients.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -412,12 +414,8 @@ void Walk::name_clash(OpenValues::Contradiction &clash) {
   if (finding.place.form == Place::Form::Inst)
     operands_.read(program_, program_.insts[finding.place.as_inst()].operands);
   finding.violation = named(std::move(finding.violation));
-  std::visit(
-      [&](auto &violation) {
-        if constexpr (requires { requires std::is_same_v<decltype(violation.axes), AxisSet>; })
-          violation.axes = clash.clash.axes;
-      },
-      finding.violation);
+  if (AxisSet *axes = finding.violation.axes())
+    *axes = clash.clash.axes;
 }
 
 // The whole program was walked: decides, and tells of uses that contradict where the second one

@@ -11,6 +11,12 @@
 #include "ir/mesh_symbols.h"
 #include "ir/text.h"
 #include "rules/transition.h"
+#include "rules/violations/claims.h"
+#include "rules/violations/gradients.h"
+#include "rules/violations/local.h"
+#include "rules/violations/meshes.h"
+#include "rules/violations/shards.h"
+#include "rules/violations/transitions.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -50,18 +56,6 @@ int64_t price(Wire wire, int64_t bytes, int64_t ranks) {
 bool keeps_value(const Transition &row) {
   bool same_ends = row.dst != Kind::Varying && row.dst != Kind::Partial && row.src != Kind::Varying;
   return row.name != "reinterpret" || same_ends;
-}
-
-// Rows that a person would write to repair an operand: no detours, nothing that needs an expert, and no block
-// put among zeros.
-bool is_candidate(const Transition &row, Kind src) {
-  static constexpr std::string_view kNames[] = {"all_reduce", "all_gather", "reduce_scatter",
-                                                "convert", "reinterpret"};
-  if (row.src != src || row.expert || row.composed || row.dst == Kind::Reduced ||
-      row.act == rules::Act::PlaceOwn)
-    return false;
-  bool twin = row.name == "reinterpret" && keeps_value(row); // convert(I, R) says the same
-  return llvm::is_contained(kNames, row.name) && !twin;
 }
 
 } // namespace
@@ -143,8 +137,7 @@ public:
     if (!after)
       return false;
     for (const Finding &found : *after) {
-      bool target = found.place == finding_.place &&
-                    found.violation.index() == finding_.violation.index() &&
+      bool target = found.place == finding_.place && found.violation.is_like(finding_.violation) &&
                     (axes_.empty() || (rules::axes_of(found.violation) & axes_));
       if (target || !known(found))
         return false;
@@ -161,11 +154,11 @@ public:
                addend && addend->form == rules::Addend::Form::Operand)
         named.push_back(addend->operand.index);
     });
-    if (named.empty() || std::holds_alternative<rules::MutationChangesType>(finding_.violation))
+    if (named.empty() || finding_.violation.is<rules::MutationChangesType>())
       for (uint16_t i = 0; i < tensors_.size(); ++i)
         if (!llvm::is_contained(named, i))
           named.push_back(i);
-    if (std::holds_alternative<rules::PartialState>(finding_.violation))
+    if (finding_.violation.is<rules::PartialState>())
       llvm::erase_value(named, 0); // what is written to: a copy of it would be updated instead
     return named;
   }
@@ -183,7 +176,7 @@ private:
   // The next layer's copy of this finding was silent as long as this one stood: it would be folded
   // into it.
   bool same_mistake(const Finding &found) const {
-    if (std::holds_alternative<rules::UnreducedGradient>(found.violation))
+    if (found.violation.is<rules::UnreducedGradient>())
       return found.violation == finding_.violation; // told once
     return found.place.form == Place::Form::Inst && found.violation == finding_.violation &&
            program_.insts[found.place.as_inst()].op == inst_.op;
@@ -192,7 +185,7 @@ private:
     if (found.info().severity == rules::Severity::Info || same_mistake(found))
       return true;
     return llvm::any_of(original_.findings, [&](const Finding &old) {
-      return old.place == found.place && old.violation.index() == found.violation.index() &&
+      return old.place == found.place && old.violation.is_like(found.violation) &&
              rules::axes_of(old.violation).contains(rules::axes_of(found.violation));
     });
   }
@@ -238,9 +231,9 @@ public:
     fork_generator();
     rescale();
     attributes();
-    if (const auto *wrong = std::get_if<rules::GradientTypeMismatch>(&search_.finding_.violation))
+    if (const auto *wrong = search_.finding_.violation.as<rules::GradientTypeMismatch>())
       on_gradient(*wrong);
-    if (std::get_if<rules::UnreducedGradient>(&search_.finding_.violation))
+    if (search_.finding_.violation.is<rules::UnreducedGradient>())
       for (uint16_t operand = 0; operand < search_.tensors_.size() && operand < kMostOperands;
            ++operand)
         sum_operand(operand);
@@ -283,7 +276,7 @@ private:
                  : KindWord{.kind = kind};
     };
     for (const Transition &row : rules::transitions())
-      if (is_candidate(row, *src) && row.dst == *dst)
+      if (row.fixes && row.src == *src && row.dst == *dst)
         after(row.name, row.wire, word(from, *src), word(to, *dst), made, !keeps_value(row));
     // What varies may be addends that nobody has called so.
     if (src == Kind::Varying && (dst == Kind::Invariant || dst == Kind::Replicate))
@@ -358,30 +351,28 @@ private:
     if (!kind)
       return;
     llvm::SmallVector<uint16_t, 1> operands{operand};
-    if (*kind == Kind::Invariant &&
-        std::holds_alternative<rules::InvariantMixed>(search_.finding_.violation)) {
+    if (*kind == Kind::Invariant && search_.finding_.violation.is<rules::InvariantMixed>()) {
       // A value among addends of a later sum would still be added once per rank, silently.
       if (sum_ahead(program_, search_.id_, search_.axes_).valid())
         return;
       operands = all_invariant();
     }
     for (const Transition &row : rules::transitions())
-      if (is_candidate(row, *kind))
+      if (row.fixes && row.src == *kind)
         with_layouts(row, operands);
   }
 
   // Operands that are cut differently are brought together, in whatever steps that takes.
   void redistributed() {
     const rules::Violation &violation = search_.finding_.violation;
-    if (!std::holds_alternative<rules::SpecMismatch>(violation) &&
-        !std::holds_alternative<rules::ShardOrderUnknown>(violation) &&
-        !std::holds_alternative<rules::AxisUsedTwice>(violation))
+    if (!violation.is<rules::SpecMismatch>() && !violation.is<rules::ShardOrderUnknown>() &&
+        !violation.is<rules::AxisUsedTwice>())
       return;
     offer(state_.moves.find(search_.id_));
   }
   // Only the innermost axis of a dimension can be worked on: it is made that first.
   void innermost() {
-    if (const auto *wrong = std::get_if<rules::NotInnermost>(&search_.finding_.violation))
+    if (const auto *wrong = search_.finding_.violation.as<rules::NotInnermost>())
       offer(state_.moves.innermost(search_.id_, wrong->operand.index, wrong->axes));
   }
   void offer(const std::optional<Move> &move) {
@@ -420,7 +411,7 @@ private:
   // Ranks that hold different data draw from states of their own.
   void fork_generator() {
     const ir::Body &main = program_.main; // in a body the state is typed for each call anew
-    if (!std::holds_alternative<rules::ShardedRandomRepeats>(search_.finding_.violation) ||
+    if (!search_.finding_.violation.is<rules::ShardedRandomRepeats>() ||
         search_.id_.index < main.first.index || search_.id_.index >= main.last.index)
       return;
     for (uint16_t operand = 0; operand < search_.tensors_.size(); ++operand) {
@@ -452,7 +443,7 @@ private:
 
   // Divides what carries a factor too many by it.
   void rescale() {
-    const auto *wrong = std::get_if<rules::ScaleMismatch>(&search_.finding_.violation);
+    const auto *wrong = search_.finding_.violation.as<rules::ScaleMismatch>();
     if (!wrong || !wrong->what.empty() || wrong->operand.index >= search_.tensors_.size())
       return;
     std::optional<ir::Scale> left = ir::parse_scale(wrong->left, program_.strings);
@@ -527,8 +518,7 @@ private:
   bool with_sizes(const Transition &row, llvm::ArrayRef<uint16_t> operands, KindWord src,
                   KindWord dst) {
     const rules::Violation &violation = search_.finding_.violation;
-    bool cut = std::holds_alternative<rules::StridedShard>(violation) ||
-               std::holds_alternative<rules::StridedUneven>(violation);
+    bool cut = violation.is<rules::StridedShard>() || violation.is<rules::StridedUneven>();
     const ir::AttrValue *shape = program_.find(search_.inst_.attrs, "shape");
     if (!cut || !shape || shape->form != ir::AttrForm::List)
       return false;
@@ -558,7 +548,7 @@ private:
   // Where operands disagree, the other one's dimension is likelier than any.
   llvm::SmallVector<unsigned, 6> dims_to_try(unsigned rank) const {
     llvm::SmallVector<unsigned, 6> dims;
-    if (const auto *clash = std::get_if<rules::SpecMismatch>(&search_.finding_.violation);
+    if (const auto *clash = search_.finding_.violation.as<rules::SpecMismatch>();
         clash && static_cast<unsigned>(clash->other_dim) < rank)
       dims.push_back(static_cast<unsigned>(clash->other_dim));
     for (unsigned dim = 0; dim < rank; ++dim)
@@ -670,26 +660,26 @@ private:
   void attributes() {
     ir::AttrsId attrs = search_.inst_.attrs;
     const rules::Violation &violation = search_.finding_.violation;
-    if (const auto *wrong = std::get_if<rules::WrongSource>(&violation))
+    if (const auto *wrong = violation.as<rules::WrongSource>())
       if (wrong->found.form == KindWord::Form::Plain)
         try_attrs(state_.with(attrs, "src", ir::AttrValue::kind(wrong->found)),
                   fmt::format("src = {}", ir::print(wrong->found)), true);
-    if (std::get_if<rules::NeedlessPartial>(&violation))
+    if (violation.is<rules::NeedlessPartial>())
       drop_partial(attrs);
-    if (std::get_if<rules::UnstatedPartial>(&violation))
+    if (violation.is<rules::UnstatedPartial>())
       state_partial(attrs);
-    if (const auto *wrong = std::get_if<rules::WrongDimension>(&violation))
+    if (const auto *wrong = violation.as<rules::WrongDimension>())
       name_dimension(attrs, wrong->found);
-    if (const auto *wrong = std::get_if<rules::WrongAxis>(&violation))
+    if (const auto *wrong = violation.as<rules::WrongAxis>())
       try_attrs(state_.with(attrs, "axis", state_.axes_value(mesh(), wrong->actual)),
                 fmt::format("axis = {}", axes_text(program_, mesh_id(), wrong->actual)), true);
-    if (std::get_if<rules::ExpertTransition>(&violation))
+    if (violation.is<rules::ExpertTransition>())
       try_attrs(state_.with(attrs, "expert", ir::AttrValue::boolean(true)),
                 "expert = true, if it is meant", false);
-    if (std::get_if<rules::MissingVjp>(&violation) && program_.find(attrs, "vjp"))
+    if (violation.is<rules::MissingVjp>() && program_.find(attrs, "vjp"))
       try_attrs(state_.with(attrs, "vjp", std::nullopt),
                 "drop `vjp = none`: call the form that has a backward", false);
-    if (const auto *replicated = std::get_if<rules::ReduceOfReplicated>(&violation))
+    if (const auto *replicated = violation.as<rules::ReduceOfReplicated>())
       drop_inst(replicated->operand.index);
   }
 
@@ -733,7 +723,7 @@ private:
     unsigned rank =
         known.shape.valid() ? static_cast<unsigned>(program_.shapes[known.shape].dims.size()) : 0;
     for (const Transition &row : rules::transitions()) {
-      if (!is_candidate(row, Kind::Partial) || row.wire == Wire::None)
+      if (!row.fixes || row.src != Kind::Partial || row.wire == Wire::None)
         continue;
       if (row.layouts == rules::Layouts::Plain)
         reduce_made(row, {.kind = row.dst}, attrs, stated, partial);
@@ -791,7 +781,7 @@ private:
     Fix fix;
     fix.form = Fix::Form::Drop;
     fix.inst = search_.id_;
-    const auto *copies = std::get_if<rules::ReduceOfReplicated>(&search_.finding_.violation);
+    const auto *copies = search_.finding_.violation.as<rules::ReduceOfReplicated>();
     fix.changes_value = !copies || copies->factor.count != 1;
     fix.forward_bytes = fix.backward_bytes = 0;
     std::string_view name = view(program_.op_name(inst.op));

@@ -7,6 +7,7 @@
 #include "rules/contract.h"
 #include "rules/loss.h"
 #include "rules/scale.h"
+#include "rules/violations/gradients.h"
 
 #include "ir/axis_scale.h"
 
@@ -34,7 +35,7 @@ std::optional<rules::Violation> gradient_differs(ir::Program &program, ValueId p
   std::optional<rules::Violation> differs =
       rules::scale_differs(program, gradient, needed, std::move(other), {}, param);
   if (differs)
-    std::get<rules::ScaleMismatch>(*differs).what = "the gradient of ";
+    differs->as<rules::ScaleMismatch>()->what = "the gradient of ";
   return differs;
 }
 
@@ -299,7 +300,7 @@ void Walk::gradient_output(uint32_t index, const Type &type) {
   if (found.empty())
     rules::check_step(program_, contract, gradient, {}, found);
   for (rules::Violation &violation : found) {
-    if (auto *scale = std::get_if<rules::ScaleMismatch>(&violation))
+    if (auto *scale = violation.as<rules::ScaleMismatch>())
       scale->value = out.value;
     report({Place::Form::Output, index}, std::move(violation));
   }

@@ -9,6 +9,8 @@
 #include "rules/remesh.h"
 #include "rules/scale.h"
 #include "rules/transition.h"
+#include "rules/violations/claims.h"
+#include "rules/violations/gradients.h"
 
 #include "ir/axis_scale.h"
 #include "ir/text.h"

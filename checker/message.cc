@@ -5,6 +5,8 @@
 #include "ir/mesh_symbols.h"
 #include "ir/text.h"
 #include "rules/registry.h"
+#include "rules/violations/local.h"
+#include "rules/violations/transitions.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -150,9 +152,9 @@ std::string placeholder(const ir::Program &program, const Finding &finding, std:
   if (name == "claims")
     return claims_text(program, finding.place);
   if (name == "effect")
-    return effect_text(program, std::get<rules::ReduceOfReplicated>(finding.violation).factor);
+    return effect_text(program, finding.violation.as<rules::ReduceOfReplicated>()->factor);
   if (name == "loss")
-    return loss_text(program, finding, std::get<rules::InvariantMixed>(finding.violation));
+    return loss_text(program, finding, *finding.violation.as<rules::InvariantMixed>());
   std::string text;
   std::optional<rules::OperandIndex> first_operand; // the first one that the finding names
   rules::for_each_field(finding.violation, [&](std::string_view field, const rules::Field &value) {

@@ -11,6 +11,10 @@
 #include "ir/text.h"
 #include "rules/registry.h"
 #include "rules/transition.h"
+#include "rules/violations/claims.h"
+#include "rules/violations/gradients.h"
+#include "rules/violations/local.h"
+#include "rules/violations/shards.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
@@ -397,11 +401,11 @@ std::optional<Note> since_value(const ir::Program &program, const CheckResult &r
   AxisSet axes = rules::axes_of(finding.violation);
   ValueId value;
   ir::TypeId known_as;
-  if (const auto *claim = std::get_if<rules::ClaimMismatch>(&finding.violation))
+  if (const auto *claim = finding.violation.as<rules::ClaimMismatch>())
     value = claim->value, known_as = claim->found;
-  else if (const auto *loss = std::get_if<rules::LossKind>(&finding.violation))
+  else if (const auto *loss = finding.violation.as<rules::LossKind>())
     value = loss->value;
-  else if (const auto *loose = std::get_if<rules::NoSpec>(&finding.violation))
+  else if (const auto *loose = finding.violation.as<rules::NoSpec>())
     value = loose->value;
   else
     return std::nullopt;
@@ -420,7 +424,7 @@ std::optional<Note> since_value(const ir::Program &program, const CheckResult &r
 // The parameter whose gradient an operand is made of, where the finding does not name it.
 ValueId parameter_of(const ir::Program &program, const CheckResult &result, const Finding &finding,
                      llvm::ArrayRef<ValueId> tensors) {
-  if (std::holds_alternative<rules::GradientTypeMismatch>(finding.violation))
+  if (finding.violation.is<rules::GradientTypeMismatch>())
     return {};
   for (uint16_t operand : operands_named(finding.violation)) {
     if (operand >= tensors.size())
@@ -453,7 +457,7 @@ void add_hints(const ir::Program &program, ValueId value, const Finding &finding
 void explain_parameter(const ir::Program &program, const CheckResult &result,
                        const Finding &finding, llvm::SmallVectorImpl<Note> &notes) {
   ValueId param;
-  if (const auto *wrong = std::get_if<rules::UnreducedGradient>(&finding.violation)) {
+  if (const auto *wrong = finding.violation.as<rules::UnreducedGradient>()) {
     param = wrong->value;
   } else if (finding.place.form == Place::Form::Inst) {
     llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, finding.place.as_inst());
@@ -620,7 +624,7 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
                                            const Finding &finding) {
   if (finding.info().drawn_by == rules::DrawnBy::Run)
     return explain_run(finding);
-  if (const auto *open = std::get_if<rules::UndecidedExtents>(&finding.violation))
+  if (const auto *open = finding.violation.as<rules::UndecidedExtents>())
     return explain_symbols(program, *open);
   llvm::SmallVector<Note, 2> notes;
   if (finding.clash < result.clashes.size())
@@ -633,7 +637,7 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
     return notes;
   }
   llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, finding.place.as_inst());
-  if (const auto *scale = std::get_if<rules::ScaleMismatch>(&finding.violation)) {
+  if (const auto *scale = finding.violation.as<rules::ScaleMismatch>()) {
     llvm::SmallVector<ValueId, 4> told(tensors.begin(), tensors.end());
     if (scale->operand.index < told.size())
       std::swap(told.front(), told[scale->operand.index]);
@@ -661,10 +665,10 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
       break;
     }
   }
-  if (const auto *change = std::get_if<rules::MutationChangesType>(&finding.violation))
+  if (const auto *change = finding.violation.as<rules::MutationChangesType>())
     if (std::optional<Note> note = brought_in(program, result, *change, tensors))
       notes.push_back(std::move(*note));
-  if (const auto *mixed = std::get_if<rules::InvariantMixed>(&finding.violation);
+  if (const auto *mixed = finding.violation.as<rules::InvariantMixed>();
       mixed && mixed->kind == Kind::Varying)
     if (InstId sum = sum_ahead(program, finding.place.as_inst(), axes); sum.valid())
       notes.push_back(
@@ -675,7 +679,7 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
                view(program.op_name(program.insts[sum].op)),
                ir::print_axes(program, type_mesh(program, finding), axes))});
   const ir::Inst &inst = program.insts[finding.place.as_inst()];
-  if (const auto *wrong = std::get_if<rules::GradientTypeMismatch>(&finding.violation))
+  if (const auto *wrong = finding.violation.as<rules::GradientTypeMismatch>())
     if (std::optional<Note> note = since_made(program, result, *wrong, inst))
       notes.push_back(std::move(*note));
   if (InstId forward; is_backward(program, inst) &&

@@ -2,6 +2,8 @@
 // no others. Relies on origins (byte offsets) where a program states no source frames.
 #include "checker/report.h"
 
+#include "rules/violations/operands.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -90,7 +92,7 @@ std::string fold_text(const Report &report, const Finding &finding) {
     return text + fmt::format("|#{}", place.index);
   text += "|" + program.op_name(program.insts[place.as_inst()].op).str();
   // Each operand has a declaration of its own to be completed.
-  if (const auto *missing = std::get_if<rules::MissingClaim>(&finding.violation))
+  if (const auto *missing = finding.violation.as<rules::MissingClaim>())
     text += fmt::format("|{}", missing->operand.index);
   for (ir::ValueId value : tensors_of(program, place.as_inst()))
     text += fmt::format("|{}:{}", report.result->types[value.index].index,

@@ -1,4 +1,6 @@
 // Findings that the program accepts: per op, per scope, per location; and suppressions gone stale.
+#include "rules/violations/coverage.h"
+
 #include "checker/walk.h"
 
 #include "llvm/ADT/STLExtras.h"

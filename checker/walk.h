@@ -15,6 +15,10 @@
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
+namespace spmd::rules {
+struct ScaleMismatch;
+}
+
 namespace spmd::checker {
 
 // Follows storage: which values share it, and whether one was overtaken by a write

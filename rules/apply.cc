@@ -10,6 +10,11 @@
 #include "rules/scale.h"
 #include "rules/shape_rule.h"
 #include "rules/shards.h"
+#include "rules/violations/gradients.h"
+#include "rules/violations/local.h"
+#include "rules/violations/meshes.h"
+#include "rules/violations/operands.h"
+#include "rules/violations/shards.h"
 
 #include "llvm/ADT/STLExtras.h"
 

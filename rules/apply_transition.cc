@@ -6,6 +6,10 @@
 #include "rules/attributes.h"
 #include "rules/redistribute/call.h"
 #include "rules/scale.h"
+#include "rules/violations/meshes.h"
+#include "rules/violations/operands.h"
+#include "rules/violations/shards.h"
+#include "rules/violations/transitions.h"
 
 #include "ir/claims.h"
 

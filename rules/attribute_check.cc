@@ -6,6 +6,8 @@
 #include "rules/factors.h"
 #include "rules/shape_attrs.h"
 #include "rules/shape_rule.h"
+#include "rules/violations/operands.h"
+#include "rules/violations/transitions.h"
 
 #include "ir/claims.h"
 #include "ir/misspelling.h"

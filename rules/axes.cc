@@ -2,6 +2,8 @@
 #include "rules/axes.h"
 
 #include "rules/registry.h"
+#include "rules/violations/meshes.h"
+#include "rules/violations/transitions.h"
 
 #include "ir/claims.h"
 

@@ -5,6 +5,7 @@
 
 #include "rules/registry.h"
 #include "rules/shape_rule.h"
+#include "rules/violations/operands.h"
 
 #include "llvm/ADT/SmallVector.h"
 

@@ -8,6 +8,8 @@
 
 namespace spmd::rules {
 
+struct OperandMismatch;
+
 // Per operand of the equation: the slot of the application, or null if it is missing.
 struct Binding {
   std::array<const Slot *, 12> slots{};

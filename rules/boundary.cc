@@ -9,6 +9,10 @@
 #include "rules/remesh.h"
 #include "rules/scale.h"
 #include "rules/shards.h"
+#include "rules/violations/claims.h"
+#include "rules/violations/operands.h"
+#include "rules/violations/shards.h"
+#include "rules/violations/transitions.h"
 
 #include "ir/claims.h"
 #include "ir/text.h"
@@ -576,7 +580,7 @@ std::optional<ShapesDiffer> claimed_shape_differs(ir::Program &program, const Ar
   ir::ShapeId found = arg.shape, stated = local;
   auto differ_in = [&](const char *what) {
     std::optional<Violation> differs = shape_differs(program, what, stated, found);
-    UndecidedExtents *undecided = differs ? std::get_if<UndecidedExtents>(&*differs) : nullptr;
+    UndecidedExtents *undecided = differs ? differs->as<UndecidedExtents>() : nullptr;
     if (undecided)
       open.push_back(std::move(*undecided));
     return differs && !undecided;
@@ -623,7 +627,7 @@ std::optional<Violation> shape_differs(const ir::Program &program, std::string w
 }
 
 void add_shape(Violation violation, Outcome &out) {
-  if (auto *open = std::get_if<UndecidedExtents>(&violation))
+  if (auto *open = violation.as<UndecidedExtents>())
     out.undecided.push_back(std::move(*open));
   else
     out.violations.push_back(std::move(violation));

@@ -3,6 +3,7 @@
 
 #include "rules/remesh.h"
 #include "rules/scale.h"
+#include "rules/violations/gradients.h"
 
 #include "ir/claims.h"
 

@@ -5,6 +5,7 @@
 #include "rules/checked.h"
 #include "rules/extent_facts.h"
 #include "rules/shape_attrs.h"
+#include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,8 +1,10 @@
 // Rules of the ops where gradients enter and leave a program (rules/README.md, "Gradients").
+#include "rules/violations/gradients.h"
 #include "rules/boundary_rule.h"
 #include "rules/contract.h"
 #include "rules/loss.h"
 #include "rules/shards.h"
+#include "rules/violations/operands.h"
 
 #include "ir/axis_scale.h"
 
@@ -45,9 +47,8 @@ void apply_step(const Application &app, Outcome &out) {
   Type gradient = seen_operand(app, 1);
   llvm::SmallVector<Violation, 2> found;
   check_step(app.program, contract, gradient, {1}, found);
-  bool other_shard = llvm::any_of(found, [](const Violation &violation) {
-    return std::holds_alternative<GradientTypeMismatch>(violation);
-  });
+  bool other_shard = llvm::any_of(
+      found, [](const Violation &violation) { return violation.is<GradientTypeMismatch>(); });
   for (Violation &violation : found)
     out.violations.push_back(std::move(violation));
   if (other_shard)

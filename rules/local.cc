@@ -1,6 +1,8 @@
-// Evaluates an equation over kinds, all axes at once. Source: rules/README.md; Reduced:
-// rules/README.md. Relies on the binding of operands being done.
+// Evaluates an equation over kinds, all axes at once, by the tables of kind_tables.h
+// (rules/README.md). Relies on the binding of operands being done.
 #include "rules/local.h"
+
+#include "rules/kind_tables.h"
 
 namespace spmd::rules {
 
@@ -30,30 +32,61 @@ OperandKinds OperandKinds::tensor(const ir::Type &type, uint16_t index, bool ado
 
 namespace {
 
-// Unions over what was met so far, in one term or in the whole sum.
+// What was met so far and the tables do not speak of: unions, in one term or in the whole sum.
 struct Met {
-  AxisSet strict_r, strict_i, free_r, free_i, open, reduced, unowned, v, p, unknown;
+  AxisSet free_r, free_i, open, reduced, unowned, unknown;
 
   void add(const Met &other) {
-    strict_r |= other.strict_r;
-    strict_i |= other.strict_i;
     free_r |= other.free_r;
     free_i |= other.free_i;
     open |= other.open;
     reduced |= other.reduced;
     unowned |= other.unowned;
-    v |= other.v;
-    p |= other.p;
     unknown |= other.unknown;
   }
 };
 
-struct TermKinds {
+// An operand, or a list of them under `+`.
+struct Factor {
+  KindPlanes kinds;
   Met met;
-  AxisSet bad;
+  AxisSet zero;
+
+  explicit Factor(const OperandKinds &operand)
+      : met{operand.free_r,
+            operand.free_i,
+            operand.open,
+            operand.reduced,
+            operand.strict_r - operand.reduced,
+            operand.unknown},
+        zero(operand.zero) {
+    kinds[TermKind::R] = operand.strict_r;
+    kinds[TermKind::I] = operand.strict_i;
+    kinds[TermKind::V] = operand.v;
+    kinds[TermKind::P] = operand.p - operand.combining;
+    kinds[TermKind::None] = operand.combining;
+  }
+};
+
+struct TermKinds {
+  KindPlanes kinds;
+  Met met;
   AxisSet zero;         // every operand is a zero there
   bool vanishes = true; // no operand left: the term is absent
   bool only_numbers = true;
+};
+
+// A sum by the table: an addend that is zero or unknown on an axis changes nothing there.
+struct Total {
+  KindPlanes kinds;
+  AxisSet absent = ~AxisSet(); // no addend yet
+
+  void add(const KindPlanes &addend, AxisSet silent) {
+    KindPlanes both = combine<kSum>(kinds, addend);
+    both.take(addend, absent);
+    kinds.take(both, ~silent);
+    absent &= silent;
+  }
 };
 
 class Evaluator {
@@ -67,81 +100,60 @@ public:
         read_as_addends(made, in_.reads[t]);
       add_term(made);
     }
-    forbid_partial_beside_others();
-    bad_ |= met_.strict_i & (met_.strict_r | met_.v | met_.p);
     return finish();
   }
 
   TermKindSets kinds_of(const Term &row) {
     TermKinds made = term(row);
-    return {made.met.p, made.met.v, made.met.strict_i, made.zero, made.met.unknown};
+    return {made.kinds[TermKind::P], made.kinds[TermKind::V], made.kinds[TermKind::I], made.zero,
+            made.met.unknown};
   }
 
 private:
   static void read_as_addends(TermKinds &made, AxisSet axes) {
-    made.met.p |= axes;
-    for (AxisSet Met::*set :
-         {&Met::strict_r, &Met::free_r, &Met::free_i, &Met::open, &Met::reduced, &Met::unowned})
+    KindPlanes partial;
+    partial[TermKind::P] = axes;
+    made.kinds.take(partial, axes - made.kinds[TermKind::None]);
+    for (AxisSet Met::*set : {&Met::free_r, &Met::free_i, &Met::open, &Met::reduced, &Met::unowned})
       made.met.*set -= axes;
   }
 
-  // A list operand under `+` is the sum of its members; it then acts as one operand.
-  void multiply(TermKinds &term, const OperandKinds &operand, bool inside_function) {
-    term.vanishes = false;
-    if (operand.form != OperandKinds::Form::Tensor)
-      return;
-    AxisSet p = operand.p;
-    term.bad |= operand.combining;
-    if (inside_function)
-      term.bad |= p;
-    term.bad |= (term.met.p & (p | operand.v)) | (term.met.v & p);
-    term.zero = term.only_numbers ? operand.zero : term.zero & operand.zero;
+  void multiply(TermKinds &term, const Factor &factor, bool inside_function, bool condition) {
+    bool nonlinear = inside_function || condition;
+    term.kinds =
+        combine<kProduct>(term.kinds, nonlinear ? apply<kFunction>(factor.kinds) : factor.kinds);
+    term.zero = term.only_numbers ? factor.zero : term.zero & factor.zero;
     if (inside_function)
       term.zero = {};
     term.only_numbers = false;
-    term.met.add({operand.strict_r, operand.strict_i, operand.free_r, operand.free_i, operand.open,
-                  operand.reduced, operand.strict_r - operand.reduced, operand.v, p,
-                  operand.unknown});
+    term.met.add(factor.met);
   }
 
+  // A list operand under `+` is the sum of its members; it then acts as one operand.
   void multiply(TermKinds &term, const Ref &ref, bool inside_function) {
     if (ref.role == RefRole::Donor || ref.operand == kGenerator)
       return;
     const OperandGroup &group = in_.operands[ref.operand];
     bool condition = ref.role == RefRole::Condition;
+    term.vanishes &= group.empty();
     if (eq_.operands[ref.operand].list == ListForm::Summed && group.size() > 1)
-      return multiply(term, sum_of(group, term.bad), inside_function);
-    for (const OperandKinds &member : group) {
-      if (condition)
-        term.bad |= member.p;
-      multiply(term, member, inside_function);
-    }
+      return multiply(term, sum_of(group), inside_function, condition);
+    for (const OperandKinds &member : group)
+      if (member.form == OperandKinds::Form::Tensor)
+        multiply(term, Factor(member), inside_function, condition);
   }
 
-  OperandKinds sum_of(const OperandGroup &group, AxisSet &bad) {
-    OperandKinds all = group.front();
-    AxisSet any_p, all_p = in_.axes;
-    all = OperandKinds{.form = OperandKinds::Form::Tensor};
-    all.zero = in_.axes;
-    for (const OperandKinds &member : group) {
-      any_p |= member.p;
-      all_p &= member.p | member.zero | member.unknown;
-      all.strict_r |= member.strict_r;
-      all.strict_i |= member.strict_i;
-      all.free_r |= member.free_r;
-      all.free_i |= member.free_i;
-      all.open |= member.open;
-      all.reduced |= member.reduced;
-      all.v |= member.v;
+  static Factor sum_of(const OperandGroup &group) {
+    Total total;
+    Factor all{OperandKinds()};
+    all.zero = ~AxisSet();
+    for (const OperandKinds &operand : group) {
+      Factor member(operand);
+      total.add(member.kinds, member.zero | member.met.unknown);
+      all.met.add(member.met);
       all.zero &= member.zero;
-      all.unknown |= member.unknown;
-      all.combining |= member.combining;
     }
-    for (const OperandKinds &member : group)
-      all.reduced -= member.strict_r - member.reduced;
-    all.p = any_p;
-    bad |= any_p - all_p;
-    bad |= all.strict_i & (all.strict_r | all.v | all.p);
+    all.kinds = total.kinds;
     return all;
   }
 
@@ -160,11 +172,10 @@ private:
       }
     }
     made.vanishes |= missing;
-    AxisSet stated = made.met.v & in_.stated;
+    AxisSet stated = made.kinds[TermKind::V] & in_.stated;
     stated_on_ |= stated;
-    made.met.p |= stated;
-    made.met.v -= stated;
-    made.bad |= made.met.strict_i & (made.met.strict_r | made.met.v | made.met.p);
+    made.kinds[TermKind::P] |= stated;
+    made.kinds[TermKind::V] -= stated;
     return made;
   }
 
@@ -177,29 +188,28 @@ private:
   }
 
   void add_term(const TermKinds &term) {
-    bad_ |= term.bad;
+    bad_ |= term.kinds[TermKind::None];
     if (term.vanishes)
       return;
+    total_.add(term.kinds, term.zero | term.met.unknown);
     met_.add(term.met);
     all_zero_ &= term.zero;
-    not_partial_ |= in_.axes - (term.met.p | term.zero | term.met.unknown);
     has_terms_ = true;
   }
 
-  void forbid_partial_beside_others() { bad_ |= met_.p & not_partial_; }
-
   LocalResult finish() {
     LocalResult result;
+    const KindPlanes &total = total_.kinds;
     AxisSet known = in_.axes - met_.unknown;
-    result.bad = bad_ & known;
+    result.bad = (bad_ | total[TermKind::None]) & known;
     result.needless = ((in_.stated - stated_on_) & known) - result.bad;
     AxisSet good = known - result.bad;
     result.unknown = in_.axes - good;
-    result.p = met_.p & good;
-    result.i = met_.strict_i & good;
-    result.v = met_.v & good;
-    AxisSet strict_r = met_.strict_r & (good - result.p - result.v);
-    AxisSet rest = good - result.p - result.i - result.v - strict_r;
+    result.p = total[TermKind::P] & good;
+    result.i = total[TermKind::I] & good;
+    result.v = total[TermKind::V] & good;
+    AxisSet strict_r = total[TermKind::R] & good;
+    AxisSet rest = total.numbers() & good;
     if (has_terms_)
       result.zero = rest & all_zero_;
     rest -= result.zero;
@@ -255,8 +265,9 @@ private:
   const LocalInput &in_;
   const Equation &eq_;
   Sum sum_;
+  Total total_;
   Met met_;
-  AxisSet bad_, not_partial_, stated_on_;
+  AxisSet bad_, stated_on_;
   AxisSet all_zero_ = ~AxisSet();
   bool has_terms_ = false;
 };

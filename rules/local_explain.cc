@@ -1,8 +1,12 @@
-// The slow path of the local judgment: which operands clash on one axis, and how. Runs only after
-// local.cc found a violation there, so it may look at one axis at a time.
+// The slow path of the local judgment: which operands clash on one axis, and how, by the cells of
+// the tables that local.cc evaluates. Runs only after that found a violation there, so it may look
+// at one axis at a time.
+#include "rules/kind_tables.h"
 #include "rules/local.h"
+#include "rules/violations/local.h"
 
 #include <optional>
+#include <utility>
 
 namespace spmd::rules {
 
@@ -12,12 +16,16 @@ using ir::Kind;
 
 namespace {
 
-// The first operand of each kind that one term brings to the axis.
+// What one term, or one operand, brings to the axis: its kind, and the first operand of each kind.
 struct TermOperands {
+  TermKind kind = TermKind::Number;
   const OperandKinds *partial = nullptr, *varying = nullptr, *invariant = nullptr,
                      *replicate = nullptr;
   const OperandKinds *any = nullptr; // the first tensor, zeros included
-  bool number = false, vanishes = true, zero = true, unknown = false;
+  bool vanishes = true, zero = true, unknown = false;
+
+  // Changes nothing in a sum.
+  bool silent() const { return unknown || (any && zero); }
 };
 
 class Explainer {
@@ -51,7 +59,8 @@ private:
       for (unsigned r = 0; atom.form != Atom::Form::Integer && r < atom.count; ++r)
         visit_ref(term, eq_.refs[atom.first + r], atom.form == Atom::Form::Function);
     }
-    if (term.varying && !term.partial && on(in_.stated)) {
+    if (term.kind == TermKind::V && on(in_.stated)) {
+      term.kind = TermKind::P;
       term.partial = term.varying;
       term.varying = nullptr;
     }
@@ -67,71 +76,100 @@ private:
     TermOperands members;
     for (const OperandKinds &operand : in_.operands[ref.operand]) {
       if (operand.form != OperandKinds::Form::Tensor) {
-        term.number |= operand.form == OperandKinds::Form::Number || !in_.zero_drops_term;
         term.vanishes &= operand.form == OperandKinds::Form::Zero && in_.zero_drops_term;
         continue;
       }
       term.vanishes = false;
       if (on(operand.combining))
         return report(PartialCombiner{index(operand), operand.combiner, here_});
-      if (on(operand.p) && (inside_function || ref.role == RefRole::Condition))
-        return report(PartialIntoNonlinear{index(operand), here_});
-      clash_in_product(summed ? before : term, operand);
+      TermOperands factor = alone(operand, inside_function);
+      if (inside_function || ref.role == RefRole::Condition)
+        factor.kind = made(cell(kFunction, factor.kind), factor, factor);
       if (summed) {
-        clash_in_sum(members, operand);
-        note(members, operand, inside_function);
+        product_of(before, factor);
+        add(members, factor);
       }
-      note(term, operand, inside_function);
+      term.kind = product_of(summed ? before : term, summed ? members : factor);
+      note(term, factor);
     }
   }
 
   // Inside f a zero is a value like any other.
-  void note(TermOperands &term, const OperandKinds &operand, bool inside_function) {
-    const OperandKinds *&place = on(operand.p)          ? term.partial
-                                 : on(operand.v)        ? term.varying
-                                 : on(operand.strict_i) ? term.invariant
-                                 : on(operand.strict_r) ? term.replicate
-                                                        : term.any;
-    if (!place)
-      place = &operand;
-    if (!term.any)
-      term.any = &operand;
-    term.zero &= on(operand.zero) && !inside_function;
-    term.unknown |= on(operand.unknown);
+  TermOperands alone(const OperandKinds &operand, bool inside_function) const {
+    TermOperands one{.any = &operand,
+                     .zero = on(operand.zero) && !inside_function,
+                     .unknown = on(operand.unknown)};
+    if (on(operand.p))
+      one.kind = TermKind::P, one.partial = &operand;
+    else if (on(operand.v))
+      one.kind = TermKind::V, one.varying = &operand;
+    else if (on(operand.strict_i))
+      one.kind = TermKind::I, one.invariant = &operand;
+    else if (on(operand.strict_r))
+      one.kind = TermKind::R, one.replicate = &operand;
+    return one;
+  }
+  static void note(TermOperands &all, const TermOperands &one) {
+    for (const OperandKinds *TermOperands::*first :
+         {&TermOperands::partial, &TermOperands::varying, &TermOperands::invariant,
+          &TermOperands::replicate, &TermOperands::any})
+      if (!(all.*first))
+        all.*first = one.*first;
+    all.zero &= one.zero;
+    all.unknown |= one.unknown;
   }
 
-  void clash_in_product(const TermOperands &term, const OperandKinds &operand) {
-    clash_with_invariant(term, operand);
-    if (on(operand.p) && term.partial)
-      report(PartialTimesPartial{index(*term.partial), index(operand), here_});
-    else if (on(operand.p) && term.varying)
-      report(PartialWithVarying{index(operand), index(*term.varying), here_});
-    else if (on(operand.v) && term.partial)
-      report(PartialWithVarying{index(*term.partial), index(operand), here_});
+  // What the cell makes of two; where it is nothing, that is reported.
+  TermKind made(const Cell &cell, const TermOperands &a, const TermOperands &b) {
+    if (cell.kind == TermKind::None)
+      clash(cell.clash, a, b);
+    return cell.kind;
+  }
+  TermKind product_of(const TermOperands &a, const TermOperands &b) {
+    bool none = a.kind == TermKind::None || b.kind == TermKind::None;
+    return none ? TermKind::None : made(cell(kProduct, a.kind, b.kind), a, b);
+  }
+  void add(TermOperands &sum, const TermOperands &addend) {
+    bool none = sum.kind == TermKind::None || addend.kind == TermKind::None;
+    if (none)
+      sum.kind = TermKind::None;
+    else if (sum.silent() || !sum.any)
+      sum.kind = addend.kind;
+    else if (!addend.silent())
+      sum.kind = made(cell(kSum, sum.kind, addend.kind), sum, addend);
+    note(sum, addend);
   }
 
-  // Members of a list that are summed: all P or none.
-  void clash_in_sum(const TermOperands &term, const OperandKinds &operand) {
-    clash_with_invariant(term, operand);
-    if (on(operand.p) && term.varying)
-      report(PartialWithVarying{index(operand), index(*term.varying), here_});
-    else if (on(operand.v) && term.partial)
-      report(PartialWithVarying{index(*term.partial), index(operand), here_});
-    else if (on(operand.p) && term.any && !term.partial && !term.zero)
-      report(
-          PartialPlusReplicate{{Addend::Form::Operand, index(*term.any)}, index(operand), here_});
-    else if (term.partial && !on(operand.p | operand.zero | operand.unknown))
-      report(PartialPlusReplicate{
-          {Addend::Form::Operand, index(operand)}, index(*term.partial), here_});
-  }
-
-  void clash_with_invariant(const TermOperands &term, const OperandKinds &operand) {
-    if (on(operand.strict_i)) {
-      if (const OperandKinds *other = other_than_invariant(term))
-        report(InvariantMixed{index(operand), index(*other), kind_of(*other), here_});
-    } else if (term.invariant && on(operand.strict_r | operand.v | operand.p)) {
-      report(InvariantMixed{index(*term.invariant), index(operand), kind_of(operand), here_});
+  void clash(Clash reason, const TermOperands &a, const TermOperands &b) {
+    const auto &[invariant, mixed] = in_order(a, b, TermKind::I);
+    const auto &[partial, other] = in_order(a, b, TermKind::P);
+    switch (reason) {
+    case Clash::No:
+      break;
+    case Clash::InvariantMixed: {
+      const OperandKinds &beside = *other_than_invariant(mixed);
+      return report(
+          InvariantMixed{index(*invariant.invariant), index(beside), kind_of(beside), here_});
     }
+    case Clash::PartialTimesPartial:
+      return report(PartialTimesPartial{index(*partial.partial), index(*other.partial), here_});
+    case Clash::PartialWithVarying:
+      return report(PartialWithVarying{index(*partial.partial), index(*other.varying), here_});
+    case Clash::PartialPlusReplicate: {
+      Addend beside{Addend::Form::Number, {}};
+      if (other.any)
+        beside = {Addend::Form::Operand, index(*other.any)};
+      return report(PartialPlusReplicate{beside, index(*partial.partial), here_});
+    }
+    case Clash::PartialIntoNonlinear:
+      return report(PartialIntoNonlinear{index(*partial.partial), here_});
+    }
+  }
+  // The one of that kind first.
+  static std::pair<const TermOperands &, const TermOperands &>
+  in_order(const TermOperands &a, const TermOperands &b, TermKind kind) {
+    return a.kind == kind ? std::pair<const TermOperands &, const TermOperands &>(a, b)
+                          : std::pair<const TermOperands &, const TermOperands &>(b, a);
   }
   static const OperandKinds *other_than_invariant(const TermOperands &term) {
     return term.replicate ? term.replicate : term.varying ? term.varying : term.partial;
@@ -144,30 +182,18 @@ private:
     return on(operand.reduced) ? Kind::Reduced : Kind::Replicate;
   }
 
+  // The first term of each kind against all of them. What is invariant comes first: beside it all
+  // else is wrong.
   void visit_sum() {
-    const TermOperands *partial = nullptr, *invariant = nullptr;
-    for (const TermOperands &term : terms_) {
-      if (term.partial && !partial)
-        partial = &term;
-      if (term.invariant && !invariant)
-        invariant = &term;
+    for (TermKind kind : {TermKind::I, TermKind::P, TermKind::R, TermKind::V, TermKind::Number}) {
+      const TermOperands *first = nullptr;
+      for (const TermOperands &term : terms_)
+        if (!first && term.kind == kind && !term.silent())
+          first = &term;
+      for (const TermOperands &term : terms_)
+        if (first && &term != first && term.kind != TermKind::None && !term.silent())
+          made(cell(kSum, kind, term.kind), *first, term);
     }
-    for (const TermOperands &term : terms_)
-      if (const OperandKinds *other =
-              invariant && !term.invariant ? other_than_invariant(term) : nullptr)
-        report(InvariantMixed{index(*invariant->invariant), index(*other), kind_of(*other), here_});
-    for (const TermOperands &term : terms_)
-      if (partial && !term.partial && !term.unknown)
-        visit_addend(*partial->partial, term);
-  }
-  void visit_addend(const OperandKinds &partial, const TermOperands &term) {
-    if (term.varying)
-      report(PartialWithVarying{index(partial), index(*term.varying), here_});
-    else if (!term.any)
-      report(PartialPlusReplicate{{Addend::Form::Number, {}}, index(partial), here_});
-    else if (!term.zero)
-      report(
-          PartialPlusReplicate{{Addend::Form::Operand, index(*term.any)}, index(partial), here_});
   }
 
   const LocalInput &in_;

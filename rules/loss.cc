@@ -1,6 +1,8 @@
 // Which axes of a value keep it from being a loss root.
 #include "rules/loss.h"
 
+#include "rules/violations/claims.h"
+
 namespace spmd::rules {
 
 llvm::SmallVector<Violation, 2> loss_violations(const ir::Program &, ir::ValueId value,

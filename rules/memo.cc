@@ -6,6 +6,8 @@
 #include "rules/shards.h"
 #include "rules/unknown.h"
 #include "rules/user_rules.h"
+#include "rules/violations/coverage.h"
+#include "rules/violations/gradients.h"
 
 #include <deque>
 

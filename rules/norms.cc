@@ -4,6 +4,8 @@
 
 #include "rules/axes.h"
 #include "rules/scale.h"
+#include "rules/violations/local.h"
+#include "rules/violations/norms.h"
 
 namespace spmd::rules {
 namespace {

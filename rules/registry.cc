@@ -7,8 +7,12 @@
 #include "rules/ops/families.h"
 #include "rules/transition.h"
 
+#include "ir/check.h"
+
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
+
+#include <tuple>
 
 namespace spmd::rules {
 
@@ -19,21 +23,55 @@ llvm::StringRef ref(std::string_view text) { return {text.data(), text.size()}; 
 struct Tables {
   llvm::DenseMap<llvm::StringRef, const OpDef *> rows;
   llvm::DenseMap<llvm::StringRef, const Alias *> aliases;
+  std::string problem; // a name that stands twice, or a spelling of nothing
 
-  Tables() {
+  Tables(llvm::ArrayRef<llvm::ArrayRef<OpDef>> families, llvm::ArrayRef<Alias> spellings) {
     rows.reserve(512);
-    for (llvm::ArrayRef<OpDef> family : op_families())
+    for (llvm::ArrayRef<OpDef> family : families)
       for (const OpDef &row : family)
-        rows.try_emplace(ref(row.name), &row);
-    llvm::ArrayRef<Alias> all = rules::aliases();
-    aliases.reserve(all.size());
-    for (const Alias &alias : all)
-      aliases.try_emplace(ref(alias.spelling), &alias);
+        if (!rows.try_emplace(ref(row.name), &row).second)
+          problem = "two rows are called `" + std::string(row.name) + "`";
+    aliases.reserve(spellings.size());
+    for (const Alias &alias : spellings) {
+      if (!aliases.try_emplace(ref(alias.spelling), &alias).second)
+        problem = "the spelling `" + std::string(alias.spelling) + "` stands twice";
+      if (!means_something(alias.op))
+        problem = "`" + std::string(alias.spelling) + "` is a spelling of `" +
+                  std::string(alias.op) + "`, which is no op";
+      if (std::string_view word = no_operand(alias); !word.empty())
+        problem = "the order of `" + std::string(alias.spelling) + "` has the word `" +
+                  std::string(word) + "`, which is no operand of `" + std::string(alias.op) + "`";
+    }
+  }
+
+private:
+  // A word of the order that names nothing; `-` ignores a position on purpose. Where the operands choose
+  // the row, a word may name an operand of another one.
+  std::string_view no_operand(const Alias &alias) const {
+    const OpDef *row = alias.choose ? nullptr : rows.lookup(ref(alias.op));
+    if (row && row->choose)
+      return {};
+    for (llvm::StringRef rest = ref(alias.order), word; row && !rest.empty();) {
+      std::tie(word, rest) = rest.split(' ');
+      word.consume_back("...");
+      const Equation &equation = row->equation.equation;
+      if (!word.empty() && word != "-" && word != "~" &&
+          equation.find_operand({word.data(), word.size()}) >= equation.operand_count)
+        return {word.data(), word.size()};
+    }
+    return {};
+  }
+  bool means_something(std::string_view op) const {
+    return rows.count(ref(op)) || is_transition(op) || is_boundary(ref(op)) || is_call(ref(op));
   }
 };
 
 const Tables &tables() {
-  static const Tables made;
+  static const Tables made = [] {
+    Tables all(op_families(), rules::aliases());
+    SPMD_CHECK(all.problem.empty(), all.problem.c_str());
+    return all;
+  }();
   return made;
 }
 
@@ -243,6 +281,11 @@ llvm::ArrayRef<llvm::ArrayRef<OpDef>> op_families() {
       pointwise_ops(), contraction_ops(),   reduction_ops(), layout_ops(),   indexing_ops(),
       loss_ops(),      normalisation_ops(), attention_ops(), creation_ops(), optimizer_ops()};
   return families;
+}
+
+std::string table_problem(llvm::ArrayRef<llvm::ArrayRef<OpDef>> families,
+                          llvm::ArrayRef<Alias> spellings) {
+  return Tables(families, spellings).problem;
 }
 
 const OpDef *find_op(llvm::StringRef name) { return tables().rows.lookup(name); }

@@ -10,6 +10,10 @@ namespace spmd::rules {
 // All rows, family by family, in the order of the files.
 llvm::ArrayRef<llvm::ArrayRef<OpDef>> op_families();
 llvm::ArrayRef<Alias> aliases();
+// Empty, or why these tables cannot be meant: a name that stands twice, a spelling of nothing. Our own
+// are held against it when they are first used.
+std::string table_problem(llvm::ArrayRef<llvm::ArrayRef<OpDef>> families,
+                          llvm::ArrayRef<Alias> spellings);
 // Null if we have no row of that name.
 const OpDef *find_op(llvm::StringRef name);
 // Names of boundary ops: `assert_type`, `backward`, `axis_index`, ...

@@ -2,6 +2,9 @@
 // common refinement.
 #include "rules/remesh.h"
 
+#include "rules/violations/meshes.h"
+#include "rules/violations/shards.h"
+
 #include "ir/claims.h"
 #include "ir/text.h"
 

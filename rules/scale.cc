@@ -1,6 +1,8 @@
 // Scale arithmetic over the terms of an equation. Relies on scales of operands being canonical.
 #include "rules/scale.h"
 
+#include "rules/violations/gradients.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>

@@ -7,6 +7,7 @@
 #include "rules/registry.h"
 #include "rules/shape_attrs.h"
 #include "rules/shape_unify.h"
+#include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallBitVector.h"

@@ -3,6 +3,7 @@
 #include "rules/shape_rule.h"
 
 #include "rules/extent_facts.h"
+#include "rules/violations/operands.h"
 
 #include "ir/text.h"
 
@@ -155,7 +156,7 @@ void judge_gradient_shapes(const Application &forward, const Equation &equation,
   Outcome judged;
   apply_shapes(forward, equation, binding, map, {}, judged);
   for (Violation &violation : judged.violations)
-    if (auto *differs = std::get_if<ShapeMismatch>(&violation)) {
+    if (auto *differs = violation.as<ShapeMismatch>()) {
       differs->what = "the shapes of the gradient and of what it is the gradient of";
       out.violations.push_back(std::move(violation));
     }

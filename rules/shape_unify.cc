@@ -3,6 +3,7 @@
 
 #include "rules/extent_facts.h"
 #include "rules/shard_blocks.h"
+#include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"
 

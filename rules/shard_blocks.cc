@@ -5,6 +5,8 @@
 #include "rules/checked.h"
 #include "rules/extent_facts.h"
 #include "rules/shards.h"
+#include "rules/violations/operands.h"
+#include "rules/violations/shards.h"
 
 #include "ir/claims.h"
 #include "ir/mesh_symbols.h"

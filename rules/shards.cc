@@ -6,6 +6,9 @@
 #include "rules/axes.h"
 #include "rules/shape_rule.h"
 #include "rules/shard_blocks.h"
+#include "rules/violations/meshes.h"
+#include "rules/violations/operands.h"
+#include "rules/violations/shards.h"
 
 #include "ir/claims.h"
 #include "ir/text.h"

@@ -23,6 +23,8 @@ enum class Wire : uint8_t {
   Broadcast,
   Permute
 };
+inline constexpr std::string_view kWireWords[] = {
+    "none", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "permute"};
 // What a rank does after the wire; before it, and as the whole of it, where the wire is None.
 enum class Act : uint8_t {
   None,
@@ -50,6 +52,9 @@ struct Transition {
   // A composition in the table of the design: by way of R, to be followed by reinterpret(R, dst).
   // Its backward is that of its parts, the last one first.
   bool composed = false;
+  bool unstated = false;      // what the name means where a call states no words
+  bool redistributes = false; // what `redistribute` means by these ends, whatever it costs
+  bool fixes = false;         // what a person would write to repair an operand
 };
 
 llvm::ArrayRef<Transition> transitions();
@@ -57,8 +62,9 @@ llvm::ArrayRef<Transition> transitions();
 // through. It means something only with the other axes of the call, which frees and takes as many
 // ranks of each dimension, so that local shapes stay. The axes stand in the order of the result.
 llvm::ArrayRef<Transition> joint_transitions();
-// Null if the table has no such row. Reduced is matched exactly. `redistribute` stands for the row of
-// another name that leads from src to dst and keeps the meaning (seed 001, "Per-mesh-dim redistribute").
+// Null if the table has no such row. Reduced is matched exactly. `redistribute` stands for the row
+// of another name that leads from src to dst and keeps the meaning (seed 001, "Per-mesh-dim
+// redistribute").
 const Transition *find_transition(std::string_view name, ir::Kind src, ir::Kind dst);
 bool is_transition(std::string_view name);
 // The row of the backward; null where the row is composed.
@@ -70,8 +76,9 @@ struct TransitionParts {
 // What a composed row stands for, in order.
 TransitionParts parts_of(const Transition &row);
 
-// What a call that states no words means: the kind that its operand should have (none: whatever the
-// operand is), and the kind of its result (R stands for `R|I`; none: it must be stated).
+// What a call that states no words means, by the row that is marked `unstated`: the kind that its
+// operand should have (none: whatever the operand is), and the kind of its result (R stands for
+// `R|I`; none: it must be stated).
 struct ErasedWords {
   std::string_view name;
   std::optional<ir::Kind> src, dst;
@@ -92,8 +99,8 @@ llvm::ArrayRef<SpelledWords> all_spelled_words();
 // Null if the spelling states nothing. A dialect in front is ignored.
 const SpelledWords *spelled_words(std::string_view spelling, std::string_view to = {});
 
-// How a framework says one row of the table on an axis that is judged locally, where each rank has a
-// tensor of its own. What it says on whole tensors is `whole_words`.
+// How a framework says one row of the table on an axis that is judged locally, where each rank has
+// a tensor of its own. What it says on whole tensors is `whole_words`.
 struct ToldTransition {
   ir::Dialect dialect;
   std::string_view name;
@@ -107,8 +114,8 @@ llvm::ArrayRef<ToldTransition> told_transitions();
 // Null if the dialect has no word for the row, and nothing is known of the reason.
 const ToldTransition *told_transition(ir::Dialect dialect, const Transition &row,
                                       ir::Combiner combiner);
-// What goes from one type of a whole tensor to another: `redistribute` of DTensor, `reshard` of JAX; empty
-// if the framework has no whole tensors.
+// What goes from one type of a whole tensor to another: `redistribute` of DTensor, `reshard` of
+// JAX; empty if the framework has no whole tensors.
 std::string_view whole_words(ir::Dialect dialect);
 
 } // namespace spmd::rules

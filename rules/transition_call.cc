@@ -1,6 +1,8 @@
 // Reads the attributes of a transition: axes, words, combiner, marks.
 #include "rules/transition_call.h"
 
+#include "rules/violations/transitions.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 namespace spmd::rules {

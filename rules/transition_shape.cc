@@ -2,6 +2,9 @@
 // cuts dimension i, and the axes that shard a dimension go with it. An extent that cannot be told
 // is left to the declared shape.
 #include "rules/transition_layout.h"
+#include "rules/violations/operands.h"
+#include "rules/violations/shards.h"
+#include "rules/violations/transitions.h"
 
 #include "ir/claims.h"
 #include "ir/mesh_symbols.h"

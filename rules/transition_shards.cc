@@ -1,6 +1,9 @@
 // Shards that a call moves where the axes are global: the innermost axes of one dimension leave it,
 // or become the innermost ones of another.
 #include "rules/transition_layout.h"
+#include "rules/violations/operands.h"
+#include "rules/violations/shards.h"
+#include "rules/violations/transitions.h"
 
 #include "ir/mesh_symbols.h"
 

@@ -1,6 +1,6 @@
 // How frameworks say transitions: spellings that are read as rows of the table, and the words in which a row
 // is told to whoever thinks in a framework. Source: seeds 000 to 004; jaxprs of JAX 0.10.
-#include "rules/transition.h"
+#include "rules/transition_rows.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -9,8 +9,11 @@ namespace {
 
 using ir::Combiner;
 using ir::Dialect;
-constexpr ir::Kind R = ir::Kind::Replicate, Reduced = ir::Kind::Reduced, I = ir::Kind::Invariant,
-                   V = ir::Kind::Varying, P = ir::Kind::Partial;
+using rows::I;
+using rows::P;
+using rows::R;
+using rows::Reduced;
+using rows::V;
 constexpr std::nullopt_t kAny = std::nullopt;
 
 // clang-format off
@@ -114,6 +117,35 @@ constexpr ToldTransition kTold[] = {
     {Dialect::LTensor, "reinterpret", V, P, "", "a variant value is a sum wherever it is used as one: there is no cast before"},
 };
 // clang-format on
+
+// Each row of the two tables above can be reached: it is the first with what it is looked up by, and
+// stands for a transition that there is.
+constexpr bool spelled_words_are_sound() {
+  for (const SpelledWords &row : kSpelledWords) {
+    bool known = false;
+    for (const Transition &transition : rows::kTransitions)
+      known |= transition.name == row.name && (!row.src || transition.src == *row.src) &&
+               (!row.dst || transition.dst == *row.dst);
+    for (const SpelledWords *other = kSpelledWords; other != &row; ++other)
+      known &= other->spelling != row.spelling || (!other->to.empty() && other->to != row.to);
+    if (!known)
+      return false;
+  }
+  return true;
+}
+constexpr bool told_transitions_are_sound() {
+  for (const ToldTransition &row : kTold) {
+    if (!rows::row_of(rows::kTransitions, row.name, row.src, row.dst))
+      return false;
+    for (const ToldTransition *other = kTold; other != &row; ++other)
+      if (other->dialect == row.dialect && other->name == row.name && other->src == row.src &&
+          other->dst == row.dst && other->combiner == row.combiner)
+        return false;
+  }
+  return true;
+}
+static_assert(spelled_words_are_sound());
+static_assert(told_transitions_are_sound());
 
 } // namespace
 

@@ -29,12 +29,8 @@ AxisSet unknown_axes(const Application &app, const Arg &arg) {
 
 // The finding as it is on one axis.
 Violation on_axis(Violation violation, AxisId axis) {
-  std::visit(
-      [&](auto &found) {
-        if constexpr (requires { requires std::is_same_v<decltype(found.axes), AxisSet>; })
-          found.axes = axis;
-      },
-      static_cast<ViolationKinds &>(violation));
+  if (AxisSet *axes = violation.axes())
+    *axes = axis;
   return violation;
 }
 

@@ -1,43 +1,50 @@
-// Joins the structs of the variant into one table; everything is derived from the variant's list.
+// The list of all kinds: a struct that stands here has a name that is accepted wherever a finding is
+// named.
 #include "rules/violation.h"
 
-#include <array>
+#include "rules/violations/claims.h"
+#include "rules/violations/control.h"
+#include "rules/violations/coverage.h"
+#include "rules/violations/gradients.h"
+#include "rules/violations/implicit.h"
+#include "rules/violations/local.h"
+#include "rules/violations/meshes.h"
+#include "rules/violations/norms.h"
+#include "rules/violations/operands.h"
+#include "rules/violations/runs.h"
+#include "rules/violations/shards.h"
+#include "rules/violations/transitions.h"
 
 namespace spmd::rules {
 namespace {
 
-template <size_t... I> constexpr auto table_of(std::index_sequence<I...>) {
-  return std::array<const DiagnosticInfo *, sizeof...(I)>{
-      &std::variant_alternative_t<I, ViolationKinds>::info...};
-}
-constexpr auto kTable = table_of(std::make_index_sequence<std::variant_size_v<ViolationKinds>>());
+template <class... Kinds> constexpr const DiagnosticInfo *kInfos[] = {&Kinds::info...};
+constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable = kInfos<
+    PartialIntoNonlinear, PartialTimesPartial, PartialPlusReplicate, PartialWithVarying,
+    InvariantMixed, PartialCombiner, MissingClaim, UndecidedKind, ShapeMismatch, OperandMismatch,
+    NeedlessPartial, RandomDiverges, ShardedRandomRepeats, WrongSource, ReduceOfReplicated,
+    NoTransition, ReducedWithoutOwner, ExpertTransition, WrongAxis, UnknownGroup, UnknownAxis,
+    ReductionMismatch, NonSumGradient, Indivisible, AttributeMismatch, ClaimMismatch,
+    BoundaryMismatch, BoundaryShape, CollectiveUnderVaryingControl, BranchMismatch, CarryMismatch,
+    VaryingChoice, PartialCondition, NormOvercount, NormUndercount, UnreducedGradient,
+    OverreducedGradient, GradientTypeMismatch, MissingVjp, ScaleMismatch, UnstatedPartial,
+    SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard,
+    StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension, MixedPolicy,
+    SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias, UncheckedClaim,
+    MeshChange, MeshGroupMixed, UnknownOp, ImplicitCast, AssumedRule, UndecidedExtents, UnusedSuppression,
+    ExpiredSuppression, SourceChanged, ImplicitRedistribute, ReplicateRefuted, InvariantRefuted,
+    ShardRefuted, PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory,
+    RunPlansDiffer, RunLostRank, RunTimeout>;
 
 } // namespace
 
-Violation::Violation(const Violation &) = default;
-Violation::Violation(Violation &&) noexcept = default;
-Violation &Violation::operator=(const Violation &) = default;
-Violation &Violation::operator=(Violation &&) noexcept = default;
-Violation::~Violation() = default;
-
 llvm::ArrayRef<const DiagnosticInfo *> all_violations() { return kTable; }
-
-const DiagnosticInfo &info(const Violation &violation) { return *kTable[violation.index()]; }
 
 const DiagnosticInfo *find_violation(std::string_view name) {
   for (const DiagnosticInfo *row : kTable)
     if (row->name == name)
       return row;
   return nullptr;
-}
-
-void for_each_field(const Violation &violation,
-                    llvm::function_ref<void(std::string_view, const Field &)> visit) {
-  std::visit(
-      [&](const auto &found) {
-        found.fields([&](std::string_view name, const auto &value) { visit(name, Field(value)); });
-      },
-      violation);
 }
 
 ir::AxisSet axes_of(const Violation &violation) {
@@ -53,26 +60,20 @@ ir::AxisSet axes_of(const Violation &violation) {
 static bool merge_into(llvm::SmallVectorImpl<Violation> &out, size_t first,
                        const Violation &violation) {
   for (size_t i = first; i < out.size(); ++i) {
-    if (out[i].index() != violation.index())
+    Violation &known = out[i];
+    if (!known.is_like(violation))
       continue;
-    bool merged = std::visit(
-        [&](auto &known) {
-          using T = std::remove_reference_t<decltype(known)>;
-          if constexpr (requires { requires std::is_same_v<decltype(known.axes), ir::AxisSet>; }) {
-            T same = std::get<T>(violation);
-            ir::AxisSet axes = known.axes | same.axes;
-            same.axes = known.axes;
-            if (!(same == known))
-              return false;
-            known.axes = axes;
-            return true;
-          } else {
-            return known == std::get<T>(violation);
-          }
-        },
-        out[i]);
-    if (merged)
+    ir::AxisSet *axes = known.axes();
+    if (!axes && known == violation)
       return true;
+    if (!axes)
+      continue;
+    Violation made = violation;
+    ir::AxisSet all = *axes | std::exchange(*made.axes(), *axes);
+    if (known != made)
+      continue;
+    *axes = all;
+    return true;
   }
   return false;
 }

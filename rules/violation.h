@@ -1,66 +1,121 @@
-// Every way to be wrong, one struct each: the kind of finding and its typed arguments. Its sentence and
-// its manual page are in the `.cc` file beside its header, so that an edit of one recompiles one file. A struct that is listed in ViolationKinds has a name that is accepted wherever a finding
-// is named.
+// A finding: one of the structs of violations/, each with its typed arguments, its sentence and its
+// manual page. Which of them there are is known in violation.cc alone, and a struct to those who make
+// or ask for it, so that a new one recompiles a handful of files, and an edit of a page one.
 #pragma once
 
-#include "rules/violations/claims.h"
-#include "rules/violations/control.h"
-#include "rules/violations/coverage.h"
-#include "rules/violations/gradients.h"
-#include "rules/violations/implicit.h"
-#include "rules/violations/local.h"
-#include "rules/violations/meshes.h"
-#include "rules/violations/norms.h"
-#include "rules/violations/operands.h"
-#include "rules/violations/runs.h"
-#include "rules/violations/shards.h"
-#include "rules/violations/transitions.h"
+#include "rules/violations/diagnostic_info.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
-#include <variant>
+#include <concepts>
+#include <type_traits>
+#include <utility>
 
 namespace spmd::rules {
 
-using ViolationKinds = std::variant<
-    PartialIntoNonlinear, PartialTimesPartial, PartialPlusReplicate, PartialWithVarying,
-    InvariantMixed, PartialCombiner, MissingClaim, UndecidedKind, ShapeMismatch, OperandMismatch,
-    NeedlessPartial, RandomDiverges, ShardedRandomRepeats, WrongSource, ReduceOfReplicated,
-    NoTransition, ReducedWithoutOwner, ExpertTransition, WrongAxis, UnknownGroup, UnknownAxis,
-    ReductionMismatch, NonSumGradient, Indivisible, AttributeMismatch, ClaimMismatch,
-    BoundaryMismatch, BoundaryShape, CollectiveUnderVaryingControl, BranchMismatch, CarryMismatch,
-    VaryingChoice, PartialCondition, NormOvercount, NormUndercount, UnreducedGradient,
-    OverreducedGradient, GradientTypeMismatch, MissingVjp, ScaleMismatch, UnstatedPartial,
-    SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard,
-    StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension, MixedPolicy,
-    SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias, UncheckedClaim,
-    MeshChange, MeshGroupMixed, UnknownOp, ImplicitCast, AssumedRule, UndecidedExtents,
-    UnusedSuppression, ExpiredSuppression, SourceChanged, ImplicitRedistribute, ReplicateRefuted,
-    InvariantRefuted, ShardRefuted, PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift,
-    RunInput, RunMemory, RunPlansDiffer, RunLostRank, RunTimeout>;
+template <class T>
+concept ViolationKind = requires {
+  { std::remove_cvref_t<T>::info } -> std::same_as<const DiagnosticInfo &>;
+};
+using FieldVisitor = llvm::function_ref<void(std::string_view, const Field &)>;
 
-// Copied, moved and destroyed in one place: made in every file, that was half of the time to compile.
-struct Violation : ViolationKinds {
+class Violation {
+public:
+  template <ViolationKind Kind>
+  Violation(Kind &&kind)
+      : type_(&kTypeOf<std::remove_cvref_t<Kind>>),
+        held_(new std::remove_cvref_t<Kind>(std::forward<Kind>(kind))) {}
+  Violation(const Violation &other) : type_(other.type_), held_(type_->copy(other.held_)) {}
+  Violation(Violation &&other) noexcept
+      : type_(other.type_), held_(std::exchange(other.held_, nullptr)) {}
+  Violation &operator=(Violation other) noexcept {
+    std::swap(type_, other.type_);
+    std::swap(held_, other.held_);
+    return *this;
+  }
+  ~Violation() { type_->destroy(held_); }
+
+  const DiagnosticInfo &info() const { return *type_->info; }
+  template <ViolationKind Kind> bool is() const { return type_->info == &Kind::info; }
+  // Null if it is of another kind.
+  template <ViolationKind Kind> const Kind *as() const {
+    return is<Kind>() ? static_cast<const Kind *>(held_) : nullptr;
+  }
+  template <ViolationKind Kind> Kind *as() {
+    return is<Kind>() ? static_cast<Kind *>(held_) : nullptr;
+  }
+  bool is_like(const Violation &other) const { return type_->info == other.type_->info; }
+
+  // Name and typed value of each argument, in the order of the struct.
+  void for_each_field(FieldVisitor visit) const { type_->fields(held_, visit); }
+  // Arguments that most have; null where it has none of that name. The axes that it is about, and the
+  // value and the operand that it names.
+  ir::AxisSet *axes() { return type_->axes(held_); }
+  ir::ValueId *value() { return type_->value(held_); }
+  OperandIndex *operand() { return type_->operand(held_); }
+  friend bool operator==(const Violation &a, const Violation &b) {
+    return a.is_like(b) && a.type_->same(a.held_, b.held_);
+  }
+
+private:
+  struct Type {
+    const DiagnosticInfo *info;
+    void *(*copy)(const void *);
+    void (*destroy)(void *);
+    bool (*same)(const void *, const void *);
+    void (*fields)(const void *, FieldVisitor);
+    ir::AxisSet *(*axes)(void *);
+    ir::ValueId *(*value)(void *);
+    OperandIndex *(*operand)(void *);
+  };
+  template <class Kind> static ir::AxisSet *axes_of_kind(void *held) {
+    if constexpr (requires(Kind kind) { requires std::same_as<decltype(kind.axes), ir::AxisSet>; })
+      return &static_cast<Kind *>(held)->axes;
+    return nullptr;
+  }
+  template <class Kind> static ir::ValueId *value_of_kind(void *held) {
+    if constexpr (requires(Kind kind) { requires std::same_as<decltype(kind.value), ir::ValueId>; })
+      return &static_cast<Kind *>(held)->value;
+    return nullptr;
+  }
+  template <class Kind> static OperandIndex *operand_of_kind(void *held) {
+    if constexpr (requires(Kind kind) {
+                    requires std::same_as<decltype(kind.operand), OperandIndex>;
+                  })
+      return &static_cast<Kind *>(held)->operand;
+    return nullptr;
+  }
+  template <class Kind> static void fields_of_kind(const void *held, FieldVisitor visit) {
+    static_cast<const Kind *>(held)->fields(
+        [&](std::string_view name, const auto &value) { visit(name, Field(value)); });
+  }
   template <class Kind>
-  requires(!std::is_base_of_v<ViolationKinds, std::remove_cvref_t<Kind>>) Violation(Kind &&kind)
-      : ViolationKinds(std::in_place_type<std::remove_cvref_t<Kind>>, std::forward<Kind>(kind)) {}
-  Violation(const Violation &);
-  Violation(Violation &&) noexcept;
-  Violation &operator=(const Violation &);
-  Violation &operator=(Violation &&) noexcept;
-  ~Violation();
+  static constexpr Type kTypeOf = {
+      &Kind::info,
+      [](const void *held) -> void * { return new Kind(*static_cast<const Kind *>(held)); },
+      [](void *held) { delete static_cast<Kind *>(held); },
+      [](const void *a, const void *b) {
+        return *static_cast<const Kind *>(a) == *static_cast<const Kind *>(b);
+      },
+      fields_of_kind<Kind>,
+      axes_of_kind<Kind>,
+      value_of_kind<Kind>,
+      operand_of_kind<Kind>};
+
+  const Type *type_;
+  void *held_;
 };
 
-// The manual of all kinds, in the order of the variant.
+// The manual of all kinds, in one order everywhere.
 llvm::ArrayRef<const DiagnosticInfo *> all_violations();
-const DiagnosticInfo &info(const Violation &violation);
+inline const DiagnosticInfo &info(const Violation &violation) { return violation.info(); }
 // Null if no violation has that name.
 const DiagnosticInfo *find_violation(std::string_view name);
-// Name and typed value of each argument, in the order of the struct.
-void for_each_field(const Violation &violation,
-                    llvm::function_ref<void(std::string_view, const Field &)> visit);
+inline void for_each_field(const Violation &violation, FieldVisitor visit) {
+  violation.for_each_field(visit);
+}
 // The axes that the finding is about; empty where it names none.
 ir::AxisSet axes_of(const Violation &violation);
 // Adds it to the violations from `first` on; one that is equal but for its axes takes them over.

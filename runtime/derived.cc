@@ -5,6 +5,7 @@
 #include "runtime/vjp.h"
 
 #include "rules/derivative.h"
+#include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -2,6 +2,8 @@
 // a kernel, or its equation.
 #include "runtime/evaluate.h"
 
+#include "rules/violations/operands.h"
+
 #include "runtime/derived.h"
 #include "runtime/device/lowering.h"
 #include "runtime/equation.h"

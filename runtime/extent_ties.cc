@@ -1,6 +1,8 @@
 // One pass over the instructions that ties the dimensions of operands and results.
 #include "runtime/extent_ties.h"
 
+#include "rules/violations/operands.h"
+
 #include "runtime/storage.h"
 
 #include "ir/claims.h"

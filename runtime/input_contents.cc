@@ -6,6 +6,7 @@
 
 #include "checker/walk.h"
 #include "rules/shape_rule.h"
+#include "rules/violations/operands.h"
 
 #include "ir/claims.h"
 

@@ -10,8 +10,6 @@ namespace {
 constexpr std::string_view kActWords[] = {
     "copy",       "take-own", "keep-on-root", "place-own", "split",     "join", "scale",
     "coordinate", "take-row", "stack-rows",   "count",     "overwrite", "zero", "receive"};
-constexpr std::string_view kWireWords[] = {
-    "none", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "permute"};
 
 class Printer {
 public:
@@ -173,8 +171,8 @@ std::string Printer::act(const Act &made) const {
 
 std::string Printer::communicate(const Communicate &made) const {
   std::string text = fmt::format("{} = {} {} over {}", name(made.result),
-                                 kWireWords[static_cast<unsigned>(made.wire)], name(made.operand),
-                                 group(made.group));
+                                 rules::kWireWords[static_cast<unsigned>(made.wire)],
+                                 name(made.operand), group(made.group));
   if (made.wire == rules::Wire::AllReduce || made.wire == rules::Wire::ReduceScatter)
     text += fmt::format(" {} in {}", ir::word(made.combiner), ir::info(made.dtype).word);
   if (made.wire == rules::Wire::Broadcast)

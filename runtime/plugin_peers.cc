@@ -30,20 +30,10 @@ std::vector<std::string> folders() {
   return {folder_of_executable(), SPMD_INSTALLED_PLUGINS};
 }
 
-// What is to be done where a plug-in or what it links is not there.
-std::string next_step(const std::string &name) {
-  if (name == "mpi")
-    return "as root `apt-get install libopenmpi-dev openmpi-bin`, then `./dev build`";
-  if (name == "nccl")
-    return "install the CUDA toolkit (with nvcc and cuBLASLt) and NCCL 2.22 or newer, then "
-           "`./dev build`";
-  return fmt::format("build spmd_{}.so", name);
-}
-
 // The table that a module gives, of a version that we speak.
 template <class Table>
-llvm::Expected<const Table *> checked(void *module, const std::string &path,
-                                      const std::string &name, const char *symbol, uint32_t abi) {
+llvm::Expected<const Table *> checked(void *module, const std::string &path, std::string_view name,
+                                      const char *symbol, uint32_t abi) {
   auto entry = reinterpret_cast<const Table *(*)()>(::dlsym(module, symbol));
   if (!entry)
     return refused(fmt::format("{} is no plug-in: it has no symbol `{}`", path, symbol));
@@ -58,32 +48,32 @@ llvm::Expected<const Table *> checked(void *module, const std::string &path,
 }
 
 template <class Table>
-llvm::Expected<const Table *> open_table(const std::string &name, const char *symbol,
+llvm::Expected<const Table *> open_table(const BackendRow &backend, const char *symbol,
                                          uint32_t abi) {
   std::string places;
   for (const std::string &folder : folders()) {
-    std::string path = fmt::format("{}/spmd_{}.so", folder, name);
+    std::string path = fmt::format("{}/spmd_{}.so", folder, backend.name);
     if (::access(path.c_str(), F_OK) != 0) {
       places += fmt::format("{}{}", places.empty() ? "" : ", ", folder);
       continue;
     }
     if (void *module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
-      return checked<Table>(module, path, name, symbol, abi);
+      return checked<Table>(module, path, backend.name, symbol, abi);
     return refused(
-        fmt::format("{} cannot be opened: {}. Next: {}", path, ::dlerror(), next_step(name)));
+        fmt::format("{} cannot be opened: {}. Next: {}", path, ::dlerror(), backend.get));
   }
   return refused(fmt::format("there is no spmd_{}.so in {}. Next: {}, or set SPMD_PLUGIN_DIR to "
                              "where it is",
-                             name, places, next_step(name)));
+                             backend.name, places, backend.get));
 }
 
 } // namespace
 
-llvm::Expected<const SpmdPlugin *> open_plugin(const std::string &name) {
-  return open_table<SpmdPlugin>(name, "spmd_plugin", kSpmdPluginAbi);
+llvm::Expected<const SpmdPlugin *> open_plugin(const BackendRow &backend) {
+  return open_table<SpmdPlugin>(backend, "spmd_plugin", kSpmdPluginAbi);
 }
-llvm::Expected<const SpmdDevicePlugin *> open_device_plugin(const std::string &name) {
-  return open_table<SpmdDevicePlugin>(name, "spmd_device_plugin", kSpmdDeviceAbi);
+llvm::Expected<const SpmdDevicePlugin *> open_device_plugin(const BackendRow &backend) {
+  return open_table<SpmdDevicePlugin>(backend, "spmd_device_plugin", kSpmdDeviceAbi);
 }
 
 llvm::Expected<std::unique_ptr<PluginPeers>> PluginPeers::open(const SpmdPlugin &plugin,

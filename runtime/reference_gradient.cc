@@ -8,6 +8,7 @@
 
 #include "rules/bind.h"
 #include "rules/derivative.h"
+#include "rules/violations/operands.h"
 
 #include "ir/check.h"
 #include "ir/text.h"

@@ -1,6 +1,8 @@
 // The kind on the axes in question says which finding it is; of gradients there is one.
 #include "runtime/refutation.h"
 
+#include "rules/violations/runs.h"
+
 #include "checker/provenance.h"
 
 #include "ir/text.h"
@@ -33,6 +35,19 @@ std::string gradient_text(const Refuted &refuted) {
   default:
     return "what each rank holds is not the reference gradient";
   }
+}
+
+// What was measured; null where nothing was.
+template <class... Kinds> rules::Measured *measured_among(rules::Violation &violation) {
+  rules::Measured *found = nullptr;
+  auto look = [&](auto *kind) { found = kind ? &kind->measured : found; };
+  (look(violation.as<Kinds>()), ...);
+  return found;
+}
+rules::Measured *measured_of(rules::Violation &violation) {
+  return measured_among<rules::ReplicateRefuted, rules::InvariantRefuted, rules::ShardRefuted,
+                        rules::PartialRefuted, rules::GradientRefuted, rules::ReplicasDrift>(
+      violation);
 }
 
 rules::Violation violation_of(const ir::Program &program, const Observed &observed,
@@ -104,12 +119,8 @@ void tell_later(checker::Finding &finding, llvm::ArrayRef<std::string> later) {
   std::string text = fmt::format("{}", fmt::join(later.take_front(kLaterShown), ", "));
   if (later.size() > kLaterShown)
     text += fmt::format(" and {} more", later.size() - kLaterShown);
-  std::visit(
-      [&](auto &violation) {
-        if constexpr (requires { violation.measured.later; })
-          violation.measured.later = std::move(text);
-      },
-      finding.violation);
+  if (rules::Measured *measured = measured_of(finding.violation))
+    measured->later = std::move(text);
 }
 
 } // namespace spmd::runtime

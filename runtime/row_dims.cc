@@ -1,6 +1,8 @@
 // The rules of shapes, applied to tensors that are the whole on every axis.
 #include "runtime/row_dims.h"
 
+#include "rules/violations/operands.h"
+
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -72,7 +74,7 @@ std::optional<Dims> row_dims(ir::Program &program, const rules::Application &app
   out.sizes.resize(claims.size());
   rules::apply_equation({program, app.op, attrs, app.context, app.slots, args, claims}, out);
   bool fits = llvm::none_of(out.violations, [](const rules::Violation &violation) {
-    return std::holds_alternative<rules::ShapeMismatch>(violation);
+    return violation.is<rules::ShapeMismatch>();
   });
   if (!fits || !out.shapes[result].valid() || !program.shapes[out.shapes[result]].ranked)
     return std::nullopt;

@@ -6,6 +6,7 @@
 #include "runtime/kernels/kernel.h"
 
 #include "rules/bind.h"
+#include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -152,8 +152,6 @@ std::string ops_text(llvm::ArrayRef<const rules::OpDef *> rows) {
   return text;
 }
 
-constexpr std::string_view kWires[] = {"nothing",    "all_reduce", "all_gather", "reduce_scatter",
-                                       "all_to_all", "broadcast",  "permute"};
 constexpr std::string_view kActs[] = {
     "", "keeps its own slice", "keeps the data on the first rank, zeros elsewhere",
     "keeps the data on the root, zeros elsewhere", "puts its own block into zeros"};
@@ -167,9 +165,10 @@ std::string side(ir::Kind kind, rules::Layouts layouts) {
 }
 
 std::string transition_row(const rules::Transition &row) {
-  std::string text =
-      fmt::format("  {} -> {}: communicates {}", side(row.src, row.layouts),
-                  side(row.dst, row.layouts), kWires[static_cast<unsigned>(row.wire)]);
+  std::string text = fmt::format(
+      "  {} -> {}: communicates {}", side(row.src, row.layouts), side(row.dst, row.layouts),
+      row.wire == rules::Wire::None ? "nothing"
+                                    : rules::kWireWords[static_cast<unsigned>(row.wire)]);
   if (row.act != rules::Act::None)
     text += fmt::format(", each rank {}", kActs[static_cast<unsigned>(row.act)]);
   if (!row.dual.name.empty())

@@ -2,6 +2,8 @@
 // Relies on real paths: a link that leads out of the root is not followed.
 #include "checker/render/source.h"
 
+#include "rules/violations/coverage.h"
+
 #include "ir/escape.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -7,6 +7,8 @@
 #include "rules/redistribute/verify.h"
 #include "rules/shards.h"
 #include "rules/transition_call.h"
+#include "rules/violations/operands.h"
+#include "rules/violations/transitions.h"
 
 #include "ir/axis_scale.h"
 #include "ir/claims.h"

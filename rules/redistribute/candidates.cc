@@ -3,6 +3,7 @@
 
 #include "rules/redistribute/ends.h"
 #include "rules/shape_rule.h"
+#include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -6,6 +6,8 @@
 #include "rules/redistribute/candidates.h"
 #include "rules/redistribute/verify.h"
 #include "rules/shards.h"
+#include "rules/violations/local.h"
+#include "rules/violations/shards.h"
 
 #include "ir/claims.h"
 #include "ir/text.h"
@@ -322,9 +324,9 @@ private:
       AxisSet unstated, needless;
       bool wrong = false;
       for (const Violation &violation : outcome.violations) {
-        if (const auto *sum = std::get_if<UnstatedPartial>(&violation))
+        if (const auto *sum = violation.as<UnstatedPartial>())
           unstated |= sum->axes;
-        else if (const auto *stated = std::get_if<NeedlessPartial>(&violation))
+        else if (const auto *stated = violation.as<NeedlessPartial>())
           needless |= stated->axes;
         else
           wrong |= is_error(violation);

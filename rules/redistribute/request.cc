@@ -6,6 +6,9 @@
 #include "rules/scale.h"
 #include "rules/shard_blocks.h"
 #include "rules/transition_blocks.h"
+#include "rules/violations/meshes.h"
+#include "rules/violations/shards.h"
+#include "rules/violations/transitions.h"
 
 #include "ir/axis_scale.h"
 #include "ir/claims.h"

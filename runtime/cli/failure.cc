@@ -1,6 +1,8 @@
 // Ranks that are in the same step are told together.
 #include "runtime/cli/failure.h"
 
+#include "rules/violations/runs.h"
+
 #include "checker/provenance.h"
 
 #include "ir/text.h"

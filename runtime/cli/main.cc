@@ -37,8 +37,7 @@ ExitCode run(llvm::ArrayRef<llvm::StringRef> words) {
   if (options.nproc)
     return static_cast<ExitCode>(spawn_ranks({.count = options.nproc,
                                               .words = words_of_rank(words, options),
-
-                                              .by_mpirun = options.backend == "mpi",
+                                              .by_mpirun = options.backend->needs_mpirun,
                                               .join_timeout = options.join_timeout}));
   return run_program(options);
 }

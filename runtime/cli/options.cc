@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <limits>
 
 namespace spmd::runtime {
@@ -12,6 +13,30 @@ namespace spmd::runtime {
 using llvm::StringRef;
 
 namespace {
+
+using Columns = std::array<std::string_view, std::size(kBackends)>;
+constexpr Columns columns(std::string_view BackendRow::*column) {
+  Columns words;
+  for (size_t i = 0; i < words.size(); ++i)
+    words[i] = kBackends[i].*column;
+  return words;
+}
+// Words of the table of backends, made one text while this is compiled.
+struct Joined {
+  std::array<char, 256> text{};
+  size_t size = 0;
+  constexpr Joined(const Columns &words, std::string_view between) {
+    for (std::string_view word : words) {
+      for (char c : size ? between : std::string_view())
+        text[size++] = c;
+      for (char c : word)
+        text[size++] = c;
+    }
+  }
+  constexpr operator std::string_view() const { return {text.data(), size}; }
+};
+constexpr Joined kBackendNames(columns(&BackendRow::name), "|");
+constexpr Joined kBackendHelp(columns(&BackendRow::help), "; ");
 
 struct RunOptionRow {
   std::string_view name, argument, standard, help;
@@ -89,10 +114,9 @@ std::string set_dtype_mode(RunOptions &options, StringRef value) {
 }
 
 std::string set_backend(RunOptions &options, StringRef value) {
-  constexpr std::string_view kWords[] = {"cpu", "mpi", "nccl", "null"};
-  unsigned chosen = 0;
-  std::string problem = choose(value, kWords, chosen);
-  options.backend = value.str();
+  size_t chosen = 0;
+  std::string problem = choose(value, columns(&BackendRow::name), chosen);
+  options.backend = &kBackends[chosen];
   return problem;
 }
 
@@ -158,9 +182,7 @@ constexpr RunOptionRow kRows[] = {
        return number<uint64_t>(v, 1, std::numeric_limits<int64_t>::max(), o.max_rounds);
      }},
     {"--memory-limit", "BYTES", "what is free", "refuse what would take more", set_memory},
-    {"--backend", "cpu|mpi|nccl|null", "cpu",
-     "all ranks in this process; a process for each; a GPU for each; steps are not carried out",
-     set_backend},
+    {"--backend", kBackendNames, kStandardBackend.name, kBackendHelp, set_backend},
     {"--nproc", "N", "", "start the ranks on this host, a process each; --backend=mpi unless said",
      [](RunOptions &o, StringRef v) { return number<unsigned>(v, 1, 4096, o.nproc); }},
     {"--graphs", "", "", "--backend=nccl: record the steps in the second run, replay them later",
@@ -244,6 +266,32 @@ std::string split(llvm::ArrayRef<StringRef> words, RunOptions &options,
   return "";
 }
 
+// What is asked for and the backend cannot do; or empty.
+std::string beyond_backend(const RunOptions &options, const BackendRow &backend) {
+  const std::string_view simulated = kStandardBackend.name;
+  if (options.nproc && backend.simulates)
+    return fmt::format(
+        "the {} backend simulates all ranks in one process: `--nproc` is for `--backend={}`",
+        backend.name, kProcessBackend.name);
+  if (!backend.holds_data && !options.profile.empty())
+    return fmt::format("the {} backend does nothing that takes time: `--profile` is for the others",
+                       backend.name);
+  if (!backend.holds_data && options.check != CheckMode::Off && !options.plan)
+    return fmt::format("the {} backend holds no data that could be checked: add `--check=off`",
+                       backend.name);
+  if (!backend.any_numbers && (options.f64 || options.tier == TierChoice::Field))
+    return fmt::format("devices compute in the declared element types: leave `--dtype-mode=f64` "
+                       "and `--tier=field` to the {} backend",
+                       simulated);
+  if (!backend.records && options.graphs)
+    return fmt::format("`--graphs` records what devices do: add `--backend={}`",
+                       first_backend(&BackendRow::records).name);
+  if (!backend.simulates && !options.trace_out.empty())
+    return fmt::format("`--trace-out` is for the {} backend, which has what all ranks hold",
+                       simulated);
+  return "";
+}
+
 bool says_backend(llvm::ArrayRef<StringRef> words) {
   return llvm::any_of(
       words, [](StringRef word) { return word == "--backend" || word.startswith("--backend="); });
@@ -268,29 +316,16 @@ std::string parse_run_call(llvm::ArrayRef<StringRef> words, RunOptions &options)
                              options.shared.arguments.size());
   options.file = options.shared.arguments.front();
   if (options.nproc && !says_backend(words))
-    options.backend = "mpi";
-  if (options.nproc && options.backend == "cpu")
-    return "the cpu backend simulates all ranks in one process: `--nproc` is for `--backend=mpi`";
-  if (options.backend == "null" && !options.profile.empty())
-    return "the null backend does nothing that takes time: `--profile` is for the others";
-  if (options.backend == "null" && options.check != CheckMode::Off && !options.plan)
-    return "the null backend holds no data that could be checked: add `--check=off`";
-  if (options.backend == "nccl" && (options.f64 || options.tier == TierChoice::Field))
-    return "devices compute in the declared element types: leave `--dtype-mode=f64` and "
-           "`--tier=field` "
-           "to "
-           "the cpu backend";
-  if (options.backend != "nccl" && options.graphs)
-    return "`--graphs` records what devices do: add `--backend=nccl`";
-  if (options.backend != "cpu" && !options.trace_out.empty())
-    return "`--trace-out` is for the cpu backend, which has what all ranks hold";
-  if ((options.backend != "cpu" || options.nproc) && options.file == "-")
+    options.backend = &kProcessBackend;
+  if (std::string problem = beyond_backend(options, *options.backend); !problem.empty())
+    return problem;
+  if ((!options.backend->simulates || options.nproc) && options.file == "-")
     return "each rank reads the program: it must be a file";
   return "";
 }
 
 std::vector<std::string> words_of_rank(llvm::ArrayRef<StringRef> words, const RunOptions &options) {
-  std::vector<std::string> kept = {"--backend=" + options.backend};
+  std::vector<std::string> kept = {fmt::format("--backend={}", options.backend->name)};
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i] == "--nproc")
       ++i;

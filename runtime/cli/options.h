@@ -3,6 +3,7 @@
 #pragma once
 
 #include "checker/cli/options.h"
+#include "runtime/backend_table.h"
 #include "runtime/judged_run.h"
 
 #include <optional>
@@ -44,7 +45,7 @@ struct RunOptions {
   std::string profile;
   bool trace_ranks = false;
   std::optional<uint64_t> memory_limit; // bytes
-  std::string backend = "cpu";
+  const BackendRow *backend = &kStandardBackend;
   unsigned nproc = 0;         // ranks to start; 0: this process is one, or all
   unsigned timeout = 60;      // seconds that a rank may keep others waiting
   unsigned join_timeout = 30; // seconds until all ranks are there

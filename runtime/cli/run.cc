@@ -1,6 +1,8 @@
 // Reads and checks first: what does not check is reported, and nothing is run.
 #include "runtime/cli/run.h"
 
+#include "rules/violations/runs.h"
+
 #include "runtime/cli/failure.h"
 #include "runtime/cli/memory_need.h"
 #include "runtime/cli/profile.h"
@@ -127,7 +129,7 @@ private:
     llvm::Expected<std::optional<Session::Difference>> found =
         session_->compare({{"the version", std::string(checker::kVersion)},
                            {"the plan", fmt::format("{:016x}", plan_->fingerprint)},
-                           {"the backend", options_.backend},
+                           {"the backend", std::string(options_.backend->name)},
                            {"the library", session_->library()},
                            {"the device", options_.deterministic ? session_->device() : ""},
                            {"the call", words_for_ranks(options_)}});
@@ -368,7 +370,7 @@ private:
     case TierChoice::Auto:
       break;
     }
-    if (options_.backend == "nccl")
+    if (!options_.backend->any_numbers)
       return first_not_whole(checked_->tables()) ? llvm::SmallVector<Mode, 3>{real}
                                                  : llvm::SmallVector<Mode, 3>{integer, real};
     return {field, real};
@@ -381,7 +383,7 @@ private:
     // Rounding may hide what it could have caused: in double it is much smaller.
     bool open = decided(
         summary_.report.count(Verdict::Undecided) + summary_.report.count(Verdict::Blind) > 0);
-    if (open && options_.tier == TierChoice::Auto && !options_.f64 && options_.backend != "nccl")
+    if (open && options_.tier == TierChoice::Auto && !options_.f64 && options_.backend->any_numbers)
       execute(seed, {Tier::Real, Domain::F64});
   }
 
@@ -400,8 +402,7 @@ private:
     judge.judges = !session_ || session_->leads();
     if (mode.domain == Domain::Field)
       judge.sizes = &sizes_;
-    if (options_.backend == "nccl")
-      judge.order = SumOrder::Any;
+    judge.order = options_.backend->order;
     checker::Progress progress(ir::printable("running " + options_.file), options_.shared.quiet);
     auto goes_on = [&](uint64_t done, uint64_t all) { return progress.tell(done, all), true; };
     judge.goes_on = goes_on;
@@ -442,10 +443,8 @@ private:
   }
   std::unique_ptr<Backend> prepared(uint64_t seed, Mode mode) {
     CpuOptions cpu{.domain = mode.domain, .seed = seed, .threads = options_.threads};
-    return with_inputs(session_                     ? session_->backend(cpu)
-                       : options_.backend == "null" ? make_null_backend()
-                                                    : make_cpu_backend(cpu),
-                       *plan_, seed, mode);
+    return with_inputs(session_ ? session_->backend(cpu) : options_.backend->make(cpu), *plan_,
+                       seed, mode);
   }
   std::unique_ptr<Backend> simulated(const Plan &plan, uint64_t seed, Mode mode) {
     return with_inputs(

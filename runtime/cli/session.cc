@@ -99,8 +99,8 @@ void out_of_memory() {
 
 } // namespace
 
-llvm::Error Session::join_mpi(const RunOptions &options, Identity identity) {
-  llvm::Expected<const SpmdPlugin *> plugin = open_plugin("mpi");
+llvm::Error Session::join_peers(const RunOptions &options, Identity identity) {
+  llvm::Expected<const SpmdPlugin *> plugin = open_plugin(row_);
   absent_ = !plugin;
   if (!plugin)
     return plugin.takeError();
@@ -195,7 +195,7 @@ bool Session::goes_on(uint32_t step, bool first) {
 
 // Each rank finds its device before any waits for the others.
 llvm::Error Session::join_devices(const RunOptions &options, Identity identity) {
-  llvm::Expected<const SpmdDevicePlugin *> plugin = open_device_plugin("nccl");
+  llvm::Expected<const SpmdDevicePlugin *> plugin = open_device_plugin(row_);
   absent_ = !plugin;
   if (!plugin)
     return plugin.takeError();
@@ -228,6 +228,18 @@ llvm::Error Session::join_devices(const RunOptions &options, Identity identity) 
   return link_->ask((*plugin)->connect, static_cast<const SpmdId *>(&id));
 }
 
+llvm::Error Session::meet(const RunOptions &options, Identity identity) {
+  switch (row_.plugin) {
+  case BackendRow::Plugin::Peers:
+    return join_peers(options, std::move(identity));
+  case BackendRow::Plugin::Device:
+    return join_devices(options, std::move(identity));
+  case BackendRow::Plugin::None:
+    break;
+  }
+  return join_store(options, std::move(identity));
+}
+
 std::unique_ptr<Session> Session::open(const RunOptions &options, ExitCode &code) {
   code = ExitCode::Call;
   llvm::Expected<Identity> identity = identity_of(environment);
@@ -238,23 +250,20 @@ std::unique_ptr<Session> Session::open(const RunOptions &options, ExitCode &code
   if (identity->launcher == "mpirun" && !environment(kTerminal))
     checker::deny_terminal();
   bool alone = identity->size == 1;
-  if (options.backend == "cpu" && !alone && identity->launcher == "mpirun") {
+  const BackendRow &row = *options.backend;
+  if (row.simulates && !alone && identity->launcher == "mpirun") {
     if (identity->rank == 0)
-      checker::say(fmt::format("mpirun started {} processes, and the cpu backend simulates all "
-                               "ranks in each of them: add --backend=mpi",
-                               identity->size));
+      checker::say(fmt::format("mpirun started {} processes, and the {} backend simulates all "
+                               "ranks in each of them: add --backend={}",
+                               identity->size, row.name, kProcessBackend.name));
     return nullptr;
   }
-  if (options.backend == "cpu" || (options.backend == "null" && alone)) {
+  if (row.simulates || (row.make && alone)) {
     code = ExitCode::Clean;
     return nullptr;
   }
-  std::unique_ptr<Session> session(new Session());
-  llvm::Error problem = options.backend == "mpi" ? session->join_mpi(options, std::move(*identity))
-                        : options.backend == "nccl"
-                            ? session->join_devices(options, std::move(*identity))
-                            : session->join_store(options, std::move(*identity));
-  if (problem) {
+  std::unique_ptr<Session> session(new Session(row));
+  if (llvm::Error problem = session->meet(options, std::move(*identity))) {
     checker::say(llvm::toString(std::move(problem)));
     code = session->absent_ && options.skip_unavailable ? ExitCode::Skipped : ExitCode::Call;
     if (session->peers_ || session->link_)
@@ -375,7 +384,7 @@ std::unique_ptr<Backend> Session::backend(const CpuOptions &options) {
                                              options.domain);
   }
   if (!peers_)
-    return make_null_backend();
+    return row_.make(options);
   CpuOptions own = options;
   own.peers = peers_.get();
   return std::make_unique<GatheredBackend>(make_cpu_backend(own), *team_, options.domain);

@@ -51,14 +51,16 @@ public:
   [[noreturn]] void abandon(checker::ExitCode code);
 
 private:
-  Session() = default;
+  explicit Session(const BackendRow &row) : row_(row) {}
+  llvm::Error meet(const RunOptions &options, Identity identity);
   llvm::Error join(const RunOptions &options, const Identity &identity);
-  llvm::Error join_mpi(const RunOptions &options, Identity identity);
+  llvm::Error join_peers(const RunOptions &options, Identity identity);
   llvm::Error join_store(const RunOptions &options, Identity identity);
   llvm::Error join_devices(const RunOptions &options, Identity identity);
   bool goes_on(uint32_t step, bool first);
   llvm::Error keep_what_all_say(std::string &bits);
 
+  const BackendRow &row_;
   std::unique_ptr<PluginPeers> peers_; // of MPI
   std::unique_ptr<Team> team_;
   std::unique_ptr<DeviceLink> link_; // of devices

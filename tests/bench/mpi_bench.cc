@@ -120,7 +120,7 @@ int main(int argc, char **) {
   if (argc == 1)
     return spawn_ranks({.count = 2, .words = {"rank"}, .by_mpirun = true});
   RunOptions options;
-  options.backend = "mpi";
+  options.backend = &kProcessBackend;
   checker::ExitCode code = checker::ExitCode::Clean;
   std::unique_ptr<Session> session = Session::open(options, code);
   if (!session)

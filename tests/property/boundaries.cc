@@ -1,5 +1,7 @@
 // Every place where a value meets a claim or another value, with every pair of kinds: what is accepted there
 // follows from one rule, on axes that are judged locally and on those that are not.
+#include "rules/violations/shards.h"
+
 #include "checker/check.h"
 #include "ir/input.h"
 #include "tests/unit/catch.h"

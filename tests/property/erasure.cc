@@ -1,5 +1,7 @@
 // Forgetting partition specs never makes an accepted program wrong: random programs that are accepted with
 // their specs are accepted by kinds alone, with the kinds that they had.
+#include "rules/violations/local.h"
+
 #include "checker/check.h"
 #include "ir/input.h"
 #include "tests/unit/catch.h"
@@ -79,10 +81,10 @@ private:
 
   // A whole may be added to means of the ranks, which only their scale tells from sums.
   static bool adds_to_means(ir::Program &program) {
-    return llvm::any_of(
-        check(program, ir::Mode::Local).findings, [](const checker::Finding &finding) {
-          return std::holds_alternative<rules::PartialPlusReplicate>(finding.violation);
-        });
+    return llvm::any_of(check(program, ir::Mode::Local).findings,
+                        [](const checker::Finding &finding) {
+                          return finding.violation.is<rules::PartialPlusReplicate>();
+                        });
   }
 
   bool extend() {
@@ -99,9 +101,9 @@ private:
     if (!result.findings.empty() || result.types.back() == ir::TypeId())
       return false;
     // Blocks of a tensor may be uneven, members of a list are equal.
-    if (llvm::any_of(check(read.program, ir::Mode::Local).findings, [](const checker::Finding &finding) {
-          return finding.info().name == "indivisible";
-        }))
+    if (llvm::any_of(
+            check(read.program, ir::Mode::Local).findings,
+            [](const checker::Finding &finding) { return finding.info().name == "indivisible"; }))
       return false;
     if (read.program.types[result.types.back()].scale != read.program.one() &&
         adds_to_means(read.program))

@@ -199,6 +199,44 @@ TEST_CASE("sums and products of kinds do not depend on how they are bracketed") 
       }
 }
 
+// A table that differs from the product in one cell: what is evaluated is the table.
+constexpr rules::KindTable kAltered = [] {
+  rules::KindTable table = rules::kProduct;
+  table[2][2] = rules::Clash::PartialWithVarying;
+  return table;
+}();
+
+template <const rules::KindTable &table> void check_planes() {
+  constexpr TermKind kAll[] = {TermKind::R, TermKind::I,      TermKind::V,
+                               TermKind::P, TermKind::Number, TermKind::None};
+  // Three axes, so that each cell is evaluated beside others.
+  for (TermKind a : kAll)
+    for (TermKind b : kAll)
+      for (TermKind other : kAll) {
+        const TermKind left[] = {a, other, b}, right[] = {b, a, other};
+        rules::KindPlanes x, y;
+        for (uint8_t axis = 0; axis < 3; ++axis) {
+          if (left[axis] != TermKind::Number)
+            x[left[axis]] |= ir::AxisId{axis};
+          if (right[axis] != TermKind::Number)
+            y[right[axis]] |= ir::AxisId{axis};
+        }
+        const rules::KindPlanes made = rules::combine<table>(x, y);
+        for (uint8_t axis = 0; axis < 3; ++axis) {
+          INFO(word(left[axis]) << " with " << word(right[axis]));
+          for (TermKind kind : kAll)
+            CHECK(made[kind].contains(ir::AxisId{axis}) ==
+                  (rules::look_up(table, left[axis], right[axis]) == kind));
+        }
+      }
+}
+
+TEST_CASE("a table evaluated over sets of axes is the table on each of them") {
+  check_planes<rules::kSum>();
+  check_planes<rules::kProduct>();
+  check_planes<kAltered>();
+}
+
 TEST_CASE("an operand that nothing differentiates may be R or I") {
   // I with R: the values are right, and whatever the result is called, one gradient is not.
   CHECK(!always_holds(kAdd, TermKind::R, TermKind::I, TermKind::R));

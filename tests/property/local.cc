@@ -4,6 +4,7 @@
 
 #include "rules/kind_tables.h"
 #include "rules/registry.h"
+#include "rules/violations/local.h"
 #include "tests/unit/catch.h"
 
 #include <algorithm>
@@ -481,7 +482,80 @@ private:
   bool given_ = false; // the state of the generator
 };
 
+// What the judgment makes of an expression of one or two operands on one axis, and why it refuses.
+struct Judged {
+  TermKind kind = TermKind::None;
+  std::string_view refused;
+};
+Judged judge_one(llvm::StringRef op, llvm::ArrayRef<State> states) {
+  const Equation &equation = rules::find_op(op)->equation.equation;
+  AxisId axis{0};
+  std::vector<OperandGroup> groups(equation.operand_count);
+  for (size_t i = 0; i < states.size(); ++i) {
+    OperandKinds operand = OperandKinds::number(false, false);
+    if (states[i] != State::Number)
+      put(operand, states[i], axis);
+    groups[i].push_back(operand);
+  }
+  rules::LocalInput input{equation, groups, {}, axis, {}, false};
+  rules::LocalResult result = rules::evaluate_local(input, equation.sums[0]);
+  llvm::SmallVector<rules::Violation, 1> found;
+  rules::explain_local(input, equation.sums[0], result.bad, found);
+  switch (verdict_on(result, axis).kind) {
+  case Verdict::Kind::R:
+    return {TermKind::R, {}};
+  case Verdict::Kind::I:
+    return {TermKind::I, {}};
+  case Verdict::Kind::V:
+    return {TermKind::V, {}};
+  case Verdict::Kind::P:
+    return {TermKind::P, {}};
+  case Verdict::Kind::Either:
+    return {TermKind::Number, {}};
+  default:
+    return {TermKind::None, found.size() == 1 ? rules::info(found[0]).name : "not one reason"};
+  }
+}
+
+std::string_view name_of(rules::Clash clash) {
+  switch (clash) {
+  case rules::Clash::No:
+    break;
+  case rules::Clash::InvariantMixed:
+    return rules::InvariantMixed::info.name;
+  case rules::Clash::PartialTimesPartial:
+    return rules::PartialTimesPartial::info.name;
+  case rules::Clash::PartialWithVarying:
+    return rules::PartialWithVarying::info.name;
+  case rules::Clash::PartialPlusReplicate:
+    return rules::PartialPlusReplicate::info.name;
+  case rules::Clash::PartialIntoNonlinear:
+    return rules::PartialIntoNonlinear::info.name;
+  }
+  return {};
+}
+
+void check_cell(llvm::StringRef op, const rules::Cell &cell, llvm::ArrayRef<State> states) {
+  Judged judged = judge_one(op, states);
+  INFO(op.str() << " of state " << static_cast<int>(states.front()) << " and "
+                << static_cast<int>(states.back()));
+  CHECK(static_cast<int>(judged.kind) == static_cast<int>(cell.kind));
+  CHECK(judged.refused == name_of(cell.clash));
+}
+
+constexpr State kOperands[] = {State::R, State::I, State::V, State::P, State::Number};
+
 } // namespace
+
+TEST_CASE("what two kinds make, and why they make nothing, is the cell of their table") {
+  for (State a : kOperands) {
+    check_cell("relu", rules::cell(rules::kFunction, term_kind(a)), {a});
+    for (State b : kOperands) {
+      check_cell("add", rules::cell(rules::kSum, term_kind(a), term_kind(b)), {a, b});
+      check_cell("mul", rules::cell(rules::kProduct, term_kind(a), term_kind(b)), {a, b});
+    }
+  }
+}
 
 TEST_CASE("all axes at once is one axis at a time") {
   std::map<std::string, bool> seen; // rows that share an equation are one row here

@@ -6,6 +6,7 @@
 #include "rules/bind.h"
 #include "rules/registry.h"
 #include "rules/shape_rule.h"
+#include "rules/violations/operands.h"
 #include "tests/unit/catch.h"
 
 #include "llvm/ADT/SmallVector.h"

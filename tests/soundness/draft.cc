@@ -1,6 +1,9 @@
 // Statements of one region that follow one another share its braces.
 #include "tests/soundness/draft.h"
 
+#include "rules/violations/shards.h"
+#include "rules/violations/transitions.h"
+
 #include "ir/input.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -86,7 +89,7 @@ std::string Draft::print() const {
 bool Checked::clean() const {
   return read && result.clean() &&
          llvm::none_of(result.findings, [](const checker::Finding &finding) {
-           return std::holds_alternative<rules::UnevenList>(finding.violation);
+           return finding.violation.is<rules::UnevenList>();
          });
 }
 
@@ -125,12 +128,12 @@ Owed owed(const Checked &checked, const Statement &statement) {
     if (finding.place.form != checker::Place::Form::Inst || statement.results.empty() ||
         !(program.insts[finding.place.as_inst()].first_result == checked.ids[statement.results[0]]))
       continue;
-    owed.expert |= std::holds_alternative<rules::ExpertTransition>(finding.violation);
-    if (const auto *scale = std::get_if<rules::ScaleMismatch>(&finding.violation))
+    owed.expert |= finding.violation.is<rules::ExpertTransition>();
+    if (const auto *scale = finding.violation.as<rules::ScaleMismatch>())
       for (size_t r = 0; r < statement.claims.size(); ++r)
         if (scale->value == checked.ids[statement.results[r]])
           owed.scales.emplace_back(r, scale->found);
-    if (!std::holds_alternative<rules::UnstatedPartial>(finding.violation))
+    if (!finding.violation.is<rules::UnstatedPartial>())
       continue;
     const ir::Mesh &mesh =
         program.meshes[program.contexts[program.insts[finding.place.as_inst()].context].mesh];

@@ -4,6 +4,8 @@
 // correct program.
 #include "tests/soundness/refusal.h"
 
+#include "rules/violations/shards.h"
+
 #include "tests/soundness/judge.h"
 #include "tests/soundness/words.h"
 
@@ -130,7 +132,7 @@ private:
     std::vector<Unstated> found;
     const ir::Program &program = checked_.program;
     for (const checker::Finding &finding : checked_.result.findings) {
-      if (!std::holds_alternative<rules::UnstatedPartial>(finding.violation) ||
+      if (!finding.violation.is<rules::UnstatedPartial>() ||
           finding.place.form != checker::Place::Form::Inst)
         continue;
       ir::ValueId result = program.insts[finding.place.as_inst()].first_result;

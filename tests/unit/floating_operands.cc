@@ -8,6 +8,8 @@
 #include "ir/text.h"
 #include "rules/derivative.h"
 #include "rules/registry.h"
+#include "rules/violations/gradients.h"
+#include "rules/violations/operands.h"
 #include "runtime/equation.h"
 #include "runtime/kernels/kernel.h"
 
@@ -138,8 +140,8 @@ TEST_CASE("a trained operand that only says which elements are meant is a findin
         want.insert(t);
     bool refused = false; // whatever is behind it: floating numbers count nothing
     for (const checker::Finding &finding : checker::check(read.program).findings) {
-      refused |= std::holds_alternative<rules::OperandMismatch>(finding.violation);
-      if (const auto *ends = std::get_if<rules::MissingVjp>(&finding.violation))
+      refused |= finding.violation.is<rules::OperandMismatch>();
+      if (const auto *ends = finding.violation.as<rules::MissingVjp>())
         found.insert(ends->operand.index);
     }
     bool chosen = found.empty() && row.choose; // another row for floating operands

@@ -5,6 +5,7 @@
 #include "ir/text.h"
 #include "rules/derivative.h"
 #include "rules/violation.h"
+#include "rules/violations/operands.h"
 #include "runtime/device/composition.h"
 #include "runtime/device/fusion.h"
 #include "runtime/device/lowering.h"

@@ -7,6 +7,7 @@
 #include "ir/text.h"
 #include "rules/registry.h"
 #include "rules/transition.h"
+#include "rules/violations/operands.h"
 
 #include <variant>
 
@@ -45,9 +46,9 @@ std::string name_of(const rules::Violation &violation) {
 }
 
 std::string name_of(const checker::Finding &finding) {
-  if (const auto *bad = std::get_if<rules::ShapeMismatch>(&finding.violation))
+  if (const auto *bad = finding.violation.as<rules::ShapeMismatch>())
     return bad->what + ": " + bad->expected + ", " + bad->found;
-  if (const auto *bad = std::get_if<rules::OperandMismatch>(&finding.violation))
+  if (const auto *bad = finding.violation.as<rules::OperandMismatch>())
     return bad->expected + "; " + bad->found;
   return name_of(finding.violation);
 }
@@ -320,6 +321,23 @@ TEST_CASE("names of rows are unique and resolve to themselves", "[ops]") {
       ++count;
     }
   CHECK(count >= 380);
+}
+
+TEST_CASE("a table with a name that stands twice, or a spelling of nothing, is refused", "[ops]") {
+  using rules::Alias;
+  llvm::ArrayRef<llvm::ArrayRef<rules::OpDef>> families = rules::op_families();
+  CHECK(rules::table_problem(families, rules::aliases()).empty());
+  llvm::SmallVector<llvm::ArrayRef<rules::OpDef>, 16> twice(families.begin(), families.end());
+  twice.push_back(families.front().take_front());
+  CHECK(rules::table_problem(twice, {}) ==
+        "two rows are called `" + std::string(families.front().front().name) + "`");
+  const Alias same[] = {{.spelling = "plus", .op = "add"}, {.spelling = "plus", .op = "sub"}};
+  CHECK(rules::table_problem(families, same) == "the spelling `plus` stands twice");
+  const Alias nothing[] = {{.spelling = "plus", .op = "ad"}};
+  CHECK(rules::table_problem(families, nothing) == "`plus` is a spelling of `ad`, which is no op");
+  const Alias order[] = {{.spelling = "plus", .op = "add", .order = "- q"}};
+  CHECK(rules::table_problem(families, order) ==
+        "the order of `plus` has the word `q`, which is no operand of `add`");
 }
 
 TEST_CASE("spellings that follow by rule", "[ops]") {
