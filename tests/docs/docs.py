@@ -2,7 +2,8 @@
 # printed now. Checked are
 # - blocks fenced as `console`: each `$ spmdlint ...` or `$ spmdrun ...` prints what stands below it, stdout before
 #   stderr, in a folder that has the tree's folders and the files that the page shows (`<!-- file: NAME -->` in front of
-#   a block). A line `...` stands for any lines; `[exit N]` ends the output of a command that does not exit with 0;
+#   a block), or in the folder that `<!-- in: FOLDER -->` names. A line `...` stands for any lines; `[exit N]` ends the
+#   output of a command that does not exit with 0;
 # - docs/reference.md, which reference.py writes;
 # - links: the file is there, and so is the heading.
 import pathlib
@@ -17,7 +18,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^`\n]*)\n(?P<body>.*?)^ *(?P=ticks)$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"<!-- file: (\S+) -->\n$")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-SHOWN = ("checker", "examples", "exporters", "ir", "rules", "runtime", "tests")
+BELOW = re.compile(r"^<!-- in: (\S+) -->$", re.MULTILINE)
+SHOWN = ("checker", "docs", "examples", "exporters", "ir", "rules", "runtime", "tests")
 
 
 def pages():
@@ -72,7 +74,7 @@ def checked_page(path, binaries, problems):
     text = path.read_text(encoding="utf-8")
     if not re.search(r"^ *`{3,}console$", text, re.MULTILINE):
         return text, 0
-    made, at, count = [], 0, 0
+    made, at, count, below = [], 0, 0, BELOW.search(text)
     with tempfile.TemporaryDirectory() as folder:
         for name in SHOWN:
             (pathlib.Path(folder) / name).symlink_to(ROOT / name)
@@ -83,7 +85,7 @@ def checked_page(path, binaries, problems):
                 continue
             lines = []
             for line, wanted in commands(block["body"]):
-                have = run(line[2:], binaries, folder).splitlines()
+                have = run(line[2:], binaries, pathlib.Path(folder) / (below[1] if below else "")).splitlines()
                 count += 1
                 if fits(wanted, have):
                     have = wanted
