@@ -109,9 +109,8 @@ mesh m { dp = 2, tp = 4 }
 %y = add %r, %v
 )"},
     {"invariant-mixed", Dialect::DTensor, Laxer,
-     "would call the result Reduced if any operand is (the proposal of the placement): the "
-     "gradient of an operand "
-     "that is Replicate lacks the sum then",
+     "would call the result Reduced if any operand is (a placement that is proposed for it): "
+     "the gradient of an operand that is Replicate lacks the sum then",
      R"(
 trace { dialect = dtensor }
 mesh m { dp = 2 }
@@ -224,9 +223,8 @@ mesh m { tp = 4 }
 %y = matmul %x, %w
 )"},
     {"reduced-without-owner", Dialect::DTensor, Laxer,
-     "derives Reduced from Replicate (the proposal of the placement), so that one passes for the "
-     "other: nothing "
-     "then sums the gradient",
+     "derives Reduced, a placement that is proposed for it, from Replicate, so that one passes "
+     "for the other: nothing then sums the gradient",
      R"(
 trace { dialect = dtensor }
 mesh m { dp = 2 }
@@ -242,7 +240,8 @@ mesh m { tp = 4 }
 %s = redistribute %p { to = i32[8] [Partial(sum)] }
 )"},
     {"non-sum-gradient", Dialect::DTensor, Laxer,
-     "gives any Partial the gradient Reduced (the proposal of the placement); only a sum has it",
+     "gives any Partial the gradient Reduced, a placement that is proposed for it; only a sum has "
+     "it",
      R"(
 trace { dialect = dtensor }
 mesh m { tp = 4 }

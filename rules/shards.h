@@ -1,6 +1,6 @@
 // The global judgment of an equation: on which dimension of each result an axis lies, what is summed
 // across ranks, and what no partition spec can say. Reads the factors of the same row as shapes do.
-// Source: rules/README.md, "Shards"; seed 001, "Shard propagation".
+// Source: rules/README.md, "Shards"; DESIGN.md of spmd_types, "Shard propagation".
 #pragma once
 
 #include "rules/factors.h"

@@ -1,7 +1,7 @@
 // One row per transition: a collective, convert or reinterpret between two kinds on one axis, with
 // what a backend communicates (wire), what a rank does by itself (act), and the backward (dual).
-// Source: rules/README.md; seed 001, "Comms by state transition" and "by
-// forwards-backwards".
+// Source: rules/README.md; DESIGN.md of spmd_types (github.com/meta-pytorch/spmd_types),
+// "Comms by state transition" and "by forwards-backwards".
 #pragma once
 
 #include "ir/dialect_words.h"
@@ -63,8 +63,8 @@ llvm::ArrayRef<Transition> transitions();
 // ranks of each dimension, so that local shapes stay. The axes stand in the order of the result.
 llvm::ArrayRef<Transition> joint_transitions();
 // Null if the table has no such row. Reduced is matched exactly. `redistribute` stands for the row
-// of another name that leads from src to dst and keeps the meaning (seed 001, "Per-mesh-dim
-// redistribute").
+// of another name that leads from src to dst and keeps the meaning (DESIGN.md of spmd_types,
+// "Per-mesh-dim redistribute").
 const Transition *find_transition(std::string_view name, ir::Kind src, ir::Kind dst);
 bool is_transition(std::string_view name);
 // The row of the backward; null where the row is composed.

@@ -38,7 +38,7 @@ LTensor takes the union of the variant sets of all operands: one that is in neit
 axis becomes variant there by a mark_varying that nobody wrote. Its backward sums the gradient
 over the axis, and here that is so: the cast is reinterpret(I, V), which the program runs with.
 An operand in the reduced set needs none, since R with V is V and its gradient stays pending
-for its owner; one rule for both, as the proposal has it, counts the gradient of one of them
+for its owner; one rule for both, as LTensor has it, counts the gradient of one of them
 once for each rank. It is listed because the sum costs a collective in backward: where the
 operand is used often, mark it once, or make it reduced.
 )",

@@ -1,4 +1,4 @@
-// Finds programs: by extension among files, by fences within READMEs.
+// Finds programs: by extension among files, by fences within Markdown files.
 #include "tests/file_test/test_case.h"
 
 #include "llvm/Support/FileSystem.h"
@@ -15,9 +15,9 @@ namespace {
 bool is_json(llvm::StringRef path) {
   return path.endswith(".spmd.json") || path.endswith(".spmd.jsonl");
 }
-bool is_readme(llvm::StringRef path) { return llvm::sys::path::filename(path) == "README.md"; }
+bool is_markdown(llvm::StringRef path) { return path.endswith(".md"); }
 bool is_case(llvm::StringRef path) {
-  return path.endswith(".spmd") || is_json(path) || is_readme(path);
+  return path.endswith(".spmd") || is_json(path) || is_markdown(path);
 }
 
 bool is_searched(llvm::StringRef folder) {
@@ -74,7 +74,7 @@ void add_cases(const std::string &path, FoundCases &found) {
   std::string error, text = read_file(path, error);
   if (!error.empty())
     found.errors.push_back(error);
-  else if (is_readme(path))
+  else if (is_markdown(path))
     add_blocks(path, text, found.cases);
   else
     found.cases.push_back(

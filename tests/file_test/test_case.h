@@ -1,4 +1,4 @@
-// Programs under test, and where they are found: `.spmd` files, fenced blocks of READMEs, traces in
+// Programs under test, and where they are found: `.spmd` files, fenced blocks of Markdown files, traces in
 // JSON.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The specification functions of seed 001 ("Comms by API"), one per row, on explicit lists of
+// The specification functions of spmd_types (its DESIGN.md, "Comms by API"), one per row, on explicit lists of
 // tensors. A partial operand arrives summed. Broadcast, reduce and permute: rules/README.md.
 #include "tests/property/transition_meaning.h"
 

@@ -27,7 +27,7 @@ struct Sample {
 };
 
 const Sample kSamples[] = {
-    // 3.3: what is pending is reduced where a function takes it; the sum is stated.
+    // What is pending is reduced where a function takes it; the sum is stated.
     {"%x = param f32[8, 16@tp] I@dp\n", "  %n = sum %x\n  %y = sqrt %n\n",
      "  %n = sum %x { partial = tp }\n"
      "  %n_1 = redistribute %n { axis = tp, src = P, dst = R }\n"
@@ -39,17 +39,17 @@ const Sample kSamples[] = {
      "  %v_1 = redistribute %v { axis = tp, src = S(0), dst = I }\n"
      "  %p = softmax %v_1 { dim = 0 }\n  %q = mul %p, %i\n",
      192, 0},
-    // 3.6: a cut is free; what it hides is the gradient that is P.
+    // A cut is free; what it hides is the gradient that is P.
     {"%x = input f32[8, 16@tp] R@dp\n%u = param f32[64, 64] R { sync = (dp, tp) }\n",
      "  %y = matmul %x, %u\n",
      "  %u_1 = redistribute %u { axis = tp, src = R, dst = S(0) }\n"
      "  %y = matmul %x, %u_1 { partial = tp }\n",
      0, 0},
-    // 3.1, a tie: the earlier operand stays.
+    // The earlier operand stays.
     {"%x = param f32[8, 16@tp] I@dp\n%s = param f32[2@tp, 64] I@dp\n", "  %z = add %x, %s\n",
      "  %s_1 = redistribute %s { axis = tp, src = S(0), dst = S(1) }\n  %z = add %x, %s_1\n", 384,
      384},
-    // 3.4: two uses, one move; where the other operand is longer, the shorter one moves.
+    // Two uses, one move; where the other operand is longer, the shorter one moves.
     {"%x = param f32[3, 8, 16@tp] I@dp\n%s = param f32[2@tp, 64] I@dp\n",
      "  %b = mul %s, %x\n  %c = div %s, %x\n",
      "  %s_1 = redistribute %s { axis = tp, src = S(0), dst = S(1) }\n"
@@ -63,7 +63,7 @@ const Sample kSamples[] = {
      "  %h = matmul %x, %w { partial = tp }\n"
      "  %b_1 = redistribute %b { axis = tp, src = R, dst = P }\n  %o = add %h, %b_1\n",
      0, 0},
-    // 3.5: of an op of several terms each operand moves by its name.
+    // Of an op of several terms each operand moves by its name.
     {"%x = param f32[8, 16@tp] I@dp\n%w = param f32[32, 64] I@dp R@tp { sync = tp }\n"
      "%b = param f32[32] I@dp R@tp { sync = tp }\n",
      "  %h = linear %x, %w, %b\n",
@@ -77,7 +77,7 @@ const Sample kSamples[] = {
     // The order of axes: no axis alone can move.
     {"%x = param f32[2@(dp,tp), 8]\n%y = param f32[2@(tp,dp), 8]\n", "  %z = add %x, %y\n",
      "  %y_1 = redistribute %y { to = f32[2@(dp, tp), 8] }\n  %z = add %x, %y_1\n", 64, 64},
-    // 3.2: equal types, a list, a view: nothing to do.
+    // Equal types, a list, a view: nothing to do.
     {"%x = param f32[8, 16@tp] I@dp\n%y = param f32[8, 16@tp] I@dp\n",
      "  %z = add %x, %y\n  %c = cat [%x, %y] { dim = 0 }\n  %t = transpose %x { dim0 = 0, dim1 = 1 "
      "}\n",
@@ -115,7 +115,6 @@ TEST_CASE("what is written for implicit redistributions") {
   }
 }
 
-// 3.7
 TEST_CASE("outside of implicit regions nothing is written") {
   std::string text = fmt::format(
       "{}%x = param f32[8, 16@tp] I@dp\n%s = param f32[2@tp, 64] I@dp\n%z = add %x, %s\n", kMesh);
