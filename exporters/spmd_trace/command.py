@@ -13,6 +13,8 @@ import warnings
 # The module of each command has `add_options(parser)` and `run(parser, options)`, which returns the exit
 # code.
 _COMMANDS = {
+    "record": ("spmd_trace.record", "record a step of a training script"),
+    "lint": ("spmd_trace.lint", "record a step of a training script and check it"),
     "bundled": ("spmd_trace.torch.bundled", "record a step of Megatron-Core or torchtitan"),
     "examples": ("spmd_trace.examples", "record the traces of a folder of examples again"),
     "dtensor": ("spmd_trace.torch.dtensor.command", "record DTensor's decisions, and compare"),
@@ -44,4 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.add_options(parser)
+    if name == "lint":  # what it does not know are options of the checker
+        options, more = parser.parse_known_args(words)
+        return module.run(parser, options, more)
     return module.run(parser, parser.parse_args(words))

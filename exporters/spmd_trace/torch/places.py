@@ -72,6 +72,12 @@ def user_code_in_backward() -> bool:
     return False
 
 
+def user_locals():
+    """Names and values of the variables of the innermost frame of the program."""
+    frame = next((frame for frame in _frames() if _is_user_frame(frame)), None)
+    return list(frame.f_locals.items()) if frame is not None else []
+
+
 class Places(Tables):
     """The places of one program."""
 

@@ -65,6 +65,9 @@ class Recorder:
         self._state = _State()
         self._packed: dict[int, list[torch.Tensor]] = {}
         self._scratch: set[int] = set()
+        self.whole_stack = False  # whether places have the callers of the code that starts recording
+        # Declares what was made outside of the recording.
+        self.from_outside: Callable[[torch.Tensor], Value] = self._constant
         # Where an operation is checked; None is the context of the program.
         self.context: Callable[[Op], Context | None] = lambda op: None
 
@@ -77,7 +80,8 @@ class Recorder:
         if _active is not None:
             raise RuntimeError("another recording is running in this process")
         with contextlib.ExitStack() as stack:
-            stack.enter_context(self.program.places.below_here())
+            if not self.whole_stack:
+                stack.enter_context(self.program.places.below_here())
             stack.enter_context(functions.watched(self))
             stack.enter_context(self.host.watched())
             if model is not None:
@@ -92,6 +96,11 @@ class Recorder:
     @property
     def phase(self) -> str:
         return self._state.phase
+
+    @property
+    def in_module(self) -> bool:
+        """Whether a module of the program is running."""
+        return bool(self._state.scopes) and self._state.phase == "fwd"
 
     @property
     def is_hidden(self) -> bool:
@@ -215,6 +224,9 @@ class Recorder:
             value = self.values.define(tensor, None, written=False)
             self.add(Op("aten.empty.memory_format", [], [value], {"size": list(tensor.shape)}))
             return value
+        return self.from_outside(tensor)
+
+    def _constant(self, tensor: torch.Tensor) -> Value:
         return self.declare(tensor, "const", f"const.{len(self.program.params)}")
 
     def _view_of(self, tensor: torch.Tensor, base: Value) -> Value:
@@ -416,7 +428,7 @@ class Recorder:
             words |= level.get(name, {})
         return words
 
-    def backward(self, loss: torch.Tensor) -> None:
+    def backward(self, loss: torch.Tensor, **options) -> None:
         """Runs the backward pass of `loss`, pairing gradients with forward values."""
         root = self.current(loss)
         self.pairing.root = next((op for op in self.program.ops if root in op.outs), None)
@@ -425,4 +437,4 @@ class Recorder:
         self.pairing.note_operand(loss, root)
         self.pairing.watch(loss, self.values.find)
         with self.section(None, "bwd"):
-            loss.backward()
+            loss.backward(**options)

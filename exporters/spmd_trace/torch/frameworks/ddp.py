@@ -50,8 +50,8 @@ def recorded(recorder: Recorder, ddp):
         with replaced(ddp, require_backward_grad_sync=False):
             return forward(*args, **kwargs)
 
-    def backward_and_reduction(loss):
-        backward(loss)
+    def backward_and_reduction(loss, **options):
+        backward(loss, **options)
         if waiting:
             _average(recorder, ddp)
 

@@ -1,0 +1,150 @@
+"""What the values are that a step starts from: parameters, optimizer state, buffers, inputs.
+
+They are declared where the step first reads them. Types come from what wraps a model (placements of DTensors,
+DistributedDataParallel); on all other axes they are unknown.
+"""
+
+import gc
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+
+from ..frameworks import ddp, dtensors
+from ..frameworks.fsdp import local_shard
+from ..places import user_locals
+from ..recorder import Recorder
+from ..values import Value
+from .world import Seen
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    with torch._C.DisableTorchFunction():
+        return tensor.untyped_storage()._cdata
+
+
+def _roots() -> list[torch.nn.Module]:
+    """The modules that are in no other one, the largest first."""
+    modules = [one for one in gc.get_objects() if isinstance(one, torch.nn.Module)]
+    inner = {id(child) for module in modules for child in module.children()}
+    roots = [one for one in modules if id(one) not in inner]
+    return sorted(roots, key=lambda root: -sum(p.numel() for p in root.parameters()))
+
+
+def optimizers() -> list[torch.optim.Optimizer]:
+    """All optimizers that the script holds."""
+    return [one for one in gc.get_objects() if isinstance(one, torch.optim.Optimizer)]
+
+
+class Roles:
+    """Declares values of one recording when they are first read."""
+
+    def __init__(self, recorder: Recorder, seen: Seen):
+        self.recorder, self.seen = recorder, seen
+        self.roots = _roots()
+        self.data_axes = self._data_axes()
+        self.batches: set[int] = set()  # storages of what a model is called with
+        self.declared: list[tuple[torch.Tensor, Value]] = []
+        # By storage: the tensor, its role, its name and its claims.
+        self._known: dict[int, tuple[torch.Tensor, str, str, dict]] = {}
+        self._add_modules()
+        self._add_optimizers()
+        recorder.from_outside = self.declare
+
+    # What there is.
+
+    def _data_axes(self) -> list[str]:
+        """The axes along which ranks have batches of their own."""
+        found: list[str] = []
+        for wrapped in self.seen.replicas:
+            found += dtensors.axes_of(self.recorder, wrapped.process_group)
+        for module in (one for root in self.roots for one in root.modules()):
+            if isinstance(module, torch.distributed.fsdp.FSDPModule):
+                for group in module._get_fsdp_state()._fsdp_param_groups:
+                    found += dtensors.axes_of(self.recorder, group.mesh_info.shard_process_group)
+        return list(dict.fromkeys(found))
+
+    def _add(self, tensor: torch.Tensor, role: str, name: str, claims: dict) -> None:
+        self._known.setdefault(_storage(tensor), (tensor, role, name, claims))
+
+    def _add_modules(self) -> None:
+        for place, root in enumerate(self.roots):
+            wrapped = isinstance(root, torch.nn.parallel.DistributedDataParallel)
+            contract = ddp.claims(self.recorder, root) if wrapped else {}
+            model = root.module if wrapped else root
+            prefix = f"{type(model).__name__}." if place else ""
+            for name, parameter in model.named_parameters():
+                claims = self._placed(parameter) or contract
+                self._add(local_shard(parameter), "param", prefix + name, claims)
+                if parameter.grad is not None:
+                    self._add(local_shard(parameter.grad), "buffer", f"{prefix}{name}.grad", {})
+            kinds = {"type": contract["type"]} if contract else {}
+            for name, buffer in model.named_buffers():
+                self._add(buffer, "buffer", prefix + name, self._placed(buffer) or kinds)
+
+    def _placed(self, tensor: torch.Tensor) -> dict:
+        """What the placements of a DTensor say."""
+        return dtensors.claims(self.recorder, tensor) if isinstance(tensor, DTensor) else {}
+
+    def _add_optimizers(self) -> None:
+        for optimizer in optimizers():
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            for place, parameter in enumerate(parameters):
+                name = f"{type(optimizer).__name__}.params.{place}"
+                self._add(local_shard(parameter), "param", name, self._placed(parameter))
+                _, _, name, claims = self._known[_storage(local_shard(parameter))]
+                for key, state in optimizer.state.get(parameter, {}).items():
+                    if isinstance(state, torch.Tensor):
+                        self._add_state(local_shard(state), f"{name}.{key}", parameter, claims)
+
+    def _add_state(self, state: torch.Tensor, name: str, parameter, claims: dict) -> None:
+        """State of the form of its parameter has its type; a count of steps is the same everywhere."""
+        if state.shape == local_shard(parameter).shape:
+            kept = {key: claims[key] for key in ("type", "spec", "gshape") if key in claims}
+        else:
+            axes = self.recorder.program.mesh.axes if state.dim() == 0 else []
+            kept = {"type": {axis.name: "R" for axis in axes if axis.size > 1}}
+        self._add(state, "opt_state", name, kept)
+
+    # What a step reads.
+
+    def declare(self, tensor: torch.Tensor) -> Value:
+        """The value of a tensor that nothing in the recording made."""
+        if known := self._known.pop(_storage(tensor), None):
+            base, role, name, claims = known
+            value = self._declare(base, role, name, claims)
+            if role == "param" and not base.requires_grad:
+                value.requires_grad = False
+            return self.recorder.current(tensor)
+        inside = self.recorder.in_module and _storage(tensor) not in self.batches
+        if inside:  # a mask or a table that a module has made for itself
+            return self._declare(tensor, "const", self._name(tensor, "const"), {})
+        kinds = dict.fromkeys(self.data_axes, "V")
+        return self._declare(tensor, "input", self._name(tensor, "input"), {"type": kinds})
+
+    def _declare(self, tensor: torch.Tensor, role: str, name: str, claims: dict) -> Value:
+        axes = self.recorder.program.mesh.axes
+        unknown = {axis.name: "?" for axis in axes if axis.size > 1}
+        claims = claims | {"type": unknown | claims.get("type", {})}
+        value = self.recorder.declare(tensor, role, name, **claims)
+        self.declared.append((tensor, value))
+        return value
+
+    def _name(self, tensor: torch.Tensor, role: str) -> str:
+        """The variable of the script that holds a tensor."""
+        for name, value in user_locals():
+            if value is tensor:
+                return name
+        return f"{role}.{len(self.recorder.program.params)}"
+
+    def note_batch(self, arguments) -> None:
+        """What a model is called with is a batch, not a constant of the model."""
+        leaves = torch.utils._pytree.tree_leaves(arguments)
+        self.batches |= {_storage(one) for one in leaves if isinstance(one, torch.Tensor)}
+
+    def write_outputs(self) -> None:
+        """What the step leaves in parameters and optimizer state has the type that it had before."""
+        for tensor, value in self.declared:
+            role = value.claims["role"]
+            if role in ("param", "opt_state") and self.recorder.current(tensor) is not value:
+                self.recorder.output(tensor, "state", value, type=value.claims["type"])
