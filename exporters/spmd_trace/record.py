@@ -15,7 +15,10 @@ import subprocess
 import sys
 import tempfile
 
+from .ranks import compared
+
 FAILED = 3
+MOST_RANKS = 16  # that run together on this machine
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +32,12 @@ def add_script_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nnodes", type=int, metavar="M", help="hosts (1)")
     parser.add_argument("--rank", type=int, default=0, metavar="N", help="the rank that is recorded (0)")
     parser.add_argument("--step", type=int, default=2, metavar="N", help="the step, from 1 (2)")
+    parser.add_argument(
+        "--ranks",
+        choices=["auto", "one"],
+        default="auto",
+        help="auto: all ranks run up to the step, where it is not known what differs between them",
+    )
     parser.add_argument("--timeout", type=int, default=600, metavar="S", help="seconds to wait (600)")
     parser.add_argument("-m", "--module", action="store_true", help="the script is a module's name")
     parser.add_argument("script", help="the training script")
@@ -64,44 +73,90 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> in
     if not output.resolve().parent.is_dir():
         return _failed(f"{output}: no such folder")
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder)
-        (path / "settings.json").write_text(json.dumps(settings | {"folder": folder}))
-        error = _run_child(path, options)
-        outcome = path / "outcome.json"
-        if error is None:
-            told = json.loads(outcome.read_text())
-            error = told.get("error")
-        if error is not None:
-            return _failed(error)
+        runs = _Runs(pathlib.Path(folder), settings, options.timeout)
+        told = runs.alone("alone")
+        if "error" not in told and told["unknown"] and options.ranks == "auto":
+            observed = runs.observed(told)
+            if observed["kinds"]:
+                told = runs.alone("observed", observed=observed)
+        if "error" in told:
+            return _failed(told["error"])
         # Copied beside its place and then renamed: nothing half-written is ever there.
         partial = output.with_name(output.name + ".partial")
-        shutil.copyfile(path / "step.spmd.json", partial)
+        shutil.copyfile(told["trace"], partial)
         partial.replace(output)
         return told["ops"]
+
+
+class _Runs:
+    """Runs of one script, each in processes of its own."""
+
+    def __init__(self, folder: pathlib.Path, settings: dict, timeout: int):
+        self.folder, self.settings, self.timeout = folder, settings, timeout
+        self.rank = settings["rank"]
+
+    def alone(self, name: str, **more) -> dict:
+        """A run of the recorded rank, whose collectives move no data."""
+        return self._run(name, [self.rank], **more)[self.rank]
+
+    def _run(self, name: str, ranks: list[int], **more) -> dict[int, dict]:
+        """What each rank says: its trace and what belongs to it, or an error."""
+        folder = self.folder / name
+        folder.mkdir()
+        settings = self.settings | {"folder": str(folder), "ranks": ranks, "observed": {}} | more
+        (folder / "settings.json").write_text(json.dumps(settings))
+        # What the script prints is not what the command prints; said once it is enough.
+        target = sys.stderr if name == "alone" else subprocess.DEVNULL
+        error = _run_child(folder, self.rank, settings["script"], self.timeout, target)
+        found = {}
+        for rank in ranks:
+            outcome = folder / str(rank) / "outcome.json"
+            told = {"error": error or f"{settings['script']}: the process of the script left no trace"}
+            found[rank] = json.loads(outcome.read_text()) if outcome.exists() else told
+            found[rank]["trace"] = folder / str(rank) / "step.spmd.json"
+        return found
+
+    def observed(self, told: dict) -> dict:
+        """What is equal on ranks, where all of them run up to the step, with collectives that move data."""
+        world = self.settings["per_node"] * self.settings["nodes"]
+        if world > MOST_RANKS:
+            _note(f"more than {MOST_RANKS} ranks are not run")
+            return {"kinds": {}}
+        found = self._run("together", list(range(world)))
+        for rank, run in found.items():
+            if "error" in run:
+                _note(f"rank {rank} of {world} that run together: {run['error']}")
+                return {"kinds": {}}
+        values = {rank: run["values"] for rank, run in found.items()}
+        return compared(self.rank, values, told["axes"], told["summed"])
+
+
+def _note(reason: str) -> None:
+    print(f"spmd-trace: what differs between ranks stays unknown: {reason}", file=sys.stderr)
 
 
 def _failed(reason: str) -> None:
     print(f"spmd-trace: {reason}", file=sys.stderr)
 
 
-def _run_child(folder: pathlib.Path, options) -> str | None:
-    """Runs the script in a process of its own; what kept it from an outcome."""
+def _run_child(folder: pathlib.Path, rank: int, script: str, timeout: int, target) -> str | None:
+    """Runs the script in processes of its own; what kept it from an outcome."""
     command = [sys.executable, "-m", "spmd_trace.torch.script.child", str(folder / "settings.json")]
     package = str(pathlib.Path(__file__).parents[1])
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    # What the script prints is not what the command prints.
-    child = subprocess.Popen(command, env=environment, stdout=sys.stderr, start_new_session=True)
+    streams = {"stdout": target, "stderr": None if target is sys.stderr else target}
+    child = subprocess.Popen(command, env=environment, start_new_session=True, **streams)
     try:
-        code = child.wait(options.timeout)
+        code = child.wait(timeout)
     except subprocess.TimeoutExpired:
-        return f"{_hanging_at(child, folder)}the script is not done after {options.timeout} s"
+        return f"{_hanging_at(child, folder / str(rank))}the script is not done after {timeout} s"
     finally:
         _kill(child)
-    if (folder / "outcome.json").exists():
+    if code == 0:
         return None
     ended = f"signal {-code}" if code < 0 else f"code {code}"
-    return f"{options.script}: the process of the script ended with {ended}, and left no trace"
+    return f"{script}: the process of the script ended with {ended}, and left no trace"
 
 
 def _kill(child: subprocess.Popen) -> None:

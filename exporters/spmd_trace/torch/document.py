@@ -30,6 +30,7 @@ class Op:
     derived: bool = False  # names memory that another operation made; the program has none here
     context: Context | None = None
     first_node: int | None = None  # autograd's number of the first of several nodes
+    call: int | None = None  # of a custom autograd function: the number of the call that it is in
 
 
 @dataclasses.dataclass(eq=False)

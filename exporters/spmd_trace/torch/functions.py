@@ -22,10 +22,16 @@ class FunctionFrames:
     def __init__(self) -> None:
         self.transparent: set[type] = set()
         self._frames: list[_Frame] = []
+        self._calls = 0
 
     @property
     def inside(self) -> bool:
         return bool(self._frames)
+
+    @property
+    def call(self) -> int | None:
+        """The number of the outermost call that is running."""
+        return self._calls if self._frames else None
 
     @property
     def opaque(self) -> bool:
@@ -40,6 +46,8 @@ class FunctionFrames:
     @contextlib.contextmanager
     def entered(self, function: type):
         transparent = function in self.transparent
+        if not self._frames:
+            self._calls += 1
         self._frames.append(_Frame(self.grad_mode(torch.is_grad_enabled()), transparent))
         try:
             yield

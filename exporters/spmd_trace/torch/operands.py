@@ -24,6 +24,7 @@ class Bound:
     kw: dict = dataclasses.field(default_factory=dict)
     attrs: dict = dataclasses.field(default_factory=dict)
     written: list[int] = dataclasses.field(default_factory=list)
+    name: str | None = None  # of the overload that takes these arguments, if it is another one
 
     def tensors(self) -> list[torch.Tensor]:
         return [t for t in flatten([*self.ins, *self.kw.values()]) if isinstance(t, torch.Tensor)]
@@ -58,10 +59,20 @@ def bind(func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> Bound:
         else:
             value = argument.default_value
         _place(bound, argument, value)
+    _one_number(func, bound)
     # Absent optional tensors at the end say nothing.
     while bound.ins and bound.ins[-1] is None:
         bound.ins.pop()
     return bound
+
+
+def _one_number(func: torch._ops.OpOverload, bound: Bound) -> None:
+    """A number for each tensor of a list is one number, where all are the same."""
+    numbers = bound.attrs.get("scalars")
+    if func._overloadname == "ScalarList" and len(bound.ins) == 1 and len(set(map(str, numbers))) == 1:
+        del bound.attrs["scalars"]
+        bound.ins.append(numbers[0])
+        bound.name = str(func).replace(".ScalarList", ".Scalar")
 
 
 def _place(bound: Bound, argument, value) -> None:

@@ -268,7 +268,7 @@ class Recorder:
         bound = operands.bind(func, args, kwargs)
         if packed := [t for t in bound.tensors() if self.pieces(t)]:
             return self._dispatch_packed(func, args, kwargs, bound, packed[0])
-        op = self.open(str(func), bound)
+        op = self.open(bound.name or str(func), bound)
         result = func(*args, **kwargs)
         if result is not None or op.mut or op.kw:  # else an assertion about data
             self._close(op, bound, result)
@@ -390,6 +390,7 @@ class Recorder:
         """Appends an operation, with phase, place and pairing of the present moment."""
         op.grad = self.grad_mode
         op.phase = self._state.phase
+        op.call = self.functions.call
         op.context = self.context(op)
         for value in op.outs:
             value.mesh = op.context.mesh if op.context else None

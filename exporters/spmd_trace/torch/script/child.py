@@ -1,13 +1,13 @@
 """The process that runs a script: `python -m spmd_trace.torch.script.child SETTINGS`.
 
-SETTINGS is a file of JSON. What became of the script is written to the file that it names: the trace, or one
-sentence. The process ends without the script's `finally` and `atexit`, which may wait for other ranks.
+SETTINGS is a file of JSON. What became of the script is written to a file in the folder that it names: the
+trace, or one sentence. The process ends without the script's `finally` and `atexit`, which may wait for other
+ranks. For several ranks it forks, since torch takes seconds to import.
 """
 
 import contextlib
 import faulthandler
 import json
-import logging
 import os
 import pathlib
 import runpy
@@ -20,8 +20,9 @@ import warnings
 class Outcome:
     """Ends the process with a result or a reason."""
 
-    def __init__(self, folder: str):
-        self.folder = pathlib.Path(folder)
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+        folder.mkdir()
 
     def end(self, **what) -> None:
         for stream in (sys.stdout, sys.stderr):
@@ -67,44 +68,75 @@ def _steps(steps) -> str:
 
 def main() -> None:
     settings = json.loads(pathlib.Path(sys.argv[1]).read_text())
-    outcome = Outcome(settings["folder"])
-    stacks = open(outcome.folder / "stacks.txt", "w", encoding="utf-8")
-    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False)
     warnings.filterwarnings("ignore")
     import spmd_trace.torch  # noqa: F401  before torch
+
+    from . import step  # noqa: F401  with all that it needs
+
+    ranks = settings["ranks"]
+    if len(ranks) == 1:
+        _run(settings, ranks[0])
+    for rank in ranks:
+        if os.fork() == 0:
+            _run(settings, rank)
+    for _ in ranks:
+        os.wait()
+    os._exit(0)
+
+
+def _run(settings: dict, rank: int) -> None:
+    """Runs the script as one rank; does not return."""
+    import torch
 
     from ..document import dumps
     from . import step, world
 
-    logging.disable(logging.NOTSET)
+    outcome = Outcome(pathlib.Path(settings["folder"]) / str(rank))
+    stacks = open(outcome.folder / "stacks.txt", "w", encoding="utf-8")
+    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False)
     script = settings["script"]
     sys.argv = [script, *settings["arguments"]]
-    sys.path[0] = os.path.dirname(os.path.abspath(script)) if not settings["module"] else os.getcwd()
-    job = world.Job(settings["per_node"], settings["nodes"], settings["rank"])
+    folder = os.getcwd() if settings["module"] else os.path.dirname(os.path.abspath(script))
+    sys.path[0] = folder
+    together = len(settings["ranks"]) > 1
+    if together:
+        torch.set_num_threads(1)
+    meeting = os.path.join(settings["folder"], "meeting") if together else None
+    job = world.Job(settings["per_node"], settings["nodes"], rank, meeting)
 
     def done(recorder) -> None:
-        (outcome.folder / "step.spmd.json").write_text(dumps(recorder.program), encoding="utf-8")
-        outcome.end(ops=len(recorder.program.ops))
+        program = recorder.program
+        (outcome.folder / "step.spmd.json").write_text(dumps(program), encoding="utf-8")
+        axes = [[axis.name, axis.size, axis.stride] for axis in program.mesh.axes]
+        unknown = any("?" in value.claims["type"].values() for value in program.params)
+        what = {"axes": axes, "unknown": unknown, "summed": steps.summed}
+        outcome.end(ops=len(program.ops), values=steps.roles.digests, **what)
 
     with world.played(job) as seen:
-        steps = step.Steps(job, seen, settings["step"], done)
+        observed = settings["observed"]
+        steps = step.Steps(job, seen, settings["step"], done, observed, digests=together)
         with steps.watched():
-            try:
-                if settings["module"]:
-                    runpy.run_module(script, run_name="__main__", alter_sys=True)
-                else:
-                    runpy.run_path(script, run_name="__main__")
-                steps.finish()
-                reason = f"{os.path.basename(script)}: the script ends after {_steps(steps)}"
-            except BaseException as error:  # the script's own, whatever it is
-                reason = None
-                if steps.recorder is not None and steps.taken >= steps.number:
-                    with contextlib.suppress(Exception):
-                        steps.finish()
-                if os.environ.get("SPMD_TRACE_DEBUG"):
-                    traceback.print_exc()
-                reason = _because(error, steps, os.path.basename(script))
+            reason = _script(settings, steps)
     outcome.end(error=reason)
+
+
+def _script(settings: dict, steps) -> str:
+    """Runs the script to its end; why it ended without the step."""
+    script = settings["script"]
+    name = script if settings["module"] else os.path.basename(script)
+    try:
+        if settings["module"]:
+            runpy.run_module(script, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(script, run_name="__main__")
+        steps.finish()
+        return f"{name}: the script ends after {_steps(steps)}"
+    except BaseException as error:  # the script's own, whatever it is
+        if isinstance(error, SystemExit) and not error.code:
+            steps.finish()
+        if os.environ.get("SPMD_TRACE_DEBUG"):
+            traceback.print_exc()
+        return _because(error, steps, name)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What the values are that a step starts from: parameters, optimizer state, buffers, inputs.
 
 They are declared where the step first reads them. Types come from what wraps a model (placements of DTensors,
-DistributedDataParallel); on all other axes they are unknown.
+DistributedDataParallel), else from what other ranks have there; on all other axes they are unknown.
 """
 
 import gc
@@ -14,7 +14,9 @@ from ..frameworks import ddp, dtensors
 from ..frameworks.fsdp import local_shard
 from ..places import user_locals
 from ..recorder import Recorder
+from ..transitions import DUAL
 from ..values import Value
+from .evidence import digest
 from .world import Seen
 
 
@@ -39,10 +41,16 @@ def optimizers() -> list[torch.optim.Optimizer]:
 class Roles:
     """Declares values of one recording when they are first read."""
 
-    def __init__(self, recorder: Recorder, seen: Seen):
+    def __init__(self, recorder: Recorder, seen: Seen, observed: dict):
+        """`observed`: what other ranks have, as `spmd_trace.ranks.compared` says it."""
         self.recorder, self.seen = recorder, seen
+        self.kinds: dict[str, dict[str, str]] = observed.get("kinds", {})  # by name and axis
         self.roots = _roots()
-        self.data_axes = self._data_axes()
+        self.wrapped_axes = self._wrapped_axes()
+        # Those along which ranks have batches of their own, so that their losses are addends.
+        self.data_axes = list(dict.fromkeys([*self.wrapped_axes, *observed.get("data", [])]))
+        self.digests: list[dict] | None = None  # of what is declared, if they are asked for
+        self._unnamed = 0
         self.batches: set[int] = set()  # storages of what a model is called with
         self.declared: list[tuple[torch.Tensor, Value]] = []
         # By storage: the tensor, its role, its name and its claims.
@@ -53,8 +61,8 @@ class Roles:
 
     # What there is.
 
-    def _data_axes(self) -> list[str]:
-        """The axes along which ranks have batches of their own."""
+    def _wrapped_axes(self) -> list[str]:
+        """The axes of DistributedDataParallel and FSDP."""
         found: list[str] = []
         for wrapped in self.seen.replicas:
             found += dtensors.axes_of(self.recorder, wrapped.process_group)
@@ -95,16 +103,17 @@ class Roles:
                 _, _, name, claims = self._known[_storage(local_shard(parameter))]
                 for key, state in optimizer.state.get(parameter, {}).items():
                     if isinstance(state, torch.Tensor):
-                        self._add_state(local_shard(state), f"{name}.{key}", parameter, claims)
+                        self._add_state(local_shard(state), name, key, parameter, claims)
 
-    def _add_state(self, state: torch.Tensor, name: str, parameter, claims: dict) -> None:
+    def _add_state(self, state: torch.Tensor, of: str, key: str, parameter, claims: dict) -> None:
         """State of the form of its parameter has its type; a count of steps is the same everywhere."""
         if state.shape == local_shard(parameter).shape:
             kept = {key: claims[key] for key in ("type", "spec", "gshape") if key in claims}
+            kept["type"] = self.kinds.get(of, {}) | kept.get("type", {})
         else:
             axes = self.recorder.program.mesh.axes if state.dim() == 0 else []
             kept = {"type": {axis.name: "R" for axis in axes if axis.size > 1}}
-        self._add(state, "opt_state", name, kept)
+        self._add(state, "opt_state", f"{of}.{key}", kept)
 
     # What a step reads.
 
@@ -119,13 +128,20 @@ class Roles:
         inside = self.recorder.in_module and _storage(tensor) not in self.batches
         if inside:  # a mask or a table that a module has made for itself
             return self._declare(tensor, "const", self._name(tensor, "const"), {})
-        kinds = dict.fromkeys(self.data_axes, "V")
+        kinds = dict.fromkeys(self.wrapped_axes, "V")
         return self._declare(tensor, "input", self._name(tensor, "input"), {"type": kinds})
 
     def _declare(self, tensor: torch.Tensor, role: str, name: str, claims: dict) -> Value:
         axes = self.recorder.program.mesh.axes
-        unknown = {axis.name: "?" for axis in axes if axis.size > 1}
-        claims = claims | {"type": unknown | claims.get("type", {})}
+        kinds = {axis.name: "?" for axis in axes if axis.size > 1} | self.kinds.get(name, {})
+        stated = claims.get("type", {})
+        claims = claims | {"type": kinds | stated}
+        if role == "param" and any(kinds.get(a) == "R" for a in self.data_axes if a not in stated):
+            step = {"type": claims["type"]}
+            claims["grad"] = {"type": {a: DUAL.get(k, k) for a, k in step["type"].items()}, "step": step}
+        if self.digests is not None:
+            with self.recorder.hidden():
+                self.digests.append({"role": role, "name": name, "digest": digest(tensor)})
         value = self.recorder.declare(tensor, role, name, **claims)
         self.declared.append((tensor, value))
         return value
@@ -135,7 +151,8 @@ class Roles:
         for name, value in user_locals():
             if value is tensor:
                 return name
-        return f"{role}.{len(self.recorder.program.params)}"
+        self._unnamed += 1
+        return f"{role}.{self._unnamed}"
 
     def note_batch(self, arguments) -> None:
         """What a model is called with is a batch, not a constant of the model."""

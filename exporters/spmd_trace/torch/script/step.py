@@ -12,12 +12,13 @@ import torch
 from torch.optim import optimizer as optimizers
 from torch.overrides import TorchFunctionMode
 
+from .. import mappings
 from ..composites import Composites
 from ..frameworks import ddp, fsdp
 from ..frameworks.cpu import replaced
 from ..recorder import Recorder
 from ..transitions import reinterpret
-from . import axes, roles
+from . import axes, evidence, roles
 from .world import Job, Seen
 
 # Functions whose results are data where no module calls them.
@@ -54,10 +55,14 @@ class _Data(TorchFunctionMode):
 
 
 class Steps:
-    """Counts the steps of a script, and records one of them; `done` is called when it is over."""
+    """Counts the steps of a script, and records one of them; `done` is called when it is over.
 
-    def __init__(self, job: Job, seen: Seen, number: int, done):
+    `observed`: what other ranks have; `digests`: whether to note for such a comparison what this one has.
+    """
+
+    def __init__(self, job: Job, seen: Seen, number: int, done, observed: dict, digests: bool):
         self.job, self.seen, self.number, self.done = job, seen, number, done
+        self.observed, self.digests = observed, digests
         self.counts: dict[torch.optim.Optimizer, int] = {}
         self.recorder: Recorder | None = None
         self.roles: roles.Roles | None = None
@@ -65,6 +70,7 @@ class Steps:
         self._recording = contextlib.ExitStack()
         self._section = contextlib.ExitStack()
         self._in_backward = False
+        self.summed: dict[str, list[str]] = {}  # axes along which gradients are summed, by parameter
 
     @property
     def taken(self) -> int:
@@ -142,7 +148,9 @@ class Steps:
         recorder.whole_stack = True
         self.losses = []
         with recorder.hidden():
-            self.roles = roles.Roles(recorder, self.seen)
+            self.roles = roles.Roles(recorder, self.seen, self.observed)
+        if self.digests:
+            self.roles.digests = []
         enter = self._recording.enter_context
         sharded = [
             module
@@ -224,8 +232,19 @@ class Steps:
             self.recorder.output(loss, "loss")
         self.roles.write_outputs()
         self._recording.close()
-        _name_phases(self.recorder.program.ops)
+        program = self.recorder.program
+        _name_phases(program.ops)
+        self.summed = evidence.summed(program, functools.partial(axes_of, program))
+        mappings.state(program, functools.partial(axes_of, program))
         self.done(self.recorder)
+
+
+def axes_of(program, op) -> list[str]:
+    """The axes along which a collective runs; none if its group is irregular."""
+    if "axis" in op.attrs:
+        axis = op.attrs["axis"]
+        return axis if isinstance(axis, list) else [axis]
+    return program.groups.get(op.attrs.get("group"), {}).get("axes", [])
 
 
 def _name_phases(ops: list) -> None:

@@ -1,6 +1,7 @@
 """The job that a script believes to be part of: its launcher, its process groups, its GPUs.
 
-Process groups are of the kind that moves no data, whatever the script asks for.
+Process groups are of the kind that moves no data, whatever the script asks for; where all ranks run, of the
+kind that moves it between processes of one host.
 """
 
 import contextlib
@@ -26,6 +27,7 @@ class Job:
     per_node: int
     nodes: int
     rank: int = 0
+    meeting: str | None = None  # the file by which the ranks find each other, where all run
 
     @property
     def world(self) -> int:
@@ -57,7 +59,7 @@ class Seen:
 
     meshes: list = dataclasses.field(default_factory=list)
     replicas: list = dataclasses.field(default_factory=list)  # models under DistributedDataParallel
-    backends: dict = dataclasses.field(default_factory=dict)
+    backend: str = "nccl"  # what the script has asked for
 
 
 def _everywhere(stack: contextlib.ExitStack, original, replacement) -> None:
@@ -68,41 +70,63 @@ def _everywhere(stack: contextlib.ExitStack, original, replacement) -> None:
             stack.enter_context(replaced(module, **dict.fromkeys(found, replacement)))
 
 
+def _options():
+    options = torch._C._distributed_c10d.FakeProcessGroup.Options()
+    options.simulate_uniform_ranks = True
+    return options
+
+
 def _groups(stack: contextlib.ExitStack, job: Job, seen: Seen) -> None:
-    """Process groups of any backend become groups that move no data."""
+    """Process groups of any backend become groups of the CPU."""
     init, new, backend_of = dist.init_process_group, dist.new_group, dist.get_backend
 
     @functools.wraps(init)
     def init_process_group(backend=None, *args, **kwargs):
-        options = torch._C._distributed_c10d.FakeProcessGroup.Options()
-        options.simulate_uniform_ranks = True
-        seen.backends[None] = str(backend or "nccl").split(":")[-1]
-        init(
-            "fake",
-            rank=job.rank,
-            world_size=job.world,
-            store=FakeStore(),
-            pg_options=options,
-        )
+        seen.backend = str(backend or "nccl").split(":")[-1]
+        place = {"rank": job.rank, "world_size": job.world}
+        if job.meeting is not None:
+            init("gloo", init_method=f"file://{job.meeting}", **place)
+        else:
+            init("fake", store=FakeStore(), pg_options=_options(), **place)
 
     @functools.wraps(new)
     def new_group(ranks=None, timeout=None, backend=None, pg_options=None, *args, **kwargs):
         kwargs.pop("device_id", None)
         kwargs["use_local_synchronization"] = False
-        options = torch._C._distributed_c10d.FakeProcessGroup.Options()
-        options.simulate_uniform_ranks = True
-        return new(ranks, None, None, options, **kwargs)
+        return new(ranks, None, None, None if job.meeting else _options(), **kwargs)
 
     def get_backend(group=None):
         backend_of(group)  # refuses as torch does
-        return seen.backends.get(None, "nccl")
+        return seen.backend
 
     _everywhere(stack, init, init_process_group)
     _everywhere(stack, new, new_group)
-    stack.enter_context(replaced(dist, get_backend=get_backend))
-    stack.enter_context(
-        replaced(dist, all_to_all_single=cpu._all_to_all_single, is_nccl_available=lambda: True)
-    )
+    stack.enter_context(replaced(dist, get_backend=get_backend, is_nccl_available=lambda: True))
+    if job.meeting is None:
+        stack.enter_context(replaced(dist, all_to_all_single=cpu._all_to_all_single))
+    else:
+        for name in ("all_reduce", "reduce_scatter_tensor"):
+            stack.enter_context(replaced(dist, **{name: _averaging(getattr(dist, name))}))
+
+
+def _averaging(collective):
+    """Averages by a sum: the processes of a host cannot average."""
+
+    @functools.wraps(collective)
+    def wrapper(tensor, *args, **kwargs):
+        asked = next((one for one in [*args, kwargs.get("op")] if one == dist.ReduceOp.AVG), None)
+        if asked is None:
+            return collective(tensor, *args, **kwargs)
+        total = dist.ReduceOp.SUM
+        args = tuple(total if one == dist.ReduceOp.AVG else one for one in args)
+        kwargs |= {"op": total} if "op" in kwargs else {}
+        work = collective(tensor, *args, **kwargs)
+        if work is not None:
+            work.wait()
+        tensor.div_(dist.get_world_size(kwargs.get("group")))
+        return work
+
+    return wrapper
 
 
 def _meshes(stack: contextlib.ExitStack, seen: Seen) -> None:
