@@ -6,7 +6,7 @@ def compared(rank: int, rows: dict[int, list[dict]], axes: list, summed: dict[st
 
     `rows` are the digests of each rank, `axes` the mesh (names, sizes, strides), `summed` the axes along which
     the program sums the gradient of a parameter. A parameter that is equal on ranks is used by each of them (R)
-    where its gradient is summed, and by all as one (I) elsewhere.
+    where its gradient is summed, and by all as one (I) elsewhere. What has no gradient is either (R|I).
     """
     kinds: dict[str, dict[str, str]] = {}
     roles = {row["name"]: row["role"] for row in rows[rank]}
@@ -14,8 +14,9 @@ def compared(rank: int, rows: dict[int, list[dict]], axes: list, summed: dict[st
         first = rank - rank // stride % size * stride
         others = [rows[first + place * stride] for place in range(size)]
         for name, equal in _equal(others).items() if size > 1 else ():
-            once = roles.get(name) == "param" and axis not in summed.get(name, [])
-            kinds.setdefault(name, {})[axis] = "V" if not equal else "I" if once else "R"
+            used = "R" if axis in summed.get(name, []) else "I"
+            same = used if roles.get(name) == "param" else "R|I"
+            kinds.setdefault(name, {})[axis] = same if equal else "V"
 
     def has(axis: str, role: str, kind: str) -> bool:
         return any(roles.get(name) == role and of.get(axis) == kind for name, of in kinds.items())

@@ -8,6 +8,7 @@ what they dispatch. Autograd still works on the parts: the operation owns all th
 
 import torch
 import torch.nn.functional as F
+from torch.distributed.tensor import DTensor
 from torch.overrides import TorchFunctionMode
 
 _aten = torch.ops.aten
@@ -45,8 +46,8 @@ class Composites(TorchFunctionMode):
             return run()
         if handler := self.handlers.get(func):
             return handler(func, run, args, kwargs)
-        if func not in _COMPOSITES:
-            return run()
+        if func not in _COMPOSITES or any(isinstance(one, DTensor) for one in args):
+            return run()  # what is done to the pieces of a DTensor is dispatched
         overload, arrange = _COMPOSITES[func]
         if arrange is not None:
             args, kwargs = arrange(*args, **kwargs), {}

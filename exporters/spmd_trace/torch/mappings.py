@@ -8,6 +8,7 @@ conjugate (an all_reduce to I).
 from collections.abc import Callable
 
 from .document import Op, Program
+from .values import Value
 
 # What does not change what a value means.
 _SAME = ("aten.view.", "aten.alias.", "aten.detach.", "aten.clone.", "aten._to_copy.", "alias")
@@ -15,6 +16,16 @@ _SAME = ("aten.view.", "aten.alias.", "aten.detach.", "aten.clone.", "aten._to_c
 
 def _working(ops: list[Op]) -> list[Op]:
     return [op for op in ops if not op.name.startswith(_SAME)]
+
+
+def _own(ops: list[Op]) -> list[Op]:
+    """Without the addition of another gradient of the same value, which autograd does while the function runs."""
+    made = {id(value) for op in ops for value in op.outs}
+    while ops and ops[-1].name.startswith("aten.add"):
+        if sum(id(one) in made for one in ops[-1].ins if isinstance(one, Value)) != 1:
+            break
+        ops = ops[:-1]
+    return ops
 
 
 def _is_sum(ops: list[Op]) -> bool:
@@ -34,7 +45,7 @@ def state(program: Program, axes_of: Callable[[Op], list[str]]) -> None:
         if op.phase == "bwd" and op.bwd_of is not None and op.bwd_of.call is not None:
             backward.setdefault(op.bwd_of.call, []).append(op)
     for call, ops in forward.items():
-        there, back = _working(ops), _working(backward.get(call, []))
+        there, back = _working(ops), _working(_own(backward.get(call, [])))
         if not there and _is_sum(back) and axes_of(back[0]):
             axes = axes_of(back[0])
             last = ops[-1]

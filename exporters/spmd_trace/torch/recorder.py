@@ -323,7 +323,7 @@ class Recorder:
         """Notes the operands of a custom autograd function before it runs."""
         if not self.is_hidden and self.grad_mode and not self.functions.inside:
             for tensor in arguments:
-                if isinstance(tensor, torch.Tensor):
+                if isinstance(tensor, torch.Tensor) and not isinstance(tensor, _WRAPPERS):
                     self._operand(tensor)
 
     @property

@@ -55,6 +55,7 @@ class Roles:
         self.declared: list[tuple[torch.Tensor, Value]] = []
         # By storage: the tensor, its role, its name and its claims.
         self._known: dict[int, tuple[torch.Tensor, str, str, dict]] = {}
+        self._frozen: set[str] = set()  # parameters without a gradient
         self._add_modules()
         self._add_optimizers()
         recorder.from_outside = self.declare
@@ -72,8 +73,10 @@ class Roles:
                     found += dtensors.axes_of(self.recorder, group.mesh_info.shard_process_group)
         return list(dict.fromkeys(found))
 
-    def _add(self, tensor: torch.Tensor, role: str, name: str, claims: dict) -> None:
+    def _add(self, tensor: torch.Tensor, role: str, name: str, claims: dict, frozen=False) -> None:
         self._known.setdefault(_storage(tensor), (tensor, role, name, claims))
+        if frozen:
+            self._frozen.add(name)
 
     def _add_modules(self) -> None:
         for place, root in enumerate(self.roots):
@@ -83,7 +86,8 @@ class Roles:
             prefix = f"{type(model).__name__}." if place else ""
             for name, parameter in model.named_parameters():
                 claims = self._placed(parameter) or contract
-                self._add(local_shard(parameter), "param", prefix + name, claims)
+                frozen = not parameter.requires_grad
+                self._add(local_shard(parameter), "param", prefix + name, claims, frozen)
                 if parameter.grad is not None:
                     self._add(local_shard(parameter.grad), "buffer", f"{prefix}{name}.grad", {})
             kinds = {"type": contract["type"]} if contract else {}
@@ -122,7 +126,7 @@ class Roles:
         if known := self._known.pop(_storage(tensor), None):
             base, role, name, claims = known
             value = self._declare(base, role, name, claims)
-            if role == "param" and not base.requires_grad:
+            if name in self._frozen:
                 value.requires_grad = False
             return self.recorder.current(tensor)
         inside = self.recorder.in_module and _storage(tensor) not in self.batches
