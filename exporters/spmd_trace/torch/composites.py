@@ -6,6 +6,8 @@ merged, so these are recorded as the program calls them; all other functions are
 what they dispatch. Autograd still works on the parts: the operation owns all their nodes.
 """
 
+import contextlib
+
 import torch
 import torch.nn.functional as F
 from torch.distributed.tensor import DTensor
@@ -49,6 +51,26 @@ class Composites(TorchFunctionMode):
         if func not in _COMPOSITES or any(isinstance(one, DTensor) for one in args):
             return run()  # what is done to the pieces of a DTensor is dispatched
         overload, arrange = _COMPOSITES[func]
-        if arrange is not None:
-            args, kwargs = arrange(*args, **kwargs), {}
-        return self.recorder.fold(overload, run, args, kwargs)
+        with _casts_done(args, kwargs) as (args, kwargs):
+            call = args, kwargs
+            if arrange is not None:
+                args, kwargs = arrange(*args, **kwargs), {}
+            return self.recorder.fold(overload, lambda: func(*call[0], **call[1]), args, kwargs)
+
+
+@contextlib.contextmanager
+def _casts_done(args: tuple, kwargs: dict):
+    """The arguments as autocast would cast them: these casts are operations of their own."""
+    if not torch.is_autocast_enabled("cpu"):
+        yield args, kwargs
+        return
+    dtype = torch.get_autocast_dtype("cpu")
+
+    def cast(item):
+        if isinstance(item, torch.Tensor) and item.dtype == torch.float32:
+            return item.to(dtype)
+        return type(item)(map(cast, item)) if type(item) in (list, tuple) else item
+
+    args, kwargs = cast(tuple(args)), {name: cast(item) for name, item in kwargs.items()}
+    with torch.autocast("cpu", enabled=False):
+        yield args, kwargs
