@@ -5,6 +5,7 @@ spmd-trace record --nproc-per-node 8 --nnodes 2 -o step.spmd.json train.py
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 from .ranks import compared
 
@@ -72,6 +74,8 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> in
         return _failed(f"{options.script}: no such file")
     if not output.resolve().parent.is_dir():
         return _failed(f"{output}: no such folder")
+    if importlib.util.find_spec("torch") is None:
+        return _failed("torch is not installed: pip install 'spmd-trace[torch]'")
     with tempfile.TemporaryDirectory() as folder:
         runs = _Runs(pathlib.Path(folder), settings, options.timeout)
         told = runs.alone("alone")
@@ -94,12 +98,16 @@ class _Runs:
     def __init__(self, folder: pathlib.Path, settings: dict, timeout: int):
         self.folder, self.settings, self.timeout = folder, settings, timeout
         self.rank = settings["rank"]
+        self.seconds = 0.0  # that the last run of one rank took
 
     def alone(self, name: str, **more) -> dict:
         """A run of the recorded rank, whose collectives move no data."""
-        return self._run(name, [self.rank], **more)[self.rank]
+        start = time.monotonic()
+        told = self._run(name, [self.rank], **more)[self.rank]
+        self.seconds = time.monotonic() - start
+        return told
 
-    def _run(self, name: str, ranks: list[int], **more) -> dict[int, dict]:
+    def _run(self, name: str, ranks: list[int], timeout=None, **more) -> dict[int, dict]:
         """What each rank says: its trace and what belongs to it, or an error."""
         folder = self.folder / name
         folder.mkdir()
@@ -107,7 +115,7 @@ class _Runs:
         (folder / "settings.json").write_text(json.dumps(settings))
         # What the script prints is not what the command prints; said once it is enough.
         target = sys.stderr if name == "alone" else subprocess.DEVNULL
-        error = _run_child(folder, self.rank, settings["script"], self.timeout, target)
+        error = _run_child(folder, self.rank, settings["script"], timeout or self.timeout, target)
         found = {}
         for rank in ranks:
             outcome = folder / str(rank) / "outcome.json"
@@ -122,7 +130,9 @@ class _Runs:
         if world > MOST_RANKS:
             _note(f"more than {MOST_RANKS} ranks are not run")
             return {"kinds": {}}
-        found = self._run("together", list(range(world)))
+        # Ranks that wait for each other wait forever.
+        timeout = min(self.timeout, 60 + world * self.seconds)
+        found = self._run("together", list(range(world)), timeout)
         for rank, run in found.items():
             if "error" in run:
                 _note(f"rank {rank} of {world} that run together: {run['error']}")
@@ -145,12 +155,14 @@ def _run_child(folder: pathlib.Path, rank: int, script: str, timeout: int, targe
     package = str(pathlib.Path(__file__).parents[1])
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    if sys.platform == "linux":  # ranks that run together are on one machine
+        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
     streams = {"stdout": target, "stderr": None if target is sys.stderr else target}
     child = subprocess.Popen(command, env=environment, start_new_session=True, **streams)
     try:
         code = child.wait(timeout)
     except subprocess.TimeoutExpired:
-        return f"{_hanging_at(child, folder / str(rank))}the script is not done after {timeout} s"
+        return f"{_hanging_at(child, folder / str(rank))}the script is not done after {timeout:.0f} s"
     finally:
         _kill(child)
     if code == 0:

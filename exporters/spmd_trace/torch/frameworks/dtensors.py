@@ -26,16 +26,19 @@ def claims(recorder: Recorder, tensor: DTensor) -> dict:
     """Type, global shape and gradient contract, and the placements that they follow from."""
     kinds: dict[str, str] = {}
     cuts: list[list[str]] = [[] for _ in tensor.shape]
-    mesh = tensor.device_mesh
+    mesh, strided = tensor.device_mesh, False
     for dim, placement in enumerate(tensor.placements):
         axes = axes_of(recorder, mesh.get_group(dim))
-        if isinstance(placement, (Partial, _StridedShard)):
+        if isinstance(placement, Partial):
             raise NotImplementedError(f"a parameter that is placed as {placement}")
+        strided = strided or isinstance(placement, _StridedShard)
         if isinstance(placement, Shard):
             cuts[placement.dim] += axes
         kinds |= dict.fromkeys(axes, "R" if isinstance(placement, Replicate) else "V")
-    spec = spec_of(cuts)
-    step = {"type": kinds} | ({"spec": spec} if any(cuts) else {})
+    # Blocks of blocks: which ranks differ is stated, and not which part of the whole each has.
+    spec = None if strided or not any(cuts) else spec_of(cuts)
+    step = {"type": kinds} | ({"spec": spec} if spec else {})
     gradient = step | {"type": {axis: DUAL[kind] for axis, kind in kinds.items()}, "step": step}
     placements = [str(placement) for placement in tensor.placements]
-    return step | {"gshape": list(tensor.shape), "grad": gradient, "x_placements": placements}
+    whole = {} if strided else {"gshape": list(tensor.shape)}
+    return step | whole | {"grad": gradient, "x_placements": placements}

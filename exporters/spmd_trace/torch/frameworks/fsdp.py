@@ -66,7 +66,7 @@ class _Calls:
         self.where = where
 
     def gather(self, parameters: list) -> None:
-        wholes = [parameter._unsharded_param for parameter in parameters]
+        wholes = [local_shard(parameter._unsharded_param) for parameter in parameters]
         with torch.no_grad():
             for chosen, axis, dim in self._alike(parameters):
                 shards = [
@@ -74,7 +74,8 @@ class _Calls:
                     for i in chosen
                 ]
                 words = {"axis": axis, "src": f"S({dim})", "dst": "R"}
-                self._emit("all_gather", words, shards, [wholes[i] for i in chosen])
+                chosen_wholes = [wholes[i] for i in chosen]
+                self._emit("all_gather", words, shards, chosen_wholes, chosen_wholes)
 
     def scatter(self, parameters, gradients, dtype: torch.dtype, op: str, run) -> object:
         before = [self._cast(gradient, dtype) for gradient in gradients]
@@ -85,7 +86,7 @@ class _Calls:
             words = {"axis": axis, "op": op, "dst": f"S({dim})"}
             ins = [before[i] for i in chosen]
             self._state_addends(axis, ins)
-            self._emit("reduce_scatter", words, ins, [shards[i] for i in chosen])
+            self._emit("reduce_scatter", words, ins, [shards[i] for i in chosen], ins)
         return result
 
     def _state_addends(self, axis: str | None, gradients: list) -> None:
@@ -107,9 +108,22 @@ class _Calls:
             with replaced(self.recorder, context=lambda op, context=context: context):
                 yield [i for i, other in enumerate(places) if other == place], axis, dim
 
-    def _emit(self, name: str, words: dict, ins: list, outs: list) -> None:
+    def _emit(self, name: str, words: dict, ins: list, outs: list, wholes: list) -> None:
+        """One call for the pieces that are even, and one for each other, whose pieces are stated."""
         if words["axis"] is not None:
-            self.recorder.emit(name, [ins], outs, words)
+            dim = int((words.get("src") or words["dst"])[2:-1])
+            ranks = self.recorder.program.mesh.ranks([words["axis"]])
+            uneven = [whole.shape[dim] % ranks != 0 for whole in wholes]
+            even = [place for place, one in enumerate(uneven) if not one]
+            if even:
+                self.recorder.emit(name, [[ins[i] for i in even]], [outs[i] for i in even], words)
+            for place in (place for place, one in enumerate(uneven) if one):
+                extent = wholes[place].shape[dim]
+                most = -(-extent // ranks)
+                splits = [min(most, max(0, extent - most * rank)) for rank in range(ranks)]
+                self.recorder.emit(
+                    name, [[ins[place]]], [outs[place]], words | {"splits": splits}
+                )
             return
         for source, target in zip(ins, outs):
             self.recorder.emit("aten.clone.default", [source], [target], {})

@@ -20,6 +20,10 @@ from .evidence import digest
 from .world import Seen
 
 
+_RANDOM = ("aten.bernoulli", "aten.native_dropout", "aten.uniform", "aten.normal", "aten.exponential")
+_RANDOM += ("aten.rand.", "aten.randn.", "aten.randint.", "aten.rand_like.", "aten.randn_like.")
+
+
 def _storage(tensor: torch.Tensor) -> int:
     with torch._C.DisableTorchFunction():
         return tensor.untyped_storage()._cdata
@@ -36,6 +40,14 @@ def _roots() -> list[torch.nn.Module]:
 def optimizers() -> list[torch.optim.Optimizer]:
     """All optimizers that the script holds."""
     return [one for one in gc.get_objects() if isinstance(one, torch.optim.Optimizer)]
+
+
+def _contract(kinds: dict[str, str], known: dict) -> dict:
+    """What a parameter of these kinds promises of its gradient, where nothing else is known."""
+    gradient = {axis: DUAL.get(kind, kind) for axis, kind in kinds.items()}
+    step = known.get("step", {})
+    words = {"type": gradient | known.get("type", {})}
+    return known | words | {"step": step | {"type": kinds | step.get("type", {})}}
 
 
 class Roles:
@@ -90,7 +102,9 @@ class Roles:
                 self._add(local_shard(parameter), "param", prefix + name, claims, frozen)
                 if parameter.grad is not None:
                     self._add(local_shard(parameter.grad), "buffer", f"{prefix}{name}.grad", {})
-            kinds = {"type": contract["type"]} if contract else {}
+            # Each rank has its own until the next forward, which begins with those of the first rank.
+            sent = wrapped and root.broadcast_buffers
+            kinds = {"type": dict.fromkeys(contract["type"], "V")} if sent else {}
             for name, buffer in model.named_buffers():
                 self._add(buffer, "buffer", prefix + name, self._placed(buffer) or kinds)
 
@@ -132,17 +146,19 @@ class Roles:
         inside = self.recorder.in_module and _storage(tensor) not in self.batches
         if inside:  # a mask or a table that a module has made for itself
             return self._declare(tensor, "const", self._name(tensor, "const"), {})
-        kinds = dict.fromkeys(self.wrapped_axes, "V")
+        # A batch has dimensions; a number, such as the scale of a loss, may be anything.
+        kinds = dict.fromkeys(self.wrapped_axes, "V") if tensor.dim() else {}
         return self._declare(tensor, "input", self._name(tensor, "input"), {"type": kinds})
 
     def _declare(self, tensor: torch.Tensor, role: str, name: str, claims: dict) -> Value:
         axes = self.recorder.program.mesh.axes
         kinds = {axis.name: "?" for axis in axes if axis.size > 1} | self.kinds.get(name, {})
         stated = claims.get("type", {})
-        claims = claims | {"type": kinds | stated}
-        if role == "param" and any(kinds.get(a) == "R" for a in self.data_axes if a not in stated):
-            step = {"type": claims["type"]}
-            claims["grad"] = {"type": {a: DUAL.get(k, k) for a, k in step["type"].items()}, "step": step}
+        kinds |= stated
+        claims = claims | {"type": kinds}
+        summed = any(kinds.get(a) == "R" for a in self.data_axes if a not in stated)
+        if "grad" in claims or (role == "param" and summed):
+            claims["grad"] = _contract(kinds, claims.get("grad", {}))
         if self.digests is not None:
             with self.recorder.hidden():
                 self.digests.append({"role": role, "name": name, "digest": digest(tensor)})
@@ -157,6 +173,13 @@ class Roles:
                 return name
         self._unnamed += 1
         return f"{role}.{self._unnamed}"
+
+    def note_random(self) -> None:
+        """What ranks with batches of their own draw at random is their own."""
+        for op in self.recorder.program.ops:
+            if op.name.startswith(_RANDOM):
+                for value in op.outs:
+                    value.claims["type"] = dict.fromkeys(self.data_axes, "V")
 
     def note_batch(self, arguments) -> None:
         """What a model is called with is a batch, not a constant of the model."""

@@ -34,10 +34,16 @@ class _Watch(TorchFunctionMode):
         self.steps = steps
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if self.steps.between and torch.is_grad_enabled() and getattr(func, "__name__", "") != "__get__":
-            if any(isinstance(one, torch.nn.Parameter) and one.requires_grad for one in args):
+        name = getattr(func, "__name__", "")
+        if self.steps.between and torch.is_grad_enabled() and name not in ("__get__", "__set__"):
+            if any(_is_trained(one) for one in args):
                 self.steps.begins()
         return func(*args, **(kwargs or {}))
+
+
+def _is_trained(item) -> bool:
+    with torch._C.DisableTorchFunction():
+        return isinstance(item, torch.Tensor) and item.requires_grad and item.is_leaf
 
 
 class _Data(TorchFunctionMode):
@@ -70,6 +76,7 @@ class Steps:
         self._recording = contextlib.ExitStack()
         self._section = contextlib.ExitStack()
         self._in_backward = False
+        self._used = False  # whether the recorded step has used the model
         self.summed: dict[str, list[str]] = {}  # axes along which gradients are summed, by parameter
 
     @property
@@ -83,14 +90,18 @@ class Steps:
         before = self.recorder is None and self.taken == self.number - 1
         return before or (self.recorder is not None and self.taken >= self.number)
 
-    def begins(self) -> None:
-        """A step begins here."""
-        if not self.between:
-            return
-        if self.recorder is not None:
-            self.finish()
-        else:
+    def begins(self, used: bool = True) -> None:
+        """A step begins here, by a use of the model or, not `used`, by clearing its gradients."""
+        if self.between:
+            if self.recorder is not None:
+                self.finish()
             self._start()
+        elif self.recorder is not None and used and not self._used:
+            # What came between the two, such as printing the loss of the step before, is no part of this one.
+            if not any(op.mut for op in self.recorder.program.ops):
+                self._recording.close()
+                self._start()
+        self._used = self._used or used
 
     @contextlib.contextmanager
     def watched(self):
@@ -100,12 +111,12 @@ class Steps:
 
         @functools.wraps(clear)
         def zero_grad(optimizer, *args, **kwargs):
-            self.begins()
+            self.begins(used=False)
             return clear(optimizer, *args, **kwargs)
 
         @functools.wraps(clear_module)
         def zero_grad_of_module(module, *args, **kwargs):
-            self.begins()
+            self.begins(used=False)
             return clear_module(module, *args, **kwargs)
 
         call = torch.nn.Module.__call__
@@ -143,6 +154,7 @@ class Steps:
     # The recording.
 
     def _start(self) -> None:
+        self._used = False
         mesh = axes.mesh(self.seen, self.job)
         recorder = self.recorder = Recorder(mesh, self.job.rank)
         recorder.whole_stack = True
@@ -231,7 +243,8 @@ class Steps:
         for loss in self.losses:
             self.recorder.output(loss, "loss")
         self.roles.write_outputs()
-        self._recording.close()
+        self.roles.note_random()
+        self._recording.enter_context(self.recorder.hidden())  # the process ends with the step
         program = self.recorder.program
         _name_phases(program.ops)
         self.summed = evidence.summed(program, functools.partial(axes_of, program))
