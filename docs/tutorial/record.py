@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-from spmd_trace import Axis, Mesh, Recorder, dumps, reinterpret  # before torch
+from spmd_trace.torch import Axis, Mesh, Recorder, dumps, reinterpret  # before torch
 from spmd_trace.frameworks.cpu import fake_ranks
 import torch
 

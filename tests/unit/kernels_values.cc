@@ -1,6 +1,6 @@
 // Results of kernels that are known beforehand: special functions, conventions at ties and borders,
 // bits, and that no row is without a kernel. What torch has an op for is held against torch
-// (exporters/torch/tests/test_kernels.py).
+// (exporters/tests/torch/test_kernels.py).
 #include "tests/unit/catch.h"
 #include "tests/unit/kernel_case.h"
 

@@ -1,0 +1,48 @@
+"""Where an operation comes from: source lines as JAX kept them, and name scopes."""
+
+import functools
+import os
+import re
+
+from jax._src import source_info_util
+
+from ..places import Tables, is_ours
+
+
+_absolute = functools.cache(os.path.abspath)
+
+
+def phase_of(name_stack: str) -> str:
+    """Forward, backward, or done again for it: JAX names its transformations."""
+    if "rematted_computation" in name_stack:
+        return "remat"
+    return "bwd" if "transpose(" in name_stack else "fwd"
+
+
+class Places(Tables):
+    """The places of one program."""
+
+    def scope(self, name_stack: str) -> int | None:
+        """The names that the program gave: `transpose(jvp(layer))/dot` is `layer.dot`."""
+        names = [re.sub(r"^(?:\w+\()+|\)+$", "", part) for part in name_stack.split("/")]
+        return self.scope_named(
+            ".".join(part for part in names if part and part != "rematted_computation")
+        )
+
+    def loc(self, source_info) -> int | None:
+        """The innermost frame of the program, with its callers."""
+        if source_info.traceback is None:
+            return None
+        frames = source_info_util.user_frames(source_info.traceback)
+        loc = None
+        for frame in reversed([one for one in frames if not is_ours(_absolute(one.file_name))]):
+            loc = self._intern(frame, loc)
+        return loc
+
+    def _intern(self, frame, caller: int | None) -> int:
+        key = (frame.file_name, frame.start_line, frame.start_column, frame.function_name, caller)
+        if (known := self.known(key)) is not None:
+            return known
+        entry = {"line": frame.start_line, "col": frame.start_column + 1}
+        entry["end"] = [frame.end_line, frame.end_column + 1]
+        return self.add(key, frame.file_name, entry, frame.function_name, caller)

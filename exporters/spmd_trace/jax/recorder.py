@@ -1,0 +1,253 @@
+"""From a jaxpr to the program: values, operations, bodies.
+
+A jaxpr says what is computed and, in the types of its variables, what JAX inferred about the ranks.
+Calls that only name a part (`jit`, `custom_jvp`, `custom_vjp`) are put in their place; loops, branches,
+rematerialisation and shard_map are kept as operations with bodies.
+"""
+
+import jax
+from jax._src import core
+from jax.sharding import AxisType
+
+from ..document import number
+from . import collectives, explicit, regions
+from .attributes import attributes
+from .document import Body, Op, Program, Value
+from .places import phase_of
+from .states import Region, Unrecordable
+
+INLINED = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_lin": "call_jaxpr",
+}
+
+
+class Recorder:
+    """Writes one body; the recorders of the bodies inside share its program."""
+
+    def __init__(self, program: Program, body: Body, region: Region):
+        self.program, self.body, self.region = program, body, region
+        self.values: dict[core.Var, Value] = {}
+        self._eqn = None  # the equation that is recorded
+
+    def inside(self, name: str, region: Region) -> "Recorder":
+        """A recorder of a function that the current equation uses."""
+        taken, number = self.program.function_names, 0
+        while (unique := f"{name}{number or ''}") in taken:
+            number += 1
+        taken.add(unique)
+        inner = Recorder(self.program, Body(unique, region.manual), region)
+        inner._eqn = self._eqn
+        return inner
+
+    def parameters(self, variables, names=(), roles=(), values=()) -> None:
+        """Declares the parameters of the body, as the types of these variables say."""
+        for place, var in enumerate(variables):
+            value = values[place] if values else self.region.value(var.aval)
+            name = names[place] if place < len(names) else ""
+            role = roles[place] if place < len(roles) else "input"
+            self.values[var] = self.body.add_param(value, name, role)
+
+    def operand(self, atom):
+        """A value, or a number for what is written as one."""
+        if isinstance(atom, core.Literal):
+            return self._literal(atom)
+        value = self.values[atom]
+        return value if value.constant is None else value.constant
+
+    def tensor(self, atom) -> Value:
+        """As `operand`, where a number will not do."""
+        item = self.operand(atom)
+        if not isinstance(item, Value):
+            item = self.full(item, atom.aval)
+            if not isinstance(atom, core.Literal):
+                self.values[atom] = item
+        return item
+
+    def full(self, item, aval) -> Value:
+        """A tensor of one number."""
+        value = self.region.value(aval, derived=False)
+        self.fill(value, item)
+        return value
+
+    def fill(self, value: Value, item) -> None:
+        """Defines a value as one number everywhere. Zeros are addends of a sum, too."""
+        attrs = {"shape": value.shape, "dtype": value.dtype}
+        if item == 0:
+            self.emit("zeros", [], [value], attrs)
+        else:
+            self.emit("full", [], [value], attrs | {"fill_value": number(item)})
+
+    def _literal(self, atom):
+        if getattr(atom.val, "shape", ()):
+            raise Unrecordable("a literal that is no scalar")
+        item = atom.val.item() if hasattr(atom.val, "item") else atom.val
+        if isinstance(item, complex):
+            return self.full(abs(item), atom.aval)
+        return item
+
+    def emit(self, name, ins, outs, attrs=None, regions=None, expected=True) -> Op:
+        """Appends an operation that stands where the current equation stands."""
+        op = Op(name, ins, outs, attrs or {}, regions or {}, expected=expected)
+        if self._eqn is not None:
+            stack = str(self._eqn.source_info.name_stack)
+            op.loc = self.program.places.loc(self._eqn.source_info)
+            op.scope = self.program.places.scope(stack)
+            op.phase = phase_of(stack)
+        self.body.ops.append(op)
+        return op
+
+    def results(self, eqn, derived: bool) -> list[Value]:
+        """The results of an equation, as JAX types them."""
+        outs = [self.region.value(var.aval, derived) for var in eqn.outvars]
+        self.values |= dict(zip(eqn.outvars, outs))
+        return outs
+
+    def jaxpr(self, jaxpr, constants=()) -> list:
+        """Records a body whose parameters are declared; its results."""
+        for var, value in zip(jaxpr.constvars, constants):
+            self._constant(var, value)
+        outer = self._eqn
+        for eqn in jaxpr.eqns:
+            self._eqn = eqn
+            self._equation(eqn)
+        self._eqn = outer
+        return [self.operand(atom) for atom in jaxpr.outvars]
+
+    def closed(self, closed, eqn) -> None:
+        """Puts a call in its place."""
+        inner = Recorder(self.program, self.body, self.region)
+        inner._eqn = self._eqn
+        for var, atom in zip(closed.jaxpr.invars, eqn.invars):
+            item = self.operand(atom)
+            inner.values[var] = item if isinstance(item, Value) else inner.written(item, atom.aval)
+        for var, atom in zip(eqn.outvars, inner.jaxpr(closed.jaxpr, closed.consts)):
+            is_value = isinstance(atom, Value)
+            self.values[var] = atom if is_value else self.written(atom, var.aval)
+
+    def written(self, item, aval) -> Value:
+        """A number, or a tensor of one number, that has a name in a jaxpr."""
+        value = self.region.value(aval, derived=False)
+        value.constant = item
+        return value
+
+    def _constant(self, var, array) -> None:
+        if getattr(array, "shape", None) == () and not jax.dtypes.issubdtype(
+            array.dtype, jax.dtypes.prng_key
+        ):
+            self.values[var] = self.written(array.item(), var.aval)
+            return
+        aval = core.typeof(array)
+        value = self.region.value(aval if isinstance(var.aval, core.ShapedArray) else var.aval)
+        value.type = {axis: "I" for axis in self.region.sizes} | value.type
+        self.values[var] = self.constant_param(value)
+
+    def constant_param(self, value: Value) -> Value:
+        if self.body is not self.program.main:
+            raise Unrecordable("a constant array inside a body: pass it as an argument")
+        return self.body.add_param(value, role="const")
+
+    def _equation(self, eqn) -> None:
+        name = eqn.primitive.name.removesuffix("_p")
+        if name in INLINED:
+            closed = eqn.params[INLINED[name]]
+            self.closed(
+                core.ClosedJaxpr(closed, ()) if isinstance(closed, core.Jaxpr) else closed, eqn
+            )
+        elif name in regions.RECORDED:
+            regions.RECORDED[name](self, eqn)
+        elif name in collectives.RECORDED:
+            collectives.RECORDED[name](self, name, eqn)
+        elif name == "convert_element_type" and not isinstance(self.operand(eqn.invars[0]), Value):
+            item = self.operand(eqn.invars[0])
+            is_float = jax.numpy.issubdtype(eqn.params["new_dtype"], jax.numpy.floating)
+            self.values[eqn.outvars[0]] = self.written(
+                float(item) if is_float else item, eqn.outvars[0].aval
+            )
+        elif self.region.auto and any(getattr(var.aval, "ndim", 0) for var in eqn.outvars):
+            raise Unrecordable(
+                f"`{name}` outside of a shard_map on axes that are left to the compiler: nothing"
+                " says where its result is; use explicit axes"
+            )
+        elif self.region.explicit and name in explicit.RECORDED:
+            explicit.RECORDED[name](self, name, eqn)
+        elif name == "broadcast_in_dim" and not isinstance(self.operand(eqn.invars[0]), Value):
+            (out,) = eqn.outvars
+            self.values[out] = self.written(self.operand(eqn.invars[0]), out.aval)
+        else:
+            self.ordinary(name, eqn)
+
+    def ordinary(self, name: str, eqn, outs: list[Value] | None = None) -> list[Value]:
+        """A primitive whose operands and parameters say everything."""
+        ins = [self.operand(atom) for atom in eqn.invars]
+        shape = getattr(eqn.outvars[0].aval, "shape", ())
+        spread = name in _POINTWISE and any(
+            isinstance(item, Value) and atom.aval.shape == shape
+            for item, atom in zip(ins, eqn.invars)
+        )
+        if not spread:  # then a number stands for a scalar alone
+            ins = [
+                self.tensor(atom) if getattr(atom.aval, "shape", ()) else self.operand(atom)
+                for atom in eqn.invars
+            ]
+        derived = any(isinstance(item, Value) and item.derived for item in ins)
+        derived &= name != "stop_gradient"
+        outs = self.results(eqn, derived) if outs is None else outs
+        params = dict(eqn.params)
+        if eqn.invars and name in ("slice", "gather"):
+            params["whole"] = eqn.invars[0].aval.shape
+            ins[0] = self.tensor(eqn.invars[0])
+        if name in _NEEDS_TENSOR:
+            ins[0] = self.tensor(eqn.invars[0])
+        attrs = attributes(name, params, ins, outs)
+        if name == "integer_pow":
+            ins.append(attrs.pop("y"))
+        if self.region.explicit:
+            if name in _POINTWISE:
+                ins = explicit.aligned(self, eqn, ins, outs)
+            if name in ("pad", "slice", "concatenate", "dynamic_slice", "gather"):
+                explicit.check_cuts(name, eqn, ins)
+            ins = explicit.joined(self, ins, outs)
+        name = name.replace("-", "_")
+        self.emit(name, ins, outs, attrs)
+        return outs
+
+
+_POINTWISE = {
+    *("add", "add_any", "sub", "mul", "div", "max", "min", "pow", "atan2", "select_n"),
+    *("eq", "ne", "lt", "le", "gt", "ge", "and", "or"),
+}
+_NEEDS_TENSOR = {"broadcast_in_dim", "reshape", "squeeze", "copy", "convert_element_type"}
+
+
+def record_jaxpr(closed, mesh, manual=(), names=(), gradients=None, loss=None) -> Program:
+    """The program of a closed jaxpr over a mesh.
+
+    manual: axes that are manual in all of it, as in the body of a shard_map.
+    gradients: which result is the gradient of which argument, by position; loss: which is the loss.
+    """
+    region = Region.of_mesh(mesh)
+    if manual:
+        types = {axis: AxisType.Manual for axis in region.sizes}
+        region = Region(region.sizes, types)
+    program = Program(dict(mesh.shape), f"jax {jax.__version__}", Body("main", region.manual))
+    recorder = Recorder(program, program.main, region)
+    entry = regions.entry_values(closed.jaxpr, region) if region.auto else ()
+    recorder.parameters(closed.jaxpr.invars, names, values=entry)
+    for place, item in enumerate(recorder.jaxpr(closed.jaxpr, closed.consts)):
+        if not isinstance(item, Value):
+            continue
+        output = {"value": item}
+        if gradients and place in gradients:
+            argument = program.main.params[gradients[place]]
+            if item.spec == argument.spec:  # else JAX left it where it was made
+                item.grad_of = argument
+        if place == loss:
+            output["role"] = "loss"
+        program.outputs.append(output)
+    return program

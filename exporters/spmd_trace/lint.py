@@ -1,0 +1,42 @@
+"""Records one step of a training script, as `record` does, and checks it: one command from script to findings.
+
+spmd-trace lint train.py --batch-size 4
+spmd-trace lint --world 16 --format=json train.py
+
+Options of `spmdlint check` may stand before the script, with their values after `=`. The exit code is that of
+`spmdlint check`; 3 if the script cannot be recorded.
+"""
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from . import checker, record
+
+_NO_CHECKER = (
+    "spmd-trace: spmdlint is neither named by SPMDLINT nor beside the interpreter, on PATH or in "
+    "build/checker: build it with `./dev build`"
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    record.add_script_options(parser)
+
+
+def run(parser: argparse.ArgumentParser, options, more=()) -> int:
+    program = checker.find()
+    if program is None:
+        print(_NO_CHECKER, file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory() as folder:
+        name = pathlib.Path(options.script).stem.rpartition(".")[2] if options.module else None
+        trace = pathlib.Path(folder) / f"{name or pathlib.Path(options.script).stem}.spmd.json"
+        if record.record(parser, options, trace) is None:
+            return record.FAILED
+        root = os.getcwd() if options.module else os.path.dirname(os.path.abspath(options.script))
+        given = [one for one in more if one.startswith("--source-root")]
+        words = [*more, *([] if given else [f"--source-root={root}"])]
+        return subprocess.run([program, "check", *words, str(trace)], check=False).returncode

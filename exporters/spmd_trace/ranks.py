@@ -1,0 +1,47 @@
+"""What differs between ranks, as kinds of the values that a step starts from."""
+
+
+def compared(rank: int, rows: dict[int, list[dict]], axes: list, summed: dict[str, list[str]]) -> dict:
+    """Kinds by name and axis, and the axes along which ranks have batches of their own.
+
+    `rows` are the digests of each rank, `axes` the mesh (names, sizes, strides), `summed` the axes along which
+    the program sums the gradient of a parameter. A parameter that is equal on ranks is used by each of them (R)
+    where its gradient is summed, and by all as one (I) elsewhere. What has no gradient is either (R|I).
+    """
+    kinds: dict[str, dict[str, str]] = {}
+    roles = {row["name"]: row["role"] for row in rows[rank]}
+    for axis, size, stride in axes:
+        first = rank - rank // stride % size * stride
+        others = [rows[first + place * stride] for place in range(size)]
+        for name, equal in _equal(others).items() if size > 1 else ():
+            used = "R" if axis in summed.get(name, []) else "I"
+            same = used if roles.get(name) == "param" else "R|I"
+            kinds.setdefault(name, {})[axis] = same if equal else "V"
+
+    def has(axis: str, role: str, kind: str) -> bool:
+        return any(roles.get(name) == role and of.get(axis) == kind for name, of in kinds.items())
+
+    data = [axis for axis, *_ in axes if has(axis, "param", "R") and has(axis, "input", "V")]
+    return {"kinds": kinds, "data": data}
+
+
+def _equal(ranks: list[list[dict]]) -> dict[str, bool]:
+    """By name, whether its values are the same on some ranks; what cannot be told is left out."""
+    named = [_by_name(rows) for rows in ranks]
+    found: dict[str, bool] = {}
+    for name, digests in named[0].items():
+        others = [one.get(name) for one in named[1:]]
+        if any(other is None or len(other) != len(digests) for other in others):
+            continue
+        if any(other != digests for other in others):
+            found[name] = False
+        elif None not in digests:
+            found[name] = True
+    return found
+
+
+def _by_name(rows: list[dict]) -> dict[str, list]:
+    names: dict[str, list] = {}
+    for row in rows:
+        names.setdefault(row["name"], []).append(row["digest"])
+    return names

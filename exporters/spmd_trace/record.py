@@ -1,0 +1,196 @@
+"""Records one step of a training script, which runs as it is: no GPU, no other processes, no change to it.
+
+spmd-trace record train.py --batch-size 4
+spmd-trace record --nproc-per-node 8 --nnodes 2 -o step.spmd.json train.py
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from .ranks import compared
+
+FAILED = 3
+MOST_RANKS = 16  # that run together on this machine
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_script_options(parser)
+    parser.add_argument("-o", "--output", type=pathlib.Path, metavar="FILE", default="step.spmd.json")
+
+
+def add_script_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--world", type=int, metavar="N", help="ranks, all on one host (8)")
+    parser.add_argument("--nproc-per-node", type=int, metavar="K", help="ranks on each host")
+    parser.add_argument("--nnodes", type=int, metavar="M", help="hosts (1)")
+    parser.add_argument("--rank", type=int, default=0, metavar="N", help="the rank that is recorded (0)")
+    parser.add_argument("--step", type=int, default=2, metavar="N", help="the step, from 1 (2)")
+    parser.add_argument(
+        "--ranks",
+        choices=["auto", "one"],
+        default="auto",
+        help="auto: all ranks run up to the step, where it is not known what differs between them",
+    )
+    parser.add_argument("--timeout", type=int, default=600, metavar="S", help="seconds to wait (600)")
+    parser.add_argument("-m", "--module", action="store_true", help="the script is a module's name")
+    parser.add_argument("script", help="the training script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+
+
+def run(parser: argparse.ArgumentParser, options) -> int:
+    ops = record(parser, options, options.output)
+    if ops is None:
+        return FAILED
+    print(f"{options.output}: {ops} operations")
+    return 0
+
+
+def _settings(parser: argparse.ArgumentParser, options) -> dict:
+    if options.world is not None and (options.nproc_per_node or options.nnodes):
+        parser.error("--world stands alone, or --nproc-per-node with --nnodes")
+    per_node = options.world if options.world is not None else options.nproc_per_node or 8
+    nodes = options.nnodes or 1
+    if per_node < 1 or nodes < 1 or options.step < 1 or options.timeout < 1:
+        parser.error("ranks, hosts, steps and seconds are counted from 1")
+    if not 0 <= options.rank < per_node * nodes:
+        parser.error(f"--rank {options.rank}: there are {per_node * nodes} ranks")
+    words = {name: getattr(options, name) for name in ("script", "arguments", "rank", "step", "module")}
+    return words | {"per_node": per_node, "nodes": nodes}
+
+
+def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> int | None:
+    """Records into a file; the number of operations, or None after a word about what failed."""
+    settings = _settings(parser, options)
+    if not options.module and not os.path.isfile(options.script):
+        return _failed(f"{options.script}: no such file")
+    if not output.resolve().parent.is_dir():
+        return _failed(f"{output}: no such folder")
+    if importlib.util.find_spec("torch") is None:
+        return _failed("torch is not installed: pip install 'spmd-trace[torch]'")
+    with tempfile.TemporaryDirectory() as folder:
+        runs = _Runs(pathlib.Path(folder), settings, options.timeout)
+        told = runs.alone("alone")
+        if "error" not in told and told["unknown"] and options.ranks == "auto":
+            observed = runs.observed(told)
+            if observed["kinds"]:
+                told = runs.alone("observed", observed=observed)
+        if "error" in told:
+            return _failed(told["error"])
+        # Copied beside its place and then renamed: nothing half-written is ever there.
+        partial = output.with_name(output.name + ".partial")
+        shutil.copyfile(told["trace"], partial)
+        partial.replace(output)
+        return told["ops"]
+
+
+class _Runs:
+    """Runs of one script, each in processes of its own."""
+
+    def __init__(self, folder: pathlib.Path, settings: dict, timeout: int):
+        self.folder, self.settings, self.timeout = folder, settings, timeout
+        self.rank = settings["rank"]
+        self.seconds = 0.0  # that the last run of one rank took
+
+    def alone(self, name: str, **more) -> dict:
+        """A run of the recorded rank, whose collectives move no data."""
+        start = time.monotonic()
+        told = self._run(name, [self.rank], **more)[self.rank]
+        self.seconds = time.monotonic() - start
+        return told
+
+    def _run(self, name: str, ranks: list[int], timeout=None, **more) -> dict[int, dict]:
+        """What each rank says: its trace and what belongs to it, or an error."""
+        folder = self.folder / name
+        folder.mkdir()
+        settings = self.settings | {"folder": str(folder), "ranks": ranks, "observed": {}} | more
+        (folder / "settings.json").write_text(json.dumps(settings))
+        # What the script prints is not what the command prints; said once it is enough.
+        target = sys.stderr if name == "alone" else subprocess.DEVNULL
+        error = _run_child(folder, self.rank, settings["script"], timeout or self.timeout, target)
+        found = {}
+        for rank in ranks:
+            outcome = folder / str(rank) / "outcome.json"
+            told = {"error": error or f"{settings['script']}: the process of the script left no trace"}
+            found[rank] = json.loads(outcome.read_text()) if outcome.exists() else told
+            found[rank]["trace"] = folder / str(rank) / "step.spmd.json"
+        return found
+
+    def observed(self, told: dict) -> dict:
+        """What is equal on ranks, where all of them run up to the step, with collectives that move data."""
+        world = self.settings["per_node"] * self.settings["nodes"]
+        if world > MOST_RANKS:
+            _note(f"more than {MOST_RANKS} ranks are not run")
+            return {"kinds": {}}
+        # Ranks that wait for each other wait forever.
+        timeout = min(self.timeout, 60 + world * self.seconds)
+        found = self._run("together", list(range(world)), timeout)
+        for rank, run in found.items():
+            if "error" in run:
+                _note(f"rank {rank} of {world} that run together: {run['error']}")
+                return {"kinds": {}}
+        values = {rank: run["values"] for rank, run in found.items()}
+        return compared(self.rank, values, told["axes"], told["summed"])
+
+
+def _note(reason: str) -> None:
+    print(f"spmd-trace: what differs between ranks stays unknown: {reason}", file=sys.stderr)
+
+
+def _failed(reason: str) -> None:
+    print(f"spmd-trace: {reason}", file=sys.stderr)
+
+
+def _run_child(folder: pathlib.Path, rank: int, script: str, timeout: int, target) -> str | None:
+    """Runs the script in processes of its own; what kept it from an outcome."""
+    command = [sys.executable, "-m", "spmd_trace.torch.script.child", str(folder / "settings.json")]
+    package = str(pathlib.Path(__file__).parents[1])
+    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    if sys.platform == "linux":  # ranks that run together are on one machine
+        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    streams = {"stdout": target, "stderr": None if target is sys.stderr else target}
+    child = subprocess.Popen(command, env=environment, start_new_session=True, **streams)
+    try:
+        code = child.wait(timeout)
+    except subprocess.TimeoutExpired:
+        return f"{_hanging_at(child, folder / str(rank))}the script is not done after {timeout:.0f} s"
+    finally:
+        _kill(child)
+    if code == 0:
+        return None
+    ended = f"signal {-code}" if code < 0 else f"code {code}"
+    return f"{script}: the process of the script ended with {ended}, and left no trace"
+
+
+def _kill(child: subprocess.Popen) -> None:
+    """Ends the script and what it has started."""
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    child.wait()
+
+
+def _hanging_at(child: subprocess.Popen, folder: pathlib.Path) -> str:
+    """Where the script is, innermost first."""
+    from .places import SITE, is_ours
+
+    os.kill(child.pid, signal.SIGUSR1)
+    try:
+        child.wait(2)
+    except subprocess.TimeoutExpired:
+        pass
+    standard = os.path.dirname(os.__file__) + os.sep
+    for file, line in re.findall(r'File "([^"]+)", line (\d+)', (folder / "stacks.txt").read_text()):
+        if not is_ours(file) and not file.startswith((*SITE, standard, "<")):
+            return f"{os.path.basename(file)}:{line}: "
+    return ""

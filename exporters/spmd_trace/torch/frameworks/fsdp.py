@@ -1,0 +1,182 @@
+"""Fully sharded data parallelism (FSDP2) as one gather and one scatter of a list of parameters.
+
+Its buffers hold pieces of parameters of different types, and are packed and unpacked by fused
+copies. What is recorded is what they do to each parameter: a gather over the data axis makes it
+whole before its module runs, a reduce-scatter leaves each rank its piece of the gradient.
+"""
+
+import contextlib
+from collections.abc import Callable
+
+import torch
+from torch.distributed.fsdp._fully_shard import _fsdp_param_group as groups
+
+from ..mesh import Context
+from ..recorder import Recorder
+from ..values import DTYPES, Value
+from . import dtensors
+from .cpu import replaced
+
+# Where a parameter of FSDP2 is gathered: the axis, None if it has one rank, and the context.
+Where = Callable[[object], tuple[str | None, Context]]
+
+
+def local_shard(parameter: torch.nn.Parameter) -> torch.Tensor:
+    """What this rank holds of a sharded parameter or gradient."""
+    return parameter._local_tensor if hasattr(parameter, "_local_tensor") else parameter
+
+
+def sharded_parameters(model: torch.nn.Module) -> dict[torch.nn.Parameter, object]:
+    """What FSDP2 knows about each parameter of a model."""
+    found = {}
+    for module in model.modules():
+        if isinstance(module, torch.distributed.fsdp.FSDPModule):
+            for group in module._get_fsdp_state()._fsdp_param_groups:
+                found |= {known.sharded_param: known for known in group.fsdp_params}
+    return found
+
+
+def declare(recorder: Recorder, model: torch.nn.Module) -> dict[torch.nn.Parameter, Value]:
+    """Declares the parameters of a model that states no types but those of FSDP2."""
+    return {
+        parameter: recorder.declare(
+            local_shard(parameter), "param", name, **dtensors.claims(recorder, parameter)
+        )
+        for name, parameter in model.named_parameters()
+    }
+
+
+def along_groups(recorder: Recorder) -> Where:
+    """Where the parameters of such a model are gathered: along the group of FSDP2."""
+
+    def where(known):
+        axes = dtensors.axes_of(recorder, known.mesh_info.shard_process_group)
+        if len(axes) > 1:
+            raise NotImplementedError(f"parameters that are cut along {axes} at once")
+        return (axes[0] if axes else None), recorder.program.context
+
+    return where
+
+
+class _Calls:
+    """Writes the two collectives of a group of parameters into the recording."""
+
+    def __init__(self, recorder: Recorder, where: Where):
+        self.recorder = recorder
+        self.where = where
+
+    def gather(self, parameters: list) -> None:
+        wholes = [local_shard(parameter._unsharded_param) for parameter in parameters]
+        with torch.no_grad():
+            for chosen, axis, dim in self._alike(parameters):
+                shards = [
+                    self._cast(parameters[i]._sharded_local_tensor, wholes[i].dtype)
+                    for i in chosen
+                ]
+                words = {"axis": axis, "src": f"S({dim})", "dst": "R"}
+                chosen_wholes = [wholes[i] for i in chosen]
+                self._emit("all_gather", words, shards, chosen_wholes, chosen_wholes)
+
+    def scatter(self, parameters, gradients, dtype: torch.dtype, op: str, run) -> object:
+        before = [self._cast(gradient, dtype) for gradient in gradients]
+        with self.recorder.hidden():
+            result = run()
+        shards = [local_shard(parameter.sharded_param.grad) for parameter in parameters]
+        for chosen, axis, dim in self._alike(parameters):
+            words = {"axis": axis, "op": op, "dst": f"S({dim})"}
+            ins = [before[i] for i in chosen]
+            self._state_addends(axis, ins)
+            self._emit("reduce_scatter", words, ins, [shards[i] for i in chosen], ins)
+        return result
+
+    def _state_addends(self, axis: str | None, gradients: list) -> None:
+        """Ranks that gathered a parameter have addends of its gradient."""
+        if axis is None:
+            return
+        name = self.recorder.context(None).mesh
+        mesh = next(mesh for mesh in self.recorder.program.meshes if mesh.name == name)
+        local, words = mesh.context(local=True), {"axis": axis, "src": "V", "dst": "P"}
+        with replaced(self.recorder, context=lambda op: local):
+            for gradient in gradients:
+                self.recorder.emit("reinterpret", [gradient], [gradient], words)
+
+    def _alike(self, parameters: list):
+        """Parameters of one axis and dimension at a time, in the context of their mesh."""
+        places = [(*self.where(known), known.fsdp_placement.dim) for known in parameters]
+        for place in dict.fromkeys(places):
+            axis, context, dim = place
+            with replaced(self.recorder, context=lambda op, context=context: context):
+                yield [i for i, other in enumerate(places) if other == place], axis, dim
+
+    def _emit(self, name: str, words: dict, ins: list, outs: list, wholes: list) -> None:
+        """One call for the pieces that are even, and one for each other, whose pieces are stated."""
+        if words["axis"] is not None:
+            dim = int((words.get("src") or words["dst"])[2:-1])
+            ranks = self.recorder.program.mesh.ranks([words["axis"]])
+            uneven = [whole.shape[dim] % ranks != 0 for whole in wholes]
+            even = [place for place, one in enumerate(uneven) if not one]
+            if even:
+                self.recorder.emit(name, [[ins[i] for i in even]], [outs[i] for i in even], words)
+            for place in (place for place, one in enumerate(uneven) if one):
+                extent = wholes[place].shape[dim]
+                most = -(-extent // ranks)
+                splits = [min(most, max(0, extent - most * rank)) for rank in range(ranks)]
+                self.recorder.emit(
+                    name, [[ins[place]]], [outs[place]], words | {"splits": splits}
+                )
+            return
+        for source, target in zip(ins, outs):
+            self.recorder.emit("aten.clone.default", [source], [target], {})
+
+    def _cast(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        if tensor.dtype == dtype:
+            return tensor
+        with self.recorder.hidden():
+            result = tensor.to(dtype)
+        words = {"dtype": DTYPES[dtype]}
+        self.recorder.emit("aten._to_copy.default", [tensor], [result], words)
+        return result
+
+
+@contextlib.contextmanager
+def recorded(recorder: Recorder, where: Where):
+    """Records what FSDP2 does to parameters, while the context lasts."""
+    calls = _Calls(recorder, where)
+    group_class = groups.FSDPParamGroup
+    unshard, wait, reduce = group_class.unshard, group_class.wait_for_unshard, groups.foreach_reduce
+
+    def hidden_unshard(group, *args, **kwargs):
+        with recorder.hidden():
+            return unshard(group, *args, **kwargs)
+
+    def wait_for_unshard(group):
+        if recorder.is_hidden or not group._all_gather_result:
+            return wait(group)
+        with recorder.hidden():
+            wait(group)
+        return calls.gather(group.fsdp_params)
+
+    def foreach_reduce(parameters, gradients, *settings, **options):
+        if recorder.is_hidden:
+            return reduce(parameters, gradients, *settings, **options)
+        dtype, divide, replicas, hook = settings[3], settings[5], settings[6], settings[10]
+        if hook is not None or (replicas is not None and replicas.size() > 1):
+            raise NotImplementedError("gradients that FSDP reduces over replicas, or by a hook")
+        if any(known.sharded_param.grad is not None for known in parameters):
+            raise NotImplementedError("gradients that FSDP accumulates")
+        if divide not in (None, 1.0):
+            raise NotImplementedError("gradients that FSDP divides by a number of the program")
+        op = "avg" if divide is None else "sum"  # by default it divides by the ranks of the group
+
+        def run():
+            return reduce(parameters, gradients, *settings, **options)
+
+        return calls.scatter(parameters, gradients, dtype, op, run)
+
+    # The identity around the inputs that starts the reduction when their gradients are there.
+    recorder.functions.transparent.add(groups.RegisterPostBackwardFunction)
+    with (
+        replaced(group_class, wait_for_unshard=wait_for_unshard, unshard=hidden_unshard),
+        replaced(groups, foreach_reduce=foreach_reduce),
+    ):
+        yield

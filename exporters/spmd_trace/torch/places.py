@@ -1,0 +1,118 @@
+"""Where an operation comes from: the running frames, innermost first.
+
+Frames of torch, of the standard library and of this package are left out.
+"""
+
+import contextlib
+import functools
+import itertools
+import linecache
+import os
+import sys
+import sysconfig
+
+import torch
+
+from ..places import SITE, Tables, is_ours
+
+_HIDDEN = tuple(
+    os.path.abspath(folder) + os.sep
+    for folder in (os.path.dirname(torch.__file__), sysconfig.get_paths()["stdlib"])
+)
+# Packages that speak for the program that calls them.
+_SPOKESMEN = tuple(os.path.join(folder, "spmd_types") + os.sep for folder in SITE)
+
+
+@functools.cache
+def is_user_code(path: str) -> bool:
+    """Whether a frame of this file belongs to the recorded program."""
+    if path.startswith("<"):
+        return False
+    path = os.path.abspath(path)
+    if is_ours(path) or path.startswith((_HIDDEN[0], *_SPOKESMEN)):
+        return False
+    return path.startswith(SITE) or not path.startswith(_HIDDEN[1])
+
+
+@functools.cache
+def _position(code, instruction: int) -> tuple[int, int | None, tuple[int, int] | None]:
+    """Line, column and end of an instruction; columns count code points from 1."""
+    found = next(itertools.islice(code.co_positions(), instruction // 2, None))
+    line, end_line, column, end_column = found
+    line = line or code.co_firstlineno
+    if column is None or end_line is None or end_column is None:
+        return line, None, None
+
+    def points(number: int, offset: int) -> int:
+        text = linecache.getline(code.co_filename, number).encode()
+        return len(text[:offset].decode(errors="replace")) + 1
+
+    return line, points(line, column), (end_line, points(end_line, end_column))
+
+
+def _frames():
+    """The running frames, innermost first."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _is_user_frame(frame) -> bool:
+    return is_user_code(frame.f_code.co_filename)
+
+
+def user_code_in_backward() -> bool:
+    """Whether autograd is running a backward or a hook that the program wrote in Python."""
+    for frame in _frames():
+        if frame.f_code.co_name == "_engine_run_backward":
+            return False
+        if _is_user_frame(frame):
+            return True
+    return False
+
+
+def user_locals():
+    """Names and values of the variables of the innermost frame of the program."""
+    frame = next((frame for frame in _frames() if _is_user_frame(frame)), None)
+    return list(frame.f_locals.items()) if frame is not None else []
+
+
+class Places(Tables):
+    """The places of one program."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._outermost = None
+
+    @contextlib.contextmanager
+    def below_here(self):
+        """Leaves out the callers of the user code that enters this context."""
+        self._outermost = next(frame for frame in _frames() if _is_user_frame(frame))
+        try:
+            yield
+        finally:
+            self._outermost = None
+
+    def here(self) -> int | None:
+        """The innermost user frame of the running program, with its callers."""
+        frames = []
+        for frame in _frames():
+            if _is_user_frame(frame):
+                frames.append(frame)
+            if frame is self._outermost:
+                break
+        loc = None
+        for frame in reversed(frames):
+            loc = self._intern(frame.f_code, frame.f_lasti, loc)
+        return loc
+
+    def _intern(self, code, instruction: int, caller: int | None) -> int:
+        key = (code, instruction, caller)
+        if (known := self.known(key)) is not None:
+            return known
+        line, column, end = _position(code, instruction)
+        entry: dict = {"line": line}
+        if column is not None and end is not None:
+            entry |= {"col": column, "end": list(end)}
+        return self.add(key, code.co_filename, entry, code.co_qualname, caller)

@@ -1,0 +1,441 @@
+"""The recorder: turns every operation that torch dispatches into an operation of the trace.
+
+It stands below autograd, so forward, backward, hooks and the optimizer are all seen. Writes become
+new values, views name their base, and a view that was overwritten through another one is derived
+again by an `alias` operation when it is used.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+
+import torch
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from . import collectives, functions, hostnumbers, operands, places, views
+from .document import Op, Program
+from .mesh import Context, Mesh
+from .pairing import Pairing
+from .values import DTYPES, Value, ValueTable
+
+# Wrappers: what they do to the tensors inside is dispatched again.
+_WRAPPERS = (DTensor, AsyncCollectiveTensor)
+
+_active: "Recorder | None" = None
+
+
+def active() -> "Recorder | None":
+    """The recorder that is running in this process and not hidden, if any."""
+    return _active if _active is not None and not _active.is_hidden else None
+
+
+@dataclasses.dataclass
+class _State:
+    """What the program is doing: phase, module path, stated words, hidden parts."""
+
+    phase: str = "fwd"
+    scopes: list[str] = dataclasses.field(default_factory=list)
+    stated: list[dict] = dataclasses.field(default_factory=list)
+    hidden: int = 0
+
+
+class _Mode(TorchDispatchMode):
+    def __init__(self, recorder: "Recorder"):
+        super().__init__()
+        self.recorder = recorder
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if not self.recorder.is_hidden and any(issubclass(kind, _WRAPPERS) for kind in types):
+            return NotImplemented
+        return self.recorder.dispatch(func, args, kwargs or {})
+
+
+class Recorder:
+    """Records what runs inside `recording`; `program` holds the result."""
+
+    def __init__(self, mesh: Mesh, rank: int = 0, framework: str = ""):
+        version = torch.__version__.split("+")[0]
+        self.program = Program(mesh, rank, framework or f"torch {version}")
+        self.values = ValueTable()
+        self.pairing = Pairing()
+        self.functions = functions.FunctionFrames()
+        self.host = hostnumbers.HostNumbers(self)
+        self._state = _State()
+        self._packed: dict[int, list[torch.Tensor]] = {}
+        self._scratch: set[int] = set()
+        self.whole_stack = False  # whether places have the callers of the code that starts recording
+        # Declares what was made outside of the recording.
+        self.from_outside: Callable[[torch.Tensor], Value] = self._constant
+        # Where an operation is checked; None is the context of the program.
+        self.context: Callable[[Op], Context | None] = lambda op: None
+
+    # Life of a recording.
+
+    @contextlib.contextmanager
+    def recording(self, model: torch.nn.Module | None = None):
+        """Records what runs inside; the modules of `model` give the scopes."""
+        global _active
+        if _active is not None:
+            raise RuntimeError("another recording is running in this process")
+        with contextlib.ExitStack() as stack:
+            if not self.whole_stack:
+                stack.enter_context(self.program.places.below_here())
+            stack.enter_context(functions.watched(self))
+            stack.enter_context(self.host.watched())
+            if model is not None:
+                stack.enter_context(self._module_scopes(model))
+            stack.enter_context(_Mode(self))
+            _active = self
+            try:
+                yield self
+            finally:
+                _active = None
+
+    @property
+    def phase(self) -> str:
+        return self._state.phase
+
+    @property
+    def in_module(self) -> bool:
+        """Whether a module of the program is running."""
+        return bool(self._state.scopes) and self._state.phase == "fwd"
+
+    @property
+    def is_hidden(self) -> bool:
+        return self._state.hidden > 0
+
+    @contextlib.contextmanager
+    def hidden(self):
+        """Leaves out what runs inside; the caller records it as one operation."""
+        self._state.hidden += 1
+        try:
+            yield
+        finally:
+            self._state.hidden -= 1
+
+    @contextlib.contextmanager
+    def section(self, scope: str | None = None, phase: str | None = None):
+        """Names a part of the program, and the phase of the step that it is."""
+        before = self._state.phase
+        self._state.phase = phase or before
+        self._state.scopes += [scope] if scope else []
+        try:
+            yield
+        finally:
+            self._state.phase = before
+            if scope:
+                self._state.scopes.pop()
+
+    @contextlib.contextmanager
+    def stated(self, **words: dict):
+        """States words (`dst`) for the raw collectives that run inside, by operation."""
+        self._state.stated.append(words)
+        try:
+            yield
+        finally:
+            self._state.stated.pop()
+
+    @contextlib.contextmanager
+    def _module_scopes(self, model: torch.nn.Module):
+        names = {module: name for name, module in model.named_modules()}
+        scopes = self._state.scopes
+
+        def enter(module, args):
+            inherited = scopes[-1] if scopes else ""
+            scopes.append(names.get(module, inherited) or type(module).__name__)
+
+        def leave(module, args, result):
+            scopes.pop()
+
+        hooks = torch.nn.modules.module
+        entering = hooks.register_module_forward_pre_hook(enter)
+        leaving = hooks.register_module_forward_hook(leave, always_call=True)
+        try:
+            yield
+        finally:
+            entering.remove()
+            leaving.remove()
+
+    # What the program declares.
+
+    def declare(self, tensor: torch.Tensor, role: str, name: str, **claims) -> Value:
+        """Adds a value from outside the recording: an input, a parameter, optimizer state."""
+        value = self.values.define(tensor, None, written=False)
+        value.claims = claims | {"role": role, "name": name}
+        value.mesh = claims.get("mesh")
+        if role == "input" and value.floating:
+            value.requires_grad = tensor.requires_grad
+        self.program.params.append(value)
+        return value
+
+    def declared_value(self, tensor: torch.Tensor) -> Value:
+        """The value that was declared for a tensor, whatever was written to it since."""
+        value = self.values.find(tensor)
+        if value is None or "role" not in value.root.claims:
+            raise KeyError("the tensor was not declared before the recording")
+        return value.root
+
+    def declare_scratch(self, tensor: torch.Tensor) -> None:
+        """Marks memory whose old content the program never reads."""
+        self._scratch.add(tensor.untyped_storage()._cdata)
+
+    def declare_packed(self, flat: torch.Tensor, pieces: list[torch.Tensor]) -> None:
+        """Says that a flat buffer is a tuple of tensors of different types."""
+        self._packed[flat.untyped_storage()._cdata] = pieces
+
+    def output(self, tensor: torch.Tensor, role: str, of: Value | None = None, **claims) -> None:
+        """Adds a result of the program with its expected type."""
+        entry: dict = {"value": self.current(tensor), "role": role}
+        if of is not None:
+            entry["of"] = of
+        self.program.outputs.append(entry | claims)
+
+    # Values.
+
+    def current(self, tensor: torch.Tensor) -> Value:
+        """The value that a tensor holds now, deriving it again if it was overwritten."""
+        pair = self.pairing.running_forward() if self._state.phase == "bwd" else None
+        before = max((v.tick for v in pair.outs), default=None) if pair else None
+        value = self.values.find(tensor, before)
+        if value is None:
+            value = self._from_outside(tensor)
+        for write in self.values.later_writes(value):
+            if write.key == value.key:
+                value = self.values.bind(tensor, write)
+                continue
+            if write.root is not value.root:
+                # Memory that was given new content as a whole: the write does not know old names.
+                value = self._view_of(tensor, write)
+                continue
+            stale, value = value, self.values.define(tensor, write, written=False)
+            self.add(Op("alias", [write, stale], [value], derived=True))
+        return value
+
+    def _from_outside(self, tensor: torch.Tensor) -> Value:
+        """A value for a tensor that was made before the recording, or behind torch's back."""
+        storage = tensor.untyped_storage()._cdata
+        if self.values.knows_storage(tensor) and storage not in self._packed:
+            base = self.values.holder(tensor)
+            if base is not None:
+                return self._view_of(tensor, base)
+        if storage in self._scratch:
+            value = self.values.define(tensor, None, written=False)
+            self.add(Op("aten.empty.memory_format", [], [value], {"size": list(tensor.shape)}))
+            return value
+        return self.from_outside(tensor)
+
+    def _constant(self, tensor: torch.Tensor) -> Value:
+        return self.declare(tensor, "const", f"const.{len(self.program.params)}")
+
+    def _view_of(self, tensor: torch.Tensor, base: Value) -> Value:
+        """A value for a view that no recorded operation made, derived from another one."""
+        with self.hidden(), torch.no_grad(), torch._C.DisableTorchFunction():
+            _, offset, shape, strides, _ = base.key
+            whole = tensor.as_strided(shape, strides, offset)
+            steps = views.derive(views.of(whole), views.of(tensor))
+            if steps is None:
+                raise NotImplementedError(f"a view of {list(shape)} with gaps between its elements")
+            made = views.carry_out(whole, steps)
+        value = self.current(whole)
+        for (name, words), result in zip(steps, [*made[:-1], tensor]):
+            operand, value = value, self.values.define(result, value, written=False)
+            self.add(Op(name, [operand], [value], words, derived=True))
+        return self.values.bind(tensor, value)
+
+    def pieces(self, tensor: torch.Tensor) -> list[torch.Tensor] | None:
+        """The parts of a packed buffer that `tensor` spans, if it is more than one part."""
+        low, high = self.values.span(tensor)
+        parts = self._packed.get(tensor.untyped_storage()._cdata, [])
+        inside = [p for p in parts if low <= self.values.span(p)[0] < high]
+        return inside if len(inside) > 1 else None
+
+    # Operations.
+
+    def dispatch(self, func, args, kwargs):
+        """Runs one operation of the program and records it."""
+        if self.is_hidden:
+            return func(*args, **kwargs)
+        if func.namespace == "profiler":
+            return func(*args, **kwargs)
+        if func.namespace == "c10d":
+            return collectives.record(self, func, args, kwargs)
+        if func.namespace == "_c10d_functional":
+            return collectives.record_functional(self, func, args, kwargs)
+        if func is torch.ops.aten.lift_fresh.default and args[0].dim() == 0:
+            return self._literal(args[0])
+        bound = operands.bind(func, args, kwargs)
+        if packed := [t for t in bound.tensors() if self.pieces(t)]:
+            return self._dispatch_packed(func, args, kwargs, bound, packed[0])
+        op = self.open(bound.name or str(func), bound)
+        result = func(*args, **kwargs)
+        if result is not None or op.mut or op.kw:  # else an assertion about data
+            self._close(op, bound, result)
+        return result
+
+    def _literal(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A number that the program wrote down as a tensor."""
+        with self.hidden():
+            number = operands.number(tensor.tolist())
+        words = {"dtype": DTYPES[tensor.dtype]}
+        self.emit("aten.scalar_tensor.default", [number], [tensor], words)
+        return tensor
+
+    def fold(self, func: torch._ops.OpOverload, run, args: tuple, kwargs: dict):
+        """Runs a composite function and records it as the one operation `func`."""
+        bound = operands.bind(func, args, kwargs)
+        op = self.open(str(func), bound)
+        op.first_node = self.pairing.newest_number() + 1
+        with self.hidden():
+            result = run()
+        self._close(op, bound, result)
+        return result
+
+    def open(self, name: str, bound: operands.Bound) -> Op:
+        """Starts an operation: its operands are the values that its tensors hold before it."""
+        op = Op(name, self.resolve(bound.ins), [], dict(bound.attrs))
+        op.kw = {key: self.resolve([item])[0] for key, item in bound.kw.items()}
+        op.mut = list(bound.written)
+        return op
+
+    def resolve(self, items: list) -> list:
+        """Replaces tensors by values, and numbers that the program computed by theirs."""
+        resolved = []
+        for item in items:
+            if isinstance(item, (list, tuple)):
+                resolved.append(self.resolve(item))
+            elif isinstance(item, torch.Tensor):
+                resolved.append(self._operand(item))
+            else:
+                resolved.append(self.host.value_of(item))
+        return resolved
+
+    def _operand(self, tensor: torch.Tensor) -> Value:
+        value = self.current(tensor)
+        if self.grad_mode and not self.functions.inside:
+            self.pairing.note_operand(tensor, value)
+            if value.claims.get("role") is None:
+                value.requires_grad = tensor.requires_grad
+        return value
+
+    def function_called(self, arguments: tuple) -> None:
+        """Notes the operands of a custom autograd function before it runs."""
+        if not self.is_hidden and self.grad_mode and not self.functions.inside:
+            for tensor in arguments:
+                if isinstance(tensor, torch.Tensor) and not isinstance(tensor, _WRAPPERS):
+                    self._operand(tensor)
+
+    @property
+    def grad_mode(self) -> bool:
+        """Whether gradients flow through what runs now, as the program sees it."""
+        return self._state.phase == "fwd" and self.functions.grad_mode(torch.is_grad_enabled())
+
+    def _close(self, op: Op, bound: operands.Bound, result) -> None:
+        """Ends an operation: written operands first, then what it returned."""
+        written = [t for i in bound.written for t in operands.flatten([bound.ins[i]])]
+        written += [t for t in operands.flatten(bound.kw.values()) if t is not None]
+        bases = [(t, self.values.find(t)) for t in bound.tensors()]
+        for tensor in written:
+            base = next(value for t, value in bases if t is tensor)
+            op.outs.append(self.values.define(tensor, base, written=True))
+        for tensor in operands.flatten([result]):
+            if not isinstance(tensor, torch.Tensor) or any(tensor is t for t in written):
+                continue
+            storage = tensor.untyped_storage()._cdata
+            base = next((v for _, v in bases if v.key[0] == storage), None)
+            op.outs.append(self.values.define(tensor, base, written=base is None))
+        self.add(op)
+
+    def _dispatch_packed(self, func, args, kwargs, bound, flat):
+        """An elementwise write to a packed buffer is the same write to each of its parts."""
+        others = [tensor for tensor in bound.tensors() if tensor is not flat]
+        if bound.written != [0] or any(tensor.dim() for tensor in others):
+            raise NotImplementedError(f"{func}: not an elementwise write to a packed buffer")
+        for part in self.pieces(flat):
+            piece = operands.Bound([part, *bound.ins[1:]], {}, bound.attrs, [0])
+            op = self.open(str(func), piece)
+            self._close(op, piece, part)
+        return func(*args, **kwargs)
+
+    def emit(
+        self,
+        name: str,
+        ins: list,
+        outs: list[torch.Tensor],
+        attrs: dict,
+        mut=(),
+        first_node=None,
+        sizes=None,
+    ) -> Op:
+        """Records a typed operation whose effect has already been carried out.
+
+        `sizes` are numbers that the program took from tensors: named operands.
+        """
+        operands_ = self.resolve(ins)
+        op = Op(name, operands_, [], attrs, mut=list(mut), first_node=first_node)
+        for word, numbers in (sizes or {}).items():
+            op.kw[word] = self.current(numbers.tensor)
+        bases = [value for value in operands.flatten(operands_) if isinstance(value, Value)]
+        for tensor in outs:
+            base = self.values.find(tensor)
+            if base not in bases:
+                storage = tensor.untyped_storage()._cdata
+                base = next((value for value in bases if value.key[0] == storage), None)
+            op.outs.append(self.values.define(tensor, base, written=bool(mut) or base is None))
+        self.add(op)
+        return op
+
+    def add(self, op: Op) -> None:
+        """Appends an operation, with phase, place and pairing of the present moment."""
+        op.grad = self.grad_mode
+        op.phase = self._state.phase
+        op.call = self.functions.call
+        op.context = self.context(op)
+        for value in op.outs:
+            value.mesh = op.context.mesh if op.context else None
+        op.loc = self.program.places.here()
+        if op.phase == "bwd":
+            op.bwd_of = self.pairing.running_forward()
+        elif op.phase == "fwd" and not op.derived:
+            self._pair(op)
+        if op.bwd_of is not None:
+            op.scope = op.bwd_of.scope
+            op.loc = op.loc if places.user_code_in_backward() else op.bwd_of.loc
+        else:
+            scopes = self._state.scopes
+            op.scope = self.program.places.scope_named(scopes[-1] if scopes else None)
+        self.program.ops.append(op)
+
+    def _pair(self, op: Op) -> None:
+        inputs = [v for v in operands.flatten(op.ins) if isinstance(v, Value)]
+        self.pairing.note_use(op, inputs)
+        if self.functions.inside:
+            self.pairing.note_forward(op, in_function=True)
+        elif op.grad and any(v.requires_grad is not False for v in inputs):
+            self.pairing.note_forward(op, in_function=False)
+            if op.first_node is not None:
+                self.pairing.note_folded(op, op.first_node)
+
+    def is_bookkeeping(self, tensor: torch.Tensor) -> bool:
+        """Whether a scalar is optimizer state such as a step count, equal on every rank."""
+        value = self.values.find(tensor)
+        return value is not None and value.root.claims.get("role") == "opt_state"
+
+    def words_for(self, name: str) -> dict:
+        """The words stated for a raw collective by the enclosing framework code."""
+        words: dict = {}
+        for level in self._state.stated:
+            words |= level.get(name, {})
+        return words
+
+    def backward(self, loss: torch.Tensor, **options) -> None:
+        """Runs the backward pass of `loss`, pairing gradients with forward values."""
+        root = self.current(loss)
+        self.pairing.root = next((op for op in self.program.ops if root in op.outs), None)
+        if self.pairing.root is None:
+            raise ValueError("the loss was not computed inside the recording")
+        self.pairing.note_operand(loss, root)
+        self.pairing.watch(loss, self.values.find)
+        with self.section(None, "bwd"):
+            loss.backward(**options)

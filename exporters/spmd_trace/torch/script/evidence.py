@@ -1,0 +1,56 @@
+"""What several ranks tell: which of the values that a step starts from are equal on them.
+
+All ranks run up to the recorded step, with collectives that move data, and give a digest of every value that
+the step reads. A value that is one number everywhere, such as a bias of zeros, says nothing: blocks of it are
+equal, too.
+"""
+
+import hashlib
+
+import torch
+
+from ..document import Op, Program
+from ..operands import flatten
+from ..values import Value
+
+# What passes a gradient on: the same addends, ordered otherwise or multiplied by a number.
+_PASSES = ("view", "_unsafe_view", "alias", "detach", "t", "transpose", "permute", "clone", "_to_copy")
+_PASSES += ("cat", "stack", "constant_pad_nd", "slice", "split", "unsqueeze", "squeeze", "copy_")
+_PASSES += ("mul", "mul_", "div", "div_", "_foreach_mul_", "_foreach_div_", "add_", "reshape", "scale")
+
+
+def digest(tensor: torch.Tensor) -> str | None:
+    """The same for the same bytes and the same shape; None where all elements are equal."""
+    with torch.no_grad(), torch._C.DisableTorchFunction():
+        plain = tensor.detach().resolve_conj().resolve_neg().contiguous().flatten()
+        if plain.numel() > 1 and bool((plain == plain[0]).all()):
+            return None
+        data = plain.view(torch.uint8) if plain.numel() else plain
+        told = hashlib.sha256(data.numpy().tobytes())
+    told.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+    return told.hexdigest()
+
+
+def summed(program: Program, axes_of) -> dict[str, list[str]]:
+    """By parameter: the axes along which the program sums its gradient after the backward."""
+    owners: dict[int, set[str]] = {}  # by value: the parameters whose gradients it consists of
+    found: dict[str, set[str]] = {}
+    for op in program.ops:
+        operands = [v for v in flatten([*op.ins, *op.kw.values()]) if isinstance(v, Value)]
+        whose = set().union(*(owners.get(id(value), ()) for value in operands))
+        reduces = op.name.rstrip("_") in ("all_reduce", "reduce_scatter")
+        if reduces and op.phase != "bwd":
+            for name in whose:
+                found.setdefault(name, set()).update(axes_of(op))
+        for value in op.outs:
+            if reduces or _passes(op):
+                owners[id(value)] = set(whose)
+            parameter = value.grad_of.root if value.grad_of is not None else None
+            if parameter is not None and parameter.claims.get("role") == "param":
+                owners.setdefault(id(value), set()).add(parameter.claims["name"])
+    return {name: sorted(axes) for name, axes in found.items()}
+
+
+def _passes(op: Op) -> bool:
+    parts = op.name.split(".")
+    return (parts[1] if parts[0] == "aten" else parts[0]) in _PASSES

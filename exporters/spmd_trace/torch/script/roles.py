@@ -1,0 +1,194 @@
+"""What the values are that a step starts from: parameters, optimizer state, buffers, inputs.
+
+They are declared where the step first reads them. Types come from what wraps a model (placements of DTensors,
+DistributedDataParallel), else from what other ranks have there; on all other axes they are unknown.
+"""
+
+import gc
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+
+from ..frameworks import ddp, dtensors
+from ..frameworks.fsdp import local_shard
+from ..places import user_locals
+from ..recorder import Recorder
+from ..transitions import DUAL
+from ..values import Value
+from .evidence import digest
+from .world import Seen
+
+
+_RANDOM = ("aten.bernoulli", "aten.native_dropout", "aten.uniform", "aten.normal", "aten.exponential")
+_RANDOM += ("aten.rand.", "aten.randn.", "aten.randint.", "aten.rand_like.", "aten.randn_like.")
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    with torch._C.DisableTorchFunction():
+        return tensor.untyped_storage()._cdata
+
+
+def _roots() -> list[torch.nn.Module]:
+    """The modules that are in no other one, the largest first."""
+    modules = [one for one in gc.get_objects() if isinstance(one, torch.nn.Module)]
+    inner = {id(child) for module in modules for child in module.children()}
+    roots = [one for one in modules if id(one) not in inner]
+    return sorted(roots, key=lambda root: -sum(p.numel() for p in root.parameters()))
+
+
+def optimizers() -> list[torch.optim.Optimizer]:
+    """All optimizers that the script holds."""
+    return [one for one in gc.get_objects() if isinstance(one, torch.optim.Optimizer)]
+
+
+def _contract(kinds: dict[str, str], known: dict) -> dict:
+    """What a parameter of these kinds promises of its gradient, where nothing else is known."""
+    gradient = {axis: DUAL.get(kind, kind) for axis, kind in kinds.items()}
+    step = known.get("step", {})
+    words = {"type": gradient | known.get("type", {})}
+    return known | words | {"step": step | {"type": kinds | step.get("type", {})}}
+
+
+class Roles:
+    """Declares values of one recording when they are first read."""
+
+    def __init__(self, recorder: Recorder, seen: Seen, observed: dict):
+        """`observed`: what other ranks have, as `spmd_trace.ranks.compared` says it."""
+        self.recorder, self.seen = recorder, seen
+        self.kinds: dict[str, dict[str, str]] = observed.get("kinds", {})  # by name and axis
+        self.roots = _roots()
+        self.wrapped_axes = self._wrapped_axes()
+        # Those along which ranks have batches of their own, so that their losses are addends.
+        self.data_axes = list(dict.fromkeys([*self.wrapped_axes, *observed.get("data", [])]))
+        self.digests: list[dict] | None = None  # of what is declared, if they are asked for
+        self._unnamed = 0
+        self.batches: set[int] = set()  # storages of what a model is called with
+        self.declared: list[tuple[torch.Tensor, Value]] = []
+        # By storage: the tensor, its role, its name and its claims.
+        self._known: dict[int, tuple[torch.Tensor, str, str, dict]] = {}
+        self._frozen: set[str] = set()  # parameters without a gradient
+        self._add_modules()
+        self._add_optimizers()
+        recorder.from_outside = self.declare
+
+    # What there is.
+
+    def _wrapped_axes(self) -> list[str]:
+        """The axes of DistributedDataParallel and FSDP."""
+        found: list[str] = []
+        for wrapped in self.seen.replicas:
+            found += dtensors.axes_of(self.recorder, wrapped.process_group)
+        for module in (one for root in self.roots for one in root.modules()):
+            if isinstance(module, torch.distributed.fsdp.FSDPModule):
+                for group in module._get_fsdp_state()._fsdp_param_groups:
+                    found += dtensors.axes_of(self.recorder, group.mesh_info.shard_process_group)
+        return list(dict.fromkeys(found))
+
+    def _add(self, tensor: torch.Tensor, role: str, name: str, claims: dict, frozen=False) -> None:
+        self._known.setdefault(_storage(tensor), (tensor, role, name, claims))
+        if frozen:
+            self._frozen.add(name)
+
+    def _add_modules(self) -> None:
+        for place, root in enumerate(self.roots):
+            wrapped = isinstance(root, torch.nn.parallel.DistributedDataParallel)
+            contract = ddp.claims(self.recorder, root) if wrapped else {}
+            model = root.module if wrapped else root
+            prefix = f"{type(model).__name__}." if place else ""
+            for name, parameter in model.named_parameters():
+                claims = self._placed(parameter) or contract
+                frozen = not parameter.requires_grad
+                self._add(local_shard(parameter), "param", prefix + name, claims, frozen)
+                if parameter.grad is not None:
+                    self._add(local_shard(parameter.grad), "buffer", f"{prefix}{name}.grad", {})
+            # Each rank has its own until the next forward, which begins with those of the first rank.
+            sent = wrapped and root.broadcast_buffers
+            kinds = {"type": dict.fromkeys(contract["type"], "V")} if sent else {}
+            for name, buffer in model.named_buffers():
+                self._add(buffer, "buffer", prefix + name, self._placed(buffer) or kinds)
+
+    def _placed(self, tensor: torch.Tensor) -> dict:
+        """What the placements of a DTensor say."""
+        return dtensors.claims(self.recorder, tensor) if isinstance(tensor, DTensor) else {}
+
+    def _add_optimizers(self) -> None:
+        for optimizer in optimizers():
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            for place, parameter in enumerate(parameters):
+                name = f"{type(optimizer).__name__}.params.{place}"
+                self._add(local_shard(parameter), "param", name, self._placed(parameter))
+                _, _, name, claims = self._known[_storage(local_shard(parameter))]
+                for key, state in optimizer.state.get(parameter, {}).items():
+                    if isinstance(state, torch.Tensor):
+                        self._add_state(local_shard(state), name, key, parameter, claims)
+
+    def _add_state(self, state: torch.Tensor, of: str, key: str, parameter, claims: dict) -> None:
+        """State of the form of its parameter has its type; a count of steps is the same everywhere."""
+        if state.shape == local_shard(parameter).shape:
+            kept = {key: claims[key] for key in ("type", "spec", "gshape") if key in claims}
+            kept["type"] = self.kinds.get(of, {}) | kept.get("type", {})
+        else:
+            axes = self.recorder.program.mesh.axes if state.dim() == 0 else []
+            kept = {"type": {axis.name: "R" for axis in axes if axis.size > 1}}
+        self._add(state, "opt_state", f"{of}.{key}", kept)
+
+    # What a step reads.
+
+    def declare(self, tensor: torch.Tensor) -> Value:
+        """The value of a tensor that nothing in the recording made."""
+        if known := self._known.pop(_storage(tensor), None):
+            base, role, name, claims = known
+            value = self._declare(base, role, name, claims)
+            if name in self._frozen:
+                value.requires_grad = False
+            return self.recorder.current(tensor)
+        inside = self.recorder.in_module and _storage(tensor) not in self.batches
+        if inside:  # a mask or a table that a module has made for itself
+            return self._declare(tensor, "const", self._name(tensor, "const"), {})
+        # A batch has dimensions; a number, such as the scale of a loss, may be anything.
+        kinds = dict.fromkeys(self.wrapped_axes, "V") if tensor.dim() else {}
+        return self._declare(tensor, "input", self._name(tensor, "input"), {"type": kinds})
+
+    def _declare(self, tensor: torch.Tensor, role: str, name: str, claims: dict) -> Value:
+        axes = self.recorder.program.mesh.axes
+        kinds = {axis.name: "?" for axis in axes if axis.size > 1} | self.kinds.get(name, {})
+        stated = claims.get("type", {})
+        kinds |= stated
+        claims = claims | {"type": kinds}
+        summed = any(kinds.get(a) == "R" for a in self.data_axes if a not in stated)
+        if "grad" in claims or (role == "param" and summed):
+            claims["grad"] = _contract(kinds, claims.get("grad", {}))
+        if self.digests is not None:
+            with self.recorder.hidden():
+                self.digests.append({"role": role, "name": name, "digest": digest(tensor)})
+        value = self.recorder.declare(tensor, role, name, **claims)
+        self.declared.append((tensor, value))
+        return value
+
+    def _name(self, tensor: torch.Tensor, role: str) -> str:
+        """The variable of the script that holds a tensor."""
+        for name, value in user_locals():
+            if value is tensor:
+                return name
+        self._unnamed += 1
+        return f"{role}.{self._unnamed}"
+
+    def note_random(self) -> None:
+        """What ranks with batches of their own draw at random is their own."""
+        for op in self.recorder.program.ops:
+            if op.name.startswith(_RANDOM):
+                for value in op.outs:
+                    value.claims["type"] = dict.fromkeys(self.data_axes, "V")
+
+    def note_batch(self, arguments) -> None:
+        """What a model is called with is a batch, not a constant of the model."""
+        leaves = torch.utils._pytree.tree_leaves(arguments)
+        self.batches |= {_storage(one) for one in leaves if isinstance(one, torch.Tensor)}
+
+    def write_outputs(self) -> None:
+        """What the step leaves in parameters and optimizer state has the type that it had before."""
+        for tensor, value in self.declared:
+            role = value.claims["role"]
+            if role in ("param", "opt_state") and self.recorder.current(tensor) is not value:
+                self.recorder.output(tensor, "state", value, type=value.claims["type"])

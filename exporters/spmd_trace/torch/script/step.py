@@ -1,0 +1,268 @@
+"""Finds the step of a script that is recorded, and records it.
+
+A step begins with the first `zero_grad`, call of a module or use of a parameter after the step of the
+optimizer before it, and ends where the next one would begin: what follows the optimizer, such as a gather of
+the parameters, belongs to it.
+"""
+
+import contextlib
+import functools
+
+import torch
+from torch.optim import optimizer as optimizers
+from torch.overrides import TorchFunctionMode
+
+from .. import mappings
+from ..composites import Composites
+from ..frameworks import ddp, fsdp
+from ..frameworks.cpu import replaced
+from ..recorder import Recorder
+from ..transitions import reinterpret
+from . import axes, evidence, roles
+from .world import Job, Seen
+
+# Functions whose results are data where no module calls them.
+_DATA = {torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal, torch.as_tensor}
+_DATA |= {torch.from_numpy, torch.frombuffer, torch.rand_like, torch.randn_like, torch.randint_like}
+
+
+class _Watch(TorchFunctionMode):
+    """Sees where a step begins that neither clears gradients nor calls a module."""
+
+    def __init__(self, steps: "Steps"):
+        super().__init__()
+        self.steps = steps
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        name = getattr(func, "__name__", "")
+        if self.steps.between and torch.is_grad_enabled() and name not in ("__get__", "__set__"):
+            if any(_is_trained(one) for one in args):
+                self.steps.begins()
+        return func(*args, **(kwargs or {}))
+
+
+def _is_trained(item) -> bool:
+    with torch._C.DisableTorchFunction():
+        return isinstance(item, torch.Tensor) and item.requires_grad and item.is_leaf
+
+
+class _Data(TorchFunctionMode):
+    """Leaves the making of data out of the recording."""
+
+    def __init__(self, recorder: Recorder):
+        super().__init__()
+        self.recorder = recorder
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func not in _DATA or self.recorder.in_module or self.recorder.phase != "fwd":
+            return func(*args, **(kwargs or {}))
+        with self.recorder.hidden():
+            return func(*args, **(kwargs or {}))
+
+
+class Steps:
+    """Counts the steps of a script, and records one of them; `done` is called when it is over.
+
+    `observed`: what other ranks have; `digests`: whether to note for such a comparison what this one has.
+    """
+
+    def __init__(self, job: Job, seen: Seen, number: int, done, observed: dict, digests: bool):
+        self.job, self.seen, self.number, self.done = job, seen, number, done
+        self.observed, self.digests = observed, digests
+        self.counts: dict[torch.optim.Optimizer, int] = {}
+        self.recorder: Recorder | None = None
+        self.roles: roles.Roles | None = None
+        self.losses: list[torch.Tensor] = []
+        self._recording = contextlib.ExitStack()
+        self._section = contextlib.ExitStack()
+        self._in_backward = False
+        self._used = False  # whether the recorded step has used the model
+        self.summed: dict[str, list[str]] = {}  # axes along which gradients are summed, by parameter
+
+    @property
+    def taken(self) -> int:
+        """The steps that all optimizers have taken."""
+        return min(self.counts.values(), default=0)
+
+    @property
+    def between(self) -> bool:
+        """Whether the next step would be begun, or the recorded one be over, by a use of the model."""
+        before = self.recorder is None and self.taken == self.number - 1
+        return before or (self.recorder is not None and self.taken >= self.number)
+
+    def begins(self, used: bool = True) -> None:
+        """A step begins here, by a use of the model or, not `used`, by clearing its gradients."""
+        if self.between:
+            if self.recorder is not None:
+                self.finish()
+            self._start()
+        elif self.recorder is not None and used and not self._used:
+            # What came between the two, such as printing the loss of the step before, is no part of this one.
+            if not any(op.mut for op in self.recorder.program.ops):
+                self._recording.close()
+                self._start()
+        self._used = self._used or used
+
+    @contextlib.contextmanager
+    def watched(self):
+        """Watches the optimizers and modules of a script."""
+        cls = torch.optim.Optimizer
+        clear, clear_module = cls.zero_grad, torch.nn.Module.zero_grad
+
+        @functools.wraps(clear)
+        def zero_grad(optimizer, *args, **kwargs):
+            self.begins(used=False)
+            return clear(optimizer, *args, **kwargs)
+
+        @functools.wraps(clear_module)
+        def zero_grad_of_module(module, *args, **kwargs):
+            self.begins(used=False)
+            return clear_module(module, *args, **kwargs)
+
+        call = torch.nn.Module.__call__
+
+        @functools.wraps(call)
+        def module_called(module, *args, **kwargs):
+            self.begins()
+            if self.recorder is not None and not self.recorder.in_module:
+                self.roles.note_batch((args, kwargs))
+            return call(module, *args, **kwargs)
+
+        with (
+            replaced(cls, zero_grad=zero_grad),
+            replaced(torch.nn.Module, zero_grad=zero_grad_of_module, __call__=module_called),
+            _Watch(self),
+        ):
+            optimizers.register_optimizer_step_pre_hook(self._before_step)
+            optimizers.register_optimizer_step_post_hook(self._after_step)
+            yield
+
+    def _before_step(self, optimizer, args, kwargs) -> None:
+        if self.recorder is None:
+            return
+        if self.number > 1 and optimizer not in self.counts:
+            # An optimizer that has its first step now: the recorded step is one that has them all.
+            self._recording.close()
+            self.recorder = None
+            return
+        self._section.enter_context(self.recorder.section("optimizer", "opt"))
+
+    def _after_step(self, optimizer, args, kwargs) -> None:
+        self._section.close()
+        self.counts[optimizer] = self.counts.get(optimizer, 0) + 1
+
+    # The recording.
+
+    def _start(self) -> None:
+        self._used = False
+        mesh = axes.mesh(self.seen, self.job)
+        recorder = self.recorder = Recorder(mesh, self.job.rank)
+        recorder.whole_stack = True
+        self.losses = []
+        with recorder.hidden():
+            self.roles = roles.Roles(recorder, self.seen, self.observed)
+        if self.digests:
+            self.roles.digests = []
+        enter = self._recording.enter_context
+        sharded = [
+            module
+            for root in self.roles.roots
+            for module in root.modules()
+            if isinstance(module, torch.distributed.fsdp.FSDPModule)
+        ]
+        for wrapped in self.seen.replicas:
+            enter(ddp.recorded(recorder, wrapped))
+        if sharded:
+            enter(fsdp.recorded(recorder, fsdp.along_groups(recorder)))
+        enter(recorder.recording(self.roles.roots[0] if self.roles.roots else None))
+        enter(Composites(recorder))
+        enter(_Data(recorder))
+        enter(self._backwards())
+        enter(self._loading())
+        enter(self._clipping())
+
+    @contextlib.contextmanager
+    def _backwards(self):
+        """A backward of the script is one of the recorder."""
+        original = torch.autograd.backward
+
+        @functools.wraps(original)
+        def backward(
+            tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None
+        ):
+            if self._in_backward or self.recorder.is_hidden:
+                return original(tensors, grad_tensors, retain_graph, create_graph, inputs=inputs)
+            if not isinstance(tensors, torch.Tensor):
+                raise NotImplementedError("a backward of several values at once")
+            words = {"gradient": grad_tensors, "retain_graph": retain_graph}
+            words |= {"create_graph": create_graph, "inputs": inputs}
+            self._in_backward = True
+            try:
+                loss = tensors
+                for axis in self.roles.data_axes:
+                    loss = reinterpret(loss, axis, src="V", dst="P")
+                self.losses.append(loss)
+                return self.recorder.backward(loss, **words)
+            finally:
+                self._in_backward = False
+
+        with replaced(torch.autograd, backward=backward):
+            yield
+
+    @contextlib.contextmanager
+    def _loading(self):
+        """What a loader does to give a batch is no part of the step."""
+        iterator = torch.utils.data.dataloader._BaseDataLoaderIter
+        following = iterator.__next__
+
+        def next_batch(loading):
+            with self.recorder.hidden():
+                return following(loading)
+
+        with replaced(iterator, __next__=next_batch):
+            yield
+
+    @contextlib.contextmanager
+    def _clipping(self):
+        module = torch.nn.utils
+        clip = module.clip_grad_norm_
+
+        @functools.wraps(clip)
+        def clip_grad_norm_(*args, **kwargs):
+            with self.recorder.section("clip", "opt"):
+                return clip(*args, **kwargs)
+
+        with replaced(module, clip_grad_norm_=clip_grad_norm_):
+            with replaced(module.clip_grad, clip_grad_norm_=clip_grad_norm_):
+                yield
+
+    def finish(self) -> None:
+        """Ends the recording, if the step is complete, and hands the program on."""
+        if self.recorder is None or self.taken < self.number:
+            return
+        for loss in self.losses:
+            self.recorder.output(loss, "loss")
+        self.roles.write_outputs()
+        self.roles.note_random()
+        self._recording.enter_context(self.recorder.hidden())  # the process ends with the step
+        program = self.recorder.program
+        _name_phases(program.ops)
+        self.summed = evidence.summed(program, functools.partial(axes_of, program))
+        mappings.state(program, functools.partial(axes_of, program))
+        self.done(self.recorder)
+
+
+def axes_of(program, op) -> list[str]:
+    """The axes along which a collective runs; none if its group is irregular."""
+    if "axis" in op.attrs:
+        axis = op.attrs["axis"]
+        return axis if isinstance(axis, list) else [axis]
+    return program.groups.get(op.attrs.get("group"), {}).get("axes", [])
+
+
+def _name_phases(ops: list) -> None:
+    """What the program does after its last backward belongs to the optimizer."""
+    last = max((place for place, op in enumerate(ops) if op.phase == "bwd"), default=len(ops))
+    for op in ops[last:]:
+        if op.phase == "fwd":
+            op.phase, op.grad = "opt", False

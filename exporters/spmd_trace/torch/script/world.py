@@ -1,0 +1,195 @@
+"""The job that a script believes to be part of: its launcher, its process groups, its GPUs.
+
+Process groups are of the kind that moves no data, whatever the script asks for; where all ranks run, of the
+kind that moves it between processes of one host.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import os
+import sys
+
+import torch
+import torch._dynamo  # an optimizer imports it; it wants to see the functions of torch.cuda as they are
+import torch.distributed as dist
+from torch.distributed import device_mesh, distributed_c10d
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from ..frameworks import cpu
+from ..frameworks.cpu import replaced
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """How many processes run on how many hosts, and which of them this one is."""
+
+    per_node: int
+    nodes: int
+    rank: int = 0
+    meeting: str | None = None  # the file by which the ranks find each other, where all run
+
+    @property
+    def world(self) -> int:
+        return self.per_node * self.nodes
+
+    def environment(self) -> dict[str, str]:
+        """What torchrun sets."""
+        node, local = divmod(self.rank, self.per_node)
+        numbers = {
+            "RANK": self.rank,
+            "WORLD_SIZE": self.world,
+            "LOCAL_RANK": local,
+            "LOCAL_WORLD_SIZE": self.per_node,
+            "GROUP_RANK": node,
+            "GROUP_WORLD_SIZE": self.nodes,
+            "ROLE_RANK": self.rank,
+            "ROLE_WORLD_SIZE": self.world,
+            "MASTER_PORT": 29500,
+            "TORCHELASTIC_RESTART_COUNT": 0,
+            "TORCHELASTIC_MAX_RESTARTS": 0,
+        }
+        words = {"MASTER_ADDR": "127.0.0.1", "TORCHELASTIC_RUN_ID": "none", "ROLE_NAME": "default"}
+        return words | {name: str(number) for name, number in numbers.items()}
+
+
+@dataclasses.dataclass
+class Seen:
+    """What the script has made."""
+
+    meshes: list = dataclasses.field(default_factory=list)
+    replicas: list = dataclasses.field(default_factory=list)  # models under DistributedDataParallel
+    backend: str = "nccl"  # what the script has asked for
+
+
+def _everywhere(stack: contextlib.ExitStack, original, replacement) -> None:
+    """Replaces a function in all modules of torch.distributed that have imported it."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("torch.distributed") and module is not None:
+            found = [key for key, value in vars(module).items() if value is original]
+            stack.enter_context(replaced(module, **dict.fromkeys(found, replacement)))
+
+
+def _options():
+    options = torch._C._distributed_c10d.FakeProcessGroup.Options()
+    options.simulate_uniform_ranks = True
+    return options
+
+
+def _groups(stack: contextlib.ExitStack, job: Job, seen: Seen) -> None:
+    """Process groups of any backend become groups of the CPU."""
+    init, new, backend_of = dist.init_process_group, dist.new_group, dist.get_backend
+
+    @functools.wraps(init)
+    def init_process_group(backend=None, *args, **kwargs):
+        seen.backend = str(backend or "nccl").split(":")[-1]
+        place = {"rank": job.rank, "world_size": job.world}
+        if job.meeting is not None:
+            init("gloo", init_method=f"file://{job.meeting}", **place)
+        else:
+            init("fake", store=FakeStore(), pg_options=_options(), **place)
+
+    @functools.wraps(new)
+    def new_group(ranks=None, timeout=None, backend=None, pg_options=None, *args, **kwargs):
+        kwargs.pop("device_id", None)
+        kwargs["use_local_synchronization"] = False
+        return new(ranks, None, None, None if job.meeting else _options(), **kwargs)
+
+    def get_backend(group=None):
+        backend_of(group)  # refuses as torch does
+        return seen.backend
+
+    _everywhere(stack, init, init_process_group)
+    _everywhere(stack, new, new_group)
+    stack.enter_context(replaced(dist, get_backend=get_backend, is_nccl_available=lambda: True))
+    if job.meeting is None:
+        stack.enter_context(replaced(dist, all_to_all_single=cpu._all_to_all_single))
+    else:
+        for name in ("all_reduce", "reduce_scatter_tensor"):
+            stack.enter_context(replaced(dist, **{name: _averaging(getattr(dist, name))}))
+
+
+def _averaging(collective):
+    """Averages by a sum: the processes of a host cannot average."""
+
+    @functools.wraps(collective)
+    def wrapper(tensor, *args, **kwargs):
+        asked = next((one for one in [*args, kwargs.get("op")] if one == dist.ReduceOp.AVG), None)
+        if asked is None:
+            return collective(tensor, *args, **kwargs)
+        total = dist.ReduceOp.SUM
+        args = tuple(total if one == dist.ReduceOp.AVG else one for one in args)
+        kwargs |= {"op": total} if "op" in kwargs else {}
+        work = collective(tensor, *args, **kwargs)
+        if work is not None:
+            work.wait()
+        tensor.div_(dist.get_world_size(kwargs.get("group")))
+        return work
+
+    return wrapper
+
+
+def _meshes(stack: contextlib.ExitStack, seen: Seen) -> None:
+    cls = device_mesh.DeviceMesh
+    init = cls.__init__
+
+    @functools.wraps(init)
+    def __init__(mesh, device_type="cpu", *args, **kwargs):
+        init(mesh, str(cpu._off_cuda(device_type)), *args, **kwargs)
+        seen.meshes.append(mesh)
+
+    stack.enter_context(replaced(cls, __init__=__init__))
+
+
+def _wrappers(stack: contextlib.ExitStack, seen: Seen) -> None:
+    """Modules and functions that ask for GPUs, or for other processes."""
+    parallel = torch.nn.parallel.DistributedDataParallel
+    init = parallel.__init__
+
+    @functools.wraps(init)
+    def __init__(model, module, device_ids=None, output_device=None, *args, **kwargs):
+        init(model, module, None, None, *args, **kwargs)
+        seen.replicas.append(model)
+
+    loader = torch.utils.data.DataLoader
+    load = loader.__init__
+
+    @functools.wraps(load)
+    def in_this_process(self, *args, **kwargs):
+        for name in ("multiprocessing_context", "prefetch_factor"):
+            kwargs.pop(name, None)
+        kwargs |= {"num_workers": 0, "pin_memory": False, "persistent_workers": False, "timeout": 0}
+        # num_workers is the sixth argument, after dataset, batch_size, shuffle and both samplers.
+        load(self, *args[:5], **kwargs)
+
+    def compiled(model=None, **options):
+        return model if model is not None else lambda function: function
+
+    stack.enter_context(replaced(parallel, __init__=__init__))
+    stack.enter_context(replaced(loader, __init__=in_this_process))
+    stack.enter_context(replaced(torch, compile=compiled))
+    stack.enter_context(replaced(torch.nn.Module, compile=lambda *args, **kwargs: None))
+
+
+@contextlib.contextmanager
+def played(job: Job):
+    """The world of a script, for the time of the context; what the script makes in it."""
+    seen = Seen()
+    os.environ.update(job.environment())
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(cpu.a_gpu_per_rank(job.per_node, job.rank % job.per_node))
+        _groups(stack, job, seen)
+        _meshes(stack, seen)
+        _wrappers(stack, seen)
+        yield seen
+
+
+def groups_of_this_rank() -> list[tuple[str, list[int]]]:
+    """Names and ranks of the process groups that this rank is in."""
+    if not dist.is_initialized():
+        return []
+    found = []
+    for group, ranks in distributed_c10d._world.pg_group_ranks.items():
+        if dist.get_rank() in ranks and len(ranks) > 1:
+            found.append((group.group_desc, sorted(ranks, key=ranks.get)))
+    return found

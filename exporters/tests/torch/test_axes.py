@@ -1,0 +1,53 @@
+"""Meshes from groups of ranks, and kinds from what the ranks have."""
+
+import pytest
+
+from spmd_trace.ranks import compared
+from spmd_trace.torch.script import axes, world
+
+
+@pytest.mark.parametrize(
+    ("ranks", "pieces"),
+    [
+        ([0, 1, 2, 3], [(4, 1)]),
+        ([1, 5], [(2, 4)]),
+        ([0, 2, 8, 10], [(2, 2), (2, 8)]),
+        ([5], []),
+        ([0, 1, 3], None),
+        ([3, 2, 1], None),
+        ([0, 1, 2, 4], None),
+    ],
+)
+def test_layouts_of_ranks(ranks, pieces):
+    assert axes.layout(ranks) == pieces
+
+
+def test_axes_are_what_lies_between_the_borders_of_groups(monkeypatch):
+    groups = [("default_pg", list(range(16))), ("tp_group", [0, 1]), ("cp", [0, 2, 4, 6])]
+    monkeypatch.setattr(world, "groups_of_this_rank", lambda: groups)
+    monkeypatch.setattr(axes, "_variables", lambda: [])
+    mesh = axes.mesh(world.Seen(), world.Job(16, 1))
+    assert [(a.name, a.size, a.stride) for a in mesh.axes] == [
+        ("every8", 2, 8),
+        ("cp", 4, 2),
+        ("tp", 2, 1),
+    ]
+
+
+def _rows(**digests):
+    roles = {"w": "param", "b": "param", "x": "input"}
+    return [{"name": n, "role": roles[n], "digest": digest} for n, digest in digests.items()]
+
+
+def test_kinds_are_what_ranks_have_in_common():
+    rows = {0: _rows(w="1", b=None, x="1"), 1: _rows(w="2", b=None, x="1")}
+    rows |= {2: _rows(w="1", b=None, x="3"), 3: _rows(w="2", b=None, x="3")}
+    found = compared(0, rows, [["dp", 2, 2], ["tp", 2, 1]], {"w": ["dp"]})
+    assert found["kinds"] == {"w": {"dp": "R", "tp": "V"}, "x": {"dp": "V", "tp": "R|I"}}
+    assert found["data"] == ["dp"]
+
+
+def test_a_parameter_whose_gradient_is_not_summed_is_invariant():
+    rows = {0: _rows(w="1", x="1"), 1: _rows(w="1", x="2")}
+    found = compared(0, rows, [["dp", 2, 1]], {})
+    assert found["kinds"]["w"] == {"dp": "I"} and found["data"] == []

@@ -1,0 +1,132 @@
+"""Programs that use torch's own data parallelism: what its hooks do is in the trace."""
+
+import contextlib
+import json
+
+import jsonschema
+import pytest
+import torch
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+import judged
+import spmd_trace.torch
+from spmd_trace.torch import Axis, Mesh, Recorder, reinterpret
+from spmd_trace.torch.frameworks import cpu, ddp, dtensors, fsdp
+from traces import schema
+
+_RANKS = 4
+
+
+def _layers() -> torch.nn.Sequential:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+
+
+def _recorder(tokens: torch.Tensor) -> Recorder:
+    recorder = Recorder(Mesh("main", [Axis("dp", _RANKS, 1, "data")]))
+    recorder.declare(tokens, "input", "tokens", type={"dp": "V"}, spec=["dp", None])
+    return recorder
+
+
+def _step(model, tokens, optimizer, recorder=None) -> None:
+    loss = model(tokens).square().mean()
+    if recorder is None:
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return
+    loss = reinterpret(loss, "dp", src="V", dst="P")
+    recorder.backward(loss)
+    with recorder.section("optimizer", "opt"):
+        optimizer.step()
+    recorder.output(loss, "loss")
+
+
+def replicas(forgotten: bool = False) -> dict:
+    """A step of a model under DistributedDataParallel, or one that forgets to leave no_sync."""
+    with cpu.fake_ranks(0, _RANKS):
+        model, tokens = DistributedDataParallel(_layers()), torch.randn(6, 8)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+        _step(model, tokens, optimizer)
+        recorder = _recorder(tokens)
+        declared = ddp.declare(recorder, model)
+        alone = model.no_sync() if forgotten else contextlib.nullcontext()
+        with ddp.recorded(recorder, model), recorder.recording(model), alone:
+            _step(model, tokens, optimizer, recorder)
+        for parameter, value in declared.items():
+            recorder.output(parameter, "state", value, type={"dp": "R"})
+        return json.loads(spmd_trace.torch.dumps(recorder.program))
+
+
+def shards() -> dict:
+    """A step of a model under FSDP2."""
+    with cpu.fake_ranks(0, _RANKS):
+        grid = torch.distributed.init_device_mesh("cpu", (_RANKS,), mesh_dim_names=("dp",))
+        model, tokens = fully_shard(_layers(), mesh=grid), torch.randn(6, 8)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+        _step(model, tokens, optimizer)
+        recorder = _recorder(tokens)
+        fsdp.declare(recorder, model)
+        with fsdp.recorded(recorder, fsdp.along_groups(recorder)), recorder.recording(model):
+            _step(model, tokens, optimizer, recorder)
+        return json.loads(spmd_trace.torch.dumps(recorder.program))
+
+
+def names(trace: dict) -> list[str]:
+    return [op["op"] for op in trace["ops"]]
+
+
+def test_the_reducer_is_one_average_of_each_gradient():
+    trace = replicas()
+    jsonschema.Draft202012Validator(schema()).validate(trace)
+    averages = [op for op in trace["ops"] if op["op"] == "all_reduce_"]
+    assert [op["attrs"]["op"] for op in averages] == ["avg"] * 4
+    assert names(trace).count("reinterpret_") == 4 and "broadcast_" not in names(trace)
+    weights = [p for p in trace["params"] if p["role"] == "param"]
+    assert {p["grad"]["type"]["dp"] for p in weights} == {"P"}
+    assert weights[0]["x_reductions"][0]["origin"] == "DistributedDataParallel"
+
+
+def test_without_synchronisation_nothing_is_reduced():
+    assert "all_reduce_" not in names(replicas(forgotten=True))
+
+
+def test_the_reductions_of_other_hooks_are_refused():
+    with cpu.fake_ranks(0, _RANKS):
+        model = DistributedDataParallel(_layers())
+        model.register_comm_hook(None, lambda state, bucket: None)
+        with pytest.raises(NotImplementedError, match="communication hook"):
+            with ddp.recorded(_recorder(torch.ones(1, 8)), model):
+                pass
+
+
+def test_shards_are_gathered_and_their_gradients_scattered():
+    trace = shards()
+    jsonschema.Draft202012Validator(schema()).validate(trace)
+    assert names(trace).count("all_gather") == names(trace).count("reduce_scatter") == 1
+    (scatter,) = [op for op in trace["ops"] if op["op"] == "reduce_scatter"]
+    assert scatter["attrs"] == {"axis": "dp", "op": "avg", "dst": "S(0)"}
+    weights = [p for p in trace["params"] if p["role"] == "param"]
+    assert weights[0]["spec"] == ["dp", None] and weights[0]["gshape"] == [16, 8]
+    assert weights[0]["grad"]["type"] == {"dp": "V"} and weights[0]["x_placements"] == ["S(0)"]
+
+
+def test_a_parameter_of_unfinished_sums_is_refused():
+    with cpu.fake_ranks(0, _RANKS):
+        grid = torch.distributed.init_device_mesh("cpu", (_RANKS,))
+        placed = torch.distributed.tensor.Partial()
+        weight = torch.distributed.tensor.DTensor.from_local(torch.ones(2), grid, [placed])
+        with pytest.raises(NotImplementedError, match="placed as P"):
+            dtensors.claims(_recorder(torch.ones(1, 8)), weight)
+
+
+@pytest.mark.skipif(judged.checker() is None, reason="SPMDLINT does not name a checker")
+def test_the_checker_follows_the_hooks(tmp_path):
+    def found(trace: dict) -> list[str]:
+        path = tmp_path / "step.spmd.json"
+        path.write_text(json.dumps(trace))
+        return [report["name"] for report in judged.reports(path)]
+
+    assert found(replicas()) == [] and found(shards()) == []
+    assert set(found(replicas(forgotten=True))) == {"unreduced-gradient"}

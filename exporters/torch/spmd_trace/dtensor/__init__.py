@@ -1,6 +1,0 @@
-"""What DTensor does with one operation whose operands have given placements.
-
-DTensor decides before an operation runs whether its operands stay as they are or are redistributed
-first. The decisions are recorded without a GPU and without other processes, for comparison with
-the verdicts of the checker: `python -m spmd_trace.dtensor -o decisions.json`.
-"""
