@@ -4,7 +4,7 @@ import importlib
 import sys
 
 from spmd_trace.torch import Axis, Mesh, Recorder, dumps, reinterpret  # before torch
-from spmd_trace.frameworks.cpu import fake_ranks
+from spmd_trace.torch.frameworks.cpu import fake_ranks
 import torch
 
 script, out = sys.argv[1:]
