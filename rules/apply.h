@@ -4,6 +4,7 @@
 
 #include "rules/op.h"
 #include "rules/violation.h"
+#include "rules/violations/symbols.h"
 
 #include "ir/program.h"
 

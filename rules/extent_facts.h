@@ -2,7 +2,7 @@
 // where a program leaves dimensions open.
 #pragma once
 
-#include "rules/violations/coverage.h"
+#include "rules/violations/symbols.h"
 
 #include "ir/program.h"
 

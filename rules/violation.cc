@@ -13,6 +13,7 @@
 #include "rules/violations/operands.h"
 #include "rules/violations/runs.h"
 #include "rules/violations/shards.h"
+#include "rules/violations/symbols.h"
 #include "rules/violations/transitions.h"
 
 namespace spmd::rules {

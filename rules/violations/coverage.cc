@@ -1,5 +1,6 @@
 // The manual pages of the findings of coverage.h.
 #include "rules/violations/coverage.h"
+#include "rules/violations/symbols.h"
 
 namespace spmd::rules {
 

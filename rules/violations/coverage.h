@@ -3,8 +3,6 @@
 
 #include "rules/violations/diagnostic_info.h"
 
-#include "ir/shape.h"
-
 namespace spmd::rules {
 
 struct UnknownOp {
@@ -27,18 +25,6 @@ struct AssumedRule {
   std::string equation;
   void fields(auto &&visit) const { visit("equation", equation); }
   bool operator==(const AssumedRule &) const = default;
-  static const DiagnosticInfo info;
-};
-
-// Nothing that is declared of symbols says whether two extents are equal.
-struct UndecidedExtents {
-  std::string what; // as in ShapeMismatch
-  std::string left, right;
-  ir::Extent a, b; // the same
-  void fields(auto &&visit) const {
-    visit("what", what), visit("left", left), visit("right", right);
-  }
-  bool operator==(const UndecidedExtents &) const = default;
   static const DiagnosticInfo info;
 };
 
