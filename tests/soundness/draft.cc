@@ -1,6 +1,7 @@
 // Statements of one region that follow one another share its braces.
 #include "tests/soundness/draft.h"
 
+#include "rules/violations/gradients.h"
 #include "rules/violations/shards.h"
 #include "rules/violations/transitions.h"
 
