@@ -12,7 +12,6 @@
 #include "ir/claims.h"
 #include "ir/misspelling.h"
 
-#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -57,17 +56,12 @@ constexpr AttributeSpec kShared[] = {
     {"weight|exponent|y|q|rcond|initial|s|dropout_p|scale|low|high|mean|std", Form::Number},
     {"growth_factor|backoff_factor|scale_growth_factor|scale_backoff_factor", Form::Number},
     {"growth_interval", Form::Count},
-    {"k|n|offset|diagonal|padding_idx|minlength|dim0|dim1|dim2|axis0|axis1|axis2", Form::Whole},
-    {"ord|norm_type|betas|step"},
-    // `lower`, `upper`: a flag of a triangle, a bound of rrelu.
-    {"correction|decimals|ddof|spacing_scalar|lower|upper", Form::Number},
-    {"approximate", Form::Choice, "none/tanh/flag"},
-    {"side", Form::Choice, "left/right"},
-    {"indexing", Form::Choice, "ij/xy"},
-    {"interpolation", Form::Choice, "linear/lower/higher/midpoint/nearest"},
+    {"correction|ord|norm_type|betas|step|k|n|offset|diagonal|padding_idx|minlength"},
+    {"dim0|dim1|dim2|axis0|axis1|axis2"},
+    {"decimals|ddof|spacing_scalar|lower|upper"}, // a flag of a triangle, a bound of rrelu
     {"num_classes|output_mask|group|groups|num_groups|stride|storage_offset|generator|rng"},
-    {"memory_format|layout|device|mode|norm|normalization|reduce"},
-    {"shifts|unit_offset|max|how|ways|over|all|op|spec|type|tag|peer|sharding"},
+    {"memory_format|layout|device|approximate|side|mode|indexing|norm|normalization|reduce"},
+    {"interpolation|axis|shifts|unit_offset|max|how|ways|over|all|op|spec|type|tag|peer|sharding"},
     {"kernel_size|output_size|strides|padding|dilation|padding_mode|blank"},
     {"precision|accuracy|exponent_bits|mantissa_bits|rounding_method|weak_type|name|data"},
     {"size|shape|sizes|dims|index|indices|length|lengths|unsafe|quant_min|quant_max|zero_point"},
@@ -93,14 +87,11 @@ const AttributeSpec *find_spec(llvm::ArrayRef<AttributeSpec> specs, llvm::String
       return &spec;
   return nullptr;
 }
-llvm::StringRef first_name(const AttributeSpec &spec) {
-  return llvm::StringRef(spec.names.data(), spec.names.size()).split('|').first;
-}
 llvm::StringRef nearest(llvm::ArrayRef<AttributeSpec> specs, llvm::StringRef key) {
   llvm::StringRef found;
   for (const AttributeSpec &spec : specs)
     if (each_name(spec, [&](llvm::StringRef name) {
-          found = key == "axis" ? first_name(spec) : name; // which may be near several of one
+          found = name;
           return ir::is_misspelling(key, name);
         }))
       return found;
@@ -112,10 +103,12 @@ struct Whole {
   bool valid = false, open = false;
   int64_t number = 0;
 };
-Whole whole_of(const AttrValue &value) {
+Whole whole_of(const Application &app, const AttrValue &value) {
   if (value.form == AttrForm::Expr || value.form == AttrForm::Value)
     return {true, true, 0};
-  return value.form == AttrForm::Integer ? Whole{true, false, value.as_integer()} : Whole{};
+  bool number = value.form == AttrForm::Integer || value.form == AttrForm::Float;
+  std::optional<Numbers> one = number ? numbers_of(app, value) : std::nullopt;
+  return one && one->size() == 1 ? Whole{true, false, one->front()} : Whole{};
 }
 
 class Checker {
@@ -146,7 +139,7 @@ public:
       if (!spec) {
         judge_name(list, name, by_hand && value.form != AttrForm::Null);
       } else if (value.form != AttrForm::Null && value.form != AttrForm::Value) {
-        if (std::string expected = wrong(*spec, value); !expected.empty())
+        if (std::string expected = wrong(spec->form, value); !expected.empty())
           report(name, std::move(expected));
       }
     }
@@ -192,7 +185,7 @@ private:
 
   // The number is a dimension among `rank`.
   std::string wrong_dim(const AttrValue &value, size_t rank) const {
-    Whole dim = whole_of(value);
+    Whole dim = whole_of(app_, value);
     auto limit = static_cast<int64_t>(std::max<size_t>(rank, 1));
     if (dim.valid && (dim.open || (dim.number >= -limit && dim.number < limit)))
       return {};
@@ -206,12 +199,11 @@ private:
   std::string wrong_dims(const AttrValue &value, Form form) const {
     llvm::ArrayRef<AttrValue> items = items_of(value);
     for (const AttrValue &item : items)
-      if (!whole_of(item).valid)
+      if (!whole_of(app_, item).valid)
         return std::string(describe(form));
-    if (form == Form::SomeDims && items.empty())
-      return std::string(describe(form));
-    if ((form == Form::Dim || form == Form::NewDim) && items.size() != 1)
-      return form == Form::Dim ? "one dimension" : "one place of a new dimension";
+    // A softmax takes several in some frameworks.
+    if (form == Form::Dim && items.empty())
+      return "a dimension";
     if (!shape_)
       return {};
     size_t rank = shape_->dims.size() + (form == Form::NewDim);
@@ -219,7 +211,7 @@ private:
     for (const AttrValue &item : items) {
       if (std::string text = wrong_dim(item, rank); !text.empty())
         return text;
-      Whole dim = whole_of(item);
+      Whole dim = whole_of(app_, item);
       int64_t place = dim.number < 0 ? dim.number + static_cast<int64_t>(rank) : dim.number;
       if (!dim.open && llvm::is_contained(seen, place))
         return std::string(describe(form == Form::Order ? form : Form::Dims));
@@ -229,7 +221,7 @@ private:
   }
   std::string wrong_wholes(const AttrValue &value, Form form, int64_t least) const {
     for (const AttrValue &item : items_of(value)) {
-      Whole whole = whole_of(item);
+      Whole whole = whole_of(app_, item);
       bool unstated = form == Form::Extents && item.form == AttrForm::Null;
       if (!unstated && (!whole.valid || (!whole.open && whole.number < least)))
         return std::string(describe(form));
@@ -244,7 +236,7 @@ private:
     std::string last;
     for (size_t i = 0; right && i < items.size(); ++i) {
       ir::Extent extent = shape_->dims[shape_->dims.size() - items.size() + i];
-      Whole whole = whole_of(items[i]);
+      Whole whole = whole_of(app_, items[i]);
       right &= whole.open || !extent.is_number() || extent.number() == whole.number;
       last += (i ? ", " : "") + (extent.is_number() ? std::to_string(extent.number()) : "?");
     }
@@ -262,7 +254,7 @@ private:
     return shape_->dims[*place_].number();
   }
   std::string wrong_place(const AttrValue &value, Form form) const {
-    Whole whole = whole_of(value);
+    Whole whole = whole_of(app_, value);
     if (!whole.valid)
       return "a whole number";
     std::optional<int64_t> n = extent();
@@ -297,38 +289,28 @@ private:
     std::string expected(describe(Form::Pairs));
     if (value.form != AttrForm::List)
       return expected;
-    llvm::DenseSet<int64_t> sides[2];
+    llvm::SmallVector<int64_t, 8> from, to;
     for (const AttrValue &pair : items_of(value)) {
       llvm::ArrayRef<AttrValue> ends = items_of(pair);
       if (pair.form != AttrForm::List || ends.size() != 2)
         return expected;
       for (size_t i = 0; i < 2; ++i) {
-        Whole rank = whole_of(ends[i]);
-        bool outside = !rank.open && (rank.number < 0 || (ranks_ && rank.number >= *ranks_));
-        if (!rank.valid || outside || (!rank.open && !sides[i].insert(rank.number).second))
+        Whole rank = whole_of(app_, ends[i]);
+        llvm::SmallVector<int64_t, 8> &side = i ? to : from;
+        if (!rank.valid || (!rank.open && (rank.number < 0 || (ranks_ && rank.number >= *ranks_) ||
+                                           llvm::is_contained(side, rank.number))))
           return expected;
+        if (!rank.open)
+          side.push_back(rank.number);
       }
     }
     return {};
   }
-  bool is_fraction(const AttrValue &value) const {
-    double number = value.form == AttrForm::Float     ? value.as_number()
-                    : value.form == AttrForm::Integer ? static_cast<double>(value.as_integer())
-                                                      : 0;
-    return number >= 0 && number <= 1 &&
-           (whole_of(value).valid || value.form == AttrForm::Float || value.form == AttrForm::Bool);
-  }
-  bool infers_one(const AttrValue &value) const {
-    return llvm::count_if(items_of(value), [](const AttrValue &item) {
-             return item.form == AttrForm::Integer && item.as_integer() < 0;
-           }) <= 1;
-  }
 
   // What is expected, where the value is not of the form; else nothing.
-  std::string wrong(const AttributeSpec &spec, const AttrValue &value) const {
-    const Form form = spec.form;
+  std::string wrong(Form form, const AttrValue &value) const {
     auto unless = [&](bool right) { return right ? std::string() : std::string(describe(form)); };
-    bool whole = whole_of(value).valid;
+    bool whole = whole_of(app_, value).valid;
     switch (form) {
     case Form::Any:
       return {};
@@ -340,8 +322,6 @@ private:
     case Form::Number:
       return unless(whole || value.form == AttrForm::Float || value.form == AttrForm::Bool ||
                     value.form == AttrForm::Scale);
-    case Form::Fraction:
-      return unless(is_fraction(value));
     case Form::Whole:
       return unless(whole);
     case Form::Count:
@@ -350,14 +330,10 @@ private:
       return wrong_wholes(value, form, 1);
     case Form::Extents:
       return wrong_wholes(value, form, -1);
-    case Form::Shape:
-      return infers_one(value) ? wrong_wholes(value, Form::Extents, -1)
-                               : std::string(describe(form));
     case Form::Trailing:
       return wrong_trailing(value);
     case Form::Dim:
     case Form::Dims:
-    case Form::SomeDims:
     case Form::NewDim:
     case Form::Order:
       return wrong_dims(value, form);
@@ -373,7 +349,7 @@ private:
       return unless((value.form == AttrForm::Integer && value.bits < 3) ||
                     (value.form == AttrForm::String && is_reduction(reduction_of(app_))));
     case Form::Rank: {
-      Whole rank = whole_of(value);
+      Whole rank = whole_of(app_, value);
       bool right = rank.open || !ranks_ || (rank.number >= 0 && rank.number < *ranks_);
       return rank.valid && right ? ""
              : ranks_            ? fmt::format("a rank of the group, from 0 to {}", *ranks_ - 1)
@@ -381,21 +357,10 @@ private:
     }
     case Form::Pairs:
       return wrong_pairs(value);
-    case Form::Choice:
-      return is_choice(spec.words, value) ? std::string() : describe(spec);
     default:
       return unless(is_of_program(form, value));
     }
     return {};
-  }
-  bool is_choice(std::string_view words, const AttrValue &value) const {
-    bool flag = value.form == AttrForm::Bool;
-    if (!flag && value.form != AttrForm::String)
-      return false;
-    llvm::SmallVector<llvm::StringRef, 8> known;
-    llvm::StringRef(words.data(), words.size()).split(known, '/');
-    return llvm::is_contained(known,
-                              flag ? "flag" : app_.program.strings[value.as<ir::StringId>()]);
   }
   // What names something of the program: its axes, types, functions.
   bool is_of_program(Form form, const AttrValue &value) const {

@@ -17,8 +17,6 @@ using Form = AttributeForm;
 // Lists of attributes as `names: form, ...`, where names are separated by `|`, ours first.
 constexpr std::string_view kDim = "dim|dims|axes|dimension|dimensions|reduction_dimension: dims";
 constexpr std::string_view kOneDim = "dim|dims|axes|dimension|dimensions|reduction_dimension: dim";
-constexpr std::string_view kSomeDims =
-    "dim|dims|axes|dimension|dimensions|reduction_dimension: somedims";
 constexpr std::string_view kSize = "size|shape|sizes|input_size|input_sizes: extents";
 constexpr std::string_view kWindow =
     "kernel_size|output_size: any, stride|strides: any, padding: any, dilation: any, "
@@ -46,9 +44,9 @@ struct MapAttributes {
   std::string_view attributes;
 };
 constexpr MapAttributes kOfMaps[] = {
-    {reshape_factors, "shape|size|sizes|new_sizes|newshape: shape, dimensions: any"},
+    {reshape_factors, "shape|size|sizes|new_sizes|newshape: extents, dimensions: any"},
     {flatten_factors, "start_dim: dim, end_dim: dim"},
-    {unflatten_factors, "dim: dim, sizes|unflattened_size|shape: shape"},
+    {unflatten_factors, "dim: dim, sizes|unflattened_size|shape: extents"},
     {squeeze_factors, kDim},
     {unsqueeze_factors, "dim: newdim"},
     {permute_factors, "dims|dim|permutation: order"},
@@ -74,7 +72,7 @@ constexpr MapAttributes kOfMaps[] = {
     {slice_scatter_factors, "start: start, end: end, step: positive"},
     {select_scatter_factors, kOneDim},
     {select_scatter_factors, "index: place"},
-    {pad_factors, "pad|padding: any, mode: constant/reflect/replicate/circular"},
+    {pad_factors, "pad|padding: any, mode: word"},
     {index_put_factors, "accumulate: flag, unsafe: flag"},
     {index_put_add_factors, "accumulate: flag, unsafe: flag"},
     {symmetric_product_factors, "symmetrize_output: flag"},
@@ -143,7 +141,7 @@ struct ChoiceAttributes {
   std::string_view attributes;
 };
 constexpr ChoiceAttributes kOfChoices[] = {
-    {choose_division, "rounding_mode: floor/trunc"},
+    {choose_division, "rounding_mode: any"},
     {choose_power, "exponent|y: number"},
     {choose_maximum, "dim|dims|axes: dims, keepdim|keepdims: flag"},
     {choose_minimum, "dim|dims|axes: dims, keepdim|keepdims: flag"},
@@ -154,28 +152,19 @@ constexpr ChoiceAttributes kOfChoices[] = {
     {choose_grouped_attention, kCausal},
     {choose_fused_attention, kCausal},
     {choose_attention_backward, kCausal},
-    {choose_scatter_reduce,
-     "reduce|reduction: sum/add/prod/multiply/mean/amax/amin, include_self: flag"},
+    {choose_scatter_reduce, "reduce|reduction: word, include_self: flag"},
     {choose_index_put, "accumulate: flag, unsafe: flag"},
     {choose_batch_norm, "training|train: flag, momentum: number, cudnn_enabled: flag"},
-    {choose_dropout, "p: fraction, training|train: flag, inplace: flag"},
+    {choose_dropout, "p: number, training|train: flag, inplace: flag"},
     {choose_repeat_interleave, "repeats: count, output_size: any"},
     {choose_convolution, kConvolution},
 };
-
-// Rows that work on several dimensions together, though on one by default.
-constexpr std::string_view kOverSeveral[] = {
-    "softmax",   "log_softmax", "softmin", "softmax_backward", "log_softmax_backward",
-    "normalize", "fft_fftn"};
 
 Form read_form(llvm::StringRef word) {
   return llvm::StringSwitch<Form>(word)
       .Case("flag", Form::Flag)
       .Case("word", Form::Word)
       .Case("number", Form::Number)
-      .Case("fraction", Form::Fraction)
-      .Case("somedims", Form::SomeDims)
-      .Case("shape", Form::Shape)
       .Case("whole", Form::Whole)
       .Case("count", Form::Count)
       .Case("positive", Form::Positive)
@@ -209,10 +198,7 @@ void add(AttributeList &list, std::string_view text) {
   while (!left.empty()) {
     auto [one, rest] = left.split(", ");
     auto [names, form] = one.split(": ");
-    bool choice = form.contains('/');
-    list.specs.push_back({{names.data(), names.size()},
-                          choice ? Form::Choice : read_form(form),
-                          choice ? std::string_view(form.data(), form.size()) : ""});
+    list.specs.push_back({{names.data(), names.size()}, read_form(form)});
     left = rest;
   }
 }
@@ -245,8 +231,7 @@ AttributeList attributes_of(const OpDef &row, const Alias *alias) {
     add(list, "dim|dims|axes|dimension|dimensions: any");
   if (!row.placed.empty()) {
     bool one = row.default_dim != DefaultDim::All && row.default_dim != DefaultDim::LastTwo;
-    bool several = llvm::is_contained(kOverSeveral, row.name);
-    add(list, !one || list.open ? kDim : several ? kSomeDims : kOneDim);
+    add(list, one && !list.open ? kOneDim : kDim);
     add(list, "keepdim|keepdims: flag");
   }
   if (!row.spans.empty())
@@ -310,8 +295,6 @@ std::string_view describe(AttributeForm form) {
     return "a word";
   case Form::Number:
     return "a number";
-  case Form::Fraction:
-    return "a number from 0 to 1";
   case Form::Whole:
     return "a whole number";
   case Form::Count:
@@ -322,16 +305,12 @@ std::string_view describe(AttributeForm form) {
     return "a dimension of the operand";
   case Form::Dims:
     return "dimensions of the operand, each once";
-  case Form::SomeDims:
-    return "dimensions of the operand, each once, at least one";
   case Form::NewDim:
     return "the place of a new dimension";
   case Form::Order:
     return "all dimensions of the operand, each once";
   case Form::Extents:
     return "a list of extents";
-  case Form::Shape:
-    return "a list of extents, of which -1 stands for one at most";
   case Form::Trailing:
     return "the extents of the last dimensions";
   case Form::Place:
@@ -366,24 +345,8 @@ std::string_view describe(AttributeForm form) {
     return "none";
   case Form::Mesh:
     return "a mesh of the program";
-  case Form::Choice:
-    return "one of its words";
   }
   return {};
-}
-
-std::string describe(const AttributeSpec &spec) {
-  if (spec.form != Form::Choice)
-    return std::string(describe(spec.form));
-  llvm::SmallVector<llvm::StringRef, 6> words;
-  llvm::StringRef(spec.words.data(), spec.words.size()).split(words, '/');
-  std::string text;
-  for (llvm::StringRef &word : words)
-    text += (&word == words.begin()   ? ""
-             : &word == &words.back() ? " or "
-                                      : ", ") +
-            (word == "flag" ? "true or false" : word.str());
-  return text;
 }
 
 } // namespace spmd::rules

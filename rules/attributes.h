@@ -14,17 +14,14 @@ enum class AttributeForm : uint8_t {
   Flag,     // true, false, 1, 0
   Word,     // text
   Number,   // whole or not
-  Fraction, // from 0 to 1
   Whole,    // a whole number
   Count,    // not below 0; one or a list
   Positive, // above 0; one or a list
   Dim,      // a dimension of the operand
   Dims,     // one or a list of them, each once
-  SomeDims, // the same, at least one
   NewDim,   // a dimension of the operand with one more
   Order,    // all dimensions, each once
   Extents,  // a list of extents; -1 is inferred
-  Shape,    // the same, where only one can be inferred
   Trailing, // the extents of the last dimensions of the operand
   Place,    // an index into dimension `dim`
   Start,    // where a slice of dimension `dim` begins,
@@ -41,7 +38,6 @@ enum class AttributeForm : uint8_t {
   Types,     // a list of them
   Factor,    // a product or quotient of sizes
   NoVjp,     // none: no derivative
-  Choice,    // one of some words
   Function,
   Mesh, // the name of a mesh of the program
 };
@@ -50,7 +46,6 @@ enum class AttributeForm : uint8_t {
 struct AttributeSpec {
   std::string_view names; // separated by `|`
   AttributeForm form = AttributeForm::Any;
-  std::string_view words = {}; // of a Choice, separated by `/`; `flag` stands for true and false
 };
 
 // The attributes of a row under a spelling (null: its own name), those that any op takes left out.
@@ -70,7 +65,6 @@ AttributeList attributes_of_boundary(std::string_view name);
 std::string_view dim_names();
 // What a value of that form is, as messages and manuals say it.
 std::string_view describe(AttributeForm form);
-std::string describe(const AttributeSpec &spec);
 
 // Adds what is wrong with the attributes of the application, and with the element types of operands that
 // the row takes for indices, and says whether anything is. `row` is the one that was chosen.

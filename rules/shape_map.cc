@@ -2,7 +2,6 @@
 // and a span become as many factors as the operands have dimensions there.
 #include "rules/shape_rule.h"
 
-#include "rules/attributes.h"
 #include "rules/derivative.h"
 #include "rules/registry.h"
 #include "rules/shape_attrs.h"
@@ -12,8 +11,6 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallBitVector.h"
-
-#include <fmt/format.h>
 
 namespace spmd::rules {
 
@@ -60,7 +57,7 @@ public:
       FactorSink sink(app_, equation_, binding_, map_, out_);
       bool told = rule(app_, sink);
       if (!told)
-        map_.results.clear(), report_untold(rule);
+        map_.results.clear();
       bool as_written = told && map_.results.empty() && !app_.results.empty();
       map_.results.resize(as_written ? 0 : app_.results.size());
       if (!as_written)
@@ -76,34 +73,6 @@ public:
   }
 
 private:
-  // What the shapes of the operands and the attributes say together is known, and makes no dimensions.
-  void report_untold(FactorsRule rule) {
-    auto known = [&](const Arg &arg) {
-      const ir::Shape *shape = app_.shape(arg);
-      return shape && shape->ranked &&
-             llvm::all_of(shape->dims, [](ir::Extent extent) { return extent.is_number(); });
-    };
-    if (rule == unknown_factors || !out_.violations.empty() || !llvm::all_of(app_.args, known))
-      return;
-    for (const AttributeSpec &spec : attributes_of(*row_, app_.op.alias).specs) {
-      llvm::SmallVector<llvm::StringRef, 6> names;
-      llvm::StringRef(spec.names.data(), spec.names.size()).split(names, '|');
-      for (llvm::StringRef name : names)
-        if (const ir::AttrValue *value = app_.attr(name); value && is_stated(*value)) {
-          std::string expected = spec.form == AttributeForm::Any ? "" : describe(spec) + ", and ";
-          out_.violations.push_back(
-              AttributeMismatch{name.str(), expected.empty() ? "one that fits the operands"
-                                                             : expected + "fit the operands"});
-          return;
-        }
-    }
-  }
-  bool is_stated(const ir::AttrValue &value) const {
-    if (value.form == ir::AttrForm::List)
-      return llvm::all_of(app_.program.lists[value.as<ir::AttrListId>()].items,
-                          [&](const ir::AttrValue &item) { return is_stated(item); });
-    return value.form == ir::AttrForm::Integer || value.form == ir::AttrForm::String;
-  }
   // Of a derived row: the gradient of a result has the dimensions of the result, and what is made those
   // of the operand, apart from what was stretched.
   FactorMap transposed() {

@@ -86,7 +86,7 @@ std::string attribute_lines(const rules::AttributeList &list) {
     llvm::SmallVector<llvm::StringRef, 6> names = names_of(spec);
     std::string others = joined(llvm::makeArrayRef(names).drop_front());
     text += fmt::format("  attribute {}{}: {}\n", view(names.front()),
-                        others.empty() ? "" : " (or " + others + ")", rules::describe(spec));
+                        others.empty() ? "" : " (or " + others + ")", rules::describe(spec.form));
   }
   return text;
 }
@@ -134,7 +134,7 @@ std::string ops_json(llvm::ArrayRef<const rules::OpDef *> rows) {
       Json names = Json::array();
       for (llvm::StringRef name : names_of(spec))
         names.push_back(name.str());
-      attributes.push_back({{"names", std::move(names)}, {"value", rules::describe(spec)}});
+      attributes.push_back({{"names", std::move(names)}, {"value", rules::describe(spec.form)}});
     }
     document.push_back({{"name", row->name},
                         {"equation", row->equation.equation.text},
