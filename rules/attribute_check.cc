@@ -155,9 +155,8 @@ private:
     llvm::StringRef name = program.op_name(app_.op.spelling);
     if (name.consume_front("vjp."))
       name = name.rsplit('.').first;
-    bool ours = !program.dialect.valid() || program.strings[program.dialect] == "spmd";
     bool alias = app_.op.alias || (app_.op.forward && app_.op.forward->alias);
-    return (ours || !alias) && (!name.contains('.') || name.startswith("spmd."));
+    return !alias && (!name.contains('.') || name.startswith("spmd."));
   }
   void report(llvm::StringRef name, std::string expected) {
     found_ = true;

@@ -60,6 +60,7 @@ constexpr RowSample kSamples[] = {
     {"f32[3, 2]; i64[2]; i64[2]", "%r = index %0, [%1, %2]"},
     {"f32[4, 2]; i64[3]; f32[3, 2]", "%r = index_put %0, [%1], %2"},
     {"f32[4, 2]; i64[3]; f32[3, 2]", "%r = index_put_add %0, [%1], %2"},
+    {"f32[4, 2]; i64[3]; f32[3]", "%r = put %0, %1, %2"},
     {"f32[4, 2]; i64[3, 1]",
      "%r = jax.gather %0, %1 { dimension_numbers = [[1], [0], [0]], slice_sizes = [1, 2] }"},
     {"f32[3, 2]; f32[3, 2]", "%r, %s = sort_together [%0, %1] { dim = 0 }"},

@@ -89,12 +89,12 @@ TEST_CASE("a newer minor version and unknown keys draw warnings") {
   CHECK(newer.errors.empty());
   REQUIRE(newer.warnings.size() == 1);
   CHECK(newer.warnings[0].name == "trace-newer");
-  std::string text = replaced(R"~("role": "data")~", R"~("roles": "data")~");
+  std::string text = replaced(R"~("role": "data")~", R"~("purpose": "data")~");
   CHECK(read_exactly(text).warnings.empty());
   ReadResult strict = read_exactly(text, {.strict_schema = true});
   REQUIRE(strict.warnings.size() == 1);
-  CHECK(strict.warnings[0].path == "meshes[0].axes[0].roles");
-  CHECK(strict.warnings[0].offset == text.find("\"roles\""));
+  CHECK(strict.warnings[0].path == "meshes[0].axes[0].purpose");
+  CHECK(strict.warnings[0].offset == text.find("\"purpose\""));
 }
 
 // Members of the whole document in the opposite order, ops first.

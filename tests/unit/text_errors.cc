@@ -140,7 +140,7 @@ TEST_CASE("text: one error each, where it stands") {
       {"%x = input f32[8] scale dp+tp\n", "2:25", "trace-type", "no product"},
       {"%x = f { by = pq }\n", "2:15", "trace-type", "neither"},
       {"local tpp { }\n", "2:7", "trace-type", "nearest is `tp`"},
-      {"mesh q { a = () }\n", "2:14", "trace-mesh", "no pieces"},
+      {"mesh q { a = () }\n", "2:15", "trace-syntax", "a symbol or `(`"},
       {"mesh q { a = [] }\n", "2:14", "trace-mesh", "no pieces"},
       {"%x = f { other = f32[8] V }\n", "2:18", "trace-key", "a type stands here"},
       // trace-truncated
