@@ -1,6 +1,7 @@
 // Holds the attributes of one application against what its row knows. Frameworks pass attributes of which
 // types do not depend; they are taken as they are, unless a name is a misspelling of one that is known.
 #include "rules/attributes.h"
+#include "rules/registry.h"
 
 #include "rules/derivative.h"
 #include "rules/factors.h"
@@ -155,8 +156,17 @@ private:
     llvm::StringRef name = program.op_name(app_.op.spelling);
     if (name.consume_front("vjp."))
       name = name.rsplit('.').first;
+    bool ours = !program.dialect.valid() || program.strings[program.dialect] == "spmd";
     bool alias = app_.op.alias || (app_.op.forward && app_.op.forward->alias);
-    return !alias && (!name.contains('.') || name.startswith("spmd."));
+    return (ours || !alias) && (!name.contains('.') || name.startswith("spmd."));
+  }
+  // Whether another spelling of the op takes it: a program that is translated keeps such attributes.
+  bool is_of_a_spelling(llvm::StringRef name) const {
+    const ResolvedOp &op = app_.op.forward ? *app_.op.forward : app_.op;
+    return op.row && llvm::any_of(aliases(), [&](const Alias &alias) {
+             return alias.op == op.row->name &&
+                    find_spec(attributes_of(*op.row, &alias).specs, name);
+           });
   }
   void report(llvm::StringRef name, std::string expected) {
     found_ = true;
@@ -166,6 +176,8 @@ private:
     // `dim` is no slip, where an op has no dimensions to name.
     bool is_dim = find_spec(AttributeSpec{dim_names()}, name);
     llvm::StringRef near = is_dim ? llvm::StringRef() : nearest(list.specs, name);
+    if ((by_hand || !near.empty()) && is_of_a_spelling(name))
+      return;
     if (near.empty() && by_hand && !is_dim)
       near = nearest(kAnywhere, name);
     if (near.empty() && by_hand && !is_dim && list.shared)

@@ -44,6 +44,7 @@ struct MapAttributes {
   std::string_view attributes;
 };
 constexpr MapAttributes kOfMaps[] = {
+    {unknown_factors, "steps: any"}, // of linspace and logspace
     {reshape_factors, "shape|size|sizes|new_sizes|newshape: extents, dimensions: any"},
     {flatten_factors, "start_dim: dim, end_dim: dim"},
     {unflatten_factors, "dim: dim, sizes|unflattened_size|shape: extents"},
@@ -262,7 +263,8 @@ AttributeList attributes_of_transition(std::string_view name) {
     add(list, "dim: any, splits: any");
   if (any([](const Transition &row) { return row.wire == Wire::AllToAll; }))
     add(list, "split_dim: any, concat_dim: any, in_splits: any, out_splits: any");
-  if (any([](const Transition &row) {
+  // No step of a plan has a root.
+  if (name != "redistribute" && any([](const Transition &row) {
         return row.wire == Wire::Broadcast || row.act == Act::KeepOnRoot;
       }))
     add(list, "root: rank");

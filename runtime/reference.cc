@@ -87,7 +87,9 @@ llvm::Expected<std::unique_ptr<SeenInst>> Reference::see(ir::InstId id, BodySite
                                llvm::toString(std::move(problem))));
     arg.type =
         program_.types.add(seen_type(program_, program_.types[known.type], where.mesh, local));
-    llvm::cantFail(place(arg, seen->from_)); // of the same extents
+    if (llvm::Error problem = place(arg, seen->from_)) // uneven blocks of what the region takes apart
+      return error(fmt::format("{} inside of its region: {}", ir::print_value(program_, value),
+                               llvm::toString(std::move(problem))));
     seen->args_.push_back(arg);
   }
   for (uint32_t i = 0; i < seen->inst_.result_count; ++i) {
@@ -100,7 +102,9 @@ llvm::Expected<std::unique_ptr<SeenInst>> Reference::see(ir::InstId id, BodySite
                                llvm::toString(std::move(problem))));
     if (ir::Type type = program_.types[known.type]; type.mesh() == where.mesh)
       made.type = program_.types.add(type.erased(local));
-    llvm::cantFail(place(made, seen->made_));
+    if (llvm::Error problem = place(made, seen->made_))
+      return error(fmt::format("{} inside of its region: {}", ir::print_value(program_, result),
+                               llvm::toString(std::move(problem))));
   }
   seen->app_.emplace(rules::Application{program_, *seen->op_, seen->inst_.attrs,
                                         seen->inst_.context, seen->operands_.slots, seen->args_,

