@@ -177,6 +177,19 @@ void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Rand
              mutant->slip, mutant->what, why, mutant->draft.print());
 }
 
+// What spmdrun says of a program with a backward that is right.
+bool upheld_by_a_run(const Draft &draft, const Draft &given, uint64_t seed, Tally &tally) {
+  RunAnswer answer = judge_run(given, {}, seed);
+  // On axes that are local an average is as good as a sum to types: what it should be, only a run asks.
+  bool local = llvm::StringRef(draft.head).contains("local");
+  tally.count_run(answer, local);
+  if (answer.says == RunSays::Refuted && !local) {
+    std::lock_guard lock(out);
+    fmt::print("UNSOUND: right and refuted by a run, seed {}: {}\n", seed, answer.why);
+  }
+  return answer.says == RunSays::Upheld;
+}
+
 void try_given(const Draft &draft, uint64_t seed, Random &random, const Options &options,
                Tally &tally) {
   if (llvm::count_if(draft.statements,
@@ -199,15 +212,9 @@ void try_given(const Draft &draft, uint64_t seed, Random &random, const Options 
                  [&](const Draft &less) { return judged_with_backward(less, seed); });
   if (!verdict.is(Verdict::Form::Upheld))
     return;
-  RunAnswer answer = judge_run(given->draft, {}, seed);
-  // On axes that are local an average is as good as a sum to types: what it should be, only a run asks.
-  bool local = llvm::StringRef(draft.head).contains("local");
-  tally.count_run(answer, local);
-  if (answer.says == RunSays::Refuted && !local) {
-    std::lock_guard lock(out);
-    fmt::print("UNSOUND: right and refuted by a run, seed {}: {}\n", seed, answer.why);
-  }
-  const bool tells = answer.says == RunSays::Upheld; // whether it refutes what was altered
+  bool tells = false; // whether a run refutes what was altered
+  if (options.backwards)
+    tells = upheld_by_a_run(draft, given->draft, seed, tally);
   std::unique_ptr<Checked> checked = check(given->draft);
   for (unsigned i = 0; i < options.mutants; ++i)
     try_mutant(given->draft, *checked, seed, random, options, tally, {&draft, given->first, tells});
