@@ -7,7 +7,6 @@ DistributedDataParallel), else from what other ranks have there; on all other ax
 import gc
 
 import torch
-import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from ..frameworks import ddp, dtensors
@@ -19,9 +18,9 @@ from ..values import Value
 from .evidence import digest
 from .world import Seen
 
-
-_RANDOM = ("aten.bernoulli", "aten.native_dropout", "aten.uniform", "aten.normal", "aten.exponential")
-_RANDOM += ("aten.rand.", "aten.randn.", "aten.randint.", "aten.rand_like.", "aten.randn_like.")
+_RANDOM = ("aten.bernoulli", "aten.native_dropout", "aten.uniform", "aten.normal")
+_RANDOM += ("aten.exponential", "aten.rand.", "aten.randn.", "aten.randint.", "aten.rand_like.")
+_RANDOM += ("aten.randn_like.",)
 
 
 def _storage(tensor: torch.Tensor) -> int:
@@ -29,9 +28,14 @@ def _storage(tensor: torch.Tensor) -> int:
         return tensor.untyped_storage()._cdata
 
 
+def _objects(cls: type) -> list:
+    """All that the process holds of a class. `isinstance` would ask proxies, which then import something."""
+    return [one for one in gc.get_objects() if issubclass(type(one), cls)]
+
+
 def _roots() -> list[torch.nn.Module]:
     """The modules that are in no other one, the largest first."""
-    modules = [one for one in gc.get_objects() if isinstance(one, torch.nn.Module)]
+    modules = _objects(torch.nn.Module)
     inner = {id(child) for module in modules for child in module.children()}
     roots = [one for one in modules if id(one) not in inner]
     return sorted(roots, key=lambda root: -sum(p.numel() for p in root.parameters()))
@@ -39,7 +43,7 @@ def _roots() -> list[torch.nn.Module]:
 
 def optimizers() -> list[torch.optim.Optimizer]:
     """All optimizers that the script holds."""
-    return [one for one in gc.get_objects() if isinstance(one, torch.optim.Optimizer)]
+    return _objects(torch.optim.Optimizer)
 
 
 def _contract(kinds: dict[str, str], known: dict) -> dict:

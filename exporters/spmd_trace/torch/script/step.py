@@ -77,7 +77,7 @@ class Steps:
         self._section = contextlib.ExitStack()
         self._in_backward = False
         self._used = False  # whether the recorded step has used the model
-        self.summed: dict[str, list[str]] = {}  # axes along which gradients are summed, by parameter
+        self.summed: dict[str, list[str]] = {}  # by parameter, axes along which its gradient is
 
     @property
     def taken(self) -> int:
