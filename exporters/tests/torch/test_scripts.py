@@ -87,7 +87,7 @@ def test_the_mistake_is_found_in_the_line_of_the_script(name, recorded):
     reports = judged.reports(recorded(name))
     assert {report["name"] for report in reports} == {finding}
     lines = (_SCRIPTS / f"{name}.py").read_text().splitlines()
-    shown = {lines[report["places"][0]["location"]["line"] - 1] for report in reports}
+    shown = {lines[report["places"][0]["line"] - 1] for report in reports}
     assert all(text in line for line in shown), shown
 
 
