@@ -14,7 +14,7 @@ from ..frameworks.fsdp import local_shard
 from ..places import user_locals
 from ..recorder import Recorder
 from ..transitions import DUAL
-from ..values import Value
+from ..values import Value, ValueTable
 from .evidence import digest
 from .world import Seen
 
@@ -69,8 +69,8 @@ class Roles:
         self._unnamed = 0
         self.batches: set[int] = set()  # storages of what a model is called with
         self.declared: list[tuple[torch.Tensor, Value]] = []
-        # By storage: the tensor, its role, its name and its claims.
-        self._known: dict[int, tuple[torch.Tensor, str, str, dict]] = {}
+        # By storage: tensors in it, with role, name and claims.
+        self._known: dict[int, list[tuple[torch.Tensor, str, str, dict]]] = {}
         self._frozen: set[str] = set()  # parameters without a gradient
         self._add_modules()
         self._add_optimizers()
@@ -90,9 +90,20 @@ class Roles:
         return list(dict.fromkeys(found))
 
     def _add(self, tensor: torch.Tensor, role: str, name: str, claims: dict, frozen=False) -> None:
-        self._known.setdefault(_storage(tensor), (tensor, role, name, claims))
+        if self._find(tensor) is None:
+            entry = (tensor, role, name, claims)
+            self._known.setdefault(_storage(tensor), []).append(entry)
         if frozen:
             self._frozen.add(name)
+
+    def _find(self, tensor: torch.Tensor) -> tuple[torch.Tensor, str, str, dict] | None:
+        """What is known of the memory of a tensor."""
+        low, high = ValueTable.span(tensor)
+        for entry in self._known.get(_storage(tensor), []):
+            start, end = ValueTable.span(entry[0])
+            if start <= low and high <= end:
+                return entry
+        return None
 
     def _add_modules(self) -> None:
         for place, root in enumerate(self.roots):
@@ -122,7 +133,7 @@ class Roles:
             for place, parameter in enumerate(parameters):
                 name = f"{type(optimizer).__name__}.params.{place}"
                 self._add(local_shard(parameter), "param", name, self._placed(parameter))
-                _, _, name, claims = self._known[_storage(local_shard(parameter))]
+                _, _, name, claims = self._find(local_shard(parameter))
                 for key, state in optimizer.state.get(parameter, {}).items():
                     if isinstance(state, torch.Tensor):
                         self._add_state(local_shard(state), name, key, parameter, claims)
@@ -141,8 +152,10 @@ class Roles:
 
     def declare(self, tensor: torch.Tensor) -> Value:
         """The value of a tensor that nothing in the recording made."""
-        if known := self._known.pop(_storage(tensor), None):
+        if known := self._find(tensor):
             base, role, name, claims = known
+            others = [one for one in self._known[_storage(base)] if one is not known]
+            self._known[_storage(base)] = others
             value = self._declare(base, role, name, claims)
             if name in self._frozen:
                 value.requires_grad = False
