@@ -42,7 +42,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(parser: argparse.ArgumentParser, options) -> int:
     folder = options.folder
     if folder.name != "jax" and folder.name not in _BUNDLED:
-        parser.error(f"{folder}: no such folder of examples; there are {', '.join(_BUNDLED)} and jax")
+        parser.error(
+            f"{folder}: no such folder of examples; there are {', '.join(_BUNDLED)} and jax"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     if folder.name == "jax":
         from .jax import examples

@@ -1,7 +1,9 @@
 """What differs between ranks, as kinds of the values that a step starts from."""
 
 
-def compared(rank: int, rows: dict[int, list[dict]], axes: list, summed: dict[str, list[str]]) -> dict:
+def compared(
+    rank: int, rows: dict[int, list[dict]], axes: list, summed: dict[str, list[str]]
+) -> dict:
     """Kinds by name and axis, and the axes along which ranks have batches of their own.
 
     `rows` are the digests of each rank, `axes` the mesh (names, sizes, strides), `summed` the axes along which

@@ -25,14 +25,18 @@ MOST_RANKS = 16  # that run together on this machine
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_script_options(parser)
-    parser.add_argument("-o", "--output", type=pathlib.Path, metavar="FILE", default="step.spmd.json")
+    parser.add_argument(
+        "-o", "--output", type=pathlib.Path, metavar="FILE", default="step.spmd.json"
+    )
 
 
 def add_script_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--world", type=int, metavar="N", help="ranks, all on one host (8)")
     parser.add_argument("--nproc-per-node", type=int, metavar="K", help="ranks on each host")
     parser.add_argument("--nnodes", type=int, metavar="M", help="hosts (1)")
-    parser.add_argument("--rank", type=int, default=0, metavar="N", help="the rank that is recorded (0)")
+    parser.add_argument(
+        "--rank", type=int, default=0, metavar="N", help="the rank that is recorded (0)"
+    )
     parser.add_argument("--step", type=int, default=2, metavar="N", help="the step, from 1 (2)")
     parser.add_argument(
         "--ranks",
@@ -40,7 +44,9 @@ def add_script_options(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="auto: all ranks run up to the step, where it is not known what differs between them",
     )
-    parser.add_argument("--timeout", type=int, default=600, metavar="S", help="seconds to wait (600)")
+    parser.add_argument(
+        "--timeout", type=int, default=600, metavar="S", help="seconds to wait (600)"
+    )
     parser.add_argument("-m", "--module", action="store_true", help="the script is a module's name")
     parser.add_argument("script", help="the training script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
@@ -63,7 +69,9 @@ def _settings(parser: argparse.ArgumentParser, options) -> dict:
         parser.error("ranks, hosts, steps and seconds are counted from 1")
     if not 0 <= options.rank < per_node * nodes:
         parser.error(f"--rank {options.rank}: there are {per_node * nodes} ranks")
-    words = {name: getattr(options, name) for name in ("script", "arguments", "rank", "step", "module")}
+    words = {
+        name: getattr(options, name) for name in ("script", "arguments", "rank", "step", "module")
+    }
     return words | {"per_node": per_node, "nodes": nodes}
 
 
@@ -116,12 +124,13 @@ class _Runs:
         # What the script prints is not what the command prints; said once it is enough.
         target = sys.stderr if name == "alone" else subprocess.DEVNULL
         error = _run_child(folder, self.rank, settings["script"], timeout or self.timeout, target)
+        lost = error or f"{settings['script']}: the process of the script left no trace"
         found = {}
         for rank in ranks:
             outcome = folder / str(rank) / "outcome.json"
-            told = {"error": error or f"{settings['script']}: the process of the script left no trace"}
-            found[rank] = json.loads(outcome.read_text()) if outcome.exists() else told
-            found[rank]["trace"] = folder / str(rank) / "step.spmd.json"
+            there = outcome.exists()
+            told = json.loads(outcome.read_text()) if there else {"error": lost, "lost": True}
+            found[rank] = told | {"trace": folder / str(rank) / "step.spmd.json"}
         return found
 
     def observed(self, told: dict) -> dict:
@@ -133,10 +142,11 @@ class _Runs:
         # Ranks that wait for each other wait forever.
         timeout = min(self.timeout, 60 + world * self.seconds)
         found = self._run("together", list(range(world)), timeout)
-        for rank, run in found.items():
-            if "error" in run:
-                _note(f"rank {rank} of {world} that run together: {run['error']}")
-                return {"kinds": {}}
+        # A rank that says why it failed comes before those that it left without an outcome.
+        failed = [(rank, run) for rank, run in found.items() if "error" in run]
+        for rank, run in sorted(failed, key=lambda one: one[1].get("lost", False)):
+            _note(f"rank {rank} of {world} that run together: {run['error']}")
+            return {"kinds": {}}
         values = {rank: run["values"] for rank, run in found.items()}
         return compared(self.rank, values, told["axes"], told["summed"])
 
@@ -162,7 +172,9 @@ def _run_child(folder: pathlib.Path, rank: int, script: str, timeout: int, targe
     try:
         code = child.wait(timeout)
     except subprocess.TimeoutExpired:
-        return f"{_hanging_at(child, folder / str(rank))}the script is not done after {timeout:.0f} s"
+        return (
+            f"{_hanging_at(child, folder / str(rank))}the script is not done after {timeout:.0f} s"
+        )
     finally:
         _kill(child)
     if code == 0:
@@ -190,7 +202,9 @@ def _hanging_at(child: subprocess.Popen, folder: pathlib.Path) -> str:
     except subprocess.TimeoutExpired:
         pass
     standard = os.path.dirname(os.__file__) + os.sep
-    for file, line in re.findall(r'File "([^"]+)", line (\d+)', (folder / "stacks.txt").read_text()):
+    for file, line in re.findall(
+        r'File "([^"]+)", line (\d+)', (folder / "stacks.txt").read_text()
+    ):
         if not is_ours(file) and not file.startswith((*SITE, standard, "<")):
             return f"{os.path.basename(file)}:{line}: "
     return ""

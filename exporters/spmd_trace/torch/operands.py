@@ -69,7 +69,11 @@ def bind(func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> Bound:
 def _one_number(func: torch._ops.OpOverload, bound: Bound) -> None:
     """A number for each tensor of a list is one number, where all are the same."""
     numbers = bound.attrs.get("scalars")
-    if func._overloadname == "ScalarList" and len(bound.ins) == 1 and len(set(map(str, numbers))) == 1:
+    if (
+        func._overloadname == "ScalarList"
+        and len(bound.ins) == 1
+        and len(set(map(str, numbers))) == 1
+    ):
         del bound.attrs["scalars"]
         bound.ins.append(numbers[0])
         bound.name = str(func).replace(".ScalarList", ".Scalar")

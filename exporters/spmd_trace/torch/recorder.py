@@ -65,7 +65,9 @@ class Recorder:
         self._state = _State()
         self._packed: dict[int, list[torch.Tensor]] = {}
         self._scratch: set[int] = set()
-        self.whole_stack = False  # whether places have the callers of the code that starts recording
+        self.whole_stack = (
+            False  # whether places have the callers of the code that starts recording
+        )
         # Declares what was made outside of the recording.
         self.from_outside: Callable[[torch.Tensor], Value] = self._constant
         # Where an operation is checked; None is the context of the program.

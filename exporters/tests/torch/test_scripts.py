@@ -26,7 +26,9 @@ _FOUND = {
     "zero1_by_hand_broken": ("invariant-mixed", "model(x)"),
 }
 # Mistakes that no kind tells yet; who makes one of them found moves it up.
-_NOT_FOUND = {"fsdp2_broken": "a norm of the rank's own pieces is V, as the pieces are, and scales them"}
+_NOT_FOUND = {
+    "fsdp2_broken": "a norm of the rank's own pieces is V, as the pieces are, and scales them"
+}
 
 needs_checker = pytest.mark.skipif(judged.checker() is None, reason="SPMDLINT names no checker")
 needs_runner = pytest.mark.skipif("SPMDRUN" not in os.environ, reason="SPMDRUN names no runner")
@@ -85,7 +87,7 @@ def test_the_mistake_is_found_in_the_line_of_the_script(name, recorded):
     reports = judged.reports(recorded(name))
     assert {report["name"] for report in reports} == {finding}
     lines = (_SCRIPTS / f"{name}.py").read_text().splitlines()
-    shown = {lines[report["places"][0]["location"]["line"] - 1] for report in reports}
+    shown = {lines[report["places"][0]["line"] - 1] for report in reports}
     assert all(text in line for line in shown), shown
 
 
@@ -108,8 +110,12 @@ def test_simulated_ranks_uphold_what_was_recorded(name, recorded):
 def test_one_command_from_the_script_to_its_findings():
     done = command("lint", "--world", 2, "--format=concise", _SCRIPTS / "ddp_broken.py")
     assert done.returncode == 1, done.stderr
-    (line,) = {line.split(":")[1] for line in done.stdout.splitlines() if "unreduced-gradient" in line}
-    assert "optimizer.step()" in (_SCRIPTS / "ddp_broken.py").read_text().splitlines()[int(line) - 1]
+    (line,) = {
+        line.split(":")[1] for line in done.stdout.splitlines() if "unreduced-gradient" in line
+    }
+    assert (
+        "optimizer.step()" in (_SCRIPTS / "ddp_broken.py").read_text().splitlines()[int(line) - 1]
+    )
 
 
 def test_without_a_checker_it_says_how_to_get_one():
@@ -130,12 +136,27 @@ def train(steps):
         optimizer.step()
 """
 _FAILING = {
-    "raises": ("import torch\n\nraise ValueError('no\\nluck')\n", "script.py:3: the script raises ValueError: no luck"),
+    "raises": (
+        "import torch\n\nraise ValueError('no\\nluck')\n",
+        "script.py:3: the script raises ValueError: no luck",
+    ),
     "missing": ("\nopen('missing.bin')\n", "script.py:2: the script raises FileNotFoundError"),
-    "exits": (_TRAINS + "train(1)\nraise SystemExit(4)\n", "script.py:12: the script exits with 4 after 1 of 2"),
-    "ends": (_TRAINS + "train(1)\n", "script.py: the script ends after 1 of 2 steps of its optimizer"),
-    "trains nothing": ("import torch\n", "script.py: the script ends after no step of an optimizer"),
-    "killed": ("import os\nos.kill(os.getpid(), 9)\n", "script.py: the process of the script ended with signal 9"),
+    "exits": (
+        _TRAINS + "train(1)\nraise SystemExit(4)\n",
+        "script.py:12: the script exits with 4 after 1 of 2",
+    ),
+    "ends": (
+        _TRAINS + "train(1)\n",
+        "script.py: the script ends after 1 of 2 steps of its optimizer",
+    ),
+    "trains nothing": (
+        "import torch\n",
+        "script.py: the script ends after no step of an optimizer",
+    ),
+    "killed": (
+        "import os\nos.kill(os.getpid(), 9)\n",
+        "script.py: the process of the script ended with signal 9",
+    ),
     "no Python": ("def f(:\n", "script.py:1: the script is no Python: invalid syntax"),
     "hangs": ("import time\n\ntime.sleep(1000)\n", "script.py:3: the script is not done after 8 s"),
     "sends": (

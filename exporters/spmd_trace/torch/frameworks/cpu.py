@@ -150,7 +150,9 @@ _SCRIPT_CALLS = {
     "make_graphed_callables": lambda callables, *args, **kwargs: callables,
     "ExternalStream": _Stream,
 } | dict.fromkeys(["empty_cache", "ipc_collect", "reset_peak_memory_stats"], _nothing)
-_SCRIPT_CALLS |= dict.fromkeys(["reset_accumulated_memory_stats", "caching_allocator_delete"], _nothing)
+_SCRIPT_CALLS |= dict.fromkeys(
+    ["reset_accumulated_memory_stats", "caching_allocator_delete"], _nothing
+)
 _SCRIPT_CALLS |= dict.fromkeys(["reset_max_memory_allocated", "reset_max_memory_cached"], _nothing)
 _SCRIPT_CALLS |= dict.fromkeys(
     ["memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"], _zero
@@ -254,9 +256,7 @@ def a_gpu_per_rank(count: int, local_rank: int):
                 is_pinned=lambda tensor, *args: False,
             )
         )
-        stack.enter_context(
-            replaced(torch, Generator=_Generator, set_default_device=_nothing)
-        )
+        stack.enter_context(replaced(torch, Generator=_Generator, set_default_device=_nothing))
         stack.enter_context(replaced(torch._C, _get_accelerator=lambda *args: torch.device("cpu")))
         yield
 

@@ -70,8 +70,7 @@ class _Calls:
         with torch.no_grad():
             for chosen, axis, dim in self._alike(parameters):
                 shards = [
-                    self._cast(parameters[i]._sharded_local_tensor, wholes[i].dtype)
-                    for i in chosen
+                    self._cast(parameters[i]._sharded_local_tensor, wholes[i].dtype) for i in chosen
                 ]
                 words = {"axis": axis, "src": f"S({dim})", "dst": "R"}
                 chosen_wholes = [wholes[i] for i in chosen]
@@ -121,9 +120,7 @@ class _Calls:
                 extent = wholes[place].shape[dim]
                 most = -(-extent // ranks)
                 splits = [min(most, max(0, extent - most * rank)) for rank in range(ranks)]
-                self.recorder.emit(
-                    name, [[ins[place]]], [outs[place]], words | {"splits": splits}
-                )
+                self.recorder.emit(name, [[ins[place]]], [outs[place]], words | {"splits": splits})
             return
         for source, target in zip(ins, outs):
             self.recorder.emit("aten.clone.default", [source], [target], {})

@@ -55,7 +55,11 @@ def _borders(layouts: list[list[tuple[int, int]]], ranks: int) -> list[int]:
 def _short(name: str) -> str | None:
     """`tp` of `tp_group`, `self._TP_GROUP` or `mesh_tp`; None for what says nothing."""
     word = re.sub(r"\W+", "_", _SUFFIXES.sub("", _SUFFIXES.sub("", name))).strip("_").lower()
-    if not word or word in ("default", "undefined", "world", "ranks", "device") or word[0].isdigit():
+    if (
+        not word
+        or word in ("default", "undefined", "world", "ranks", "device")
+        or word[0].isdigit()
+    ):
         return None
     return word
 

@@ -13,15 +13,19 @@ import pathlib
 import runpy
 import signal
 import sys
+import time
 import traceback
 import warnings
+
+
+_PATIENCE = 20.0  # seconds
 
 
 class Outcome:
     """Ends the process with a result or a reason."""
 
-    def __init__(self, folder: pathlib.Path):
-        self.folder = folder
+    def __init__(self, folder: pathlib.Path, ranks: list[int]):
+        self.folder, self.ranks = folder, ranks
         folder.mkdir()
 
     def end(self, **what) -> None:
@@ -31,7 +35,15 @@ class Outcome:
         partial = self.folder / "outcome.partial"
         partial.write_text(json.dumps(what), encoding="utf-8")
         partial.replace(self.folder / "outcome.json")
-        os._exit(0)
+        # Others may still read what this rank has sent: it stays until they are done, too.
+        end = time.monotonic() + _PATIENCE
+        while "error" not in what and time.monotonic() < end and not self._all_done():
+            time.sleep(0.02)
+        os._exit(1 if "error" in what else 0)
+
+    def _all_done(self) -> bool:
+        folder = self.folder.parent
+        return all((folder / str(rank) / "outcome.json").exists() for rank in self.ranks)
 
 
 def _place(frames) -> str:
@@ -80,7 +92,9 @@ def main() -> None:
         if os.fork() == 0:
             _run(settings, rank)
     for _ in ranks:
-        os.wait()
+        _, status = os.wait()
+        if status:  # the others would wait for this one
+            break
     os._exit(0)
 
 
@@ -91,7 +105,7 @@ def _run(settings: dict, rank: int) -> None:
     from ..document import dumps
     from . import step, world
 
-    outcome = Outcome(pathlib.Path(settings["folder"]) / str(rank))
+    outcome = Outcome(pathlib.Path(settings["folder"]) / str(rank), settings["ranks"])
     stacks = open(outcome.folder / "stacks.txt", "w", encoding="utf-8")
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False)
     script = settings["script"]

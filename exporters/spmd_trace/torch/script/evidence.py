@@ -14,9 +14,9 @@ from ..operands import flatten
 from ..values import Value
 
 # What passes a gradient on: the same addends, ordered otherwise or multiplied by a number.
-_PASSES = ("view", "_unsafe_view", "alias", "detach", "t", "transpose", "permute", "clone", "_to_copy")
-_PASSES += ("cat", "stack", "constant_pad_nd", "slice", "split", "unsqueeze", "squeeze", "copy_")
-_PASSES += ("mul", "mul_", "div", "div_", "_foreach_mul_", "_foreach_div_", "add_", "reshape", "scale")
+_PASSES = set("view _unsafe_view reshape t transpose permute unsqueeze squeeze".split())
+_PASSES |= set("alias detach clone copy_ _to_copy cat stack constant_pad_nd slice split".split())
+_PASSES |= set("add_ mul mul_ div div_ _foreach_mul_ _foreach_div_ scale".split())
 
 
 def digest(tensor: torch.Tensor) -> str | None:

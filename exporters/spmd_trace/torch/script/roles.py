@@ -7,7 +7,6 @@ DistributedDataParallel), else from what other ranks have there; on all other ax
 import gc
 
 import torch
-import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from ..frameworks import ddp, dtensors
@@ -15,13 +14,13 @@ from ..frameworks.fsdp import local_shard
 from ..places import user_locals
 from ..recorder import Recorder
 from ..transitions import DUAL
-from ..values import Value
+from ..values import Value, ValueTable
 from .evidence import digest
 from .world import Seen
 
-
-_RANDOM = ("aten.bernoulli", "aten.native_dropout", "aten.uniform", "aten.normal", "aten.exponential")
-_RANDOM += ("aten.rand.", "aten.randn.", "aten.randint.", "aten.rand_like.", "aten.randn_like.")
+_RANDOM = ("aten.bernoulli", "aten.native_dropout", "aten.uniform", "aten.normal")
+_RANDOM += ("aten.exponential", "aten.rand.", "aten.randn.", "aten.randint.", "aten.rand_like.")
+_RANDOM += ("aten.randn_like.",)
 
 
 def _storage(tensor: torch.Tensor) -> int:
@@ -29,9 +28,14 @@ def _storage(tensor: torch.Tensor) -> int:
         return tensor.untyped_storage()._cdata
 
 
+def _objects(cls: type) -> list:
+    """All that the process holds of a class. `isinstance` would ask proxies, which then import something."""
+    return [one for one in gc.get_objects() if issubclass(type(one), cls)]
+
+
 def _roots() -> list[torch.nn.Module]:
     """The modules that are in no other one, the largest first."""
-    modules = [one for one in gc.get_objects() if isinstance(one, torch.nn.Module)]
+    modules = _objects(torch.nn.Module)
     inner = {id(child) for module in modules for child in module.children()}
     roots = [one for one in modules if id(one) not in inner]
     return sorted(roots, key=lambda root: -sum(p.numel() for p in root.parameters()))
@@ -39,7 +43,7 @@ def _roots() -> list[torch.nn.Module]:
 
 def optimizers() -> list[torch.optim.Optimizer]:
     """All optimizers that the script holds."""
-    return [one for one in gc.get_objects() if isinstance(one, torch.optim.Optimizer)]
+    return _objects(torch.optim.Optimizer)
 
 
 def _contract(kinds: dict[str, str], known: dict) -> dict:
@@ -65,8 +69,8 @@ class Roles:
         self._unnamed = 0
         self.batches: set[int] = set()  # storages of what a model is called with
         self.declared: list[tuple[torch.Tensor, Value]] = []
-        # By storage: the tensor, its role, its name and its claims.
-        self._known: dict[int, tuple[torch.Tensor, str, str, dict]] = {}
+        # By storage: tensors in it, with role, name and claims.
+        self._known: dict[int, list[tuple[torch.Tensor, str, str, dict]]] = {}
         self._frozen: set[str] = set()  # parameters without a gradient
         self._add_modules()
         self._add_optimizers()
@@ -86,9 +90,20 @@ class Roles:
         return list(dict.fromkeys(found))
 
     def _add(self, tensor: torch.Tensor, role: str, name: str, claims: dict, frozen=False) -> None:
-        self._known.setdefault(_storage(tensor), (tensor, role, name, claims))
+        if self._find(tensor) is None:
+            entry = (tensor, role, name, claims)
+            self._known.setdefault(_storage(tensor), []).append(entry)
         if frozen:
             self._frozen.add(name)
+
+    def _find(self, tensor: torch.Tensor) -> tuple[torch.Tensor, str, str, dict] | None:
+        """What is known of the memory of a tensor."""
+        low, high = ValueTable.span(tensor)
+        for entry in self._known.get(_storage(tensor), []):
+            start, end = ValueTable.span(entry[0])
+            if start <= low and high <= end:
+                return entry
+        return None
 
     def _add_modules(self) -> None:
         for place, root in enumerate(self.roots):
@@ -118,7 +133,7 @@ class Roles:
             for place, parameter in enumerate(parameters):
                 name = f"{type(optimizer).__name__}.params.{place}"
                 self._add(local_shard(parameter), "param", name, self._placed(parameter))
-                _, _, name, claims = self._known[_storage(local_shard(parameter))]
+                _, _, name, claims = self._find(local_shard(parameter))
                 for key, state in optimizer.state.get(parameter, {}).items():
                     if isinstance(state, torch.Tensor):
                         self._add_state(local_shard(state), name, key, parameter, claims)
@@ -137,8 +152,10 @@ class Roles:
 
     def declare(self, tensor: torch.Tensor) -> Value:
         """The value of a tensor that nothing in the recording made."""
-        if known := self._known.pop(_storage(tensor), None):
+        if known := self._find(tensor):
             base, role, name, claims = known
+            others = [one for one in self._known[_storage(base)] if one is not known]
+            self._known[_storage(base)] = others
             value = self._declare(base, role, name, claims)
             if name in self._frozen:
                 value.requires_grad = False

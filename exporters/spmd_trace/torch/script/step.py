@@ -14,8 +14,10 @@ from torch.overrides import TorchFunctionMode
 
 from .. import mappings
 from ..composites import Composites
+from ..document import Program
 from ..frameworks import ddp, fsdp
 from ..frameworks.cpu import replaced
+from ..operands import flatten
 from ..recorder import Recorder
 from ..transitions import reinterpret
 from . import axes, evidence, roles
@@ -77,7 +79,7 @@ class Steps:
         self._section = contextlib.ExitStack()
         self._in_backward = False
         self._used = False  # whether the recorded step has used the model
-        self.summed: dict[str, list[str]] = {}  # axes along which gradients are summed, by parameter
+        self.summed: dict[str, list[str]] = {}  # by parameter, axes along which its gradient is
 
     @property
     def taken(self) -> int:
@@ -246,6 +248,7 @@ class Steps:
         self.roles.note_random()
         self._recording.enter_context(self.recorder.hidden())  # the process ends with the step
         program = self.recorder.program
+        _leave_out_the_next(program)
         _name_phases(program.ops)
         self.summed = evidence.summed(program, functools.partial(axes_of, program))
         mappings.state(program, functools.partial(axes_of, program))
@@ -258,6 +261,24 @@ def axes_of(program, op) -> list[str]:
         axis = op.attrs["axis"]
         return axis if isinstance(axis, list) else [axis]
     return program.groups.get(op.attrs.get("group"), {}).get("axes", [])
+
+
+def _leave_out_the_next(program: Program) -> None:
+    """Drops what is last and changes nothing, such as the making of the next batch, with its inputs."""
+    needed = {id(one["value"]) for one in program.outputs}
+    kept: list = []
+    while program.ops:
+        op = program.ops.pop()
+        if op.phase != "fwd" or op.mut or op.kw or "group" in op.attrs or "axis" in op.attrs:
+            program.ops.append(op)
+            break
+        if any(id(value) in needed for value in op.outs):
+            kept.append(op)
+            needed |= {id(value) for value in flatten(op.ins)}
+    program.ops += reversed(kept)
+    used = {id(one) for op in program.ops for one in flatten([*op.ins, *op.kw.values()])} | needed
+    used |= {id(one.get("of")) for one in program.outputs}
+    program.params = [value for value in program.params if id(value) in used]
 
 
 def _name_phases(ops: list) -> None:
