@@ -466,7 +466,7 @@ void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared, rule
            return rules::ClaimMismatch{value, as_kind(type, axis, other), on_axes(claimed, axis),
                                        axis};
          });
-  if (claimed.scale != program_.one())
+  if (claimed.scale.valid() && claimed.scale != program_.one())
     claim_scale(id, value, type, claimed.scale);
   type = check.type;
 }
