@@ -126,6 +126,10 @@ def test_without_a_checker_it_says_how_to_get_one():
 
 _TRAINS = """
 import torch
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("SPMD_TEST_ALL"), reason="takes minutes: SPMD_TEST_ALL=1 runs it"
+)
 model = torch.nn.Linear(2, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 def train(steps):

@@ -183,7 +183,9 @@ def replaced(owner, **attributes):
     missing = object()
     before = {name: vars(owner).get(name, missing) for name in attributes}
     for name, value in attributes.items():
-        setattr(owner, name, value)
+        # TorchDynamo takes two names of one function for a mistake of its tables.
+        one_of_many = value is _nothing or value is _zero
+        setattr(owner, name, functools.partial(value) if one_of_many else value)
     try:
         yield
     finally:
