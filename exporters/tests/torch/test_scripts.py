@@ -14,6 +14,10 @@ import pytest
 import judged
 from traces import BUNDLED, schema, stale_uses
 
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("SPMD_TEST_ALL"), reason="takes minutes: SPMD_TEST_ALL=1 runs it"
+)
+
 _SCRIPTS = BUNDLED / "scripts"
 _ARGUMENTS = {"megatron_by_hand": ["--tp", "2"]}
 _RIGHT = ["ddp", "ddp_accumulation", "fsdp2", "tp_dtensor", "megatron_by_hand", "zero1_by_hand"]
@@ -126,10 +130,6 @@ def test_without_a_checker_it_says_how_to_get_one():
 
 _TRAINS = """
 import torch
-
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("SPMD_TEST_ALL"), reason="takes minutes: SPMD_TEST_ALL=1 runs it"
-)
 model = torch.nn.Linear(2, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 def train(steps):
