@@ -18,6 +18,16 @@ using ir::Extent;
 
 namespace {
 
+// Whether a new dimension of one element on each rank is longer on all of them together, where the program states
+// that of the first result.
+std::optional<bool> longer_together(const Application &app, unsigned dim) {
+  ir::ShapeId id = app.results.empty() ? ir::ShapeId() : app.results[0].global;
+  if (!id.valid() || !app.program.shapes[id].ranked || dim >= app.program.shapes[id].dims.size())
+    return std::nullopt;
+  Extent extent = app.program.shapes[id].dims[dim];
+  return extent.is_number() ? std::optional(extent != Extent(1)) : std::nullopt;
+}
+
 // True if the declared type of the first result says that an axis shards the dimension.
 bool claims_cut(const Application &app, unsigned dim) {
   ir::TypeId declared = app.results.empty() ? ir::TypeId() : app.results[0].declared;
@@ -34,7 +44,8 @@ bool in_blocks_of(const Application &app, size_t dim, Extent elements) {
 
 // Refines old and new extents into common factors. Dimensions of one element are left out, but for
 // those that are sharded: on all ranks together they are longer. A longer dimension that is cut gives its
-// shard to a new one of one element only where that is to be inferred, or cut by its declared type.
+// shard to a new one of one element only where that is to be inferred, cut by its declared type, or longer in
+// the extents that are stated of all ranks.
 class Refinement {
 public:
   // `has_donor`: operand 1 has the new extents.
@@ -47,8 +58,10 @@ public:
     }
     for (unsigned d = 0; d < to.size(); ++d) {
       new_.push_back(to[d].extent);
-      takes_cut_.push_back(to[d].inferred || claims_cut(app, d) ||
-                           (has_donor && sink.cut(1, 0, d)));
+      std::optional<bool> told = longer_together(app, d);
+      takes_cut_.push_back(claims_cut(app, d) || (has_donor && sink.cut(1, 0, d)) ||
+                           told.value_or(to[d].inferred));
+      open_ &= !told && !takes_cut_.back();
       open_ &= !takes_cut_.back();
     }
     from_.resize(old_.size());

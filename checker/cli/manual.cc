@@ -1,6 +1,9 @@
 // Pages that no other table carries: kinds, statements about values, and input errors.
 #include "checker/cli/manual.h"
 
+#include "rules/attributes.h"
+#include "rules/transition.h"
+
 #include "ir/kind.h"
 
 #include "llvm/ADT/ArrayRef.h"
@@ -131,7 +134,12 @@ Names kind_names() {
   names.push_back("?");
   return names;
 }
-std::string statement_page(llvm::StringRef name) { return one_line(kStatementPages, name); }
+std::string statement_page(llvm::StringRef name) {
+  std::string text = one_line(kStatementPages, name);
+  bool page = !text.empty() && !rules::is_transition({name.data(), name.size()});
+  return page ? text + attribute_lines(rules::attributes_of_boundary({name.data(), name.size()}))
+              : text;
+}
 Names statement_names() { return names_of(kStatementPages); }
 std::string input_error_page(llvm::StringRef name) { return one_line(kInputErrorPages, name); }
 Names input_error_names() { return names_of(kInputErrorPages); }

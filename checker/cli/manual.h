@@ -1,6 +1,8 @@
 // Pages of the manual: each is derived from the table that it describes.
 #pragma once
 
+#include "rules/attributes.h"
+
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 
@@ -25,6 +27,8 @@ Names transition_names();
 std::string kind_page(llvm::StringRef name);
 Names kind_names();
 std::string statement_page(llvm::StringRef name);
+// The attributes of a page, a line each; other names that frameworks have for one stand beside it.
+std::string attribute_lines(const rules::AttributeList &list);
 Names statement_names();
 std::string input_error_page(llvm::StringRef name);
 Names input_error_names();

@@ -79,7 +79,8 @@ llvm::SmallVector<llvm::StringRef, 6> names_of(const rules::AttributeSpec &spec)
   return names;
 }
 
-// A line each; other names that frameworks have for one stand beside it.
+} // namespace
+
 std::string attribute_lines(const rules::AttributeList &list) {
   std::string text;
   for (const rules::AttributeSpec &spec : list.specs) {
@@ -90,6 +91,8 @@ std::string attribute_lines(const rules::AttributeList &list) {
   }
   return text;
 }
+
+namespace {
 
 std::string op_text(const rules::OpDef &row) {
   std::string text = fmt::format("{}: {}\n", row.name, row.equation.equation.text);
