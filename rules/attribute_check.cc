@@ -160,9 +160,8 @@ private:
     llvm::StringRef name = program.op_name(app_.op.spelling);
     if (name.consume_front("vjp."))
       name = name.rsplit('.').first;
-    bool ours = !program.dialect.valid() || program.strings[program.dialect] == "spmd";
     bool alias = app_.op.alias || (app_.op.forward && app_.op.forward->alias);
-    return (ours || !alias) && (!name.contains('.') || name.startswith("spmd."));
+    return !alias && (!name.contains('.') || name.startswith("spmd."));
   }
   void report(llvm::StringRef name, std::string expected) {
     found_ = true;
@@ -172,7 +171,7 @@ private:
     // `dim` is no slip, where an op has no dimensions to name.
     bool is_dim = find_spec(AttributeSpec{dim_names()}, name);
     llvm::StringRef near = is_dim ? llvm::StringRef() : nearest(list.specs, name);
-    if (near.empty() && by_hand && !is_dim)
+    if (near.empty())
       near = nearest(kAnywhere, name);
     if (near.empty() && by_hand && !is_dim && list.shared)
       near = nearest(kShared, name);

@@ -74,27 +74,30 @@ public:
   }
 
 private:
-  // What the shapes of the operands and the attributes say together is known, and makes no dimensions.
+  // Of these maps the first attribute and the shapes of the operands say all that there is: where no dimensions follow,
+  // they do not belong together. Others also take what the results declare.
   void report_untold(FactorsRule rule) {
+    static constexpr FactorsRule kDecided[] = {flatten_factors, movedim_factors, expand_factors,
+                                               pad_factors};
     auto known = [&](const Arg &arg) {
       const ir::Shape *shape = app_.shape(arg);
       return shape && shape->ranked &&
              llvm::all_of(shape->dims, [](ir::Extent extent) { return extent.is_number(); });
     };
-    if (rule == unknown_factors || !out_.violations.empty() || !llvm::all_of(app_.args, known))
+    if (!llvm::is_contained(kDecided, rule) || !out_.violations.empty() ||
+        !llvm::all_of(app_.args, known))
       return;
-    for (const AttributeSpec &spec : attributes_of(*row_, app_.op.alias).specs) {
-      llvm::SmallVector<llvm::StringRef, 6> names;
-      llvm::StringRef(spec.names.data(), spec.names.size()).split(names, '|');
-      for (llvm::StringRef name : names)
-        if (const ir::AttrValue *value = app_.attr(name); value && is_stated(*value)) {
-          std::string expected = spec.form == AttributeForm::Any ? "" : describe(spec) + ", and ";
-          out_.violations.push_back(
-              AttributeMismatch{name.str(), expected.empty() ? "one that fits the operands"
-                                                             : expected + "fit the operands"});
-          return;
-        }
-    }
+    const AttributeSpec first = attributes_of(*row_, app_.op.alias).specs.front();
+    llvm::SmallVector<llvm::StringRef, 6> names;
+    llvm::StringRef(first.names.data(), first.names.size()).split(names, '|');
+    for (llvm::StringRef name : names)
+      if (const ir::AttrValue *value = app_.attr(name); value && is_stated(*value)) {
+        std::string expected = first.form == AttributeForm::Any
+                                   ? std::string("one that fits the operands")
+                                   : describe(first) + ", and fit the operands";
+        out_.violations.push_back(AttributeMismatch{name.str(), std::move(expected)});
+        return;
+      }
   }
   bool is_stated(const ir::AttrValue &value) const {
     if (value.form == ir::AttrForm::List)

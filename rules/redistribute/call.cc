@@ -105,7 +105,8 @@ bool states_whole_type(const Application &app) {
 
 void apply_whole_type(const Application &app, Outcome &out) {
   forget_results(app, out);
-  for (const char *key : {"axis", "group", "src", "dst"})
+  for (const char *key : {"axis", "group", "src", "dst", "root", "dim", "splits", "split_dim",
+                          "concat_dim", "in_splits", "out_splits"})
     if (app.attr(key)) {
       out.violations.push_back(AttributeMismatch{key, "left out, because a type is stated"});
       return;
