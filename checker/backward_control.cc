@@ -182,6 +182,8 @@ bool Deriver::through_cond(const Inst &inst, llvm::ArrayRef<ValueId> results,
                     ? put("add", {Operand::value(all), Operand::value(part)}, {}, inside, "sum")
                     : part;
       size_t first = static_cast<size_t>(llvm::find(args, value) - args.begin());
+      if (!all.valid() && !sum.empty())
+        lose(value);
       if (!all.valid())
         all = put("zeros_like", Operand::value(body.params[first]), {}, inside, "zero");
       returned.push_back(all);

@@ -137,6 +137,7 @@ private:
   void state(ValueId gradient, ValueId of);
   void give(Gradients &gradients, ValueId of, ValueId gradient, const Around &around);
   ValueId total(Gradients &gradients, ValueId of);
+  void lose(ValueId of);
   std::string stem(ValueId value) const { return "grad_" + name(value).substr(1); }
 
   // One instruction.

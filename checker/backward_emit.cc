@@ -143,29 +143,43 @@ void Deriver::state(ValueId gradient, ValueId of) {
 
 // Adds to what is known of the gradient of a value.
 void Deriver::give(Gradients &gradients, ValueId of, ValueId gradient, const Around &around) {
-  gradient = fit(gradient, of, around);
   if (!gradient.valid())
     return;
+  gradient = fit(gradient, of, around);
+  if (!gradient.valid())
+    return lose(of);
   state(gradient, of);
   gradients[of.index].push_back(gradient);
 }
 
-// The sum of all that was given; none if nothing was.
+// A part of a gradient that cannot be typed is no zero.
+void Deriver::lose(ValueId of) {
+  if (!problem_)
+    problem_ = NoBackward{{},
+                          "what is known of the gradient of " + name(of) +
+                              " cannot be put together (" + refused_ + ")"};
+}
+
+// The sum of all that was given; none if nothing was. Lists are added where they are lists; pieces of a
+// tensor, which may be uneven, as a tensor.
 ValueId Deriver::total(Gradients &gradients, ValueId of) {
   auto found = gradients.find(of.index);
   if (found == gradients.end())
     return {};
   llvm::SmallVector<ValueId, 2> &parts = found->second;
-  auto context = made_in_.find(of.index);
-  Around around{
-      context_on(wanted(of).mesh(), context == made_in_.end() ? ir::ContextId{0} : context->second),
-      {},
-      {}};
+  const Type want = wanted(of);
+  auto found_in = made_in_.find(of.index);
+  ir::ContextId context = found_in == made_in_.end() ? ir::ContextId{0} : found_in->second;
+  if (want.sharded() & local_in(context_on(want.mesh(), context)))
+    context = ir::ContextId{0};
+  Around around{context_on(want.mesh(), context), {}, {}};
   while (parts.size() > 1) {
     ValueId sum =
         put("add", {Operand::value(parts[0]), Operand::value(parts[1])}, {}, around, stem(of));
-    if (!sum.valid())
+    if (!sum.valid()) {
+      lose(of);
       return {};
+    }
     program_.values[sum].declared = program_.values[parts[0]].declared;
     parts.erase(parts.begin());
     parts[0] = sum;

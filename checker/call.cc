@@ -376,7 +376,7 @@ void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
     ir::TypeId declared = id.valid() ? program_.claims[id].type : program_.values[result].declared;
     Type type = program_.types[outcome.types[i]].erased(site.region);
     if (declared.valid() && site.region)
-      restate_scale(site, result, type, seen(declared, site.inst.context));
+      restate_scale(site.id, result, type, seen(declared, site.inst.context), site.region);
     if (declared.valid())
       join_region(site, result, type, declared);
     if (id.valid() && declared.valid())
@@ -408,14 +408,13 @@ void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
 
 // Along its own axes a region means lists, and has no factors but those that it makes itself: which they
 // are of the whole is for the statement to say. What came in, and what is of other axes, stays.
-void Walk::restate_scale(const CallSite &site, ValueId result, Type &type, const Type &claimed) {
+void Walk::restate_scale(InstId id, ValueId result, Type &type, const Type &claimed, AxisSet own) {
   Type found = type;
   type.scale = claimed.scale;
   if (!found.scale.valid() || found.scale == claimed.scale || found.mesh() != claimed.mesh())
     return;
-  AxisSet own = site.region;
-  for (const rules::Arg &arg : site.args)
-    if (ir::ScaleId entered = program_.types[arg.type].scale; entered.valid())
+  for (ValueId operand : operands_.values)
+    if (ir::ScaleId entered = program_.types[known(operand).type].scale; entered.valid())
       own -= ir::axes_in(program_, entered, type.mesh());
   AxisSet axes =
       ir::axes_in(program_, ir::quotient(program_, found.scale, claimed.scale), type.mesh()) & own;
@@ -425,12 +424,12 @@ void Walk::restate_scale(const CallSite &site, ValueId result, Type &type, const
       "its declaration states " + ir::print_scale(program_, claimed.scale, type.mesh());
   if (std::optional<rules::Violation> differs =
           rules::scale_differs(program_, found, needed, std::move(other), {}, result))
-    return report(Place::inst(site.id), std::move(*differs));
+    return report(Place::inst(id), std::move(*differs));
   if (axes.empty())
     return;
   Type told = rules::restricted(claimed, axes);
   told.scale = claimed.scale;
-  report(Place::inst(site.id), rules::UncheckedClaim{result, intern(told)});
+  report(Place::inst(id), rules::UncheckedClaim{result, intern(told)});
 }
 
 // What leaves a region is joined as the statement says, on the axes of the region. Values that differ between

@@ -450,10 +450,12 @@ void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared, rule
   Type claimed = seen(declared, around);
   if (claimed.mesh() != type.mesh())
     return;
+  AxisSet region;
   if (spec == rules::Spec::Joined) {
-    AxisSet region = local_axes(type.mesh(), program_.insts[id].context);
+    region = local_axes(type.mesh(), program_.insts[id].context);
     type.drop_shards(region & claimed.sharded());
-    take_as_addends(id, value, type, claimed, region - local_axes(type.mesh(), around));
+    region -= local_axes(type.mesh(), around);
+    take_as_addends(id, value, type, claimed, region);
   }
   rules::ClaimCheck check = rules::check_claim(type, claimed, type.gradient_free(), spec);
   if (AxisSet wrong = check.mismatched | check.unowned)
@@ -465,19 +467,17 @@ void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared, rule
                                        axis};
          });
   if (claimed.scale != program_.one())
-    claim_scale(id, value, type, claimed.scale);
+    claim_scale(id, value, type, claimed, region);
+  check.type.scale = type.scale;
   type = check.type;
 }
 
 // A scale that is stated is the one that follows; where none is stated nothing is said of it.
-void Walk::claim_scale(InstId id, ValueId value, const Type &type, ir::ScaleId claimed) {
+void Walk::claim_scale(InstId id, ValueId value, Type &type, const Type &claimed, AxisSet region) {
   AxisSet axes = program_.meshes[type.mesh()].typed_axes();
   if (axes && type.zero().contains(axes)) // a zero is of every scale
     return;
-  std::string other = "its declaration states " + ir::print_scale(program_, claimed, type.mesh());
-  if (std::optional<rules::Violation> differs =
-          rules::scale_differs(program_, type, claimed, std::move(other), {}, value))
-    report(Place::inst(id), std::move(*differs));
+  restate_scale(id, value, type, claimed, region);
 }
 
 // A shape that is stated of a result is the one that follows.

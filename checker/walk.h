@@ -218,7 +218,8 @@ private:
   bool told_of(ir::InstId id) const;
   void claim(ir::InstId id, ir::ValueId value, ir::Type &type, ir::TypeId declared,
              rules::Spec spec);
-  void claim_scale(ir::InstId id, ir::ValueId value, const ir::Type &type, ir::ScaleId claimed);
+  void claim_scale(ir::InstId id, ir::ValueId value, ir::Type &type, const ir::Type &claimed,
+                   ir::AxisSet region);
   void claim_shape(ir::InstId id, ir::ValueId value, ir::ShapeId claimed, ir::ShapeId found);
   void claim_sizes(ir::InstId id, ir::ValueId value, const ir::Type &type);
   void mutation(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
@@ -278,8 +279,8 @@ private:
   };
   ir::AxisSet region_axes(const CallSite &site, const rules::ResolvedOp &op);
   void forget_shards(const CallSite &site, size_t operand, rules::Arg &arg);
-  void restate_scale(const CallSite &site, ir::ValueId result, ir::Type &type,
-                     const ir::Type &claimed);
+  void restate_scale(ir::InstId id, ir::ValueId result, ir::Type &type, const ir::Type &claimed,
+                     ir::AxisSet own);
   void join_region(const CallSite &site, ir::ValueId result, ir::Type &type, ir::TypeId declared);
   void take_as_addends(ir::InstId id, ir::ValueId value, ir::Type &type, const ir::Type &claimed,
                        ir::AxisSet region);
