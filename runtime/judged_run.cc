@@ -520,6 +520,8 @@ private:
     for (PlannedId id : ends_)
       if (id.valid())
         judge_end(id, run.find(plan_.values[id].value));
+    if (options_.recorded.empty() && options_.derived.empty() && options_.tier == Tier::Real)
+      leave_recorded();
     if (options_.recorded.empty())
       judge_gradients(run);
     else if (options_.tier == Tier::Real)
@@ -541,8 +543,18 @@ private:
         continue;
       }
       derived_.insert(each.value.index);
+      gradients.upheld.push_back(each.value);
       if (!each.text.empty())
         gradients.zero.push_back(each.value);
+    }
+  }
+  // A backward that starts from no loss is held against nothing.
+  void leave_recorded() {
+    for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+      const ir::Inst &inst = program_.insts[ir::InstId{i}];
+      for (uint32_t r = 0; r < inst.result_count; ++r)
+        if (program_.values[inst.result(r)].grad_of.valid())
+          report_.gradients.left.push_back({inst.result(r), "no loss is found that it comes from"});
     }
   }
   void refute_recorded(const RecordedGradient &wrong) {
@@ -664,7 +676,7 @@ private:
 
   // R, Reduced and I are alike in forward: without their gradient they are not upheld.
   void settle() {
-    report_.gradients.recorded = !options_.recorded.empty();
+    report_.gradients.recorded = !options_.recorded.empty() || !report_.gradients.left.empty();
     for (ClaimVerdict &claim : report_.claims) {
       const ir::Type &type = program_.types[checked_.type(claim.value)];
       bool same = claim.kind == Kind::Replicate || claim.kind == Kind::Reduced ||

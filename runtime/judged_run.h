@@ -43,8 +43,9 @@ struct GradientReport {
   };
   bool recorded = false; // there are some
   uint64_t compared = 0;
-  std::vector<ir::ValueId> zero; // of those that were compared: but for rounding
-  std::vector<Left> left;        // that were not
+  std::vector<ir::ValueId> upheld; // of those that were compared: they are the derivative
+  std::vector<ir::ValueId> zero;   // of those that were compared: but for rounding
+  std::vector<Left> left;          // that were not
 };
 
 struct RunReport {

@@ -146,12 +146,18 @@ void Memory::lives() {
 void Memory::releases() {
   const uint32_t end = static_cast<uint32_t>(plan_.steps.size());
   std::vector<llvm::SmallVector<BufferId, 2>> inside(end + 1), behind(end + 1); // by end of life
+  // What a branch or a loop gives is there behind it, whether or not it is read.
+  std::vector<StepRange> maker(plan_.buffers.size());
+  for (const Execution &each : plan_.executions)
+    for (PlannedId result : plan_.list(each.results))
+      maker[plan_.values[result].buffer.index] = each.steps;
   for (uint32_t b = 0; b < plan_.buffers.size(); ++b) {
     StepRange life = plan_.buffers[BufferId{b}].life;
     if (life.empty() || life.last > end)
       continue;
     bool nested = llvm::any_of(ranges_, [&](StepRange range) {
-      return range.first < life.first && life.last <= range.last;
+      bool made = maker[b].first <= range.first && range.last <= maker[b].last;
+      return range.first < life.first && life.last <= range.last && !made;
     });
     (nested ? inside : behind)[life.last].push_back(BufferId{b});
   }

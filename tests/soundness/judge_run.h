@@ -6,8 +6,10 @@
 
 namespace spmd::soundness {
 
-// Left: nothing is refuted, and it says of each of these gradients that it was not compared.
-enum class RunSays : uint8_t { Refuted, Left, Upheld, NotRun };
+// Left: nothing is refuted, and it says that one of these gradients was not compared. Compared: all of them
+// were and are the derivative, for numbers of two draws: what is wrong for an unknown function need not be
+// for the one that it is.
+enum class RunSays : uint8_t { Refuted, Left, Compared, Upheld, NotRun };
 
 struct RunAnswer {
   RunSays says = RunSays::NotRun;

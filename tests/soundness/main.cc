@@ -102,6 +102,8 @@ void judge_stated_mutant(const Mutant &mutant, const Stated &stated, uint64_t se
   RunAnswer answer = judge_run(mutant.draft, wrong, seed);
   if (answer.says == RunSays::Refuted)
     return count(Fate::RunRefuted);
+  if (answer.says == RunSays::Compared)
+    return count(Fate::AcceptedRight);
   if (answer.says == RunSays::Upheld) {
     count(Fate::Unsound);
     return report_wrong(mutant.draft, seed, verdict.what,
