@@ -438,16 +438,11 @@ void Walk::restate_scale(const CallSite &site, ValueId result, Type &type, const
       ir::axes_in(program_, ir::quotient(program_, found.scale, claimed.scale), type.mesh()) & own;
   found.scale = ir::without(program_, found.scale, type.mesh(), own);
   ir::ScaleId needed = ir::without(program_, claimed.scale, type.mesh(), own);
-  std::string other =
-      "its declaration states " + ir::print_scale(program_, claimed.scale, type.mesh());
-  if (std::optional<rules::Violation> differs =
-          rules::scale_differs(program_, found, needed, std::move(other), {}, result))
-    return report(Place::inst(site.id), std::move(*differs));
-  if (axes.empty())
+  if (scale_claim_differs(site.id, result, found, needed, claimed.scale) || axes.empty())
     return;
-  Type told = rules::restricted(claimed, axes);
-  told.scale = claimed.scale;
-  report(Place::inst(site.id), rules::UncheckedClaim{result, intern(told)});
+  Type stated = rules::restricted(claimed, axes);
+  stated.scale = claimed.scale;
+  report(Place::inst(site.id), rules::UncheckedClaim{result, intern(stated)});
 }
 
 // What leaves a region is joined as the statement says, on the axes of the region. Values that differ between

@@ -6,7 +6,6 @@
 #include "checker/provenance.h"
 #include "checker/walk.h"
 
-#include "rules/attributes.h"
 #include "rules/extent_facts.h"
 #include "rules/loss.h"
 #include "rules/registry.h"
@@ -319,12 +318,12 @@ void Walk::type_instruction(InstId id) {
   const rules::Outcome &outcome = judged();
   uint32_t application = rules_.last_index();
   // Where checking is off nothing is refused; what does not follow is unknown.
-  if (lifted && context.check)
+  if (lifted && context.check) {
     for (const rules::Violation &violation : outcome.violations)
       report(Place::inst(id), named(violation), application);
-  if (lifted && context.check)
     for (const rules::UndecidedExtents &open : outcome.undecided)
       report(Place::inst(id), open, application);
+  }
   for (const rules::InferredWord &word : outcome.inferred)
     trail_->inferred.push_back({id, word});
   if (recording_ && (open_.any() || !outcome.inferred.empty()))
@@ -476,10 +475,18 @@ void Walk::claim_scale(InstId id, ValueId value, const Type &type, ir::ScaleId c
   AxisSet axes = program_.meshes[type.mesh()].typed_axes();
   if (axes && type.zero().contains(axes)) // a zero is of every scale
     return;
+  scale_claim_differs(id, value, type, claimed, claimed);
+}
+
+// Reports a declaration of another scale. `needed`: what is left of it to be held against the type.
+bool Walk::scale_claim_differs(InstId id, ValueId value, const Type &type, ir::ScaleId needed,
+                               ir::ScaleId claimed) {
   std::string other = "its declaration states " + ir::print_scale(program_, claimed, type.mesh());
-  if (std::optional<rules::Violation> differs =
-          rules::scale_differs(program_, type, claimed, std::move(other), {}, value))
+  std::optional<rules::Violation> differs =
+      rules::scale_differs(program_, type, needed, std::move(other), {}, value);
+  if (differs)
     report(Place::inst(id), std::move(*differs));
+  return differs.has_value();
 }
 
 // A shape that is stated of a result is the one that follows.

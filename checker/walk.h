@@ -223,6 +223,8 @@ private:
   void claim(ir::InstId id, ir::ValueId value, ir::Type &type, ir::TypeId declared,
              rules::Spec spec);
   void claim_scale(ir::InstId id, ir::ValueId value, const ir::Type &type, ir::ScaleId claimed);
+  bool scale_claim_differs(ir::InstId id, ir::ValueId value, const ir::Type &type,
+                           ir::ScaleId needed, ir::ScaleId claimed);
   void claim_shape(ir::InstId id, ir::ValueId value, ir::ShapeId claimed, ir::ShapeId found);
   void claim_sizes(ir::InstId id, ir::ValueId value, const ir::Type &type);
   void mutation(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,

@@ -49,14 +49,18 @@ int64_t prime_for(Program &program, const Mesh &mesh, ExprId atom) {
   return prime;
 }
 
+// The declaration of an atom that is a symbol; null if it is an expression.
+const SymbolInfo *symbol_of(const Program &program, ExprId atom) {
+  const Expr &expr = program.exprs[atom];
+  return expr.form == Expr::Form::Symbol ? program.symbols.find(expr.symbol) : nullptr;
+}
+
 // Empty, or why no axis can have such a size.
 std::string never(const Program &program, ExprId atom) {
-  const Expr &expr = program.exprs[atom];
-  const SymbolInfo *symbol =
-      expr.form == Expr::Form::Symbol ? program.symbols.find(expr.symbol) : nullptr;
+  const SymbolInfo *symbol = symbol_of(program, atom);
   if (symbol && symbol->max.value_or(1) < 1)
     return fmt::format("symbol `{}` is at most {}, and an axis has one rank at least",
-                       std::string_view(program.strings[expr.symbol]), *symbol->max);
+                       std::string_view(program.strings[symbol->name]), *symbol->max);
   return "";
 }
 
@@ -135,9 +139,7 @@ std::optional<int64_t> most_ranks(const Program &program, int64_t ranks) {
   int64_t most = 1;
   for (StandIn each : program.stand_ins)
     for (; ranks % each.prime == 0; ranks /= each.prime) {
-      const Expr &expr = program.exprs[each.atom];
-      const SymbolInfo *symbol =
-          expr.form == Expr::Form::Symbol ? program.symbols.find(expr.symbol) : nullptr;
+      const SymbolInfo *symbol = symbol_of(program, each.atom);
       if (!symbol || !symbol->max || __builtin_mul_overflow(most, *symbol->max, &most))
         return std::nullopt;
     }
@@ -148,9 +150,7 @@ namespace {
 
 int64_t assumed_value(const Program &program, ExprId atom) {
   constexpr int64_t kLeast = 2;
-  const Expr &expr = program.exprs[atom];
-  const SymbolInfo *symbol =
-      expr.form == Expr::Form::Symbol ? program.symbols.find(expr.symbol) : nullptr;
+  const SymbolInfo *symbol = symbol_of(program, atom);
   if (!symbol)
     return kLeast;
   if (symbol->hint.value_or(0) > 0)

@@ -188,8 +188,7 @@ private:
       return;
     std::string known;
     for (const AttributeSpec &spec : list.specs)
-      known +=
-          (known.empty() ? "" : ", ") + std::string(spec.names.substr(0, spec.names.find('|')));
+      known += (known.empty() ? "" : ", ") + std::string(spec.first_name());
     report(name, known.empty() ? "left out: the op has none of its own"
                                : fmt::format("left out: the op has {}", known));
   }

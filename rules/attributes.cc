@@ -257,7 +257,7 @@ AttributeList attributes_of_transition(std::string_view name) {
   add(list, "op_dtype|out_dtype: any, async: flag, tag: any");
   if (erased_words(name).reduces || name == "redistribute")
     add(list, "op: any");
-  // Where no row needs the word it is no mistake: who writes it knows what they do.
+  // Harmless where no row of the name asks for it.
   add(list, "expert: flag");
   if (any([](const Transition &row) { return row.layouts == Layouts::StackOrShard; }))
     add(list, "dim: any, splits: any");

@@ -46,6 +46,7 @@ enum class AttributeForm : uint8_t {
 struct AttributeSpec {
   std::string_view names; // separated by `|`
   AttributeForm form = AttributeForm::Any;
+  std::string_view first_name() const { return names.substr(0, names.find('|')); }
 };
 
 // The attributes of a row under a spelling (null: its own name), those that any op takes left out.

@@ -7,7 +7,6 @@
 #include "rules/shape_attrs.h"
 #include "rules/shape_unify.h"
 #include "rules/violations/operands.h"
-#include "rules/violations/transitions.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallBitVector.h"

@@ -73,23 +73,26 @@ llvm::Expected<std::unique_ptr<SeenInst>> Reference::see(ir::InstId id, BodySite
   seen->operands_.read(program_, seen->inst_.operands);
   const ir::Context where = program_.contexts[seen->inst_.context];
   AxisSet local = applied_per_rank(program_, where, *seen->op_);
-  auto place = [&](const rules::Arg &known, auto &into) -> llvm::Error {
+  auto place = [&](ir::ValueId value, const char *where, const rules::Arg &known,
+                   auto &into) -> llvm::Error {
     llvm::Expected<std::optional<Distribution>> made = distribution_of(program_, known);
     if (!made)
-      return made.takeError();
+      return error(fmt::format("{}{}: {}", ir::print_value(program_, value), where,
+                               llvm::toString(made.takeError())));
     into.push_back(std::move(*made));
     return llvm::Error::success();
   };
+  using Seen = llvm::Expected<std::unique_ptr<SeenInst>>;
+  // What a region takes apart may have had uneven blocks, of which no places follow.
+  constexpr const char *kInside = " inside of its region";
   for (ir::ValueId value : seen->operands_.values) {
     rules::Arg known = checked_.known(value, site.typing), arg = known;
-    if (llvm::Error problem = place(known, seen->known_))
-      return error(fmt::format("{}: {}", ir::print_value(program_, value),
-                               llvm::toString(std::move(problem))));
     arg.type =
         program_.types.add(seen_type(program_, program_.types[known.type], where.mesh, local));
-    if (llvm::Error problem = place(arg, seen->from_)) // uneven blocks of what the region takes apart
-      return error(fmt::format("{} inside of its region: {}", ir::print_value(program_, value),
-                               llvm::toString(std::move(problem))));
+    if (llvm::Error problem = place(value, "", known, seen->known_))
+      return Seen(std::move(problem));
+    if (llvm::Error problem = place(value, kInside, arg, seen->from_))
+      return Seen(std::move(problem));
     seen->args_.push_back(arg);
   }
   for (uint32_t i = 0; i < seen->inst_.result_count; ++i) {
@@ -97,14 +100,12 @@ llvm::Expected<std::unique_ptr<SeenInst>> Reference::see(ir::InstId id, BodySite
     const ir::Value &value = program_.values[result];
     rules::Arg known = checked_.known(result, site.typing), made = known;
     seen->claims_.push_back({known.shape, value.declared, value.global_shape});
-    if (llvm::Error problem = place(known, seen->to_))
-      return error(fmt::format("{}: {}", ir::print_value(program_, result),
-                               llvm::toString(std::move(problem))));
     if (ir::Type type = program_.types[known.type]; type.mesh() == where.mesh)
       made.type = program_.types.add(type.erased(local));
-    if (llvm::Error problem = place(made, seen->made_))
-      return error(fmt::format("{} inside of its region: {}", ir::print_value(program_, result),
-                               llvm::toString(std::move(problem))));
+    if (llvm::Error problem = place(result, "", known, seen->to_))
+      return Seen(std::move(problem));
+    if (llvm::Error problem = place(result, kInside, made, seen->made_))
+      return Seen(std::move(problem));
   }
   seen->app_.emplace(rules::Application{program_, *seen->op_, seen->inst_.attrs,
                                         seen->inst_.context, seen->operands_.slots, seen->args_,

@@ -198,7 +198,7 @@ resize_program(Program &program, const checker::CheckResult &checked, Resize res
     return make_error(std::move(text));
   bool retyped = !program.stand_ins.empty();
   if (llvm::Error none = give_values(program, resize))
-    return std::move(none);
+    return llvm::Expected<std::vector<std::string>>(std::move(none));
   bool shrinks = resize.scale_down;
   llvm::Expected<MeshResize> meshes = resized_meshes(program, resize, shrinks);
   if (!meshes)

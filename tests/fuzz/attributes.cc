@@ -26,7 +26,7 @@ void add_target(std::vector<Target> &targets, std::string name, unsigned operand
                 const rules::AttributeList &list) {
   Target &made = targets.emplace_back(Target{std::move(name), operands, {}});
   for (const rules::AttributeSpec &spec : list.specs)
-    made.attributes.emplace_back(spec.names.substr(0, spec.names.find('|')));
+    made.attributes.emplace_back(spec.first_name());
 }
 
 std::vector<Target> all_targets() {

@@ -98,13 +98,9 @@ private:
   unsigned count_ = 0;
 };
 
-std::string first_name(const AttributeSpec &spec) {
-  return std::string(spec.names.substr(0, spec.names.find('|')));
-}
-
 template <class Text>
 void check_attribute(const AttributeSpec &spec, size_t rank, const Text &text, size_t &tried) {
-  std::string name = first_name(spec);
+  std::string name(spec.first_name());
   AttributeValues values = attribute_values(spec.form, rank);
   for (const std::string &value : values.wrong) {
     std::string program = text(name + " = " + value);
@@ -164,7 +160,7 @@ TEST_CASE("attributes of transitions are held against what they know") {
                attr + " }\n";
       };
       for (const AttributeSpec &spec : rules::attributes_of_transition(row.name).specs)
-        if (first_name(spec) != "axis")
+        if (spec.first_name() != "axis")
           check_attribute(spec, 1, text, tried);
     }
   CHECK(names.size() > 8);

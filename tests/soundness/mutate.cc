@@ -302,11 +302,8 @@ private:
     list.specs.push_back({"vjp", rules::AttributeForm::NoVjp});
     return list.specs;
   }
-  static std::string first_name(const rules::AttributeSpec &spec) {
-    return std::string(spec.names.substr(0, spec.names.find('|')));
-  }
   bool misspelt_more(size_t at) {
-    std::string name = first_name(random_.of(known(at)));
+    std::string name(random_.of(known(at)).first_name());
     if (!statement(at).block.empty() || !swap_letters(name))
       return false;
     statement(at).set(name, random_.chance(50) ? "1" : "true");
@@ -317,7 +314,7 @@ private:
     std::vector<std::string> wrong = property::attribute_values(spec.form, 0).wrong;
     if (!statement(at).block.empty() || wrong.empty())
       return false;
-    statement(at).set(first_name(spec), random_.of(wrong));
+    statement(at).set(std::string(spec.first_name()), random_.of(wrong));
     return mutant_.means_nothing = true;
   }
   // A key that no declaration has, in a contract or as the only one.

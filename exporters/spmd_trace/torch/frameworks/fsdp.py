@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch.distributed.fsdp._fully_shard import _fsdp_param_group as groups
 
-from ..mesh import Context
+from ..mesh import Context, Mesh
 from ..recorder import Recorder
 from ..values import DTYPES, Value
 from . import dtensors
@@ -92,12 +92,16 @@ class _Calls:
         """Ranks that gathered a parameter have addends of its gradient."""
         if axis is None:
             return
-        name = self.recorder.context(None).mesh
-        mesh = next(mesh for mesh in self.recorder.program.meshes if mesh.name == name)
-        local, words = mesh.context(local=True), {"axis": axis, "src": "V", "dst": "P"}
+        local = self._mesh().context(local=True)
+        words = {"axis": axis, "src": "V", "dst": "P"}
         with replaced(self.recorder, context=lambda op: local):
             for gradient in gradients:
                 self.recorder.emit("reinterpret", [gradient], [gradient], words)
+
+    def _mesh(self) -> Mesh:
+        """The mesh of the parameters at hand: experts' parameters have one of their own."""
+        name = self.recorder.context(None).mesh
+        return next(mesh for mesh in self.recorder.program.meshes if mesh.name == name)
 
     def _alike(self, parameters: list):
         """Parameters of one axis and dimension at a time, in the context of their mesh."""
@@ -111,7 +115,7 @@ class _Calls:
         """One call for the pieces that are even, and one for each other, whose pieces are stated."""
         if words["axis"] is not None:
             dim = int((words.get("src") or words["dst"])[2:-1])
-            ranks = self.recorder.program.mesh.ranks([words["axis"]])
+            ranks = self._mesh().ranks([words["axis"]])
             uneven = [whole.shape[dim] % ranks != 0 for whole in wholes]
             even = [place for place, one in enumerate(uneven) if not one]
             if even:
