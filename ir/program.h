@@ -239,9 +239,11 @@ struct Producer {
   bool stated = false;
 };
 
-enum class Missing : uint8_t { Types, Grads, Locs, Groups, Regions, Shapes, Mutation };
-inline constexpr std::array<std::string_view, 7> kMissingWords = {
-    "types", "grads", "locs", "groups", "regions", "shapes", "mutation"};
+// What a recorder could not see. Derivatives: functions bring their own backward, and which instructions are
+// theirs is not recorded.
+enum class Missing : uint8_t { Types, Grads, Locs, Groups, Regions, Shapes, Mutation, Derivatives };
+inline constexpr std::array<std::string_view, 8> kMissingWords = {
+    "types", "grads", "locs", "groups", "regions", "shapes", "mutation", "derivatives"};
 
 // The sizes of all axes of all meshes in their common pieces, made on demand (ir/axis_scale.h).
 struct AxisScales {

@@ -113,7 +113,8 @@ public:
   Comparison(Reference &reference, ReferenceRun &run, const Meanings &params,
              const llvm::DenseMap<uint32_t, Meaning> &taken, llvm::ArrayRef<LossRoot> roots)
       : reference_(reference), program_(reference.program()), checked_(reference.checked()),
-        run_(run), params_(params), taken_(taken), roots_(roots) {}
+        run_(run), params_(params), taken_(taken), roots_(roots),
+        unseen_(program_.lacks(ir::Missing::Derivatives)) {}
 
   std::vector<RecordedGradient> compare() {
     find_origins();
@@ -375,8 +376,8 @@ private:
       return made;
     }
     if (unseen_) {
-      made.text = "it differs from the derivative, which passes what was recorded without "
-                  "gradients; it may be right";
+      made.text = "it differs from the derivative, and functions on the way bring their own "
+                  "backward; it may be right";
       return made;
     }
     made.form = RecordedGradient::Form::Wrong;
@@ -491,8 +492,7 @@ private:
   double largest_ = 0; // of all gradients of one device
   std::optional<ReferenceRun> moved_;
   bool moved_fails_ = false;
-  bool unseen_ =
-      false; // functions bring their own backward: what they mean by it is not in the trace
+  bool unseen_; // functions bring their own backward
 };
 
 } // namespace

@@ -88,6 +88,7 @@ class Program:
     places: Places = dataclasses.field(default_factory=Places)
     outputs: list[dict] = dataclasses.field(default_factory=list)
     function_names: set[str] = dataclasses.field(default_factory=set)
+    missing: list[str] = dataclasses.field(default_factory=list)  # what the trace does not say
 
     @property
     def is_local(self) -> bool:
@@ -171,6 +172,7 @@ def document(program: Program) -> dict:
         "dialect": "jax",
         "mode": "local" if program.is_local else "global",
         "phase": "joint" if "bwd" in phases else "forward",
+        **({"missing": program.missing} if program.missing else {}),
         "world": math.prod(program.axes.values()),
         "op_count": len(main.ops),
         "meshes": [{"id": "main", "axes": axes}],
