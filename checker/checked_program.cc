@@ -1,8 +1,8 @@
 // The only way to a CheckedProgram.
 #include "checker/checked_program.h"
 
-#include "checker/casts.h"
-#include "checker/redistribute.h"
+#include "checker/rewrite/casts.h"
+#include "checker/rewrite/redistribute.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -5,7 +5,7 @@
 
 #include "ir/ids.h"
 #include "ir/kind.h"
-#include "ir/store.h"
+#include "ir/support/store.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"

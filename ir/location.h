@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ir/ids.h"
-#include "ir/store.h"
+#include "ir/support/store.h"
 
 namespace spmd::ir {
 

@@ -6,10 +6,10 @@
 #include "ir/attrs.h"
 #include "ir/ids.h"
 #include "ir/location.h"
-#include "ir/mesh.h"
+#include "ir/mesh/mesh.h"
 #include "ir/scale.h"
 #include "ir/shape.h"
-#include "ir/store.h"
+#include "ir/support/store.h"
 #include "ir/type.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -199,7 +199,7 @@ private:
 };
 
 // A prime that stands in layouts of meshes for a symbol, or for an expression that is no product
-// (ir/mesh_symbols.h).
+// (ir/mesh/symbols.h).
 struct StandIn {
   ExprId atom;
   int64_t prime;
@@ -245,7 +245,7 @@ enum class Missing : uint8_t { Types, Grads, Locs, Groups, Regions, Shapes, Muta
 inline constexpr std::array<std::string_view, 8> kMissingWords = {
     "types", "grads", "locs", "groups", "regions", "shapes", "mutation", "derivatives"};
 
-// The sizes of all axes of all meshes in their common pieces, made on demand (ir/axis_scale.h).
+// The sizes of all axes of all meshes in their common pieces, made on demand (ir/mesh/axis_scale.h).
 struct AxisScales {
   std::vector<ScaleId> of; // by mesh and axis, kMaxAxes to a mesh
 };

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "ir/ids.h"
-#include "ir/store.h"
+#include "ir/support/store.h"
 
 #include "llvm/ADT/SmallVector.h"
 

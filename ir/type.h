@@ -2,10 +2,10 @@
 // A set of axes per kind makes typing set algebra over all axes at once.
 #pragma once
 
-#include "ir/axis.h"
 #include "ir/ids.h"
 #include "ir/kind.h"
-#include "ir/store.h"
+#include "ir/mesh/axis.h"
+#include "ir/support/store.h"
 
 #include <array>
 #include <optional>

@@ -1,7 +1,7 @@
 // The two halves of verify(), and the list of errors that they share.
 #pragma once
 
-#include "ir/input.h"
+#include "ir/input/input.h"
 
 namespace spmd::ir {
 

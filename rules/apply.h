@@ -2,7 +2,7 @@
 // an instruction, never a place in a program, so equal applications are typed once.
 #pragma once
 
-#include "rules/op.h"
+#include "rules/ops/op.h"
 #include "rules/violation.h"
 #include "rules/violations/symbols.h"
 

@@ -3,8 +3,8 @@
 // mismatch.
 #include "rules/bind.h"
 
-#include "rules/registry.h"
-#include "rules/shape_rule.h"
+#include "rules/ops/registry.h"
+#include "rules/shapes/shape_rule.h"
 #include "rules/violations/operands.h"
 
 #include "llvm/ADT/SmallVector.h"

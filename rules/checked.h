@@ -2,7 +2,7 @@
 // of them leaves the integers. What does so is unknown from there on, and no extent.
 #pragma once
 
-#include "ir/input.h"
+#include "ir/input/input.h"
 #include "ir/shape.h"
 
 #include <algorithm>

@@ -1,11 +1,11 @@
 // Typing one application of any op, and the memo that makes equal applications cost one look-up.
 #include "rules/apply.h"
 
-#include "rules/axes.h"
-#include "rules/registry.h"
-#include "rules/shards.h"
-#include "rules/unknown.h"
-#include "rules/user_rules.h"
+#include "rules/kinds/unknown.h"
+#include "rules/ops/registry.h"
+#include "rules/ops/user_rules.h"
+#include "rules/shards/shards.h"
+#include "rules/transitions/axes.h"
 #include "rules/violations/coverage.h"
 #include "rules/violations/gradients.h"
 

@@ -1,7 +1,7 @@
 // Which rows of the table an application uses, and with which operands: lists are taken apart, or made.
 #include "rules/apply.h"
 #include "rules/derivative.h"
-#include "rules/registry.h"
+#include "rules/ops/registry.h"
 
 namespace spmd::rules {
 

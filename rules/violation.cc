@@ -32,10 +32,10 @@ constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable = kInfos<
     SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard,
     StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension, MixedPolicy,
     SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias, UncheckedClaim,
-    MeshChange, MeshGroupMixed, UnknownOp, ImplicitCast, AssumedRule, UndecidedExtents, UnusedSuppression,
-    ExpiredSuppression, SourceChanged, ImplicitRedistribute, ReplicateRefuted, InvariantRefuted,
-    ShardRefuted, PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory,
-    RunPlansDiffer, RunLostRank, RunTimeout>;
+    MeshChange, MeshGroupMixed, UnknownOp, ImplicitCast, AssumedRule, UndecidedExtents,
+    UnusedSuppression, ExpiredSuppression, SourceChanged, ImplicitRedistribute, ReplicateRefuted,
+    InvariantRefuted, ShardRefuted, PartialRefuted, GradientRefuted, ShapeRefuted, ReplicasDrift,
+    RunInput, RunMemory, RunPlansDiffer, RunLostRank, RunTimeout>;
 
 } // namespace
 

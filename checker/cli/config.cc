@@ -5,10 +5,10 @@
 #include "checker/cli/options.h"
 #include "checker/cli/output.h"
 
-#include "ir/lexer.h"
-#include "ir/read_file.h"
-#include "rules/registry.h"
-#include "rules/user_rules.h"
+#include "ir/input/read_file.h"
+#include "ir/text/lexer.h"
+#include "rules/ops/registry.h"
+#include "rules/ops/user_rules.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"

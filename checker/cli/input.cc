@@ -4,9 +4,9 @@
 
 #include "checker/cli/large_pages.h"
 #include "checker/cli/output.h"
-#include "ir/escape.h"
-#include "ir/read_file.h"
-#include "rules/user_rules.h"
+#include "ir/input/read_file.h"
+#include "ir/support/escape.h"
+#include "rules/ops/user_rules.h"
 
 #include <fmt/format.h>
 

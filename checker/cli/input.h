@@ -3,7 +3,7 @@
 
 #include "checker/cli/options.h"
 
-#include "ir/compression.h"
+#include "ir/input/compression.h"
 
 #include "llvm/Support/MemoryBuffer.h"
 

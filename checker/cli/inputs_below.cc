@@ -3,7 +3,7 @@
 
 #include "checker/cli/output.h"
 
-#include "ir/input.h"
+#include "ir/input/input.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"

@@ -3,8 +3,8 @@
 
 #include "checker/cli/output.h"
 
+#include "rules/ops/registry.h"
 #include "rules/redistribute/plan.h"
-#include "rules/registry.h"
 
 #include "llvm/ADT/STLExtras.h"
 

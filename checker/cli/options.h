@@ -6,9 +6,9 @@
 #include "checker/cli/exit_code.h"
 #include "checker/render/render.h"
 
-#include "ir/dialect.h"
-#include "ir/input.h"
-#include "ir/read_file.h"
+#include "ir/dialect/dialect.h"
+#include "ir/input/input.h"
+#include "ir/input/read_file.h"
 
 #include <optional>
 

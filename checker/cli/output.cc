@@ -1,9 +1,9 @@
 // Reads and writes whole files. Relies on rename() being atomic within one folder.
 #include "checker/cli/output.h"
 
-#include "ir/escape.h"
-#include "ir/input.h"
-#include "ir/read_file.h"
+#include "ir/input/input.h"
+#include "ir/input/read_file.h"
+#include "ir/support/escape.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"

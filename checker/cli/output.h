@@ -1,7 +1,7 @@
 // Bytes out of the tool: files replaced as a whole, words about the run.
 #pragma once
 
-#include "ir/read_file.h"
+#include "ir/input/read_file.h"
 
 #include "llvm/ADT/StringRef.h"
 

@@ -3,7 +3,7 @@
 
 #include "checker/cli/output.h"
 
-#include "ir/mesh_symbols.h"
+#include "ir/mesh/symbols.h"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 #include "checker/cli/exit_code.h"
 #include "checker/cli/output.h"
 
-#include "ir/read_file.h"
+#include "ir/input/read_file.h"
 
 #include "llvm/Support/ErrorHandling.h"
 

@@ -1,7 +1,7 @@
 // The format for people: message, place, source line, operand types, notes, priced fixes, counts.
 #include "checker/render/render.h"
 
-#include "ir/text.h"
+#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

@@ -1,12 +1,12 @@
 // The format for programs: every argument by its type, all places, notes, fixes with bytes,
-// suppressions. checker/output.schema.json describes it; keys stand in a fixed order.
+// suppressions. checker/report/output.schema.json describes it; keys stand in a fixed order.
 #include "checker/render/render.h"
 
-#include "checker/annotate.h"
 #include "checker/render/json_text.h"
+#include "checker/rewrite/annotate.h"
 
-#include "ir/mesh_symbols.h"
-#include "ir/text.h"
+#include "ir/mesh/symbols.h"
+#include "ir/text/text.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

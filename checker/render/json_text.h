@@ -2,7 +2,7 @@
 // acts on a terminal.
 #pragma once
 
-#include "ir/escape.h"
+#include "ir/support/escape.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,7 @@
 // The rows of the table of formats, and the words and numbers that several formats print.
 #include "checker/render/render.h"
 
-#include "checker/annotate.h"
+#include "checker/rewrite/annotate.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@ namespace {
 constexpr Renderer kRenderers[] = {
     {"full", "message, source line, types, notes, priced fixes", render_full},
     {"concise", "one line per finding", render_concise},
-    {"json", "everything, for programs (checker/output.schema.json)", render_json},
+    {"json", "everything, for programs (checker/report/output.schema.json)", render_json},
 };
 
 constexpr std::string_view kStyles[] = {"\033[1;31m", "\033[1;33m", "\033[1;36m",

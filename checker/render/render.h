@@ -4,9 +4,9 @@
 #pragma once
 
 #include "checker/render/source.h"
-#include "checker/report.h"
+#include "checker/report/report.h"
 
-#include "ir/escape.h"
+#include "ir/support/escape.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/raw_ostream.h"

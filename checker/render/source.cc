@@ -4,7 +4,7 @@
 
 #include "rules/violations/coverage.h"
 
-#include "ir/escape.h"
+#include "ir/support/escape.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"

@@ -3,7 +3,7 @@
 // folder.
 #pragma once
 
-#include "checker/report.h"
+#include "checker/report/report.h"
 
 #include "llvm/Support/MemoryBuffer.h"
 

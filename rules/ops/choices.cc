@@ -2,7 +2,7 @@
 // are looked at, never types.
 #include "rules/ops/choices.h"
 
-#include "rules/shape_attrs.h"
+#include "rules/shapes/attrs.h"
 
 namespace spmd::rules {
 

@@ -2,8 +2,8 @@
 // cannot say. The functions that columns name are declared here by what they do, not by op.
 #pragma once
 
-#include "rules/factors.h"
-#include "rules/op.h"
+#include "rules/factors/factors.h"
+#include "rules/ops/op.h"
 #include "rules/ops/choices.h"
 
 #include "llvm/ADT/ArrayRef.h"

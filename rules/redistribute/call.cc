@@ -1,18 +1,18 @@
 // The ends of a call: what the operand is, what is asked for, and why that cannot be.
 #include "rules/redistribute/call.h"
 
-#include "rules/axes.h"
-#include "rules/boundary.h"
+#include "rules/boundary/boundary.h"
 #include "rules/redistribute/ends.h"
 #include "rules/redistribute/verify.h"
-#include "rules/shards.h"
-#include "rules/transition_call.h"
+#include "rules/shards/shards.h"
+#include "rules/transitions/axes.h"
+#include "rules/transitions/call.h"
 #include "rules/violations/operands.h"
 #include "rules/violations/transitions.h"
 
-#include "ir/axis_scale.h"
 #include "ir/claims.h"
-#include "ir/text.h"
+#include "ir/mesh/axis_scale.h"
+#include "ir/text/text.h"
 
 namespace spmd::rules::redistribute {
 namespace {

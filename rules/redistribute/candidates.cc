@@ -2,7 +2,7 @@
 #include "rules/redistribute/candidates.h"
 
 #include "rules/redistribute/ends.h"
-#include "rules/shape_rule.h"
+#include "rules/shapes/shape_rule.h"
 #include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,7 +1,7 @@
 // What the operands of one op may be on one axis, by the factors of its row.
 #pragma once
 
-#include "rules/factors.h"
+#include "rules/factors/factors.h"
 #include "rules/redistribute/state.h"
 
 namespace spmd::rules::redistribute {

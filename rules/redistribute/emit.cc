@@ -2,7 +2,7 @@
 #include "rules/redistribute/emit.h"
 
 #include "rules/redistribute/ends.h"
-#include "rules/transition.h"
+#include "rules/transitions/transition.h"
 
 #include "llvm/ADT/STLExtras.h"
 

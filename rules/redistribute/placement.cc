@@ -1,16 +1,16 @@
 // Candidates of all axes in question are combined; what the rules accept is priced by its plans.
 #include "rules/redistribute/placement.h"
 
-#include "rules/axes.h"
-#include "rules/boundary.h"
+#include "rules/boundary/boundary.h"
 #include "rules/redistribute/candidates.h"
 #include "rules/redistribute/verify.h"
-#include "rules/shards.h"
+#include "rules/shards/shards.h"
+#include "rules/transitions/axes.h"
 #include "rules/violations/local.h"
 #include "rules/violations/shards.h"
 
 #include "ir/claims.h"
-#include "ir/text.h"
+#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 

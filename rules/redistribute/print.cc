@@ -2,7 +2,7 @@
 #include "rules/redistribute/plan.h"
 
 #include "ir/claims.h"
-#include "ir/text.h"
+#include "ir/text/text.h"
 
 #include <fmt/format.h>
 

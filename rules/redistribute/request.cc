@@ -1,19 +1,19 @@
 // What may be asked of the planner, and the problem of numbers that it is.
-#include "rules/axes.h"
-#include "rules/extent_facts.h"
+#include "rules/kinds/scale.h"
 #include "rules/redistribute/ends.h"
 #include "rules/redistribute/plan.h"
-#include "rules/scale.h"
-#include "rules/shard_blocks.h"
-#include "rules/transition_blocks.h"
+#include "rules/shapes/extent_facts.h"
+#include "rules/shards/blocks.h"
+#include "rules/transitions/axes.h"
+#include "rules/transitions/blocks.h"
 #include "rules/violations/meshes.h"
 #include "rules/violations/shards.h"
 #include "rules/violations/transitions.h"
 
-#include "ir/axis_scale.h"
 #include "ir/claims.h"
-#include "ir/mesh_symbols.h"
-#include "ir/text.h"
+#include "ir/mesh/axis_scale.h"
+#include "ir/mesh/symbols.h"
+#include "ir/text/text.h"
 
 #include <fmt/format.h>
 

@@ -5,8 +5,8 @@
 
 #include "rules/redistribute/sketch.h"
 
-#include "ir/check.h"
-#include "ir/store.h"
+#include "ir/support/check.h"
+#include "ir/support/store.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,7 +1,7 @@
 // Moves between states.
 #include "rules/redistribute/state.h"
 
-#include "ir/store.h"
+#include "ir/support/store.h"
 
 #include "llvm/ADT/STLExtras.h"
 

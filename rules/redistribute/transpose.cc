@@ -1,10 +1,10 @@
 // Dual rows, read off the table of transitions.
 #include "rules/redistribute/transpose.h"
 
-#include "rules/transition.h"
+#include "rules/transitions/transition.h"
 
-#include "ir/check.h"
 #include "ir/claims.h"
+#include "ir/support/check.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,15 +1,15 @@
 // The certificate of a plan: rules first, then blocks. Of the search nothing is used here.
 #include "rules/redistribute/verify.h"
 
-#include "rules/axes.h"
-#include "rules/shard_blocks.h"
-#include "rules/shards.h"
-#include "rules/transition_blocks.h"
-#include "rules/transition_call.h"
+#include "rules/shards/blocks.h"
+#include "rules/shards/shards.h"
+#include "rules/transitions/axes.h"
+#include "rules/transitions/blocks.h"
+#include "rules/transitions/call.h"
 
 #include "ir/claims.h"
-#include "ir/mesh_symbols.h"
-#include "ir/text.h"
+#include "ir/mesh/symbols.h"
+#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 

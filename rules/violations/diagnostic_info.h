@@ -2,9 +2,9 @@
 #pragma once
 
 #include "ir/attrs.h"
-#include "ir/axis.h"
 #include "ir/ids.h"
 #include "ir/kind.h"
+#include "ir/mesh/axis.h"
 
 #include <string>
 #include <string_view>
@@ -40,7 +40,7 @@ struct ResultIndex {
   uint16_t index = 0;
   friend bool operator==(ResultIndex, ResultIndex) = default;
 };
-// A product of sizes of axes, which may be symbols (ir/mesh_symbols.h).
+// A product of sizes of axes, which may be symbols (ir/mesh/symbols.h).
 struct RankCount {
   int64_t count = 1;
   friend bool operator==(RankCount, RankCount) = default;

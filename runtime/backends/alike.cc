@@ -1,7 +1,7 @@
 // Keys that meet under one hash are compared word by word; where they differ, nothing is shared.
 #include "runtime/backends/alike.h"
 
-#include "ir/store.h"
+#include "ir/support/store.h"
 
 namespace spmd::runtime {
 

@@ -2,7 +2,7 @@
 // `outer` times.
 #include "runtime/backends/cpu_steps.h"
 
-#include "ir/check.h"
+#include "ir/support/check.h"
 
 #include <numeric>
 

@@ -1,12 +1,12 @@
 // The backend of `make_cpu_backend`: its parts are cpu_prepare.cc, before the run, and cpu.cc.
 #pragma once
 
-#include "runtime/backend.h"
+#include "runtime/backends/backend.h"
 
 #include "runtime/backends/alike.h"
 #include "runtime/backends/cpu_tensors.h"
 #include "runtime/backends/workers.h"
-#include "runtime/evaluate.h"
+#include "runtime/equation/evaluate.h"
 
 #include <map>
 #include <string>
@@ -28,9 +28,7 @@ public:
   llvm::Error read(BufferId from, RankId rank, Tensor &host) override;
   llvm::Error stop(StopMode) override { return llvm::Error::success(); }
   // After `prepare`: what a Compute step runs on a rank.
-  const PreparedOp &op_of(uint32_t compute, RankId rank) const {
-    return ready_[compute].on(rank);
-  }
+  const PreparedOp &op_of(uint32_t compute, RankId rank) const { return ready_[compute].on(rank); }
   const Block *block_of(Use use, RankId rank) const { return block(use, rank); }
   // Of the loops around the steps that are run next.
   void set_iterations(llvm::ArrayRef<uint64_t> of_loops) {

@@ -3,8 +3,8 @@
 // nothing that an earlier run of it did not.
 #pragma once
 
-#include "runtime/plan.h"
-#include "runtime/singles.h"
+#include "runtime/plan/plan.h"
+#include "runtime/tensor/singles.h"
 
 #include <map>
 #include <memory>

@@ -2,9 +2,9 @@
 // field, and rounded once.
 #include "runtime/backends/cpu_steps.h"
 
-#include "runtime/row_loops.h"
+#include "runtime/loops/row_loops.h"
 
-#include "ir/check.h"
+#include "ir/support/check.h"
 
 #include <algorithm>
 #include <cmath>

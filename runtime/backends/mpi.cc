@@ -1,7 +1,7 @@
 // The plug-in `spmd_mpi`: bytes between processes by MPI. Sums are not left to it: the order in which an
 // MPI library adds is its own, and results would not be those of the cpu backend. Calls do not block,
 // so that a rank that is gone cannot hold up the others.
-#include "runtime/plugin.h"
+#include "runtime/backends/plugin.h"
 
 #include <mpi.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
 // The backend that does nothing: steps are gone through and not carried out, so what it takes is what a
 // step costs besides its work.
-#include "runtime/backend.h"
+#include "runtime/backends/backend.h"
 
 namespace spmd::runtime {
 namespace {

@@ -1,8 +1,8 @@
 // How a backend that holds the data of one rank reaches those that other processes hold.
 #pragma once
 
-#include "runtime/plan.h"
-#include "runtime/plugin.h"
+#include "runtime/backends/plugin.h"
+#include "runtime/plan/plan.h"
 
 namespace spmd::runtime {
 

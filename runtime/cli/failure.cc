@@ -3,9 +3,9 @@
 
 #include "rules/violations/runs.h"
 
-#include "checker/provenance.h"
+#include "checker/report/provenance.h"
 
-#include "ir/text.h"
+#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/launch/team.h"
-#include "runtime/plan.h"
+#include "runtime/plan/plan.h"
 
 #include "checker/finding.h"
 

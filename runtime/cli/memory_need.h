@@ -1,7 +1,7 @@
 // What a run takes in this process, known before anything is allocated.
 #pragma once
 
-#include "runtime/plan.h"
+#include "runtime/plan/plan.h"
 
 namespace spmd::runtime {
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "checker/cli/options.h"
-#include "runtime/backend_table.h"
-#include "runtime/judged_run.h"
+#include "runtime/backends/table.h"
+#include "runtime/judge/judged_run.h"
 
 #include <optional>
 #include <string>

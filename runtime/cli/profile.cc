@@ -3,7 +3,7 @@
 
 #include "checker/render/json_text.h"
 
-#include "ir/text.h"
+#include "ir/text/text.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,7 @@
 // How long each step of a plan takes, as a trace that Perfetto and chrome://tracing show.
 #pragma once
 
-#include "runtime/backend.h"
+#include "runtime/backends/backend.h"
 #include "runtime/launch/team.h"
 
 #include <string>

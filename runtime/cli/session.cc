@@ -1,8 +1,8 @@
 // Under MPI the library tells each process where rank 0's store listens; elsewhere the environment does.
 #include "runtime/cli/session.h"
 
+#include "runtime/backends/gathered.h"
 #include "runtime/device/backend.h"
-#include "runtime/gathered.h"
 #include "runtime/launch/admission.h"
 #include "runtime/launch/rank_codes.h"
 #include "runtime/launch/spawn.h"

@@ -2,11 +2,11 @@
 // speaks; what the others would have said it says for them.
 #pragma once
 
-#include "runtime/backend.h"
+#include "runtime/backends/backend.h"
+#include "runtime/backends/plugin_peers.h"
 #include "runtime/cli/options.h"
 #include "runtime/device/link.h"
 #include "runtime/launch/identity.h"
-#include "runtime/plugin_peers.h"
 
 #include "checker/cli/exit_code.h"
 

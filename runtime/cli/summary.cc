@@ -4,7 +4,7 @@
 #include "checker/render/json_text.h"
 #include "checker/render/render.h"
 
-#include "ir/text.h"
+#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/GlobPattern.h"

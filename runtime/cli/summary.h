@@ -1,7 +1,7 @@
 // What a call of `spmdrun` comes to: how many claims of each kind were upheld, and how they were tried.
 #pragma once
 
-#include "runtime/judged_run.h"
+#include "runtime/judge/judged_run.h"
 
 #include <string>
 

@@ -3,13 +3,13 @@
 
 #include "checker/cli/output.h"
 #include "checker/render/json_text.h"
-#include "runtime/blocks.h"
-#include "runtime/element_bytes.h"
-#include "runtime/meaning.h"
-#include "runtime/npy.h"
-#include "runtime/safetensors.h"
+#include "runtime/inputs/npy.h"
+#include "runtime/inputs/safetensors.h"
+#include "runtime/reference/blocks.h"
+#include "runtime/reference/meaning.h"
+#include "runtime/tensor/element_bytes.h"
 
-#include "ir/text.h"
+#include "ir/text/text.h"
 
 #include "llvm/Support/FileSystem.h"
 

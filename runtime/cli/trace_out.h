@@ -1,8 +1,8 @@
 // Values of a run as files: .npy with an index, or one .safetensors.
 #pragma once
 
-#include "runtime/backend.h"
-#include "runtime/inputs.h"
+#include "runtime/backends/backend.h"
+#include "runtime/inputs/inputs.h"
 
 #include <string>
 

@@ -1,7 +1,7 @@
 // Plans on a device: what its steps come to there, and which the host computes.
 #include "runtime/device/backend.h"
 
-#include "runtime/element_bytes.h"
+#include "runtime/tensor/element_bytes.h"
 
 #include "llvm/ADT/STLExtras.h"
 

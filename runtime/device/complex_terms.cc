@@ -1,9 +1,9 @@
 // Complex numbers lie as pairs: each part of a product is a nest over the parts of its factors.
 #include "runtime/device/lowering.h"
 
-#include "runtime/equation_term.h"
+#include "runtime/equation/term.h"
 
-#include "rules/op.h"
+#include "rules/ops/op.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -3,7 +3,7 @@
 // backends/nccl.cc is the one for NVIDIA's; tests/device/fake.cc does the same with threads.
 #pragma once
 
-#include "runtime/plugin.h"
+#include "runtime/backends/plugin.h"
 
 extern "C" {
 

@@ -455,7 +455,7 @@ private:
   llvm::SmallVector<Way, 4> ways_;     // of each of them
 };
 
-// What devices go by when they choose an order of sums (better_by_thread in nccl_nest.cu).
+// What devices go by when they choose an order of sums (better_by_thread in runtime/nccl/nest.cu).
 bool runs_along(const SpmdNest &nest) {
   for (uint32_t i = 0; i < nest.arrays; ++i)
     if (nest.in[i].strides[nest.loops - 1] == 1)

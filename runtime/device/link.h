@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/device/interface.h"
-#include "runtime/plan.h"
+#include "runtime/plan/plan.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/Error.h"

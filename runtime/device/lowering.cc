@@ -1,9 +1,9 @@
 // Each row by what stands behind it in the tables of kernels: boxes, functions of numbers, equations.
 #include "runtime/device/lowering.h"
 
-#include "runtime/derived.h"
-#include "runtime/equation.h"
-#include "runtime/equation_lowering.h"
+#include "runtime/equation/derived.h"
+#include "runtime/equation/equation.h"
+#include "runtime/equation/lowering.h"
 #include "runtime/kernels/moves.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -5,8 +5,8 @@
 #include "runtime/kernels/compositions.h"
 #include "runtime/kernels/places.h"
 #include "runtime/kernels/rows.h"
-#include "runtime/number.h"
-#include "runtime/scratch.h"
+#include "runtime/tensor/number.h"
+#include "runtime/tensor/scratch.h"
 
 #include <cmath>
 #include <limits>

@@ -2,8 +2,8 @@
 // softmax by own loops.
 #pragma once
 
-#include "runtime/blas.h"
 #include "runtime/kernels/kernel.h"
+#include "runtime/loops/blas.h"
 
 #include <vector>
 

@@ -1,9 +1,9 @@
 // Softmax of scores and its derivative, for one head.
-#include "runtime/exponentials.h"
 #include "runtime/kernels/attention.h"
-#include "runtime/row_loops.h"
-#include "runtime/scratch.h"
-#include "runtime/wide_loops.h"
+#include "runtime/loops/exponentials.h"
+#include "runtime/loops/row_loops.h"
+#include "runtime/loops/wide_loops.h"
+#include "runtime/tensor/scratch.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // Strides of stretched operands.
 #include "runtime/kernels/broadcast.h"
 
-#include "ir/check.h"
+#include "ir/support/check.h"
 
 #include <algorithm>
 

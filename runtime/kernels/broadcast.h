@@ -1,7 +1,7 @@
 // Operands of different extents, aligned from the right: which of their elements meet.
 #pragma once
 
-#include "runtime/tensor.h"
+#include "runtime/tensor/tensor.h"
 
 namespace spmd::runtime {
 

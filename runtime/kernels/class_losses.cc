@@ -1,13 +1,13 @@
 // Losses by class: each sample has a weight q per class, and its loss is - sum of q times the
 // log-probabilities. Cross-entropy makes these of scores by log_softmax; a target that is an index
 // gives q at one class, label smoothing spreads a part of it.
-#include "runtime/blas.h"
+#include "runtime/equation/vjp.h"
 #include "runtime/kernels/compositions.h"
 #include "runtime/kernels/lanes.h"
 #include "runtime/kernels/losses.h"
 #include "runtime/kernels/softmax.h"
-#include "runtime/number.h"
-#include "runtime/vjp.h"
+#include "runtime/loops/blas.h"
+#include "runtime/tensor/number.h"
 
 namespace spmd::runtime {
 

@@ -4,7 +4,7 @@
 #include "runtime/kernels/compositions.h"
 #include "runtime/kernels/places.h"
 
-#include "rules/shape_attrs.h"
+#include "rules/shapes/attrs.h"
 
 namespace spmd::runtime {
 

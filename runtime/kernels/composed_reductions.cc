@@ -4,7 +4,7 @@
 #include "runtime/kernels/matrix_norm.h"
 #include "runtime/kernels/places.h"
 
-#include "rules/shape_attrs.h"
+#include "rules/shapes/attrs.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -3,10 +3,10 @@
 
 #include "runtime/device/composition.h"
 #include "runtime/kernels/norms.h"
-#include "runtime/number.h"
+#include "runtime/tensor/number.h"
 
-#include "rules/shape_attrs.h"
-#include "rules/shape_rule.h"
+#include "rules/shapes/attrs.h"
+#include "rules/shapes/shape_rule.h"
 
 namespace spmd::runtime {
 

@@ -8,9 +8,7 @@ namespace {
 
 struct MaskedScale {
   explicit MaskedScale(const Site &site) : scale(site.number_attr("scale", 1)) {}
-  template <class T> T operator()(T a, T m) const {
-    return constant<T>(scale) * a * m;
-  }
+  template <class T> T operator()(T a, T m) const { return constant<T>(scale) * a * m; }
   double scale;
 };
 

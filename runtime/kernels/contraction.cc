@@ -1,8 +1,8 @@
 // Products with numbers beside them, products of parts of tensors, distances.
-#include "runtime/blas.h"
 #include "runtime/kernels/compositions.h"
 #include "runtime/kernels/places.h"
 #include "runtime/kernels/rows.h"
+#include "runtime/loops/blas.h"
 
 #include "llvm/ADT/STLExtras.h"
 

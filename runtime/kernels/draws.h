@@ -1,9 +1,9 @@
 // What random rows hash: a key of the op and of the state given to it, and places in the whole.
 #pragma once
 
-#include "runtime/draw.h"
 #include "runtime/kernels/places.h"
-#include "runtime/number.h"
+#include "runtime/tensor/draw.h"
+#include "runtime/tensor/number.h"
 
 #include <bit>
 

@@ -1,7 +1,7 @@
 // Bits of emulated element types.
 #include "runtime/kernels/integral.h"
 
-#include "runtime/tensor.h"
+#include "runtime/tensor/tensor.h"
 
 #include <bit>
 #include <cmath>

@@ -4,11 +4,11 @@
 #pragma once
 
 #include "runtime/device/symbol.h"
-#include "runtime/tensor.h"
+#include "runtime/tensor/tensor.h"
 
 #include "rules/bind.h"
-#include "rules/shape_attrs.h"
-#include "rules/shape_rule.h"
+#include "rules/shapes/attrs.h"
+#include "rules/shapes/shape_rule.h"
 
 #include "llvm/Support/Error.h"
 

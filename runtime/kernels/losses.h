@@ -1,7 +1,7 @@
 // Losses: what they share.
 #pragma once
 
-#include "ir/check.h"
+#include "ir/support/check.h"
 #include "runtime/kernels/kernel.h"
 
 namespace spmd::runtime {

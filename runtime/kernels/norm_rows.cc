@@ -1,9 +1,9 @@
 // Normalisation of rows that lie in one piece, and its gradients.
 #include "runtime/kernels/norm_rows.h"
 
-#include "runtime/row_loops.h"
-#include "runtime/scratch.h"
-#include "runtime/wide_loops.h"
+#include "runtime/loops/row_loops.h"
+#include "runtime/loops/wide_loops.h"
+#include "runtime/tensor/scratch.h"
 
 #include <cmath>
 

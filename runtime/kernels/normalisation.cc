@@ -6,7 +6,7 @@
 #include "runtime/kernels/pointwise.h"
 #include "runtime/kernels/rows.h"
 #include "runtime/kernels/softmax.h"
-#include "runtime/scratch.h"
+#include "runtime/tensor/scratch.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/kernels/kernel.h"
-#include "runtime/number.h"
+#include "runtime/tensor/number.h"
 
 namespace spmd::runtime {
 

@@ -2,11 +2,11 @@
 // here only where an attribute, complex numbers or speed ask for it.
 #include "runtime/kernels/pointwise.h"
 
-#include "runtime/exponentials.h"
 #include "runtime/kernels/activations.h"
 #include "runtime/kernels/compositions.h"
 #include "runtime/kernels/integral.h"
 #include "runtime/kernels/rows.h"
+#include "runtime/loops/exponentials.h"
 
 #include "llvm/ADT/STLExtras.h"
 

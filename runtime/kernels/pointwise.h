@@ -10,8 +10,8 @@
 
 #include "runtime/kernels/broadcast.h"
 #include "runtime/kernels/kernel.h"
-#include "runtime/number.h"
-#include "runtime/scratch.h"
+#include "runtime/tensor/number.h"
+#include "runtime/tensor/scratch.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,9 +1,9 @@
 // Sums of exponentials without overflow, and what follows from them.
 #pragma once
 
-#include "runtime/exponentials.h"
-#include "runtime/number.h"
-#include "runtime/row_loops.h"
+#include "runtime/loops/exponentials.h"
+#include "runtime/loops/row_loops.h"
+#include "runtime/tensor/number.h"
 
 namespace spmd::runtime {
 

@@ -1,7 +1,7 @@
 // Writes the generated training step as a trace:
 //   spmd_generate [--layers=126] [--mesh dp=32,cp=4,tp=8] [--format=json|text] [-o FILE]
 // At the defaults it has about 38 000 ops. Axis sizes must divide the extents that they shard.
-#include "ir/input.h"
+#include "ir/input/input.h"
 #include "tests/bench/step.h"
 
 #include <fmt/core.h>

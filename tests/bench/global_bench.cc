@@ -3,7 +3,7 @@
 // sixteen. Prints the best of RUNS (20) in milliseconds, and the ratios.
 //   spmd_global_bench [RUNS]
 #include "checker/check.h"
-#include "ir/input.h"
+#include "ir/input/input.h"
 
 #include <fmt/core.h>
 

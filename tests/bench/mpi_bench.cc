@@ -4,7 +4,7 @@
 #include "runtime/cli/session.h"
 #include "runtime/launch/spawn.h"
 
-#include "ir/input.h"
+#include "ir/input/input.h"
 
 #include <fmt/format.h>
 #include <mpi.h>

@@ -5,7 +5,7 @@
 #include "tests/bench/random_type.h"
 #include "tests/property/redistribute_opponents.h"
 
-#include "ir/input.h"
+#include "ir/input/input.h"
 
 #include <fmt/core.h>
 

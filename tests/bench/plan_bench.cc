@@ -1,8 +1,8 @@
 // What a step costs besides its work: a chain of ops and collectives on tensors of four elements, planned,
 // then run on the null and on the cpu backend.
-#include "runtime/backend.h"
+#include "runtime/backends/backend.h"
 
-#include "ir/input.h"
+#include "ir/input/input.h"
 
 #include <fmt/format.h>
 

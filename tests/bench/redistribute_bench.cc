@@ -5,7 +5,7 @@
 #include "rules/redistribute/verify.h"
 #include "tests/bench/random_type.h"
 
-#include "ir/input.h"
+#include "ir/input/input.h"
 
 #include <fmt/core.h>
 

@@ -4,7 +4,7 @@
 // Prints the best of RUNS (20) in milliseconds for each step, their ratios, and what a run of the
 // tool on the file takes and peaks at.
 #include "checker/check.h"
-#include "ir/input.h"
+#include "ir/input/input.h"
 
 #include <fmt/core.h>
 #include <simdjson.h>

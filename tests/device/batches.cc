@@ -1,7 +1,7 @@
 // Neighbouring collectives as one batch, and stretches of steps that are replayed: the numbers stay what they are.
 #include "tests/device/threads.h"
 
-#include "runtime/element_bytes.h"
+#include "runtime/tensor/element_bytes.h"
 
 #include <fmt/format.h>
 

@@ -1,10 +1,10 @@
 // Steps of a real model: what fusion saves, and that it changes no bit.
 #include "tests/device/threads.h"
 
-#include "runtime/element_bytes.h"
-#include "runtime/scale_down.h"
+#include "runtime/extents/scale_down.h"
+#include "runtime/tensor/element_bytes.h"
 
-#include "ir/text.h"
+#include "ir/text/text.h"
 
 #include <fmt/format.h>
 

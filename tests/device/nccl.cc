@@ -8,7 +8,7 @@ using namespace spmd;
 using namespace spmd::runtime;
 using namespace spmd::test;
 
-// What runtime/backends/nccl.cc exports, by the name that this build gives it.
+// What runtime/nccl/nccl.cc exports, by the name that this build gives it.
 extern "C" const SpmdDevicePlugin *nccl_device_plugin(void);
 
 namespace {

@@ -1,7 +1,7 @@
 // Programs give on devices what they give on the cpu backend.
 #include "tests/device/threads.h"
 
-#include "runtime/bounds.h"
+#include "runtime/judge/bounds.h"
 
 #include <fmt/format.h>
 

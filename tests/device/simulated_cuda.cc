@@ -2,8 +2,8 @@
 // left behind by a device that is given up lives until the process ends, as it does with the real one.
 #include "tests/device/simulated_cuda.h"
 
-#include "runtime/backends/nccl_kernels.h"
-#include "runtime/backends/nccl_matrices.h"
+#include "runtime/nccl/kernels.h"
+#include "runtime/nccl/matrices.h"
 #include "tests/device/carry_out.h"
 #include "tests/device/fake_device.h"
 

@@ -1,7 +1,7 @@
 // Each rank reads the program for itself, as processes do.
 #include "tests/device/threads.h"
 
-#include "runtime/element_bytes.h"
+#include "runtime/tensor/element_bytes.h"
 
 #include <fmt/format.h>
 

@@ -2,8 +2,8 @@
 #include "tests/file_test/kinds.h"
 #include "tests/file_test/run_case.h"
 
-#include "checker/report.h"
-#include "ir/text.h"
+#include "checker/report/report.h"
+#include "ir/text/text.h"
 
 #include <fmt/format.h>
 

@@ -2,8 +2,8 @@
 // case to start from.
 #include "tests/file_test/coverage.h"
 
-#include "rules/registry.h"
-#include "rules/transition.h"
+#include "rules/ops/registry.h"
+#include "rules/transitions/transition.h"
 
 #include <fmt/format.h>
 

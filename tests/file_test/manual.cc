@@ -1,7 +1,7 @@
 // The manual cannot rot: the programs in the text of each violation are run.
 #include "tests/file_test/run_case.h"
 
-#include "checker/report.h"
+#include "checker/report/report.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -2,9 +2,9 @@
 // frames say.
 #include "tests/file_test/observation.h"
 
-#include "checker/report.h"
-#include "ir/axis_scale.h"
-#include "ir/text.h"
+#include "checker/report/report.h"
+#include "ir/mesh/axis_scale.h"
+#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 

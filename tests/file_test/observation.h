@@ -2,7 +2,7 @@
 #pragma once
 
 #include "checker/check.h"
-#include "ir/input.h"
+#include "ir/input/input.h"
 #include "tests/file_test/assertions.h"
 #include "tests/file_test/kinds.h"
 

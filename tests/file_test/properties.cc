@@ -1,8 +1,8 @@
 // What holds for every program: text and JSON carry all of it, and memoisation changes nothing.
 #include "tests/file_test/run_case.h"
 
-#include "checker/report.h"
-#include "ir/text.h"
+#include "checker/report/report.h"
+#include "ir/text/text.h"
 
 #include "llvm/ADT/StringExtras.h"
 

@@ -5,12 +5,12 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "checker/render/render.h"
-#include "checker/report.h"
-#include "rules/attributes.h"
-#include "rules/boundary.h"
+#include "checker/report/report.h"
+#include "rules/attributes/attributes.h"
+#include "rules/boundary/boundary.h"
 #include "rules/derivative.h"
-#include "rules/registry.h"
-#include "rules/transition.h"
+#include "rules/ops/registry.h"
+#include "rules/transitions/transition.h"
 
 using namespace spmd;
 

@@ -3,8 +3,8 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "checker/render/render.h"
-#include "checker/report.h"
-#include "rules/user_rules.h"
+#include "checker/report/report.h"
+#include "rules/ops/user_rules.h"
 
 using namespace spmd;
 

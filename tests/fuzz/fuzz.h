@@ -2,8 +2,8 @@
 // that reads, and what was read again prints the same.
 #pragma once
 
-#include "ir/check.h"
-#include "ir/input.h"
+#include "ir/input/input.h"
+#include "ir/support/check.h"
 
 #include <cstdint>
 

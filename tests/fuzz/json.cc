@@ -1,7 +1,7 @@
 // Any bytes as JSON, a document or a stream, compressed or not.
 #include "tests/fuzz/fuzz.h"
 
-#include "ir/compression.h"
+#include "ir/input/compression.h"
 
 using namespace spmd;
 

@@ -112,11 +112,11 @@ compile_commands() {
     case $source in
       *.cu)
         printf '%s %s\n' "$made/${source%.cu}.o" "$root/bin/nvcc -std=c++17 -O3 $options -arch=sm_$arch \
--Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra -I. -c runtime/backends/$source"
+-Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra -I. -c runtime/nccl/$source"
         ;;
-      *) printf '%s %s\n' "$made/${source%.cc}.o" "$cxx -fPIC -fvisibility=hidden -c runtime/backends/$source" ;;
+      *) printf '%s %s\n' "$made/${source%.cc}.o" "$cxx -fPIC -fvisibility=hidden -c runtime/nccl/$source" ;;
     esac
-  done < <(sources runtime/backends/nccl_sources.txt)
+  done < <(sources runtime/nccl/sources.txt)
   while read -r source options; do
     printf '%s %s\n' "$made/test_${source%.cc}.o" "$cxx $options -c tests/gpu/$source"
   done < <(sources tests/gpu/sources.txt)
@@ -132,9 +132,9 @@ link_plugin() {
   local objects=() source
   while read -r source _; do
     objects+=("$made/${source%.c[cu]}.o")
-  done < <(sources runtime/backends/nccl_sources.txt)
+  done < <(sources runtime/nccl/sources.txt)
   "$root/bin/nvcc" -shared -cudart static -o "$made/spmd_nccl.so" "${objects[@]}" \
-    -Xlinker --version-script=runtime/backends/device_plugin.map "${library_files[@]/#/-Xlinker=}"
+    -Xlinker --version-script=runtime/nccl/plugin.map "${library_files[@]/#/-Xlinker=}"
 }
 link_commands() {
   g++ -o "$made/commands" "$made"/test_*.o -ldl

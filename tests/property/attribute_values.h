@@ -2,7 +2,7 @@
 // eight dimensions, each less than 99 long, on at most four ranks.
 #pragma once
 
-#include "rules/attributes.h"
+#include "rules/attributes/attributes.h"
 
 #include <string>
 #include <vector>

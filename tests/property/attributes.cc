@@ -1,11 +1,11 @@
 // Each attribute that a row knows, generated from the table: a value of another form, out of range or under
 // a misspelt name is found, a right one is not; and so are floats where a row takes an index.
-#include "rules/attributes.h"
+#include "rules/attributes/attributes.h"
 
 #include "checker/check.h"
-#include "ir/input.h"
-#include "rules/registry.h"
-#include "rules/transition.h"
+#include "ir/input/input.h"
+#include "rules/ops/registry.h"
+#include "rules/transitions/transition.h"
 #include "tests/property/attribute_values.h"
 #include "tests/property/equation_plan.h"
 #include "tests/unit/catch.h"

@@ -3,7 +3,7 @@
 #include "rules/violations/shards.h"
 
 #include "checker/check.h"
-#include "ir/input.h"
+#include "ir/input/input.h"
 #include "tests/unit/catch.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -3,8 +3,8 @@
 // kind, or differs between ranks where it is to be addends. (That the kinds of a derived row are true
 // of what ranks compute is tested with all other rows.)
 #include "rules/derivative.h"
-#include "rules/local.h"
-#include "rules/registry.h"
+#include "rules/kinds/local.h"
+#include "rules/ops/registry.h"
 #include "tests/unit/catch.h"
 
 namespace spmd::property {

@@ -5,8 +5,8 @@
 // special to one op.
 #pragma once
 
-#include "rules/factors.h"
-#include "rules/op.h"
+#include "rules/factors/factors.h"
+#include "rules/ops/op.h"
 
 #include <cstdint>
 #include <vector>

@@ -1,7 +1,7 @@
 // Erasing the words of a well-typed program loses nothing that its uses tell: random programs are checked
 // without the words of their collectives, and again with the words that were found.
-#include "checker/annotate.h"
-#include "ir/input.h"
+#include "checker/rewrite/annotate.h"
+#include "ir/input/input.h"
 #include "tests/unit/catch.h"
 
 #include <fmt/core.h>

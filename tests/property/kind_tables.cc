@@ -2,7 +2,7 @@
 // accepted is sound on values and gradients, every one that is refused has a counterexample for
 // each kind that the result could be given. One axis of two to four ranks, one number per rank,
 // exact.
-#include "rules/kind_tables.h"
+#include "rules/kinds/tables.h"
 
 #include "tests/unit/catch.h"
 

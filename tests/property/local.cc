@@ -1,9 +1,9 @@
 // The local judgment, which works on all axes at once, against a plain restatement for one axis
 // over the tables of sum and product: every row of the op table, every combination of operands.
-#include "rules/local.h"
+#include "rules/kinds/local.h"
 
-#include "rules/kind_tables.h"
-#include "rules/registry.h"
+#include "rules/kinds/tables.h"
+#include "rules/ops/registry.h"
 #include "rules/violations/local.h"
 #include "tests/unit/catch.h"
 

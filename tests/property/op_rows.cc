@@ -5,8 +5,8 @@
 #include "tests/property/equation_plan.h"
 
 #include "rules/derivative.h"
-#include "rules/local.h"
-#include "rules/registry.h"
+#include "rules/kinds/local.h"
+#include "rules/ops/registry.h"
 #include "tests/property/row_samples.h"
 #include "tests/unit/catch.h"
 

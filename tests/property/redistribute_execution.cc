@@ -1,7 +1,7 @@
 // One axis at a time, the innermost first where blocks are joined: nested blocks need no more.
 #include "tests/property/redistribute_execution.h"
 
-#include "rules/transition_call.h"
+#include "rules/transitions/call.h"
 
 #include "ir/claims.h"
 

@@ -1,11 +1,11 @@
 // Extents are small: every sample is run for each kind of each operand.
 #include "tests/property/row_samples.h"
 
-#include "checker/walk.h"
-#include "ir/input.h"
+#include "checker/walk/walk.h"
+#include "ir/input/input.h"
 #include "rules/bind.h"
-#include "rules/registry.h"
-#include "rules/shape_rule.h"
+#include "rules/ops/registry.h"
+#include "rules/shapes/shape_rule.h"
 #include "rules/violations/operands.h"
 #include "tests/unit/catch.h"
 

@@ -1,8 +1,8 @@
 // Pointwise rows against the functions that they stand for: the equation of a row is right for its
 // own function, not only for an arbitrary one (op_rows.cc). Where a refusal has no counterexample
 // the row is needlessly strict; those are listed by name.
-#include "rules/local.h"
-#include "rules/registry.h"
+#include "rules/kinds/local.h"
+#include "rules/ops/registry.h"
 #include "tests/unit/catch.h"
 
 #include <algorithm>

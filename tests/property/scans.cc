@@ -1,9 +1,9 @@
 // A scan is its rounds, one after the other: what it accepts, and the types of what it carries and stacks, are
 // those of the program that takes entries, calls the body and stacks by itself.
 #include "checker/check.h"
-#include "checker/report.h"
-#include "ir/input.h"
-#include "ir/text.h"
+#include "checker/report/report.h"
+#include "ir/input/input.h"
+#include "ir/text/text.h"
 #include "tests/unit/catch.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -99,7 +99,8 @@ TEST_CASE("a scan is its rounds") {
           fmt::format("mesh m {{ a = 2, b = 2 }}\nfunc @f(%w, %h, %x) {{\n  %y = {}\n  return {}, "
                       "%y\n}}\n%w0 = input {}\n%h0 = input {}\n%xs = input {}\n",
                       op, next, with_front(w, ""), with_front(h, ""), x);
-      std::string scan = head + "%c, %s = scan %w0, %h0, %xs { consts = 1, carry = 1, body = @f }\n";
+      std::string scan =
+          head + "%c, %s = scan %w0, %h0, %xs { consts = 1, carry = 1, body = @f }\n";
       std::string rounds = head;
       std::string carry = "%h0";
       for (int i = 0; i < 3; ++i) {

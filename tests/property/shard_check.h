@@ -5,8 +5,8 @@
 
 #include "tests/property/sharding.h"
 
-#include "checker/walk.h"
-#include "ir/input.h"
+#include "checker/walk/walk.h"
+#include "ir/input/input.h"
 #include "rules/apply.h"
 
 #include <functional>

@@ -2,7 +2,7 @@
 // function for `f` and an arbitrary linear map along whole factors.
 #include "tests/property/plan_meaning.h"
 
-#include "rules/registry.h"
+#include "rules/ops/registry.h"
 #include "tests/property/row_samples.h"
 #include "tests/unit/catch.h"
 

@@ -2,7 +2,7 @@
 // on ranks, as a backend carries out the row's wire and act. The two know nothing of each other.
 #pragma once
 
-#include "rules/transition.h"
+#include "rules/transitions/transition.h"
 #include "tests/property/tensors.h"
 
 namespace spmd::property {

@@ -5,7 +5,7 @@
 #include "tests/property/grid.h"
 
 #include "checker/check.h"
-#include "ir/input.h"
+#include "ir/input/input.h"
 #include "tests/unit/catch.h"
 
 #include <algorithm>

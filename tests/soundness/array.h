@@ -2,7 +2,7 @@
 // Nothing here comes from the runtime but the field: this suite is a second opinion on it.
 #pragma once
 
-#include "runtime/residue.h"
+#include "runtime/tensor/residue.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"

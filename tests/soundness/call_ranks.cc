@@ -2,7 +2,7 @@
 // the dual row, carried out in the same way.
 #include "tests/soundness/call.h"
 
-#include "rules/transition.h"
+#include "rules/transitions/transition.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 #include "rules/violations/shards.h"
 #include "rules/violations/transitions.h"
 
-#include "ir/input.h"
+#include "ir/input/input.h"
 
 #include "llvm/ADT/STLExtras.h"
 

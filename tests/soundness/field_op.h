@@ -7,7 +7,7 @@
 #include "tests/soundness/array.h"
 
 #include "rules/apply.h"
-#include "rules/factors.h"
+#include "rules/factors/factors.h"
 
 #include <memory>
 #include <optional>

@@ -1,7 +1,6 @@
 // Heads, inputs and the loop; the statements are in generator_*.cc.
 #include "tests/soundness/generator.h"
 
-
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>

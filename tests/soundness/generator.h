@@ -5,7 +5,7 @@
 #include "tests/soundness/draft.h"
 #include "tests/soundness/world.h"
 
-#include "rules/op.h"
+#include "rules/ops/op.h"
 
 namespace spmd::soundness {
 

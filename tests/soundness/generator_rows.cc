@@ -1,7 +1,7 @@
 // Rows of the op table, with operands made to fit their equations.
 #include "tests/soundness/generator.h"
 
-#include "rules/registry.h"
+#include "rules/ops/registry.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,7 +1,7 @@
 // Transitions, and ops whose dimensions follow from attributes.
 #include "tests/soundness/generator.h"
 
-#include "rules/transition.h"
+#include "rules/transitions/transition.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

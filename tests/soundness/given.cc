@@ -1,8 +1,8 @@
 // What is derived is printed, read as a draft, and held against the tape.
 #include "tests/soundness/given.h"
 
-#include "checker/backward.h"
-#include "ir/input.h"
+#include "checker/backward/backward.h"
+#include "ir/input/input.h"
 
 #include <fmt/format.h>
 

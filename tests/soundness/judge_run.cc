@@ -1,12 +1,12 @@
 // The program is planned, run on the cpu backend in the field and in real numbers, and judged, as the tool does.
 #include "tests/soundness/judge_run.h"
 
-#include "checker/report.h"
-#include "runtime/inputs.h"
-#include "runtime/judged_run.h"
+#include "checker/report/report.h"
+#include "runtime/inputs/inputs.h"
+#include "runtime/judge/judged_run.h"
 
-#include "ir/input.h"
-#include "ir/text.h"
+#include "ir/input/input.h"
+#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 

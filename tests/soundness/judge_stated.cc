@@ -1,8 +1,8 @@
 // Gradients that a program states, and those that an optimizer reads after what its contract reduces.
 #include "tests/soundness/judge.h"
 
-#include "checker/walk.h"
-#include "ir/text.h"
+#include "checker/walk/walk.h"
+#include "ir/text/text.h"
 
 #include <fmt/format.h>
 

@@ -4,11 +4,11 @@
 #include "tests/property/attribute_values.h"
 #include "tests/soundness/generator.h"
 
-#include "rules/attributes.h"
-#include "rules/registry.h"
-#include "rules/transition.h"
+#include "rules/attributes/attributes.h"
+#include "rules/ops/registry.h"
+#include "rules/transitions/transition.h"
 
-#include "ir/text.h"
+#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,7 +1,7 @@
 // The walk over a program, its values and gradients, and what is drawn for its inputs.
 #include "tests/soundness/run.h"
 
-#include "checker/walk.h"
+#include "checker/walk/walk.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -2,8 +2,8 @@
 // run, and each rank takes its own.
 #include "tests/soundness/run.h"
 
-#include "checker/walk.h"
-#include "ir/axis_scale.h"
+#include "checker/walk/walk.h"
+#include "ir/mesh/axis_scale.h"
 
 #include <fmt/format.h>
 

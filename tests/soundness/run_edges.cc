@@ -1,7 +1,7 @@
 // Edges of the typed world: what states a type, scales, or asks for gradients.
 #include "tests/soundness/run.h"
 
-#include "checker/walk.h"
+#include "checker/walk/walk.h"
 
 #include <fmt/format.h>
 

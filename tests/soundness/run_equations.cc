@@ -1,8 +1,8 @@
 // Ops that are equations, on all ranks or on what they mean together.
 #include "tests/soundness/run.h"
 
-#include "checker/walk.h"
-#include "ir/text.h"
+#include "checker/walk/walk.h"
+#include "ir/text/text.h"
 
 #include <fmt/format.h>
 

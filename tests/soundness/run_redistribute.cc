@@ -2,11 +2,11 @@
 // and backward the dual of each.
 #include "tests/soundness/run.h"
 
-#include "checker/walk.h"
+#include "checker/walk/walk.h"
 
 #include "rules/redistribute/call.h"
 #include "rules/redistribute/ends.h"
-#include "rules/transition_call.h"
+#include "rules/transitions/call.h"
 
 #include "ir/claims.h"
 

@@ -2,7 +2,7 @@
 // adjoint.
 #include "tests/soundness/run.h"
 
-#include "checker/walk.h"
+#include "checker/walk/walk.h"
 
 #include "llvm/ADT/STLExtras.h"
 

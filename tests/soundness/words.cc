@@ -4,8 +4,8 @@
 
 #include "tests/soundness/call.h"
 
-#include "checker/walk.h"
-#include "ir/text.h"
+#include "checker/walk/walk.h"
+#include "ir/text/text.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 

@@ -6,13 +6,13 @@
 // stdout, `<first result>: why`; ops that need its results are left out. DIR/rows.txt says which row
 // each op was.
 #include "checker/check.h"
-#include "checker/walk.h"
-#include "ir/input.h"
-#include "ir/text.h"
+#include "checker/walk/walk.h"
+#include "ir/input/input.h"
+#include "ir/text/text.h"
 #include "rules/ops/families.h"
-#include "rules/registry.h"
-#include "runtime/evaluate.h"
-#include "runtime/npy.h"
+#include "rules/ops/registry.h"
+#include "runtime/equation/evaluate.h"
+#include "runtime/inputs/npy.h"
 
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"

@@ -1,7 +1,7 @@
 // Arrays in files: what is written is read back bit by bit, and what is damaged is refused with a reason.
-#include "runtime/element_bytes.h"
-#include "runtime/npy.h"
-#include "runtime/safetensors.h"
+#include "runtime/inputs/npy.h"
+#include "runtime/inputs/safetensors.h"
+#include "runtime/tensor/element_bytes.h"
 
 #include "tests/unit/catch.h"
 

@@ -1,10 +1,10 @@
 // Derived backwards against differences: of each program the gradients that its backward gives, on one
 // device and in double precision, are those that the loss has when a parameter is moved a little.
-#include "runtime/reference_run.h"
+#include "runtime/reference/run.h"
 
-#include "checker/backward.h"
-#include "ir/input.h"
-#include "ir/text.h"
+#include "checker/backward/backward.h"
+#include "ir/input/input.h"
+#include "ir/text/text.h"
 #include "tests/unit/catch.h"
 
 #include <cmath>

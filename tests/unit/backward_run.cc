@@ -1,9 +1,9 @@
 // Derives, plans, draws inputs, runs and judges.
 #include "tests/unit/backward_run.h"
 
-#include "runtime/inputs.h"
+#include "runtime/inputs/inputs.h"
 
-#include "checker/backward.h"
+#include "checker/backward/backward.h"
 
 #include "tests/unit/checked_programs.h"
 

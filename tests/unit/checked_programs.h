@@ -1,12 +1,12 @@
 // Checked programs and small tensors for tests of the runtime.
 #pragma once
 
-#include "runtime/meaning.h"
+#include "runtime/reference/meaning.h"
 
 #include "checker/checked_program.h"
-#include "checker/report.h"
-#include "ir/input.h"
-#include "ir/text.h"
+#include "checker/report/report.h"
+#include "ir/input/input.h"
+#include "ir/text/text.h"
 
 #include "tests/unit/catch.h"
 

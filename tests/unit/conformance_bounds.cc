@@ -1,6 +1,6 @@
 // Bounds on rounding: they hold of what rounding does, and what is wrong stands out unless they are blind.
-#include "runtime/bounds.h"
-#include "runtime/conformance.h"
+#include "runtime/judge/bounds.h"
+#include "runtime/judge/conformance.h"
 
 #include "tests/unit/checked_programs.h"
 

@@ -1,6 +1,6 @@
 // Every kind of claim, true and false; every mistake that is guessed.
-#include "runtime/conformance.h"
-#include "runtime/refutation.h"
+#include "runtime/judge/conformance.h"
+#include "runtime/judge/refutation.h"
 
 #include "tests/unit/checked_programs.h"
 

@@ -2,7 +2,7 @@
 // the row says that it means, computed here from lists of tensors alone.
 #include "tests/unit/run_program.h"
 
-#include "rules/transition.h"
+#include "rules/transitions/transition.h"
 
 #include "llvm/ADT/STLExtras.h"
 

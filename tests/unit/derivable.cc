@@ -2,7 +2,7 @@
 #include "tests/unit/catch.h"
 #include "tests/unit/run_program.h"
 
-#include "checker/backward.h"
+#include "checker/backward/backward.h"
 #include "checker/check.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,7 +1,7 @@
 // Types in the words of frameworks.
-#include "ir/dialect.h"
+#include "ir/dialect/dialect.h"
 
-#include "ir/input.h"
+#include "ir/input/input.h"
 
 #include "tests/unit/catch.h"
 

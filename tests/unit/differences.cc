@@ -1,10 +1,10 @@
 // What `explain` shows of frameworks is so: the program of a laxer one draws the finding here, that of a
 // stricter one nothing.
-#include "checker/differences.h"
+#include "checker/report/differences.h"
 
 #include "checker/check.h"
 
-#include "ir/input.h"
+#include "ir/input/input.h"
 
 #include "tests/unit/catch.h"
 

@@ -1,7 +1,7 @@
 // Programs that leave redistribution implicit, and what is written for it.
-#include "checker/elaborate.h"
+#include "checker/rewrite/elaborate.h"
 
-#include "ir/input.h"
+#include "ir/input/input.h"
 
 #include "tests/unit/catch.h"
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // Every row whose equation is its value, against loops over all places of all factors.
-#include "runtime/equation.h"
+#include "runtime/equation/equation.h"
 
-#include "rules/registry.h"
+#include "rules/ops/registry.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/row_sample.h"
 

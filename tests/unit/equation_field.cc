@@ -1,9 +1,9 @@
 // What equations do on residues: whatever is left open is a fixed choice that respects what types
 // claim, for every row of the op table as its equation is written.
-#include "runtime/equation.h"
+#include "runtime/equation/equation.h"
 
 #include "rules/derivative.h"
-#include "rules/registry.h"
+#include "rules/ops/registry.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/row_sample.h"
 

@@ -1,9 +1,9 @@
 // Rows whose equation is the value, against loops over all indices; and matrix products by BLAS
 // against own loops.
-#include "runtime/equation.h"
-#include "runtime/product.h"
+#include "runtime/equation/equation.h"
+#include "runtime/equation/product.h"
 
-#include "rules/registry.h"
+#include "rules/ops/registry.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/run_statement.h"
 

@@ -4,13 +4,13 @@
 #include "tests/unit/row_sample.h"
 
 #include "checker/check.h"
-#include "ir/input.h"
-#include "ir/text.h"
+#include "ir/input/input.h"
+#include "ir/text/text.h"
 #include "rules/derivative.h"
-#include "rules/registry.h"
+#include "rules/ops/registry.h"
 #include "rules/violations/gradients.h"
 #include "rules/violations/operands.h"
-#include "runtime/equation.h"
+#include "runtime/equation/equation.h"
 #include "runtime/kernels/kernel.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,11 +1,11 @@
 // Inputs of runs: shards are slices of one tensor, addends are never 0, indices are in range, files are
 // cut as types say, and what does not fit is refused with the reason.
-#include "runtime/inputs.h"
-#include "runtime/meaning.h"
-#include "runtime/npy.h"
-#include "runtime/safetensors.h"
+#include "runtime/inputs/inputs.h"
+#include "runtime/inputs/npy.h"
+#include "runtime/inputs/safetensors.h"
+#include "runtime/reference/meaning.h"
 
-#include "ir/input.h"
+#include "ir/input/input.h"
 
 #include "tests/unit/catch.h"
 

@@ -1,5 +1,5 @@
 // Stores, interners, names, the Builder, and the small values: extents, scales, kinds, attributes.
-#include "ir/input.h"
+#include "ir/input/input.h"
 #include "tests/unit/catch.h"
 
 #include <random>

@@ -1,6 +1,6 @@
 // The axis algebra: tables of cases, then properties over all layouts of small meshes and over
 // random meshes.
-#include "ir/mesh.h"
+#include "ir/mesh/mesh.h"
 #include "tests/unit/catch.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Each kind of damage to a well-formed program is found; formats are told apart by content.
-#include "ir/input.h"
+#include "ir/input/input.h"
 #include "tests/unit/catch.h"
 
 #include <functional>

@@ -1,6 +1,6 @@
 // What is wrong with a document is said once, with its name, offset and key path, and one fault
 // hides no other.
-#include "ir/lexer.h"
+#include "ir/text/lexer.h"
 
 #include "tests/unit/json_sample.h"
 

@@ -1,8 +1,8 @@
 // A small document with every key of the JSON form, and how tests read it and what is made of it.
 #pragma once
 
-#include "ir/check.h"
-#include "ir/input.h"
+#include "ir/input/input.h"
+#include "ir/support/check.h"
 
 #include <algorithm>
 #include <memory>

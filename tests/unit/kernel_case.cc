@@ -2,15 +2,15 @@
 #include "tests/unit/kernel_case.h"
 
 #include "checker/check.h"
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "rules/derivative.h"
 #include "rules/violation.h"
 #include "rules/violations/operands.h"
 #include "runtime/device/composition.h"
 #include "runtime/device/fusion.h"
 #include "runtime/device/lowering.h"
-#include "runtime/number.h"
-#include "runtime/vjp.h"
+#include "runtime/equation/vjp.h"
+#include "runtime/tensor/number.h"
 #include "tests/device/carry_out.h"
 
 #include "llvm/ADT/StringExtras.h"

@@ -1,9 +1,9 @@
 // One instruction and tensors for it, as its kernel sees them; and what all gradients must be.
 #pragma once
 
-#include "checker/walk.h"
-#include "ir/input.h"
-#include "rules/registry.h"
+#include "checker/walk/walk.h"
+#include "ir/input/input.h"
+#include "rules/ops/registry.h"
 #include "runtime/device/commands.h"
 #include "runtime/kernels/kernel.h"
 

@@ -4,7 +4,7 @@
 #include "tests/unit/kernel_case.h"
 
 #include "rules/ops/families.h"
-#include "runtime/equation.h"
+#include "runtime/equation/equation.h"
 
 #include <cmath>
 #include <numeric>

@@ -1,5 +1,5 @@
 // Known values of rows that index, scatter and order; gradients against central differences.
-#include "runtime/number.h"
+#include "runtime/tensor/number.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/kernel_case.h"
 

@@ -5,10 +5,10 @@
 #include "tests/unit/kernel_case.h"
 
 #include "rules/ops/families.h"
-#include "runtime/equation.h"
+#include "runtime/equation/equation.h"
+#include "runtime/equation/vjp.h"
 #include "runtime/kernels/integral.h"
-#include "runtime/number.h"
-#include "runtime/vjp.h"
+#include "runtime/tensor/number.h"
 
 #include <set>
 

@@ -1,7 +1,7 @@
 // Rows that move elements, against index arithmetic: where each element of a result comes from.
 #include "runtime/kernels/kernel.h"
 
-#include "rules/registry.h"
+#include "rules/ops/registry.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/row_sample.h"
 

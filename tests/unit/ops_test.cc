@@ -3,10 +3,10 @@
 #include "tests/unit/catch.h"
 
 #include "checker/check.h"
-#include "ir/input.h"
-#include "ir/text.h"
-#include "rules/registry.h"
-#include "rules/transition.h"
+#include "ir/input/input.h"
+#include "ir/text/text.h"
+#include "rules/ops/registry.h"
+#include "rules/transitions/transition.h"
 #include "rules/violations/operands.h"
 
 #include <variant>

@@ -3,7 +3,7 @@
 
 #include "rules/redistribute/plan.h"
 
-#include "ir/input.h"
+#include "ir/input/input.h"
 
 #include <string>
 #include <vector>

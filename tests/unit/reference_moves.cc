@@ -1,5 +1,5 @@
 // What transitions make of what values mean, against lists that are written down.
-#include "runtime/reference_run.h"
+#include "runtime/reference/run.h"
 
 #include "tests/unit/checked_programs.h"
 

@@ -1,5 +1,5 @@
 // Rounding of whole tensors against that of single numbers.
-#include "runtime/tensor.h"
+#include "runtime/tensor/tensor.h"
 
 #include "tests/unit/catch.h"
 

@@ -1,7 +1,7 @@
 // Writes statements for rows, and the extents that go with them.
 #include "tests/unit/row_sample.h"
 
-#include "rules/registry.h"
+#include "rules/ops/registry.h"
 #include "tests/unit/catch.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // A row of the op table as a statement: operands of the dimensions that its equation writes.
 #pragma once
 
-#include "rules/op.h"
+#include "rules/ops/op.h"
 #include "tests/unit/run_statement.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -18,7 +18,7 @@ struct RowSample {
   std::string text() const; // of the statement
 
   const rules::OpDef *row;
-  std::string inputs, operands; // and attributes
+  std::string inputs, operands;     // and attributes
   std::vector<unsigned> operand_of; // per input
   std::vector<Dims> results;
   // False where attributes or spellings say more than the equation.

@@ -1,11 +1,11 @@
 // Loops over many numbers, and work that is done once: against the plain forms.
 #include "runtime/backends/alike.h"
-#include "runtime/exponentials.h"
-#include "runtime/precision.h"
-#include "runtime/row_loops.h"
-#include "runtime/singles.h"
+#include "runtime/loops/exponentials.h"
+#include "runtime/loops/row_loops.h"
+#include "runtime/tensor/precision.h"
+#include "runtime/tensor/singles.h"
 
-#include "ir/store.h"
+#include "ir/support/store.h"
 #include "tests/unit/catch.h"
 
 #include <cmath>

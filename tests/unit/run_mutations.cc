@@ -1,8 +1,8 @@
 // The checks can fail: each collective and each act of the example programs is left out, done twice or
 // done over other ranks, past all that the types say, and must then be refuted by some tier. What is
 // not is listed with its reason.
-#include "runtime/inputs.h"
-#include "runtime/judged_run.h"
+#include "runtime/inputs/inputs.h"
+#include "runtime/judge/judged_run.h"
 
 #include "tests/unit/checked_programs.h"
 

@@ -1,9 +1,9 @@
 // Programs that are checked, planned and run on the cpu backend: what the tests of it share.
 #pragma once
 
-#include "runtime/backend.h"
+#include "runtime/backends/backend.h"
 
-#include "ir/input.h"
+#include "ir/input/input.h"
 
 #include "tests/unit/catch.h"
 

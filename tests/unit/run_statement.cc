@@ -1,9 +1,9 @@
 // Reads one statement as a program and evaluates it on the tensors that are given.
 #include "tests/unit/run_statement.h"
 
-#include "checker/walk.h"
-#include "ir/input.h"
-#include "rules/registry.h"
+#include "checker/walk/walk.h"
+#include "ir/input/input.h"
+#include "rules/ops/registry.h"
 #include "tests/unit/catch.h"
 
 namespace spmd::test {

@@ -1,7 +1,7 @@
 // One statement of a program, run on tensors: what tests of kernels and equations have in common.
 #pragma once
 
-#include "runtime/evaluate.h"
+#include "runtime/equation/evaluate.h"
 
 #include <random>
 #include <string>

@@ -2,8 +2,8 @@
 // every derived form; and the alias tables hold nothing that is not written there.
 #include "tests/unit/catch.h"
 
-#include "rules/registry.h"
-#include "rules/transition.h"
+#include "rules/ops/registry.h"
+#include "rules/transitions/transition.h"
 
 #include <fstream>
 #include <map>

@@ -3,7 +3,7 @@
 
 #include "tests/unit/catch.h"
 
-#include "ir/compression.h"
+#include "ir/input/compression.h"
 
 #include <random>
 

@@ -1,6 +1,6 @@
 // Input errors of the text form: each with its name and where it stands.
 #include "ir/claims.h"
-#include "ir/lexer.h"
+#include "ir/text/lexer.h"
 
 #include "tests/unit/text_programs.h"
 

@@ -1,7 +1,7 @@
 // Programs in the text form and what the tests of it share.
 #pragma once
 
-#include "ir/input.h"
+#include "ir/input/input.h"
 
 #include "tests/unit/catch.h"
 

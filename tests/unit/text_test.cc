@@ -1,8 +1,8 @@
 // The text form: what reads, how it prints, and that both agree, with JSON too. More programs stand
 // in tests/cases; here are those that no case can hold.
 #include "ir/claims.h"
-#include "ir/lexer.h"
-#include "ir/text.h"
+#include "ir/text/lexer.h"
+#include "ir/text/text.h"
 
 #include "tests/unit/text_programs.h"
 

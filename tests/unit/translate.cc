@@ -1,10 +1,10 @@
 // Programs told in the words of each dialect, and read back: what is said to be lost is all that is lost.
-#include "checker/translate.h"
+#include "checker/dialect/translate.h"
 
-#include "checker/report.h"
+#include "checker/report/report.h"
 
-#include "ir/input.h"
-#include "ir/text.h"
+#include "ir/input/input.h"
+#include "ir/text/text.h"
 
 #include "llvm/Support/MemoryBuffer.h"
 

@@ -3,8 +3,8 @@
 #include "tests/unit/backward_run.h"
 #include "tests/unit/catch.h"
 
-#include "rules/registry.h"
-#include "rules/transition.h"
+#include "rules/ops/registry.h"
+#include "rules/transitions/transition.h"
 
 #include <fmt/format.h>
 

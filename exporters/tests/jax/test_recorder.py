@@ -17,7 +17,7 @@ from spmd_trace.jax import Local, Unrecordable, document, dumps, examples, recor
 from spmd_trace.jax.programs import PROGRAMS, mesh
 from test_programs import recorded
 
-SCHEMA = pathlib.Path(__file__).parents[3] / "ir" / "trace.schema.json"
+SCHEMA = pathlib.Path(__file__).parents[3] / "ir" / "json" / "trace.schema.json"
 BUNDLED = pathlib.Path(__file__).parents[3] / "examples" / "jax"
 
 

@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-SCHEMA = pathlib.Path(__file__).parents[3] / "ir" / "trace.schema.json"
+SCHEMA = pathlib.Path(__file__).parents[3] / "ir" / "json" / "trace.schema.json"
 BUNDLED = pathlib.Path(__file__).parents[3] / "examples"
 
 

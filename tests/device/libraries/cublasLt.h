@@ -1,4 +1,4 @@
-// Of cuBLASLt, what runtime/backends/nccl_matrices.h and nccl_open.cc name. Simulated devices multiply no matrices by
+// Of cuBLASLt, what runtime/nccl/matrices.h and runtime/nccl/open.cc name. Simulated devices multiply no matrices by
 // it: all products go to the plug-in's own kernel.
 #pragma once
 

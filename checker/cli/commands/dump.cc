@@ -1,0 +1,131 @@
+// `spmdlint dump`: canonical text of a program, as it was read or with the types that follow;
+// `spmdlint backward`: the same of a program with its gradients written out.
+// Relies on the text printer: a type that was inferred is printed like one that was declared. With `--dialect`
+// dump writes the program in the words of a framework, and says of each line what these leave out.
+#include "checker/cli/input.h"
+#include "checker/cli/output.h"
+#include "checker/cli/present.h"
+
+#include "checker/backward/backward.h"
+#include "checker/dialect/translate.h"
+#include "checker/report/report.h"
+#include "checker/rewrite/inlined_size.h"
+#include "checker/rewrite/redistribute.h"
+#include "rules/shards/shards.h"
+
+#include <fmt/format.h>
+
+#include <tuple>
+
+namespace spmd::checker {
+namespace {
+
+void state_types(ir::Program &program, const CheckResult &result) {
+  for (uint32_t i = 0; i < program.values.size(); ++i) {
+    ir::Value &value = program.values[ir::ValueId{i}];
+    if (result.types[i].valid())
+      value.declared = result.types[i];
+    if (!value.shape.valid())
+      value.shape = result.shapes[i];
+    if (!value.global_shape.valid() && result.sizes[i].valid() && result.types[i].valid())
+      value.global_shape =
+          rules::global_shape(program, program.types[result.types[i]],
+                              {result.types[i], result.shapes[i], result.sizes[i]});
+  }
+}
+
+// A line for each: `FILE:LINE:COL: lost[jax]: %y: Reduced on tp is R`.
+void print_untold(const Input &input, llvm::ArrayRef<Untold> untold, ir::Dialect dialect) {
+  Report report;
+  report.input = input.name;
+  report.bytes = input.bytes();
+  report.program = const_cast<ir::Program *>(&input.read.program);
+  report.line_starts = {0};
+  std::string text;
+  for (const Untold &each : untold) {
+    SourcePlace place = locate(report, each.place);
+    if (place.in_input)
+      std::tie(place.line, place.col) =
+          ir::line_and_column(report.bytes, byte_of(input.read.program, each.place));
+    text += printable(fmt::format("{}: lost[{}]: {}", print(place),
+                                  ir::kDialectWords[static_cast<unsigned>(dialect)], each.text)) +
+            '\n';
+  }
+  print_stderr(text);
+}
+
+ExitCode print_translated(Input &input, const Options &options) {
+  std::vector<Untold> untold = translate(input.read.program, options.check, *options.dialect);
+  std::string problem = write_stdout(ir::print_text_in_words(input.read.program));
+  if (!problem.empty()) {
+    say(problem);
+    return ExitCode::Call;
+  }
+  print_untold(input, untold, *options.dialect);
+  return untold.empty() ? ExitCode::Clean : ExitCode::Findings;
+}
+
+ExitCode print(const ir::Program &program, const Options &options) {
+  ir::Dialect words = options.dialect.value_or(ir::dialect_of(program));
+  std::string problem = write_stdout(words == ir::Dialect::Spmd ? ir::print_text(program)
+                                                                : ir::print_text(program, words));
+  if (problem.empty())
+    return ExitCode::Clean;
+  say(problem);
+  return ExitCode::Call;
+}
+
+} // namespace
+
+ExitCode run_dump(const Options &options) {
+  if (options.arguments.size() != 1) {
+    say("`dump` takes one file");
+    return ExitCode::Call;
+  }
+  Input input = load(options.arguments.front(), options);
+  print_stderr(print_input_errors(input));
+  if (!input.readable())
+    return ExitCode::Input;
+  bool planned = options.stage == "plan";
+  std::optional<TooManyInlined> many = too_many_inlined(input.read.program);
+  if (planned && many) {
+    say(many->message);
+    return ExitCode::Call;
+  }
+  if (planned && check(input.read.program, options.check).clean())
+    if (expand_redistributes(input.read.program, options.check, /*keep_stated=*/true))
+      tell_assumed(input.read.program, options);
+  if (planned || options.stage == "types") {
+    CheckResult result = check(input.read.program, options.check);
+    state_types(input.read.program, result);
+    if (!result.clean())
+      say("the program has errors; what does not follow is `?`");
+  }
+  if (options.dialect)
+    return print_translated(input, options);
+  return print(input.read.program, options);
+}
+
+ExitCode run_backward(const Options &options) {
+  if (options.arguments.size() != 1) {
+    say("`backward` takes one file");
+    return ExitCode::Call;
+  }
+  Input input = load(options.arguments.front(), options);
+  print_stderr(print_input_errors(input));
+  if (!input.readable())
+    return ExitCode::Input;
+  ir::Program &program = input.read.program;
+  if (!has_loss(program)) {
+    say("the program has no loss to differentiate, or its gradients are in it already");
+    return ExitCode::Findings;
+  }
+  if (std::optional<NoBackward> none = derive_backward(program, options.check)) {
+    say(fmt::format("no backward: {}", none->message));
+    return ExitCode::Findings;
+  }
+  state_types(program, check(program, options.check));
+  return print(program, options);
+}
+
+} // namespace spmd::checker

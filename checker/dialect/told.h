@@ -1,0 +1,52 @@
+// One instruction in the words of a framework: what `dump --dialect` writes and what fixes are told in.
+#pragma once
+
+#include "checker/check.h"
+#include "checker/operand_list.h"
+
+#include "ir/dialect/dialect.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace spmd::checker {
+
+// An instruction with what is known of its operands and results.
+struct ToldCall {
+  ir::OpNameId op;
+  ir::AttrsId attrs;
+  ir::ContextId context;
+  ir::BlockId operands;
+  OperandList list;
+  llvm::SmallVector<rules::Arg, 4> args, results;
+  llvm::SmallVector<rules::ResultClaim, 2> claims;
+};
+ToldCall call_of(const ir::Program &program, const CheckResult &result, const ir::Inst &inst);
+
+// One instruction of a sequence; each but the first takes the result of the one before.
+struct ToldStep {
+  std::string name; // as the dialect reads it; `spmd.` in front where it has no word
+  ir::AttrsId attrs;
+  ir::BlockId operands; // none: as they are
+};
+struct Telling {
+  llvm::SmallVector<ToldStep, 2> steps;
+  std::vector<std::string> untold; // why our words stand, or what theirs leave out
+  bool found = false;              // false: our words stand
+};
+
+class Teller {
+public:
+  // `from`: what the calls are written in, by default the dialect of the program.
+  Teller(ir::Program &program, ir::Dialect to, std::optional<ir::Dialect> from = std::nullopt);
+  ~Teller();
+  Telling tell(const ToldCall &call);
+
+private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+} // namespace spmd::checker

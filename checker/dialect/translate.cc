@@ -1,0 +1,163 @@
+// Instruction by instruction: candidate words from the tables of rules, typed again with the operands at
+// hand before they are taken.
+#include "checker/dialect/translate.h"
+
+#include "checker/dialect/told.h"
+#include "checker/rewrite/casts.h"
+#include "checker/rewrite/inline.h"
+
+#include "rules/shards/shards.h"
+
+#include "ir/claims.h"
+#include "ir/dialect/dialect.h"
+#include "ir/text/text.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+namespace spmd::checker {
+namespace {
+
+using ir::Dialect;
+using ir::Inst;
+using ir::InstId;
+using ir::ValueId;
+
+class Translator {
+public:
+  Translator(ir::Program &program, CheckResult result, Dialect to)
+      : program_(program), result_(std::move(result)), to_(to), teller_(program, to),
+        copier_(program) {}
+
+  std::vector<Untold> run() {
+    declarations();
+    parameters();
+    replace_each(program_,
+                 [&](const Inst &inst, InstId, std::vector<Inst> &out) { translate(inst, out); });
+    for (uint32_t i = 0; i < program_.outputs.size(); ++i)
+      if (ir::TypeId type = program_.outputs[i].declared; type.valid())
+        types_of({Place::Form::Output, i}, program_.outputs[i].value, type);
+    std::string word(ir::kDialectWords[static_cast<unsigned>(to_)]);
+    if (to_ == Dialect::LTensor && program_.mode != ir::Mode::Local) {
+      program_.mode = ir::Mode::Local;
+      bool declares = !program_.params.empty();
+      if (declares || !program_.insts.empty())
+        tell(declares ? Place{Place::Form::Param, 0} : Place::inst(InstId{0}),
+             "what is whole is a list of tensors there: no shards, no scales");
+    }
+    program_.dialect = to_ == Dialect::Spmd ? ir::StringId{} : program_.strings.add(word);
+    return std::move(untold_);
+  }
+
+private:
+  void tell(Place place, std::string text) { untold_.push_back({place, std::move(text)}); }
+
+  void declarations() {
+    for (uint32_t i = 0; i < program_.params.size(); ++i) {
+      ValueId value = program_.params[i].value;
+      ir::TypeId declared = program_.values[value].declared;
+      Place place{Place::Form::Param, i};
+      if (declared.valid())
+        types_of(place, value, declared);
+      if (to_ == Dialect::Jax || to_ == Dialect::LTensor)
+        unclaimed(place, value, declared);
+    }
+  }
+  // Of a function that states no type the types are those of each call.
+  void parameters() {
+    for (uint32_t i = 0; i < program_.functions.size(); ++i)
+      for (const ir::FunctionParam &param : program_.functions[ir::FunctionId{i}].params) {
+        ir::TypeId declared = program_.values[param.value].declared;
+        Place place{Place::Form::Function, i};
+        if (!declared.valid())
+          continue;
+        types_of(place, param.value, declared);
+        if (to_ == Dialect::Jax || to_ == Dialect::LTensor)
+          unclaimed(place, param.value, declared);
+      }
+  }
+  void types_of(Place place, ValueId value, ir::TypeId type) {
+    std::string lost = ir::lost_in(program_, program_.types[type], to_);
+    if (!lost.empty())
+      tell(place, fmt::format("{}: {}", ir::print_value(program_, value), lost));
+  }
+  // Claims in attributes: strided shards of uneven blocks stay in our words.
+  void claims_of(Place place, const Inst &inst) {
+    for (const ir::Attr &attr : program_.attrs[inst.attrs].attrs) {
+      if (attr.value.form != ir::AttrForm::Claim)
+        continue;
+      const ir::Claim claim = program_.claims[attr.value.as<ir::ClaimId>()];
+      if (to_ != Dialect::DTensor || !claim.type.valid() || !claim.global_shape.valid())
+        continue;
+      const ir::Type type = program_.types[claim.type];
+      llvm::StringRef key = program_.strings[attr.key];
+      std::string text = ir::print_type_in(program_, type, claim.shape, {}, Dialect::DTensor);
+      if (llvm::StringRef(text).contains("_StridedShard") &&
+          rules::declared_sizes(program_, type, claim.shape, claim.global_shape,
+                                program_.rank.value_or(0))
+              .sizes.valid())
+        tell(place, fmt::format("`{}`: uneven blocks in another order than the mesh's", key.str()));
+    }
+  }
+  // What a declaration leaves out is invariant there.
+  void unclaimed(Place place, ValueId value, ir::TypeId declared) {
+    ir::MeshId mesh = ir::mesh_of(program_, value, ir::MeshId{0});
+    ir::AxisSet open = program_.meshes[mesh].typed_axes();
+    if (declared.valid())
+      open -= program_.types[declared].claimed() | program_.types[declared].unknown;
+    if (open)
+      tell(place, fmt::format("{}: no claim on {} is I", ir::print_value(program_, value),
+                              ir::print_axes(program_, mesh, open)));
+  }
+
+  void translate(const Inst &inst, std::vector<Inst> &out) {
+    ToldCall call = call_of(program_, result_, inst);
+    Telling told = teller_.tell(call);
+    for (size_t i = 0; i < told.steps.size(); ++i) {
+      const ToldStep &step = told.steps[i];
+      Inst made = inst;
+      made.op = ir::OpNameId{program_.strings.add(step.name).index};
+      made.attrs = step.attrs;
+      if (step.operands.valid())
+        made.operands = step.operands;
+      if (i > 0)
+        made.operands = program_.blocks.add({ir::Operand::value(out.back().first_result)});
+      if (i + 1 < told.steps.size()) {
+        ir::Value between;
+        between.name = copier_.fresh_name(
+            ir::print(program_.values[inst.first_result].name, program_.strings).substr(1) +
+            "_step");
+        made.first_result = program_.values.add(between);
+      }
+      out.push_back(made);
+    }
+    Place place = Place::inst(InstId{static_cast<uint32_t>(out.size() - 1)});
+    // What is about the instruction begins with its op, else it is about the result.
+    for (const std::string &text : told.untold)
+      tell(place, text.front() == '`' || inst.result_count == 0
+                      ? text
+                      : ir::print_value(program_, inst.result(0)) + ": " + text);
+    claims_of(place, inst);
+    for (uint32_t i = 0; i < inst.result_count; ++i)
+      if (ir::TypeId type = program_.values[inst.result(i)].declared; type.valid())
+        types_of(place, inst.result(i), type);
+  }
+
+  ir::Program &program_;
+  CheckResult result_;
+  const Dialect to_;
+  Teller teller_;
+  BodyCopier copier_; // for names
+  std::vector<Untold> untold_;
+};
+
+} // namespace
+
+std::vector<Untold> translate(ir::Program &program, const CheckOptions &options, Dialect to) {
+  if (to != Dialect::LTensor)
+    write_casts(program, options);
+  return Translator(program, check(program, options), to).run();
+}
+
+} // namespace spmd::checker

@@ -1,0 +1,68 @@
+// What would make it right: candidate edits, each applied in memory and re-checked before it is
+// offered.
+#pragma once
+
+#include "checker/check.h"
+
+#include "ir/dialect/words.h"
+
+#include "llvm/ADT/SmallVector.h"
+
+#include <memory>
+
+namespace spmd::checker {
+
+// A transition that a fix puts in: on one value, from one type to another.
+struct FixStep {
+  ir::ValueId value;
+  std::string op;
+  ir::AttrsId attrs;
+  rules::Arg before, after;
+};
+
+struct Fix {
+  // A transition on one operand, a change of the instruction's own attributes, the instruction
+  // dropped, or a transition on a result.
+  enum class Form : uint8_t { Transition, Attribute, Drop, Result };
+  Form form = Form::Transition;
+  std::string text;           // `all_reduce(%h, tp, src=P, dst=R)`
+  bool changes_value = false; // the denotation of the operand changes
+  bool changes_shape = false; // its local extents change: what follows works on another piece
+  std::optional<int64_t> forward_bytes,
+      backward_bytes; // what one rank sends; none where shapes are unknown
+  ir::InstId inst;
+  llvm::SmallVector<uint16_t, 1>
+      operands; // Transition: positions among the tensors of the instruction
+  std::string
+      replacement; // canonical text of the line to insert before the instruction, to put in its place, or (Result)
+                   // to insert after it
+  llvm::SmallVector<FixStep, 1> steps; // Transition, Result
+  std::string remark;                  // the end of `text`, which is about other lines
+  // The same as `text` and `replacement` in the words of the dialect that was asked for; empty: it has none.
+  std::string words, words_replacement;
+};
+inline constexpr unsigned kMaxFixes = 3;
+
+// Finds fixes for the findings of one completed check. Keeps what is costly between findings.
+class FixFinder {
+public:
+  FixFinder(ir::Program &program, const CheckResult &result, const CheckOptions &options);
+  ~FixFinder();
+
+  // Value-preserving before value-changing, local extents kept before changed, then the cheapest
+  // first. Each removes the finding and adds none.
+  llvm::SmallVector<Fix, kMaxFixes> find(const Finding &finding);
+  // Whether the last find() had any candidate to try; if so and it found nothing, none holds.
+  bool tried() const;
+  // Whether it was cut short: more might have been found, or something cheaper.
+  bool cut() const;
+
+private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Tells the fixes in the words of a dialect, where it has words that do just that.
+void tell_fixes(ir::Program &program, ir::Dialect dialect, llvm::MutableArrayRef<Fix> fixes);
+
+} // namespace spmd::checker

@@ -1,0 +1,700 @@
+// Walks definitions back from an operand to where its kind arose. A step that only passes the kind
+// on is counted, not shown.
+#include "checker/report/provenance.h"
+
+#include "checker/body_values.h"
+#include "checker/report/report.h"
+#include "checker/walk/joint.h"
+#include "checker/walk/walk.h"
+
+#include "ir/claims.h"
+#include "ir/text/text.h"
+#include "rules/ops/registry.h"
+#include "rules/transitions/transition.h"
+#include "rules/violations/claims.h"
+#include "rules/violations/gradients.h"
+#include "rules/violations/local.h"
+#include "rules/violations/shards.h"
+
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <fmt/format.h>
+
+namespace spmd::checker {
+
+using ir::AxisId;
+using ir::AxisSet;
+using ir::InstId;
+using ir::Kind;
+using ir::ValueId;
+
+namespace {
+
+std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
+
+InstId defining_in(const ir::Program &program, const ir::Body &body, ValueId value) {
+  uint32_t low = body.first.index, high = body.last.index;
+  while (low < high) {
+    const uint32_t half = low + (high - low) / 2;
+    uint32_t middle = half;
+    while (middle < high && program.insts[InstId{middle}].result_count == 0)
+      ++middle; // which has no place among the values
+    if (middle == high) {
+      high = half;
+      continue;
+    }
+    const ir::Inst &inst = program.insts[InstId{middle}];
+    if (value.index < inst.first_result.index)
+      high = half;
+    else if (value.index >= inst.first_result.index + inst.result_count)
+      low = middle + 1;
+    else
+      return InstId{middle};
+  }
+  return {};
+}
+
+} // namespace
+
+InstId defining_inst(const ir::Program &program, ValueId value) {
+  InstId found = defining_in(program, program.main, value);
+  for (const ir::Function &function : program.functions) {
+    if (found.valid())
+      break;
+    if (!function.opaque)
+      found = defining_in(program, function.body, value);
+  }
+  return found;
+}
+
+Note note_at_declaration(const ir::Program &program, ValueId value) {
+  const ir::Param *param = program.find_param(value);
+  if (std::optional<ir::FunctionId> function; !param) {
+    function = function_of_param(program, value);
+    if (!function)
+      return {Note::Form::Since, {}, false, {}};
+    return {Note::Form::Since, {Place::Form::Function, function->index}, true, {}};
+  }
+  auto index = static_cast<uint32_t>(param - program.params.data());
+  return {Note::Form::Since, {Place::Form::Param, index}, true, {}};
+}
+
+// Axes are those of their layout, on whichever mesh they are named.
+bool runs_over(const ir::Program &program, InstId id, AxisSet axes) {
+  const ir::Inst &inst = program.insts[id];
+  const ir::MeshId mesh_id = program.contexts[inst.context].mesh;
+  const ir::Mesh &mesh = program.meshes[mesh_id];
+  auto meets = [&](llvm::ArrayRef<ir::Atom> layout) {
+    auto found = ir::axes_of_layout(mesh, layout);
+    return found && llvm::any_of(*found, [&](AxisId axis) { return axes.contains(axis); });
+  };
+  if (const ir::AttrValue *axis = program.find(inst.attrs, "axis");
+      axis && axis->form == ir::AttrForm::Axes)
+    return llvm::any_of(program.axis_refs[axis->as<ir::AxisRefsId>()].refs,
+                        [&](const ir::AxisRef &ref) {
+                          std::string unknown;
+                          auto found = find_axis(program, mesh_id, ref, unknown);
+                          return found && meets(program.meshes[found->mesh][found->axis].layout);
+                        });
+  const ir::AttrValue *key = program.find(inst.attrs, "group");
+  for (const ir::Group &group : program.groups) {
+    if (!key || key->form != ir::AttrForm::String || group.key != key->as<ir::StringId>())
+      continue;
+    if (group.form == ir::Group::Form::Axes)
+      return meets(ir::layout_of_axes(program.meshes[group.mesh], group.axes));
+    std::optional<ir::Layout> listed =
+        group.form == ir::Group::Form::Ranks ? ir::layout_of(group.ranks) : group.layout;
+    return listed && meets(*listed);
+  }
+  return false;
+}
+
+namespace {
+
+// Where the kind of one value on one axis comes from.
+class Origin {
+public:
+  // What the type says on the axis: a kind, R or I undecided, or the shard of a dimension.
+  Origin(const ir::Program &program, const CheckResult &result, AxisId axis, const ir::Type &type)
+      : program_(program), result_(result), axis_(axis),
+        kind_(type.kind(axis).value_or(Kind::Replicate)), either_(type.either().contains(axis)),
+        sharded_(type.dim(axis).has_value()) {}
+
+  Note find(ValueId value) {
+    unsigned passed = 0;
+    for (;;) {
+      InstId inst = defining_inst(program_, value);
+      ValueId source = inst.valid() ? passes(inst) : passed_in(value);
+      const bool crosses = !inst.valid() || !source.valid();
+      if (inst.valid() && !source.valid())
+        source = returned(inst, value);
+      if (!source.valid())
+        return inst.valid() ? made(inst, value, passed) : declared(value, passed);
+      value = source;
+      sharded_ = type(value).dim(axis_).has_value();
+      passed += !crosses;
+    }
+  }
+
+private:
+  std::string axis_name(ValueId value) const {
+    return ir::print_axes(program_, type(value).mesh(), AxisSet(axis_));
+  }
+  const ir::Type &type(ValueId value) const { return program_.types[result_.types[value.index]]; }
+
+  // The operand whose kind the instruction merely passes on; none if the kind arises here.
+  ValueId passes(InstId id) const {
+    const ir::Inst &inst = program_.insts[id];
+    if (rules::is_transition(view(plain_name(inst))) && changes_axis(id, inst))
+      return {};
+    if (partial_stated(inst) && kind_ == Kind::Partial)
+      return {};
+    for (ValueId operand : tensors_of(program_, id))
+      if (result_.types[operand.index].valid() &&
+          type(operand).mesh() == type(inst.first_result).mesh() &&
+          of_kind(type(operand), program_.contexts[inst.context]))
+        return operand;
+    return {};
+  }
+
+  // What the first caller passes for a parameter of a body that declares nothing itself.
+  ValueId passed_in(ValueId value) const {
+    std::optional<ir::FunctionId> function = function_of_param(program_, value);
+    if (!function || program_.values[value].declared.valid())
+      return {};
+    for (ValueId operand : passed_for(program_, *function, value))
+      if (same_kind(operand, value))
+        return operand;
+    return {};
+  }
+  // What the body returns for the result of a call.
+  ValueId returned(InstId id, ValueId value) const {
+    const ir::Inst &inst = program_.insts[id];
+    ValueId inner = returned_as(program_, id, value.index - inst.first_result.index);
+    return inner.valid() && !program_.values[value].declared.valid() && same_kind(inner, value)
+               ? inner
+               : ValueId();
+  }
+  bool same_kind(ValueId from, ValueId to) const {
+    return result_.types[from.index].valid() && result_.types[to.index].valid() &&
+           type(from).mesh() == type(to).mesh() &&
+           of_kind(type(from), program_.contexts[ir::ContextId{0}]);
+  }
+
+  bool of_kind(const ir::Type &type, const ir::Context &context) const {
+    bool either = type.either().contains(axis_);
+    bool enters = !sharded_ && program_.local_axes(context).contains(axis_); // a local region
+    if (kind_ == Kind::Varying && type.dim(axis_).has_value() != sharded_ && !enters)
+      return false;
+    return either_ ? either : !either && type.of(kind_).contains(axis_);
+  }
+  std::string_view kind_name() const {
+    if (sharded_)
+      return "sharded";
+    return either_ ? "replicate or invariant" : ir::info(kind_).name;
+  }
+
+  llvm::StringRef plain_name(const ir::Inst &inst) const {
+    llvm::StringRef name = program_.op_name(inst.op);
+    name.consume_back("_");
+    return name;
+  }
+  bool names_axis(const ir::AttrValue *attr) const {
+    if (!attr || attr->form != ir::AttrForm::Axes)
+      return false;
+    for (const ir::AxisRef &ref : program_.axis_refs[attr->as<ir::AxisRefsId>()].refs)
+      for (const ir::Mesh &mesh : program_.meshes.all())
+        if (axis_.index < mesh.axes.size() && mesh.axes[axis_.index].name == ref.axis)
+          return true;
+    return false;
+  }
+  bool changes_axis(InstId id, const ir::Inst &inst) const {
+    if (program_.find(inst.attrs, "group"))
+      return runs_over(program_, id, AxisSet(axis_));
+    const ir::AttrValue *axis = program_.find(inst.attrs, "axis");
+    return !axis || names_axis(axis);
+  }
+  bool partial_stated(const ir::Inst &inst) const {
+    return names_axis(program_.find(inst.attrs, "partial"));
+  }
+
+  std::string through(unsigned passed) const {
+    return passed ? fmt::format(", passed on by {} op{}", passed, passed == 1 ? "" : "s") : "";
+  }
+
+  Note declared(ValueId value, unsigned passed) const {
+    Note note = note_at_declaration(program_, value);
+    bool stated = program_.find_param(value) || program_.values[value].declared.valid();
+    note.text = fmt::format("{} {} {} on {}{}", ir::print_named(program_, value),
+                            stated ? "is declared" : "enters the body", kind_name(),
+                            axis_name(value), through(passed));
+    return note;
+  }
+
+  Note made(InstId id, ValueId value, unsigned passed) const {
+    const ir::Inst &inst = program_.insts[id];
+    std::string_view name = view(program_.op_name(inst.op)), kind = kind_name();
+    std::string axis = axis_name(value);
+    Note note;
+    note.place = Place::inst(id);
+    llvm::SmallVector<ValueId, 4> tensors = tensors_of(program_, id);
+    if (name == "grad" && tensors.size() == 1)
+      return note.text = gradient_text(tensors.front(), axis) + through(passed), note;
+    if (partial_stated(inst))
+      note.text =
+          program_.mode == ir::Mode::Global
+              ? fmt::format("`{}` summed over a dimension sharded on {}{}", name, axis,
+                            through(passed))
+              : fmt::format("`{}` summed over a dimension that differs along {}, stated partial{}",
+                            name, axis, through(passed));
+    else if (program_.values[value].declared.valid())
+      note.text = fmt::format("the result of `{}` is stated as {} on {}{}", name, kind, axis,
+                              through(passed));
+    else
+      note.text = fmt::format("`{}` made it {} on {}{}", name, kind, axis, through(passed));
+    return note;
+  }
+
+  // `%w is replicate on tp, so its gradient is partial`
+  std::string gradient_text(ValueId of, const std::string &axis) const {
+    std::optional<Kind> kind = type(of).kind(axis_);
+    return fmt::format("{} is {} on {}, so its gradient is {}", ir::print_named(program_, of),
+                       type(of).dim(axis_) ? "sharded"
+                       : kind              ? ir::info(*kind).name
+                                           : "replicate or invariant",
+                       axis, kind_name());
+  }
+
+  const ir::Program &program_;
+  const CheckResult &result_;
+  AxisId axis_;
+  Kind kind_;
+  bool either_, sharded_;
+};
+
+// The operands that a finding names, in the order of its fields.
+llvm::SmallVector<uint16_t, 2> operands_named(const rules::Violation &violation) {
+  llvm::SmallVector<uint16_t, 2> named;
+  rules::for_each_field(violation, [&](std::string_view name, const rules::Field &field) {
+    uint16_t index = 0;
+    if (const auto *operand = std::get_if<rules::OperandIndex>(&field))
+      index = operand->index;
+    else if (const auto *addend = std::get_if<rules::Addend>(&field);
+             addend && addend->form == rules::Addend::Form::Operand)
+      index = addend->operand.index;
+    else
+      return;
+    if (name == "operand" || name == "gradient")
+      named.insert(named.begin(), index);
+    else
+      named.push_back(index);
+  });
+  return named;
+}
+
+ir::MeshId type_mesh(const ir::Program &program, const Finding &finding) {
+  return program.contexts[program.insts[finding.place.as_inst()].context].mesh;
+}
+
+// How far ahead a sum is looked for, in instructions; a layer is far shorter.
+constexpr uint32_t kSumHorizon = 256;
+
+void collect(const ir::Program &program, ir::BlockId block, llvm::SmallVectorImpl<ValueId> &out) {
+  for (const ir::Operand &operand : program.blocks[block]) {
+    if (operand.is_value())
+      out.push_back(operand.as_value());
+    else if (operand.form == ir::Operand::Form::List)
+      collect(program, operand.as_list(), out);
+  }
+}
+
+// True if an operand may end up as an addend of the result: the op is no plain product.
+bool adds(const rules::ResolvedOp &op) {
+  if (op.form != rules::OpForm::Equation)
+    return false;
+  const rules::Equation &equation = op.row->equation.equation;
+  return equation.term_count != 1 || equation.terms[0].atom_count < 2;
+}
+
+// True if addends of an operand are addends of the result, and it is not just looked at.
+bool passes_addends(const rules::ResolvedOp &op) {
+  if (op.form != rules::OpForm::Equation || op.row->equation.equation.has_function)
+    return false;
+  const rules::Equation &equation = op.row->equation.equation;
+  return llvm::any_of(llvm::ArrayRef(equation.refs.data(), equation.ref_count),
+                      [](const rules::Ref &ref) { return ref.role == rules::RefRole::Value; });
+}
+
+// Where the kind comes from that a write would bring in: from an operand other than the target.
+std::optional<Note> brought_in(const ir::Program &program, const CheckResult &result,
+                               const rules::MutationChangesType &change,
+                               llvm::ArrayRef<ValueId> tensors) {
+  for (AxisId axis : change.axes)
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      std::optional<Kind> kind = program.types[change.after].kind(axis);
+      ir::TypeId type = result.types[tensors[i].index];
+      if (i == change.operand.index || !kind || !type.valid() ||
+          program.types[type].kind(axis) != kind)
+        continue;
+      Note note = Origin(program, result, axis, program.types[type]).find(tensors[i]);
+      note.form = Note::Form::Because;
+      return note;
+    }
+  return std::nullopt;
+}
+
+// `convert` takes %x from invariant to replicate on tp: its backward is `all_reduce`
+std::string forward_text(const ir::Program &program, const CheckResult &result, InstId id,
+                         AxisSet axes) {
+  const ir::Inst &inst = program.insts[id];
+  std::string_view name = view(program.op_name(inst.op));
+  rules::ResolvedOp op = rules::resolve_spelling(program.op_name(inst.op), "spmd");
+  llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, id);
+  std::string text = fmt::format("it belongs to the backward of `{}`", name);
+  if (op.transition.empty() || tensors.empty() || inst.result_count == 0)
+    return text;
+  const ir::Type &from = program.types[result.types[tensors.front().index]];
+  const ir::Type &to = program.types[result.types[inst.first_result.index]];
+  for (AxisId axis : axes.empty() ? from.claimed() : axes) {
+    std::optional<Kind> src = from.kind(axis), dst = to.kind(axis);
+    if (!dst && to.either().contains(axis))
+      dst = Kind::Replicate;
+    if (!src || !dst || src == dst || from.mesh() != to.mesh())
+      continue;
+    if (rules::erased_words(op.transition).reduces && src == Kind::Varying)
+      src = Kind::Partial;
+    const rules::Transition *row = rules::find_transition(op.transition, *src, *dst);
+    if (!row || row->dual.name.empty())
+      continue;
+    std::string backward =
+        row->dual.name == op.transition && row->dual.src == *src
+            ? fmt::format("its backward is the same")
+            : fmt::format("its backward is `{}`, {} to {}", row->dual.name,
+                          ir::info(row->dual.src).name, ir::info(row->dual.dst).name);
+    return fmt::format("{}, {} to {} on {}: {}", text, ir::info(*src).name, ir::info(*dst).name,
+                       ir::print_axes(program, to.mesh(), AxisSet(axis)), backward);
+  }
+  return text;
+}
+
+bool is_backward(const ir::Program &program, const ir::Inst &inst) {
+  bool gradient = inst.phase == ir::Phase::Backward || inst.bwd_of.valid();
+  for (uint32_t r = 0; r < inst.result_count; ++r)
+    gradient |= program.values[inst.result(r)].grad_of.valid();
+  return gradient;
+}
+
+// Where a gradient of another kind than is needed comes from.
+std::optional<Note> since_made(const ir::Program &program, const CheckResult &result,
+                               const rules::GradientTypeMismatch &wrong, const ir::Inst &inst) {
+  for (uint32_t r = 0; r < inst.result_count; ++r)
+    if (ValueId made = inst.result(r); program.values[made].grad_of == wrong.value)
+      return Origin(program, result, wrong.axes.first(), program.types[wrong.found]).find(made);
+  return std::nullopt;
+}
+
+// Where the kind of a value comes from that a finding names as such, and not as an operand.
+std::optional<Note> since_value(const ir::Program &program, const CheckResult &result,
+                                const Finding &finding) {
+  AxisSet axes = rules::axes_of(finding.violation);
+  ValueId value;
+  ir::TypeId known_as;
+  if (const auto *claim = finding.violation.as<rules::ClaimMismatch>())
+    value = claim->value, known_as = claim->found;
+  else if (const auto *loss = finding.violation.as<rules::LossKind>())
+    value = loss->value;
+  else if (const auto *loose = finding.violation.as<rules::NoSpec>())
+    value = loose->value;
+  else
+    return std::nullopt;
+  value = value_of(program, finding, value);
+  if (!value.valid() || axes.empty() || finding.clash < result.clashes.size())
+    return std::nullopt;
+  known_as = known_as.valid() ? known_as : result.types[value.index];
+  if (!known_as.valid() || !program.types[known_as].kind(axes.first()))
+    return std::nullopt;
+  Note note = Origin(program, result, axes.first(), program.types[known_as]).find(value);
+  if (note.text.empty() || note.place == finding.place)
+    return std::nullopt;
+  return note;
+}
+
+// The parameter whose gradient an operand is made of, where the finding does not name it.
+ValueId parameter_of(const ir::Program &program, const CheckResult &result, const Finding &finding,
+                     llvm::ArrayRef<ValueId> tensors) {
+  if (finding.violation.is<rules::GradientTypeMismatch>())
+    return {};
+  for (uint16_t operand : operands_named(finding.violation)) {
+    if (operand >= tensors.size())
+      continue;
+    ValueId gradient =
+        pending_gradient(program, result, tensors[operand], {}, rules::axes_of(finding.violation));
+    if (gradient.valid())
+      return gradient;
+  }
+  return {};
+}
+
+// What the framework would have to be told for it to reduce the gradient of the parameter, by the trace.
+void add_hints(const ir::Program &program, ValueId value, const Finding &finding,
+               llvm::SmallVectorImpl<Note> &notes) {
+  const ir::Param *param = program.find_param(value);
+  const ir::Mesh &mesh = program.meshes[mesh_of(program, finding.place)];
+  auto concerns = [&](const ir::AxisRef &ref) {
+    for (AxisId axis : rules::axes_of(finding.violation))
+      if (mesh[axis].name == ref.axis)
+        return true;
+    return false;
+  };
+  for (const ir::SyncHint &hint : param ? param->grad.hints : std::vector<ir::SyncHint>())
+    if (llvm::any_of(program.axis_refs[hint.axes].refs, concerns))
+      notes.push_back({Note::Form::Hint, {}, false, program.strings[hint.text].str()});
+}
+
+// The parameter whose gradient the finding is about, and how the framework is told to reduce it.
+void explain_parameter(const ir::Program &program, const CheckResult &result,
+                       const Finding &finding, llvm::SmallVectorImpl<Note> &notes) {
+  ValueId param;
+  if (const auto *wrong = finding.violation.as<rules::UnreducedGradient>()) {
+    param = wrong->value;
+  } else if (finding.place.form == Place::Form::Inst) {
+    llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, finding.place.as_inst());
+    param = parameter_of(program, result, finding, tensors);
+    if (param.valid())
+      notes.push_back({Note::Form::Gradient,
+                       {},
+                       false,
+                       "it is made of the gradient of " + ir::print_named(program, param)});
+    for (uint16_t operand : operands_named(finding.violation))
+      if (!param.valid() && operand < tensors.size() && program.find_param(tensors[operand]))
+        param = tensors[operand]; // whose gradient would be wrong
+  }
+  if (param.valid())
+    add_hints(program, param, finding, notes);
+}
+
+} // namespace
+
+llvm::SmallVector<ValueId, 4> tensors_of(const ir::Program &program, InstId inst) {
+  llvm::SmallVector<ValueId, 4> tensors;
+  collect(program, program.insts[inst].operands, tensors);
+  return tensors;
+}
+
+InstId sum_ahead(const ir::Program &program, InstId from, AxisSet axes) {
+  if (!adds(rules::resolve_spelling(program.op_name(program.insts[from].op), "spmd")))
+    return {};
+  llvm::DenseSet<uint32_t> reached;
+  auto mark = [&](const ir::Inst &inst) {
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      reached.insert(inst.result(r).index);
+  };
+  mark(program.insts[from]);
+  ir::Phase phase = program.insts[from].phase;
+  uint32_t last = std::min<uint32_t>(program.insts.size(), from.index + kSumHorizon);
+  for (uint32_t i = from.index + 1; i < last; ++i) {
+    const ir::Inst &inst = program.insts[InstId{i}];
+    if (inst.phase != phase || llvm::none_of(tensors_of(program, InstId{i}), [&](ValueId value) {
+          return reached.count(value.index);
+        }))
+      continue;
+    rules::ResolvedOp op = rules::resolve_spelling(program.op_name(inst.op), "spmd");
+    if (passes_addends(op))
+      mark(inst);
+    else if (op.transition == "all_reduce" || op.transition == "reduce_scatter")
+      if (runs_over(program, InstId{i}, axes))
+        return InstId{i};
+  }
+  return {};
+}
+
+namespace {
+
+// The collective whose word is in question, and the other use of its result.
+llvm::SmallVector<Note, 2> explain_clash(const ir::Program &program, const ErasedClash &clash) {
+  std::string axes =
+      ir::print_axes(program, program.contexts[program.insts[clash.made].context].mesh, clash.axes);
+  std::string user = "the output";
+  if (clash.first.form == Place::Form::Inst)
+    user = fmt::format("`{}`", view(program.op_name(program.insts[clash.first.as_inst()].op)));
+  return {{Note::Form::Since, Place::inst(clash.made), true,
+           fmt::format("`{}` states no `dst`: its uses decide between R and I on {}",
+                       view(program.op_name(program.insts[clash.made].op)), axes)},
+          {Note::Form::Because, clash.first, true,
+           fmt::format("{} needs it {} on {}", user, ir::info(clash.needed).name, axes)}};
+}
+
+void collect_symbols(const ir::Program &program, ir::Extent extent,
+                     llvm::SmallVectorImpl<ir::StringId> &names) {
+  if (extent.is_number())
+    return;
+  const ir::Expr &expr = program.exprs[extent.expr()];
+  if (expr.form != ir::Expr::Form::Symbol) {
+    collect_symbols(program, expr.left, names);
+    collect_symbols(program, expr.right, names);
+  } else if (!llvm::is_contained(names, expr.symbol)) {
+    names.push_back(expr.symbol);
+  }
+}
+
+Note note_at_symbol(const ir::Program &program, const ir::SymbolInfo &symbol) {
+  std::string facts;
+  const std::pair<const char *, std::optional<int64_t>> stated[] = {
+      {"min", symbol.min}, {"max", symbol.max}, {"multiple_of", symbol.multiple_of}};
+  for (const auto &[name, value] : stated)
+    if (value)
+      facts += fmt::format("{}{} = {}", facts.empty() ? "" : ", ", name, *value);
+  auto index = static_cast<uint32_t>(&symbol - &*program.symbols.begin());
+  return {Note::Form::Since,
+          {Place::Form::Symbol, index},
+          true,
+          fmt::format("`{}` is declared with {}", view(program.strings[symbol.name]),
+                      facts.empty() ? "no facts" : facts)};
+}
+
+// Where the symbols are declared, and what would decide.
+llvm::SmallVector<Note, 2> explain_symbols(const ir::Program &program,
+                                           const rules::UndecidedExtents &open) {
+  llvm::SmallVector<ir::StringId, 4> names;
+  collect_symbols(program, open.a, names);
+  collect_symbols(program, open.b, names);
+  llvm::SmallVector<Note, 2> notes;
+  for (ir::StringId name : names)
+    if (const ir::SymbolInfo *symbol = program.symbols.find(name);
+        symbol && notes.size() + 1 < kMaxNotes)
+      notes.push_back(note_at_symbol(program, *symbol));
+  bool rest = open.b == ir::Extent(0) && !open.a.is_number() &&
+              program.exprs[open.a.expr()].form == ir::Expr::Form::Modulo;
+  std::string hint =
+      fmt::format("if they are always equal, write {} for {}; if never, state `min` and "
+                  "`max` that keep them apart",
+                  open.left, open.right);
+  if (rest) {
+    const ir::Expr &expr = program.exprs[open.a.expr()];
+    auto text = [&](ir::Extent extent) {
+      return ir::print(extent, program.exprs, program.strings);
+    };
+    hint = expr.right.is_number()
+               ? fmt::format("state `multiple_of` of its symbols so that {} divides {}",
+                             text(expr.right), text(expr.left))
+               : fmt::format("write {} as a product with {}", text(expr.left), text(expr.right));
+  } else if (open.a.is_number() || open.b.is_number()) {
+    hint = "if the symbol has this one value, state it as `min` and `max`; if never, bounds "
+           "without it";
+  }
+  notes.push_back({Note::Form::Hint, {}, false, std::move(hint)});
+  return notes;
+}
+
+} // namespace
+
+// What a run has to say for itself; what brought the kind about is no matter there.
+static llvm::SmallVector<Note, 2> explain_run(const Finding &finding) {
+  llvm::StringMap<std::string> told;
+  rules::for_each_field(finding.violation, [&](std::string_view name, const rules::Field &field) {
+    if (const auto *text = std::get_if<std::string>(&field))
+      told[llvm::StringRef(name.data(), name.size())] = *text;
+    else if (const auto *number = std::get_if<int64_t>(&field))
+      told[llvm::StringRef(name.data(), name.size())] = std::to_string(*number);
+  });
+  llvm::SmallVector<Note, 2> notes;
+  auto add = [&](Note::Form form, std::string text) {
+    if (!text.empty())
+      notes.push_back({form, finding.place, /*has_place=*/false, std::move(text)});
+  };
+  if (!told["first"].empty()) {
+    std::string bound = told["bound"].empty() ? "the comparison is exact"
+                                              : "rounding explains at most " + told["bound"];
+    add(Note::Form::Measured, fmt::format("at {} {} where the reference has {} (ranks {})",
+                                          told["first"], told["got"], told["want"], told["ranks"]));
+    add(Note::Form::Measured, fmt::format("largest difference {}; {} ({} tier, seed {})",
+                                          told["difference"], bound, told["tier"], told["seed"]));
+  }
+  add(Note::Form::Guess, told["guess"]);
+  if (!told["later"].empty())
+    add(Note::Form::Measured,
+        "refuted after it, perhaps by what follows from it: " + told["later"]);
+  add(Note::Form::Rerun, told["rerun"]);
+  return notes;
+}
+
+llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const CheckResult &result,
+                                           const Finding &finding) {
+  if (finding.info().drawn_by == rules::DrawnBy::Run)
+    return explain_run(finding);
+  if (const auto *open = finding.violation.as<rules::UndecidedExtents>())
+    return explain_symbols(program, *open);
+  llvm::SmallVector<Note, 2> notes;
+  if (finding.clash < result.clashes.size())
+    notes = explain_clash(program, result.clashes[finding.clash]);
+  AxisSet axes = rules::axes_of(finding.violation);
+  if (std::optional<Note> note = since_value(program, result, finding))
+    notes.push_back(std::move(*note));
+  if (finding.place.form != Place::Form::Inst) {
+    explain_parameter(program, result, finding, notes);
+    return notes;
+  }
+  llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, finding.place.as_inst());
+  if (const auto *scale = finding.violation.as<rules::ScaleMismatch>()) {
+    llvm::SmallVector<ValueId, 4> told(tensors.begin(), tensors.end());
+    if (scale->operand.index < told.size())
+      std::swap(told.front(), told[scale->operand.index]);
+    for (ValueId value : told)
+      if (std::optional<Note> note = explain_scale(program, result, axes, value)) {
+        note->form = Note::Form::Since;
+        notes.push_back(std::move(*note));
+        break;
+      }
+    return notes;
+  }
+  for (uint16_t operand : operands_named(finding.violation)) {
+    if (operand >= tensors.size() || notes.size() == kMaxNotes)
+      continue;
+    const ir::Type &type = program.types[result.types[tensors[operand].index]];
+    for (AxisId axis : axes) {
+      if (!type.kind(axis) && !type.either().contains(axis))
+        continue;
+      Note note = Origin(program, result, axis, type).find(tensors[operand]);
+      note.form = notes.empty() ? Note::Form::Since : Note::Form::Because;
+      bool told = finding.clash < result.clashes.size() &&
+                  note.place == Place::inst(result.clashes[finding.clash].made);
+      if (!told)
+        notes.push_back(std::move(note));
+      break;
+    }
+  }
+  if (const auto *change = finding.violation.as<rules::MutationChangesType>())
+    if (std::optional<Note> note = brought_in(program, result, *change, tensors))
+      notes.push_back(std::move(*note));
+  if (const auto *mixed = finding.violation.as<rules::InvariantMixed>();
+      mixed && mixed->kind == Kind::Varying)
+    if (InstId sum = sum_ahead(program, finding.place.as_inst(), axes); sum.valid())
+      notes.push_back(
+          {Note::Form::Because, Place::inst(sum), true,
+           fmt::format(
+               "`{}` sums the result over {}: an addend that is the same on all ranks counts "
+               "once per rank",
+               view(program.op_name(program.insts[sum].op)),
+               ir::print_axes(program, type_mesh(program, finding), axes))});
+  const ir::Inst &inst = program.insts[finding.place.as_inst()];
+  if (const auto *wrong = finding.violation.as<rules::GradientTypeMismatch>())
+    if (std::optional<Note> note = since_made(program, result, *wrong, inst))
+      notes.push_back(std::move(*note));
+  if (InstId forward; is_backward(program, inst) &&
+                      (forward = forward_of(program, finding.place.as_inst(), axes)).valid())
+    notes.push_back({Note::Form::Gradient, Place::inst(forward), true,
+                     forward_text(program, result, forward, axes)});
+  explain_parameter(program, result, finding, notes);
+  for (size_t i = 1; i < notes.size();) // one origin of several operands is told once
+    if (llvm::any_of(llvm::makeArrayRef(notes).take_front(i), [&](const Note &earlier) {
+          return earlier.place == notes[i].place && earlier.text == notes[i].text;
+        }))
+      notes.erase(notes.begin() + static_cast<std::ptrdiff_t>(i));
+    else
+      ++i;
+  return notes;
+}
+
+} // namespace spmd::checker

@@ -1,0 +1,341 @@
+// Folds, counts, selects and locates findings; asks for notes and fixes of those that are shown, of
+// no others. Relies on origins (byte offsets) where a program states no source frames.
+#include "checker/report/report.h"
+
+#include "rules/violations/operands.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace spmd::checker {
+namespace {
+
+constexpr FindingGroup kGroups[] = {
+    {"default", "what is wrong, suspicious or not known", [](std::string_view) { return true; }},
+    {"all", "every finding", [](std::string_view) { return true; }},
+};
+
+bool names(llvm::ArrayRef<std::string> list, std::string_view finding) {
+  return llvm::any_of(list, [&](const std::string &entry) {
+    const auto *group =
+        llvm::find_if(kGroups, [&](const FindingGroup &row) { return row.name == entry; });
+    return entry == finding || (group != std::end(kGroups) && group->contains(finding));
+  });
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// `layers.12.mlp` as `layers.*.mlp`.
+std::string star_digits(llvm::StringRef scope) {
+  std::string out;
+  for (size_t at = 0; at < scope.size(); ++at) {
+    bool digit = is_digit(scope[at]);
+    if (!digit || at == 0 || !is_digit(scope[at - 1]))
+      out += digit ? '*' : scope[at];
+  }
+  return out;
+}
+
+// Two scopes that star_digits() makes equal; numbers that are equal in both stay.
+std::string merge_scopes(llvm::StringRef folded, llvm::StringRef scope) {
+  std::string out;
+  while (!folded.empty() && !scope.empty()) {
+    llvm::StringRef left = folded.take_while(is_digit), right = scope.take_while(is_digit);
+    if (left.empty() && folded.front() != '*') {
+      out += folded.front();
+      folded = folded.drop_front(), scope = scope.drop_front();
+      continue;
+    }
+    out += left == right && !left.empty() ? left.str() : "*";
+    folded = folded.drop_front(std::max<size_t>(left.size(), 1));
+    scope = scope.drop_front(right.size());
+  }
+  return out;
+}
+
+ir::LocId loc_of(const ir::Program &program, const Place &place) {
+  if (place.form == Place::Form::Inst)
+    return program.insts[place.as_inst()].loc;
+  return place.form == Place::Form::Param ? program.params[place.index].loc : ir::LocId{};
+}
+
+std::string scope_of(const ir::Program &program, const Place &place) {
+  ir::LocId loc = loc_of(program, place);
+  if (!loc.valid() || !program.locs[loc].scope.valid())
+    return "";
+  return program.strings[program.locs[loc].scope].str();
+}
+
+ir::FrameId frame_of(const ir::Program &program, const Place &place) {
+  ir::LocId loc = loc_of(program, place);
+  return loc.valid() ? program.locs[loc].frame : ir::FrameId{};
+}
+
+// What must be equal for two findings to be one. Without a frame and a scope nothing is alike.
+std::string fold_text(const Report &report, const Finding &finding) {
+  const ir::Program &program = *report.program;
+  const Place &place = finding.place;
+  std::string scope = scope_of(program, place);
+  std::string text = fmt::format("{}|{}|{}|{}", finding.info().name, star_digits(scope),
+                                 finding.reason, static_cast<unsigned>(place.form));
+  if (frame_of(program, place).valid())
+    text += "|" + print(locate(report, place));
+  else if (scope.empty() || place.form != Place::Form::Inst)
+    text += fmt::format("|@{}", byte_of(program, place));
+  text += fmt::format("|{}|{}", rules::axes_of(finding.violation).bits(), finding.suppressed);
+  if (place.form != Place::Form::Inst)
+    return text + fmt::format("|#{}", place.index);
+  text += "|" + program.op_name(program.insts[place.as_inst()].op).str();
+  // Each operand has a declaration of its own to be completed.
+  if (const auto *missing = finding.violation.as<rules::MissingClaim>())
+    text += fmt::format("|{}", missing->operand.index);
+  for (ir::ValueId value : tensors_of(program, place.as_inst()))
+    text += fmt::format("|{}:{}", report.result->types[value.index].index,
+                        report.result->shapes[value.index].index);
+  return text;
+}
+
+std::string key_of(llvm::StringRef text) {
+  return fmt::format("{:016x}", ir::fingerprint(text.data(), text.size()));
+}
+
+void count(Report &report, const Finding &finding) {
+  if (finding.suppressed)
+    ++report.suppressed;
+  else if (finding.info().severity == rules::Severity::Error)
+    ++report.errors;
+  else if (finding.info().severity == rules::Severity::Warning)
+    ++report.warnings;
+  else
+    ++report.infos;
+}
+
+void add_parameters(const ir::Program &program, Diagnostic &diagnostic, const Finding &finding) {
+  rules::for_each_field(finding.violation, [&](std::string_view, const rules::Field &field) {
+    const auto *value = std::get_if<ir::ValueId>(&field);
+    const ir::Param *param = value && value->valid() ? program.find_param(*value) : nullptr;
+    if (!param || !param->name.valid())
+      return;
+    std::string name = program.strings[param->name].str();
+    if (!llvm::is_contained(diagnostic.parameters, name))
+      diagnostic.parameters.push_back(std::move(name));
+  });
+}
+
+void add_place(Report &report, Diagnostic &diagnostic, const Finding &finding) {
+  diagnostic.places.push_back(finding.place);
+  add_parameters(*report.program, diagnostic, finding);
+  diagnostic.folded_scope =
+      merge_scopes(diagnostic.folded_scope, scope_of(*report.program, finding.place));
+}
+
+void fold(Report &report, const ReportOptions &options) {
+  llvm::StringMap<size_t> known;
+  for (const Finding &finding : report.result->findings) {
+    if (!selected(options, finding.info().name)) {
+      report.not_selected += !finding.suppressed;
+      continue;
+    }
+    count(report, finding);
+    std::string text = fold_text(report, finding);
+    auto [entry, fresh] = known.try_emplace(text, report.diagnostics.size());
+    if (!fresh && options.fold) {
+      add_place(report, report.diagnostics[entry->second], finding);
+      continue;
+    }
+    report.diagnostics.push_back({.first = &finding,
+                                  .places = {finding.place},
+                                  .folded_scope = scope_of(*report.program, finding.place),
+                                  .fold_key = key_of(text)});
+    add_parameters(*report.program, report.diagnostics.back(), finding);
+  }
+}
+
+// Keeps the first ones; those that are suppressed have a bound of their own.
+void cut(Report &report, unsigned limit) {
+  unsigned kept[2] = {0, 0};
+  auto beyond = [&](const Diagnostic &diagnostic) {
+    if (kept[diagnostic.first->suppressed]++ < limit)
+      return false;
+    report.cut += !diagnostic.first->suppressed;
+    return true;
+  };
+  std::vector<Diagnostic> shown;
+  for (Diagnostic &diagnostic : report.diagnostics)
+    if (!beyond(diagnostic))
+      shown.push_back(std::move(diagnostic));
+  report.diagnostics = std::move(shown);
+}
+
+void explain(Report &report, const CheckOptions &check_options, bool fixes) {
+  std::optional<FixFinder> finder; // costs a copy of the types: made for the first finding only
+  for (Diagnostic &diagnostic : report.diagnostics) {
+    const Finding &finding = *diagnostic.first;
+    if (finding.suppressed)
+      continue;
+    diagnostic.notes = explain_finding(*report.program, *report.result, finding);
+    // A program that checks has nothing to repair: what a run refutes is not what it says.
+    if (!fixes || finding.info().drawn_by != rules::DrawnBy::Check)
+      continue;
+    if (!finder)
+      finder.emplace(*report.program, *report.result, check_options);
+    diagnostic.fixes = finder->find(finding);
+    diagnostic.fixes_sought = finder->tried();
+    diagnostic.fixes_cut = finder->cut();
+    if (report.words != ir::Dialect::Spmd)
+      tell_fixes(*report.program, report.words, diagnostic.fixes);
+  }
+}
+
+std::vector<uint64_t> index_lines(llvm::StringRef bytes) {
+  std::vector<uint64_t> starts{0};
+  for (size_t at = bytes.find('\n'); at != llvm::StringRef::npos; at = bytes.find('\n', at + 1))
+    starts.push_back(at + 1);
+  return starts;
+}
+
+constexpr uint64_t kColumnStep = 1 << 12;
+
+void index_columns(Report &report) {
+  for (size_t line = 0; line < report.line_starts.size(); ++line) {
+    uint64_t at = report.line_starts[line];
+    uint64_t end =
+        line + 1 < report.line_starts.size() ? report.line_starts[line + 1] : report.bytes.size();
+    for (uint32_t column = 1; at + kColumnStep < end; at += kColumnStep) {
+      llvm::StringRef part = report.bytes.slice(at, at + kColumnStep);
+      column += ir::line_and_column(part, part.size()).second - 1;
+      report.columns.push_back({at + kColumnStep, column});
+    }
+  }
+}
+
+void locate_in_input(const Report &report, uint64_t offset, SourcePlace &place) {
+  place.path = report.input;
+  place.in_input = true;
+  offset = std::min<uint64_t>(offset, report.bytes.size());
+  auto after = std::upper_bound(report.line_starts.begin(), report.line_starts.end(), offset);
+  uint64_t start = *(after - 1);
+  place.line = static_cast<uint32_t>(after - report.line_starts.begin());
+  uint32_t columns = 1;
+  auto mark = std::upper_bound(report.columns.begin(), report.columns.end(),
+                               std::pair(offset, ~uint32_t(0)));
+  if (mark != report.columns.begin() && (mark - 1)->first > start)
+    std::tie(start, columns) = *(mark - 1);
+  place.col =
+      columns - 1 + ir::line_and_column(report.bytes.slice(start, offset), offset - start).second;
+}
+
+} // namespace
+
+llvm::ArrayRef<FindingGroup> finding_groups() { return kGroups; }
+
+bool selected(const ReportOptions &options, std::string_view finding) {
+  bool wanted =
+      options.select.empty() ? kGroups[0].contains(finding) : names(options.select, finding);
+  return wanted && !names(options.ignore, finding);
+}
+
+uint64_t byte_of(const ir::Program &program, const Place &place) {
+  auto at = [&](const std::vector<uint64_t> &origins) {
+    return place.index < origins.size() ? origins[place.index] : 0;
+  };
+  switch (place.form) {
+  case Place::Form::Inst:
+    return at(program.origins);
+  case Place::Form::Param:
+    return at(program.param_origins);
+  case Place::Form::Output:
+    return program.outputs[place.index].origin;
+  case Place::Form::Rule:
+    return program.rules[place.index].origin;
+  case Place::Form::Suppression:
+    return program.suppressions[place.index].origin;
+  case Place::Form::Function:
+    return program.functions[ir::FunctionId{place.index}].origin;
+  case Place::Form::Symbol:
+    return program.symbols[place.index].origin;
+  case Place::Form::File:
+    return 0;
+  }
+  return 0;
+}
+
+Report make_report(std::string input, llvm::StringRef bytes, ir::Program &program,
+                   const CheckResult &result, const CheckOptions &check_options,
+                   const ReportOptions &options) {
+  Report report;
+  report.input = std::move(input);
+  report.bytes = bytes;
+  report.program = &program;
+  report.result = &result;
+  report.line_starts = result.findings.empty() && result.inferred.empty() ? std::vector<uint64_t>{0}
+                                                                          : index_lines(bytes);
+  if (report.line_starts.size() > 1 || !result.findings.empty())
+    index_columns(report);
+  report.words = options.dialect.value_or(ir::dialect_of(program));
+  report.judged = judged_part(program, result);
+  fold(report, options);
+  cut(report, options.max_findings);
+  explain(report, check_options, options.fixes);
+  return report;
+}
+
+Report make_unread_report(std::string input, llvm::StringRef bytes,
+                          std::vector<ir::InputError> errors) {
+  Report report;
+  report.input = std::move(input);
+  report.bytes = bytes;
+  report.input_errors = std::move(errors);
+  return report;
+}
+
+void add_finding(Report &report, Finding finding) {
+  report.made.push_back(std::move(finding));
+  const Finding &added = report.made.back();
+  count(report, added);
+  report.diagnostics.push_back(
+      {.first = &added, .places = {added.place}, .fold_key = key_of(fold_text(report, added))});
+}
+
+SourcePlace locate(const Report &report, const Place &place) {
+  const ir::Program &program = *report.program;
+  SourcePlace found;
+  found.scope = scope_of(program, place);
+  // What is said of the program as a whole stands at none of the files that it was made from.
+  if (place.form == Place::Form::File && place.index >= program.files.size()) {
+    found.path = report.input;
+    return found;
+  }
+  if (place.form == Place::Form::File) {
+    found.file = ir::FileId{place.index};
+    found.path = program.strings[program.files[found.file].path].str();
+    return found;
+  }
+  ir::FrameId frame_id = frame_of(program, place);
+  if (!frame_id.valid()) {
+    locate_in_input(report, byte_of(program, place), found);
+    return found;
+  }
+  const ir::Frame &frame = program.frames[frame_id];
+  found.file = frame.file;
+  found.path = program.strings[program.files[frame.file].path].str();
+  found.line = frame.line, found.col = frame.col;
+  found.end_line = frame.end_line, found.end_col = frame.end_col;
+  return found;
+}
+
+std::string print(const SourcePlace &place) {
+  std::string text = place.path;
+  if (place.line)
+    text += fmt::format(":{}", place.line);
+  if (place.line && place.col)
+    text += fmt::format(":{}", place.col);
+  return text;
+}
+
+} // namespace spmd::checker

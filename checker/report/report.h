@@ -1,0 +1,105 @@
+// What renderers print: findings folded, with notes and verified fixes, and the counts of the run.
+#pragma once
+
+#include "checker/check.h"
+#include "checker/fix/fix.h"
+#include "checker/judged.h"
+#include "checker/report/provenance.h"
+
+#include "ir/dialect/dialect.h"
+#include "ir/input/input.h"
+
+#include "llvm/ADT/StringRef.h"
+
+#include <deque>
+#include <string>
+#include <vector>
+
+namespace spmd::checker {
+
+// Findings with equal name, source location, op, operand types and scope (digits as `*`) are one
+// diagnostic.
+struct Diagnostic {
+  const Finding *first = nullptr;
+  std::vector<Place> places;     // all of them, the first included
+  std::string folded_scope = {}; // `layers.*.mlp.act`; empty if there is none
+  std::vector<std::string> parameters =
+      {};                    // the declared values that they name, by the framework's names
+  std::string fold_key = {}; // equal for findings that are one; 16 hex digits, stable between runs
+  llvm::SmallVector<Note, 2> notes = {};
+  llvm::SmallVector<Fix, 3> fixes = {};
+  bool fixes_sought = false; // false: they were not asked for, or the finding has none by nature
+  bool fixes_cut = false;    // the search ended at its budget: there may be others, or cheaper ones
+};
+
+struct ReportOptions {
+  bool fold = true;
+  bool fixes = true;
+  std::optional<ir::Dialect> dialect; // types in its words too; none: that of the program
+  unsigned max_findings = 200;        // diagnostics; more are counted, not explained
+  std::vector<std::string> select,
+      ignore; // finding names or groups; empty select: the group `default`
+};
+
+struct Report {
+  std::string input;              // as named on the command line
+  llvm::StringRef bytes;          // of the input
+  ir::Program *program = nullptr; // null: the input could not be read
+  const CheckResult *result = nullptr;
+  std::vector<ir::InputError> input_errors, input_warnings;
+  std::vector<Diagnostic> diagnostics;   // program order; suppressed ones included
+  ir::Dialect words = ir::Dialect::Spmd; // types are told in these too
+  unsigned cut = 0;                      // diagnostics beyond max_findings
+  unsigned errors = 0, warnings = 0, infos = 0, suppressed = 0; // unfolded, suppressed ones apart
+  unsigned not_selected = 0; // not suppressed either; in none of the counts above
+  Judged judged;
+  std::vector<uint64_t> line_starts; // byte offsets of the lines of the input
+  // Columns at some offsets within long lines: a trace may be a single one.
+  std::vector<std::pair<uint64_t, uint32_t>> columns;
+  std::deque<Finding> made; // findings that the report adds to those of the check
+};
+
+Report make_report(std::string input, llvm::StringRef bytes, ir::Program &program,
+                   const CheckResult &result, const CheckOptions &check_options,
+                   const ReportOptions &options);
+// Of an input that could not be read.
+Report make_unread_report(std::string input, llvm::StringRef bytes,
+                          std::vector<ir::InputError> errors);
+// Adds a finding that only showing the report brings to light, and counts it.
+void add_finding(Report &report, Finding finding);
+
+// Names that stand for several findings in `--select` and `--ignore`.
+struct FindingGroup {
+  std::string_view name, help;
+  bool (*contains)(std::string_view finding);
+};
+llvm::ArrayRef<FindingGroup> finding_groups();
+// Whether `--select` and `--ignore` leave this finding in.
+bool selected(const ReportOptions &options, std::string_view finding);
+
+// Where a place is in the user's source, or in the input itself where the program says no source.
+struct SourcePlace {
+  std::string path;
+  uint32_t line = 0, col = 0, end_line = 0, end_col = 0; // 0: not known
+  bool in_input = false;                                 // the place is in the program's own text
+  std::string scope;                                     // empty if not stated
+  ir::FileId file;                                       // none if in_input
+};
+// The byte in the input where a place stands.
+uint64_t byte_of(const ir::Program &program, const Place &place);
+SourcePlace locate(const Report &report, const Place &place);
+// `model.py:41:13`, as far as it is known.
+std::string print(const SourcePlace &place);
+
+// The value that a finding names. A rule sees no program: where it left the value out, it is the
+// first operand.
+ir::ValueId value_of(const ir::Program &program, const Finding &finding, ir::ValueId named);
+// The sentence of a finding, words in the order of DiagnosticInfo::message.
+std::string message_of(const ir::Program &program, const Finding &finding);
+// The mesh whose axes a finding there names.
+ir::MeshId mesh_of(const ir::Program &program, const Place &place);
+// One argument as it stands in a sentence.
+std::string field_text(const ir::Program &program, const Finding &finding,
+                       const rules::Field &field);
+
+} // namespace spmd::checker

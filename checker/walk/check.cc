@@ -1,0 +1,574 @@
+// The walk over a program in order. A rule is applied to each instruction and its findings are
+// placed; what the rules cannot see (claims, aliases, meshes, missing types) is settled here,
+// before the look-up.
+#include "checker/check.h"
+
+#include "checker/report/provenance.h"
+#include "checker/walk/walk.h"
+
+#include "rules/boundary/loss.h"
+#include "rules/kinds/scale.h"
+#include "rules/ops/registry.h"
+#include "rules/shapes/extent_facts.h"
+#include "rules/shards/remesh.h"
+#include "rules/shards/shards.h"
+#include "rules/violations/claims.h"
+#include "rules/violations/coverage.h"
+#include "rules/violations/gradients.h"
+#include "rules/violations/operands.h"
+#include "rules/violations/shards.h"
+
+#include "ir/dialect/dialect.h"
+#include "ir/mesh/axis_scale.h"
+#include "ir/text/text.h"
+
+namespace spmd::checker {
+
+using ir::AxisId;
+using ir::AxisSet;
+using ir::InstId;
+using ir::Kind;
+using ir::Type;
+using ir::ValueId;
+
+namespace {
+
+constexpr uint32_t kProgressOps = 1 << 15; // how often progress is told
+
+// What leaves a local region, stated inside of it, says how its pieces join.
+rules::Spec joining_in(const ir::Program &program, const ir::Inst &inst) {
+  return program.contexts[inst.context].local ? rules::Spec::Joined : rules::Spec::Compared;
+}
+
+bool is_state_role(ir::Role role) {
+  return role == ir::Role::Param || role == ir::Role::Buffer || role == ir::Role::OptState;
+}
+
+} // namespace
+
+bool CheckResult::clean() const {
+  for (const Finding &finding : findings)
+    if (finding.info().severity == rules::Severity::Error)
+      return false;
+  return true;
+}
+
+CheckResult check(ir::Program &program, const CheckOptions &options) {
+  if (options.mode)
+    program.mode = *options.mode;
+  CheckResult result;
+  Walk(program, options, result).run();
+  apply_suppressions(program, options, result);
+  return result;
+}
+
+Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &result)
+    : program_(program), options_(options), result_(result), rules_(program, options.memoise),
+      storage_(program), boundary_(program, rules_), state_(program.values.size()),
+      settled_(program.values.size()), open_(program.values.size()),
+      unites_(ir::dialect_of(program) == ir::Dialect::LTensor) {
+  result.types.resize(program.values.size());
+  result.shapes.resize(program.values.size());
+  result.sizes.resize(program.values.size());
+  llvm::ArrayRef<ir::Value> values = program.values.all();
+  for (uint32_t i = 0; i < values.size(); ++i) {
+    ValueId of = values[i].grad_of;
+    if (!of.valid())
+      continue;
+    if (first_gradients_.empty())
+      first_gradients_.resize(values.size());
+    if (ValueId &first = first_gradients_[of.index]; !first.valid())
+      first = ValueId{i};
+  }
+}
+
+void Walk::run() {
+  settles_ = options_.memoise && !mover && !unites_;
+  declared_gradients();
+  for (uint32_t i = 0; i < program_.params.size(); ++i)
+    declare(i);
+  const size_t declared = trail_->entries.size();
+  const uint32_t first = program_.main.first.index, last = program_.main.last.index;
+  for (uint32_t i = first; i < last; ++i) {
+    instruction(InstId{i});
+    if (options_.progress && (i - first) % kProgressOps == kProgressOps - 1)
+      options_.progress(i - first, last - first);
+  }
+  const size_t told = trail_->entries.size();
+  late_gradients(declared);
+  const size_t late = trail_->entries.size() - told;
+  for (uint32_t i = 0; i < program_.outputs.size(); ++i)
+    output(i);
+  settle_open(declared, told, late);
+  Collector(program_, instances_).add(main_, result_);
+  open_.settle_words(result_);
+  settles_ = false;
+  keep_typings();
+  main_ = {};
+  result_.stats.applications = rules_.distinct();
+}
+
+void Walk::resume() {
+  recording_ = false;
+  for (const InferredAt &at : result_.inferred)
+    if (at.why != InferredAt::Why::Call && at.why != InferredAt::Why::NoGradient)
+      words_[at.inst.index].push_back({at.word.axes, at.word.dst.kind});
+  for (const ir::Param &param : program_.params)
+    if (is_state_role(param.role))
+      state_[param.value.index] = true;
+  for (uint32_t i = 0; i < program_.values.size(); ++i)
+    storage_.define(ValueId{i});
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i)
+    if (!rules_.resolve(program_.insts[InstId{i}].op).transition.empty())
+      moves(InstId{i});
+  for (const ir::Param &param : program_.params)
+    if (param.role == ir::Role::Param && param.grad.stated)
+      boundary_.contracts[*boundary_.param_of(param.value)] = contract(param.value);
+}
+
+// The optimizer reads a gradient again and again; its wrong scale is told where it does so first.
+bool Walk::scale_told(Place place, const rules::ScaleMismatch &wrong) {
+  bool inst = place.form == Place::Form::Inst;
+  if (trail_ != &main_ || (!inst && place.form != Place::Form::Output))
+    return false;
+  ValueId value = wrong.value;
+  if (!value.valid() && inst) {
+    llvm::SmallVector<ValueId, 4> tensors = tensors_of(program_, place.as_inst());
+    value = wrong.operand.index < tensors.size() ? tensors[wrong.operand.index] : value;
+  }
+  if (!value.valid())
+    return false;
+  ValueId root = storage_.root(value);
+  root = root.valid() ? root : value;
+  Place first = scale_told_.try_emplace(root.index, place).first->second;
+  bool again = inst ? program_.insts[place.as_inst()].phase == ir::Phase::Optimizer
+                    : program_.outputs[place.index].role == ir::OutputRole::Grad ||
+                          program_.outputs[place.index].role == ir::OutputRole::State;
+  return again && first != place;
+}
+
+void Walk::report(Place place, rules::Violation violation, uint32_t application) {
+  quiet_ = false;
+  if (const auto *wrong = violation.as<rules::ScaleMismatch>())
+    if (scale_told(place, *wrong))
+      return;
+  trail_->entries.push_back({Finding{std::move(violation), place, application, false, {}}});
+}
+
+// On these axes partition specs are no matter here. Regions make axes of their own mesh local.
+AxisSet Walk::local_axes(ir::MeshId mesh, ir::ContextId id) const {
+  const ir::Context &context = program_.contexts[id];
+  const bool own = context.mesh == mesh;
+  const size_t at = 2 * size_t(own ? id.index : mesh.index) + own;
+  if (at >= local_axes_.size())
+    local_axes_.resize(at + 1, Settled::kNone);
+  uint32_t &known = local_axes_[at];
+  if (known == Settled::kNone)
+    known = (own ? program_.local_axes(context) : program_.local_axes(mesh)).bits();
+  return AxisSet(static_cast<uint16_t>(known));
+}
+
+// A claim as it is judged at a place: without the specs of axes that are local there.
+Type Walk::seen(ir::TypeId declared, ir::ContextId context) const {
+  Type type = ir::canonical_scale(program_, program_.types[declared]);
+  return type.erased(local_axes(type.mesh(), context));
+}
+
+bool Walk::gradient_free(const ir::Value &value, bool by_rule) const {
+  if (value.shape.valid()) {
+    ir::DType dtype = program_.shapes[value.shape].dtype;
+    if (dtype != ir::DType::Unknown && !ir::differentiable(dtype))
+      return true;
+  }
+  return value.requires_grad == ir::Tristate::Unstated ? by_rule
+                                                       : value.requires_grad == ir::Tristate::False;
+}
+
+void Walk::judge_declaration(uint32_t index) {
+  const ir::Param &param = program_.params[index];
+  const ir::Value &value = program_.values[param.value];
+  Type type;
+  type.set_mesh(value.mesh.valid() ? value.mesh : program_.contexts[ir::ContextId{0}].mesh);
+  if (value.declared.valid())
+    type = seen(value.declared, ir::ContextId{0});
+  bool carries = param.role == ir::Role::Input || param.role == ir::Role::Param;
+  type.set_gradient_free(gradient_free(value, !carries));
+  AxisSet axes = program_.meshes[type.mesh()].typed_axes();
+  if (options_.permissive)
+    type.unknown |= axes - type.claimed();
+  undecided(index, type);
+  rules::DeclaredSizes sizes;
+  if (value.declared.valid() && program_.mode == ir::Mode::Global)
+    sizes = rules::declared_sizes(program_, type, value.shape, value.global_shape,
+                                  program_.rank.value_or(0));
+  if (sizes.problem)
+    report({Place::Form::Param, index}, std::move(*sizes.problem));
+  learn(param.value, {intern(type), value.shape, sizes.sizes});
+  storage_.define(param.value);
+  if (is_state_role(param.role))
+    state_[param.value.index] = true;
+  declare_contract(index);
+}
+
+// `R|I` is decided by the gradient contract, or does not matter where no gradient flows.
+void Walk::undecided(uint32_t index, Type &type) {
+  AxisSet open = type.either() - type.zero();
+  if (open.empty() || type.gradient_free())
+    return;
+  const ir::Param &param = program_.params[index];
+  if (param.grad.grad.valid()) {
+    ir::TypeId stated = program_.claims[param.grad.grad].type;
+    if (stated.valid()) {
+      const Type &grad = program_.types[stated];
+      AxisSet partial = open & grad.of(Kind::Partial), invariant = open & grad.of(Kind::Invariant);
+      type.set_kind(partial, Kind::Replicate);
+      type.set_kind(invariant, Kind::Invariant);
+      open -= partial | invariant;
+    }
+  }
+  if (open.empty())
+    return;
+  report({Place::Form::Param, index}, rules::UndecidedKind{param.value, open});
+  type.set_unknown(open);
+}
+
+void Walk::instructions(const ir::Body &body) {
+  for (uint32_t i = body.first.index; i < body.last.index; ++i)
+    instruction(InstId{i});
+}
+
+// Operands to which an ordinary op gives no gradient.
+static llvm::SmallVector<uint16_t, 2> gradients_that_end(const rules::Outcome &outcome) {
+  llvm::SmallVector<uint16_t, 2> operands;
+  for (const rules::Violation &violation : outcome.violations)
+    if (const auto *found = violation.as<rules::MissingVjp>())
+      operands.push_back(found->operand.index);
+  return operands;
+}
+
+void Walk::type_instruction(InstId id) {
+  ir::Inst inst = program_.insts[id];
+  const ir::Context &context = program_.contexts[inst.context];
+  ++trail_->stats.ops;
+  operands_.read(program_, inst.operands);
+  args_.clear();
+  for (ValueId value : operands_.values)
+    args_.push_back(known(value));
+  const rules::ResolvedOp &op = rules_.resolve(inst.op);
+  if (edit_ && edit_->inst == id) {
+    if (edit_->drop)
+      return dropped(inst);
+    edit_operands(inst);
+    if (edit_->attrs.valid())
+      inst.attrs = edit_->attrs;
+  } else if (!edit_ && !program_.lacks(ir::Missing::Mutation)) {
+    aliases(id);
+  }
+  if (before_)
+    before_ = said();
+  if (!options_.permissive)
+    missing(id, context);
+  if (op.form == rules::OpForm::Boundary)
+    boundary_operands(id, op.boundary);
+  bool lifted = op.boundary == "reinterpret_mesh" || lift(id, inst);
+  if (context.grad && (op.form == rules::OpForm::Transition || op.form == rules::OpForm::Call))
+    if (cut_gradients(inst))
+      before_.reset();
+  claims_.clear();
+  for (uint32_t i = 0; i < inst.result_count; ++i) {
+    const ir::Value &value = program_.values[inst.result(i)];
+    claims_.push_back({value.shape, value.declared, value.global_shape});
+  }
+  if (op.form == rules::OpForm::Unknown)
+    ++trail_->stats.unknown_ops;
+  if (op.assumed)
+    report(Place::inst(id), rules::AssumedRule{rule_text(op)});
+  if (op.form == rules::OpForm::Call) {
+    before_.reset();
+    rules::Outcome outcome;
+    rows_.clear();
+    call(id, inst, op, outcome);
+    results(id, inst, outcome);
+    return;
+  }
+  rules::Application app{program_,        op,    inst.attrs, inst.context,
+                         operands_.slots, args_, claims_,    options_.infer_partial};
+  if (!conditions_.empty())
+    divergent(id, app);
+  // Where an op gives an operand no gradient nothing is wrong if no parameter is behind it.
+  auto judged = [&]() -> const rules::Outcome & {
+    while (op.form == rules::OpForm::Equation) {
+      bool changed = false;
+      for (uint16_t at : gradients_that_end(rules_.apply(app))) {
+        before_.reset(); // whether it is asked for depends on the value
+        if (boundary_.needs_gradient(operands_.values[at]))
+          continue;
+        args_[at].type = rules::without_gradient(program_, args_[at].type);
+        changed = true;
+      }
+      if (!changed)
+        break;
+    }
+    return rules_.apply(app);
+  };
+  if (mover && lifted && context.implicit)
+    mover(id, rules_, operands_.values, judged(), app, args_);
+  if (unites_ && op.form == rules::OpForm::Equation && lifted && context.check)
+    cast_implicitly(id, app, judged());
+  const rules::Outcome &outcome = judged();
+  uint32_t application = rules_.last_index();
+  // Where checking is off nothing is refused; what does not follow is unknown.
+  if (lifted && context.check) {
+    for (const rules::Violation &violation : outcome.violations)
+      report(Place::inst(id), named(violation), application);
+    for (const rules::UndecidedExtents &open : outcome.undecided)
+      report(Place::inst(id), open, application);
+  }
+  for (const rules::InferredWord &word : outcome.inferred)
+    trail_->inferred.push_back({id, word});
+  if (recording_ && (open_.any() || !outcome.inferred.empty()))
+    open_uses(id, app, outcome, application);
+  if (op.form == rules::OpForm::Boundary && context.check)
+    boundary_results(id, op.boundary, outcome);
+  results(id, inst, outcome);
+}
+
+// Rules do not know the names of values: where they leave one out, the first operand is meant.
+rules::Violation Walk::named(rules::Violation violation) const {
+  if (operands_.values.empty())
+    return violation;
+  ValueId *value = violation.value();
+  const rules::OperandIndex *operand = violation.operand();
+  if (value && !value->valid())
+    *value = operands_.values[operand ? operand->index : 0];
+  return violation;
+}
+
+std::string Walk::rule_text(const rules::ResolvedOp &op) const {
+  std::string_view text = op.row ? op.row->equation.equation.text : op.transition;
+  return std::string(text);
+}
+
+// A value without a claim on an axis is reported at its first use and silent from then on.
+void Walk::missing(InstId id, const ir::Context &) {
+  for (size_t i = 0; i < args_.size(); ++i) {
+    Type type = program_.types[args_[i].type];
+    AxisSet absent = program_.meshes[type.mesh()].typed_axes() - type.claimed();
+    if (absent.empty())
+      continue;
+    report(Place::inst(id), rules::MissingClaim{{static_cast<uint16_t>(i)}, absent});
+    type.unknown |= absent;
+    args_[i].type = intern(type);
+    learn_type(operands_.values[i], args_[i].type);
+  }
+}
+
+// Operands on another mesh over the same ranks are seen on the mesh of the instruction.
+bool Walk::lift(InstId id, const ir::Inst &inst) {
+  ir::MeshId mesh = program_.contexts[inst.context].mesh;
+  bool fine = true;
+  for (size_t i = 0; i < args_.size(); ++i) {
+    const Type type = program_.types[args_[i].type];
+    if (type.mesh() == mesh)
+      continue;
+    rules::Remeshed seen = rules::remesh(program_, type, mesh, {static_cast<uint16_t>(i)});
+    if (seen.violation) {
+      report(Place::inst(id), *seen.violation);
+      fine = false;
+    }
+    args_[i].type = intern(seen.type);
+  }
+  return fine;
+}
+
+// True if the last instruction of the trail is this one and something is wrong with it.
+bool Walk::told_of(InstId id) const {
+  for (const Trail::Entry &entry : llvm::reverse(trail_->entries)) {
+    if (entry.instance != Trail::kNone || entry.finding->place != Place::inst(id))
+      return false;
+    if (entry.finding->info().severity != rules::Severity::Info)
+      return true;
+  }
+  return false;
+}
+
+void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcome) {
+  llvm::SmallVector<AxisSet, 4> spoilt(inst.result_count);
+  mutation(id, inst, outcome, spoilt);
+  type_results(id, inst, outcome, spoilt);
+  const rules::ResolvedOp &op = rules_.resolve(inst.op);
+  if (before_)
+    note_settled(inst, op, outcome);
+  before_.reset();
+  gradients_and_moves(id, inst, !op.transition.empty());
+}
+
+void Walk::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
+                        llvm::ArrayRef<AxisSet> spoilt) {
+  bool checked = program_.contexts[inst.context].check;
+  rules::OpForm form = rules_.resolve(inst.op).form;
+  // Rules hold the shapes of their results against the stated ones themselves.
+  bool by_rule = form == rules::OpForm::Equation || form == rules::OpForm::Transition;
+  for (uint32_t i = 0; i < inst.result_count; ++i) {
+    ValueId result = inst.result(i);
+    const ir::Value &value = program_.values[result];
+    ir::ShapeId shape = rules::stated_shape(program_, value.shape, outcome.shapes[i]);
+    if (checked && !by_rule)
+      claim_shape(id, result, value.shape, outcome.shapes[i]);
+    Type type = program_.types[outcome.types[i]];
+    ir::Value shaped = value;
+    shaped.shape = shape;
+    type.set_gradient_free(gradient_free(shaped, type.gradient_free()));
+    if (!recording_)
+      keep_word(id, type);
+    type.set_unknown(spoilt[i]);
+    if (value.declared.valid() && checked)
+      claim(id, result, type, value.declared, joining_in(program_, inst));
+    else if (value.declared.valid()) {
+      bool free = type.gradient_free();
+      type = seen(value.declared, inst.context);
+      type.set_gradient_free(free);
+      report(Place::inst(id), rules::UncheckedClaim{result, value.declared});
+    }
+    trail_->stats.silent += static_cast<uint64_t>(type.unknown.size());
+    learn(result, {intern(type), shape, outcome.sizes[i]});
+    if (recording_ && (open_.any() || open_axes(type)))
+      open_result(result, row_of(i), type);
+    if (value.global_shape.valid())
+      claim_sizes(id, result, type);
+    if (!edit_)
+      storage_.define(result);
+  }
+  if (edit_ && !edit_->gradients.empty())
+    backward(*edit_, inst);
+}
+
+// The claim on a result decides what is undecided, and is reported where it contradicts.
+void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared, rules::Spec spec) {
+  // A statement that joins pieces speaks of the axes of the region.
+  ir::ContextId around =
+      spec == rules::Spec::Joined ? ir::ContextId{0} : program_.insts[id].context;
+  Type claimed = seen(declared, around);
+  if (claimed.mesh() != type.mesh())
+    return;
+  if (spec == rules::Spec::Joined) {
+    AxisSet region = local_axes(type.mesh(), program_.insts[id].context);
+    type.drop_shards(region & claimed.sharded());
+    take_as_addends(id, value, type, claimed, region - local_axes(type.mesh(), around));
+  }
+  rules::ClaimCheck check = rules::check_claim(type, claimed, type.gradient_free(), spec);
+  if (AxisSet wrong = check.mismatched | check.unowned)
+    report(Place::inst(id), rules::ClaimMismatch{value, intern(type), declared, wrong});
+  if (recording_ && open_.any())
+    meet(row_of(value.index - program_.insts[id].first_result.index), type, 0, check.type,
+         Place::inst(id), [&](AxisId axis, Kind other) {
+           return rules::ClaimMismatch{value, as_kind(type, axis, other), on_axes(claimed, axis),
+                                       axis};
+         });
+  if (claimed.scale.valid() && claimed.scale != program_.one())
+    claim_scale(id, value, type, claimed.scale);
+  type = check.type;
+}
+
+// A scale that is stated is the one that follows; where none is stated nothing is said of it.
+void Walk::claim_scale(InstId id, ValueId value, const Type &type, ir::ScaleId claimed) {
+  AxisSet axes = program_.meshes[type.mesh()].typed_axes();
+  if (axes && type.zero().contains(axes)) // a zero is of every scale
+    return;
+  scale_claim_differs(id, value, type, claimed, claimed);
+}
+
+// Reports a declaration of another scale. `needed`: what is left of it to be held against the type.
+bool Walk::scale_claim_differs(InstId id, ValueId value, const Type &type, ir::ScaleId needed,
+                               ir::ScaleId claimed) {
+  std::string other = "its declaration states " + ir::print_scale(program_, claimed, type.mesh());
+  std::optional<rules::Violation> differs =
+      rules::scale_differs(program_, type, needed, std::move(other), {}, value);
+  if (differs)
+    report(Place::inst(id), std::move(*differs));
+  return differs.has_value();
+}
+
+// A shape that is stated of a result is the one that follows.
+void Walk::claim_shape(InstId id, ValueId value, ir::ShapeId claimed, ir::ShapeId found) {
+  std::string what = "the declared and the actual shape of " + ir::print_value(program_, value);
+  if (std::optional<rules::Violation> differs =
+          rules::shape_differs(program_, std::move(what), claimed, found))
+    report(Place::inst(id), std::move(*differs));
+}
+
+// Global extents that the program states of a result must be those that follow; where nothing follows,
+// they are believed.
+void Walk::claim_sizes(InstId id, ValueId result, const Type &type) {
+  const ir::Value &value = program_.values[result];
+  if (program_.mode == ir::Mode::Local || type.unknown)
+    return;
+  AxisSet local = local_axes(type.mesh(), program_.insts[id].context);
+  if (type.sharded() & local)
+    return;
+  rules::DeclaredSizes stated = rules::declared_sizes(
+      program_, type, result_.shapes[result.index], value.global_shape, program_.rank.value_or(0));
+  if (stated.problem)
+    report(Place::inst(id), std::move(*stated.problem));
+  else if (stated.sizes != result_.sizes[result.index])
+    report(Place::inst(id),
+           rules::ShapeMismatch{
+               "the declared and the actual global shape",
+               ir::print_shape(program_, value.global_shape),
+               ir::print_shape(program_, rules::global_shape(program_, type, known(result)))});
+}
+
+void Walk::judge_output(uint32_t index) {
+  const ir::Output &out = program_.outputs[index];
+  const Type type = program_.types[result_.types[out.value.index]];
+  Place place{Place::Form::Output, index};
+  Type leaves = type;
+  bool told = false;
+  if (out.declared.valid()) {
+    Type claimed = seen(out.declared, ir::ContextId{0});
+    if (claimed.mesh() == type.mesh()) {
+      // The claim says how the pieces of what was local join.
+      rules::ClaimCheck check =
+          rules::check_claim(type, claimed, type.gradient_free(), rules::Spec::Joined);
+      AxisSet wrong = check.mismatched | check.unowned;
+      told = !wrong.empty();
+      if (out.role == ir::OutputRole::Grad)
+        wrong -= unreduced(place, out.value, out.of, wrong);
+      if (wrong)
+        report(place, rules::ClaimMismatch{out.value, result_.types[out.value.index], out.declared,
+                                           wrong});
+      if (recording_)
+        meet(open_.row(out.value), type, 0, check.type, place, [&](AxisId axis, Kind other) {
+          return rules::ClaimMismatch{out.value, as_kind(type, axis, other), on_axes(claimed, axis),
+                                      axis};
+        });
+      leaves = check.type;
+    }
+  }
+  state_output(index);
+  AxisSet global = leaves.claimed() - local_axes(leaves.mesh(), ir::ContextId{0});
+  if (AxisSet loose = (leaves.of(Kind::Varying) - leaves.sharded()) & global)
+    report(place, rules::NoSpec{{}, out.value, loose});
+  if (out.role == ir::OutputRole::Grad)
+    return told ? void() : gradient_output(index, type);
+  if (out.role == ir::OutputRole::Loss) {
+    for (rules::Violation &violation : rules::loss_violations(program_, out.value, type))
+      report(place, std::move(violation));
+    if (recording_)
+      for (AxisId axis : open_axes(type) & open_.axes(open_.row(out.value)))
+        need(open_.row(out.value), axis, Kind::Invariant, place,
+             rules::LossKind{out.value, {.kind = Kind::Replicate}, axis});
+    return scales_at_root(place, root_type(out.value));
+  }
+  ir::ScaleId needed =
+      out.declared.valid() ? seen(out.declared, ir::ContextId{0}).scale : program_.one();
+  if (type.scale == needed)
+    return;
+  std::string other = ir::print_scale(program_, needed, type.mesh()) + " is needed";
+  if (std::optional<rules::Violation> differs =
+          rules::scale_differs(program_, type, needed, std::move(other), {}, out.value);
+      differs && !told)
+    report(place, std::move(*differs));
+}
+
+} // namespace spmd::checker

@@ -1,0 +1,186 @@
+// Effects: what is written in place must leave its storage with a type that other names of it can rely
+// on, and what was written is no longer what older names say.
+#include "checker/report/provenance.h"
+#include "checker/walk/walk.h"
+
+#include "rules/boundary/name.h"
+#include "rules/ops/registry.h"
+#include "rules/violations/claims.h"
+#include "rules/violations/local.h"
+
+#include "ir/text/text.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::checker {
+
+using ir::AxisSet;
+using ir::InstId;
+using ir::Kind;
+using ir::Type;
+using ir::ValueId;
+
+namespace {
+
+struct Target {
+  ValueId value;
+  uint16_t position; // among the tensors of the instruction
+};
+
+// Operands that the instruction writes: marked `mut`, alone or as a list, or given as `out`.
+llvm::SmallVector<Target, 4> targets_of(const ir::Program &program, const ir::Inst &inst) {
+  llvm::SmallVector<Target, 4> targets;
+  uint16_t position = 0;
+  bool out = false;
+  for (const ir::Operand &operand : program.blocks[inst.operands]) {
+    if (operand.form == ir::Operand::Form::Name) {
+      out = program.strings[operand.as_name()] == "out";
+      continue;
+    }
+    bool written = operand.mut || out;
+    out = false;
+    if (operand.is_value()) {
+      if (written)
+        targets.push_back({operand.as_value(), position});
+      ++position;
+    } else if (operand.form == ir::Operand::Form::List) {
+      for (const ir::Operand &member : program.blocks[operand.as_list()]) {
+        if (!member.is_value())
+          continue;
+        if (written)
+          targets.push_back({member.as_value(), position});
+        ++position;
+      }
+    }
+  }
+  return targets;
+}
+
+// The new value of a target: the first result that aliases it, else the one in its place.
+class ResultsFor {
+public:
+  ResultsFor(const ir::Program &program, const ir::Inst &inst) : last_(inst.result_count - 1) {
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      if (ValueId base = program.values[inst.result(r)].alias_of; base.valid())
+        aliases_.try_emplace(base.index, r);
+  }
+  uint32_t of(ValueId target, uint32_t place) const {
+    auto at = aliases_.find(target.index);
+    return at != aliases_.end() ? at->second : std::min(place, last_);
+  }
+
+private:
+  llvm::SmallDenseMap<uint32_t, uint32_t, 4> aliases_;
+  uint32_t last_;
+};
+
+// `store` and `step` give no new name: nothing is left that could be read.
+bool ends_storage(const rules::ResolvedOp &op) {
+  return op.boundary == "store" || op.boundary == "step";
+}
+
+bool draws(const rules::ResolvedOp &op) {
+  if (op.form != rules::OpForm::Equation)
+    return false;
+  const rules::Equation &equation = op.row->equation.equation;
+  return llvm::any_of(llvm::makeArrayRef(equation.refs.data(), equation.ref_count),
+                      [](const rules::Ref &ref) { return ref.operand == rules::kGenerator; });
+}
+
+} // namespace
+
+void Walk::aliases(InstId id) {
+  for (size_t i = 0; i < operands_.values.size(); ++i) {
+    InstId writer = storage_.overtaken_by(operands_.values[i]);
+    // `alias new_base, old_alias` re-derives a view: its second operand is stale by nature.
+    if (!writer.valid() ||
+        (i == 1 && rules::boundary_of(program_, program_.insts[id].op) == "alias"))
+      continue;
+    const ir::Inst &wrote = program_.insts[writer];
+    std::string text = "`" + program_.op_name(wrote.op).str() + "`";
+    if (wrote.result_count)
+      text += ", which made " + ir::print_value(program_, wrote.first_result);
+    report(Place::inst(id), rules::StaleAlias{{static_cast<uint16_t>(i)}, std::move(text)});
+  }
+}
+
+// `spoilt`: per result, the axes on which its storage was left with another type.
+void Walk::mutation(InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
+                    llvm::MutableArrayRef<AxisSet> spoilt) {
+  if (!edit_ && ends_storage(rules_.resolve(inst.op)) && operands_.values.size() > 1)
+    storage_.write(operands_.values.front(), id);
+  if (inst.result_count == 0)
+    return;
+  uint32_t place = 0;
+  llvm::SmallVector<Target, 4> targets = targets_of(program_, inst);
+  if (targets.empty())
+    return;
+  ResultsFor results(program_, inst);
+  for (const Target &target : targets) {
+    uint32_t result = results.of(target.value, place++);
+    const Type made = program_.types[outcome.types[result]]; // a finding makes types
+    spoilt[result] |= written(id, target.value, target.position, made, result);
+  }
+}
+
+// The axes on which a value that is written is left with another type, which other names of it notice.
+AxisSet Walk::left_with(ValueId target, ir::ContextId context, const Type &made) const {
+  const Type before = seen(result_.types[target.index], context);
+  if (before.mesh() != made.mesh())
+    return {};
+  AxisSet bad = rules::check_claim(made, before, made.gradient_free()).mismatched - before.either();
+  return before.gradient_free() ? bad - before.of(Kind::Varying) : bad;
+}
+
+AxisSet Walk::written(InstId id, ValueId target, uint16_t position, const Type &made,
+                      uint32_t result) {
+  AxisSet bad;
+  const Type before = seen(result_.types[target.index], program_.insts[id].context);
+  bool state = is_state(storage_.root(target));
+  if ((state || storage_.shared_after(target, id)) && before.mesh() == made.mesh()) {
+    bad = left_with(target, program_.insts[id].context, made);
+    AxisSet told = drawn(id, position, before, made, bad);
+    if (state)
+      told |=
+          unreduced(Place::inst(id), tensors_of(program_, id), storage_.root(target), bad - told);
+    AxisSet partial = state ? (bad - told) & made.of(Kind::Partial) : AxisSet();
+    if (partial)
+      report(Place::inst(id), rules::PartialState{storage_.root(target), partial});
+    told |= partial;
+    if (bad - told)
+      report(Place::inst(id),
+             rules::MutationChangesType{{position}, intern(before), intern(made), bad - told});
+  }
+  if (recording_ && open_.any() && (state || storage_.shared_after(target, id))) {
+    Type after = made;
+    after.set_unknown(made.of(Kind::Varying));
+    meet(open_.row(target), before, row_of(result), after, Place::inst(id),
+         [&](ir::AxisId axis, Kind kind) {
+           return rules::MutationChangesType{
+               {position}, as_kind(before, axis, kind), on_axes(made, axis), axis};
+         });
+  }
+  if (!edit_)
+    storage_.write(target, id);
+  return bad;
+}
+
+// Random numbers are drawn where the storage differs between ranks, and nowhere else; the axes on
+// which they are not, reported.
+AxisSet Walk::drawn(InstId id, uint16_t position, const Type &before, const Type &made,
+                    AxisSet bad) {
+  if (bad.empty() || !draws(rules_.resolve(program_.insts[id].op)))
+    return {};
+  AxisSet repeats = bad & before.of(Kind::Varying) & (made.replicated() | made.of(Kind::Invariant));
+  if (repeats)
+    report(Place::inst(id), rules::ShardedRandomRepeats{{position}, repeats});
+  AxisSet told = repeats;
+  for (Kind kind : {Kind::Replicate, Kind::Reduced, Kind::Invariant})
+    if (AxisSet diverges = (bad & before.of(kind) & made.of(Kind::Varying)) - told) {
+      report(Place::inst(id), rules::RandomDiverges{{position}, kind, diverges});
+      told |= diverges;
+    }
+  return told;
+}
+
+} // namespace spmd::checker

@@ -1,0 +1,477 @@
+// What the walk notes about values that are R or I: how the variables of operands and results belong
+// together, and which uses decide. Rules are not asked how they judge; each is tried with the operand
+// as R and as I, once per distinct application.
+#include "checker/walk/joint.h"
+#include "checker/walk/walk.h"
+
+#include "rules/redistribute/call.h"
+#include "rules/shards/remesh.h"
+#include "rules/transitions/call.h"
+#include "rules/violations/control.h"
+#include "rules/violations/gradients.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::checker {
+
+using ir::AxisId;
+using ir::AxisSet;
+using ir::InstId;
+using ir::Kind;
+using ir::Type;
+using ir::ValueId;
+using Row = OpenValues::Row;
+
+namespace {
+
+// Beyond this many open operands (long lists) they are tried together, so that time stays linear.
+constexpr size_t kTriedApart = 8;
+
+bool is_error(const rules::Violation &violation) {
+  return rules::info(violation).severity == rules::Severity::Error;
+}
+
+// What an outcome refuses on the axis; null if nothing.
+const rules::Violation *refusal(const rules::Outcome &outcome, AxisId axis) {
+  for (const rules::Violation &violation : outcome.violations)
+    if (is_error(violation) && rules::axes_of(violation).contains(axis))
+      return &violation;
+  return nullptr;
+}
+
+bool follows(const Type &base, const Type &as_replicate, const Type &as_invariant, AxisId axis) {
+  AxisSet replicate = as_replicate.replicated() - as_replicate.of(Kind::Invariant);
+  AxisSet invariant = as_invariant.of(Kind::Invariant) - as_invariant.replicated();
+  return open_axes(base).contains(axis) && (replicate & invariant).contains(axis);
+}
+
+// Equal findings of several axes at one place are one.
+bool joins(OpenValues::Contradiction &known, const OpenValues::Contradiction &next) {
+  if (known.trail != next.trail || !(known.finding.place == next.finding.place))
+    return false;
+  llvm::SmallVector<rules::Violation, 2> both{known.finding.violation};
+  rules::add_merged(both, 0, next.finding.violation);
+  if (both.size() > 1)
+    return false;
+  known.finding.violation = std::move(both[0]);
+  known.clash.axes |= next.clash.axes;
+  return true;
+}
+
+} // namespace
+
+void Walk::fact(OpenFact::Form form, uint32_t a, uint32_t b, AxisId axis) {
+  trail_->open.push_back({form, axis, a, b});
+}
+
+void Walk::need(Row row, AxisId axis, Kind kind, Place place, rules::Violation violation) {
+  uint32_t said = open_.say(std::move(violation));
+  uint32_t entry = static_cast<uint32_t>(trail_->entries.size());
+  fact(OpenFact::Form::Needs, open_.variable(row, axis), open_.use(place, kind, axis, said, entry));
+}
+
+// The variables of an operand, on the mesh on which the instruction sees it.
+Row Walk::operand_row(size_t operand) {
+  ValueId value = operands_.values[operand];
+  AxisSet open = open_axes(program_.types[args_[operand].type]);
+  if (!open)
+    return 0;
+  const Type own = program_.types[result_.types[value.index]];
+  ir::MeshId here = program_.types[args_[operand].type].mesh();
+  Row row = open_.row(value);
+  if (own.mesh() == here) {
+    Row whole = open_.completed(row, open);
+    if (whole != row)
+      open_.set(value, whole);
+    return whole;
+  }
+  std::array<uint32_t, ir::kMaxAxes> variables{};
+  AxisSet known;
+  for (AxisId axis : open_.axes(row))
+    for (AxisId seen : rules::counterparts(program_, own.mesh(), axis, here) & open) {
+      uint32_t variable = open_.variable(row, axis);
+      if (known.contains(seen))
+        fact(OpenFact::Form::Same, variables[seen.index], variable);
+      else
+        variables[seen.index] = variable;
+      known |= seen;
+    }
+  return open_.completed(open_.make(known, variables, 0), open);
+}
+
+const rules::Outcome &Walk::probe(const rules::Application &app, llvm::ArrayRef<Probe> probes) {
+  Args args(app.args.begin(), app.args.end());
+  for (auto [operand, kind] : probes) {
+    Type type = program_.types[args[operand].type];
+    type.set_kind(open_axes(type), kind);
+    args[operand].type = intern(type);
+  }
+  rules::Application tried = app;
+  tried.args = args;
+  return rules_.apply(tried);
+}
+
+// Results that are open because the call states no `dst`. The pieces of a flattened axis have one
+// word together: `a` is the first of them.
+void Walk::link_words(const rules::Application &app, const rules::Outcome &outcome,
+                      OpenLinks &links) {
+  rules::Outcome ignored;
+  std::optional<rules::TransitionCall> call;
+  if (!rules::redistribute::states_whole_type(app) && !(call = rules::read_call(app, ignored)))
+    return;
+  for (const rules::InferredWord &word : outcome.inferred) {
+    if (!call) { // of a whole type: axis by axis, and the operand is as it is
+      for (AxisId axis : word.axes &open_axes(program_.types[outcome.types[0]]))
+        links.push_back({.form = OpenLink::Form::Word, .axis = axis, .a = axis.index, .b = 0});
+      continue;
+    }
+    if (word.dst.form == ir::KindWord::Form::Either)
+      for (const rules::WrittenAxis &written : call->axes.written)
+        for (AxisId axis : written.axes)
+          for (uint16_t r = 0; word.axes.contains(axis) && r < outcome.types.size(); ++r)
+            if (open_axes(program_.types[outcome.types[r]]).contains(axis))
+              links.push_back(
+                  {.form = OpenLink::Form::Word, .axis = axis, .a = written.axes[0].index, .b = r});
+    if (word.src.kind != Kind::Replicate || word.src.form != ir::KindWord::Form::Plain)
+      continue;
+    for (uint16_t operand : rules::operands_of(app))
+      for (AxisId axis : open_axes(app.type(app.args[operand])) & word.axes)
+        links.push_back({.form = OpenLink::Form::Source, .axis = axis, .a = operand});
+  }
+}
+
+// True of two operands that may not be of different kinds, whatever becomes of them.
+void Walk::link_pair(const rules::Application &app, Probe one, uint16_t other, AxisSet axes,
+                     OpenLinks &links) {
+  if (!axes)
+    return;
+  const rules::Outcome &mixed =
+      probe(app, {one, {other, one.second == Kind::Replicate ? Kind::Invariant : Kind::Replicate}});
+  for (AxisId axis : axes)
+    if (refusal(mixed, axis))
+      links.push_back({.form = OpenLink::Form::Same, .axis = axis, .a = one.first, .b = other});
+}
+
+OpenLinks Walk::links_of(const rules::Application &app, const rules::Outcome &outcome) {
+  OpenLinks links;
+  if (!outcome.inferred.empty())
+    link_words(app, outcome, links);
+  AxisSet refused;
+  for (const rules::Violation &violation : outcome.violations)
+    if (is_error(violation))
+      refused |= rules::axes_of(violation);
+  llvm::SmallVector<uint16_t, 8> open;
+  for (uint16_t i = 0; i < app.args.size(); ++i)
+    if (open_axes(app.type(app.args[i])) - refused)
+      open.push_back(i);
+  auto axes_of_operand = [&](uint16_t i) { return open_axes(app.type(app.args[i])) - refused; };
+  size_t step = open.size() > kTriedApart ? open.size() : 1;
+  for (size_t at = 0; at < open.size(); at += step) {
+    llvm::ArrayRef<uint16_t> group = llvm::ArrayRef<uint16_t>(open).slice(at, step);
+    llvm::SmallVector<Probe, 8> replicate, invariant;
+    for (uint16_t i : group) {
+      replicate.push_back({i, Kind::Replicate});
+      invariant.push_back({i, Kind::Invariant});
+    }
+    const rules::Outcome &as_r = probe(app, replicate), &as_i = probe(app, invariant);
+    for (uint16_t i : group)
+      for (AxisId axis : axes_of_operand(i)) {
+        const rules::Violation *no_r = refusal(as_r, axis), *no_i = refusal(as_i, axis);
+        if (!no_r != !no_i)
+          links.push_back({.form = OpenLink::Form::Needs,
+                           .axis = axis,
+                           .needs = no_i ? Kind::Replicate : Kind::Invariant,
+                           .a = i,
+                           .violation = open_.say(no_i ? *no_i : *no_r)});
+        for (uint16_t r = 0; r < outcome.types.size(); ++r)
+          if (follows(program_.types[outcome.types[r]], program_.types[as_r.types[r]],
+                      program_.types[as_i.types[r]], axis))
+            links.push_back({.form = OpenLink::Form::Result, .axis = axis, .a = i, .b = r});
+      }
+  }
+  for (size_t a = 0; a + 1 < open.size(); ++a)
+    for (size_t b = a + 1; b < (step == 1 ? open.size() : a + 2); ++b)
+      link_pair(app, {open[a], Kind::Replicate}, open[b],
+                axes_of_operand(open[a]) & axes_of_operand(open[b]), links);
+  return links;
+}
+
+void Walk::open_uses(InstId id, const rules::Application &app, const rules::Outcome &outcome,
+                     uint32_t application) {
+  rows_.clear();
+  bool open = open_.any() &&
+              llvm::any_of(operands_.values, [&](ValueId value) { return open_.row(value) != 0; });
+  if (!open && outcome.inferred.empty())
+    return;
+  const OpenLinks *links = open_.known_links(application);
+  if (!links)
+    links = &open_.remember_links(application, links_of(app, outcome));
+  if (links->empty())
+    return;
+  Rows operands;
+  for (size_t i = 0; i < args_.size(); ++i)
+    operands.push_back(operand_row(i));
+  struct Made {
+    AxisSet axes;
+    std::array<uint32_t, ir::kMaxAxes> variables;
+    Row like = 0;
+  };
+  llvm::SmallVector<Made, 1> made(outcome.types.size());
+  for (const OpenLink &link : *links) {
+    AxisId axis = link.axis;
+    switch (link.form) {
+    case OpenLink::Form::Needs:
+      fact(OpenFact::Form::Needs, open_.variable(operands[link.a], axis),
+           open_.use(Place::inst(id), link.needs, axis, link.violation,
+                     static_cast<uint32_t>(trail_->entries.size())));
+      break;
+    case OpenLink::Form::Same:
+      fact(OpenFact::Form::Same, open_.variable(operands[link.a], axis),
+           open_.variable(operands[link.b], axis));
+      break;
+    case OpenLink::Form::Source:
+      fact(OpenFact::Form::Source, open_.variable(operands[link.a], axis), id.index, axis);
+      break;
+    case OpenLink::Form::Word: {
+      Made &result = made[link.b];
+      result.axes |= axis;
+      result.variables[axis.index] = open_.add_variable();
+      fact(OpenFact::Form::Word, result.variables[axis.index], id.index, axis);
+      if (link.a != axis.index)
+        fact(OpenFact::Form::Word, result.variables[axis.index], id.index,
+             AxisId{static_cast<uint8_t>(link.a)});
+      break;
+    }
+    case OpenLink::Form::Result: {
+      Made &result = made[link.b];
+      uint32_t variable = open_.variable(operands[link.a], axis);
+      if (result.axes.contains(axis)) {
+        fact(OpenFact::Form::Same, result.variables[axis.index], variable);
+        break;
+      }
+      result.axes |= axis;
+      result.variables[axis.index] = variable;
+      result.like = operands[link.a];
+      break;
+    }
+    }
+  }
+  for (const Made &result : made)
+    rows_.push_back(open_.make(result.axes, result.variables, result.like));
+}
+
+void Walk::open_result(ValueId value, Row row, const Type &type) {
+  AxisSet open = open_axes(type);
+  open_.set(value, open ? open_.completed(row, open) : 0);
+}
+
+// The gradient of a value that is open: a kind that has no such gradient is ruled out.
+void Walk::open_gradient(Place place, ValueId gradient, const Type &value, const Type &found,
+                         AxisSet local) {
+  ValueId of = program_.values[gradient].grad_of;
+  AxisSet open = open_axes(value) & open_.axes(open_.row(of));
+  if (!open || program_.types[result_.types[of.index]].mesh() != found.mesh())
+    return;
+  Type replicate = value, invariant = value;
+  replicate.set_kind(open, Kind::Replicate), invariant.set_kind(open, Kind::Invariant);
+  AxisSet no_r = refused_gradient(gradient, replicate, found, local) & open;
+  AxisSet no_i = refused_gradient(gradient, invariant, found, local) & open;
+  for (AxisId axis : (no_r | no_i) - (no_r & no_i)) {
+    bool is_r = no_i.contains(axis);
+    need(open_.row(of), axis, is_r ? Kind::Replicate : Kind::Invariant, place,
+         rules::GradientTypeMismatch{of, on_axes(found, axis),
+                                     intern(dual_on(is_r ? invariant : replicate, axis)), axis});
+  }
+}
+
+// One value as it was known, and as it is known from here on: what was open and is no more was
+// decided at this place; what is open still shares the variables of `other`. `say`: what stands here
+// if it is the other kind.
+void Walk::meet(Row row, const Type &one, Row other, const Type &two, Place place, Say say) {
+  if (!row || one.mesh() != two.mesh())
+    return;
+  const Type before = one, after = two; // what is said makes types
+  for (AxisId axis : open_axes(before) & open_.axes(row)) {
+    if (open_axes(after).contains(axis)) {
+      if (open_.axes(other).contains(axis))
+        fact(OpenFact::Form::Same, open_.variable(row, axis), open_.variable(other, axis));
+      continue;
+    }
+    std::optional<Kind> kind = after.kind(axis);
+    if (!kind || *kind == Kind::Partial)
+      continue;
+    bool invariant = *kind == Kind::Invariant;
+    need(row, axis, *kind == Kind::Varying ? Kind::Replicate : *kind, place,
+         say(axis, invariant ? Kind::Replicate : Kind::Invariant));
+  }
+}
+
+// The call of a body: the variables of its parameters, as the caller has them.
+Walk::Rows Walk::bind_params(uint32_t instance, llvm::ArrayRef<Row> args) {
+  fact(OpenFact::Form::Enter, 0, instance);
+  const Rows params(instances_[instance].param_rows.begin(), instances_[instance].param_rows.end());
+  Rows bound;
+  for (size_t i = 0; i < params.size(); ++i) {
+    Row row = open_.completed(i < args.size() ? args[i] : 0, open_.axes(params[i]));
+    for (AxisId axis : open_.axes(params[i]))
+      fact(OpenFact::Form::Bind, open_.variable(row, axis), open_.variable(params[i], axis));
+    bound.push_back(row);
+  }
+  return bound;
+}
+
+Walk::Rows Walk::bind_results(uint32_t instance) {
+  const Rows results(instances_[instance].result_rows.begin(),
+                     instances_[instance].result_rows.end());
+  Rows bound;
+  for (Row inside : results) {
+    Row row = open_.fresh(open_.axes(inside));
+    for (AxisId axis : open_.axes(inside))
+      fact(OpenFact::Form::Bind, open_.variable(row, axis), open_.variable(inside, axis));
+    bound.push_back(row);
+  }
+  return bound;
+}
+
+void Walk::open_call(CallSite &site, const Round &round) {
+  if (!recording_ || round.body == Trail::kNone)
+    return;
+  bind_params(round.body, site.arg_rows);
+  site.rows = bind_results(round.body);
+}
+
+// `met`: the carries as the loop leaves them, from operand `first` on.
+void Walk::open_carry(CallSite &site, const Round &round, const Args &args, size_t first,
+                      llvm::ArrayRef<Type> met) {
+  if (!recording_ || !open_.any())
+    return;
+  Rows params;
+  for (uint32_t instance : round.instances)
+    params = bind_params(instance, site.arg_rows);
+  Rows results;
+  if (round.body != Trail::kNone)
+    results = bind_results(round.body);
+  for (size_t c = 0; c < met.size(); ++c) {
+    uint16_t operand = static_cast<uint16_t>(first + c);
+    const Type enters = program_.types[site.args[operand].type];
+    Type leaves = met[c];
+    auto say = [&](AxisId axis, Kind other) -> rules::Violation {
+      if (leaves.of(Kind::Varying).contains(axis))
+        return rules::VaryingChoice{{static_cast<uint16_t>(c)}, Kind::Invariant, axis};
+      return rules::CarryMismatch{{operand},
+                                  static_cast<int64_t>(c),
+                                  as_kind(enters, axis, other),
+                                  on_axes(leaves, axis),
+                                  axis};
+    };
+    Row entering = operand < site.arg_rows.size() ? site.arg_rows[operand] : 0;
+    meet(entering, enters, 0, program_.types[args[operand].type], Place::inst(site.id), say);
+    if (c >= results.size())
+      continue;
+    const Type inside = program_.types[instances_[round.body].results[c].type];
+    meet(results[c], inside, operand < params.size() ? params[operand] : 0, leaves,
+         Place::inst(site.id), say);
+  }
+  site.rows = std::move(results);
+}
+
+void Walk::open_branches(CallSite &site, const Round &then, const Round &other) {
+  if (!recording_ || !open_.any())
+    return;
+  llvm::ArrayRef<Row> args(site.arg_rows);
+  Rows sides[2];
+  const Round *rounds[] = {&then, &other};
+  for (unsigned side = 0; side < 2; ++side)
+    if (rounds[side]->body != Trail::kNone) {
+      bind_params(rounds[side]->body, args.empty() ? args : args.drop_front());
+      sides[side] = bind_results(rounds[side]->body);
+    }
+  for (size_t r = 0; r < site.results.size(); ++r) {
+    const Type made = program_.types[site.results[r].type];
+    auto say = [&](AxisId axis, Kind kind) -> rules::Violation {
+      if (made.of(Kind::Varying).contains(axis))
+        return rules::VaryingChoice{{static_cast<uint16_t>(r)}, Kind::Invariant, axis};
+      Type is = made;
+      is.set_kind(axis, kind);
+      return rules::BranchMismatch{
+          {static_cast<uint16_t>(r)}, on_axes(made, axis), on_axes(is, axis), axis};
+    };
+    Row rows[2] = {};
+    for (unsigned side = 0; side < 2; ++side)
+      rows[side] = r < sides[side].size() ? sides[side][r] : 0;
+    for (unsigned side = 0; side < 2; ++side)
+      if (rows[side] && rounds[side]->results[r].type.valid())
+        meet(rows[side], program_.types[rounds[side]->results[r].type], rows[1 - side], made,
+             Place::inst(site.id), say);
+    site.rows.push_back(rows[0] ? rows[0] : rows[1]);
+  }
+}
+
+// Rules know neither the names of values nor on which of their axes the kinds contradict.
+void Walk::name_clash(OpenValues::Contradiction &clash) {
+  Finding &finding = clash.finding;
+  operands_.values.clear();
+  if (finding.place.form == Place::Form::Inst)
+    operands_.read(program_, program_.insts[finding.place.as_inst()].operands);
+  finding.violation = named(std::move(finding.violation));
+  if (AxisSet *axes = finding.violation.axes())
+    *axes = clash.clash.axes;
+}
+
+// The whole program was walked: decides, and tells of uses that contradict where the second one
+// stands.
+// Findings about declarations may have been told last, from entry `told` on; `late` of them were moved
+// to entry `declared`, before those of the instructions.
+void Walk::settle_open(size_t declared, size_t told, size_t late) {
+  if (!recording_ || !open_.any())
+    return;
+  open_.solve(main_.open, [&](uint32_t body) -> llvm::ArrayRef<OpenFact> {
+    return instances_[body].trail.open;
+  });
+  auto moved = [&](Place place, uint32_t entry) {
+    if (place.form == Place::Form::Param)
+      return static_cast<uint32_t>(entry - told + declared);
+    return place.form == Place::Form::Inst ? static_cast<uint32_t>(entry + late) : entry;
+  };
+  std::vector<OpenValues::Contradiction> found;
+  for (OpenValues::Contradiction &each : open_.contradictions(moved)) {
+    name_clash(each);
+    if (!found.empty() && joins(found.back(), each))
+      continue;
+    found.push_back(std::move(each));
+  }
+  for (OpenValues::Contradiction &each : found) {
+    each.finding.clash = static_cast<uint32_t>(result_.clashes.size());
+    result_.clashes.push_back(each.clash);
+  }
+  // Each trail is rebuilt once, in the order that the findings have.
+  for (size_t first = 0; first < found.size();) {
+    uint32_t name = found[first].trail;
+    std::vector<Trail::Entry> &entries =
+        (name == OpenValues::kMain ? main_ : instances_[name].trail).entries;
+    std::vector<Trail::Entry> merged;
+    size_t at = 0;
+    for (; first < found.size() && found[first].trail == name; ++first) {
+      while (at < found[first].entry)
+        merged.push_back(std::move(entries[at++]));
+      merged.push_back({std::move(found[first].finding)});
+    }
+    while (at < entries.size())
+      merged.push_back(std::move(entries[at++]));
+    entries = std::move(merged);
+  }
+  open_.settle_types(program_, result_);
+}
+
+// While an edit is tried the words stand as they were decided.
+void Walk::keep_word(InstId id, Type &type) const {
+  if (type.gradient_free())
+    return;
+  auto words = words_.find(id.index);
+  if (words == words_.end())
+    return;
+  for (auto [axes, kind] : words->second)
+    type.set_kind(axes & open_axes(type), kind);
+}
+
+} // namespace spmd::checker

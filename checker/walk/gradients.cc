@@ -1,0 +1,328 @@
+// The boundary that gradients cross: loss roots, contracts of parameters, the optimizer, declared gradients
+// of functions. What an instruction needs of the program around it is put beside its operands, so
+// that rules see it.
+#include "checker/report/provenance.h"
+#include "checker/walk/walk.h"
+
+#include "rules/boundary/contract.h"
+#include "rules/boundary/loss.h"
+#include "rules/kinds/scale.h"
+#include "rules/violations/gradients.h"
+
+#include "ir/mesh/axis_scale.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::checker {
+
+using ir::AxisSet;
+using ir::InstId;
+using ir::Kind;
+using ir::Type;
+using ir::ValueId;
+
+namespace {
+
+constexpr const char *kContractStates = "its contract states ";
+
+// What is wrong with the scale of the gradient of a parameter; none needed: nothing.
+std::optional<rules::Violation> gradient_differs(ir::Program &program, ValueId param,
+                                                 const Type &gradient, ir::ScaleId needed,
+                                                 const char *who) {
+  if (!needed.valid() || gradient.scale == needed)
+    return std::nullopt;
+  std::string other = who + ir::print_scale(program, needed, gradient.mesh());
+  std::optional<rules::Violation> differs =
+      rules::scale_differs(program, gradient, needed, std::move(other), {}, param);
+  if (differs)
+    differs->as<rules::ScaleMismatch>()->what = "the gradient of ";
+  return differs;
+}
+
+// Then nothing else in the program need say that an optimizer reads the gradient.
+bool says_what_is_needed(const ir::GradContract &grad) {
+  return !grad.sync.empty() || grad.step.valid();
+}
+
+// In a step that was recorded with its backward: what the optimizer reads is judged where it reads it.
+bool records_gradients(const ir::Program &program) {
+  return llvm::any_of(program.values.all(),
+                      [](const ir::Value &value) { return value.grad_of.valid(); });
+}
+
+bool has_root(const ir::Program &program, const GradientBoundary &boundary) {
+  if (records_gradients(program))
+    return false;
+  return boundary.root_before(program.main.last).valid() ||
+         llvm::any_of(program.outputs,
+                      [](const ir::Output &out) { return out.role == ir::OutputRole::Loss; });
+}
+
+} // namespace
+
+GradientBoundary::GradientBoundary(const ir::Program &program, rules::Rules &rules)
+    : contracts(program.params.size()), program_(program) {
+  for (uint32_t i = 0; i < program.params.size(); ++i)
+    if (program.params[i].role == ir::Role::Param)
+      params_[program.params[i].value.index] = i;
+  uint32_t losses = 0;
+  for (const ir::Output &out : program.outputs)
+    if (out.role == ir::OutputRole::Grad && out.of.valid())
+      stepped_.insert(out.of.index);
+    else if (out.role == ir::OutputRole::Loss)
+      loss_ = losses++ == 0 ? out.value : ValueId();
+  starts_.push_back(program.main.first.index);
+  for (const ir::Function &function : program.functions)
+    if (!function.opaque && function.body.first.valid())
+      starts_.push_back(function.body.first.index);
+  llvm::sort(starts_);
+  std::vector<uint8_t> other(program.strings.size()); // spellings that mean no op of the boundary
+  llvm::ArrayRef<ir::Inst> insts = program.insts.all();
+  for (uint32_t i = 0; i < insts.size(); ++i) {
+    uint8_t &known = other[insts[i].op.index];
+    if (known)
+      continue;
+    std::string_view boundary = rules.resolve(insts[i].op).boundary;
+    if (boundary.empty())
+      known = true;
+    else
+      note(InstId{i}, boundary);
+  }
+}
+
+void GradientBoundary::note(InstId id, std::string_view op) {
+  if (op != "backward" && op != "step" && op != "grad")
+    return;
+  llvm::ArrayRef<ir::Operand> operands = program_.blocks[program_.insts[id].operands];
+  if (operands.empty() || !operands.front().is_value())
+    return;
+  if (op == "step")
+    stepped_.insert(operands.front().index);
+  else if (op == "grad")
+    asked_.push_back(operands.front().as_value());
+  else
+    roots_.push_back({id, operands.front().as_value()});
+}
+
+ValueId GradientBoundary::root_before(InstId id) const {
+  auto root = llvm::partition_point(roots_, [&](const auto &r) { return r.first < id; });
+  if (root == roots_.begin())
+    return {};
+  uint32_t body = *std::prev(llvm::upper_bound(starts_, id.index));
+  --root;
+  return root->first.index >= body ? root->second : ValueId();
+}
+
+ValueId GradientBoundary::root_of(Place place) const {
+  ValueId root = place.form == Place::Form::Inst ? root_before(place.as_inst()) : ValueId();
+  return root.valid() ? root : loss_;
+}
+
+bool GradientBoundary::needs_gradient(ValueId value) {
+  if (!needs_gradient_.empty())
+    return needs_gradient_[value.index];
+  needs_gradient_.assign(program_.values.size(), true);
+  for (const ir::Param &param : program_.params)
+    needs_gradient_[param.value.index] =
+        param.role == ir::Role::Param ||
+        program_.values[param.value].requires_grad == ir::Tristate::True;
+  for (ValueId asked : asked_)
+    needs_gradient_[asked.index] = true;
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[InstId{i}];
+    bool needs = llvm::any_of(tensors_of(program_, InstId{i}),
+                              [&](ValueId operand) { return needs_gradient_[operand.index]; });
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      needs_gradient_[inst.result(r).index] = needs;
+  }
+  return needs_gradient_[value.index];
+}
+
+std::optional<uint32_t> GradientBoundary::param_of(ValueId value) const {
+  auto at = params_.find(value.index);
+  return at == params_.end() ? std::nullopt : std::optional(at->second);
+}
+
+// The contract of a parameter, by its type as it was declared; a value that is none needs a gradient of its
+// own type.
+rules::Contract Walk::contract(ValueId value) {
+  ValueId root = storage_.root(value);
+  llvm::SmallVector<rules::Violation, 1> told; // with the declaration
+  std::optional<uint32_t> param = boundary_.param_of(root.valid() ? root : value);
+  if (!param)
+    return rules::contract_of(program_, {}, value, program_.types[result_.types[value.index]],
+                              told);
+  std::optional<rules::Contract> &known = boundary_.contracts[*param];
+  if (!known)
+    known = rules::contract_of(
+        program_, program_.params[*param].grad, program_.params[*param].value,
+        program_.types[result_.types[program_.params[*param].value.index]], told);
+  return *known;
+}
+
+// What a contract states is checked where it is stated. Where nothing in the program reads the gradient,
+// its reductions alone must lead to the type that it says the optimizer needs.
+void Walk::declare_contract(uint32_t index) {
+  const ir::Param &param = program_.params[index];
+  if (!param.grad.stated)
+    return;
+  llvm::SmallVector<rules::Violation, 2> found;
+  rules::Contract contract = rules::contract_of(
+      program_, param.grad, param.value, program_.types[result_.types[param.value.index]], found);
+  // A step type alone promises something where there is a gradient, and nothing asks for it.
+  bool promises = !param.grad.sync.empty() ||
+                  (says_what_is_needed(param.grad) && has_root(program_, boundary_) &&
+                   !boundary_.is_asked(param.value));
+  if (found.empty() && promises && !boundary_.is_stepped(param.value)) {
+    Type after = rules::after_sync(program_, contract, contract.gradient, found);
+    after.scale = contract.needed.scale; // at the root
+    rules::check_step(program_, contract, after, {}, found);
+  }
+  for (rules::Violation &violation : found)
+    report({Place::Form::Param, index}, std::move(violation));
+  if (param.role == ir::Role::Param)
+    boundary_.contracts[index] = std::move(contract);
+}
+
+// A root decides the scales of all gradients: of those that a contract speaks of, and no `grad` asks
+// for.
+void Walk::scales_at_root(Place place, const Type &root) {
+  for (size_t i = 0; i < boundary_.contracts.size(); ++i) {
+    std::optional<rules::Contract> &contract = boundary_.contracts[i];
+    if (!contract || root.unknown || contract->gradient.mesh() != root.mesh())
+      continue;
+    Type gradient = contract->gradient;
+    gradient.scale = ir::product(program_, root.scale, gradient.scale);
+    auto compare = [&](const Type &type, ir::ScaleId needed, const char *who) {
+      if (std::optional<rules::Violation> differs =
+              gradient_differs(program_, contract->param, type, needed, who))
+        report(place, std::move(*differs));
+    };
+    compare(gradient, contract->stated, kContractStates);
+    const ir::GradContract &stated = program_.params[i].grad;
+    if (!says_what_is_needed(stated) || boundary_.is_stepped(contract->param) ||
+        (stated.sync.empty() &&
+         (boundary_.is_asked(contract->param) || records_gradients(program_))))
+      continue;
+    llvm::SmallVector<rules::Violation, 1> told;
+    Type after = rules::after_sync(program_, *contract, gradient, told);
+    if (told.empty())
+      compare(after, contract->needed.scale, "the optimizer needs ");
+  }
+}
+
+// The loss root as the gradients of it see it: nothing is known on axes where it is none.
+const Type &Walk::root_type(ValueId root) {
+  ir::TypeId known_as = result_.types[root.index];
+  if (root_.value == root && root_.known_as == known_as)
+    return root_.type;
+  Type type = program_.types[known_as];
+  AxisSet wrong = type.replicated() | type.of(Kind::Varying);
+  type.drop_shards(wrong - type.either());
+  type.set_unknown(wrong - type.either());
+  root_ = {root, known_as, type};
+  return root_.type;
+}
+
+// Puts beside the operands what the rule needs of the program.
+void Walk::boundary_operands(InstId id, std::string_view op) {
+  if (op == "grad" && !args_.empty()) {
+    if (ValueId root = boundary_.root_before(id); root.valid())
+      args_.push_back({intern(root_type(root)), {}, {}});
+    return;
+  }
+  if (op != "step" || args_.size() != 2)
+    return;
+  rules::Contract contract = this->contract(operands_.values[0]);
+  rules::Arg needed = args_[0];
+  Type own = program_.types[args_[0].type], gradient = program_.types[args_[1].type];
+  if (own.of(Kind::Varying) != contract.needed.of(Kind::Varying))
+    needed.shape = {}, needed.sizes = {}; // the optimizer holds a block of the parameter
+  gradient = seen_from(gradient, contract.needed.mesh());
+  llvm::SmallVector<rules::Violation, 1> found;
+  gradient = rules::after_sync(program_, contract, gradient, found);
+  for (rules::Violation &violation : found)
+    report(Place::inst(id), std::move(violation));
+  args_[1].type = intern(gradient);
+  contract.needed.set_gradient_free(false);
+  needed.type = intern(contract.needed);
+  args_.push_back(needed);
+}
+
+// What has no derivative may take values that no parameter is behind.
+bool Walk::cut_gradients(const ir::Inst &inst) {
+  bool asked = false;
+  bool cuts = rules::lacks_vjp(program_, inst.attrs);
+  if (const ir::AttrValue *op = program_.find(inst.attrs, "op")) {
+    llvm::StringRef combiner;
+    if (op->form == ir::AttrForm::String)
+      combiner = program_.strings[op->as<ir::StringId>()];
+    cuts |= combiner != "sum" && combiner != "avg";
+  }
+  for (size_t i = 0; i < args_.size() && i < operands_.values.size(); ++i) {
+    const Type &type = program_.types[args_[i].type];
+    if (type.gradient_free() || (!cuts && type.combining().empty()))
+      continue;
+    asked = true;
+    if (!boundary_.needs_gradient(operands_.values[i]))
+      args_[i].type = rules::without_gradient(program_, args_[i].type);
+  }
+  return asked;
+}
+
+// After the rule: the gradient that a contract states, and the scales that a root decides.
+void Walk::boundary_results(InstId id, std::string_view op, const rules::Outcome &outcome) {
+  if (op == "backward" && !operands_.values.empty())
+    return scales_at_root(Place::inst(id), root_type(operands_.values[0]));
+  std::optional<uint32_t> param = op == "grad" && !operands_.values.empty()
+                                      ? boundary_.param_of(operands_.values[0])
+                                      : std::nullopt;
+  if (!param || !boundary_.contracts[*param] || outcome.types.empty())
+    return;
+  const rules::Contract &contract = *boundary_.contracts[*param];
+  if (std::optional<rules::Violation> differs =
+          gradient_differs(program_, contract.param, program_.types[outcome.types[0]],
+                           contract.stated, kContractStates))
+    report(Place::inst(id), std::move(*differs));
+}
+
+// An output that is the gradient of a parameter is what the optimizer reads.
+void Walk::gradient_output(uint32_t index, const Type &type) {
+  const ir::Output &out = program_.outputs[index];
+  std::optional<uint32_t> param = boundary_.param_of(out.of);
+  bool stated = param && program_.params[*param].grad.stated;
+  if (!out.of.valid() || (!stated && out.declared.valid()))
+    return;
+  rules::Contract contract = this->contract(out.of);
+  llvm::SmallVector<rules::Violation, 2> found;
+  Type gradient =
+      rules::after_sync(program_, contract, seen_from(type, contract.needed.mesh()), found);
+  if (found.empty())
+    rules::check_step(program_, contract, gradient, {}, found);
+  for (rules::Violation &violation : found) {
+    if (auto *scale = violation.as<rules::ScaleMismatch>())
+      scale->value = out.value;
+    report({Place::Form::Output, index}, std::move(violation));
+  }
+}
+
+// The gradients that a function declares to return, against the types of its parameters.
+void Walk::declared_gradients() {
+  for (uint32_t i = 0; i < program_.functions.size(); ++i) {
+    const ir::Function &function = program_.functions[ir::FunctionId{i}];
+    for (const ir::FunctionParam &param : function.params) {
+      const ir::Value &value = program_.values[param.value];
+      ir::TypeId grad = param.grad.valid() ? program_.claims[param.grad].type : ir::TypeId();
+      if (!grad.valid() || !value.declared.valid() || gradient_free(value, false))
+        continue;
+      llvm::SmallVector<rules::Violation, 1> found;
+      ir::ContextId context = function.context.valid() ? function.context : ir::ContextId{0};
+      rules::check_declared_gradient(program_, param.value, seen(value.declared, context),
+                                     seen(grad, context), found);
+      for (rules::Violation &violation : found)
+        report({Place::Form::Function, i}, std::move(violation));
+    }
+  }
+}
+
+} // namespace spmd::checker

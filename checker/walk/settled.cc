@@ -1,0 +1,315 @@
+// Instructions of which nothing is said are typed once per distinct operands and statements, and so
+// are declarations, outputs and gradients of values. What depends on the place in the program is asked
+// each time: what is stale, what was gathered, the root of the gradients. Words that an instruction
+// leaves out are told for each place.
+#include "checker/walk/walk.h"
+
+#include "rules/ops/registry.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <cstring>
+
+namespace spmd::checker {
+
+using ir::AxisSet;
+using ir::InstId;
+using ir::ValueId;
+
+namespace {
+
+// Marks in a key what is no number of a value: above all of these.
+enum Mark : uint32_t { kLiteral = 0xFFFF'FFF0, kList, kGap, kEnd, kName, kWritten };
+
+uint64_t two_words(const uint32_t *at) {
+  uint64_t both;
+  std::memcpy(&both, at, sizeof both);
+  return both;
+}
+
+// Keys are compared at every instruction: two words at a time. `size` is even.
+bool equal_keys(const uint32_t *a, const uint32_t *b, size_t size) {
+  uint64_t differ = 0;
+  for (const uint32_t *end = a + size; a != end; a += 2, b += 2)
+    differ |= two_words(a) ^ two_words(b);
+  return differ == 0;
+}
+
+} // namespace
+
+bool Settled::has_key(const Entry &entry) const {
+  return entry.key_size == key_.size() &&
+         equal_keys(key_.data(), keys_.data() + entry.key, key_.size());
+}
+
+uint32_t &Settled::slot() {
+  return table_.find(ir::hash_bytes(key_.data(), key_.size() * sizeof(uint32_t)),
+                     [&](uint32_t i) { return has_key(entries_[i]); });
+}
+
+Settled::Entry *Settled::find() {
+  uint32_t at = order_.likely();
+  if (at == ir::Successors::kNone || !has_key(entries_[at]))
+    at = slot();
+  if (at == ir::IndexTable::kEmpty)
+    return nullptr;
+  order_.meet(at);
+  return &entries_[at];
+}
+
+void Settled::add(Entry entry, llvm::ArrayRef<uint32_t> results) {
+  const auto index = static_cast<uint32_t>(entries_.size());
+  slot() = index;
+  table_.inserted();
+  entry.key = static_cast<uint32_t>(keys_.size());
+  entry.key_size = static_cast<uint32_t>(key_.size());
+  keys_.insert(keys_.end(), key_.begin(), key_.end());
+  entry.results = static_cast<uint32_t>(results_.size());
+  results_.insert(results_.end(), results.begin(), results.end());
+  entries_.push_back(entry);
+  order_.meet(index);
+}
+
+uint32_t Settled::number_of(ValueId value, const rules::Arg &known) {
+  uint64_t hash = ir::mix(ir::mix(known.type.index, known.shape.index), known.sizes.index);
+  uint32_t &at = numbers_.find(hash, [&](uint32_t i) { return known_[i] == known; });
+  if (at == ir::IndexTable::kEmpty) {
+    at = static_cast<uint32_t>(known_.size());
+    numbers_.inserted();
+    known_.push_back(known);
+  }
+  return known_as_[value.index] = at;
+}
+
+// All that typing an instruction depends on, its place in the program apart. Notes what it writes.
+Walk::Surroundings Walk::make_key(const ir::Inst &inst) {
+  Surroundings found;
+  auto &key = settled_.key();
+  const size_t most = 4 + 4 * size_t(inst.result_count);
+  llvm::ArrayRef<ir::Operand> operands = program_.blocks[inst.operands];
+  key.resize_for_overwrite(most + 4 * operands.size());
+  uint32_t *at = key.data();
+  targets_.clear();
+  const bool open = open_.any();
+  bool matters = inst.result_count >= 1u << 16; // which has no place in the key
+  auto add_value = [&](ValueId value, bool written) __attribute__((always_inline)) {
+    matters |= storage_.is_stale(value) || (open && open_.row(value) != 0);
+    *at++ = number(value);
+    if (written) {
+      targets_.push_back(value);
+      *at++ = kWritten;
+    }
+  };
+  *at++ = inst.op.index;
+  *at++ = inst.attrs.index;
+  *at++ = inst.context.index | inst.result_count << 16;
+  if (inst.result_count) {
+    llvm::ArrayRef<ir::Value> values =
+        program_.values.all().slice(inst.first_result.index, inst.result_count);
+    for (const ir::Value &value : values) {
+      found.gradients |= value.grad_of.valid();
+      bool claims = value.declared.valid() || value.global_shape.valid();
+      *at++ = value.shape.index;
+      *at++ = static_cast<uint32_t>(value.requires_grad) << 1 | claims;
+      if (claims) {
+        *at++ = value.declared.index;
+        *at++ = value.global_shape.index;
+      }
+    }
+  }
+  bool out = false;
+  for (const ir::Operand &operand : operands) {
+    switch (operand.form) {
+    case ir::Operand::Form::Value:
+      add_value(operand.as_value(), operand.mut || out);
+      break;
+    case ir::Operand::Form::Literal: {
+      const ir::AttrValue &literal = program_.literals[operand.index];
+      *at++ = kLiteral;
+      *at++ = static_cast<uint32_t>(literal.form);
+      *at++ = static_cast<uint32_t>(literal.bits);
+      *at++ = static_cast<uint32_t>(literal.bits >> 32);
+      break;
+    }
+    case ir::Operand::Form::Name:
+      *at++ = kName;
+      *at++ = operand.index;
+      out = program_.strings[operand.as_name()] == "out";
+      continue;
+    case ir::Operand::Form::List: {
+      llvm::ArrayRef<ir::Operand> members = program_.blocks[operand.as_list()];
+      auto done = static_cast<size_t>(at - key.data());
+      key.resize_for_overwrite(key.size() + 2 * members.size());
+      at = key.data() + done;
+      *at++ = kList;
+      for (const ir::Operand &member : members) {
+        if (member.is_value())
+          add_value(member.as_value(), operand.mut || out);
+        else
+          *at++ = kGap;
+      }
+      *at++ = kEnd;
+      break;
+    }
+    }
+    out = false;
+  }
+  if ((at - key.data()) % 2)
+    *at++ = kEnd;
+  key.truncate(static_cast<size_t>(at - key.data()));
+  found.matters = matters;
+  return found;
+}
+
+// True if an instruction like this one was settled before; then this one is, too.
+bool Walk::settle(InstId id) {
+  before_.reset();
+  if (!settles_ || !conditions_.empty())
+    return false;
+  const ir::Inst &inst = program_.insts[id];
+  const Surroundings around = make_key(inst);
+  if (around.matters)
+    return false;
+  Settled::Entry *entry = settled_.find();
+  if (!entry) {
+    before_ = said();
+    return false;
+  }
+  ++trail_->stats.ops;
+  rows_.clear();
+  if (entry->infers)
+    for (const rules::InferredWord &word : entry->outcome->inferred)
+      trail_->inferred.push_back({id, word});
+  if (targets_.empty() || overwrite(id, inst, *entry)) {
+    trail_->stats.silent += entry->silent;
+    ValueId result = inst.first_result;
+    for (uint32_t number : settled_.results(*entry, inst.result_count)) {
+      const rules::Arg &known = settled_.known(number);
+      result_.types[result.index] = known.type;
+      result_.shapes[result.index] = known.shape;
+      result_.sizes[result.index] = known.sizes;
+      settled_.set_number(result, number);
+      storage_.define(result);
+      ++result.index;
+    }
+  }
+  if (around.gradients || entry->transition)
+    gradients_and_moves(id, inst, entry->transition);
+  return true;
+}
+
+// What a settled instruction writes. False if that is left with another type; its results are typed
+// then.
+bool Walk::overwrite(InstId id, const ir::Inst &inst, Settled::Entry &entry) {
+  using Writes = Settled::Entry::Writes;
+  if (inst.result_count == 1 && !open_.any()) {
+    if (entry.writes == Writes::Unasked)
+      entry.writes = keeps_types(inst, *entry.outcome) ? Writes::Keep : Writes::Change;
+    if (entry.writes == Writes::Keep) {
+      for (ValueId target : targets_)
+        storage_.write(target, id);
+      return true;
+    }
+  }
+  llvm::SmallVector<AxisSet, 4> spoilt(inst.result_count);
+  mutation(id, inst, *entry.outcome, spoilt);
+  if (llvm::all_of(spoilt, [](AxisSet axes) { return axes.empty(); }))
+    return true;
+  type_results(id, inst, *entry.outcome, spoilt);
+  return false;
+}
+
+// True if the one result is of the type that each operand has that is written.
+bool Walk::keeps_types(const ir::Inst &inst, const rules::Outcome &outcome) {
+  return llvm::all_of(targets_, [&](ValueId target) {
+    return left_with(target, inst.context, program_.types[outcome.types[0]]).empty();
+  });
+}
+
+// After typing: the instruction is settled if nothing was said of it, and if neither its place nor
+// which values its operands are had a part in it.
+void Walk::note_settled(const ir::Inst &inst, const rules::ResolvedOp &op,
+                        const rules::Outcome &outcome) {
+  Said now = said();
+  uint64_t silent = now.silent - before_->silent;
+  before_->silent = now.silent;
+  before_->words += outcome.inferred.size(); // they are told again
+  bool bound = op.form == rules::OpForm::Unknown || op.boundary == "grad" ||
+               op.boundary == "backward" || op.boundary == "step" || op.boundary == "store";
+  if (bound || *before_ != now)
+    return;
+  llvm::SmallVector<uint32_t, 4> results;
+  for (uint32_t i = 0; i < inst.result_count; ++i) {
+    ValueId result = inst.result(i);
+    if (open_.row(result) != 0)
+      return;
+    results.push_back(number(result));
+  }
+  settled_.add({.outcome = &outcome,
+                .silent = silent,
+                .transition = !op.transition.empty(),
+                .infers = !outcome.inferred.empty()},
+               results);
+}
+
+// A declaration like one of which nothing was said.
+void Walk::declare(uint32_t index) {
+  const ir::Param &param = program_.params[index];
+  const ir::Value &value = program_.values[param.value];
+  SettledPlaces &places = settled_places_;
+  places.kinds.resize(program_.params.size(), Settled::kNone);
+  if (!settles_ || !param.grad.sync.empty() || value.alias_of.valid())
+    return judge_declaration(index);
+  uint32_t kind = places.params.number(
+      {static_cast<uint32_t>(param.role), value.declared.index, value.shape.index,
+       value.global_shape.index, value.mesh.index, static_cast<uint32_t>(value.requires_grad),
+       param.grad.stated, param.grad.grad.index, param.grad.step.index});
+  places.kinds[index] = kind;
+  if (kind == places.declared.size()) {
+    quiet_ = true;
+    judge_declaration(index);
+    places.declared.push_back({index, number(param.value), quiet_});
+    return;
+  }
+  const SettledPlaces::Declared &like = places.declared[kind];
+  if (!like.quiet)
+    return judge_declaration(index);
+  learn(param.value, settled_.known(like.known));
+  settled_.set_number(param.value, like.known);
+  storage_.define(param.value);
+  state_[param.value.index] = state_[program_.params[like.index].value.index];
+  if (std::optional<rules::Contract> &contract = boundary_.contracts[index];
+      (contract = boundary_.contracts[like.index]))
+    contract->param = param.value;
+}
+
+// An output like one of which nothing was said. What a loss says of scales, and what no contract
+// states, depends on more.
+void Walk::output(uint32_t index) {
+  const ir::Output &out = program_.outputs[index];
+  if (!settles_ || open_.any())
+    return judge_output(index);
+  SettledPlaces &places = settled_places_;
+  uint32_t kind = Settled::kNone;
+  bool grad = out.role == ir::OutputRole::Grad, alike = out.role != ir::OutputRole::Loss;
+  if (std::optional<uint32_t> param = grad ? boundary_.param_of(out.of) : std::nullopt)
+    kind = places.kinds[*param];
+  if (grad)
+    alike = kind != Settled::kNone &&
+            (program_.params[places.declared[kind].index].grad.stated || out.declared.valid());
+  if (!alike)
+    return judge_output(index);
+  uint32_t at =
+      places.outputs.number({static_cast<uint32_t>(out.role), number(out.value), out.declared.index,
+                             out.of.valid() ? number(out.of) : uint32_t(Settled::kNone), kind});
+  if (at < places.quiet_outputs.size()) {
+    if (!places.quiet_outputs[at])
+      judge_output(index);
+    return;
+  }
+  quiet_ = true;
+  judge_output(index);
+  places.quiet_outputs.push_back(quiet_);
+}
+
+} // namespace spmd::checker

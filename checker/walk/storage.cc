@@ -1,0 +1,113 @@
+// Which values share storage, and which of them are stale. One version counter per storage.
+#include "checker/walk/walk.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::checker {
+
+using ir::InstId;
+using ir::ValueId;
+
+void Storage::find_last_uses() {
+  last_use_.resize(names_.size());
+  llvm::ArrayRef<ir::Inst> insts = program_.insts.all();
+  for (uint32_t i = 0; i < insts.size(); ++i) {
+    auto note = [&](const ir::Operand &operand) {
+      if (operand.is_value())
+        last_use_[operand.index] = InstId{i};
+    };
+    for (const ir::Operand &operand : program_.blocks[insts[i].operands]) {
+      note(operand);
+      if (operand.form == ir::Operand::Form::List)
+        llvm::for_each(program_.blocks[operand.as_list()], note);
+    }
+  }
+}
+
+bool Storage::shared_after(ValueId value, InstId id) {
+  for (ValueId name = names_[value.index].root; name.valid(); name = names_[name.index].next) {
+    if (name == value)
+      continue;
+    if (last_use_.empty())
+      find_last_uses();
+    if (InstId last = last_use_[name.index]; last.valid() && last.index > id.index)
+      return true;
+  }
+  return false;
+}
+
+// One more name of the storage.
+void Storage::join(ValueId value, ValueId root) {
+  Name &own = names_[value.index];
+  if (own.root != root) // a body may be typed again
+    own.next = std::exchange(names_[root.index].next, value);
+}
+
+void Storage::write(ValueId target, InstId by) {
+  ValueId root = names_[target.index].root;
+  if (!root.valid())
+    return;
+  uint32_t &history = names_[root.index].history;
+  if (!history) {
+    histories_.push_back({});
+    history = static_cast<uint32_t>(histories_.size());
+  }
+  History &written = histories_[history - 1];
+  ++written.writes;
+  written.last = by;
+}
+
+void OperandList::add(const ir::Program &program, const ir::Operand &operand, ir::StringId name) {
+  rules::Slot slot;
+  slot.name = name;
+  slot.first = static_cast<uint16_t>(values.size());
+  switch (operand.form) {
+  case ir::Operand::Form::Value:
+    slot.form = rules::Slot::Form::Tensor;
+    slot.count = 1;
+    values.push_back(operand.as_value());
+    written.push_back(operand.mut);
+    break;
+  case ir::Operand::Form::Literal:
+    slot.literal = program.literals[operand.index];
+    if (slot.literal.form != ir::AttrForm::Null)
+      slot.form = rules::Slot::Form::Literal;
+    break;
+  case ir::Operand::Form::List: {
+    slot.form = rules::Slot::Form::List;
+    uint64_t tensors = 0;
+    unsigned position = 0;
+    for (const ir::Operand &member : program.blocks[operand.as_list()]) {
+      if (member.is_value()) {
+        values.push_back(member.as_value());
+        written.push_back(operand.mut);
+        ++slot.count;
+        tensors |= position < 63 ? uint64_t(1) << position : 0;
+      }
+      ++position;
+    }
+    slot.literal = ir::AttrValue::integer(static_cast<int64_t>(tensors));
+    break;
+  }
+  case ir::Operand::Form::Name:
+    return;
+  }
+  slots.push_back(slot);
+}
+
+void OperandList::read(const ir::Program &program, ir::BlockId block) {
+  slots.clear();
+  values.clear();
+  written.clear();
+  ir::StringId name;
+  for (const ir::Operand &operand : program.blocks[block]) {
+    if (operand.form == ir::Operand::Form::Name) {
+      name = operand.as_name();
+      continue;
+    }
+    add(program, operand, name);
+    name = {};
+  }
+}
+
+} // namespace spmd::checker

@@ -1,0 +1,496 @@
+// The state of one check: what is known of each value so far. Internal to the checker.
+#pragma once
+
+#include "checker/check.h"
+#include "checker/operand_list.h"
+#include "checker/walk/erased.h"
+#include "checker/walk/settled.h"
+
+#include "rules/boundary/boundary.h"
+#include "rules/boundary/contract.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/SmallVector.h"
+
+namespace spmd::rules {
+struct ScaleMismatch;
+}
+
+namespace spmd::checker {
+
+// Follows storage: which values share it, and whether one was overtaken by a write
+// (ir/README.md).
+class Storage {
+public:
+  explicit Storage(const ir::Program &program) : program_(program), names_(program.values.size()) {}
+
+  void define(ir::ValueId value) { // after the value's alias_of is defined
+    const ir::ValueId base = program_.values[value].alias_of;
+    ir::ValueId root = base.valid() ? names_[base.index].root : value;
+    if (!root.valid())
+      root = value;
+    if (root != value)
+      join(value, root);
+    Name &own = names_[value.index];
+    const uint32_t history = names_[root.index].history;
+    own.root = root;
+    own.made = history ? histories_[history - 1].writes : 0;
+  }
+  void write(ir::ValueId target, ir::InstId by); // before the results of the write are defined
+  // The instruction that wrote the storage after `value` was made; none if it is current.
+  ir::InstId overtaken_by(ir::ValueId value) const {
+    return is_stale(value) ? histories_[history_of(value) - 1].last : ir::InstId();
+  }
+  bool is_stale(ir::ValueId value) const {
+    const uint32_t history = history_of(value);
+    return history && histories_[history - 1].writes != names_[value.index].made;
+  }
+  ir::ValueId root(ir::ValueId value) const { return names_[value.index].root; }
+  // True if another name of the same storage, made before `id`, is used after it.
+  bool shared_after(ir::ValueId value, ir::InstId id);
+
+private:
+  struct Name {
+    ir::ValueId root, next;         // the first name, and another one, from the first on
+    uint32_t made = 0, history = 0; // writes until then; of a root: its history plus one, if any
+  };
+  struct History {
+    uint32_t writes = 0;
+    ir::InstId last;
+  };
+  void join(ir::ValueId value, ir::ValueId root);
+  void find_last_uses();
+  uint32_t history_of(ir::ValueId value) const {
+    ir::ValueId root = names_[value.index].root;
+    return root.valid() ? names_[root.index].history : 0;
+  }
+
+  const ir::Program &program_;
+  std::vector<Name> names_; // per value
+  std::vector<History> histories_;
+  std::vector<ir::InstId> last_use_; // per value, none: never; empty until it is asked for
+};
+
+// An edit that is tried in memory: some operands, the attributes, or the whole instruction.
+struct Edit {
+  ir::InstId inst;
+  llvm::SmallVector<std::pair<uint16_t, rules::Arg>, 1>
+      operands;      // position, and what it is seen as
+  ir::AttrsId attrs; // none: as they are
+  // What makes the operands that, on its own attributes. Needed in a body, which is typed for each call
+  // anew: there they are seen as what it gives for the operands of the call.
+  ir::OpNameId mover = {};
+  ir::AttrsId mover_attrs = {};
+  bool drop = false; // the result is the operand; of a coalesced call: that of `member` is
+  uint16_t member = 0;
+  // A transition forward has its dual backward: where the program contains the backward, gradients
+  // of the edited operands go through it.
+  llvm::SmallVector<ir::ValueId, 1> gradients;
+  ir::OpNameId dual_op;
+  ir::AttrsId dual_attrs;
+};
+
+// What typing a run of instructions came to, in their order. A body that was typed for a call
+// counts once, at the first call that is reached: loops try bodies whose findings nobody sees.
+struct Trail {
+  static constexpr uint32_t kNone = ~0u;
+  struct Entry {
+    std::optional<Finding> finding;
+    uint32_t instance = kNone; // a body in place of a finding
+  };
+  std::vector<Entry> entries;
+  std::vector<Typing::Site> sites;
+  std::vector<InferredAt> inferred;
+  std::vector<OpenFact> open;
+  CheckStats stats;
+  bool refused = false; // an edit that is tried does not take the operands that it moves
+};
+
+// Where gradients start and end in a program, found before the walk.
+class GradientBoundary {
+public:
+  GradientBoundary(const ir::Program &program, rules::Rules &rules);
+
+  // The operand of the latest `backward` ahead of the instruction, in its body; none if there is none.
+  ir::ValueId root_before(ir::InstId id) const;
+  // The root of the gradients that a program marks there: as above, else its only loss.
+  ir::ValueId root_of(Place place) const;
+  // True if a gradient with respect to the value ends in a parameter, or in an input for which one is
+  // asked. Values of bodies are taken to.
+  bool needs_gradient(ir::ValueId value);
+  // The index of the parameter that a value is declared as.
+  std::optional<uint32_t> param_of(ir::ValueId value) const;
+  // True if a `step` or an output names the parameter: its contract is checked there.
+  bool is_stepped(ir::ValueId param) const { return stepped_.count(param.index); }
+  bool is_asked(ir::ValueId value) const { return llvm::is_contained(asked_, value); } // by `grad`
+
+  std::vector<std::optional<rules::Contract>> contracts; // per parameter, as far as needed
+
+private:
+  void note(ir::InstId id, std::string_view op);
+
+  const ir::Program &program_;
+  std::vector<std::pair<ir::InstId, ir::ValueId>> roots_; // in program order
+  std::vector<uint32_t> starts_;                          // first instructions of bodies
+  llvm::DenseMap<uint32_t, uint32_t> params_;             // by value
+  llvm::DenseSet<uint32_t> stepped_;
+  std::vector<ir::ValueId> asked_; // operands of `grad`
+  ir::ValueId loss_;
+  std::vector<bool> needs_gradient_; // by value; empty: not asked yet
+};
+
+class Walk {
+public:
+  Walk(ir::Program &program, const CheckOptions &options, CheckResult &result);
+  void run();
+
+  // Sees each op of an implicit region with its outcome, and may give it other operands and attributes:
+  // those that are moved (elaborate.h). `values`: what the operands are.
+  using Mover = std::function<void(ir::InstId, rules::Rules &, llvm::ArrayRef<ir::ValueId> values,
+                                   const rules::Outcome &, rules::Application &,
+                                   llvm::MutableArrayRef<rules::Arg>)>;
+  Mover mover;
+
+  // Takes `result`, a completed check, as the state to retype from.
+  void resume();
+  // Types again what an edit changes, from the edited instruction on, or from the first one that runs its
+  // body. Findings are those of the instructions that were typed again; types and shapes are as before
+  // when it returns. None: the edit does not take its operands as some call has them. `result` must be a
+  // completed check.
+  std::optional<std::vector<Finding>> retype(const Edit &edit);
+  // One transition applied to one operand; none if it is refused.
+  std::optional<rules::Arg> transition(ir::OpNameId op, ir::AttrsId attrs, ir::ContextId context,
+                                       rules::Arg operand);
+
+private:
+  void declare(uint32_t param);
+  void judge_declaration(uint32_t param);
+  bool touched(const ir::Inst &inst, const llvm::DenseSet<uint32_t> &changed) const;
+  std::vector<bool> functions_that_run(ir::InstId inst);
+  bool runs_one_of(const ir::Inst &inst, const std::vector<bool> &functions) const;
+  void edit_operands(const ir::Inst &inst);
+  void dropped(const ir::Inst &inst);
+  void backward(const Edit &edit, const ir::Inst &inst);
+  void undecided(uint32_t param, ir::Type &type);
+  void instructions(const ir::Body &body);
+  void instruction(ir::InstId id) {
+    if (!settle(id))
+      type_instruction(id);
+  }
+  void type_instruction(ir::InstId id);
+  bool settle(ir::InstId id);
+  // What an instruction has to do with its place in the program.
+  struct Surroundings {
+    bool matters = false;   // to its type: an operand is stale, or open
+    bool gradients = false; // its results are marked as gradients
+  };
+  Surroundings make_key(const ir::Inst &inst);
+  bool overwrite(ir::InstId id, const ir::Inst &inst, Settled::Entry &entry);
+  bool keeps_types(const ir::Inst &inst, const rules::Outcome &outcome);
+  uint32_t number(ir::ValueId value) {
+    uint32_t known_as = settled_.number(value);
+    return known_as != Settled::kNone ? known_as : settled_.number_of(value, known(value));
+  }
+  // How much was said, before an instruction and after it.
+  struct Said {
+    size_t findings, words, facts;
+    uint64_t silent;
+    friend bool operator==(const Said &, const Said &) = default;
+  };
+  Said said() const {
+    return {trail_->entries.size(), trail_->inferred.size(), trail_->open.size(),
+            trail_->stats.silent};
+  }
+  void note_settled(const ir::Inst &inst, const rules::ResolvedOp &op,
+                    const rules::Outcome &outcome);
+  bool lift(ir::InstId id, const ir::Inst &inst);
+  // LTensor (casts.cc).
+  ir::AxisSet union_axes(const rules::Application &app, const rules::Outcome &outcome);
+  llvm::SmallVector<ir::AxisSet, 8> marked(ir::AxisSet axes);
+  bool cast_implicitly(ir::InstId id, const rules::Application &app, const rules::Outcome &outcome);
+  rules::Violation named(rules::Violation violation) const;
+  std::string rule_text(const rules::ResolvedOp &op) const;
+  void missing(ir::InstId id, const ir::Context &context);
+  void aliases(ir::InstId id);
+  void results(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome);
+  void type_results(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
+                    llvm::ArrayRef<ir::AxisSet> spoilt);
+  void gradients_and_moves(ir::InstId id, const ir::Inst &inst, bool transition);
+  bool told_of(ir::InstId id) const;
+  void claim(ir::InstId id, ir::ValueId value, ir::Type &type, ir::TypeId declared,
+             rules::Spec spec);
+  void claim_scale(ir::InstId id, ir::ValueId value, const ir::Type &type, ir::ScaleId claimed);
+  bool scale_claim_differs(ir::InstId id, ir::ValueId value, const ir::Type &type,
+                           ir::ScaleId needed, ir::ScaleId claimed);
+  void claim_shape(ir::InstId id, ir::ValueId value, ir::ShapeId claimed, ir::ShapeId found);
+  void claim_sizes(ir::InstId id, ir::ValueId value, const ir::Type &type);
+  void mutation(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
+                llvm::MutableArrayRef<ir::AxisSet> spoilt);
+  ir::AxisSet left_with(ir::ValueId target, ir::ContextId context, const ir::Type &made) const;
+  ir::AxisSet written(ir::InstId id, ir::ValueId target, uint16_t position, const ir::Type &made,
+                      uint32_t result);
+  ir::AxisSet drawn(ir::InstId id, uint16_t position, const ir::Type &before, const ir::Type &made,
+                    ir::AxisSet bad);
+  using Args = llvm::SmallVector<rules::Arg, 8>;
+  using Rows = llvm::SmallVector<OpenValues::Row, 4>;
+  // A body typed for one tuple of operand types and shapes, under one set of conditions.
+  struct Instance {
+    std::vector<uint32_t> key;
+    llvm::SmallVector<rules::Arg, 2> results;
+    Trail trail;
+    llvm::SmallVector<OpenValues::Row, 2> param_rows, result_rows;
+    uint32_t first = 0;
+    std::vector<rules::Arg> values = {}; // from ValueId `first` on
+  };
+  // An instruction that runs bodies.
+  struct CallSite {
+    ir::InstId id;
+    const ir::Inst &inst;
+    Args args;
+    llvm::SmallVector<rules::Arg, 2> results; // unknown until typed
+    ir::AxisSet region;                       // axes that are local inside, and were not outside
+    Rows arg_rows = {}, rows = {};            // of what is open; may be shorter
+    // Axes on which results are what an opaque function says; may be shorter.
+    llvm::SmallVector<ir::AxisSet, 2> believed = {};
+  };
+  // What running bodies leaves, and the bodies that were typed for it; none is of an opaque one.
+  struct Round {
+    llvm::SmallVector<rules::Arg, 2> results;
+    llvm::SmallVector<uint32_t, 2> instances = {};   // that of the results is the last one
+    uint32_t body = Trail::kNone;                    // that of the results
+    llvm::SmallVector<ir::AxisSet, 2> believed = {}; // per result of an opaque one: what it claims
+  };
+  // A result that a condition chooses; the axes on which it may not be chosen.
+  struct Choice {
+    ir::Type type;
+    ir::AxisSet invariant, partial, cut;
+  };
+  // Puts trails into one list, each body once.
+  class Collector {
+  public:
+    Collector(const ir::Program &program, const std::vector<Instance> &instances);
+    void add(Trail &trail, CheckResult &into); // findings are moved out of `trail`
+    bool refused() const { return refused_; }
+
+  private:
+    const ir::Program &program_;
+    const std::vector<Instance> &instances_;
+    std::vector<bool> seen_;
+    bool refused_ = false;
+    llvm::DenseSet<uint32_t> assumed_;   // spellings whose rule was reported as assumed
+    llvm::DenseSet<uint64_t> questions_; // about symbols
+  };
+  ir::AxisSet region_axes(const CallSite &site, const rules::ResolvedOp &op);
+  void forget_shards(const CallSite &site, size_t operand, rules::Arg &arg);
+  void restate_scale(const CallSite &site, ir::ValueId result, ir::Type &type,
+                     const ir::Type &claimed);
+  void join_region(const CallSite &site, ir::ValueId result, ir::Type &type, ir::TypeId declared);
+  void take_as_addends(ir::InstId id, ir::ValueId value, ir::Type &type, const ir::Type &claimed,
+                       ir::AxisSet region);
+  void call(ir::InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
+            rules::Outcome &outcome);
+  void plain_call(CallSite &site);
+  std::optional<ir::FunctionId> region(const CallSite &site, llvm::StringRef role);
+  bool counts(const CallSite &site, ir::FunctionId function, size_t params, size_t results);
+  Args enter(const CallSite &site, ir::FunctionId function, size_t first);
+  // What a function, or a region's `in_types`, says of an operand.
+  struct Declared {
+    ir::TypeId type;
+    ir::ShapeId shape, global_shape;
+  };
+  void cross(const CallSite &site, size_t operand, rules::Arg &arg, const Declared &declared,
+             const ir::Function &callee);
+  Round opaque(const ir::Function &function, llvm::ArrayRef<rules::Arg> args);
+  Round evaluate(ir::FunctionId function, llvm::ArrayRef<rules::Arg> args);
+  void reach(CallSite &site, const Round &round);
+  void tell_believed(const CallSite &site);
+  void keep_typings();
+  void keep_values(ir::FunctionId id, Instance &instance);
+  void type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Instance &instance);
+  void state_results(const CallSite &site, rules::Outcome &outcome);
+
+  void branches(CallSite &site);
+  void scan(CallSite &site);
+  void loop(CallSite &site);
+  struct Turn {
+    ir::Type condition;
+    rules::Arg asked;   // what it is the type of; none for a number
+    Round left, chosen; // as the body leaves them; as the condition chooses
+  };
+  Turn turn(const CallSite &site, ir::FunctionId more, ir::FunctionId body, const Args &args);
+  std::optional<size_t> loop_constants(const CallSite &site, ir::FunctionId more,
+                                       ir::FunctionId body);
+  struct Carried {
+    ir::TypeId next; // with which it enters the next round
+    ir::Type type;   // what it has in common as it enters and as it leaves
+    ir::AxisSet differs;
+  };
+  Carried carry(ir::TypeId enters, ir::TypeId leaves);
+  Round carry_through(CallSite &site, ir::FunctionId body, Args &args, size_t first, size_t count,
+                      llvm::function_ref<Round(const Args &)> run);
+  rules::Arg joined(const CallSite &site, const ir::Type &condition, size_t result,
+                    const rules::Arg &then, const rules::Arg &other);
+  Choice choose(const CallSite &site, const ir::Type &condition, ir::Type type);
+  ir::AxisSet several(const CallSite &site, const rules::Arg &condition);
+  void report_choice(ir::InstId id, size_t result, const Choice &choice);
+  bool push_condition(const ir::Type &condition);
+  ir::Type condition_of(const CallSite &site, const Round &asked);
+  ir::Type seen_from(const ir::Type &type, ir::MeshId mesh);
+  void divergent(ir::InstId id, const rules::Application &app);
+  void same_scale(ir::InstId id, const ir::Type &found, const ir::Type &other, std::string who,
+                  rules::OperandIndex operand, ir::ValueId value, ir::Type &made);
+  void same_shape(ir::InstId id, std::string what, const rules::Arg &stated,
+                  const rules::Arg &found);
+  rules::Arg one_of(const CallSite &site, size_t operand, std::optional<ir::Extent> &length);
+  ir::TypeId on_axes(const ir::Type &type, ir::AxisSet axes);
+  // On one axis alone, as if the value were of that kind there.
+  ir::TypeId as_kind(ir::Type type, ir::AxisId axis, ir::Kind kind);
+  void output(uint32_t index);
+  void judge_output(uint32_t index);
+  ir::AxisSet refused_gradient(ir::ValueId gradient, const ir::Type &forward, const ir::Type &found,
+                               ir::AxisSet local);
+  void joint(Place place, ir::ValueId gradient, bool told);
+  bool fits(Place place, ir::ValueId gradient);
+  void note_pair(Place place, ir::ValueId gradient, SettledPlaces::Pair pair);
+  void gradient_scale(Place place, ir::ValueId gradient, const ir::Type &forward, ir::Type found);
+  ir::AxisSet unreduced(Place place, llvm::ArrayRef<ir::ValueId> read, ir::ValueId param,
+                        ir::AxisSet axes);
+  void moves(ir::InstId id); // of a transition
+  void keeps_one(ir::InstId id);
+  ir::AxisSet never_summed(ir::ValueId gradient);
+  void state_output(uint32_t index);
+  void late_gradients(size_t position);
+  ir::ValueId first_gradient(ir::ValueId value) const {
+    return first_gradients_.empty() ? ir::ValueId() : first_gradients_[value.index];
+  }
+
+  // What is open (erased.h).
+  using Say = llvm::function_ref<rules::Violation(ir::AxisId, ir::Kind other)>;
+  using Probe = std::pair<uint16_t, ir::Kind>; // an operand, taken as R or as I where it is open
+  void fact(OpenFact::Form form, uint32_t a, uint32_t b, ir::AxisId axis = {});
+  OpenValues::Row operand_row(size_t operand);
+  OpenValues::Row row_of(uint32_t result) const {
+    return result < rows_.size() ? rows_[result] : 0;
+  }
+  void open_uses(ir::InstId id, const rules::Application &app, const rules::Outcome &outcome,
+                 uint32_t application);
+  OpenLinks links_of(const rules::Application &app, const rules::Outcome &outcome);
+  void link_words(const rules::Application &app, const rules::Outcome &outcome, OpenLinks &links);
+  void link_pair(const rules::Application &app, Probe one, uint16_t other, ir::AxisSet axes,
+                 OpenLinks &links);
+  const rules::Outcome &probe(const rules::Application &app, llvm::ArrayRef<Probe> probes);
+  void open_result(ir::ValueId value, OpenValues::Row row, const ir::Type &type);
+  void open_gradient(Place place, ir::ValueId gradient, const ir::Type &value,
+                     const ir::Type &found, ir::AxisSet local);
+  void meet(OpenValues::Row row, const ir::Type &before, OpenValues::Row other,
+            const ir::Type &after, Place place, Say say);
+  void need(OpenValues::Row row, ir::AxisId axis, ir::Kind kind, Place place,
+            rules::Violation violation);
+  Rows bind_params(uint32_t instance, llvm::ArrayRef<OpenValues::Row> args);
+  Rows bind_results(uint32_t instance);
+  void open_call(CallSite &site, const Round &round);
+  void open_carry(CallSite &site, const Round &round, const Args &args, size_t first,
+                  llvm::ArrayRef<ir::Type> met);
+  void open_branches(CallSite &site, const Round &then, const Round &other);
+  void name_clash(OpenValues::Contradiction &clash);
+  void settle_open(size_t declared, size_t told, size_t late);
+  void keep_word(ir::InstId id, ir::Type &type) const;
+
+  // The gradient boundary (gradients.cc).
+  rules::Contract contract(ir::ValueId value);
+  void declare_contract(uint32_t param);
+  void declared_gradients();
+  void scales_at_root(Place place, const ir::Type &root);
+  const ir::Type &root_type(ir::ValueId root);
+  void boundary_operands(ir::InstId id, std::string_view op);
+  bool cut_gradients(const ir::Inst &inst); // true if it depends on which values the operands are
+  void boundary_results(ir::InstId id, std::string_view op, const rules::Outcome &outcome);
+  void gradient_output(uint32_t index, const ir::Type &type);
+
+  bool scale_told(Place place, const rules::ScaleMismatch &wrong);
+  void report(Place place, rules::Violation violation, uint32_t application = ~0u);
+  ir::Type seen(ir::TypeId declared, ir::ContextId context) const;
+  ir::AxisSet local_axes(ir::MeshId mesh, ir::ContextId context) const;
+  bool is_state(ir::ValueId value) const { return value.valid() && state_[value.index]; }
+  ir::TypeId intern(const ir::Type &type) { return program_.types.add(type); }
+  bool gradient_free(const ir::Value &value, bool by_rule) const;
+
+  ir::Program &program_;
+  const CheckOptions &options_;
+  CheckResult &result_;
+  rules::Rules rules_;
+  Storage storage_;
+  GradientBoundary boundary_;
+  std::vector<bool> state_; // per value: a parameter, a buffer or state of the optimizer
+  std::vector<ir::ValueId>
+      first_gradients_; // per value, as backward leaves them; empty: no gradients
+  llvm::DenseMap<uint32_t, Place> scale_told_; // by root of a storage: where first
+  struct Root {
+    ir::ValueId value;
+    ir::TypeId known_as;
+    ir::Type type;                              // as gradients see it
+  } root_;                                      // the last one that was asked for
+  ir::ScaleId gradient_scale_;                  // of the root, where no value is known to be it
+  llvm::DenseMap<uint32_t, ir::ValueId> moved_; // operand of a transition -> its result
+  llvm::DenseMap<uint32_t, ir::AxisSet> kept_of_one_; // R of which a convert keeps that of one rank
+  // Parameters, and the axes on which it was told that their gradient is not summed.
+  llvm::DenseMap<uint32_t, ir::AxisSet> unreduced_;
+  std::optional<Said> before_; // the current instruction, as long as it may be noted as settled
+  OperandList operands_;
+  Args args_;
+  llvm::SmallVector<rules::ResultClaim, 4> claims_;
+  Trail main_;
+  Trail *trail_ = &main_; // of the body that is being typed
+  std::vector<Instance> instances_;
+  ir::IndexTable instance_table_;
+  // Types of the conditions around the current body that differ between ranks.
+  llvm::SmallVector<ir::TypeId, 2> conditions_;
+  Settled settled_;
+  SettledPlaces settled_places_;
+  bool quiet_ = true;    // false once something was said, or asked of the program around
+  bool settles_ = false; // set while a whole program is typed
+  llvm::SmallVector<ir::ValueId, 4> targets_; // written by the current instruction: see make_key
+  mutable std::vector<uint32_t> local_axes_;  // per context, and per mesh; none until asked
+  OpenValues open_;
+  bool recording_ = true; // false once a completed check is only retyped
+  Rows rows_;             // of the results of the current instruction; may be shorter
+  // The words that were decided, while retyping: per instruction.
+  llvm::DenseMap<uint32_t, llvm::SmallVector<std::pair<ir::AxisSet, ir::Kind>, 1>> words_;
+  const Edit *edit_ = nullptr; // while retyping
+  // Per function, the functions that run it; found when an edit of a body is first tried.
+  std::vector<llvm::SmallVector<ir::FunctionId, 2>> run_by_;
+  const bool unites_; // LTensor: what is invariant varies where it meets what does
+  rules::Arg known(ir::ValueId value) const {
+    return {result_.types[value.index], result_.shapes[value.index], result_.sizes[value.index]};
+  }
+  void learn(ir::ValueId value, const rules::Arg &arg) {
+    result_.types[value.index] = arg.type;
+    result_.shapes[value.index] = arg.shape;
+    result_.sizes[value.index] = arg.sizes;
+    settled_.forget_number(value);
+  }
+  void learn_type(ir::ValueId value, ir::TypeId type) {
+    result_.types[value.index] = type;
+    settled_.forget_number(value);
+  }
+  struct Before {
+    ir::ValueId value;
+    rules::Arg known;
+  };
+  std::vector<Before> undo_; // what an edit has changed so far
+  void remember(ir::ValueId value) { undo_.push_back({value, known(value)}); }
+};
+
+// Marks findings that the program accepts, and reports suppressions that match nothing or have
+// lapsed.
+void apply_suppressions(const ir::Program &program, const CheckOptions &options,
+                        CheckResult &result);
+// Marks one if the program accepts it.
+void suppress(const ir::Program &program, const CheckOptions &options, Finding &finding);
+// `layers.*.mlp` against `layers.7.mlp`; `*` matches any run of characters.
+bool glob_match(llvm::StringRef pattern, llvm::StringRef text);
+
+} // namespace spmd::checker

@@ -1,0 +1,14 @@
+// The vocabularies, by name: rules spell transitions in them, `ir/dialect/dialect.h` tells types in them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace spmd::ir {
+
+enum class Dialect : uint8_t { Spmd, Jax, DTensor, LTensor };
+inline constexpr std::array<std::string_view, 4> kDialectWords = {"spmd", "jax", "dtensor",
+                                                                  "ltensor"};
+
+} // namespace spmd::ir

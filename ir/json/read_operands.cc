@@ -1,0 +1,98 @@
+// Operands of the JSON format: a string is a value, everything else a literal or a list.
+#include "ir/input/read_operands.h"
+#include "ir/json/read.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/SaveAndRestore.h"
+
+#include <fmt/format.h>
+
+namespace spmd::ir {
+
+void JsonReader::operands(llvm::SmallVectorImpl<Operand> &out) {
+  json_.array([&](uint32_t) { out.push_back(operand()); });
+}
+
+Operand JsonReader::operand() {
+  if (json_.peek() == '"')
+    return Operand::value(value_ref());
+  if (json_.peek() == '[') {
+    llvm::SmallVector<Operand, 8> list;
+    llvm::SaveAndRestore<unsigned> nested(values_, values_ + 1);
+    if (!is_too_deep())
+      operands(list);
+    return Operand::list(program_.blocks.add(list));
+  }
+  Token token = json_.at();
+  RawCache::Key key{json_.raw()};
+  if (std::optional<uint32_t> found = literal_cache_.find(key))
+    return Operand::literal(*found);
+  json_.seek(token);
+  size_t before = json_.errors().size();
+  Operand made = Operand::literal(builder_.literal(literal()));
+  if (json_.errors().size() == before)
+    literal_cache_.add(key, made.index);
+  return made;
+}
+
+AttrValue JsonReader::literal() {
+  if (json_.peek() != '{')
+    return plain_value();
+  size_t before = json_.errors().size();
+  if (std::optional<AttrValue> value = wrapped(true))
+    return *value;
+  if (json_.errors().size() != before)
+    return json_.skip(), AttrValue::null();
+  json_.mismatch("a value, a number, `{\"str\": ..}`, `{\"sym\": ..}` or `{\"num\": ..}`");
+  return AttrValue::null();
+}
+
+// Pairs of a name and an operand. What holds no value is an attribute like any other, as it is in
+// text.
+void JsonReader::named_operands(llvm::SmallVectorImpl<Operand> &out, AttrDict &literals) {
+  json_.object([&](llvm::StringRef name) {
+    StringId key = builder_.string(name);
+    Token token = json_.at();
+    Operand made = operand();
+    if (holds_value(program_, made))
+      out.append({Operand::name(key), made});
+    else if (std::optional<unsigned> known = known_key(name);
+             known && kKnownKeys[*known].form != KeyForm::Plain)
+      json_.error(token, "trace-key",
+                  fmt::format("`{}` is an attribute, and stands among the operands", name.str()));
+    else
+      literals.attrs.push_back({key, as_attr(made)});
+  });
+}
+
+AttrValue JsonReader::as_attr(Operand operand) {
+  if (operand.form == Operand::Form::Literal)
+    return program_.literals[operand.index];
+  AttrList list;
+  for (size_t i = 0; i < program_.blocks[operand.as_list()].size(); ++i)
+    list.items.push_back(as_attr(program_.blocks[operand.as_list()][i]));
+  return AttrValue::list(program_.lists.add(std::move(list)));
+}
+
+// Positions count the operands by position, then those by name.
+void JsonReader::mark_mutated(llvm::MutableArrayRef<Operand> operands) {
+  llvm::SmallVector<Operand *, 8> places;
+  for (Operand &operand : operands)
+    if (operand.form != Operand::Form::Name)
+      places.push_back(&operand);
+  json_.array([&](uint32_t) {
+    Token token = json_.at();
+    std::optional<int64_t> at = json_.integer(0);
+    if (!at)
+      return;
+    if (static_cast<uint64_t>(*at) >= places.size())
+      json_.error(token, "trace-reference",
+                  fmt::format("operand {} of {} does not exist", *at, places.size()));
+    else if (places[*at]->mut)
+      json_.error(token, "trace-key", fmt::format("operand {} is repeated", *at));
+    else // recorders mark an optional operand where it is absent, too
+      places[*at]->mut = holds_value(program_, *places[*at]);
+  });
+}
+
+} // namespace spmd::ir

@@ -1,0 +1,686 @@
+// The table of boundary ops and their rules. Each rule is one function of types and attributes.
+#include "rules/boundary/boundary.h"
+
+#include "rules/attributes/attributes.h"
+#include "rules/boundary/norms.h"
+#include "rules/boundary/rule.h"
+#include "rules/kinds/scale.h"
+#include "rules/shapes/extent_facts.h"
+#include "rules/shards/remesh.h"
+#include "rules/shards/shards.h"
+#include "rules/transitions/axes.h"
+#include "rules/violations/claims.h"
+#include "rules/violations/operands.h"
+#include "rules/violations/shards.h"
+#include "rules/violations/transitions.h"
+
+#include "ir/claims.h"
+#include "ir/text/text.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+namespace spmd::rules {
+namespace {
+
+using ir::AxisId;
+using ir::AxisSet;
+using ir::Kind;
+using ir::Type;
+
+bool complain(Outcome &out, std::string attribute, std::string expected) {
+  out.violations.push_back(AttributeMismatch{std::move(attribute), std::move(expected)});
+  return false;
+}
+
+// A claim about a value on the current mesh, and the shape that was stated with it.
+struct StatedClaim {
+  Type before, after; // what the operand must be; what the result then is
+  ir::ShapeId shape, global;
+};
+
+// On axes that only a region made local a claim says what the value is to the outside.
+Type on_mesh(const Application &app, const Type &stated, Outcome &out) {
+  Type type = ir::canonical_scale(app.program, stated);
+  if (type.mesh() == app.where().mesh)
+    return type.erased(app.program.local_axes(app.where().mesh));
+  Remeshed moved = remesh(app.program, type, app.where().mesh, {0});
+  if (moved.violation)
+    out.violations.push_back(std::move(*moved.violation));
+  return moved.type.erased(app.program.local_axes(app.where().mesh));
+}
+
+// Sets S(i), the axes in the order of the call; false if the operand has no dimension i.
+bool set_shard_word(const Application &app, Type &type, const CallAxes &axes, int64_t dim) {
+  const ir::Shape *shape = app.args.empty() ? nullptr : app.shape(app.args[0]);
+  int64_t rank = shape && shape->ranked ? static_cast<int64_t>(shape->dims.size()) : ir::kMaxDims;
+  if (dim < 0 && shape && shape->ranked)
+    dim += rank;
+  if (dim < 0 || dim >= rank)
+    return false;
+  unsigned order = 0;
+  for (const WrittenAxis &written : axes.written)
+    for (AxisId axis : written.axes)
+      type.set_shard(axis, static_cast<unsigned>(dim), order++);
+  type.drop_shards(app.program.local_axes(app.where().mesh));
+  return true;
+}
+
+bool set_word(const Application &app, Type &type, const CallAxes &call, const ir::AttrValue *attr) {
+  if (!attr || attr->form != ir::AttrForm::Kind)
+    return false;
+  ir::KindWord word = attr->as_kind();
+  AxisSet axes = call.all();
+  if (word.form == ir::KindWord::Form::Shard)
+    return set_shard_word(app, type, call, word.dim);
+  if (word.form == ir::KindWord::Form::Either) {
+    type.set_either(axes);
+  } else if (word.form == ir::KindWord::Form::Unknown) {
+    type.set_unknown(axes);
+  } else {
+    type.set_kind(axes, word.kind);
+    for (AxisId axis : axes &type.of(Kind::Partial))
+      type.set_combiner(axis, word.combiner);
+  }
+  return true;
+}
+
+// `type`, or `axis` with `src`, `dst` or both; false, with a violation, if neither is stated.
+bool read_claim(const Application &app, StatedClaim &claim, Outcome &out) {
+  claim.before.set_mesh(app.where().mesh);
+  claim.after = claim.before;
+  const ir::AttrValue *type = app.attr("type");
+  if (type && type->form == ir::AttrForm::Claim) {
+    for (const char *key : {"axis", "group", "src", "dst"})
+      if (app.attr(key))
+        return complain(out, key, "left out, because a type is stated");
+    ir::Claim stated = app.program.claims[type->as<ir::ClaimId>()];
+    claim.shape = stated.shape;
+    claim.global = stated.global_shape;
+    if (stated.type.valid())
+      claim.before = claim.after = on_mesh(app, app.program.types[stated.type], out);
+    return true;
+  }
+  const ir::AttrValue *src = app.attr("src"), *dst = app.attr("dst");
+  if (!src && !dst)
+    return complain(out, "type", "a type");
+  std::optional<CallAxes> axes = resolve_axes(app, {}, out);
+  if (!axes)
+    return false;
+  bool read = set_word(app, claim.before, *axes, src ? src : dst) &&
+              set_word(app, claim.after, *axes, dst ? dst : src);
+  return read || complain(out, src ? "src" : "dst", "a kind");
+}
+
+// The axes that shard a dimension of the result, where the claim joins pieces there: its own in
+// their order, inside those of which it does not speak.
+void join_shards(Type &type, const Type &claim, unsigned dim) {
+  llvm::SmallVector<AxisId, 4> axes = ir::shards_of(type, dim);
+  llvm::SmallVector<AxisId, 2> claimed = ir::shards_of(claim, dim);
+  llvm::erase_if(axes, [&](AxisId axis) { return llvm::is_contained(claimed, axis); });
+  for (AxisId axis : claimed)
+    if (type.of(Kind::Varying).contains(axis))
+      axes.push_back(axis);
+  for (unsigned order = 0; order < axes.size(); ++order)
+    type.set_shard(axes[order], dim, order);
+}
+
+ir::TypeId restricted_id(const Application &app, const Type &type, AxisSet axes) {
+  return app.program.types.add(restricted(type, axes));
+}
+
+// Checks the first operand and returns what is known of it then.
+Type check_first(const Application &app, const Type &claim, Outcome &out, Spec spec,
+                 const std::optional<ShapesDiffer> &shapes = std::nullopt) {
+  Type found = seen_operand(app, 0);
+  ClaimCheck check = check_claim(found, claim, found.gradient_free(), spec);
+  if (check.mismatched || shapes) {
+    AxisSet axes = check.mismatched | (shapes ? shapes->axes : AxisSet());
+    AxisSet shown = axes ? axes : found.claimed() & claim.claimed();
+    out.violations.push_back(ClaimMismatch{{},
+                                           restricted_id(app, found, shown),
+                                           restricted_id(app, claim, shown),
+                                           axes,
+                                           shapes ? shapes->found : "",
+                                           shapes ? shapes->claimed : ""});
+  }
+  if (check.unowned)
+    out.violations.push_back(ReducedWithoutOwner{{0}, check.unowned});
+  return check.type;
+}
+
+// How the blocks are cut of which the claim states all together; else `known`.
+ir::ShardSizesId sizes_of(const Application &app, const Type &type, ir::ShapeId local,
+                          ir::ShapeId global, ir::ShardSizesId known, Outcome &out) {
+  if (!global.valid() || type.unknown || !app.global_axes())
+    return known;
+  DeclaredSizes stated =
+      declared_sizes(app.program, type, local, global, app.program.rank.value_or(0));
+  if (stated.problem)
+    out.violations.push_back(std::move(*stated.problem));
+  return stated.sizes;
+}
+
+// The scale that a value must have here; else it is unknown.
+void need_scale(const Application &app, unsigned i, ir::ScaleId needed, Type &made, Outcome &out) {
+  const Type &found = app.type(app.args[i]);
+  std::string text = ir::print_scale(app.program, needed, found.mesh()) + " is needed";
+  std::optional<Violation> differs =
+      scale_differs(app.program, found, needed, std::move(text), {static_cast<uint16_t>(i)});
+  if (differs)
+    out.violations.push_back(std::move(*differs));
+  made.scale = differs ? ir::ScaleId() : needed;
+}
+
+// What a claim of another word than the first makes of it: it may say how pieces join, and nothing else.
+Type refined(const Application &app, const Type &found, const Type &claim, Outcome &out) {
+  ClaimCheck check = check_claim(found, claim, found.gradient_free(), Spec::Joined);
+  if (AxisSet wrong = check.mismatched | check.unowned)
+    out.violations.push_back(ClaimMismatch{
+        {}, restricted_id(app, found, wrong), restricted_id(app, claim, wrong), wrong});
+  return check.type;
+}
+
+// A claim refines: it says how pieces join that came out of a region or of to_local.
+void assert_type(const Application &app, Outcome &out) {
+  StatedClaim claim;
+  if (!read_claim(app, claim, out))
+    return;
+  if (!claim.shape.valid())
+    take_order(claim.before, app.type(app.args[0]));
+  std::optional<ShapesDiffer> differ =
+      claimed_shape_differs(app.program, app.args[0], claim.before, claim.shape, claim.global,
+                            app.global_axes(), out.undecided);
+  if (differ) {
+    claim.global = {}; // of another shape than the operand has
+    if (app.op.boundary == "from_local") {
+      out.violations.push_back(ShapeMismatch{"the operand and the type stated for it",
+                                             differ->claimed, differ->found, differ->axes});
+      differ.reset();
+    }
+  }
+  Type type = check_first(app, claim.before, out, Spec::Joined, differ);
+  if (app.attr("dst"))
+    type = refined(app, type, claim.after, out);
+  if (app.attr("type"))
+    need_scale(app, 0, claim.before.scale, type, out);
+  ir::ShapeId shape = app.args[0].shape.valid() ? app.args[0].shape : claim.shape;
+  ir::ShardSizesId sizes = app.args[0].sizes;
+  if (app.type(app.args[0]).sharded() != type.sharded()) {
+    std::optional<ir::ShardSizesId> stated;
+    if (claim.global.valid() && !type.unknown && app.global_axes())
+      stated = sizes_of(app, type, shape, claim.global, sizes, out);
+    sizes = joined_sizes(app.program, app.args[0], type, stated, out.violations);
+  }
+  give_result(app, out, type, shape, sizes);
+}
+
+// The data change by the factor, and what is meant does not.
+void rescale(const Application &app, Outcome &out) {
+  const ir::AttrValue *by = app.attr("by");
+  if (!by || by->form != ir::AttrForm::Scale) {
+    complain(out, "by", "a product or quotient of sizes");
+    return;
+  }
+  Type type = seen_operand(app, 0);
+  ir::ScaleId factor = ir::canonical_scale(app.program, by->as<ir::ScaleId>(), app.where().mesh);
+  type.scale = ir::product(app.program, type.scale, factor);
+  give_like_first(app, out, type);
+}
+
+void mutate_type(const Application &app, Outcome &out) {
+  StatedClaim claim;
+  if (!read_claim(app, claim, out))
+    return;
+  bool checked = app.attr("src");
+  Type type = checked ? check_first(app, claim.before, out, Spec::Compared) : seen_operand(app, 0);
+  AxisSet taken = claim.after.claimed() - (checked ? type.unknown : AxisSet());
+  type.drop_shards(taken);
+  for (const ir::KindInfo &row : ir::kKinds)
+    type.of(row.kind) = (type.of(row.kind) - taken) | (claim.after.of(row.kind) & taken);
+  type.unknown = (type.unknown - taken) | (claim.after.unknown & taken);
+  for (AxisId axis : taken - type.of(Kind::Varying))
+    type.set_combiner(axis, claim.after.combiner(axis));
+  for (unsigned dim = 0; dim < ir::kMaxDims; ++dim)
+    join_shards(type, claim.after, dim);
+  if (claim.after.scale != app.program.one())
+    type.scale = claim.after.scale;
+  if (taken)
+    out.violations.push_back(UncheckedClaim{{}, restricted_id(app, claim.after, taken)});
+  // Blocks are those of the operand as long as the same axes cut it.
+  bool moved = type.shard_dim != app.type(app.args[0]).shard_dim ||
+               type.shard_order != app.type(app.args[0]).shard_order;
+  give_result(app, out, type, app.args[0].shape,
+              sizes_of(app, type, app.args[0].shape, claim.global,
+                       moved ? ir::ShardSizesId() : app.args[0].sizes, out));
+}
+
+// A random state: what is claimed of it, and no gradient.
+void rng(const Application &app, Outcome &out) {
+  StatedClaim claim;
+  if (!read_claim(app, claim, out))
+    return;
+  claim.after.set_gradient_free(true);
+  give_result(app, out, claim.after, claim.shape);
+}
+
+void fork(const Application &app, Outcome &out) {
+  std::optional<CallAxes> axes = resolve_axes(app, {}, out);
+  if (!axes)
+    return;
+  Type type = seen_operand(app, 0);
+  type.drop_shards(axes->all());
+  type.set_kind(axes->all() - type.unknown, Kind::Varying);
+  type.set_gradient_free(true);
+  give_result(app, out, type, app.args[0].shape);
+}
+
+void axis_index(const Application &app, Outcome &out) {
+  std::optional<CallAxes> axes = resolve_axes(app, {}, out);
+  if (!axes)
+    return;
+  Type type;
+  type.set_mesh(app.where().mesh);
+  type.set_kind(app.mesh().typed_axes(), Kind::Replicate);
+  type.set_kind(axes->all(), Kind::Varying);
+  type.set_gradient_free(true);
+  ir::Shape scalar;
+  scalar.dtype = ir::DType::I64;
+  ir::ShapeId declared = app.results.empty() ? ir::ShapeId{} : app.results[0].shape;
+  give_result(app, out, type,
+              declared.valid() ? declared : app.program.shapes.add(std::move(scalar)));
+}
+
+// The view of new storage that an older view, if the program shows it, was of the old one.
+void alias(const Application &app, Outcome &out) {
+  bool viewed = app.args.size() > 1;
+  give_result(app, out, seen_operand(app, 0), viewed ? app.args[1].shape : ir::ShapeId{},
+              viewed ? app.args[1].sizes : app.args[0].sizes);
+}
+
+std::optional<ir::MeshId> target_mesh(const Application &app) {
+  const ir::AttrValue *attr = app.attr("mesh");
+  if (!attr || attr->form != ir::AttrForm::String)
+    return std::nullopt;
+  llvm::ArrayRef<ir::Mesh> meshes = app.program.meshes.all();
+  const auto *found =
+      llvm::find_if(meshes, [&](const ir::Mesh &m) { return m.name == attr->as<ir::StringId>(); });
+  if (found == meshes.end())
+    return std::nullopt;
+  return ir::MeshId{static_cast<uint16_t>(found - meshes.begin())};
+}
+
+void reinterpret_mesh(const Application &app, Outcome &out) {
+  std::optional<ir::MeshId> mesh = target_mesh(app);
+  if (!mesh) {
+    complain(out, "mesh", "a mesh of the program");
+    return;
+  }
+  Remeshed moved = remesh(app.program, seen_operand(app, 0), *mesh, {0});
+  if (moved.violation)
+    out.violations.push_back(std::move(*moved.violation));
+  Type type = moved.type;
+  const ir::AttrValue *attr = app.attr("type");
+  ir::TypeId stated;
+  if (attr && attr->form == ir::AttrForm::Claim)
+    stated = app.program.claims[attr->as<ir::ClaimId>()].type;
+  if (stated.valid() && app.program.types[stated].mesh() == *mesh) {
+    AxisSet local = counterparts(app.program, app.where().mesh, app.where().local, *mesh) |
+                    app.program.local_axes(*mesh);
+    Type claim = app.program.types[stated].erased(local);
+    ClaimCheck check = check_claim(type, claim, type.gradient_free());
+    if (AxisSet wrong = check.mismatched | check.unowned)
+      out.violations.push_back(
+          ClaimMismatch{{},
+                        restricted_id(app, type, wrong),
+                        restricted_id(app, claim, wrong),
+                        counterparts(app.program, *mesh, wrong, app.where().mesh)});
+    type = check.type;
+  }
+  give_like_first(app, out, type);
+}
+
+void report(const Application &app, Outcome &out) {
+  Type type = seen_operand(app, 0);
+  AxisSet one_number = type.replicated() | type.of(Kind::Invariant);
+  AxisSet wrong = type.claimed() - one_number - type.unknown;
+  if (!wrong) {
+    need_scale(app, 0, app.program.one(), type, out);
+    return give_like_first(app, out, type);
+  }
+  Type needed;
+  needed.set_mesh(type.mesh());
+  needed.set_either(wrong);
+  out.violations.push_back(
+      ClaimMismatch{{}, restricted_id(app, type, wrong), restricted_id(app, needed, wrong), wrong});
+}
+
+// New content of a buffer: its type stays.
+void store(const Application &app, Outcome &out) {
+  Type before = seen_operand(app, 0), after = seen_operand(app, 1);
+  if (std::optional<Violation> differs = value_shape_differs(
+          app.program, "the content and what it replaces", app.args[0], app.args[1]))
+    add_shape(std::move(*differs), out);
+  bool gradient_free = before.gradient_free() || after.gradient_free();
+  ClaimCheck check = check_claim(after, before, gradient_free);
+  AxisSet changed = check.mismatched | check.unowned;
+  AxisSet partial = changed & (after.of(Kind::Partial) - after.zero());
+  if (partial)
+    out.violations.push_back(PartialState{{}, partial});
+  if (AxisSet other = changed - partial)
+    out.violations.push_back(MutationChangesType{
+        {0}, restricted_id(app, before, other), restricted_id(app, after, other), other});
+  if (Type kept = before; !changed)
+    need_scale(app, 1, before.scale, kept, out);
+  pass_first(app, out);
+}
+
+// What another stage sent is what the program says that it is.
+void recv(const Application &app, Outcome &out) {
+  if (app.results.empty() || !app.results[0].declared.valid())
+    return;
+  Type type = on_mesh(app, app.program.types[app.results[0].declared], out);
+  ir::ShapeId shape = app.results[0].shape;
+  bool differentiable = !shape.valid() || ir::differentiable(app.program.shapes[shape].dtype);
+  type.set_gradient_free(!app.where().grad || !differentiable);
+  Outcome ignored; // extents that do not belong together are reported with the declaration
+  give_result(app, out, type, shape,
+              sizes_of(app, type, shape, app.results[0].global, {}, ignored));
+}
+
+// To the next coordinate of the axis: each rank then holds the block of its neighbour.
+void send(const Application &app, Outcome &out) {
+  pass_first(app, out);
+  if (!app.attr("axis") && !app.attr("group"))
+    return;
+  std::optional<CallAxes> axes = resolve_axes(app, {}, out);
+  if (!axes)
+    return;
+  Type type = seen_operand(app, 0);
+  AxisSet moved = axes->all() & type.sharded();
+  if (!moved)
+    return;
+  out.violations.push_back(NoShardRule{{0}, moved});
+  type.drop_shards(moved);
+  type.set_unknown(moved);
+  give_like_first(app, out, type);
+}
+
+void token(const Application &app, Outcome &out) {
+  Type type;
+  type.set_mesh(app.where().mesh);
+  type.set_either(app.mesh().typed_axes());
+  type.set_gradient_free(true);
+  give_result(app, out, type, {});
+}
+
+// The attributes of a claim: a type, or kinds on axes.
+constexpr std::string_view kClaim = "type: type, axis: axes, group: any, src: kinds, dst: kinds";
+constexpr std::string_view kAxes = "axis: axes, group: any";
+
+constexpr BoundaryOp kBoundaryOps[] = {
+    {"assert_type", 1, assert_type, "checks a stated type and passes the value on", kClaim},
+    {"mutate_type", 1, mutate_type, "takes a stated type without proof", kClaim},
+    {"to_local", 1, apply_to_local, "forgets how the pieces join; kinds stay", "grad: type"},
+    {"from_local", 1, assert_type, "states how the pieces join; kinds stay", kClaim},
+    {"rng", 0, rng, "a random state, equal or different along each axis", kClaim},
+    {"fork", 1, fork, "a random state that differs along the axis", kAxes},
+    {"axis_index", 0, axis_index, "the coordinate of this rank on the axis", kAxes},
+    {"scale", 1, rescale, "multiplies the data by sizes and keeps the meaning", "by: factor"},
+    {"alias", 1, alias, "an older view, of the new content of its base", ""},
+    {"reinterpret_mesh", 1, reinterpret_mesh, "the same data seen on another mesh",
+     "mesh: mesh, type: type"},
+    {"backward", 1, apply_backward, "differentiates everything before it from this loss", ""},
+    {"grad", 1, apply_grad, "the gradient of the latest loss: the dual type", ""},
+    {"step", 2, apply_step,
+     "the optimizer moves a parameter by a gradient of the type that it needs", ""},
+    {"total_norm", 1, total_norm, "the norm of a list of gradients, squares summed over the axes",
+     kAxes},
+    {"clip_norm", 1, clip_norm, "scales gradients so that their total norm is bounded",
+     "axis: axes, group: any, max_norm: number"},
+    {"report", 1, report, "publishes one number: replicate or invariant on every axis", ""},
+    {"store", 2, store, "new content of a buffer, of the buffer's type", ""},
+    {"send", 1, send, "passes a value to a peer, or on along an axis",
+     "axis: axes, group: any, peer: whole, tag: any"},
+    {"recv", 0, recv, "a value of another stage, of the stated type", "peer: whole, tag: any"},
+    {"wait", 1, pass_first, "the value of an asynchronous op", ""},
+    {"token", 0, token, "orders effects; carries no data", ""},
+};
+
+constexpr CallOp kCallOps[] = {
+    {"call", "body: function"},
+    {"checkpoint", "body: function"},
+    {"local_map", "body: function, axis: axes, group: any, in_types: types, out_types: types"},
+    {"scan", "body: function, consts: count, carry: count, length: count, reverse: flag"},
+    {"cond", "then: function, else: function"},
+    {"while", "cond: function, body: function, consts: count"},
+};
+
+template <size_t N> constexpr std::array<llvm::StringRef, N> names_in(const auto *rows) {
+  std::array<llvm::StringRef, N> names;
+  for (size_t i = 0; i < N; ++i)
+    names[i] = {rows[i].name.data(), rows[i].name.size()};
+  return names;
+}
+
+bool agrees(const Type &found, const Type &claim, AxisId axis, bool gradient_free) {
+  AxisSet replicated = found.replicated(), invariant = found.of(Kind::Invariant);
+  if (claim.either().contains(axis))
+    return (replicated | invariant).contains(axis);
+  Kind kind = claim.kind(axis).value_or(Kind::Replicate);
+  switch (kind) {
+  case Kind::Replicate:
+  case Kind::Reduced:
+    return (gradient_free ? replicated | invariant : replicated).contains(axis);
+  case Kind::Invariant:
+    return (gradient_free ? replicated | invariant : invariant).contains(axis);
+  case Kind::Varying:
+    return found.of(Kind::Varying).contains(axis);
+  case Kind::Partial:
+    return found.zero().contains(axis) ||
+           (found.of(Kind::Partial).contains(axis) && found.combiner(axis) == claim.combiner(axis));
+  }
+  return false;
+}
+
+} // namespace
+
+Type seen_operand(const Application &app, unsigned i) {
+  Type type = app.type(app.args[i]).erased(app.local_axes());
+  if (!app.where().grad)
+    type.set_gradient_free(true);
+  return type;
+}
+
+void give_result(const Application &app, Outcome &out, const Type &type, ir::ShapeId shape,
+                 ir::ShardSizesId sizes) {
+  if (app.results.empty())
+    return;
+  out.types[0] = app.program.types.add(type);
+  out.shapes[0] = shape;
+  out.sizes[0] = sizes;
+}
+
+void give_like_first(const Application &app, Outcome &out, const Type &type) {
+  give_result(app, out, type, app.args[0].shape, app.args[0].sizes);
+}
+
+void pass_first(const Application &app, Outcome &out) {
+  give_like_first(app, out, seen_operand(app, 0));
+}
+
+ClaimCheck check_claim(const Type &found, const Type &claim, bool gradient_free, Spec spec) {
+  ClaimCheck check;
+  check.type = found;
+  // The rule rather than the exception: the same claims uphold each other.
+  if (found.axes == claim.axes && found.unknown == claim.unknown &&
+      found.shard_dim == claim.shard_dim && found.shard_order == claim.shard_order)
+    return check;
+  for (AxisId axis : claim.claimed() - claim.unknown) {
+    bool known = (found.claimed() - found.unknown).contains(axis);
+    if (known &&
+        (!agrees(found, claim, axis, gradient_free) || !same_shard(found, claim, axis, spec))) {
+      check.mismatched |= axis;
+    } else if (std::optional<Kind> kind = claim.kind(axis)) {
+      bool owned = *kind != Kind::Reduced || gradient_free || !known ||
+                   found.of(Kind::Reduced).contains(axis) || found.either().contains(axis);
+      if (!owned)
+        check.unowned |= axis;
+      if (*kind == Kind::Varying && check.type.of(Kind::Varying).contains(axis))
+        continue;
+      check.type.set_kind(axis, *kind);
+      if (*kind == Kind::Partial)
+        check.type.set_combiner(axis, claim.combiner(axis));
+    } else if (!known) {
+      check.type.set_either(axis);
+    }
+  }
+  check.type.set_unknown(check.mismatched | check.unowned);
+  uint32_t joined = 0;
+  for (AxisId axis : check.type.of(Kind::Varying) & claim.sharded())
+    if (std::optional<unsigned> dim = claim.dim(axis);
+        !check.type.dim(axis) && !(joined >> *dim & 1))
+      join_shards(check.type, claim, *dim), joined |= 1u << *dim;
+  return check;
+}
+
+bool same_shard(const Type &found, const Type &claim, AxisId axis, Spec spec) {
+  std::optional<unsigned> dim = claim.dim(axis);
+  if (!dim || (spec == Spec::Joined && !found.dim(axis)))
+    return true;
+  if (found.dim(axis) != dim)
+    return false;
+  for (AxisId other : claim.of(Kind::Varying) & found.of(Kind::Varying))
+    if (claim.dim(other) == dim && found.dim(other) == dim && other != axis &&
+        (claim.order(other) < claim.order(axis)) != (found.order(other) < found.order(axis)))
+      return false;
+  return true;
+}
+
+void take_order(Type &claim, const Type &found) {
+  if (claim.mesh() != found.mesh() || claim.shard_dim == Type::kUnsharded ||
+      (claim.shard_dim == found.shard_dim && claim.shard_order == found.shard_order))
+    return;
+  for (unsigned dim = 0; dim < ir::kMaxDims; ++dim) {
+    llvm::SmallVector<AxisId, 2> stated = ir::shards_of(claim, dim);
+    llvm::SmallVector<AxisId, 2> have = ir::shards_of(found, dim);
+    bool listed = llvm::is_sorted(stated, [](AxisId a, AxisId b) { return a.index < b.index; });
+    bool same = have.size() == stated.size() &&
+                std::is_permutation(have.begin(), have.end(), stated.begin());
+    for (unsigned order = 0; listed && same && order < have.size(); ++order)
+      claim.set_shard(have[order], dim, order);
+  }
+}
+
+std::optional<ShapesDiffer> claimed_shape_differs(ir::Program &program, const Arg &arg,
+                                                  const Type &claim, ir::ShapeId local,
+                                                  ir::ShapeId global, AxisSet judged,
+                                                  llvm::SmallVectorImpl<UndecidedExtents> &open) {
+  ir::ShapeId found = arg.shape, stated = local;
+  auto differ_in = [&](const char *what) {
+    std::optional<Violation> differs = shape_differs(program, what, stated, found);
+    UndecidedExtents *undecided = differs ? differs->as<UndecidedExtents>() : nullptr;
+    if (undecided)
+      open.push_back(std::move(*undecided));
+    return differs && !undecided;
+  };
+  bool differ = differ_in("the claim and of what is there");
+  const Type &type = program.types[arg.type];
+  bool same_shards = type.shard_dim == claim.shard_dim && type.shard_order == claim.shard_order;
+  if (!differ && global.valid() && judged && same_shards && !type.unknown &&
+      judged.contains(type.of(Kind::Varying))) {
+    found = global_shape(program, type, arg), stated = global;
+    differ = differ_in("the claim and of what is there on all ranks");
+  }
+  if (!differ)
+    return std::nullopt;
+  const ir::Shape &left = program.shapes[stated], &right = program.shapes[found];
+  AxisSet axes;
+  for (AxisId axis : claim.sharded() | type.sharded())
+    for (std::optional<unsigned> dim : {claim.dim(axis), type.dim(axis)})
+      if (dim && *dim < left.dims.size() && *dim < right.dims.size() &&
+          left.dims[*dim] != right.dims[*dim])
+        axes |= axis;
+  const char *together = stated == global && stated != local ? " of all ranks" : "";
+  return ShapesDiffer{ir::print_shape(program, found) + together,
+                      ir::print_shape(program, stated) + together, axes};
+}
+
+std::optional<Violation> shape_differs(const ir::Program &program, std::string what,
+                                       ir::ShapeId stated, ir::ShapeId found) {
+  if (!found.valid() || !stated.valid())
+    return std::nullopt;
+  const ir::Shape &a = program.shapes[found], &b = program.shapes[stated];
+  if (!a.ranked || !b.ranked)
+    return std::nullopt;
+  bool differs = a.dims.size() != b.dims.size();
+  llvm::SmallVector<UndecidedExtents, 0> open;
+  for (size_t i = 0; i < a.dims.size() && !differs; ++i)
+    differs = a.dims[i] != b.dims[i] && !may_be_equal(program, b.dims[i], a.dims[i], open, [&] {
+                return fmt::format("dimension {} of {}", i, what);
+              });
+  if (!differs)
+    return open.empty() ? std::nullopt : std::optional<Violation>(std::move(open.front()));
+  return ShapeMismatch{std::move(what), ir::print_shape(program, stated),
+                       ir::print_shape(program, found)};
+}
+
+void add_shape(Violation violation, Outcome &out) {
+  if (auto *open = violation.as<UndecidedExtents>())
+    out.undecided.push_back(std::move(*open));
+  else
+    out.violations.push_back(std::move(violation));
+}
+
+std::optional<Violation> value_shape_differs(ir::Program &program, const std::string &what,
+                                             const Arg &stated, const Arg &found) {
+  if (std::optional<Violation> differs = shape_differs(program, what, stated.shape, found.shape))
+    return differs;
+  if (!stated.shape.valid() || !found.shape.valid() || !stated.type.valid() ||
+      !found.type.valid() || stated.sizes == found.sizes)
+    return std::nullopt;
+  const Type a = program.types[stated.type], b = program.types[found.type];
+  if (a.shard_dim != b.shard_dim || a.shard_order != b.shard_order || a.mesh() != b.mesh())
+    return std::nullopt;
+  auto whole = [&](const Type &type, const Arg &arg) {
+    ir::ShapeId shape = global_shape(program, type, arg);
+    return shape.valid() ? ir::print_shape(program, shape) : std::string("unknown");
+  };
+  return ShapeMismatch{"the shards of " + what, whole(a, stated), whole(b, found)};
+}
+
+Type restricted(Type type, AxisSet axes) {
+  type.clear(~axes);
+  type.scale = {};
+  return type;
+}
+
+llvm::ArrayRef<BoundaryOp> boundary_ops() { return kBoundaryOps; }
+
+llvm::ArrayRef<llvm::StringRef> boundary_names() {
+  static constexpr auto kNames = names_in<std::size(kBoundaryOps)>(kBoundaryOps);
+  return kNames;
+}
+
+llvm::ArrayRef<CallOp> call_ops() { return kCallOps; }
+
+llvm::ArrayRef<llvm::StringRef> call_names() {
+  static constexpr auto kNames = names_in<std::size(kCallOps)>(kCallOps);
+  return kNames;
+}
+
+void apply_boundary(const Application &app, Outcome &out) {
+  forget_results(app, out);
+  const BoundaryOp *op = llvm::find_if(
+      kBoundaryOps, [&](const BoundaryOp &row) { return row.name == app.op.boundary; });
+  SPMD_CHECK(op != std::end(kBoundaryOps), "no boundary op of that name");
+  if (check_boundary_attributes(app, out))
+    return;
+  if (app.args.size() >= op->operands)
+    return op->apply(app, out);
+  out.violations.push_back(OperandMismatch{std::to_string(op->operands) + " values",
+                                           std::to_string(app.args.size()) + " given"});
+}
+
+} // namespace spmd::rules

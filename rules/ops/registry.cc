@@ -1,0 +1,355 @@
+// Look-up by name. The tables are hashed on first use, not at start-up; what a spelling means is
+// worked out here and nowhere else.
+#include "rules/ops/registry.h"
+
+#include "rules/boundary/boundary.h"
+#include "rules/derivative.h"
+#include "rules/ops/families.h"
+#include "rules/transitions/transition.h"
+
+#include "ir/support/check.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <tuple>
+
+namespace spmd::rules {
+
+namespace {
+
+llvm::StringRef ref(std::string_view text) { return {text.data(), text.size()}; }
+
+struct Tables {
+  llvm::DenseMap<llvm::StringRef, const OpDef *> rows;
+  llvm::DenseMap<llvm::StringRef, const Alias *> aliases;
+  std::string problem; // a name that stands twice, or a spelling of nothing
+
+  Tables(llvm::ArrayRef<llvm::ArrayRef<OpDef>> families, llvm::ArrayRef<Alias> spellings) {
+    rows.reserve(512);
+    for (llvm::ArrayRef<OpDef> family : families)
+      for (const OpDef &row : family)
+        if (!rows.try_emplace(ref(row.name), &row).second)
+          problem = "two rows are called `" + std::string(row.name) + "`";
+    aliases.reserve(spellings.size());
+    for (const Alias &alias : spellings) {
+      if (!aliases.try_emplace(ref(alias.spelling), &alias).second)
+        problem = "the spelling `" + std::string(alias.spelling) + "` stands twice";
+      if (!means_something(alias.op))
+        problem = "`" + std::string(alias.spelling) + "` is a spelling of `" +
+                  std::string(alias.op) + "`, which is no op";
+      if (std::string_view word = no_operand(alias); !word.empty())
+        problem = "the order of `" + std::string(alias.spelling) + "` has the word `" +
+                  std::string(word) + "`, which is no operand of `" + std::string(alias.op) + "`";
+    }
+  }
+
+private:
+  // A word of the order that names nothing; `-` ignores a position on purpose. Where the operands choose
+  // the row, a word may name an operand of another one.
+  std::string_view no_operand(const Alias &alias) const {
+    const OpDef *row = alias.choose ? nullptr : rows.lookup(ref(alias.op));
+    if (row && row->choose)
+      return {};
+    for (llvm::StringRef rest = ref(alias.order), word; row && !rest.empty();) {
+      std::tie(word, rest) = rest.split(' ');
+      word.consume_back("...");
+      const Equation &equation = row->equation.equation;
+      if (!word.empty() && word != "-" && word != "~" &&
+          equation.find_operand({word.data(), word.size()}) >= equation.operand_count)
+        return {word.data(), word.size()};
+    }
+    return {};
+  }
+  bool means_something(std::string_view op) const {
+    return rows.count(ref(op)) || is_transition(op) || is_boundary(ref(op)) || is_call(ref(op));
+  }
+};
+
+const Tables &tables() {
+  static const Tables made = [] {
+    Tables all(op_families(), rules::aliases());
+    SPMD_CHECK(all.problem.empty(), all.problem.c_str());
+    return all;
+  }();
+  return made;
+}
+
+// What stands in front of the names of frameworks, longest first.
+struct Prefix {
+  llvm::StringRef text;
+  llvm::StringRef instead = {};
+};
+constexpr Prefix kPrefixes[] = {
+    {"torch.nn.functional."},
+    {"torch.ops.aten."},
+    {"torch.ops.higher_order."},
+    {"higher_order."},
+    {"torch.ops.prims."},
+    {"torch.Tensor."},
+    {"torch._C._nn."},
+    {"torch.special."},
+    {"torch.fft.", "fft_"},
+    {"torch.linalg.", "linalg_"},
+    {"torch."},
+    {"aten."},
+    {"prims."},
+    {"_operator."},
+    {"operator."},
+    {"jax.lax."},
+    {"jax.nn."},
+    {"jax.numpy."},
+    {"jax."},
+    {"lax."},
+};
+
+class Resolver {
+public:
+  Resolver(llvm::StringRef spelling, llvm::StringRef dialect)
+      : framework_(!dialect.empty() && dialect != "spmd"), is_operator_(dialect == "operator"),
+        is_jax_(dialect == "jax") {
+    name_ = spelling.str();
+    llvm::StringRef own = spelling;
+    if (own.consume_front("spmd.")) {
+      name_ = own.str();
+      framework_ = false;
+    }
+    for (const Prefix &prefix : kPrefixes)
+      if (llvm::StringRef rest = spelling; rest.consume_front(prefix.text)) {
+        is_operator_ = prefix.text.endswith("operator.");
+        is_jax_ = prefix.text.startswith("jax") || prefix.text == "lax.";
+        framework_ = true;
+        name_ = prefix.instead.str() + rest.str();
+        break;
+      }
+    if (name_ != spelling && !try_exactly(spelling) && !try_exactly(without_overload(spelling)))
+      resolve(name_);
+    else if (name_ == spelling)
+      resolve(name_);
+  }
+
+  ResolvedOp take() { return std::move(out_); }
+  // The name that messages should be near to.
+  llvm::StringRef stem() const {
+    llvm::StringRef name = without_overload(name_);
+    return name.size() > 1 && name.endswith("_") ? name.drop_back() : name;
+  }
+
+private:
+  static llvm::StringRef without_overload(llvm::StringRef name) {
+    return name.substr(0, std::min(name.rfind('.'), name.size()));
+  }
+
+  bool resolve(llvm::StringRef name) {
+    llvm::StringRef base = without_overload(name);
+    return try_exactly(name) || try_exactly(base) || try_in_place(name) || try_in_place(base) ||
+           try_derived(base);
+  }
+
+  // The name as it stands: a spelling, a row, a transition, a boundary op.
+  bool try_exactly(llvm::StringRef name) {
+    if (framework_ && try_alias((is_jax_ ? "jax." : "aten.") + name.str()))
+      return true;
+    // Our own names come first where nobody else's are meant.
+    if ((!framework_ && try_own(name)) || try_alias(name))
+      return true;
+    if (const OpDef *row = find_op(name))
+      return take_row(*row);
+    return try_own(name);
+  }
+  bool try_own(llvm::StringRef name) {
+    return try_transition(name) || try_names(boundary_names(), name, OpForm::Boundary) ||
+           try_names(call_names(), name, OpForm::Call);
+  }
+  bool try_alias(llvm::StringRef name) {
+    const Alias *alias = tables().aliases.lookup(name);
+    if (!alias)
+      return false;
+    out_.alias = alias;
+    out_.each |= alias->each;
+    if (const OpDef *row = find_op(ref(alias->op))) {
+      take_row(*row);
+      out_.order = read_order(alias->order, row->equation.equation);
+      out_.lists_rest = ref(alias->order).endswith("...");
+      out_.in_place |= name.endswith("_") && !row->mut.empty();
+      return true;
+    }
+    return try_transition(ref(alias->op)) ||
+           try_names(boundary_names(), ref(alias->op), OpForm::Boundary) ||
+           try_names(call_names(), ref(alias->op), OpForm::Call);
+  }
+  bool take_row(const OpDef &row) {
+    out_.form = OpForm::Equation;
+    out_.row = &row;
+    return true;
+  }
+  bool try_transition(llvm::StringRef name) {
+    std::string_view word{name.data(), name.size()};
+    if (!is_transition(word))
+      return false;
+    out_.form = OpForm::Transition;
+    out_.transition = erased_words(word).name;
+    return true;
+  }
+  bool try_names(llvm::ArrayRef<llvm::StringRef> names, llvm::StringRef name, OpForm form) {
+    const llvm::StringRef *found = llvm::find(names, name);
+    if (found == names.end())
+      return false;
+    out_.form = form;
+    out_.boundary = std::string_view(found->data(), found->size());
+    return true;
+  }
+
+  bool try_in_place(llvm::StringRef name) {
+    if (!name.endswith("_") || name.endswith("__") || !resolve(name.drop_back()))
+      return false;
+    // `operator.and_` is a word that Python reserves, not a write.
+    out_.in_place |= !is_operator_;
+    return true;
+  }
+
+  // Spellings that follow by rule (rules/README.md).
+  bool try_derived(llvm::StringRef name) {
+    llvm::StringRef rest = name;
+    if (rest.consume_front("_foreach_") && resolve_part(rest)) {
+      out_.each = true;
+      return true;
+    }
+    if (rest = name; rest.consume_front("special_") && resolve_part(rest))
+      return true;
+    if (rest = name;
+        (rest.consume_back("_copy") || rest.consume_back("_out")) && resolve_part(rest))
+      return true;
+    rest = name;
+    if (rest.consume_front("__") && rest.consume_back("__"))
+      return resolve_part(rest) || try_reflected(rest);
+    return is_operator_ && try_reflected(name);
+  }
+  bool resolve_part(llvm::StringRef name) { return !name.empty() && resolve(name); }
+  bool try_reflected(llvm::StringRef name) {
+    llvm::StringRef rest = name;
+    if (rest.consume_front("i") && resolve_part(rest)) {
+      out_.in_place = true;
+      return true;
+    }
+    rest = name;
+    if (!rest.consume_front("r") || !resolve_part(rest))
+      return false;
+    if (out_.order.empty() && out_.row && out_.row->equation.equation.operand_count == 2)
+      out_.order = {1, 0};
+    return true;
+  }
+
+  std::string name_;
+  bool framework_, is_operator_, is_jax_;
+  ResolvedOp out_;
+};
+
+llvm::SmallVector<llvm::StringRef, 0> all_names() {
+  llvm::SmallVector<llvm::StringRef, 0> names;
+  for (llvm::ArrayRef<OpDef> family : op_families())
+    for (const OpDef &row : family)
+      names.push_back(ref(row.name));
+  for (const Transition &row : transitions())
+    names.push_back(ref(row.name));
+  names.push_back(ref(joint_transitions().front().name));
+  llvm::append_range(names, boundary_names());
+  llvm::append_range(names, call_names());
+  for (const Alias &alias : aliases())
+    names.push_back(ref(alias.spelling));
+  return names;
+}
+
+} // namespace
+
+llvm::SmallVector<uint8_t, 6> read_order(std::string_view order, const Equation &equation) {
+  llvm::SmallVector<llvm::StringRef, 8> words;
+  ref(order).split(words, ' ', -1, false);
+  llvm::SmallVector<uint8_t, 6> places;
+  for (llvm::StringRef word : words) {
+    word.consume_back("...");
+    unsigned operand = equation.find_operand({word.data(), word.size()});
+    places.push_back(operand < equation.operand_count ? static_cast<uint8_t>(operand)
+                     : word == "~"                    ? ResolvedOp::kState
+                                                      : ResolvedOp::kIgnored);
+  }
+  return places;
+}
+
+llvm::ArrayRef<llvm::ArrayRef<OpDef>> op_families() {
+  static const llvm::ArrayRef<OpDef> families[] = {
+      pointwise_ops(), contraction_ops(),   reduction_ops(), layout_ops(),   indexing_ops(),
+      loss_ops(),      normalisation_ops(), attention_ops(), creation_ops(), optimizer_ops()};
+  return families;
+}
+
+std::string table_problem(llvm::ArrayRef<llvm::ArrayRef<OpDef>> families,
+                          llvm::ArrayRef<Alias> spellings) {
+  return Tables(families, spellings).problem;
+}
+
+const OpDef *find_op(llvm::StringRef name) { return tables().rows.lookup(name); }
+
+bool is_boundary(llvm::StringRef name) { return llvm::is_contained(boundary_names(), name); }
+bool is_call(llvm::StringRef name) { return llvm::is_contained(call_names(), name); }
+
+// `vjp.OP.OPERAND`, where OP is an op with a row that has such an operand, or may mean one.
+static std::optional<ResolvedOp> resolve_derivative(llvm::StringRef spelling,
+                                                    llvm::StringRef dialect) {
+  std::optional<DerivativeName> name = read_derivative_name(spelling);
+  if (!name)
+    return std::nullopt;
+  ResolvedOp forward = resolve_spelling(name->op, dialect);
+  if (forward.form != OpForm::Equation || forward.forward)
+    return std::nullopt;
+  ResolvedOp made;
+  made.form = OpForm::Equation;
+  made.differentiated = name->operand.str();
+  const Equation &equation = forward.row->equation.equation;
+  unsigned operand = equation.find_operand(made.differentiated);
+  made.row = operand < equation.operand_count ? derivative(*forward.row, operand) : nullptr;
+  // The row that its arguments choose is known with the arguments only.
+  for (unsigned i = 0; !made.row && i < equation.operand_count; ++i)
+    made.row = derivative(*forward.row, i);
+  if (!made.row)
+    return std::nullopt;
+  made.forward = std::make_shared<const ResolvedOp>(std::move(forward));
+  return made;
+}
+
+ResolvedOp resolve_spelling(llvm::StringRef spelling, llvm::StringRef dialect) {
+  if (std::optional<ResolvedOp> derived = resolve_derivative(spelling, dialect))
+    return std::move(*derived);
+  Resolver resolver(spelling, dialect);
+  ResolvedOp resolved = resolver.take();
+  if (resolved.form == OpForm::Unknown)
+    resolved.nearest = nearest_name(resolver.stem(), all_names()).str();
+  return resolved;
+}
+
+llvm::SmallVector<llvm::StringRef, 8> spellings_of(llvm::StringRef op) {
+  llvm::SmallVector<llvm::StringRef, 8> spellings;
+  for (const Alias &alias : aliases())
+    if (ref(alias.op) == op && ref(alias.spelling) != op)
+      spellings.push_back(ref(alias.spelling));
+  return spellings;
+}
+
+llvm::StringRef nearest_name(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> candidates) {
+  llvm::StringRef best;
+  // Further away than a third of the name is no misspelling of it.
+  unsigned limit = static_cast<unsigned>(std::max<size_t>(1, name.size() / 3));
+  for (llvm::StringRef candidate : candidates) {
+    size_t longer = std::max(candidate.size(), name.size());
+    if (longer - std::min(candidate.size(), name.size()) > limit)
+      continue;
+    unsigned distance = name.edit_distance(candidate, true, limit);
+    if (distance > limit || (!best.empty() && distance == limit))
+      continue;
+    best = candidate;
+    limit = distance;
+  }
+  return best;
+}
+
+} // namespace spmd::rules

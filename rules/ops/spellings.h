@@ -1,0 +1,24 @@
+// The tables behind rules::aliases(), one file per framework.
+#pragma once
+
+#include "rules/ops/op.h"
+
+#include "llvm/ADT/ArrayRef.h"
+
+namespace spmd::rules {
+
+// Spellings that differ from an op in nothing but the word.
+struct Synonyms {
+  std::string_view op;
+  std::string_view spellings; // separated by blanks
+};
+
+llvm::ArrayRef<Alias> jax_aliases();
+llvm::ArrayRef<Synonyms> jax_synonyms();
+
+// The words that frameworks have for our ops, where an op is to be told in them; attributes stay what they
+// are. Empty: our name is theirs (torch), or they have none (JAX: no primitive).
+std::string_view torch_word(std::string_view op);
+std::string_view jax_word(std::string_view op);
+
+} // namespace spmd::rules

@@ -1,0 +1,377 @@
+// Blocks of uneven shards, and what a declaration says of them.
+#include "rules/shards/blocks.h"
+
+#include "rules/checked.h"
+#include "rules/shapes/extent_facts.h"
+#include "rules/shards/shards.h"
+#include "rules/transitions/axes.h"
+#include "rules/violations/operands.h"
+#include "rules/violations/shards.h"
+
+#include "ir/claims.h"
+#include "ir/mesh/symbols.h"
+#include "ir/text/text.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+namespace spmd::rules {
+
+using ir::AxisId;
+using ir::AxisSet;
+using ir::Extent;
+
+namespace {
+
+using Numbers = llvm::SmallVector<int64_t, 8>;
+constexpr int64_t kMaxBlocks = 1 << 16; // written out one by one
+
+std::optional<Numbers> numbers_of(const ir::Program &program, ir::AttrListId list) {
+  Numbers numbers;
+  for (const ir::AttrValue &item : program.lists[list].items) {
+    if (item.form != ir::AttrForm::Integer)
+      return std::nullopt;
+    numbers.push_back(item.as_integer());
+  }
+  return numbers;
+}
+
+ir::AttrListId list_of(ir::Program &program, llvm::ArrayRef<int64_t> numbers) {
+  ir::AttrList list;
+  for (int64_t number : numbers)
+    list.items.push_back(ir::AttrValue::integer(number));
+  return program.lists.add(std::move(list));
+}
+
+// None where a size, or all of them together, are no extent.
+std::optional<Blocks> of_sizes(ir::Program &program, llvm::ArrayRef<int64_t> sizes) {
+  Checked sum = 0;
+  for (int64_t size : sizes)
+    sum = sum + size;
+  std::optional<Extent> global = sum.extent();
+  if (!global)
+    return std::nullopt;
+  return Blocks({0, *global, Extent(sizes.empty() ? 0 : sizes.front()), list_of(program, sizes)});
+}
+
+// A division without a remainder; none if it is not known to be one.
+std::optional<Extent> exact(Extent a, Extent b) {
+  if (a == b)
+    return Extent(1);
+  if (b == Extent(1))
+    return a;
+  if (!a.is_number() || !b.is_number() || b.number() == 0 || a.number() % b.number())
+    return std::nullopt;
+  return Extent(a.number() / b.number());
+}
+
+// Every block, one by one.
+std::optional<Numbers> written_out(const ir::Program &program, const Blocks &blocks,
+                                   int64_t ranks) {
+  if (blocks.sizes().valid())
+    return numbers_of(program, blocks.sizes());
+  if (blocks.even() || !blocks.global().is_number() || !blocks.block().is_number() ||
+      ranks > kMaxBlocks || ir::is_symbolic(program, ranks))
+    return std::nullopt;
+  Numbers sizes;
+  int64_t left = blocks.global().number();
+  for (int64_t k = 0; k < ranks; ++k) {
+    sizes.push_back(std::min(left, blocks.block().number()));
+    left -= sizes.back();
+  }
+  return sizes;
+}
+
+} // namespace
+
+std::optional<Extent> times(ir::Program &program, Extent a, std::optional<Extent> b) {
+  if (!b)
+    return std::nullopt;
+  if (a == Extent(1))
+    return b;
+  return *b == Extent(1) ? a : ir::combine(program.exprs, ir::Expr::Form::Multiply, a, *b);
+}
+
+std::optional<Blocks> divided(ir::Program &program, const Blocks &blocks, Extent inner) {
+  if (blocks.even() || inner == Extent(1))
+    return blocks;
+  std::optional<Extent> global = exact(blocks.global(), inner);
+  std::optional<Extent> block = exact(blocks.block(), inner);
+  if (!blocks.sizes().valid())
+    return global && block ? std::optional(Blocks({0, *global, *block, {}})) : std::nullopt;
+  std::optional<Numbers> sizes = numbers_of(program, blocks.sizes());
+  if (!sizes || !inner.is_number() || inner.number() == 0)
+    return std::nullopt;
+  for (int64_t &size : *sizes) {
+    if (size % inner.number())
+      return std::nullopt;
+    size /= inner.number();
+  }
+  return of_sizes(program, *sizes);
+}
+
+std::optional<Blocks> multiplied(ir::Program &program, const Blocks &blocks, Extent inner) {
+  if (blocks.even() || inner == Extent(1))
+    return blocks;
+  std::optional<Extent> global = times(program, blocks.global(), inner);
+  std::optional<Extent> block = times(program, blocks.block(), inner);
+  if (!blocks.sizes().valid())
+    return global && block ? std::optional(Blocks({0, *global, *block, {}})) : std::nullopt;
+  std::optional<Numbers> sizes = numbers_of(program, blocks.sizes());
+  if (!sizes || !inner.is_number())
+    return std::nullopt;
+  for (int64_t &size : *sizes) {
+    std::optional<Extent> grown = (Checked(size) * inner.number()).extent();
+    if (!grown)
+      return std::nullopt;
+    size = grown->number();
+  }
+  return of_sizes(program, *sizes);
+}
+
+std::optional<Blocks> joined(ir::Program &program, const Blocks &outer, int64_t outer_ranks,
+                             const Blocks &inner, int64_t inner_ranks) {
+  if (outer.even() && inner.even())
+    return Blocks{};
+  std::optional<Numbers> sizes = written_out(program, inner, inner_ranks);
+  if (!outer.even() || !sizes || ir::is_symbolic(program, outer_ranks) ||
+      outer_ranks > kMaxBlocks / std::max<int64_t>(inner_ranks, 1))
+    return std::nullopt;
+  Numbers all;
+  for (int64_t k = 0; k < outer_ranks; ++k)
+    all.append(*sizes);
+  return of_sizes(program, all);
+}
+
+std::string print(const ir::Program &program, const Blocks &blocks) {
+  if (blocks.even())
+    return "even";
+  auto text = [&](Extent extent) { return ir::print(extent, program.exprs, program.strings); };
+  if (!blocks.sizes().valid())
+    return fmt::format("{} of {}", text(blocks.block()), text(blocks.global()));
+  std::string out;
+  for (int64_t size : numbers_of(program, blocks.sizes()).value_or(Numbers()))
+    out += fmt::format("{}{}", out.empty() ? "" : ", ", size);
+  return out;
+}
+
+namespace {
+
+AxisSet set_of(llvm::ArrayRef<AxisId> axes) {
+  AxisSet set;
+  for (AxisId axis : axes)
+    set |= axis;
+  return set;
+}
+
+// The place of a rank among the blocks of a dimension.
+int64_t block_index(const ir::Mesh &mesh, llvm::ArrayRef<AxisId> axes, int64_t rank) {
+  int64_t index = 0, offset = rank - mesh.offset;
+  for (AxisId axis : axes)
+    for (const ir::Atom &atom : mesh[axis].layout)
+      index = index * atom.size + offset / atom.stride % atom.size;
+  return index;
+}
+
+} // namespace
+
+llvm::SmallVector<int64_t, 16> nested_starts(int64_t extent, llvm::ArrayRef<int64_t> sizes) {
+  llvm::SmallVector<int64_t, 16> starts = {0, extent};
+  for (int64_t size : sizes) {
+    llvm::SmallVector<int64_t, 16> finer;
+    for (size_t i = 0; i + 1 < starts.size(); ++i) {
+      int64_t length = starts[i + 1] - starts[i], piece = (length + size - 1) / size;
+      for (int64_t k = 0; k < size; ++k)
+        finer.push_back(starts[i] + std::min(length, k * piece));
+    }
+    finer.push_back(extent);
+    starts = std::move(finer);
+  }
+  return starts;
+}
+
+std::optional<NestedBlocks> nested_blocks(ir::Program &program, const ir::Mesh &mesh,
+                                          llvm::ArrayRef<AxisId> axes, int64_t extent,
+                                          int64_t rank) {
+  llvm::SmallVector<int64_t, 4> counts;
+  for (AxisId axis : axes)
+    counts.push_back(mesh[axis].size());
+  int64_t ranks = size_of(mesh, set_of(axes)), index = block_index(mesh, axes, rank);
+  if (ir::is_symbolic(program, ranks))
+    return std::nullopt;
+  if (ranks > kMaxBlocks && axes.size() == 1) { // blocks of one length, until no element is left
+    int64_t block = (extent + ranks - 1) / ranks;
+    NestedBlocks nested;
+    nested.held = std::clamp<int64_t>(extent - std::max<int64_t>(0, index) * block, 0, block);
+    if (block * ranks != extent)
+      nested.blocks = Blocks(ir::UnevenDim{0, Extent(extent), Extent(block), {}});
+    return nested;
+  }
+  if (ranks > kMaxBlocks)
+    return std::nullopt;
+  llvm::SmallVector<int64_t, 16> starts = nested_starts(extent, counts);
+  Numbers lengths;
+  bool even = true, follows = true; // the first block, until no element is left
+  for (size_t i = 0; i + 1 < starts.size(); ++i) {
+    lengths.push_back(starts[i + 1] - starts[i]);
+    even &= lengths.back() == lengths.front();
+    follows &= lengths.back() == std::min(lengths.front(), extent - starts[i]);
+  }
+  NestedBlocks nested;
+  nested.held =
+      lengths[std::min(static_cast<size_t>(std::max<int64_t>(0, index)), lengths.size() - 1)];
+  if (even)
+    return nested;
+  std::optional<Blocks> listed = of_sizes(program, lengths);
+  nested.blocks = follows || !listed
+                      ? Blocks(ir::UnevenDim{0, Extent(extent), Extent(lengths.front()), {}})
+                      : *listed;
+  return nested;
+}
+
+void warn_uneven_lists(const ir::Program &program, const Arg &arg, AxisSet lists,
+                       OperandIndex operand, llvm::SmallVectorImpl<Violation> &out) {
+  if (!arg.sizes.valid() || !lists)
+    return;
+  for (const ir::UnevenDim &each : program.shard_sizes[arg.sizes].dims)
+    if (AxisSet axes = set_of(ir::shards_of(program.types[arg.type], each.dim)) & lists)
+      out.push_back(UnevenList{operand, static_cast<int64_t>(each.dim), axes});
+}
+
+namespace {
+
+// The blocks of a dimension that some of the axes cut as `known` says, and the others into equal parts.
+std::optional<Blocks> with_more_axes(ir::Program &program, const ir::Mesh &mesh,
+                                     const Blocks &known, llvm::ArrayRef<AxisId> cut,
+                                     llvm::ArrayRef<AxisId> all) {
+  std::optional<Numbers> lengths = written_out(program, known, size_of(mesh, set_of(cut)));
+  int64_t ranks = size_of(mesh, set_of(all));
+  if (!lengths || ranks > kMaxBlocks || ir::is_symbolic(program, ranks))
+    return std::nullopt;
+  Numbers made;
+  for (int64_t k = 0; k < ranks; ++k) {
+    int64_t place = 0, inner = ranks;
+    for (AxisId axis : all) {
+      int64_t size = mesh[axis].size();
+      inner /= size;
+      if (llvm::is_contained(cut, axis))
+        place = place * size + k / inner % size;
+    }
+    made.push_back((*lengths)[static_cast<size_t>(place)]);
+  }
+  return of_sizes(program, made);
+}
+
+} // namespace
+
+ir::ShardSizesId joined_sizes(ir::Program &program, const Arg &before, const ir::Type &after,
+                              std::optional<ir::ShardSizesId> stated,
+                              llvm::SmallVectorImpl<Violation> &out) {
+  if (!before.sizes.valid())
+    return stated.value_or(ir::ShardSizesId());
+  const ir::Mesh &mesh = program.meshes[after.mesh()];
+  ir::ShardSizes sizes;
+  bool joins = false;
+  for (const ir::UnevenDim &each : ir::ShardSizes(program.shard_sizes[before.sizes]).dims) {
+    llvm::SmallVector<AxisId, 2> cut = ir::shards_of(program.types[before.type], each.dim),
+                                 all = ir::shards_of(after, each.dim);
+    if (cut == all) {
+      sizes.dims.push_back(each);
+      continue;
+    }
+    joins = true;
+    std::optional<Blocks> made = with_more_axes(program, mesh, Blocks(each), cut, all);
+    if (!made) {
+      out.push_back(StridedUneven{{0}, static_cast<int64_t>(each.dim), set_of(all)});
+      return {};
+    }
+    const ir::UnevenDim *claimed =
+        stated && stated->valid() ? program.shard_sizes[*stated].find(each.dim) : nullptr;
+    Blocks told = claimed ? Blocks(*claimed) : Blocks();
+    std::optional<Numbers> lengths = written_out(program, told, size_of(mesh, set_of(all)));
+    if (stated && (!lengths || lengths != written_out(program, *made, 0)))
+      out.push_back(ShapeMismatch{fmt::format("the shards of dimension {} that parts of one shape "
+                                              "make and those that are stated",
+                                              each.dim),
+                                  print(program, *made), print(program, told), set_of(all)});
+    sizes.dims.push_back(made->as_dim(each.dim));
+  }
+  if (!joins)
+    return stated.value_or(before.sizes);
+  // Of dimensions that were even nothing but the statement is known.
+  if (stated && stated->valid())
+    for (const ir::UnevenDim &each : program.shard_sizes[*stated].dims)
+      if (!sizes.find(each.dim))
+        sizes.dims.push_back(each);
+  llvm::sort(sizes.dims,
+             [](const ir::UnevenDim &a, const ir::UnevenDim &b) { return a.dim < b.dim; });
+  return program.shard_sizes.add(std::move(sizes));
+}
+
+DeclaredSizes declared_sizes(ir::Program &program, const ir::Type &type, ir::ShapeId local_id,
+                             ir::ShapeId global_id, int64_t rank) {
+  if (!local_id.valid() || !global_id.valid())
+    return {};
+  const ir::Shape local = program.shapes[local_id], global = program.shapes[global_id];
+  auto differs = [&](std::string what, AxisSet axes = {}) {
+    return DeclaredSizes{{},
+                         ShapeMismatch{std::move(what), ir::print_shape(program, global_id),
+                                       ir::print_shape(program, local_id), axes}};
+  };
+  if (!local.ranked || !global.ranked)
+    return {};
+  if (local.dims.size() != global.dims.size())
+    return differs("the numbers of dimensions of the global and the local shape");
+  const ir::Mesh &mesh = program.meshes[type.mesh()];
+  bool has_lists = !(type.of(ir::Kind::Varying) - type.sharded()).empty();
+  ir::ShardSizes sizes;
+  for (unsigned d = 0; d < local.dims.size(); ++d) {
+    llvm::SmallVector<AxisId, 2> axes = ir::shards_of(type, d);
+    int64_t ranks = size_of(mesh, set_of(axes));
+    Extent have = local.dims[d], all = global.dims[d];
+    std::optional<Extent> even = product(program, have, ir::rank_extent(program, ranks));
+    if (even == all || (axes.empty() && has_lists) ||
+        (even && compare(program, *even, all) == Equality::Equal))
+      continue;
+    bool numbers = have.is_number() && all.is_number() && !ir::is_symbolic(program, ranks);
+    bool differ = axes.empty() && compare(program, have, all) == Equality::Different;
+    if (numbers || differ) {
+      std::optional<NestedBlocks> nested;
+      if (numbers)
+        nested = nested_blocks(program, mesh, axes, all.number(), rank);
+      if (axes.empty() || !nested || have.number() != nested->held)
+        return differs(
+            fmt::format("dimension {} of the global shape, cut into {}, and of the local "
+                        "shape,",
+                        d, ir::print_ranks(program, ranks)),
+            set_of(axes));
+      if (!nested->blocks.even())
+        sizes.dims.push_back(nested->blocks.as_dim(d));
+    } else if (!axes.empty()) {
+      sizes.dims.push_back({d, all, have, {}});
+    }
+  }
+  if (sizes.dims.empty())
+    return {};
+  return {program.shard_sizes.add(std::move(sizes)), std::nullopt};
+}
+
+ir::ShapeId global_shape(ir::Program &program, const ir::Type &type, const Arg &arg) {
+  if (!arg.shape.valid() || !program.shapes[arg.shape].ranked)
+    return {};
+  ir::Shape shape = program.shapes[arg.shape];
+  for (unsigned d = 0; d < shape.dims.size(); ++d) {
+    const ir::UnevenDim *uneven =
+        arg.sizes.valid() ? program.shard_sizes[arg.sizes].find(d) : nullptr;
+    int64_t ranks = size_of(program.meshes[type.mesh()], set_of(ir::shards_of(type, d)));
+    std::optional<Extent> extent =
+        uneven ? uneven->global : product(program, shape.dims[d], ir::rank_extent(program, ranks));
+    if (!extent)
+      return {};
+    shape.dims[d] = *extent;
+  }
+  return program.shapes.add(std::move(shape));
+}
+
+} // namespace spmd::rules

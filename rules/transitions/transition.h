@@ -1,0 +1,121 @@
+// One row per transition: a collective, convert or reinterpret between two kinds on one axis, with
+// what a backend communicates (wire), what a rank does by itself (act), and the backward (dual).
+// Source: rules/README.md; DESIGN.md of spmd_types (github.com/meta-pytorch/spmd_types),
+// "Comms by state transition" and "by forwards-backwards".
+#pragma once
+
+#include "ir/dialect/words.h"
+#include "ir/kind.h"
+
+#include "llvm/ADT/ArrayRef.h"
+
+#include <optional>
+#include <string_view>
+
+namespace spmd::rules {
+
+enum class Wire : uint8_t {
+  None,
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll,
+  Broadcast,
+  Permute
+};
+inline constexpr std::string_view kWireWords[] = {
+    "none", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "permute"};
+// What a rank does after the wire; before it, and as the whole of it, where the wire is None.
+enum class Act : uint8_t {
+  None,
+  TakeOwnSlice, // keep this rank's block of a dimension (V: unbind, S(i): chunk)
+  KeepOnFirst,  // zero elsewhere
+  KeepOnRoot,   // zero elsewhere
+  PlaceOwn,     // own block in zeros
+};
+// Which forms V takes at each end: no change of shape, or both a stack on a new dimension (V) and a
+// concatenation (S(i)).
+enum class Layouts : uint8_t { Plain, StackOrShard };
+
+struct Transition {
+  std::string_view name;
+  ir::Kind src, dst;
+  Wire wire = Wire::None;
+  Act act = Act::None;
+  Layouts layouts = Layouts::Plain;
+  // The backward, as a row of this table: its name and kinds. Empty where the row is composed.
+  struct Dual {
+    std::string_view name = {};
+    ir::Kind src = {}, dst = {};
+  } dual = {};
+  bool expert = false; // value or gradient changes: needs `{ expert = true }`
+  // A composition in the table of the design: by way of R, to be followed by reinterpret(R, dst).
+  // Its backward is that of its parts, the last one first.
+  bool composed = false;
+  bool unstated = false;      // what the name means where a call states no words
+  bool redistributes = false; // what `redistribute` means by these ends, whatever it costs
+  bool fixes = false;         // what a person would write to repair an operand
+};
+
+llvm::ArrayRef<Transition> transitions();
+// Rows of `reorder`, which permutes the blocks that ranks hold: what one axis of such a call goes
+// through. It means something only with the other axes of the call, which frees and takes as many
+// ranks of each dimension, so that local shapes stay. The axes stand in the order of the result.
+llvm::ArrayRef<Transition> joint_transitions();
+// Null if the table has no such row. Reduced is matched exactly. `redistribute` stands for the row
+// of another name that leads from src to dst and keeps the meaning (DESIGN.md of spmd_types,
+// "Per-mesh-dim redistribute").
+const Transition *find_transition(std::string_view name, ir::Kind src, ir::Kind dst);
+bool is_transition(std::string_view name);
+// The row of the backward; null where the row is composed.
+const Transition *dual_of(const Transition &row);
+
+struct TransitionParts {
+  const Transition *first, *second;
+};
+// What a composed row stands for, in order.
+TransitionParts parts_of(const Transition &row);
+
+// What a call that states no words means, by the row that is marked `unstated`: the kind that its
+// operand should have (none: whatever the operand is), and the kind of its result (R stands for
+// `R|I`; none: it must be stated).
+struct ErasedWords {
+  std::string_view name;
+  std::optional<ir::Kind> src, dst;
+  bool reduces = false;
+};
+const ErasedWords &erased_words(std::string_view name);
+
+// Spellings of frameworks whose name states words. Those that name a whole row count as marked
+// `expert`.
+struct SpelledWords {
+  std::string_view spelling; // without its dialect
+  std::string_view name;     // the transition that it means
+  std::optional<ir::Kind> src, dst;
+  std::optional<ir::Combiner> combiner = std::nullopt;
+  std::string_view to = {}; // attribute `to`, where it decides which row is meant
+};
+llvm::ArrayRef<SpelledWords> all_spelled_words();
+// Null if the spelling states nothing. A dialect in front is ignored.
+const SpelledWords *spelled_words(std::string_view spelling, std::string_view to = {});
+
+// How a framework says one row of the table on an axis that is judged locally, where each rank has
+// a tensor of its own. What it says on whole tensors is `whole_words`.
+struct ToldTransition {
+  ir::Dialect dialect;
+  std::string_view name;
+  ir::Kind src, dst;
+  std::string_view words;    // spellings in order, separated by blanks; empty: it has none
+  std::string_view why = {}; // it has none, or what its words leave out
+  ir::Combiner combiner = ir::Combiner::Sum;
+  bool says_ends = true; // false: the words leave src and dst out
+};
+llvm::ArrayRef<ToldTransition> told_transitions();
+// Null if the dialect has no word for the row, and nothing is known of the reason.
+const ToldTransition *told_transition(ir::Dialect dialect, const Transition &row,
+                                      ir::Combiner combiner);
+// What goes from one type of a whole tensor to another: `redistribute` of DTensor, `reshard` of
+// JAX; empty if the framework has no whole tensors.
+std::string_view whole_words(ir::Dialect dialect);
+
+} // namespace spmd::rules

@@ -1,0 +1,100 @@
+// Operands, names of storage that a later `alias` asks for, and what is received.
+#include "runtime/judge/last_uses.h"
+
+#include "rules/boundary/name.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+#include <algorithm>
+
+namespace spmd::runtime {
+
+using ir::ValueId;
+
+bool is_alias(const ir::Program &program, ir::InstId inst) {
+  return program.blocks[program.insts[inst].operands].size() > 1 &&
+         rules::boundary_of(program, program.insts[inst].op) == "alias";
+}
+
+ValueId sent_to(const ir::Program &program, Reference &reference, const Execution &execution) {
+  const ir::Inst &inst = program.insts[execution.inst];
+  bool receives = execution.call == 0 && inst.result_count == 1 &&
+                  reference.resolve(inst.op).boundary == "recv";
+  return receives ? reference.sent_to(execution.inst) : ValueId();
+}
+
+namespace {
+
+class LastUses {
+public:
+  LastUses(const ir::Program &program, const Plan &plan) : program_(program), plan_(plan) {
+    last_.resize(plan.values.size());
+  }
+
+  std::vector<uint32_t> find(Reference &reference) {
+    for (uint32_t e = 0; e < plan_.executions.size(); ++e)
+      for (PlannedId id : plan_.list(plan_.executions[e].operands))
+        keep(id, e);
+    keep_storages();
+    keep_sent(reference);
+    return std::move(last_);
+  }
+
+private:
+  void keep(PlannedId id, uint32_t until) {
+    if (id.valid())
+      last_[id.index] = std::max(last_[id.index], until);
+  }
+
+  ValueId root(ValueId value) const {
+    while (program_.values[value].alias_of.valid())
+      value = program_.values[value].alias_of;
+    return value;
+  }
+
+  // `alias` asks for all names of its storage before it, and for what else they were made of.
+  void keep_storages() {
+    llvm::DenseMap<uint32_t, uint32_t> asked; // by root: the last execution that asks
+    for (uint32_t e = 0; e < plan_.executions.size(); ++e)
+      if (is_alias(program_, plan_.executions[e].inst))
+        asked[root(program_.insts[plan_.executions[e].inst].first_result).index] = e;
+    for (PlannedId id : plan_.params)
+      if (id.valid())
+        if (auto at = asked.find(plan_.values[id].value.index); at != asked.end())
+          keep(id, at->second);
+    for (const Execution &execution : plan_.executions)
+      for (PlannedId result : plan_.list(execution.results)) {
+        if (!result.valid() || !plan_.values[result].value.valid())
+          continue;
+        auto at = asked.find(root(plan_.values[result].value).index);
+        if (at == asked.end())
+          continue;
+        keep(result, at->second);
+        for (PlannedId operand : plan_.list(execution.operands))
+          keep(operand, at->second);
+      }
+  }
+
+  void keep_sent(Reference &reference) {
+    llvm::DenseMap<uint32_t, uint32_t> asked; // by ValueId: the last execution that asks
+    for (uint32_t e = 0; e < plan_.executions.size(); ++e)
+      if (ValueId sent = sent_to(program_, reference, plan_.executions[e]); sent.valid())
+        asked[sent.index] = e;
+    for (uint32_t i = 0; i < plan_.values.size(); ++i)
+      if (auto at = asked.find(plan_.values[PlannedId{i}].value.index); at != asked.end())
+        keep(PlannedId{i}, at->second);
+  }
+
+  const ir::Program &program_;
+  const Plan &plan_;
+  std::vector<uint32_t> last_;
+};
+
+} // namespace
+
+std::vector<uint32_t> last_uses(const ir::Program &program, const Plan &plan,
+                                Reference &reference) {
+  return LastUses(program, plan).find(reference);
+}
+
+} // namespace spmd::runtime

@@ -1,0 +1,303 @@
+// Bodies that instructions run. Calls are put in place, scans unrolled: how often they run is known.
+// Branches and loops become ranges of steps, entered by the ranks whose predicate says so.
+#include "runtime/plan/planner.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+namespace spmd::runtime {
+
+int64_t Planner::integer(const Site &site, llvm::StringRef name) const {
+  const ir::AttrValue *attr = program_.find(site.inst.attrs, name);
+  return attr && attr->form == ir::AttrForm::Integer ? attr->as_integer() : 0;
+}
+
+llvm::SmallVector<BufferId, 4> Planner::arg_buffers(Site &site, size_t first) const {
+  llvm::SmallVector<BufferId, 4> buffers;
+  for (PlannedId value : llvm::makeArrayRef(site.values).drop_front(first))
+    buffers.push_back(plan_.values[value].buffer);
+  return buffers;
+}
+
+// A function that has a body.
+llvm::Expected<ir::FunctionId> Planner::region(Site &site, llvm::StringRef role) {
+  const ir::AttrValue *attr = program_.find(site.inst.attrs, role);
+  if (!attr || attr->form != ir::AttrForm::Function)
+    return plan_error(fmt::format("`{}` is no function", role.str()));
+  ir::FunctionId id = attr->as<ir::FunctionId>();
+  if (program_.functions[id].opaque)
+    return plan_error(fmt::format("`{}` is opaque: the program does not say what it computes",
+                                  program_.strings[program_.functions[id].name].str()));
+  return id;
+}
+
+Planner::Frame Planner::enter(Site &site, uint32_t typing, uint64_t round, bool looped) {
+  Frame frame;
+  frame.call = static_cast<uint32_t>(plan_.calls.size());
+  frame.typing = typing;
+  const PlannedCall &caller = plan_.calls[site.frame.call];
+  PlannedCall made;
+  made.caller = site.frame.call;
+  made.site = site.id;
+  made.typing = typing;
+  made.path = body_path(caller.path, site.id, round);
+  made.looped = looped;
+  made.round = round;
+  plan_.calls.push_back(made);
+  return frame;
+}
+
+llvm::Error Planner::bind(Frame &frame, ir::FunctionId function, llvm::ArrayRef<BufferId> args) {
+  for (size_t i = 0; i < args.size(); ++i)
+    if (llvm::Error error = define(frame, program_.functions[function].params[i].value, args[i]))
+      return error;
+  return llvm::Error::success();
+}
+
+llvm::Expected<llvm::SmallVector<BufferId, 4>> Planner::run_body(Frame &frame, ir::FunctionId id,
+                                                                 llvm::ArrayRef<BufferId> args) {
+  if (llvm::Error error = bind(frame, id, args))
+    return error;
+  const ir::Body steps = program_.functions[id].body;
+  const ir::BlockId returned = program_.functions[id].results;
+  if (llvm::Error error = body(frame, steps))
+    return error;
+  llvm::SmallVector<BufferId, 4> results;
+  for (const ir::Operand &operand : program_.blocks[returned]) {
+    if (!operand.is_value())
+      return plan_error(fmt::format("`{}` returns a plain number, which no rank holds",
+                                    program_.strings[program_.functions[id].name].str()));
+    llvm::Expected<PlannedId> value = find(frame, operand.as_value());
+    if (!value)
+      return value.takeError();
+    results.push_back(plan_.values[*value].buffer);
+  }
+  return results;
+}
+
+llvm::Error Planner::define_results(Site &site, llvm::ArrayRef<BufferId> buffers) {
+  for (unsigned r = 0; r < site.inst.result_count && r < buffers.size(); ++r)
+    if (llvm::Error error = define_result(site, r, buffers[r]))
+      return error;
+  return llvm::Error::success();
+}
+
+llvm::Error Planner::call(Site &site) {
+  if (site.op.boundary == "cond")
+    return branch(site);
+  if (site.op.boundary == "scan")
+    return scan(site);
+  if (site.op.boundary == "while")
+    return loop(site);
+  return plain_call(site);
+}
+
+llvm::Error Planner::plain_call(Site &site) {
+  llvm::Expected<ir::FunctionId> function = region(site, "body");
+  if (!function)
+    return function.takeError();
+  llvm::ArrayRef<uint32_t> typings = checked_.bodies(site.id, site.frame.typing);
+  SPMD_CHECK(typings.size() == 1, "a body that was not typed");
+  Frame frame = enter(site, typings[0], 0, false);
+  llvm::Expected<llvm::SmallVector<BufferId, 4>> results =
+      run_body(frame, *function, arg_buffers(site));
+  if (!results)
+    return results.takeError();
+  return define_results(site, *results);
+}
+
+// One entry of dimension 0 of a scanned operand.
+BufferId Planner::row_of(BufferId whole, int64_t row) {
+  RankDims dims = dims_of_buffer(whole);
+  for (Dims &each : dims)
+    if (!each.empty())
+      each.erase(each.begin());
+  Act made{ActForm::TakeRow};
+  made.operands = uses_of(whole);
+  made.result = buffer_like(whole, std::move(dims));
+  made.row = static_cast<uint32_t>(row);
+  BufferId result = made.result;
+  act(std::move(made), plan_.buffers[whole].mesh);
+  return result;
+}
+
+llvm::Expected<int64_t> Planner::rounds_of(Site &site, llvm::ArrayRef<BufferId> scanned) {
+  if (const ir::AttrValue *length = program_.find(site.inst.attrs, "length");
+      length && length->form == ir::AttrForm::Integer)
+    return length->as_integer();
+  std::optional<int64_t> rounds;
+  for (BufferId each : scanned)
+    for (RankId rank : world_.ranks(plan_.buffers[each].mesh)) {
+      const Dims &dims = plan_.buffers[each].on(rank);
+      if (dims.empty() || (rounds && *rounds != dims[0]))
+        return plan_error("what is scanned is not of one length on all ranks");
+      rounds = dims[0];
+    }
+  if (!rounds)
+    return plan_error("how often a scan runs is not known");
+  return *rounds;
+}
+
+// What the rounds gave, one behind the other.
+llvm::Expected<BufferId> Planner::stack_rows(Site &site, unsigned result,
+                                             llvm::ArrayRef<BufferId> rows) {
+  Act made{ActForm::StackRows};
+  if (rows.empty()) {
+    rules::Arg known = checked_.known(site.inst.result(result), site.frame.typing);
+    llvm::Expected<Dims> dims =
+        dims_of(program_, known.shape, who(site.frame, site.inst.result(result)));
+    if (!dims)
+      return dims.takeError();
+    made.form = ActForm::Zero;
+    made.result = buffer(dtype_of(known), site.mesh(program_), {*dims});
+  } else {
+    RankDims dims = dims_of_buffer(rows[0]);
+    for (BufferId row : rows)
+      if (plan_.buffers[row].dims != dims)
+        return plan_error("the rounds of a scan give tensors of different extents");
+    for (Dims &each : dims)
+      each.insert(each.begin(), static_cast<int64_t>(rows.size()));
+    made.operands = uses_of(rows);
+    made.result = buffer_like(rows[0], std::move(dims));
+  }
+  BufferId stacked = made.result;
+  act(std::move(made), plan_.buffers[stacked].mesh);
+  return stacked;
+}
+
+// Constants, carries, then what is taken apart; carries, then what is stacked.
+llvm::Error Planner::scan(Site &site) {
+  llvm::Expected<ir::FunctionId> function = region(site, "body");
+  if (!function)
+    return function.takeError();
+  size_t consts = static_cast<size_t>(integer(site, "consts"));
+  size_t carries = static_cast<size_t>(integer(site, "carry"));
+  const ir::AttrValue *attr = program_.find(site.inst.attrs, "reverse");
+  bool reverse = attr && attr->form == ir::AttrForm::Bool && attr->as_bool();
+  llvm::SmallVector<BufferId, 4> operands = arg_buffers(site);
+  llvm::ArrayRef<BufferId> scanned = llvm::makeArrayRef(operands).drop_front(consts + carries);
+  llvm::Expected<int64_t> rounds = rounds_of(site, scanned);
+  if (!rounds)
+    return rounds.takeError();
+  llvm::ArrayRef<uint32_t> typings = checked_.bodies(site.id, site.frame.typing);
+  SPMD_CHECK(typings.size() == 1, "a body that was not typed");
+  uint32_t typing = typings[0];
+  llvm::SmallVector<BufferId, 4> carried(operands.begin() + static_cast<ptrdiff_t>(consts),
+                                         operands.begin() +
+                                             static_cast<ptrdiff_t>(consts + carries));
+  std::vector<llvm::SmallVector<BufferId, 8>> rows(site.inst.result_count - carries);
+  for (int64_t i = 0; i < *rounds; ++i) {
+    int64_t row = reverse ? *rounds - 1 - i : i;
+    llvm::SmallVector<BufferId, 4> args(operands.begin(),
+                                        operands.begin() + static_cast<ptrdiff_t>(consts));
+    args.append(carried.begin(), carried.end());
+    for (BufferId each : scanned)
+      args.push_back(row_of(each, row));
+    Frame frame = enter(site, typing, static_cast<uint64_t>(i), false);
+    llvm::Expected<llvm::SmallVector<BufferId, 4>> results = run_body(frame, *function, args);
+    if (!results)
+      return results.takeError();
+    std::copy_n(results->begin(), carries, carried.begin());
+    for (size_t r = 0; r < rows.size(); ++r)
+      rows[r].push_back((*results)[carries + r]);
+  }
+  llvm::SmallVector<BufferId, 4> results = carried;
+  for (unsigned r = 0; r < rows.size(); ++r) {
+    if (reverse)
+      std::reverse(rows[r].begin(), rows[r].end());
+    llvm::Expected<BufferId> stacked =
+        stack_rows(site, static_cast<unsigned>(carries) + r, rows[r]);
+    if (!stacked)
+      return stacked.takeError();
+    results.push_back(*stacked);
+  }
+  return define_results(site, results);
+}
+
+// Both ways end in the same buffers.
+llvm::Error Planner::branch(Site &site) {
+  llvm::Expected<ir::FunctionId> then = region(site, "then");
+  if (!then)
+    return then.takeError();
+  llvm::Expected<ir::FunctionId> other = region(site, "else");
+  if (!other)
+    return other.takeError();
+  llvm::ArrayRef<uint32_t> typings = checked_.bodies(site.id, site.frame.typing);
+  SPMD_CHECK(typings.size() == 2, "a body that was not typed");
+  ir::MeshId mesh = site.mesh(program_);
+  size_t at = plan_.branches.size();
+  plan_.branches.push_back({plan_.values[site.values[0]].buffer});
+  step(StepForm::Branch, at, mesh);
+  ++dynamic_;
+  llvm::SmallVector<BufferId, 4> results;
+  for (unsigned way = 0; way < 2; ++way) {
+    Frame frame = enter(site, typings[way], way, false);
+    llvm::Expected<llvm::SmallVector<BufferId, 4>> made =
+        run_body(frame, way ? *other : *then, arg_buffers(site, 1));
+    if (!made)
+      return made.takeError();
+    for (size_t r = 0; r < made->size(); ++r) {
+      BufferId from = (*made)[r];
+      if (way == 0)
+        results.push_back(copy(from));
+      else if (plan_.buffers[from].dims == plan_.buffers[results[r]].dims)
+        copy_into(from, results[r]);
+      else
+        return plan_error(fmt::format("the two ways of result {} have different extents", r));
+    }
+    (way ? plan_.branches[at].else_end : plan_.branches[at].then_end) =
+        static_cast<uint32_t>(plan_.steps.size());
+  }
+  --dynamic_;
+  return define_results(site, results);
+}
+
+// Carries keep their buffers from round to round.
+llvm::Error Planner::loop(Site &site) {
+  llvm::Expected<ir::FunctionId> more = region(site, "cond");
+  if (!more)
+    return more.takeError();
+  llvm::Expected<ir::FunctionId> function = region(site, "body");
+  if (!function)
+    return function.takeError();
+  llvm::ArrayRef<uint32_t> typings = checked_.bodies(site.id, site.frame.typing);
+  SPMD_CHECK(typings.size() == 2, "a body that was not typed");
+  size_t consts = static_cast<size_t>(integer(site, "consts"));
+  llvm::SmallVector<BufferId, 4> args = arg_buffers(site);
+  for (size_t i = consts; i < args.size(); ++i)
+    args[i] = copy(args[i]);
+  ir::MeshId mesh = site.mesh(program_);
+  size_t at = plan_.loops.size();
+  plan_.loops.push_back({});
+  step(StepForm::Loop, at, mesh);
+  ++dynamic_;
+  Frame asking = enter(site, typings[0], 0, true);
+  llvm::Expected<llvm::SmallVector<BufferId, 4>> predicate = run_body(asking, *more, args);
+  if (!predicate)
+    return predicate.takeError();
+  plan_.loops[at].predicate = (*predicate)[0];
+  plan_.loops[at].cond_end = static_cast<uint32_t>(plan_.steps.size());
+  Frame turn = enter(site, typings[1], 0, true);
+  llvm::Expected<llvm::SmallVector<BufferId, 4>> results = run_body(turn, *function, args);
+  if (!results)
+    return results.takeError();
+  llvm::MutableArrayRef<BufferId> carries =
+      llvm::MutableArrayRef<BufferId>(args).drop_front(consts);
+  // A carry that becomes another one would be read after it was replaced.
+  for (size_t i = 0; i < carries.size(); ++i) {
+    BufferId &result = (*results)[i];
+    if (plan_.buffers[result].dims != plan_.buffers[carries[i]].dims)
+      return plan_error(fmt::format("carry {} changes its extents", i));
+    if (result != carries[i] && llvm::is_contained(carries, result))
+      result = copy(result);
+  }
+  for (size_t i = 0; i < carries.size(); ++i)
+    if ((*results)[i] != carries[i])
+      copy_into((*results)[i], carries[i]);
+  plan_.loops[at].body_end = static_cast<uint32_t>(plan_.steps.size());
+  --dynamic_;
+  return define_results(site, carries);
+}
+
+} // namespace spmd::runtime

@@ -1,0 +1,182 @@
+// The pieces that wires send: how long each is, as stated, as tensors say, or as blocks lie; and their
+// packing where they are not contiguous.
+#include "runtime/plan/pieces.h"
+#include "runtime/plan/planner.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+namespace spmd::runtime {
+
+using rules::TransitionMove;
+using Form = rules::TransitionMove::Form;
+
+int64_t before(const Dims &dims, size_t dim) {
+  return count(llvm::makeArrayRef(dims).take_front(dim));
+}
+
+int64_t total(llvm::ArrayRef<int64_t> lengths) {
+  int64_t sum = 0;
+  for (int64_t length : lengths)
+    sum += length;
+  return sum;
+}
+
+Dims piece_dims(Dims dims, const TransitionMove &move, int64_t length) {
+  if (move.form == Form::Unbind)
+    dims.erase(dims.begin() + static_cast<ptrdiff_t>(move.dim));
+  else
+    dims[move.dim] = length;
+  return dims;
+}
+
+Dims joined_dims(Dims dims, const TransitionMove &move, int64_t length) {
+  if (move.form == Form::Stack)
+    dims.insert(dims.begin() + static_cast<ptrdiff_t>(move.dim), length);
+  else
+    dims[move.dim] = length;
+  return dims;
+}
+
+bool joins(const TransitionMove &move) {
+  return move.form == Form::Stack || move.form == Form::Join;
+}
+
+llvm::ArrayRef<int64_t> Planner::stated_joined(const Moving &at, const TransitionMove &move,
+                                               RankId rank) {
+  return at.joined.empty() ? llvm::ArrayRef<int64_t>(move.lengths)
+                           : llvm::ArrayRef<int64_t>(at.joined[rank]);
+}
+
+CutId Planner::add_cut(Cut cut, ir::MeshId mesh) {
+  llvm::ArrayRef<RankId> ranks = world_.ranks(mesh);
+  if (cut.lengths.size() > 1 &&
+      llvm::all_of(ranks, [&](RankId rank) { return cut.lengths[rank] == cut.lengths[ranks[0]]; }))
+    cut.lengths = {llvm::SmallVector<int64_t, 8>(cut.lengths[ranks[0]])};
+  return plan_.cuts.add(std::move(cut));
+}
+
+// The lengths of the pieces of `move.dim` on each rank: as stated, as the shards say, or evenly.
+llvm::Expected<Cut> Planner::piece_lengths(Moving &at, const TransitionMove &move,
+                                           CommunicatorId id) {
+  const Groups &group = groups(id);
+  int64_t n = static_cast<int64_t>(group.size());
+  Cut cut;
+  cut.lengths.resize(world_.size());
+  for (RankId rank : world_.ranks(at.mesh)) {
+    int64_t extent = plan_.buffers[at.at].on(rank)[move.dim];
+    llvm::SmallVector<int64_t, 8> &lengths = cut.lengths[rank];
+    if (move.form == Form::Unbind)
+      lengths.assign(static_cast<size_t>(n), 1);
+    else if (!move.lengths.empty())
+      lengths.assign(move.lengths.begin(), move.lengths.end());
+    else if (!at.sent.empty())
+      lengths = at.sent[rank];
+    else if (move.after && move.after->uneven) {
+      for (RankId member : group[group.group_of(rank)]) {
+        llvm::Expected<int64_t> length = block_length(*move.after, at.mesh, member);
+        if (!length)
+          return length.takeError();
+        lengths.push_back(*length);
+      }
+    } else if (extent % n == 0)
+      lengths.assign(static_cast<size_t>(n), extent / n);
+    bool negative = llvm::any_of(lengths, [](int64_t length) { return length < 0; });
+    if (static_cast<int64_t>(lengths.size()) != n || negative || total(lengths) != extent)
+      return plan_error(fmt::format("{}: dimension {} of its operand has {} elements on rank {}, "
+                                    "which {} ranks cannot share {}",
+                                    at.name, move.dim, extent, world_.number(rank), n,
+                                    lengths.empty()
+                                        ? std::string("evenly")
+                                        : fmt::format("as [{}]", fmt::join(lengths, ", "))));
+  }
+  return cut;
+}
+
+llvm::Expected<int64_t> Planner::block_length(const rules::BlockDim &dim, ir::MeshId mesh,
+                                              RankId rank) const {
+  llvm::SmallVector<int64_t, 8> lengths =
+      block_lengths(program_, *dim.uneven, world_.count(mesh, dim.axes));
+  if (lengths.empty())
+    return plan_error("the sizes of shards are not known");
+  return lengths[static_cast<size_t>(world_.index(mesh, dim.axes, rank))];
+}
+
+// Pieces that came one after another take their places along the dimension.
+void Planner::unpack(Moving &at, const TransitionMove &move, RankDims dims, Cut lengths,
+                     CommunicatorId group) {
+  Act made{ActForm::Join};
+  made.operands = uses_of(at.at);
+  made.result = buffer_like(at.at, std::move(dims));
+  made.group = group;
+  made.cut = add_cut(std::move(lengths), at.mesh);
+  made.dim = static_cast<uint32_t>(move.dim);
+  at.at = made.result;
+  act(std::move(made), at.mesh);
+}
+
+// What a wire sends: pieces one after another. Nothing to do where they are.
+void Planner::pack(Moving &at, const TransitionMove &move, const Cut &lengths,
+                   CommunicatorId group) {
+  const Buffer operand = plan_.buffers[at.at];
+  bool contiguous = llvm::all_of(
+      world_.ranks(at.mesh), [&](RankId rank) { return before(operand.on(rank), move.dim) == 1; });
+  if (contiguous)
+    return;
+  RankDims flat(world_.size());
+  for (RankId rank : world_.ranks(at.mesh))
+    flat[rank] = {count(operand.on(rank))};
+  Act made{ActForm::Split};
+  made.operands = uses_of(at.at);
+  made.result = buffer_like(at.at, std::move(flat));
+  made.group = group;
+  made.cut = add_cut(lengths, at.mesh);
+  made.dim = static_cast<uint32_t>(move.dim);
+  at.at = made.result;
+  act(std::move(made), at.mesh);
+}
+
+CutId Planner::uneven_counts(Cut counts, ir::MeshId mesh) {
+  llvm::ArrayRef<RankId> ranks = world_.ranks(mesh);
+  int64_t one = counts.lengths[ranks[0]].front();
+  bool even = llvm::all_of(ranks, [&](RankId rank) {
+    return llvm::all_of(counts.lengths[rank], [&](int64_t each) { return each == one; });
+  });
+  return even ? CutId() : add_cut(std::move(counts), mesh);
+}
+
+// The extents that the own piece has, and all of its length per rank.
+RankDims Planner::own_dims(const Moving &at, const TransitionMove &move, const Cut &lengths,
+                           CommunicatorId id) {
+  RankDims dims(world_.size());
+  for (RankId rank : world_.ranks(at.mesh))
+    dims[rank] = piece_dims(plan_.buffers[at.at].on(rank), move,
+                            lengths.on(rank)[groups(id).position(rank)]);
+  return dims;
+}
+
+std::vector<TensorSizes::Lengths> Planner::sizes_by(Site &site,
+                                                    std::initializer_list<llvm::StringRef> names) {
+  for (const rules::Slot &slot : site.operands.slots) {
+    if (!slot.name.valid() || slot.count == 0 ||
+        !llvm::is_contained(names, program_.strings[slot.name]))
+      continue;
+    const PlannedId says = site.values[slot.first];
+    const PlannedValue &value = plan_.values[says];
+    const auto *known =
+        options_.sizes ? options_.sizes->find(value.value, plan_.calls[value.call].path) : nullptr;
+    if (known) {
+      std::vector<TensorSizes::Lengths> by_rank(world_.size());
+      llvm::ArrayRef<RankId> ranks = world_.ranks(plan_.buffers[value.buffer].mesh);
+      for (size_t i = 0; i < ranks.size(); ++i)
+        by_rank[ranks[i]] = (*known)[i];
+      return by_rank;
+    }
+    if (!llvm::is_contained(plan_.asked, says))
+      plan_.asked.push_back(says);
+  }
+  return {};
+}
+
+} // namespace spmd::runtime

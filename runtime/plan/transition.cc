@@ -1,0 +1,386 @@
+// Transitions become wires and acts. What a wire sends is contiguous, piece by piece: where pieces are
+// cut along another dimension than the outermost, packing stands before it, and the inverse behind it.
+#include "runtime/plan/pieces.h"
+#include "runtime/plan/planner.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+namespace spmd::runtime {
+
+// Whether elements of the dtype can be combined so.
+static llvm::Error check_combiner(const std::string &name, ir::Combiner combiner, ir::DType dtype) {
+  using ir::Combiner;
+  const ir::DTypeClass form = ir::info(dtype).form;
+  const bool bits =
+      combiner == Combiner::And || combiner == Combiner::Or || combiner == Combiner::Xor;
+  const bool order = combiner == Combiner::Max || combiner == Combiner::Min;
+  if (form == ir::DTypeClass::Complex && (bits || order))
+    return plan_error(fmt::format("{}: complex numbers have no {}", name, bits ? "bits" : "order"));
+  return llvm::Error::success();
+}
+
+using ir::AxisId;
+using rules::TransitionMove;
+using rules::Wire;
+using Form = rules::TransitionMove::Form;
+
+// Every rank gets the pieces of all, joined along a dimension.
+llvm::Error Planner::gather(Moving &at, const TransitionMove &move) {
+  CommunicatorId id = communicator(at.mesh, move.axes);
+  const Groups &group = groups(id);
+  Cut lengths, counts;
+  lengths.lengths.resize(world_.size());
+  counts.lengths.resize(world_.size());
+  const Buffer operand = plan_.buffers[at.at];
+  RankDims joined(world_.size()), flat(world_.size());
+  bool packed = false;
+  for (RankId rank : world_.ranks(at.mesh)) {
+    for (RankId member : group[group.group_of(rank)]) {
+      const Dims &dims = operand.on(member);
+      lengths.lengths[rank].push_back(move.form == Form::Stack ? 1 : dims[move.dim]);
+      counts.lengths[rank].push_back(count(dims));
+    }
+    int64_t length = total(lengths.lengths[rank]);
+    if (llvm::ArrayRef<int64_t> said = stated_joined(at, move, rank);
+        !said.empty() && said != llvm::makeArrayRef(lengths.lengths[rank]))
+      return plan_error(
+          fmt::format("{}: its pieces have other lengths than `splits` says", at.name));
+    joined[rank] = joined_dims(operand.on(rank), move, length);
+    flat[rank] = {total(counts.lengths[rank])};
+    packed |= before(operand.on(rank), move.dim) != 1;
+  }
+  if (group.size() == 1) {
+    if (move.form == Form::Stack)
+      at.at = copy(at.at, std::move(joined));
+    return llvm::Error::success();
+  }
+  plan_.communicators[id].wired = true;
+  Communicate made{Wire::AllGather};
+  made.group = id;
+  made.operand = at.at;
+  made.result = buffer_like(at.at, packed ? flat : joined);
+  made.counts = uneven_counts(std::move(counts), at.mesh);
+  made.dtype = at.wire_dtype;
+  at.at = made.result;
+  plan_.communicates.push_back(made);
+  step(StepForm::Communicate, plan_.communicates.size() - 1, at.mesh);
+  if (packed)
+    unpack(at, move, std::move(joined), std::move(lengths), id);
+  return llvm::Error::success();
+}
+
+// A rank keeps its own piece.
+llvm::Error Planner::take(Moving &at, const TransitionMove &move) {
+  CommunicatorId id = communicator(at.mesh, move.axes);
+  llvm::Expected<Cut> lengths = piece_lengths(at, move, id);
+  if (!lengths)
+    return lengths.takeError();
+  if (groups(id).size() == 1 && move.form == Form::Cut)
+    return llvm::Error::success();
+  Act made{ActForm::TakeOwnSlice};
+  made.operands = uses_of(at.at);
+  made.group = id;
+  made.dim = static_cast<uint32_t>(move.dim);
+  made.result = buffer_like(at.at, own_dims(at, move, *lengths, id));
+  made.cut = add_cut(std::move(*lengths), at.mesh);
+  at.at = made.result;
+  act(std::move(made), at.mesh);
+  return llvm::Error::success();
+}
+
+// Sums, of which a rank keeps its own piece.
+llvm::Error Planner::scatter(Moving &at, const TransitionMove &move) {
+  CommunicatorId id = communicator(at.mesh, move.axes);
+  if (groups(id).size() == 1)
+    return take(at, move);
+  llvm::Expected<Cut> lengths = piece_lengths(at, move, id);
+  if (!lengths)
+    return lengths.takeError();
+  RankDims own = own_dims(at, move, *lengths, id);
+  Cut counts;
+  counts.lengths.resize(world_.size());
+  for (RankId rank : world_.ranks(at.mesh))
+    for (RankId member : groups(id)[groups(id).group_of(rank)])
+      counts.lengths[rank].push_back(count(own[member]));
+  pack(at, move, *lengths, id);
+  plan_.communicators[id].wired = true;
+  Communicate made{Wire::ReduceScatter, move.combiner};
+  made.group = id;
+  made.operand = at.at;
+  made.result = buffer_like(at.at, std::move(own));
+  made.counts = uneven_counts(std::move(counts), at.mesh);
+  made.dtype = at.wire_dtype;
+  if (llvm::Error error = check_combiner(at.name, move.combiner, plan_.buffers[made.operand].dtype))
+    return error;
+  at.at = made.result;
+  plan_.communicates.push_back(made);
+  step(StepForm::Communicate, plan_.communicates.size() - 1, at.mesh);
+  return llvm::Error::success();
+}
+
+// The own piece in its place among zeros.
+llvm::Error Planner::place_own(Moving &at, const TransitionMove &move) {
+  CommunicatorId id = communicator(at.mesh, move.axes);
+  const Groups &group = groups(id);
+  const Buffer operand = plan_.buffers[at.at];
+  Cut lengths;
+  lengths.lengths.resize(world_.size());
+  RankDims dims(world_.size());
+  for (RankId rank : world_.ranks(at.mesh)) {
+    for (RankId member : group[group.group_of(rank)])
+      lengths.lengths[rank].push_back(move.form == Form::Stack ? 1 : operand.on(member)[move.dim]);
+    dims[rank] = joined_dims(operand.on(rank), move, total(lengths.lengths[rank]));
+  }
+  if (group.size() == 1 && move.form == Form::Join)
+    return llvm::Error::success();
+  Act made{ActForm::PlaceOwn};
+  made.operands = uses_of(at.at);
+  made.result = buffer_like(at.at, std::move(dims));
+  made.group = id;
+  made.cut = add_cut(std::move(lengths), at.mesh);
+  made.dim = static_cast<uint32_t>(move.dim);
+  at.at = made.result;
+  act(std::move(made), at.mesh);
+  return llvm::Error::success();
+}
+
+// Piece k of rank r goes to rank k, which joins what it gets in the order of the ranks.
+llvm::Error Planner::exchange(Moving &at, const TransitionMove &one, const TransitionMove &other) {
+  const TransitionMove &cut = joins(one) ? other : one, &join = joins(one) ? one : other;
+  CommunicatorId id = communicator(at.mesh, cut.axes);
+  const Groups group = groups(id);
+  llvm::Expected<Cut> lengths = piece_lengths(at, cut, id);
+  if (!lengths)
+    return lengths.takeError();
+  const Buffer operand = plan_.buffers[at.at];
+  Cut counts, joined;
+  counts.lengths.resize(world_.size());
+  joined.lengths.resize(world_.size());
+  RankDims dims(world_.size()), flat(world_.size());
+  bool packed = false;
+  for (RankId rank : world_.ranks(at.mesh)) {
+    uint32_t position = group.position(rank);
+    int64_t received = 0;
+    Dims own;
+    for (RankId member : group[group.group_of(rank)]) {
+      uint32_t to = group.position(member);
+      counts.lengths[rank].push_back(
+          count(piece_dims(operand.on(rank), cut, lengths->on(rank)[to])));
+      own = piece_dims(operand.on(member), cut, lengths->on(member)[position]);
+      joined.lengths[rank].push_back(join.form == Form::Stack ? 1 : own[join.dim]);
+      received += count(own);
+    }
+    if (llvm::ArrayRef<int64_t> said = stated_joined(at, join, rank);
+        !said.empty() && said != llvm::makeArrayRef(joined.lengths[rank]))
+      return plan_error(
+          fmt::format("{}: rank {} gets pieces of other lengths than `out_splits` says", at.name,
+                      world_.number(rank)));
+    dims[rank] = joined_dims(own, join, total(joined.lengths[rank]));
+    if (count(dims[rank]) != received)
+      return plan_error(fmt::format("{}: the pieces that rank {} gets do not fit together", at.name,
+                                    world_.number(rank)));
+    flat[rank] = {received};
+    packed |= before(dims[rank], join.dim) != 1;
+  }
+  if (group.size() == 1) {
+    at.at = copy(at.at, std::move(dims));
+    return llvm::Error::success();
+  }
+  pack(at, cut, *lengths, id);
+  plan_.communicators[id].wired = true;
+  Communicate made{Wire::AllToAll};
+  made.group = id;
+  made.operand = at.at;
+  made.result = buffer_like(at.at, packed ? flat : dims);
+  made.counts = uneven_counts(std::move(counts), at.mesh);
+  made.dtype = at.wire_dtype;
+  at.at = made.result;
+  plan_.communicates.push_back(made);
+  step(StepForm::Communicate, plan_.communicates.size() - 1, at.mesh);
+  if (packed)
+    unpack(at, join, std::move(dims), std::move(joined), id);
+  return llvm::Error::success();
+}
+
+llvm::Error Planner::permute_pairs(Site &site, const TransitionMove &move, size_t size,
+                                   Communicate &made) {
+  if (!move.sources.empty()) {
+    made.perm.first = static_cast<uint32_t>(plan_.numbers.size());
+    for (size_t to = 0; to < size; ++to)
+      plan_.numbers.insert(plan_.numbers.end(), {move.sources[to], static_cast<int64_t>(to)});
+    made.perm.count = static_cast<uint32_t>(plan_.numbers.size()) - made.perm.first;
+    return llvm::Error::success();
+  }
+  const ir::AttrValue *perm = program_.find(site.inst.attrs, "perm");
+  if (!perm || perm->form != ir::AttrForm::List)
+    return plan_error("`perm` is no list of pairs");
+  made.perm.first = static_cast<uint32_t>(plan_.numbers.size());
+  std::vector<bool> taken(size, false);
+  for (const ir::AttrValue &item : program_.lists[perm->as<ir::AttrListId>()].items) {
+    if (item.form != ir::AttrForm::List)
+      return plan_error("`perm` is no list of pairs");
+    const ir::AttrList &pair = program_.lists[item.as<ir::AttrListId>()];
+    if (pair.items.size() != 2)
+      return plan_error("`perm` is no list of pairs");
+    for (const ir::AttrValue &each : pair.items) {
+      if (each.form != ir::AttrForm::Integer || each.as_integer() < 0 ||
+          each.as_integer() >= static_cast<int64_t>(size))
+        return plan_error(fmt::format("`perm` names none of the {} ranks of a group", size));
+      plan_.numbers.push_back(each.as_integer());
+    }
+    size_t to = static_cast<size_t>(plan_.numbers.back());
+    if (taken[to])
+      return plan_error(fmt::format("`perm` sends twice to {}", to));
+    taken[to] = true;
+  }
+  made.perm.count = static_cast<uint32_t>(plan_.numbers.size()) - made.perm.first;
+  return llvm::Error::success();
+}
+
+// A wire and an act that change no extents.
+llvm::Error Planner::keep(Site &site, Moving &at, const TransitionMove &move,
+                          llvm::ArrayRef<AxisId> axes) {
+  const rules::Transition &row = *move.row;
+  CommunicatorId id = communicator(at.mesh, axes);
+  size_t size = groups(id).size();
+  bool alone = size == 1 && row.wire != Wire::Permute;
+  if (row.wire != Wire::None && !alone) {
+    plan_.communicators[id].wired = true;
+    Communicate made{row.wire, move.combiner};
+    made.group = id;
+    made.operand = at.at;
+    made.result = buffer_like(at.at, dims_of_buffer(at.at));
+    made.dtype = at.wire_dtype;
+    if (row.wire == Wire::AllReduce)
+      if (llvm::Error error = check_combiner(at.name, move.combiner, plan_.buffers[at.at].dtype))
+        return error;
+    if (row.wire == Wire::Permute)
+      if (llvm::Error error = permute_pairs(site, move, size, made))
+        return error;
+    if (row.wire == Wire::Broadcast) {
+      llvm::Expected<uint32_t> root = root_of(site, size);
+      if (!root)
+        return root.takeError();
+      made.root = *root;
+    }
+    const Buffer &operand = plan_.buffers[at.at];
+    for (RankId rank : world_.ranks(at.mesh))
+      for (RankId member : groups(id)[groups(id).group_of(rank)])
+        if (operand.on(member) != operand.on(rank))
+          return plan_error(fmt::format("{}: ranks {} and {} hold tensors of different extents",
+                                        at.name, world_.number(rank), world_.number(member)));
+    at.at = made.result;
+    plan_.communicates.push_back(made);
+    step(StepForm::Communicate, plan_.communicates.size() - 1, at.mesh);
+  }
+  bool first = row.act == rules::Act::KeepOnFirst, root = row.act == rules::Act::KeepOnRoot;
+  if ((!first && !root) || alone)
+    return llvm::Error::success();
+  Act made{ActForm::KeepOnRoot};
+  if (root) {
+    llvm::Expected<uint32_t> position = root_of(site, size);
+    if (!position)
+      return position.takeError();
+    made.root = *position;
+  }
+  made.operands = uses_of(at.at);
+  made.result = buffer_like(at.at, dims_of_buffer(at.at));
+  made.group = id;
+  at.at = made.result;
+  act(std::move(made), at.mesh);
+  return llvm::Error::success();
+}
+
+// Axes that differ in their words alone, R on one and I on the other, are one call.
+static bool alike(const TransitionMove &a, const TransitionMove &b) {
+  return a.form == Form::Keep && b.form == Form::Keep && a.row->wire == b.row->wire &&
+         a.row->act == b.row->act && a.combiner == b.combiner;
+}
+
+llvm::Expected<BufferId> Planner::moved(Site &site, BufferId from,
+                                        llvm::ArrayRef<TransitionMove> moves, unsigned result) {
+  std::string name = result < site.inst.result_count ? who(site.frame, site.inst.result(result))
+                                                     : std::string("the result");
+  Moving at{from, site.mesh(program_), std::move(name), wire_dtype(site, from), {}, {}};
+  at.sent = sizes_by(site, {"in_splits", "splits"});
+  at.joined = sizes_by(site, {"out_splits", "splits"});
+  if (!plan_.asked.empty()) {
+    std::string text =
+        fmt::format("{} has as many elements as {} says, which is known once it runs", at.name,
+                    who(site.frame, plan_.values[plan_.asked[0]].value));
+    if (options_.sizes && dynamic_ == 0)
+      return plan_error(std::move(text));
+    plan_.asked.clear();
+    return plan_error(text +
+                      (dynamic_ > 0 ? ", and a loop or a branch may say otherwise each time" : ""));
+  }
+  bool one_step = llvm::all_of(moves, [&](const auto &each) { return each.step == moves[0].step; });
+  for (size_t i = 0; i < moves.size(); ++i) {
+    const TransitionMove &move = moves[i];
+    bool exchanges = move.row->wire == Wire::AllToAll;
+    llvm::Error error = llvm::Error::success();
+    if (move.form == Form::Keep) {
+      llvm::SmallVector<AxisId, 4> axes(move.axes.begin(), move.axes.end());
+      while (i + 1 < moves.size() && alike(move, moves[i + 1]))
+        axes.append(moves[i + 1].axes.begin(), moves[i + 1].axes.end()), ++i;
+      error = keep(site, at, move, axes);
+    } else if (exchanges && one_step && moves.size() == 2) {
+      error = exchange(at, moves[0], moves[1]);
+      i = 1;
+    } else if (joins(move)) {
+      error = move.row->act == rules::Act::PlaceOwn ? place_own(at, move) : gather(at, move);
+    } else {
+      error = move.row->wire == Wire::ReduceScatter ? scatter(at, move) : take(at, move);
+    }
+    if (error)
+      return error;
+  }
+  return at.at;
+}
+
+ir::DType Planner::wire_dtype(const Site &site, BufferId from) const {
+  const ir::AttrValue *attr = program_.find(site.inst.attrs, "op_dtype");
+  ir::DType stated = ir::DType::Unknown;
+  if (attr && attr->form == ir::AttrForm::String)
+    stated = ir::parse_dtype(std::string_view(program_.strings[attr->as<ir::StringId>()]));
+  return stated == ir::DType::Unknown ? plan_.buffers[from].dtype : stated;
+}
+
+llvm::Error Planner::transition(Site &site) {
+  rules::Application app = application(site);
+  llvm::SmallVector<rules::TransitionMoves, 1> moves = rules::transition_moves(app);
+  llvm::SmallVector<uint16_t, 2> operands = rules::operands_of(app);
+  if (moves.empty() || moves.size() != operands.size())
+    return plan_error("the call does not say along which axes it runs");
+  llvm::SmallVector<AxisId, 4> axes;
+  if (site.op.transition == "reorder") {
+    llvm::Expected<llvm::SmallVector<AxisId, 4>> named = call_axes(app);
+    if (!named)
+      return named.takeError();
+    axes = *named;
+  }
+  for (unsigned i = 0; i < operands.size(); ++i) {
+    llvm::Expected<BufferId> made =
+        !axes.empty() && i < site.inst.result_count
+            ? reordered(site, operands[i], i, axes)
+            : moved(site, plan_.values[site.values[operands[i]]].buffer, moves[i], i);
+    if (!made)
+      return made.takeError();
+    if (i >= site.inst.result_count)
+      continue;
+    // `out_dtype`
+    ir::DType dtype = dtype_of(checked_.known(site.inst.result(i), site.frame.typing));
+    if (dtype != ir::DType::Unknown && dtype != plan_.buffers[*made].dtype) {
+      BufferId cast = buffer(dtype, plan_.buffers[*made].mesh, dims_of_buffer(*made));
+      copy_into(*made, cast);
+      *made = cast;
+    }
+    if (llvm::Error error = define_result(site, i, *made))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+} // namespace spmd::runtime
