@@ -4,8 +4,9 @@
 #pragma once
 
 #include "checker/backward/backward.h"
+#include "checker/check.h"
+#include "checker/operand_list.h"
 #include "checker/rewrite/inline.h"
-#include "checker/walk/walk.h"
 
 #include "rules/redistribute/call.h"
 #include "rules/transitions/call.h"

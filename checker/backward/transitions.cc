@@ -1,6 +1,7 @@
 // Duals of transitions, the last axis first, and ops at the edges of the typed world.
 #include "checker/backward/deriver.h"
 
+#include "rules/boundary/boundary.h"
 #include "rules/redistribute/transpose.h"
 #include "rules/redistribute/verify.h"
 #include "rules/shards/blocks.h"

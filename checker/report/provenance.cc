@@ -3,9 +3,9 @@
 #include "checker/report/provenance.h"
 
 #include "checker/body_values.h"
+#include "checker/check.h"
 #include "checker/report/report.h"
 #include "checker/walk/joint.h"
-#include "checker/walk/walk.h"
 
 #include "ir/claims.h"
 #include "ir/text/text.h"

@@ -2,6 +2,7 @@
 // left open where one makes an axis replicated; the solution for erased words says which.
 #include "checker/rewrite/elaborate.h"
 
+#include "checker/operand_list.h"
 #include "checker/rewrite/inline.h"
 #include "checker/walk/walk.h"
 

@@ -19,9 +19,12 @@ bool is_prime(int64_t n) {
   return true;
 }
 
+// Of nothing, which every prime divides, none is a factor: else no prime would be free.
+bool has_factor(int64_t ranks, int64_t prime) { return ranks != 0 && ranks % prime == 0; }
+
 bool has_factor(llvm::ArrayRef<Atom> atoms, int64_t prime) {
   return llvm::any_of(atoms, [&](Atom atom) {
-    return atom.size % prime == 0 || (atom.stride != 0 && atom.stride % prime == 0);
+    return has_factor(atom.size, prime) || has_factor(atom.stride, prime);
   });
 }
 
@@ -34,7 +37,7 @@ bool is_taken(const Program &program, const Mesh &mesh, int64_t prime) {
          in_axes(mesh) || llvm::any_of(program.meshes, in_axes) ||
          llvm::any_of(program.groups, [&](const Group &group) {
            return has_factor(group.layout, prime) ||
-                  static_cast<int64_t>(group.ranks.size()) % prime == 0;
+                  has_factor(static_cast<int64_t>(group.ranks.size()), prime);
          });
 }
 
@@ -70,7 +73,7 @@ std::optional<int64_t> stand_in(Program &program, const Mesh &mesh, Extent size,
                                 std::string &error) {
   if (size.is_number()) {
     const auto *same = llvm::find_if(llvm::ArrayRef(program.stand_ins), [&](StandIn each) {
-      return size.number() != 0 && size.number() % each.prime == 0;
+      return has_factor(size.number(), each.prime);
     });
     if (same == llvm::ArrayRef(program.stand_ins).end())
       return size.number();

@@ -47,7 +47,7 @@ constexpr OpDef kAttention[] = {
                  " g[b h !s e] * f(q[b h !s !d], k[b h !t !d], l[b h !s]) -> [b h !t e]"},
     {.name = "rope",
      .equation = "x[... s h !d] * c[s !d] + x[... s h !d] * n[s !d] -> [... s h !d]",
-     .note = "linear in x and jointly in the tables"},
+     .own_dims = OpDef::OwnDims::Proportional, .note = "linear in x and jointly in the tables"},
 };
 
 } // namespace

@@ -79,6 +79,15 @@ struct OpDef {
   enum class FunctionScale : uint8_t { One, Inverse, Any } function_scale = FunctionScale::One;
   // List operands are zipped: the row is applied to the members one by one.
   bool each = false;
+  // How a dimension that a result alone has follows where a program is given other extents.
+  enum class OwnDims : uint8_t {
+    Fixed,        // it stays
+    Proportional, // as that of an operand in the same place; if tensors say where it begins, as Part
+    Attribute,    // as the attributes say
+    Part,         // it stays, and that of the operand in the same place is as long at least
+  } own_dims = OwnDims::Fixed;
+  // Rounding errors are in proportion to what enters, not to what comes out (gelu, near its zeros).
+  bool error_of_operand = false;
   std::string_view note = {};
   // Rows that follow from a row: the gradient of one of its operands (rules/derivative.h).
   const OpDef *derivative_of = nullptr;

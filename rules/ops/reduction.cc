@@ -75,7 +75,7 @@ constexpr OpDef kReduction[] = {
     {.name = "allclose", .equation = "f(a[!...], b[!...]) -> []", .dtype = DTypeRule::Boolean,
      .gradient = false},
     {.name = "cumsum", .equation = "a[... !d] -> [... !d]", .placed = "d",
-     .dtype = DTypeRule::Accumulate},
+     .dtype = DTypeRule::Accumulate, .own_dims = OpDef::OwnDims::Proportional},
     {.name = "cumprod", .equation = "f(a[... !d]) -> [... !d]", .placed = "d",
      .dtype = DTypeRule::Accumulate},
     {.name = "logcumsumexp", .equation = "f(a[... !d]) -> [... !d]", .placed = "d"},
@@ -87,7 +87,7 @@ constexpr OpDef kReduction[] = {
     {.name = "histc", .equation = "f(a[...]) -> [!v]", .extents = histogram_extents,
      .gradient = false},
     {.name = "bincount", .equation = "f(a[n]) -> [!v]", .dtype = DTypeRule::Index,
-     .gradient = false},
+     .gradient = false, .own_dims = OpDef::OwnDims::Attribute},
     {.name = "item", .equation = "f(a[]) -> []", .factors = number_factors, .gradient = false,
      .note = "the number has the kind of the value"},
 };

@@ -26,7 +26,7 @@ bool Sketches::serves(const Problem &problem) {
 }
 
 Sketches::Sketches(const Problem &problem)
-    : problem_(problem), told_(problem.mixed && problem.gradient) {
+    : problem_(problem), mixed_(problem.mixed && problem.gradient) {
   const State &target = problem.target;
   for (unsigned axis = 0; axis < problem.axis_count(); ++axis) {
     if (!target.sharded(axis))
@@ -38,7 +38,7 @@ Sketches::Sketches(const Problem &problem)
   }
   code_.assign(size_t(1) << problem.axis_count(), 0);
   uint32_t power = 1;
-  for (unsigned axis = 0; axis < problem.axis_count(); ++axis, power *= told_ ? 6 : 5)
+  for (unsigned axis = 0; axis < problem.axis_count(); ++axis, power *= mixed_ ? 6 : 5)
     for (size_t set = 0; set < code_.size(); ++set)
       code_[set] += set >> axis & 1 ? power : 0;
   node_.assign(power, kNone);
@@ -63,7 +63,7 @@ Sketch Sketches::of(const State &state) const {
   const State &target = problem_.target;
   Sketch sketch;
   sketch.partial = state.partial;
-  sketch.invariant = told_ ? state.invariant : 0;
+  sketch.invariant = mixed_ ? state.invariant : 0;
   Axes here = state.sharding & zeros_of(state.dims ^ target.dims);
   Axes same = here & zeros_of(state.order ^ target.order);
   for_each_axis(same, [&](unsigned axis) {
@@ -164,121 +164,170 @@ void Sketches::add(uint32_t from, const Sketch &after, const StepPrice &price) {
     edges_.push_back({from, node(after), cost_of(problem_, price)});
 }
 
-void Sketches::moves_from(uint32_t from) {
-  const Sketch sketch = sketches_[from];
-  Axes sharded = sketch.sharded();
-  Axes replicated = without(problem_.all(), sharded | sketch.partial);
-  uint64_t held = whole_ / static_cast<uint64_t>(problem_.ranks_of(sharded));
-  Exchange step;
-  auto about = [&](Form form, Axes axes) {
-    step = {.form = form, .axes = axes};
-    step.ranks = static_cast<uint64_t>(problem_.ranks_of(axes));
-    step.piece = held;
-    step.from_invariant = sketch.invariant & axes;
-  };
-  auto add_replicated = [&](Sketch after, Axes freed) {
-    add(from, after, price_of(problem_, step));
-    if (!told_)
+// All moves from one sketch.
+class Sketches::Moves {
+public:
+  Moves(Sketches &all, uint32_t from)
+      : all_(all), problem_(all.problem_), from_(from), sketch_(all.sketches_[from]),
+        sharded_(sketch_.sharded()),
+        replicated_(without(problem_.all(), sharded_ | sketch_.partial)),
+        held_(all.whole_ / static_cast<uint64_t>(problem_.ranks_of(sharded_))) {}
+
+  void add_all() {
+    cut();
+    gather();
+    exchange();
+    reorder();
+    reduce();
+    if (all_.mixed_)
+      convert();
+    move_away();
+  }
+
+private:
+  void about(Form form, Axes axes) {
+    step_ = {.form = form, .axes = axes};
+    step_.ranks = static_cast<uint64_t>(problem_.ranks_of(axes));
+    step_.piece = held_;
+    step_.from_invariant = sketch_.invariant & axes;
+  }
+  void add(const Sketch &after) { all_.add(from_, after, price_of(problem_, step_)); }
+  void add_replicated(Sketch after, Axes freed) {
+    add(after);
+    if (!all_.mixed_)
       return;
     after.invariant |= freed;
-    step.to_invariant = true;
-    add(from, after, price_of(problem_, step));
-  };
-  auto left = [](Sketch after, Axes axes) {
+    step_.to_invariant = true;
+    add(after);
+  }
+  static Sketch left(Sketch after, Axes axes) {
     after.settled = without(after.settled, axes);
     after.here = without(after.here, axes);
     after.away = without(after.away, axes);
     return after;
-  };
-  for_each_axis(replicated, [&](unsigned axis) {
-    about(Form::Slice, one(axis));
-    step.piece = held / step.ranks;
-    add(from, entered(sketch, one(axis)), price_of(problem_, step));
-    if (!has(problem_.keeps, axis))
-      return;
-    Sketch after = sketch;
-    after.partial |= one(axis);
-    after.invariant = without(after.invariant, one(axis));
-    about(Form::Keep, one(axis));
-    add(from, after, price_of(problem_, step));
-  });
-  for_each_subset(sharded, [&](Axes axes) {
-    if (!trailing(sketch, axes))
-      return;
-    about(Form::Gather, axes);
-    add_replicated(left(sketch, axes), axes);
-    if (axes & (axes - 1) || without(axes, problem_.zeroes))
-      return;
-    Sketch after = left(sketch, axes);
-    after.partial |= axes;
-    about(Form::Zeros, axes);
-    add(from, after, price_of(problem_, step));
-  });
-  // What is settled or here comes away for nothing, below.
-  for (unsigned dim = 0; dim < problem_.rank(); ++dim)
-    for_each_subset(sketch.away & wanted_[dim], [&](Axes axes) {
-      about(Form::AllToAll, axes);
-      step.piece = held / step.ranks;
-      add(from, entered(left(sketch, axes), axes), price_of(problem_, step));
+  }
+
+  void cut() {
+    for_each_axis(replicated_, [&](unsigned axis) {
+      about(Form::Slice, one(axis));
+      step_.piece = held_ / step_.ranks;
+      add(all_.entered(sketch_, one(axis)));
+      if (!has(problem_.keeps, axis))
+        return;
+      Sketch after = sketch_;
+      after.partial |= one(axis);
+      after.invariant = without(after.invariant, one(axis));
+      about(Form::Keep, one(axis));
+      add(after);
     });
-  for_each_subset(without(problem_.all(), sketch.partial), [&](Axes axes) {
-    if (problem_.ranks_of(axes) != problem_.ranks_of(sharded))
-      return;
+  }
+
+  void gather() {
+    for_each_subset(sharded_, [&](Axes axes) {
+      if (!all_.trailing(sketch_, axes))
+        return;
+      about(Form::Gather, axes);
+      add_replicated(left(sketch_, axes), axes);
+      if (axes & (axes - 1) || without(axes, problem_.zeroes))
+        return;
+      Sketch after = left(sketch_, axes);
+      after.partial |= axes;
+      about(Form::Zeros, axes);
+      add(after);
+    });
+  }
+
+  // What is settled or here comes away for nothing, by move_away().
+  void exchange() {
+    for (unsigned dim = 0; dim < problem_.rank(); ++dim)
+      for_each_subset(sketch_.away & all_.wanted_[dim], [&](Axes axes) {
+        about(Form::AllToAll, axes);
+        step_.piece = held_ / step_.ranks;
+        add(all_.entered(left(sketch_, axes), axes));
+      });
+  }
+
+  void reorder() {
+    for_each_subset(without(problem_.all(), sketch_.partial), [&](Axes axes) {
+      if (problem_.ranks_of(axes) == problem_.ranks_of(sharded_))
+        reorder_to(axes);
+    });
+  }
+  void reorder_to(Axes axes) {
     // Axes that are freed are of the one kind that the consumed ones had.
-    Axes freed = without(sharded, axes), consumed = without(axes, sharded);
-    Axes invariant = consumed & sketch.invariant;
+    Axes freed = without(sharded_, axes), consumed = without(axes, sharded_);
+    Axes invariant = consumed & sketch_.invariant;
     if (invariant && invariant != consumed)
       return;
-    Sketch bare = left(sketch, sharded);
+    Sketch bare = left(sketch_, sharded_);
     if (invariant)
       bare.invariant |= freed;
-    Sketch best = entered(bare, axes);
-    bool fits = best.away || same_shape(sketch, axes);
+    Sketch best = all_.entered(bare, axes);
+    bool fits = best.away || all_.same_shape(sketch_, axes);
     // It may run over few of them.
     for_each_axis(problem_.prices.beta.empty() ? one(first(axes)) : axes, [&](unsigned over) {
       about(Form::Reorder, one(over));
       if (fits)
-        return add(from, best, price_of(problem_, step));
+        return add(best);
       for_each_axis(axes, [&](unsigned axis) {
-        Sketch after = entered(left(best, axes), without(axes, one(axis)));
+        Sketch after = all_.entered(left(best, axes), without(axes, one(axis)));
         after.away |= one(axis);
-        add(from, after, price_of(problem_, step));
+        add(after);
       });
     });
-  });
-  for_each_subset(sketch.partial, [&](Axes axes) {
-    Sketch after = sketch;
-    after.partial = without(after.partial, axes);
-    about(Form::Reduce, axes);
-    add_replicated(after, axes);
-    about(Form::Scatter, axes);
-    step.piece = held / step.ranks;
-    add(from, entered(sketch, axes), price_of(problem_, step));
-  });
-  if (told_)
-    for (Axes side : {sketch.invariant, without(replicated, sketch.invariant)})
+  }
+
+  void reduce() {
+    for_each_subset(sketch_.partial, [&](Axes axes) {
+      Sketch after = sketch_;
+      after.partial = without(after.partial, axes);
+      about(Form::Reduce, axes);
+      add_replicated(after, axes);
+      about(Form::Scatter, axes);
+      step_.piece = held_ / step_.ranks;
+      add(all_.entered(sketch_, axes));
+    });
+  }
+
+  void convert() {
+    for (Axes side : {sketch_.invariant, without(replicated_, sketch_.invariant)})
       for_each_subset(side, [&](Axes axes) {
-        Sketch after = sketch;
+        Sketch after = sketch_;
         after.invariant ^= axes;
         about(Form::Convert, axes);
-        add(from, after, price_of(problem_, step));
+        add(after);
       });
+  }
+
   // Nothing is better for being further from the target.
-  for_each_axis(sketch.settled, [&](unsigned axis) {
-    bool last = true;
-    for_each_axis(sketch.settled, [&](unsigned other) { last &= !has(outside_[other], axis); });
-    if (!last)
-      return;
-    Sketch after = left(sketch, one(axis));
-    after.here |= one(axis);
-    add_free(from, after);
-  });
-  for_each_axis(sketch.here, [&](unsigned axis) {
-    Sketch after = left(sketch, one(axis));
-    after.away |= one(axis);
-    add_free(from, after);
-  });
-}
+  void move_away() {
+    for_each_axis(sketch_.settled, [&](unsigned axis) {
+      bool last = true;
+      for_each_axis(sketch_.settled,
+                    [&](unsigned other) { last &= !has(all_.outside_[other], axis); });
+      if (!last)
+        return;
+      Sketch after = left(sketch_, one(axis));
+      after.here |= one(axis);
+      all_.add_free(from_, after);
+    });
+    for_each_axis(sketch_.here, [&](unsigned axis) {
+      Sketch after = left(sketch_, one(axis));
+      after.away |= one(axis);
+      all_.add_free(from_, after);
+    });
+  }
+
+  Sketches &all_;
+  const Problem &problem_;
+  uint32_t from_;
+  const Sketch sketch_; // a copy: the list that holds it grows
+  Axes sharded_, replicated_;
+  uint64_t held_; // elements
+  Exchange step_;
+};
+
+void Sketches::moves_from(uint32_t from) { Moves(*this, from).add_all(); }
 
 void Sketches::solve() {
   std::vector<uint32_t> begin(sketches_.size() + 1), by_end(edges_.size());

@@ -35,6 +35,7 @@ public:
   Cost rest(const State &state) const;
 
 private:
+  class Moves;
   struct Edge {
     uint32_t from, to;
     Cost cost;
@@ -66,7 +67,7 @@ private:
   std::vector<Sketch> sketches_;
   std::vector<Cost> rest_;
   std::vector<Edge> edges_;
-  bool told_ = false; // I is told from R
+  bool mixed_ = false; // I and R are different states
   std::vector<uint32_t> code_,
       node_; // sketches as numbers of base 5 or 6: by set of axes, by number
 };

@@ -47,6 +47,7 @@ public:
   std::vector<Command> commands_of(StepRange steps);
 
 private:
+  class Exchange;
   class Nobody; // of the cpu backend inside: it meets no other rank
 
   // What a collective is, ready: one of the library's, or bytes to and from the other ranks.

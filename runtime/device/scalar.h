@@ -210,26 +210,8 @@ SPMD_ON_DEVICE uint32_t operand_count(uint32_t op) {
   return one ? 1 : 2;
 }
 
-SPMD_ON_DEVICE double done(uint8_t op, double a, double b, double c) {
+SPMD_ON_DEVICE double done(uint8_t op, double a) {
   switch (op) {
-  case kSpmdSelect:
-    return a != 0 ? b : c;
-  case kSpmdAdd:
-    return a + b;
-  case kSpmdSub:
-    return a - b;
-  case kSpmdMul:
-    return a * b;
-  case kSpmdDiv:
-    return a / b;
-  case kSpmdMulOrZero:
-    return a == 0 ? 0 : a * b;
-  case kSpmdLess:
-    return a < b;
-  case kSpmdLessEqual:
-    return a <= b;
-  case kSpmdEqual:
-    return a == b;
   case kSpmdIsNan:
     return !(a == a);
   case kSpmdNeg:
@@ -288,6 +270,31 @@ SPMD_ON_DEVICE double done(uint8_t op, double a, double b, double c) {
     return erf(a);
   case kSpmdErfc:
     return erfc(a);
+  default:
+    return NAN;
+  }
+}
+
+SPMD_ON_DEVICE double done(uint8_t op, double a, double b, double c) {
+  switch (op) {
+  case kSpmdSelect:
+    return a != 0 ? b : c;
+  case kSpmdAdd:
+    return a + b;
+  case kSpmdSub:
+    return a - b;
+  case kSpmdMul:
+    return a * b;
+  case kSpmdDiv:
+    return a / b;
+  case kSpmdMulOrZero:
+    return a == 0 ? 0 : a * b;
+  case kSpmdLess:
+    return a < b;
+  case kSpmdLessEqual:
+    return a <= b;
+  case kSpmdEqual:
+    return a == b;
   case kSpmdPow:
     return pow(a, b);
   case kSpmdAtan2:
@@ -299,7 +306,7 @@ SPMD_ON_DEVICE double done(uint8_t op, double a, double b, double c) {
   case kSpmdCopysign:
     return copysign(a, b);
   default:
-    return NAN;
+    return done(op, a);
   }
 }
 

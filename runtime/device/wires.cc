@@ -180,94 +180,118 @@ void DeviceBackend::lower_combination(const Communicate &made, llvm::ArrayRef<Ra
 }
 
 // Gathers, exchanges, permutations, broadcasts: bytes that reach their places as they are.
-void DeviceBackend::lower_exchange(const Communicate &made, llvm::ArrayRef<RankId> members,
-                                   WireCall &call) const {
-  const Placed operand = placed(made.operand), result = placed(made.result);
-  const size_t own = groups_[made.group.index].position(own_);
-  const int64_t cell = ir::info(operand.dtype).bytes;
-  const uint32_t group = device_groups_[made.group.index];
-  call.direct = true;
-  call.group = group;
-  auto keep = [&](int64_t from, int64_t to, int64_t size) {
-    add_box(operand, result, {{size}, {1}, {1}, from, to}, false, call.before);
-  };
-  auto send = [&](size_t position, int64_t first, int64_t size) {
-    if (size)
-      call.sends.push_back({static_cast<uint32_t>(position),
-                            after(operand.data, operand.dtype, first),
-                            static_cast<uint64_t>(size * cell)});
-  };
-  auto receive = [&](size_t position, int64_t first, int64_t size) {
-    if (size)
-      call.receives.push_back({static_cast<uint32_t>(position),
-                               after(result.data, result.dtype, first),
-                               static_cast<uint64_t>(size * cell)});
-  };
-  switch (made.wire) {
-  case Wire::AllGather: {
+class DeviceBackend::Exchange {
+public:
+  Exchange(const DeviceBackend &backend, const Communicate &made, llvm::ArrayRef<RankId> members,
+           WireCall &call)
+      : plan_(*backend.plan_), made_(made), members_(members), call_(call),
+        operand_(backend.placed(made.operand)), result_(backend.placed(made.result)),
+        own_(backend.groups_[made.group.index].position(backend.own_)),
+        cell_(ir::info(operand_.dtype).bytes), group_(backend.device_groups_[made.group.index]) {}
+
+  void gather() {
     bool even = true;
+    for (RankId member : members_)
+      even &= length(member) == operand_.size();
+    if (even && members_.size() > 1)
+      return collective(kSpmdAllGather, 0, operand_.size());
     int64_t at = 0;
-    for (size_t i = 0; i < members.size(); ++i)
-      even &= count(plan_->buffers[made.operand].on(members[i])) == operand.size();
-    if (even && members.size() > 1) {
-      call.collective = SpmdCollective{
-          kSpmdAllGather, group,        kSpmdSum,    0,
-          kSpmdU8,        operand.data, result.data, static_cast<uint64_t>(operand.size() * cell)};
-      break;
-    }
-    for (size_t i = 0; i < members.size(); ++i) {
-      const int64_t size = count(plan_->buffers[made.operand].on(members[i]));
-      if (i == own)
-        keep(0, at, size);
+    for (size_t i = 0; i < members_.size(); ++i) {
+      if (i == own_)
+        keep(0, at, length(members_[i]));
       else
-        send(i, 0, operand.size()), receive(i, at, size);
-      at += size;
+        send(i, 0, operand_.size()), receive(i, at, length(members_[i]));
+      at += length(members_[i]);
     }
-    break;
   }
-  case Wire::AllToAll: {
-    auto length = [&](size_t from, size_t to) {
-      if (!made.counts.valid())
-        return count(plan_->buffers[made.operand].on(members[from])) /
-               static_cast<int64_t>(members.size());
-      return plan_->cuts[made.counts].on(members[from])[to];
+
+  void all_to_all() {
+    auto piece = [&](size_t from, size_t to) {
+      return made_.counts.valid() ? plan_.cuts[made_.counts].on(members_[from])[to]
+                                  : length(members_[from]) / static_cast<int64_t>(members_.size());
     };
     int64_t out = 0, in = 0;
-    for (size_t i = 0; i < members.size(); ++i) {
-      if (i == own)
-        keep(out, in, length(own, own));
+    for (size_t i = 0; i < members_.size(); ++i) {
+      if (i == own_)
+        keep(out, in, piece(own_, own_));
       else
-        send(i, out, length(own, i)), receive(i, in, length(i, own));
-      out += length(own, i), in += length(i, own);
+        send(i, out, piece(own_, i)), receive(i, in, piece(i, own_));
+      out += piece(own_, i), in += piece(i, own_);
     }
-    break;
   }
-  case Wire::Broadcast:
-    if (members.size() == 1)
-      keep(0, 0, result.size());
+
+  void broadcast() {
+    if (members_.size() == 1)
+      keep(0, 0, result_.size());
     else
-      call.collective = SpmdCollective{
-          kSpmdBroadcast, group,        kSpmdSum,    made.root,
-          kSpmdU8,        operand.data, result.data, static_cast<uint64_t>(result.size() * cell)};
-    break;
-  case Wire::Permute: {
+      collective(kSpmdBroadcast, made_.root, result_.size());
+  }
+
+  void permute() {
     llvm::ArrayRef<int64_t> perm =
-        llvm::makeArrayRef(plan_->numbers).slice(made.perm.first, made.perm.count);
+        llvm::makeArrayRef(plan_.numbers).slice(made_.perm.first, made_.perm.count);
     bool gets = false;
     for (size_t i = 0; i + 1 < perm.size(); i += 2) {
       auto from = static_cast<size_t>(perm[i]), to = static_cast<size_t>(perm[i + 1]);
-      gets |= to == own;
-      if (from == own && to == own)
-        keep(0, 0, result.size());
-      else if (from == own)
-        send(to, 0, operand.size());
-      else if (to == own)
-        receive(from, 0, result.size());
+      gets |= to == own_;
+      if (from == own_ && to == own_)
+        keep(0, 0, result_.size());
+      else if (from == own_)
+        send(to, 0, operand_.size());
+      else if (to == own_)
+        receive(from, 0, result_.size());
     }
     if (!gets)
-      add_fill(result, 0, call.before);
-    break;
+      add_fill(result_, 0, call_.before);
   }
+
+private:
+  int64_t length(RankId rank) const { return count(plan_.buffers[made_.operand].on(rank)); }
+  void collective(SpmdWireForm form, uint32_t root, int64_t size) {
+    call_.collective =
+        SpmdCollective{form,    group_,        kSpmdSum,     root,
+                       kSpmdU8, operand_.data, result_.data, static_cast<uint64_t>(size * cell_)};
+  }
+  void keep(int64_t from, int64_t to, int64_t size) {
+    add_box(operand_, result_, {{size}, {1}, {1}, from, to}, false, call_.before);
+  }
+  void send(size_t position, int64_t first, int64_t size) {
+    if (size)
+      call_.sends.push_back({static_cast<uint32_t>(position),
+                             after(operand_.data, operand_.dtype, first),
+                             static_cast<uint64_t>(size * cell_)});
+  }
+  void receive(size_t position, int64_t first, int64_t size) {
+    if (size)
+      call_.receives.push_back({static_cast<uint32_t>(position),
+                                after(result_.data, result_.dtype, first),
+                                static_cast<uint64_t>(size * cell_)});
+  }
+
+  const Plan &plan_;
+  const Communicate &made_;
+  llvm::ArrayRef<RankId> members_;
+  WireCall &call_;
+  const Placed operand_, result_;
+  const size_t own_;   // position in the group
+  const int64_t cell_; // bytes
+  const uint32_t group_;
+};
+
+void DeviceBackend::lower_exchange(const Communicate &made, llvm::ArrayRef<RankId> members,
+                                   WireCall &call) const {
+  call.direct = true;
+  call.group = device_groups_[made.group.index];
+  Exchange exchange(*this, made, members, call);
+  switch (made.wire) {
+  case Wire::AllGather:
+    return exchange.gather();
+  case Wire::AllToAll:
+    return exchange.all_to_all();
+  case Wire::Broadcast:
+    return exchange.broadcast();
+  case Wire::Permute:
+    return exchange.permute();
   default:
     SPMD_CHECK(false, "a wire that moves nothing");
   }

@@ -17,14 +17,6 @@ using ir::ValueId;
 
 namespace {
 
-// Rows whose results have dimensions in proportion to those of the operand in the same place.
-constexpr std::string_view kProportional[] = {
-    "cat",       "split",  "chunk", "slice",        "slice_backward", "slice_scatter",
-    "lax_slice", "cumsum", "glu",   "half_of_last", "swiglu",         "rope"};
-// Rows that make dimensions as attributes say, which follow (ExtentTies::followed).
-constexpr std::string_view kMade[] = {"zeros",   "constant",  "random",
-                                      "expand",  "expand_as", "embedding_dense_backward",
-                                      "one_hot", "bincount",  "fill"};
 // Keys whose numbers follow the dimension that they size.
 constexpr llvm::StringRef kSizing[] = {
     "shape",       "size",       "sizes",          "output_size",  "normalized_shape",
@@ -243,37 +235,44 @@ void ExtentTies::row(const Site &site, const rules::RowUse &use, const rules::Ap
   llvm::ArrayRef<unsigned> results = use.results;
   for (size_t r = 0; r < results.size(); ++r)
     tie(site.results[results[r]], r < map.results.size() ? map.results[r] : std::nullopt, false);
-  bool proportional_row = llvm::is_contained(kProportional, use.row->name);
-  if (llvm::is_contained(kMade, use.row->name))
-    return;
-  // Dimensions that a result alone has.
+  if (use.row->own_dims == rules::OpDef::OwnDims::Attribute)
+    return; // which follows (ExtentTies::followed)
   for (size_t r = 0; r < results.size() && r < map.results.size(); ++r) {
     ValueId result = site.results[results[r]];
     if (!map.results[r] || map.results[r]->size() != vars(result).size())
       continue;
     for (size_t d = 0; d < vars(result).size(); ++d) {
       const rules::DimFactors &own = (*map.results[r])[d];
-      if (own.size() != 1 || of_operand[own[0]] || is_open(result, d))
-        continue;
-      if (use.row->name == "slice" && site.args.size() > 1 && vars(site.args[0]).size() > d) {
-        classes_.fix(vars(result)[d]); // as much, from where tensors say
-        classes_.at_least(vars(site.args[0])[d], before(result, d));
-      } else if (proportional_row) {
-        for (ValueId arg : site.args)
-          if (vars(arg).size() == vars(result).size() && !is_open(arg, d))
-            proportional(vars(arg)[d], vars(result)[d]);
-      } else if (use.row->name == "topk" && vars(site.args[0]).size() > d) {
-        classes_.fix(vars(result)[d]);
-        classes_.at_least(vars(site.args[0])[d], before(result, d));
-      } else if (!use.row->factors || map.made.empty()) {
-        classes_.fix(vars(result)[d]);
-        for (ValueId arg : site.args) {
-          if (use.row->factors) // what it is made of is not known dimension by dimension
-            fix(arg);
-          else if (vars(arg).size() > d && use.row->extents)
-            classes_.fix(vars(arg)[d]);
-        }
-      }
+      if (own.size() == 1 && !of_operand[own[0]] && !is_open(result, d))
+        own_dim(site, *use.row, !map.made.empty(), result, d);
+    }
+  }
+}
+
+// A dimension that a result alone has. made: the row's map says what it is made of.
+void ExtentTies::own_dim(const Site &site, const rules::OpDef &row, bool made, ValueId result,
+                         size_t d) {
+  using OwnDims = rules::OpDef::OwnDims;
+  bool proportional_row = row.own_dims == OwnDims::Proportional;
+  const rules::Equation &equation = row.equation.equation;
+  bool placed =
+      proportional_row && site.args.size() > 1 &&
+      llvm::any_of(llvm::makeArrayRef(equation.refs.data(), equation.ref_count),
+                   [](const rules::Ref &ref) { return ref.role == rules::RefRole::Condition; });
+  if ((row.own_dims == OwnDims::Part || placed) && vars(site.args[0]).size() > d) {
+    classes_.fix(vars(result)[d]);
+    classes_.at_least(vars(site.args[0])[d], before(result, d));
+  } else if (proportional_row) {
+    for (ValueId arg : site.args)
+      if (vars(arg).size() == vars(result).size() && !is_open(arg, d))
+        proportional(vars(arg)[d], vars(result)[d]);
+  } else if (!row.factors || !made) {
+    classes_.fix(vars(result)[d]);
+    for (ValueId arg : site.args) {
+      if (row.factors) // what it is made of is not known dimension by dimension
+        fix(arg);
+      else if (vars(arg).size() > d && row.extents)
+        classes_.fix(vars(arg)[d]);
     }
   }
 }

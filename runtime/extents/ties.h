@@ -6,7 +6,7 @@
 #include "runtime/extents/mesh_resize.h"
 
 #include "checker/check.h"
-#include "checker/walk/walk.h"
+#include "checker/operand_list.h"
 #include "rules/shapes/shape_rule.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -43,6 +43,7 @@ private:
   void instruction(ir::InstId id);
   void equation(const Site &site, const checker::OperandList &operands);
   void row(const Site &site, const rules::RowUse &use, const rules::Application &app);
+  void own_dim(const Site &site, const rules::OpDef &row, bool made, ir::ValueId result, size_t d);
   void transition(const Site &site);
   void counts(Var var, int64_t ranks); // it is the number of these ranks
   void tie_transition(const Site &site, ir::ValueId operand, ir::ValueId result);

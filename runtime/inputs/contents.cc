@@ -4,7 +4,8 @@
 
 #include "runtime/tensor/tensor.h"
 
-#include "checker/walk/walk.h"
+#include "checker/check.h"
+#include "checker/operand_list.h"
 #include "rules/shapes/shape_rule.h"
 #include "rules/violations/operands.h"
 

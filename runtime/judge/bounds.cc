@@ -26,9 +26,6 @@ constexpr double kOfScale = 8;      // roundoffs of a scalar function, in units 
 // What a kernel computes in double may cancel: a multiple of the largest number in it.
 constexpr double kCancellation = 0x1p10;
 
-// Functions whose error is in proportion to what enters, not to what comes out.
-constexpr std::string_view kByOperand[] = {"gelu", "silu", "mish", "hardswish", "softplus"};
-
 double &cell(Tensor &tensor, size_t i) { return tensor.of<double>()[i]; }
 double cell(const Tensor &tensor, size_t i) { return tensor.of<double>()[i]; }
 
@@ -280,8 +277,7 @@ Meaning Bounds::of_function(const SeenInst &seen, const Meanings &operands, cons
     for (const Tensor &piece : operand.pieces)
       elements = std::max(elements, static_cast<double>(piece.size()));
   }
-  std::string_view row = seen.op().row ? seen.op().row->name : std::string_view();
-  bool by_operand = llvm::is_contained(kByOperand, row) && !operands.empty() &&
+  bool by_operand = seen.op().row && seen.op().row->error_of_operand && !operands.empty() &&
                     operands[0].pieces.size() == result.pieces.size();
   for (size_t p = 0; by_operand && p < result.pieces.size(); ++p)
     by_operand = operands[0].pieces[p].dims == result.pieces[p].dims;

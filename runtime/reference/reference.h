@@ -11,8 +11,9 @@
 #include "runtime/plan/tensor_sizes.h"
 #include "runtime/reference/meaning.h"
 
+#include "checker/check.h"
 #include "checker/checked_program.h"
-#include "checker/walk/walk.h"
+#include "checker/operand_list.h"
 
 #include "llvm/ADT/DenseMap.h"
 

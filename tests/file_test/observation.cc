@@ -129,6 +129,8 @@ uint64_t origin_of(const ir::Program &program, const checker::Place &place) {
     return program.suppressions[place.index].origin;
   case Form::Function:
     return program.functions[spmd::ir::FunctionId{place.index}].origin;
+  case Form::Symbol:
+    return program.symbols[place.index].origin;
   case Form::File:
     return 0;
   }

@@ -1,5 +1,6 @@
-# Gates over the source text: includes go only downwards (ir <- rules <- checker <- runtime), some headers
-# stay out, every file says what it is for, no two types share a full name. Reads lines; needs no compiler.
+# Gates over the source text: includes go only downwards (ir <- rules <- checker <- runtime) and never in a circle,
+# some headers stay out or inside of their layer, folders stay small, every file says what it is for, no two types
+# share a full name. Reads lines; needs no compiler.
 import pathlib
 import re
 import sys
@@ -8,6 +9,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # A folder may include itself and what stands before it. The longest folder that a path begins with counts.
 LAYERS = ["ir", "rules", "checker", "checker/render", "checker/cli", "runtime", "runtime/cli"]
+
+# What the rest of a layer shares, and nobody above it may lean on.
+PRIVATE = {"checker/walk/": "checker/"}
+
+# A folder that is longer is not read any more. Kernels are a table, a family of ops in each file.
+MOST_FILES = 28
+TABLES = {"runtime/kernels"}
 
 # Slow to compile, or a second way to do what fmt and LLVM do here.
 UNWANTED = {"iostream", "ranges", "regex"}
@@ -53,6 +61,41 @@ def upward_includes():
                 yield f"{path}:{number}: no {target} in the tree (paths start at the root)"
 
 
+def private_includes():
+    for path, text in sources():
+        for number, _, target in includes(text):
+            for folder, owner in PRIVATE.items():
+                if target.startswith(folder) and not path.startswith(owner):
+                    yield f"{path}:{number}: {target} is for {owner} alone"
+
+
+def circles_of_headers():
+    needs = {path: [target for _, quoted, target in includes(text) if quoted] for path, text in sources()}
+    done, open_ = set(), []
+
+    def visit(path):
+        if path in open_:
+            yield " -> ".join(open_[open_.index(path):] + [path])
+        elif path not in done:
+            open_.append(path)
+            for target in needs.get(path, []):
+                yield from visit(target)
+            open_.pop()
+            done.add(path)
+
+    for path in needs:
+        yield from visit(path)
+
+
+def crowded_folders():
+    folders = {path for layer in LAYERS for path in [ROOT / layer, *(ROOT / layer).rglob("*")] if path.is_dir()}
+    for folder in sorted(folders):
+        count = sum(path.is_file() for path in folder.iterdir())
+        name = folder.relative_to(ROOT).as_posix()
+        if count > MOST_FILES and name not in TABLES:
+            yield f"{name}: {count} files, more than {MOST_FILES}"
+
+
 def unwanted_headers():
     for path, text in sources():
         for number, _, target in includes(text):
@@ -92,6 +135,9 @@ def types_defined_twice():
 
 GATES = [
     ("includes go downwards", upward_includes),
+    ("headers of a layer stay inside", private_includes),
+    ("headers do not include one another", circles_of_headers),
+    ("folders stay small", crowded_folders),
     ("unwanted headers stay out", unwanted_headers),
     ("files say what they are for", files_without_opening),
     ("a name is one type", types_defined_twice),

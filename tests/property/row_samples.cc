@@ -1,7 +1,8 @@
 // Extents are small: every sample is run for each kind of each operand.
 #include "tests/property/row_samples.h"
 
-#include "checker/walk/walk.h"
+#include "checker/check.h"
+#include "checker/operand_list.h"
 #include "ir/input/input.h"
 #include "rules/bind.h"
 #include "rules/ops/registry.h"

@@ -5,7 +5,8 @@
 
 #include "tests/property/sharding.h"
 
-#include "checker/walk/walk.h"
+#include "checker/check.h"
+#include "checker/operand_list.h"
 #include "ir/input/input.h"
 #include "rules/apply.h"
 

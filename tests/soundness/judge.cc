@@ -1,7 +1,8 @@
 // Equal on the ranks of R and I, summed over those of P, block by block over those of S.
 #include "tests/soundness/judge.h"
 
-#include "checker/walk/walk.h"
+#include "checker/check.h"
+#include "checker/operand_list.h"
 #include "ir/text/text.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,8 @@
 // Gradients that a program states, and those that an optimizer reads after what its contract reduces.
 #include "tests/soundness/judge.h"
 
-#include "checker/walk/walk.h"
+#include "checker/check.h"
+#include "checker/operand_list.h"
 #include "ir/text/text.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,8 @@
 // The walk over a program, its values and gradients, and what is drawn for its inputs.
 #include "tests/soundness/run.h"
 
-#include "checker/walk/walk.h"
+#include "checker/check.h"
+#include "checker/operand_list.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -2,7 +2,8 @@
 // run, and each rank takes its own.
 #include "tests/soundness/run.h"
 
-#include "checker/walk/walk.h"
+#include "checker/check.h"
+#include "checker/operand_list.h"
 #include "ir/mesh/axis_scale.h"
 
 #include <fmt/format.h>

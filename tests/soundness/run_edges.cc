@@ -1,7 +1,8 @@
 // Edges of the typed world: what states a type, scales, or asks for gradients.
 #include "tests/soundness/run.h"
 
-#include "checker/walk/walk.h"
+#include "checker/check.h"
+#include "checker/operand_list.h"
 
 #include <fmt/format.h>
 

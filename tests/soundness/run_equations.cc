@@ -1,7 +1,8 @@
 // Ops that are equations, on all ranks or on what they mean together.
 #include "tests/soundness/run.h"
 
-#include "checker/walk/walk.h"
+#include "checker/check.h"
+#include "checker/operand_list.h"
 #include "ir/text/text.h"
 
 #include <fmt/format.h>

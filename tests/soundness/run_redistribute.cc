@@ -2,7 +2,8 @@
 // and backward the dual of each.
 #include "tests/soundness/run.h"
 
-#include "checker/walk/walk.h"
+#include "checker/check.h"
+#include "checker/operand_list.h"
 
 #include "rules/redistribute/call.h"
 #include "rules/redistribute/ends.h"

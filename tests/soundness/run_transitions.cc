@@ -2,7 +2,8 @@
 // adjoint.
 #include "tests/soundness/run.h"
 
-#include "checker/walk/walk.h"
+#include "checker/check.h"
+#include "checker/operand_list.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -4,7 +4,8 @@
 
 #include "tests/soundness/call.h"
 
-#include "checker/walk/walk.h"
+#include "checker/check.h"
+#include "checker/operand_list.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"

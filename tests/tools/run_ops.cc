@@ -6,7 +6,7 @@
 // stdout, `<first result>: why`; ops that need its results are left out. DIR/rows.txt says which row
 // each op was.
 #include "checker/check.h"
-#include "checker/walk/walk.h"
+#include "checker/operand_list.h"
 #include "ir/input/input.h"
 #include "ir/text/text.h"
 #include "rules/ops/families.h"

@@ -1,7 +1,8 @@
 // One instruction and tensors for it, as its kernel sees them; and what all gradients must be.
 #pragma once
 
-#include "checker/walk/walk.h"
+#include "checker/check.h"
+#include "checker/operand_list.h"
 #include "ir/input/input.h"
 #include "rules/ops/registry.h"
 #include "runtime/device/commands.h"

@@ -1,7 +1,8 @@
 // Reads one statement as a program and evaluates it on the tensors that are given.
 #include "tests/unit/run_statement.h"
 
-#include "checker/walk/walk.h"
+#include "checker/check.h"
+#include "checker/operand_list.h"
 #include "ir/input/input.h"
 #include "rules/ops/registry.h"
 #include "tests/unit/catch.h"
