@@ -2,6 +2,7 @@
 // an instruction, never a place in a program, so equal applications are typed once.
 #pragma once
 
+#include "rules/boundary/op.h"
 #include "rules/ops/op.h"
 #include "rules/violation.h"
 #include "rules/violations/symbols.h"
@@ -90,10 +91,10 @@ enum class OpForm : uint8_t { Unknown, Equation, Transition, Boundary, Call };
 struct ResolvedOp {
   ir::OpNameId spelling;
   OpForm form = OpForm::Unknown;
-  const OpDef *row = nullptr;   // Equation
-  const Alias *alias = nullptr; // null if the spelling is the row's own name
-  std::string_view transition;  // Transition: the common name of its rows
-  std::string_view boundary;    // Boundary: the name in its table
+  const OpDef *row = nullptr;                       // Equation
+  const Alias *alias = nullptr;                     // null if the spelling is the row's own name
+  std::string_view transition;                      // Transition: the common name of its rows
+  rules::Boundary boundary = rules::Boundary::None; // Boundary, Call
   llvm::SmallVector<uint8_t, 6>
       order; // operand of the row per position, or one of the two below. Empty: as the row
   static constexpr uint8_t kIgnored = 0xFF, kState = kGenerator;

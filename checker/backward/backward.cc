@@ -37,10 +37,10 @@ llvm::DenseSet<uint32_t> Deriver::active(llvm::ArrayRef<Inst> insts,
     operands.read(program_, inst.operands);
     bool any = llvm::any_of(operands.values,
                             [&](ValueId value) { return values.count(value.index) != 0; });
-    std::string_view word = rules_.resolve(inst.op).boundary;
-    if (any && word == "send")
+    rules::Boundary op = rules_.resolve(inst.op).boundary;
+    if (any && op == rules::Boundary::Send)
       sent.insert(tag_of(program_, inst));
-    any |= word == "recv" && sent.contains(tag_of(program_, inst));
+    any |= op == rules::Boundary::Recv && sent.contains(tag_of(program_, inst));
     for (uint32_t i = 0; i < inst.result_count; ++i) {
       made_in_[inst.result(i).index] = inst.context;
       if (any && program_.contexts[inst.context].grad && carries(inst.result(i)))
@@ -51,7 +51,7 @@ llvm::DenseSet<uint32_t> Deriver::active(llvm::ArrayRef<Inst> insts,
 }
 
 bool Deriver::differentiate(const Inst &inst, Gradients &gradients) {
-  if (rules_.resolve(inst.op).boundary == "recv" && inst.result_count == 1 &&
+  if (rules_.resolve(inst.op).boundary == rules::Boundary::Recv && inst.result_count == 1 &&
       active_.count(inst.first_result.index) && total(gradients, inst.first_result).valid())
     return fail(inst,
                 "is of another stage, to which its gradient has to be sent: state the backward");
@@ -78,11 +78,11 @@ bool Deriver::differentiate(const Inst &inst, Gradients &gradients) {
   case rules::OpForm::Boundary:
     return through_boundary(inst, op, results, gradients);
   case rules::OpForm::Call:
-    if (op.boundary == "cond")
+    if (op.boundary == rules::Boundary::Cond)
       return through_cond(inst, results, gradients);
-    if (op.boundary == "scan")
+    if (op.boundary == rules::Boundary::Scan)
       return through_scan(inst, results, gradients);
-    return fail(inst, op.boundary == "while"
+    return fail(inst, op.boundary == rules::Boundary::While
                           ? "runs a number of rounds that is not known: it has no derivative"
                           : "is opaque: it has no derivative");
   case rules::OpForm::Unknown:
@@ -114,7 +114,7 @@ std::vector<ValueId> Deriver::asked() const {
       values.push_back(param.value);
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
     const Inst &inst = program_.insts[InstId{i}];
-    if (rules::boundary_of(program_, inst.op) == "grad")
+    if (rules::boundary_of(program_, inst.op) == rules::Boundary::Grad)
       for (const Operand &operand : program_.blocks[inst.operands])
         if (operand.is_value())
           values.push_back(operand.as_value());
@@ -194,19 +194,20 @@ std::optional<NoBackward> Deriver::run() {
   for (size_t i = 0; i < insts.size() && !problem_; ++i) {
     const Inst &inst = insts[i];
     const rules::ResolvedOp &op = rules_.resolve(inst.op);
-    if (op.boundary == "backward") {
+    if (op.boundary == rules::Boundary::Backward) {
       ValueId loss = program_.blocks[inst.operands].front().as_value();
       rooted = true;
       root(loss, {inst.context, inst.loc, {}});
-    } else if (op.boundary == "grad") {
+    } else if (op.boundary == rules::Boundary::Grad) {
       ask_gradient(inst);
     } else {
       out_.add(inst, origins[i], InstId{program_.main.first.index + static_cast<uint32_t>(i)});
       forward_.push_back(inst);
     }
   }
-  bool asks = llvm::any_of(
-      insts, [&](const Inst &inst) { return rules_.resolve(inst.op).boundary == "grad"; });
+  bool asks = llvm::any_of(insts, [&](const Inst &inst) {
+    return rules_.resolve(inst.op).boundary == rules::Boundary::Grad;
+  });
   for (const ir::Output &output : program_.outputs)
     if (!rooted && !problem_ && output.role == ir::OutputRole::Loss) {
       rooted = true;
@@ -223,7 +224,7 @@ bool has_loss(const ir::Program &program) {
     if (value.grad_of.valid())
       return false;
   for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
-    if (rules::boundary_of(program, program.insts[InstId{i}].op) == "backward")
+    if (rules::boundary_of(program, program.insts[InstId{i}].op) == rules::Boundary::Backward)
       return true;
   return llvm::any_of(program.outputs,
                       [](const ir::Output &output) { return output.role == ir::OutputRole::Loss; });

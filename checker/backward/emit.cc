@@ -35,7 +35,7 @@ std::optional<rules::Arg> Deriver::ask(const Inst &inst, AxisSet *summed) {
   const rules::ResolvedOp &op = rules_.resolve(inst.op);
   for (ValueId value : operands.values) {
     args.push_back(arg(value));
-    if (type(value).mesh() == mesh || op.boundary == "reinterpret_mesh")
+    if (type(value).mesh() == mesh || op.boundary == rules::Boundary::ReinterpretMesh)
       continue;
     rules::Remeshed seen = rules::remesh(program_, type(value), mesh, {});
     if (seen.violation)

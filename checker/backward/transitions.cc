@@ -307,19 +307,17 @@ bool Deriver::through_boundary(const Inst &inst, const rules::ResolvedOp &op,
                                llvm::ArrayRef<ValueId> results, Gradients &gradients) {
   OperandList operands;
   operands.read(program_, inst.operands);
-  llvm::StringRef word{op.boundary.data(), op.boundary.size()};
   Around around{inst.context, inst.loc, inst.first_result};
   ValueId value = operands.values.empty() ? ValueId() : operands.values.front();
   if (!value.valid() || !active_.count(value.index) || results.empty() || !results[0].valid())
     return true;
   ValueId made;
-  if (word == "assert_type" || word == "mutate_type" || word == "wait" || word == "report" ||
-      word == "to_local" || word == "from_local" || word == "reinterpret_mesh") {
+  if (rules::is_same_data(op.boundary)) {
     // Kinds of the gradient follow by `fit`; how pieces join is stated on the result.
     Around there = around;
     there.context = context_on(wanted(value).mesh(), inst.context);
     made = pass_on(results[0], value, there);
-  } else if (word == "scale") {
+  } else if (op.boundary == rules::Boundary::Scale) {
     made = put("scale", Operand::value(results[0]), attrs({}, inst.attrs), around, stem(value));
   } else {
     return fail(inst, "has no derivative");

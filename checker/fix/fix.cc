@@ -10,6 +10,7 @@
 #include "ir/mesh/axis_scale.h"
 #include "ir/mesh/symbols.h"
 #include "ir/text/text.h"
+#include "rules/boundary/name.h"
 #include "rules/transitions/transition.h"
 #include "rules/violations/claims.h"
 #include "rules/violations/gradients.h"
@@ -417,8 +418,10 @@ private:
     for (uint16_t operand = 0; operand < search_.tensors_.size(); ++operand) {
       ValueId state = search_.tensors_[operand];
       ir::InstId made = defining_inst(program_, state);
-      llvm::StringRef op = made.valid() ? program_.op_name(program_.insts[made].op) : "";
-      if ((op != "rng" && op != "fork") || kind_of(operand) != Kind::Replicate)
+      rules::Boundary op = made.valid() ? rules::boundary_of(program_, program_.insts[made].op)
+                                        : rules::Boundary::None;
+      if ((op != rules::Boundary::Rng && op != rules::Boundary::Fork) ||
+          kind_of(operand) != Kind::Replicate)
         continue;
       rules::Arg forked = state_.known(state);
       ir::Type type = program_.types[forked.type];

@@ -154,7 +154,7 @@ std::optional<rules::Arg> Walk::transition(ir::OpNameId op, ir::AttrsId attrs,
   if (!op.valid())
     return std::nullopt;
   const rules::ResolvedOp &resolved = rules_.resolve(op);
-  if (resolved.form != rules::OpForm::Transition && resolved.boundary != "scale")
+  if (resolved.form != rules::OpForm::Transition && resolved.boundary != rules::Boundary::Scale)
     return std::nullopt;
   rules::Slot slot;
   slot.form = rules::Slot::Form::Tensor;

@@ -46,14 +46,14 @@ private:
     const ir::Type &type = program_.types[id];
     return ir::exponent_of(program_, type.scale, type.mesh(), axis_);
   }
-  std::string_view op(InstId id) const {
+  rules::Boundary op(InstId id) const {
     return rules::resolve_spelling(program_.op_name(program_.insts[id].op), "spmd").boundary;
   }
 
   // The loss of which an instruction takes a gradient.
   ValueId root_of(InstId grad) const {
     for (InstId id = grad; id.index-- > 0;)
-      if (op(id) == "backward")
+      if (op(id) == rules::Boundary::Backward)
         return tensors_of(program_, id).front();
     return {};
   }
@@ -61,7 +61,7 @@ private:
   // The value whose factor the result has; none if it arises here.
   ValueId passes(InstId id, ValueId result) const {
     int32_t wanted = exponent(result);
-    if (op(id) == "grad") {
+    if (op(id) == rules::Boundary::Grad) {
       ValueId root = root_of(id);
       return root.valid() && exponent(root) == wanted ? root : ValueId();
     }
@@ -92,7 +92,7 @@ private:
     std::string_view written(name.data(), name.size());
     std::string axis = axis_name(value);
     rules::ResolvedOp resolved = rules::resolve_spelling(name, "spmd");
-    if (resolved.boundary == "scale")
+    if (resolved.boundary == rules::Boundary::Scale)
       note.text = fmt::format("`{}` {} by the size of {}", written,
                               exponent(value) > 0 ? "multiplies" : "divides", axis);
     else if (resolved.transition == "reinterpret")

@@ -214,10 +214,11 @@ private:
   void add(const Inst &inst, uint64_t origin, InstId old, AxisSet local, bool inside,
            NewBody &out) {
     const rules::ResolvedOp &op = resolve(inst.op);
-    bool loops = op.boundary == "scan" || op.boundary == "cond" || op.boundary == "while";
+    bool loops = op.boundary == rules::Boundary::Scan || op.boundary == rules::Boundary::Cond ||
+                 op.boundary == rules::Boundary::While;
     if (op.form == rules::OpForm::Call && !loops && splice(inst, op, origin, local, out))
       return;
-    if (op.boundary == "alias" && rederive(inst, origin, local, inside, out))
+    if (op.boundary == rules::Boundary::Alias && rederive(inst, origin, local, inside, out))
       return;
     Inst made = inside ? copier_.copy(inst, local) : inst;
     if (!inside)
@@ -266,7 +267,7 @@ private:
     tensors(inst.operands, args);
     for (ValueId &arg : args)
       arg = copier_(arg);
-    const AxisSet region_axes = op.boundary == "local_map" ? region(inst) : AxisSet();
+    const AxisSet region_axes = op.boundary == rules::Boundary::LocalMap ? region(inst) : AxisSet();
     bind(*id, args);
     body(*id, local | region_axes, out);
     for (uint32_t i = 0; i < inst.result_count && i < returned.size(); ++i) {
@@ -434,7 +435,7 @@ void unwrite(ir::Program &program) {
       outside.insert(param.value.index);
   const uint32_t first = program.main.first.index, last = program.main.last.index;
   for (uint32_t i = first; i < last; ++i)
-    if (rules::boundary_of(program, program.insts[InstId{i}].op) == "alias")
+    if (rules::boundary_of(program, program.insts[InstId{i}].op) == rules::Boundary::Alias)
       return;
   auto root = [&](ValueId value) {
     while (program.values[value].alias_of.valid())

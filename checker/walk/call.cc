@@ -14,6 +14,7 @@
 
 #include "ir/claims.h"
 #include "ir/mesh/axis_scale.h"
+#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -54,17 +55,17 @@ void Walk::call(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
   CallSite site{id, inst, args_, {}, {}};
   for (size_t i = 0; recording_ && open_.any() && i < args_.size(); ++i)
     site.arg_rows.push_back(operand_row(i));
-  if (op.boundary == "local_map")
+  if (op.boundary == rules::Boundary::LocalMap)
     site.region = region_axes(site, op);
   site.results.assign(inst.result_count, unknown);
   OperandList kept = operands_;
   if (wrong) {
     // What it says is not known, so neither is what it gives.
-  } else if (op.boundary == "cond")
+  } else if (op.boundary == rules::Boundary::Cond)
     branches(site);
-  else if (op.boundary == "scan")
+  else if (op.boundary == rules::Boundary::Scan)
     scan(site);
-  else if (op.boundary == "while")
+  else if (op.boundary == rules::Boundary::While)
     loop(site);
   else
     plain_call(site);
@@ -418,9 +419,54 @@ void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
                   .sizes;
     llvm::SmallVector<rules::Violation, 1> found;
     outcome.sizes[i] = rules::joined_sizes(program_, inside, type, sizes, found);
+    if (outcome.sizes[i].valid() && !inside.sizes.valid() &&
+        gives_even(site.id, site.args, site.region))
+      if (std::optional<rules::Violation> differs =
+              rules::value_shape_differs(program_, ir::print_value(program_, result),
+                                         {outcome.types[i], outcome.shapes[i], outcome.sizes[i]},
+                                         {outcome.types[i], outcome.shapes[i], {}}))
+        found.push_back(std::move(*differs));
     for (rules::Violation &violation : found)
       report(Place::inst(site.id), std::move(violation));
   }
+}
+
+// True if each rank of the axes has as much of a result as the others: no operand differs in size between
+// them, and nothing that runs divides by stated lengths.
+bool Walk::gives_even(InstId id, llvm::ArrayRef<rules::Arg> args, AxisSet axes) {
+  for (const rules::Arg &arg : args)
+    if (arg.sizes.valid())
+      for (const ir::UnevenDim &each : program_.shard_sizes[arg.sizes].dims)
+        for (AxisId axis : ir::shards_of(program_.types[arg.type], each.dim))
+          if (axes.contains(axis))
+            return false;
+  llvm::SmallDenseSet<uint32_t, 8> bodies;
+  return divides_evenly(id, bodies);
+}
+
+// Collectives that cut may give ranks unequal parts. `bodies`: those that were looked at.
+bool Walk::divides_evenly(InstId id, llvm::SmallDenseSet<uint32_t, 8> &bodies) {
+  const ir::Inst &inst = program_.insts[id];
+  if (rules_.resolve(inst.op).form == rules::OpForm::Transition) {
+    OperandList operands;
+    operands.read(program_, inst.operands);
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      if (r >= operands.values.size() ||
+          result_.shapes[operands.values[r].index] != result_.shapes[inst.result(r).index])
+        return false;
+  }
+  return llvm::all_of(program_.attrs[inst.attrs].attrs, [&](const ir::Attr &attr) {
+    if (attr.value.form != ir::AttrForm::Function)
+      return true;
+    auto callee = attr.value.as<ir::FunctionId>();
+    const ir::Function &body = program_.functions[callee];
+    if (!bodies.insert(callee.index).second)
+      return true;
+    for (InstId each = body.body.first; each.index < body.body.last.index; ++each.index)
+      if (!divides_evenly(each, bodies))
+        return false;
+    return !body.opaque;
+  });
 }
 
 // Along its own axes a region means lists, and has no factors but those that it makes itself: which they

@@ -4,6 +4,7 @@
 #include "checker/check.h"
 
 #include "checker/report/provenance.h"
+#include "checker/suppress.h"
 #include "checker/walk/walk.h"
 
 #include "rules/boundary/loss.h"
@@ -270,7 +271,7 @@ void Walk::type_instruction(InstId id) {
     missing(id, context);
   if (op.form == rules::OpForm::Boundary)
     boundary_operands(id, op.boundary);
-  bool lifted = op.boundary == "reinterpret_mesh" || lift(id, inst);
+  bool lifted = op.boundary == rules::Boundary::ReinterpretMesh || lift(id, inst);
   if (context.grad && (op.form == rules::OpForm::Transition || op.form == rules::OpForm::Call))
     if (cut_gradients(inst))
       before_.reset();
@@ -503,8 +504,9 @@ void Walk::claim_sizes(InstId id, ValueId result, const Type &type) {
   const ir::Value &value = program_.values[result];
   if (program_.mode == ir::Mode::Local || type.unknown)
     return;
-  AxisSet local = local_axes(type.mesh(), program_.insts[id].context);
-  if (type.sharded() & local)
+  AxisSet joined = type.sharded() & local_axes(type.mesh(), program_.insts[id].context);
+  bool equation = rules_.resolve(program_.insts[id].op).form == rules::OpForm::Equation;
+  if (joined && !(equation && gives_even(id, args_, joined)))
     return;
   rules::DeclaredSizes stated = rules::declared_sizes(
       program_, type, result_.shapes[result.index], value.global_shape, program_.rank.value_or(0));

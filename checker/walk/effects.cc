@@ -76,7 +76,7 @@ private:
 
 // `store` and `step` give no new name: nothing is left that could be read.
 bool ends_storage(const rules::ResolvedOp &op) {
-  return op.boundary == "store" || op.boundary == "step";
+  return op.boundary == rules::Boundary::Store || op.boundary == rules::Boundary::Step;
 }
 
 bool draws(const rules::ResolvedOp &op) {
@@ -94,7 +94,7 @@ void Walk::aliases(InstId id) {
     InstId writer = storage_.overtaken_by(operands_.values[i]);
     // `alias new_base, old_alias` re-derives a view: its second operand is stale by nature.
     if (!writer.valid() ||
-        (i == 1 && rules::boundary_of(program_, program_.insts[id].op) == "alias"))
+        (i == 1 && rules::boundary_of(program_, program_.insts[id].op) == rules::Boundary::Alias))
       continue;
     const ir::Inst &wrote = program_.insts[writer];
     std::string text = "`" + program_.op_name(wrote.op).str() + "`";

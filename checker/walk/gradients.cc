@@ -20,6 +20,7 @@ using ir::InstId;
 using ir::Kind;
 using ir::Type;
 using ir::ValueId;
+using rules::Boundary;
 
 namespace {
 
@@ -82,23 +83,23 @@ GradientBoundary::GradientBoundary(const ir::Program &program, rules::Rules &rul
     uint8_t &known = other[insts[i].op.index];
     if (known)
       continue;
-    std::string_view boundary = rules.resolve(insts[i].op).boundary;
-    if (boundary.empty())
+    Boundary boundary = rules.resolve(insts[i].op).boundary;
+    if (boundary == Boundary::None)
       known = true;
     else
       note(InstId{i}, boundary);
   }
 }
 
-void GradientBoundary::note(InstId id, std::string_view op) {
-  if (op != "backward" && op != "step" && op != "grad")
+void GradientBoundary::note(InstId id, Boundary op) {
+  if (op != Boundary::Backward && op != Boundary::Step && op != Boundary::Grad)
     return;
   llvm::ArrayRef<ir::Operand> operands = program_.blocks[program_.insts[id].operands];
   if (operands.empty() || !operands.front().is_value())
     return;
-  if (op == "step")
+  if (op == Boundary::Step)
     stepped_.insert(operands.front().index);
-  else if (op == "grad")
+  else if (op == Boundary::Grad)
     asked_.push_back(operands.front().as_value());
   else
     roots_.push_back({id, operands.front().as_value()});
@@ -225,13 +226,13 @@ const Type &Walk::root_type(ValueId root) {
 }
 
 // Puts beside the operands what the rule needs of the program.
-void Walk::boundary_operands(InstId id, std::string_view op) {
-  if (op == "grad" && !args_.empty()) {
+void Walk::boundary_operands(InstId id, Boundary op) {
+  if (op == Boundary::Grad && !args_.empty()) {
     if (ValueId root = boundary_.root_before(id); root.valid())
       args_.push_back({intern(root_type(root)), {}, {}});
     return;
   }
-  if (op != "step" || args_.size() != 2)
+  if (op != Boundary::Step || args_.size() != 2)
     return;
   rules::Contract contract = this->contract(operands_.values[0]);
   rules::Arg needed = args_[0];
@@ -271,10 +272,10 @@ bool Walk::cut_gradients(const ir::Inst &inst) {
 }
 
 // After the rule: the gradient that a contract states, and the scales that a root decides.
-void Walk::boundary_results(InstId id, std::string_view op, const rules::Outcome &outcome) {
-  if (op == "backward" && !operands_.values.empty())
+void Walk::boundary_results(InstId id, Boundary op, const rules::Outcome &outcome) {
+  if (op == Boundary::Backward && !operands_.values.empty())
     return scales_at_root(Place::inst(id), root_type(operands_.values[0]));
-  std::optional<uint32_t> param = op == "grad" && !operands_.values.empty()
+  std::optional<uint32_t> param = op == Boundary::Grad && !operands_.values.empty()
                                       ? boundary_.param_of(operands_.values[0])
                                       : std::nullopt;
   if (!param || !boundary_.contracts[*param] || outcome.types.empty())

@@ -234,8 +234,9 @@ void Walk::note_settled(const ir::Inst &inst, const rules::ResolvedOp &op,
   uint64_t silent = now.silent - before_->silent;
   before_->silent = now.silent;
   before_->words += outcome.inferred.size(); // they are told again
-  bool bound = op.form == rules::OpForm::Unknown || op.boundary == "grad" ||
-               op.boundary == "backward" || op.boundary == "step" || op.boundary == "store";
+  bool bound = op.form == rules::OpForm::Unknown || op.boundary == rules::Boundary::Grad ||
+               op.boundary == rules::Boundary::Backward || op.boundary == rules::Boundary::Step ||
+               op.boundary == rules::Boundary::Store;
   if (bound || *before_ != now)
     return;
   llvm::SmallVector<uint32_t, 4> results;

@@ -130,7 +130,7 @@ public:
   std::vector<std::optional<rules::Contract>> contracts; // per parameter, as far as needed
 
 private:
-  void note(ir::InstId id, std::string_view op);
+  void note(ir::InstId id, rules::Boundary op);
 
   const ir::Program &program_;
   std::vector<std::pair<ir::InstId, ir::ValueId>> roots_; // in program order
@@ -285,6 +285,8 @@ private:
   };
   ir::AxisSet region_axes(const CallSite &site, const rules::ResolvedOp &op);
   void forget_shards(const CallSite &site, size_t operand, rules::Arg &arg);
+  bool gives_even(ir::InstId id, llvm::ArrayRef<rules::Arg> args, ir::AxisSet axes);
+  bool divides_evenly(ir::InstId id, llvm::SmallDenseSet<uint32_t, 8> &bodies);
   void restate_scale(const CallSite &site, ir::ValueId result, ir::Type &type,
                      const ir::Type &claimed);
   void join_region(const CallSite &site, ir::ValueId result, ir::Type &type, ir::TypeId declared);
@@ -405,9 +407,9 @@ private:
   void declared_gradients();
   void scales_at_root(Place place, const ir::Type &root);
   const ir::Type &root_type(ir::ValueId root);
-  void boundary_operands(ir::InstId id, std::string_view op);
+  void boundary_operands(ir::InstId id, rules::Boundary op);
   bool cut_gradients(const ir::Inst &inst); // true if it depends on which values the operands are
-  void boundary_results(ir::InstId id, std::string_view op, const rules::Outcome &outcome);
+  void boundary_results(ir::InstId id, rules::Boundary op, const rules::Outcome &outcome);
   void gradient_output(uint32_t index, const ir::Type &type);
 
   bool scale_told(Place place, const rules::ScaleMismatch &wrong);
@@ -483,14 +485,5 @@ private:
   std::vector<Before> undo_; // what an edit has changed so far
   void remember(ir::ValueId value) { undo_.push_back({value, known(value)}); }
 };
-
-// Marks findings that the program accepts, and reports suppressions that match nothing or have
-// lapsed.
-void apply_suppressions(const ir::Program &program, const CheckOptions &options,
-                        CheckResult &result);
-// Marks one if the program accepts it.
-void suppress(const ir::Program &program, const CheckOptions &options, Finding &finding);
-// `layers.*.mlp` against `layers.7.mlp`; `*` matches any run of characters.
-bool glob_match(llvm::StringRef pattern, llvm::StringRef text);
 
 } // namespace spmd::checker

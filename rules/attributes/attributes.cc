@@ -275,14 +275,14 @@ AttributeList attributes_of_transition(std::string_view name) {
   return list;
 }
 
-AttributeList attributes_of_boundary(std::string_view name) {
+AttributeList attributes_of_boundary(Boundary op) {
   AttributeList list;
   list.shared = false;
   for (const BoundaryOp &row : boundary_ops())
-    if (row.name == name)
+    if (row.op == op)
       add(list, row.attributes);
   for (const CallOp &row : call_ops())
-    if (row.name == name)
+    if (row.op == op)
       add(list, row.attributes);
   return list;
 }

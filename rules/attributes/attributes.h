@@ -61,7 +61,7 @@ AttributeList attributes_of(const OpDef &row, const Alias *alias);
 // Those of a transition of that name.
 AttributeList attributes_of_transition(std::string_view name);
 // Those of a boundary op, or of a call, of that name.
-AttributeList attributes_of_boundary(std::string_view name);
+AttributeList attributes_of_boundary(Boundary op);
 // The names of the attribute that places dimensions, separated by `|`.
 std::string_view dim_names();
 // What a value of that form is, as messages and manuals say it.

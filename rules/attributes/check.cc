@@ -176,10 +176,10 @@ private:
     // `dim` is no slip, where an op has no dimensions to name.
     bool is_dim = find_spec(AttributeSpec{dim_names()}, name);
     llvm::StringRef near = is_dim ? llvm::StringRef() : nearest(list.specs, name);
+    if (near.empty() && !is_dim)
+      near = nearest(kAnywhere, name);
     if ((by_hand || !near.empty()) && is_of_a_spelling(name))
       return;
-    if (near.empty() && by_hand && !is_dim)
-      near = nearest(kAnywhere, name);
     if (near.empty() && by_hand && !is_dim && list.shared)
       near = nearest(kShared, name);
     if (!near.empty())

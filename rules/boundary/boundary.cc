@@ -194,7 +194,7 @@ void assert_type(const Application &app, Outcome &out) {
                             app.global_axes(), out.undecided);
   if (differ) {
     claim.global = {}; // of another shape than the operand has
-    if (app.op.boundary == "from_local") {
+    if (app.op.boundary == Boundary::FromLocal) {
       out.violations.push_back(ShapeMismatch{"the operand and the type stated for it",
                                              differ->claimed, differ->found, differ->axes});
       differ.reset();
@@ -420,48 +420,81 @@ constexpr std::string_view kClaim = "type: type, axis: axes, group: any, src: ki
 constexpr std::string_view kAxes = "axis: axes, group: any";
 
 constexpr BoundaryOp kBoundaryOps[] = {
-    {"assert_type", 1, assert_type, "checks a stated type and passes the value on", kClaim},
-    {"mutate_type", 1, mutate_type, "takes a stated type without proof", kClaim},
-    {"to_local", 1, apply_to_local, "forgets how the pieces join; kinds stay", "grad: type"},
-    {"from_local", 1, assert_type, "states how the pieces join; kinds stay", kClaim},
-    {"rng", 0, rng, "a random state, equal or different along each axis", kClaim},
-    {"fork", 1, fork, "a random state that differs along the axis", kAxes},
-    {"axis_index", 0, axis_index, "the coordinate of this rank on the axis", kAxes},
-    {"scale", 1, rescale, "multiplies the data by sizes and keeps the meaning", "by: factor"},
-    {"alias", 1, alias, "an older view, of the new content of its base", ""},
-    {"reinterpret_mesh", 1, reinterpret_mesh, "the same data seen on another mesh",
-     "mesh: mesh, type: type"},
-    {"backward", 1, apply_backward, "differentiates everything before it from this loss", ""},
-    {"grad", 1, apply_grad, "the gradient of the latest loss: the dual type", ""},
-    {"step", 2, apply_step,
-     "the optimizer moves a parameter by a gradient of the type that it needs", ""},
-    {"total_norm", 1, total_norm, "the norm of a list of gradients, squares summed over the axes",
+    {Boundary::AssertType, "assert_type", 1, assert_type,
+     "checks a stated type and passes the value on", kClaim, BoundaryData::Same},
+    {Boundary::MutateType, "mutate_type", 1, mutate_type, "takes a stated type without proof",
+     kClaim, BoundaryData::Same},
+    {Boundary::ToLocal, "to_local", 1, apply_to_local, "forgets how the pieces join; kinds stay",
+     "grad: type", BoundaryData::Same},
+    {Boundary::FromLocal, "from_local", 1, assert_type, "states how the pieces join; kinds stay",
+     kClaim, BoundaryData::Same},
+    {Boundary::Rng, "rng", 0, rng, "a random state, equal or different along each axis", kClaim,
+     BoundaryData::None},
+    {Boundary::Fork, "fork", 1, fork, "a random state that differs along the axis", kAxes,
+     BoundaryData::None},
+    {Boundary::AxisIndex, "axis_index", 0, axis_index, "the coordinate of this rank on the axis",
      kAxes},
-    {"clip_norm", 1, clip_norm, "scales gradients so that their total norm is bounded",
+    {Boundary::Scale, "scale", 1, rescale, "multiplies the data by sizes and keeps the meaning",
+     "by: factor", BoundaryData::Altered},
+    {Boundary::Alias, "alias", 1, alias, "an older view, of the new content of its base", "",
+     BoundaryData::Altered},
+    {Boundary::ReinterpretMesh, "reinterpret_mesh", 1, reinterpret_mesh,
+     "the same data seen on another mesh", "mesh: mesh, type: type", BoundaryData::Same},
+    {Boundary::Backward, "backward", 1, apply_backward,
+     "differentiates everything before it from this loss", ""},
+    {Boundary::Grad, "grad", 1, apply_grad, "the gradient of the latest loss: the dual type", ""},
+    {Boundary::Step, "step", 2, apply_step,
+     "the optimizer moves a parameter by a gradient of the type that it needs", "",
+     BoundaryData::None},
+    {Boundary::TotalNorm, "total_norm", 1, total_norm,
+     "the norm of a list of gradients, squares summed over the axes", kAxes},
+    {Boundary::ClipNorm, "clip_norm", 1, clip_norm,
+     "scales gradients so that their total norm is bounded",
      "axis: axes, group: any, max_norm: number"},
-    {"report", 1, report, "publishes one number: replicate or invariant on every axis", ""},
-    {"store", 2, store, "new content of a buffer, of the buffer's type", ""},
-    {"send", 1, send, "passes a value to a peer, or on along an axis",
+    {Boundary::Report, "report", 1, report,
+     "publishes one number: replicate or invariant on every axis", "", BoundaryData::Same},
+    {Boundary::Store, "store", 2, store, "new content of a buffer, of the buffer's type", ""},
+    {Boundary::Send, "send", 1, send, "passes a value to a peer, or on along an axis",
      "axis: axes, group: any, peer: whole, tag: any"},
-    {"recv", 0, recv, "a value of another stage, of the stated type", "peer: whole, tag: any"},
-    {"wait", 1, pass_first, "the value of an asynchronous op", ""},
-    {"token", 0, token, "orders effects; carries no data", ""},
+    {Boundary::Recv, "recv", 0, recv, "a value of another stage, of the stated type",
+     "peer: whole, tag: any"},
+    {Boundary::Wait, "wait", 1, pass_first, "the value of an asynchronous op", "",
+     BoundaryData::Same},
+    {Boundary::Token, "token", 0, token, "orders effects; carries no data", "", BoundaryData::None},
 };
 
 constexpr CallOp kCallOps[] = {
-    {"call", "body: function"},
-    {"checkpoint", "body: function"},
-    {"local_map", "body: function, axis: axes, group: any, in_types: types, out_types: types"},
-    {"scan", "body: function, consts: count, carry: count, length: count, reverse: flag"},
-    {"cond", "then: function, else: function"},
-    {"while", "cond: function, body: function, consts: count"},
+    {Boundary::Call, "call", "body: function"},
+    {Boundary::Checkpoint, "checkpoint", "body: function"},
+    {Boundary::LocalMap, "local_map",
+     "body: function, axis: axes, group: any, in_types: types, out_types: types"},
+    {Boundary::Scan, "scan",
+     "body: function, consts: count, carry: count, length: count, reverse: flag"},
+    {Boundary::Cond, "cond", "then: function, else: function"},
+    {Boundary::While, "while", "cond: function, body: function, consts: count"},
 };
 
-template <size_t N> constexpr std::array<llvm::StringRef, N> names_in(const auto *rows) {
-  std::array<llvm::StringRef, N> names;
-  for (size_t i = 0; i < N; ++i)
-    names[i] = {rows[i].name.data(), rows[i].name.size()};
-  return names;
+// A row is found by its number.
+constexpr bool in_order() {
+  auto place = static_cast<unsigned>(Boundary::None);
+  for (const BoundaryOp &row : kBoundaryOps)
+    if (static_cast<unsigned>(row.op) != ++place)
+      return false;
+  for (const CallOp &row : kCallOps)
+    if (static_cast<unsigned>(row.op) != ++place)
+      return false;
+  return true;
+}
+static_assert(in_order());
+
+// Null if the checker types it, or if it is none.
+const BoundaryOp *row_of(Boundary op) {
+  size_t place = static_cast<size_t>(op) - 1;
+  return op != Boundary::None && place < std::size(kBoundaryOps) ? &kBoundaryOps[place] : nullptr;
+}
+bool holds(Boundary op, BoundaryData data) {
+  const BoundaryOp *row = row_of(op);
+  return row && row->data == data;
 }
 
 bool agrees(const Type &found, const Type &claim, AxisId axis, bool gradient_free) {
@@ -658,23 +691,33 @@ Type restricted(Type type, AxisSet axes) {
 
 llvm::ArrayRef<BoundaryOp> boundary_ops() { return kBoundaryOps; }
 
-llvm::ArrayRef<llvm::StringRef> boundary_names() {
-  static constexpr auto kNames = names_in<std::size(kBoundaryOps)>(kBoundaryOps);
-  return kNames;
-}
-
 llvm::ArrayRef<CallOp> call_ops() { return kCallOps; }
 
-llvm::ArrayRef<llvm::StringRef> call_names() {
-  static constexpr auto kNames = names_in<std::size(kCallOps)>(kCallOps);
-  return kNames;
+Boundary find_boundary(llvm::StringRef name) {
+  std::string_view word{name.data(), name.size()};
+  for (const BoundaryOp &row : kBoundaryOps)
+    if (row.name == word)
+      return row.op;
+  for (const CallOp &row : kCallOps)
+    if (row.name == word)
+      return row.op;
+  return Boundary::None;
 }
+std::string_view boundary_name(Boundary op) {
+  if (const BoundaryOp *row = row_of(op))
+    return row->name;
+  return op == Boundary::None
+             ? std::string_view()
+             : kCallOps[static_cast<size_t>(op) - 1 - std::size(kBoundaryOps)].name;
+}
+bool is_same_data(Boundary op) { return holds(op, BoundaryData::Same); }
+bool passes_data(Boundary op) { return is_same_data(op) || holds(op, BoundaryData::Altered); }
+bool holds_no_data(Boundary op) { return holds(op, BoundaryData::None); }
 
 void apply_boundary(const Application &app, Outcome &out) {
   forget_results(app, out);
-  const BoundaryOp *op = llvm::find_if(
-      kBoundaryOps, [&](const BoundaryOp &row) { return row.name == app.op.boundary; });
-  SPMD_CHECK(op != std::end(kBoundaryOps), "no boundary op of that name");
+  const BoundaryOp *op = row_of(app.op.boundary);
+  SPMD_CHECK(op, "no row of that boundary op");
   if (check_boundary_attributes(app, out))
     return;
   if (app.args.size() >= op->operands)

@@ -7,25 +7,32 @@
 
 namespace spmd::rules {
 
+// What the results of a boundary op hold.
+enum class BoundaryData : uint8_t {
+  Own,     // numbers of their own
+  Same,    // what the first operand holds
+  Altered, // that, scaled or as another view
+  None,
+};
+
 struct BoundaryOp {
+  Boundary op;
   std::string_view name;
   uint8_t operands; // tensors that it needs at least
   // Results are unknown on entry.
   void (*apply)(const Application &app, Outcome &out);
   std::string_view manual;     // one line for `spmdlint ops`
   std::string_view attributes; // as attributes.cc lists them
+  BoundaryData data = BoundaryData::Own;
 };
 // One that the checker types, because it owns bodies.
 struct CallOp {
+  Boundary op;
   std::string_view name, attributes;
 };
 
 llvm::ArrayRef<BoundaryOp> boundary_ops();
-// Names of boundary_ops(), in the same order.
-llvm::ArrayRef<llvm::StringRef> boundary_names();
 llvm::ArrayRef<CallOp> call_ops();
-// `call`, `checkpoint`, `local_map`, `scan`, `cond`, `while`
-llvm::ArrayRef<llvm::StringRef> call_names();
 
 // In violations of these rules an invalid ValueId stands for the first operand of the instruction:
 // rules do not know the names of values.

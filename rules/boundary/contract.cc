@@ -40,9 +40,10 @@ AxisSet known_to_both(const Type &a, const Type &b) {
   return (a.claimed() - a.unknown) & (b.claimed() - b.unknown);
 }
 
+// A zero is of any kind, but a part of it is not all of it.
 AxisSet differing(const Type &found, const Type &needed) {
   ClaimCheck check = check_claim(found, needed, true);
-  return check.mismatched - found.zero();
+  return check.mismatched - (found.zero() - needed.sharded());
 }
 
 // The step type where nothing else is stated: the parameter's own.
@@ -160,7 +161,8 @@ void check_step(ir::Program &program, const Contract &contract, const Type &grad
     return;
   AxisSet wrong = differing(gradient, needed);
   wrong |= known_to_both(gradient, needed) & needed.of(Kind::Partial) & ~needed.zero();
-  AxisSet pending = wrong & gradient.of(Kind::Partial) & ~needed.of(Kind::Partial);
+  AxisSet pending =
+      wrong & gradient.of(Kind::Partial) & ~gradient.zero() & ~needed.of(Kind::Partial);
   if (pending)
     out.push_back(UnreducedGradient{contract.param, operand, pending});
   if (AxisSet other = wrong - pending)

@@ -32,6 +32,7 @@ struct FactorMap {
   llvm::SmallVector<std::optional<TensorFactors>, 4> args; // per tensor of the application
   llvm::SmallVector<std::optional<TensorFactors>, 2> results;
   llvm::SmallBitVector multiplied; // per tensor of the application: strict factors bind it
+  llvm::SmallBitVector gradients;  // likewise: it is the gradient of a result, and as large
   // Per factor of the row, those here: several where it is placed or spans. Empty where the column
   // `factors` made the map.
   llvm::SmallVector<llvm::SmallVector<uint8_t, 4>, 8> made;
@@ -40,7 +41,8 @@ struct FactorMap {
   uint8_t add(std::optional<ir::Extent> extent = std::nullopt, bool whole = false);
   // True if one element of the tensor is not stretched over the factor.
   bool binds(uint8_t factor, size_t arg) const {
-    return factors[factor].strict && arg < multiplied.size() && multiplied[arg];
+    return (arg < gradients.size() && gradients[arg]) ||
+           (factors[factor].strict && arg < multiplied.size() && multiplied[arg]);
   }
 };
 

@@ -62,7 +62,7 @@ private:
     return {};
   }
   bool means_something(std::string_view op) const {
-    return rows.count(ref(op)) || is_transition(op) || is_boundary(ref(op)) || is_call(ref(op));
+    return rows.count(ref(op)) || is_transition(op) || find_boundary(ref(op)) != Boundary::None;
   }
 };
 
@@ -158,8 +158,7 @@ private:
     return try_own(name);
   }
   bool try_own(llvm::StringRef name) {
-    return try_transition(name) || try_names(boundary_names(), name, OpForm::Boundary) ||
-           try_names(call_names(), name, OpForm::Call);
+    return try_transition(name) || try_boundary(name);
   }
   bool try_alias(llvm::StringRef name) {
     const Alias *alias = tables().aliases.lookup(name);
@@ -174,9 +173,7 @@ private:
       out_.in_place |= name.endswith("_") && !row->mut.empty();
       return true;
     }
-    return try_transition(ref(alias->op)) ||
-           try_names(boundary_names(), ref(alias->op), OpForm::Boundary) ||
-           try_names(call_names(), ref(alias->op), OpForm::Call);
+    return try_transition(ref(alias->op)) || try_boundary(ref(alias->op));
   }
   bool take_row(const OpDef &row) {
     out_.form = OpForm::Equation;
@@ -191,12 +188,11 @@ private:
     out_.transition = erased_words(word).name;
     return true;
   }
-  bool try_names(llvm::ArrayRef<llvm::StringRef> names, llvm::StringRef name, OpForm form) {
-    const llvm::StringRef *found = llvm::find(names, name);
-    if (found == names.end())
+  bool try_boundary(llvm::StringRef name) {
+    out_.boundary = find_boundary(name);
+    if (out_.boundary == Boundary::None)
       return false;
-    out_.form = form;
-    out_.boundary = std::string_view(found->data(), found->size());
+    out_.form = out_.boundary < Boundary::Call ? OpForm::Boundary : OpForm::Call;
     return true;
   }
 
@@ -253,8 +249,10 @@ llvm::SmallVector<llvm::StringRef, 0> all_names() {
   for (const Transition &row : transitions())
     names.push_back(ref(row.name));
   names.push_back(ref(joint_transitions().front().name));
-  llvm::append_range(names, boundary_names());
-  llvm::append_range(names, call_names());
+  for (const BoundaryOp &row : boundary_ops())
+    names.push_back(ref(row.name));
+  for (const CallOp &row : call_ops())
+    names.push_back(ref(row.name));
   for (const Alias &alias : aliases())
     names.push_back(ref(alias.spelling));
   return names;
@@ -290,8 +288,6 @@ std::string table_problem(llvm::ArrayRef<llvm::ArrayRef<OpDef>> families,
 
 const OpDef *find_op(llvm::StringRef name) { return tables().rows.lookup(name); }
 
-bool is_boundary(llvm::StringRef name) { return llvm::is_contained(boundary_names(), name); }
-bool is_call(llvm::StringRef name) { return llvm::is_contained(call_names(), name); }
 
 // `vjp.OP.OPERAND`, where OP is an op with a row that has such an operand, or may mean one.
 static std::optional<ResolvedOp> resolve_derivative(llvm::StringRef spelling,

@@ -16,9 +16,6 @@ std::string table_problem(llvm::ArrayRef<llvm::ArrayRef<OpDef>> families,
                           llvm::ArrayRef<Alias> spellings);
 // Null if we have no row of that name.
 const OpDef *find_op(llvm::StringRef name);
-// Names of boundary ops: `assert_type`, `backward`, `axis_index`, ...
-bool is_boundary(llvm::StringRef name);
-bool is_call(llvm::StringRef name);
 
 // Resolution order of ir/README.md: exact alias; without overload; without a
 // trailing `_`; the same name in ours; spellings that follow by rule (rules/README.md).

@@ -88,10 +88,13 @@ private:
     if (out_.violations.empty())
       judge_gradient_shapes(forward, equation, *binding, map, out_);
     size_t result = 0;
+    map.gradients.resize(static_cast<unsigned>(map.args.size()));
     for (size_t i = 0; i < app_.slots.size() && i < gradient_count(*row_->derivative_of); ++i)
       for (unsigned k = 0; k < std::max<unsigned>(app_.slots[i].count, 1); ++k, ++result)
-        if (k < app_.slots[i].count && result < map.results.size())
+        if (k < app_.slots[i].count && result < map.results.size()) {
           map.args[app_.slots[i].first + k] = map.results[result];
+          map.gradients.set(app_.slots[i].first + k);
+        }
     map.results.assign(app_.results.size(), std::nullopt);
     const Slot *own = (*binding)[row_->derivative_at];
     auto member = static_cast<uint64_t>(number_attr(app_, {"member"}).value_or(0));

@@ -132,7 +132,7 @@ static bool communicates(const Transition &row, bool backward) {
 ir::AxisSet communicated_axes(const Application &app) {
   Outcome ignored;
   AxisSet axes;
-  bool sends = app.op.boundary == "send" || app.op.boundary == "recv";
+  bool sends = app.op.boundary == Boundary::Send || app.op.boundary == Boundary::Recv;
   if (sends && app.attr("axis"))
     if (std::optional<CallAxes> along = resolve_axes(app, {}, ignored))
       axes = along->all();

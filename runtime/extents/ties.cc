@@ -96,15 +96,16 @@ void ExtentTies::instruction(ir::InstId id) {
     transition(site);
     break;
   case rules::OpForm::Boundary:
-    if (site.op->boundary == "send" || site.op->boundary == "recv") {
+    if (site.op->boundary == rules::Boundary::Send || site.op->boundary == rules::Boundary::Recv) {
       const ir::AttrValue *tag = program_.find(program_.insts[id].attrs, "tag");
       std::string key = tag ? fmt::format("{}", tag->bits) : "";
-      if (site.op->boundary == "send" && !site.args.empty())
+      if (site.op->boundary == rules::Boundary::Send && !site.args.empty())
         sent_[key] = site.args[0];
       else if (auto sent = sent_.find(key); sent != sent_.end() && !site.results.empty())
         alike(sent->second, site.results[0]);
     }
-    if (site.args.size() == 2 && site.op->boundary == "alias") { // the view again, not its base
+    if (site.args.size() == 2 &&
+        site.op->boundary == rules::Boundary::Alias) { // the view again, not its base
       alike(site.args[1], site.results[0]);
       break;
     }

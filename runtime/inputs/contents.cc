@@ -214,17 +214,10 @@ private:
       return call(id, inst, op, typing, operands, asked);
     if (op.form == rules::OpForm::Equation)
       return equation(inst, op, typing, operands, asked);
-    if (op.form == rules::OpForm::Transition || passes_on(op.boundary))
+    if (op.form == rules::OpForm::Transition || rules::passes_data(op.boundary))
       for (size_t i = 0; i < operands.values.size(); ++i)
         pass(asked, inst, typing, std::min<uint32_t>(static_cast<uint32_t>(i), inst.result_count),
              operands.values[i]);
-  }
-  // Ops of the boundary whose result holds what the operand holds.
-  static bool passes_on(std::string_view boundary) {
-    constexpr std::string_view kPassing[] = {"assert_type", "mutate_type",     "to_local",
-                                             "from_local",  "alias",           "scale",
-                                             "wait",        "reinterpret_mesh"};
-    return llvm::is_contained(kPassing, boundary);
   }
 
   // What is asked of a result is asked of what it was moved from. An index that differs between ranks
@@ -425,7 +418,7 @@ private:
             found != asked.end() && results[i].is_value())
           ask(inside, results[i].as_value(), found->second);
       body(function.body, bodies[next++], inside);
-      size_t skipped = op.boundary == "cond" ? 1 : 0; // the predicate
+      size_t skipped = op.boundary == rules::Boundary::Cond ? 1 : 0; // the predicate
       for (size_t i = 0; i < function.params.size() && i + skipped < operands.values.size(); ++i)
         if (auto found = inside.find(function.params[i].value.index); found != inside.end())
           ask(asked, operands.values[i + skipped], found->second);

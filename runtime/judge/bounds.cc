@@ -256,8 +256,9 @@ llvm::Expected<Meanings> Bounds::of(const SeenInst &seen, ir::InstId id, BodySit
     return of_equation(seen, id, site, operands, results);
   Meanings bounds;
   for (unsigned r = 0; r < results.size(); ++r) {
-    bool norms = seen.op().boundary == "total_norm" || seen.op().boundary == "clip_norm";
-    bool computes = norms || seen.op().boundary == "scale";
+    bool norms = seen.op().boundary == rules::Boundary::TotalNorm ||
+                 seen.op().boundary == rules::Boundary::ClipNorm;
+    bool computes = norms || seen.op().boundary == rules::Boundary::Scale;
     // A norm rounds each sum of squares, and what it adds to it: of all operands, then of all ranks.
     double sums = norms ? gamma(static_cast<double>(operands.size()) + ranks_of(data),
                                 roundoff(seen.to(r) ? seen.to(r)->dtype() : ir::DType::F32))

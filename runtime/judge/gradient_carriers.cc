@@ -24,10 +24,8 @@ constexpr double kSameNumber = 0x1p-40;
 bool moves(const rules::ResolvedOp &op) {
   if (op.form == rules::OpForm::Transition)
     return true;
-  constexpr std::string_view kPassing[] = {"assert_type", "mutate_type",      "to_local", "wait",
-                                           "from_local",  "reinterpret_mesh", "scale",    "alias"};
   if (op.form == rules::OpForm::Boundary)
-    return llvm::is_contained(kPassing, op.boundary);
+    return rules::passes_data(op.boundary);
   const KernelDef *kernel = op.row ? find_kernel(op.row->name) : nullptr;
   return kernel && kernel->moves;
 }
@@ -162,7 +160,7 @@ private:
     const ir::Inst &inst = program_.insts[id];
     checker::OperandList operands;
     operands.read(program_, inst.operands);
-    bool writes = reference_.resolve(inst.op).boundary == "step";
+    bool writes = reference_.resolve(inst.op).boundary == rules::Boundary::Step;
     for (size_t i = 0; i < operands.values.size(); ++i)
       writes |= operands.written[i] && outside_.count(root(operands.values[i]).index);
     for (size_t i = 0; writes && i < operands.values.size(); ++i)
@@ -170,7 +168,8 @@ private:
         take(id, *each);
   }
   void take(InstId id, const Carried &each) {
-    bool any = pending_ && reference_.resolve(program_.insts[id].op).boundary == "step";
+    bool any =
+        pending_ && reference_.resolve(program_.insts[id].op).boundary == rules::Boundary::Step;
     bool first = seen_.insert(each.exact.index).second;
     if (!any && (!first || !is_synchronised(each)))
       return;

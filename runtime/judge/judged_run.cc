@@ -237,7 +237,7 @@ private:
   bool is_taken(const Execution &execution) {
     const ir::Inst &inst = program_.insts[execution.inst];
     if (execution.call != 0 || inst.result_count != 1 ||
-        reference_.resolve(inst.op).boundary != "mutate_type" ||
+        reference_.resolve(inst.op).boundary != rules::Boundary::MutateType ||
         !program_.types[checked_.type(inst.first_result)].gradient_free())
       return false;
     const PlannedCall &call = plan_.calls[execution.call];
@@ -345,10 +345,10 @@ private:
       return;
     }
     // What a body made was judged there, step by step; here it has passed the boundary.
-    std::string_view body = reference_.resolve(program_.insts[execution.inst].op).boundary;
+    rules::Boundary body = reference_.resolve(program_.insts[execution.inst].op).boundary;
     bool passed =
         reference_.resolve(program_.insts[execution.inst].op).form == rules::OpForm::Call &&
-        !exact() && body != "cond" && body != "while";
+        !exact() && body != rules::Boundary::Cond && body != rules::Boundary::While;
     StepWant step(*want);
     explain_step(execution, site, step);
     for (unsigned r = 0; r < results.size(); ++r) {

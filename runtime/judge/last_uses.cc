@@ -13,13 +13,13 @@ using ir::ValueId;
 
 bool is_alias(const ir::Program &program, ir::InstId inst) {
   return program.blocks[program.insts[inst].operands].size() > 1 &&
-         rules::boundary_of(program, program.insts[inst].op) == "alias";
+         rules::boundary_of(program, program.insts[inst].op) == rules::Boundary::Alias;
 }
 
 ValueId sent_to(const ir::Program &program, Reference &reference, const Execution &execution) {
   const ir::Inst &inst = program.insts[execution.inst];
   bool receives = execution.call == 0 && inst.result_count == 1 &&
-                  reference.resolve(inst.op).boundary == "recv";
+                  reference.resolve(inst.op).boundary == rules::Boundary::Recv;
   return receives ? reference.sent_to(execution.inst) : ValueId();
 }
 

@@ -92,13 +92,14 @@ private:
         return value;
       const ir::Inst &inst = program_.insts[id];
       rules::ResolvedOp op = op_of(program_, inst);
-      bool states = op.transition == "reinterpret" || op.boundary == "assert_type" ||
-                    op.boundary == "mutate_type" || op.boundary == "scale";
+      bool states = op.transition == "reinterpret" || op.boundary == rules::Boundary::AssertType ||
+                    op.boundary == rules::Boundary::MutateType ||
+                    op.boundary == rules::Boundary::Scale;
       ValueId before = first_tensor(program_, inst);
       if (!states || !before.valid())
         return value;
       const ir::AttrValue *factor = program_.find(inst.attrs, "by");
-      if (op.boundary == "scale" && factor && factor->form == ir::AttrForm::Scale)
+      if (op.boundary == rules::Boundary::Scale && factor && factor->form == ir::AttrForm::Scale)
         by = ir::product(program_, by,
                          ir::canonical_scale(program_, factor->as<ir::ScaleId>(),
                                              program_.contexts[inst.context].mesh));

@@ -221,7 +221,7 @@ private:
   template <class Visit> void for_steps(Visit visit) const {
     for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
       const ir::Inst &inst = program_.insts[InstId{i}];
-      if (reference_.resolve(inst.op).boundary != "step")
+      if (reference_.resolve(inst.op).boundary != rules::Boundary::Step)
         continue;
       checker::OperandList operands;
       operands.read(program_, inst.operands);

@@ -7,7 +7,6 @@
 #include "ir/claims.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 
 #include <cmath>
 #include <fmt/format.h>
@@ -18,43 +17,6 @@ using ir::InstId;
 using ir::ValueId;
 
 namespace {
-
-enum class Boundary : uint8_t {
-  Passes, // the first operand
-  Stores, // the second operand
-  AxisIndex,
-  Scale,
-  State,
-  Send,
-  Recv,
-  Norm,
-  Clip,
-  Alias,
-  Token,
-  Gradient,
-  Step,
-  None,
-};
-
-Boundary boundary_of(llvm::StringRef name) {
-  return llvm::StringSwitch<Boundary>(name)
-      .Cases("assert_type", "mutate_type", "to_local", "from_local", "reinterpret_mesh",
-             Boundary::Passes)
-      .Cases("wait", "report", Boundary::Passes)
-      .Case("store", Boundary::Stores)
-      .Case("axis_index", Boundary::AxisIndex)
-      .Case("scale", Boundary::Scale)
-      .Cases("rng", "fork", Boundary::State)
-      .Case("send", Boundary::Send)
-      .Case("recv", Boundary::Recv)
-      .Case("total_norm", Boundary::Norm)
-      .Case("clip_norm", Boundary::Clip)
-      .Case("alias", Boundary::Alias)
-      .Case("token", Boundary::Token)
-      .Cases("backward", "grad", Boundary::Gradient)
-      .Case("step", Boundary::Step)
-      .Default(Boundary::None);
-}
 
 rules::Slot tensor_slot(uint16_t place) { return {rules::Slot::Form::Tensor, place, 1, {}, {}}; }
 rules::Slot number_slot(double number) {
@@ -69,39 +31,40 @@ llvm::Error Planner::boundary(Site &site) {
                ? define_result(site, 0, plan_.values[site.values[operand]].buffer)
                : llvm::Error::success();
   };
-  llvm::StringRef name(site.op.boundary.data(), site.op.boundary.size());
-  switch (boundary_of(name)) {
-  case Boundary::Passes:
+  using enum rules::Boundary;
+  if (rules::is_same_data(site.op.boundary))
     return give(0);
-  case Boundary::Stores:
+  const std::string_view name = rules::boundary_name(site.op.boundary);
+  switch (site.op.boundary) {
+  case Store:
     return give(1);
-  case Boundary::AxisIndex:
+  case AxisIndex:
     return axis_index(site);
-  case Boundary::Scale:
+  case Scale:
     return rescale(site);
-  case Boundary::State:
+  case Rng:
+  case Fork:
+  case Token:
     return random_state(site);
-  case Boundary::Send:
+  case Send:
     return send_on(site);
-  case Boundary::Recv:
+  case Recv:
     return recv(site);
-  case Boundary::Norm:
+  case TotalNorm:
     return norm(site, false);
-  case Boundary::Clip:
+  case ClipNorm:
     return norm(site, true);
-  case Boundary::Alias:
+  case Alias:
     return realias(site);
-  case Boundary::Token:
-    return random_state(site);
-  case Boundary::Gradient:
-    return plan_error(fmt::format(
-        "`{}` is carried out by the backward program: derive it, and run that", name.str()));
-  case Boundary::Step:
+  case Backward:
+  case Grad:
+    return plan_error(
+        fmt::format("`{}` is carried out by the backward program: derive it, and run that", name));
+  case Step:
     return step_of(site);
-  case Boundary::None:
-    break;
+  default:
+    return plan_error(fmt::format("`{}` cannot be run", name));
   }
-  return plan_error(fmt::format("`{}` cannot be run", name.str()));
 }
 
 // The optimizer is no part of the program: what it reads must be right.
@@ -378,12 +341,14 @@ llvm::Error Planner::aliases(Site &site) {
           written.push_back(member.as_value());
       }
   }
-  bool replaces = site.op.boundary == "store" || site.op.boundary == "step";
+  bool replaces =
+      site.op.boundary == rules::Boundary::Store || site.op.boundary == rules::Boundary::Step;
   for (unsigned r = 0; r < site.inst.result_count; ++r) {
     ValueId result = site.inst.result(r);
     ValueId base = program_.values[result].alias_of;
     auto made = site.frame.values.find(result.index);
-    if (!base.valid() || site.op.boundary == "alias" || made == site.frame.values.end())
+    if (!base.valid() || site.op.boundary == rules::Boundary::Alias ||
+        made == site.frame.values.end())
       continue;
     auto old = site.frame.values.find(base.index);
     if (old == site.frame.values.end())

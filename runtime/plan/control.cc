@@ -84,11 +84,11 @@ llvm::Error Planner::define_results(Site &site, llvm::ArrayRef<BufferId> buffers
 }
 
 llvm::Error Planner::call(Site &site) {
-  if (site.op.boundary == "cond")
+  if (site.op.boundary == rules::Boundary::Cond)
     return branch(site);
-  if (site.op.boundary == "scan")
+  if (site.op.boundary == rules::Boundary::Scan)
     return scan(site);
-  if (site.op.boundary == "while")
+  if (site.op.boundary == rules::Boundary::While)
     return loop(site);
   return plain_call(site);
 }

@@ -133,8 +133,8 @@ void Memory::lives() {
   }
   // What is published or stored can be read when all is done.
   for (const Execution &each : plan_.executions) {
-    std::string_view op = rules::boundary_of(program_, program_.insts[each.inst].op);
-    if ((op == "report" || op == "store") && !each.nested)
+    rules::Boundary op = rules::boundary_of(program_, program_.insts[each.inst].op);
+    if ((op == rules::Boundary::Report || op == rules::Boundary::Store) && !each.nested)
       for (PlannedId value : plan_.list(each.results))
         keep(value);
   }

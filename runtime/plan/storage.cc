@@ -87,7 +87,7 @@ llvm::Expected<Meaning> Storage::places(ValueId value,
   const ir::Inst inst = program_.insts[id];
   checker::OperandList operands;
   operands.read(program_, inst.operands);
-  if (places_.resolve(inst.op).boundary == "alias" && operands.values.size() > 1)
+  if (places_.resolve(inst.op).boundary == rules::Boundary::Alias && operands.values.size() > 1)
     return places(operands.values[1], meaning); // the same part as the older name
   llvm::Expected<Meaning> from = places(base, meaning);
   if (!from || is_write(program_, inst, value))

@@ -28,16 +28,9 @@ llvm::Error error(std::string text) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
 }
 
-// Ops that pass their first operand on.
-constexpr std::string_view kPassing[] = {
-    "assert_type",      "mutate_type", "to_local", "from_local",
-    "reinterpret_mesh", "report",      "send",     "wait"};
-// Ops whose results hold no data.
-constexpr std::string_view kWithoutData[] = {"rng", "fork", "token", "step"};
-
 // Axes on which a sum is taken for a list of what each rank holds of it.
 AxisSet lists_of_addends(const SeenInst &seen) {
-  if (seen.op().boundary != "mutate_type" || !seen.from(0) || !seen.made(0))
+  if (seen.op().boundary != rules::Boundary::MutateType || !seen.from(0) || !seen.made(0))
     return {};
   const ir::Type &before = seen.from(0)->type();
   return (before.of(ir::Kind::Partial) - before.zero()) & seen.made(0)->lists();
@@ -48,7 +41,7 @@ bool is_one(const Meaning &meaning) { return !meaning.pieces.empty(); }
 } // namespace
 
 bool Reference::takes_addends(ir::InstId id, BodySite site) {
-  if (resolve(program_.insts[id].op).boundary != "mutate_type")
+  if (resolve(program_.insts[id].op).boundary != rules::Boundary::MutateType)
     return false;
   llvm::Expected<std::unique_ptr<SeenInst>> seen = see(id, site);
   if (!seen) {
@@ -66,17 +59,17 @@ ir::ValueId Reference::sent_to(ir::InstId recv) {
   checker::OperandList operands;
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
     const ir::Inst &inst = program_.insts[ir::InstId{i}];
-    std::string_view name = resolve(inst.op).boundary;
-    if ((name != "send" && name != "recv") || program_.find(inst.attrs, "axis") ||
-        program_.find(inst.attrs, "group"))
+    rules::Boundary op = resolve(inst.op).boundary;
+    if ((op != rules::Boundary::Send && op != rules::Boundary::Recv) ||
+        program_.find(inst.attrs, "axis") || program_.find(inst.attrs, "group"))
       continue;
     const ir::AttrValue *attr = program_.find(inst.attrs, "tag");
     int64_t tag = attr && attr->form == ir::AttrForm::Integer ? attr->as_integer() : 0;
     std::deque<ir::ValueId> &sent = waiting[tag];
     operands.read(program_, inst.operands);
-    if (name == "send" && !operands.values.empty()) {
+    if (op == rules::Boundary::Send && !operands.values.empty()) {
       sent.push_back(operands.values[0]);
-    } else if (name == "recv" && !sent.empty()) {
+    } else if (op == rules::Boundary::Recv && !sent.empty()) {
       (*sent_)[i] = sent.front();
       sent.pop_front();
     }
@@ -101,7 +94,8 @@ llvm::Expected<Meaning> Reference::received(const rules::Arg &sent, const rules:
 }
 
 llvm::Expected<Meanings> Reference::boundary(const SeenInst &seen, Meanings operands) {
-  std::string_view name = seen.op().boundary;
+  const rules::Boundary op = seen.op().boundary;
+  std::string_view name = rules::boundary_name(op);
   Meanings made(seen.inst().result_count);
   auto first = [&](llvm::Expected<Meaning> meaning) -> llvm::Expected<Meanings> {
     if (!meaning)
@@ -110,17 +104,17 @@ llvm::Expected<Meanings> Reference::boundary(const SeenInst &seen, Meanings oper
       made[0] = std::move(*meaning);
     return std::move(made);
   };
-  if (llvm::is_contained(kWithoutData, name))
+  if (rules::holds_no_data(op))
     return made;
-  if (name == "axis_index")
+  if (op == rules::Boundary::AxisIndex)
     return first(coordinate(seen));
-  if (name == "total_norm" || name == "clip_norm")
+  if (op == rules::Boundary::TotalNorm || op == rules::Boundary::ClipNorm)
     return norms(seen, std::move(operands));
-  if (name == "store" && operands.size() > 1)
+  if (op == rules::Boundary::Store && operands.size() > 1)
     return first(std::move(operands[1]));
   if (operands.empty() || !is_one(operands[0]))
     return error(fmt::format("`{}` has no meaning without what is around the program", name));
-  if (name == "scale") {
+  if (op == rules::Boundary::Scale) {
     llvm::Expected<Rational> factor = factor_of_scale(seen);
     if (!factor)
       return factor.takeError();
@@ -128,16 +122,17 @@ llvm::Expected<Meanings> Reference::boundary(const SeenInst &seen, Meanings oper
       multiply(piece, factor->first, factor->second);
     return first(std::move(operands[0]));
   }
-  if (name == "send" && (seen.app().attr("axis") || seen.app().attr("group")))
+  if (op == rules::Boundary::Send && (seen.app().attr("axis") || seen.app().attr("group")))
     return error("`send` along an axis is another stage's to receive");
-  if (!llvm::is_contained(kPassing, name))
+  if (op != rules::Boundary::Send && !rules::is_same_data(op))
     return error(fmt::format("`{}` is carried out by the program that is derived from it", name));
   if (made.empty() || !seen.to(0))
     return made;
   if (lists_of_addends(seen))
     return error("the sum does not tell what each rank holds of it");
   // Here, not at the end: a claim may join pieces of the operand, or be about another mesh.
-  const Distribution &from = name == "reinterpret_mesh" ? *seen.known(0) : *seen.from(0);
+  const Distribution &from =
+      op == rules::Boundary::ReinterpretMesh ? *seen.known(0) : *seen.from(0);
   if (from.lists() != seen.made(0)->lists())
     return first(reframed(program_, operands[0], from, *seen.to(0)));
   return first(std::move(operands[0]));
@@ -278,13 +273,13 @@ llvm::Expected<Meanings> Reference::norms(const SeenInst &seen, Meanings operand
     norm = std::move(*root);
   }
   Meanings made(seen.inst().result_count);
-  size_t first = seen.op().boundary == "total_norm" || made.size() != operands.size();
+  size_t first = seen.op().boundary == rules::Boundary::TotalNorm || made.size() != operands.size();
   if (first && !made.empty() && seen.made(0)) {
     made[0] = {kept.axes(), norms};
     for (Tensor &piece : made[0].pieces)
       piece.dtype = seen.made(0)->dtype();
   }
-  if (seen.op().boundary == "total_norm")
+  if (seen.op().boundary == rules::Boundary::TotalNorm)
     return made;
   const ir::AttrValue *stated = rules::any_attr(seen.app(), {"max_norm"});
   if (!stated || (stated->form != ir::AttrForm::Float && stated->form != ir::AttrForm::Integer))

@@ -211,7 +211,7 @@ llvm::Expected<Meaning> Reference::transposed_move(const SeenInst &seen, BodySit
     scale(made, factor_of(value));
     return made;
   }
-  if (seen.op().boundary == "scale") {
+  if (seen.op().boundary == rules::Boundary::Scale) {
     Meaning made = results[result];
     llvm::Expected<Rational> factor = factor_of_scale(seen);
     if (!factor)

@@ -125,7 +125,8 @@ llvm::Expected<Meanings> Reference::apply(const SeenInst &seen, ir::InstId id, B
                                           llvm::ArrayRef<const Meaning *> operands) {
   SPMD_CHECK(operands.size() == seen.values().size(), "a meaning for each tensor");
   Meanings from;
-  bool whole_mesh = seen.op().boundary == "reinterpret_mesh"; // its operand is on another mesh
+  bool whole_mesh =
+      seen.op().boundary == rules::Boundary::ReinterpretMesh; // its operand is on another mesh
   for (unsigned i = 0; i < operands.size(); ++i) {
     bool data = seen.from(i) && !operands[i]->pieces.empty();
     from.push_back(data && !whole_mesh

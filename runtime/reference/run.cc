@@ -161,9 +161,9 @@ llvm::Error ReferenceRun::instruction(InstId id, Frame &frame) {
     SPMD_CHECK(nodes.back() != kNoNode, "a value before its use");
   }
   const rules::ResolvedOp &op = reference_.resolve(inst.op);
-  if (op.boundary == "alias")
+  if (op.boundary == rules::Boundary::Alias)
     return alias(id, frame);
-  if (op.boundary == "recv" && &frame == &main_ && inst.result_count == 1)
+  if (op.boundary == rules::Boundary::Recv && &frame == &main_ && inst.result_count == 1)
     if (ValueId sent = reference_.sent_to(id); sent.valid())
       return receive(sent, inst.first_result, frame);
   if (op.form != rules::OpForm::Call)
@@ -291,14 +291,16 @@ llvm::Expected<std::vector<NodeId>> ReferenceRun::function(ir::FunctionId id, Bo
 
 llvm::Expected<std::vector<NodeId>> ReferenceRun::control(InstId id, BodySite site,
                                                           llvm::ArrayRef<NodeId> operands) {
-  std::string_view name = reference_.resolve(program_.insts[id].op).boundary;
-  if (name == "scan")
+  switch (reference_.resolve(program_.insts[id].op).boundary) {
+  case rules::Boundary::Scan:
     return scan(id, site, operands);
-  if (name == "cond")
+  case rules::Boundary::Cond:
     return cond(id, site, operands);
-  if (name == "while")
+  case rules::Boundary::While:
     return loop(id, site, operands);
-  return call(id, site, operands);
+  default:
+    return call(id, site, operands);
+  }
 }
 
 namespace {

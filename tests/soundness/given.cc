@@ -47,6 +47,8 @@ Verdict judge_given(const Draft &original, const Draft &given, uint64_t seed,
   Verdict verdict;
   if (!after->read)
     return {Verdict::Form::NotFollowed, "a backward that cannot be read again"};
+  if (before->clean() && after->result.clean() && !after->clean())
+    return {Verdict::Form::NotFollowed, "tensors that differ in size between ranks"};
   if (!before->clean() || !after->clean()) {
     verdict.form = Verdict::Form::Wrong;
     verdict.what = "the backward that was derived does not check";

@@ -216,9 +216,9 @@ bool Run::inst(uint32_t index) {
   case rules::OpForm::Transition:
     return transition(inst, llvm::StringRef(op.transition.data(), op.transition.size()));
   case rules::OpForm::Boundary:
-    return boundary(inst, llvm::StringRef(op.boundary.data(), op.boundary.size()));
+    return boundary(inst, op.boundary);
   case rules::OpForm::Call:
-    return call(inst, index, llvm::StringRef(op.boundary.data(), op.boundary.size()));
+    return call(inst, index, op.boundary);
   case rules::OpForm::Unknown:
     break;
   }

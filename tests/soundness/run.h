@@ -106,9 +106,9 @@ private:
   NodeId whole_step(const Call &call, const Step &step, ir::AxisSet local, NodeId from,
                     bool gradient);
   NodeId edge(const ir::Inst &inst, ir::ValueId value);
-  bool boundary(const ir::Inst &inst, llvm::StringRef name);
+  bool boundary(const ir::Inst &inst, rules::Boundary op);
   // Calls and loops (run_control.cc).
-  bool call(const ir::Inst &inst, uint32_t index, llvm::StringRef name);
+  bool call(const ir::Inst &inst, uint32_t index, rules::Boundary op);
   bool apply(const ir::Inst &inst, uint32_t index, llvm::StringRef region, unsigned place,
              llvm::ArrayRef<NodeId> args, Nodes &results);
   std::optional<uint32_t> typing_of(uint32_t index, unsigned place) const;

@@ -21,23 +21,24 @@ int64_t number_of(const ir::Program &program, ir::AttrsId attrs, llvm::StringRef
 
 } // namespace
 
-bool Run::call(const ir::Inst &inst, uint32_t index, llvm::StringRef name) {
+bool Run::call(const ir::Inst &inst, uint32_t index, rules::Boundary op) {
+  using enum rules::Boundary;
   // As they are: the instructions of a body say themselves which axes are local.
   checker::OperandList operands;
   operands.read(program_, inst.operands);
   Nodes args;
   for (ValueId value : operands.values)
     args.push_back(node(value));
-  if (name == "scan")
+  if (op == Scan)
     return scan(inst, index, args);
-  if (name == "cond")
+  if (op == Cond)
     return branches(inst, index, args);
-  if (name == "while")
+  if (op == While)
     return loop(inst, index, args);
-  if (name == "local_map")
+  if (op == LocalMap)
     return region(inst, index, args);
-  if (name != "call" && name != "checkpoint")
-    return fail(name.str());
+  if (op != Call && op != Checkpoint)
+    return fail(std::string(rules::boundary_name(op)));
   Nodes results;
   if (!apply(inst, index, "body", 0, args, results))
     return false;

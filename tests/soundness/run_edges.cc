@@ -24,22 +24,23 @@ Run::NodeId Run::edge(const ir::Inst &inst, ValueId value) {
   return relisted(at, before, entered, after, {});
 }
 
-bool Run::boundary(const ir::Inst &inst, llvm::StringRef name) {
+bool Run::boundary(const ir::Inst &inst, rules::Boundary op) {
+  using enum rules::Boundary;
   checker::OperandList operands;
   operands.read(program_, inst.operands);
-  if (name == "backward") {
+  if (op == Backward) {
     differentiate(operands.values[0]);
     before_root_ = inst.first_result.valid() ? inst.first_result.index : ~0u;
     return true;
   }
-  if (name == "grad") {
+  if (op == Grad) {
     if (!root_.valid())
       return fail("a gradient of nothing");
     NodeId of = node(operands.values[0]);
     define(inst.result(0), add({nodes_[of]->value.rep, gradient_of(of)}));
     return true;
   }
-  if (name == "scale") {
+  if (op == Scale) {
     const ir::AttrValue *by = program_.find(inst.attrs, "by");
     ir::MeshId mesh = program_.contexts[inst.context].mesh;
     if (!by || by->form != ir::AttrForm::Scale)
@@ -52,12 +53,13 @@ bool Run::boundary(const ir::Inst &inst, llvm::StringRef name) {
     define(inst.result(0), multiplied(edge(inst, operands.values[0]), factor));
     return true;
   }
-  if (name == "report" || name == "store" || name == "step" || name == "token")
-    return inst.result_count == 0 || fail(fmt::format("{} with a result", name.str()));
-  bool passes = name == "assert_type" || name == "from_local" || name == "to_local" ||
-                name == "alias" || name == "reinterpret_mesh";
+  if (op == Report || op == Store || op == Step || op == Token)
+    return inst.result_count == 0 ||
+           fail(fmt::format("{} with a result", rules::boundary_name(op)));
+  bool passes =
+      op == AssertType || op == FromLocal || op == ToLocal || op == Alias || op == ReinterpretMesh;
   if (!passes)
-    return fail(name.str());
+    return fail(std::string(rules::boundary_name(op)));
   if (inst.result_count == 0)
     return true;
   Typed before = typed(operands.values[0]), after = typed(inst.result(0));

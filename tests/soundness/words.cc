@@ -68,11 +68,11 @@ private:
     if (op.form == rules::OpForm::Transition)
       return transition(inst, llvm::StringRef(op.transition.data(), op.transition.size()),
                         operands.values);
-    if (op.boundary == "assert_type" && !operands.values.empty())
+    if (op.boundary == rules::Boundary::AssertType && !operands.values.empty())
       return asserted(inst, operands.values[0]);
-    if (op.boundary == "from_local" && !operands.values.empty())
+    if (op.boundary == rules::Boundary::FromLocal && !operands.values.empty())
       return leaves(operands.values[0], typed(inst.result(0)));
-    if (op.boundary == "backward")
+    if (op.boundary == rules::Boundary::Backward)
       return root(operands.values[0]);
     return op.form == rules::OpForm::Equation ? partial(inst, operands.values) : std::string();
   }

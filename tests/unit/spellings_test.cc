@@ -43,9 +43,10 @@ Table read_table() {
 // The row, transition or boundary op that a spelling means; empty if none.
 std::string meaning(const std::string &spelling, const char *dialect = "spmd") {
   rules::ResolvedOp op = rules::resolve_spelling(spelling, dialect);
-  std::string_view name = op.row                                 ? op.row->name
-                          : op.form == rules::OpForm::Transition ? op.transition
-                                                                 : op.boundary;
+  std::string_view name = op.row ? op.row->name
+                          : op.form == rules::OpForm::Transition
+                              ? op.transition
+                              : rules::boundary_name(op.boundary);
   return std::string(name);
 }
 

@@ -222,7 +222,8 @@ ExitCode run_ops(const Options &options) {
   llvm::SmallVector<const rules::OpDef *, 0> rows = all_ops();
   if (!options.arguments.empty()) {
     rows = {find_row(options.arguments.front())};
-    std::string statement(rules::resolve_spelling(options.arguments.front(), "spmd").boundary);
+    std::string statement(
+        rules::boundary_name(rules::resolve_spelling(options.arguments.front(), "spmd").boundary));
     if (std::string page = transition_page(options.arguments.front()) + statement_page(statement);
         !rows.front() && !page.empty() && options.table == "text") {
       (void)write_stdout(page);

@@ -1,7 +1,7 @@
 // Findings that the program accepts: per op, per scope, per location; and suppressions gone stale.
-#include "rules/violations/coverage.h"
+#include "checker/suppress.h"
 
-#include "checker/walk/walk.h"
+#include "rules/violations/coverage.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -10,6 +10,9 @@
 
 namespace spmd::checker {
 
+namespace {
+
+// `layers.*.mlp` against `layers.7.mlp`; `*` matches any run of characters.
 bool glob_match(llvm::StringRef pattern, llvm::StringRef text) {
   size_t p = 0, t = 0, star = llvm::StringRef::npos, resume = 0;
   while (t < text.size()) {
@@ -27,8 +30,6 @@ bool glob_match(llvm::StringRef pattern, llvm::StringRef text) {
   }
   return pattern.drop_front(p).find_first_not_of('*') == llvm::StringRef::npos;
 }
-
-namespace {
 
 // Suppressions by what a finding must have: the place they name, or the words of their scope before or
 // behind all stars. So a finding is held against few of them, however many there are.
