@@ -281,7 +281,7 @@ bool Deriver::through_scan(const Inst &inst, llvm::ArrayRef<ValueId> results,
   for (const Inst &each : body.insts)
     made.add(each, 0);
   auto outer_active = active_;
-  llvm::SmallVector<ValueId, 8> wanted_params, wanted_consts, flowing, wanted_xs;
+  llvm::SmallVector<ValueId, 8> wanted_params, wanted_consts, flowing;
   llvm::SmallVector<size_t, 8> const_places, carry_places, x_places;
   for (size_t i = 0; i < args.size(); ++i) {
     bool carry = i >= consts && i < consts + carries_count;

@@ -118,7 +118,6 @@ public:
 
   // The tensor whose dimensions attributes name, and the dimension where `dim` is absent.
   void look_at(uint16_t arg, int64_t absent) {
-    arg_ = arg;
     const ir::Shape *shape = app_.shape(app_.args[arg]);
     if (!shape || !shape->ranked)
       return;
@@ -403,7 +402,6 @@ private:
 
   const Application &app_;
   Outcome &out_;
-  uint16_t arg_ = 0;
   const ir::Shape *shape_ = nullptr;
   std::optional<unsigned> place_;
   std::optional<int64_t> ranks_;

@@ -52,11 +52,6 @@ bool FactorSink::cut(unsigned operand, unsigned member, unsigned dim) const {
   return !axes_cutting(app_, arg(operand, member), dim).empty();
 }
 
-bool FactorSink::uneven(unsigned operand, unsigned member, unsigned dim) const {
-  ir::ShardSizesId sizes = app_.args[arg(operand, member)].sizes;
-  return sizes.valid() && app_.program.shard_sizes[sizes].find(dim);
-}
-
 TensorFactors FactorSink::fresh(unsigned operand, unsigned member) {
   TensorFactors factors;
   for (Extent extent : shape(operand, member)->dims)

@@ -67,8 +67,6 @@ public:
   const ir::Shape *shape(unsigned operand, unsigned member = 0) const;
   // True if an axis whose specs are judged shards the dimension.
   bool cut(unsigned operand, unsigned member, unsigned dim) const;
-  // True if its shards are not known to be of one size.
-  bool uneven(unsigned operand, unsigned member, unsigned dim) const;
   // Gives every dimension of a tensor a factor of its own. The shape must be known.
   TensorFactors fresh(unsigned operand, unsigned member = 0);
   // The same, none of them to be cut.

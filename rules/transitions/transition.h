@@ -108,9 +108,7 @@ struct ToldTransition {
   std::string_view words;    // spellings in order, separated by blanks; empty: it has none
   std::string_view why = {}; // it has none, or what its words leave out
   ir::Combiner combiner = ir::Combiner::Sum;
-  bool says_ends = true; // false: the words leave src and dst out
 };
-llvm::ArrayRef<ToldTransition> told_transitions();
 // Null if the dialect has no word for the row, and nothing is known of the reason.
 const ToldTransition *told_transition(ir::Dialect dialect, const Transition &row,
                                       ir::Combiner combiner);

@@ -88,22 +88,22 @@ constexpr ToldTransition kTold[] = {
     {Dialect::Jax, "reduce", I, V, "", kRoot},
 
     // In a local region the tensors of DTensor are torch's.
-    {Dialect::DTensor, "all_gather", V, R, "_c10d_functional.all_gather_into_tensor", kFunctional, Combiner::Sum, false},
-    {Dialect::DTensor, "all_gather", V, Reduced, "_c10d_functional.all_gather_into_tensor", kFunctional, Combiner::Sum, false},
-    {Dialect::DTensor, "all_gather", V, I, "_c10d_functional.all_gather_into_tensor", kFunctional, Combiner::Sum, false},
-    {Dialect::DTensor, "all_reduce", P, R, "_c10d_functional.all_reduce", kFunctional, Combiner::Sum, false},
-    {Dialect::DTensor, "all_reduce", P, Reduced, "_c10d_functional.all_reduce", kFunctional, Combiner::Sum, false},
-    {Dialect::DTensor, "all_reduce", P, I, "_c10d_functional.all_reduce", kFunctional, Combiner::Sum, false},
-    {Dialect::DTensor, "reduce_scatter", P, V, "_c10d_functional.reduce_scatter_tensor", kFunctional, Combiner::Sum, false},
-    {Dialect::DTensor, "all_to_all", V, V, "_c10d_functional.all_to_all_single", {}, Combiner::Sum, false},
-    {Dialect::DTensor, "broadcast", V, R, "_c10d_functional.broadcast", kFunctional, Combiner::Sum, false},
-    {Dialect::DTensor, "broadcast", V, I, "_c10d_functional.broadcast", kFunctional, Combiner::Sum, false},
+    {Dialect::DTensor, "all_gather", V, R, "_c10d_functional.all_gather_into_tensor", kFunctional},
+    {Dialect::DTensor, "all_gather", V, Reduced, "_c10d_functional.all_gather_into_tensor", kFunctional},
+    {Dialect::DTensor, "all_gather", V, I, "_c10d_functional.all_gather_into_tensor", kFunctional},
+    {Dialect::DTensor, "all_reduce", P, R, "_c10d_functional.all_reduce", kFunctional},
+    {Dialect::DTensor, "all_reduce", P, Reduced, "_c10d_functional.all_reduce", kFunctional},
+    {Dialect::DTensor, "all_reduce", P, I, "_c10d_functional.all_reduce", kFunctional},
+    {Dialect::DTensor, "reduce_scatter", P, V, "_c10d_functional.reduce_scatter_tensor", kFunctional},
+    {Dialect::DTensor, "all_to_all", V, V, "_c10d_functional.all_to_all_single"},
+    {Dialect::DTensor, "broadcast", V, R, "_c10d_functional.broadcast", kFunctional},
+    {Dialect::DTensor, "broadcast", V, I, "_c10d_functional.broadcast", kFunctional},
 
-    {Dialect::LTensor, "all_gather", V, R, "_c10d_functional.all_gather_into_tensor", {}, Combiner::Sum, false},
-    {Dialect::LTensor, "all_gather", V, Reduced, "_c10d_functional.all_gather_into_tensor", {}, Combiner::Sum, false},
-    {Dialect::LTensor, "all_reduce", P, I, "_c10d_functional.all_reduce", {}, Combiner::Sum, false},
-    {Dialect::LTensor, "reduce_scatter", P, V, "_c10d_functional.reduce_scatter_tensor", {}, Combiner::Sum, false},
-    {Dialect::LTensor, "all_to_all", V, V, "_c10d_functional.all_to_all_single", {}, Combiner::Sum, false},
+    {Dialect::LTensor, "all_gather", V, R, "_c10d_functional.all_gather_into_tensor"},
+    {Dialect::LTensor, "all_gather", V, Reduced, "_c10d_functional.all_gather_into_tensor"},
+    {Dialect::LTensor, "all_reduce", P, I, "_c10d_functional.all_reduce"},
+    {Dialect::LTensor, "reduce_scatter", P, V, "_c10d_functional.reduce_scatter_tensor"},
+    {Dialect::LTensor, "all_to_all", V, V, "_c10d_functional.all_to_all_single"},
     {Dialect::LTensor, "reinterpret", I, V, "mark_varying"},
     {Dialect::LTensor, "reinterpret", R, V, "mark_varying"},
     {Dialect::LTensor, "reinterpret", Reduced, V, "mark_varying"},
@@ -150,7 +150,6 @@ static_assert(told_transitions_are_sound());
 } // namespace
 
 llvm::ArrayRef<SpelledWords> all_spelled_words() { return kSpelledWords; }
-llvm::ArrayRef<ToldTransition> told_transitions() { return kTold; }
 
 const SpelledWords *spelled_words(std::string_view spelling, std::string_view to) {
   if (size_t dot = spelling.rfind('.'); dot != std::string_view::npos)

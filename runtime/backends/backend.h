@@ -14,8 +14,6 @@ inline constexpr Deadline kNoDeadline = Deadline::max();
 
 class Peers;
 
-enum class StopMode : uint8_t { Finish, Abort };
-
 // Errors are what a run cannot do: an op that no kernel knows, a deadline that passed, ranks that
 // disagree about the way to go.
 class Backend {
@@ -31,7 +29,6 @@ public:
   virtual llvm::Error run(StepRange steps, Deadline deadline) = 0;
   // What the buffer holds after the steps that ran last.
   virtual llvm::Error read(BufferId from, RankId rank, Tensor &host) = 0;
-  virtual llvm::Error stop(StopMode mode) = 0;
   // After a run: the same plan once more, for data that are written anew, and random numbers of another seed.
   // False: another backend has to be prepared for that.
   virtual bool restart(uint64_t /*seed*/) { return false; }

@@ -17,7 +17,6 @@ public:
   llvm::Error write(BufferId to, RankId rank, const Tensor &host) override;
   llvm::Error run(StepRange steps, Deadline deadline) override;
   llvm::Error read(BufferId from, RankId rank, Tensor &host) override;
-  llvm::Error stop(StopMode mode) override { return own_->stop(mode); }
   bool restart(uint64_t seed) override {
     fetched_ = {};
     return own_->restart(seed);

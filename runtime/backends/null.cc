@@ -22,7 +22,6 @@ public:
     return llvm::createStringError(llvm::inconvertibleErrorCode(),
                                    "the null backend holds no data");
   }
-  llvm::Error stop(StopMode) override { return llvm::Error::success(); }
 
 private:
   const Plan *plan_ = nullptr;

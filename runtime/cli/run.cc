@@ -234,7 +234,6 @@ private:
       // What is left of the derivation is no program to run.
       input_ = checker::load(options_.file, options_.shared);
       options_.shared.configuration.add_to(input_.read.program);
-      forward_only_ = true;
       return rewrite();
     }
     summary_.backward = true;
@@ -620,7 +619,6 @@ private:
   checker::SourceCache sources_;
   checker::Input input_;
   checker::CheckResult result_;
-  bool forward_only_ = false;
   std::optional<checker::CheckedProgram> checked_;
   std::vector<LossRoot> roots_; // of a backward that was recorded
   std::optional<World> world_;

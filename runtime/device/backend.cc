@@ -83,8 +83,6 @@ llvm::Error DeviceBackend::read(BufferId from, RankId rank, Tensor &host) {
   return fetch(from, host);
 }
 
-llvm::Error DeviceBackend::stop(StopMode) { return llvm::Error::success(); }
-
 bool DeviceBackend::restart(uint64_t seed) {
   options_.seed = seed;
   host_->set_seed(seed);

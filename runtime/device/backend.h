@@ -36,7 +36,6 @@ public:
   llvm::Error write(BufferId to, RankId rank, const Tensor &host) override;
   llvm::Error run(StepRange steps, Deadline deadline) override;
   llvm::Error read(BufferId from, RankId rank, Tensor &host) override;
-  llvm::Error stop(StopMode mode) override;
   bool restart(uint64_t seed) override;
   // After `prepare`, of this rank: the steps that the device carries out, and those that the host does, by op.
   uint32_t device_steps() const { return device_steps_; }

@@ -9,8 +9,8 @@
 namespace spmd::runtime {
 
 // Where numbers come from, and what counts as equal.
-enum class Tier : uint8_t { Field, Integer, Real, Escalate };
-inline constexpr std::string_view kTierWords[] = {"field", "integer", "real", "escalate"};
+enum class Tier : uint8_t { Field, Integer, Real };
+inline constexpr std::string_view kTierWords[] = {"field", "integer", "real"};
 
 enum class Verdict : uint8_t {
   Upheld,

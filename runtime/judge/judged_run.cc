@@ -770,10 +770,4 @@ void join_reports(RunReport &into, RunReport more) {
   into.digest = ir::mix(into.digest, more.digest);
 }
 
-Verdict referee(double deviation_f32, double deviation_f64) {
-  if (deviation_f64 <= deviation_f32 * 0x1p-20)
-    return Verdict::Upheld;
-  return deviation_f64 > deviation_f32 * 0x1p-10 ? Verdict::Refuted : Verdict::Undecided;
-}
-
 } // namespace spmd::runtime

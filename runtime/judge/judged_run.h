@@ -68,7 +68,5 @@ llvm::Expected<RunReport> run_judged(checker::CheckedProgram &program, const Pla
 
 // Joins the verdicts of two runs of one program, claim by claim: another tier, another seed.
 void join_reports(RunReport &into, RunReport more);
-// What the referee says of one claim that two runs leave open: the deviation in f32 against that in f64.
-Verdict referee(double deviation_f32, double deviation_f64);
 
 } // namespace spmd::runtime

@@ -78,9 +78,4 @@ template <class T> void add_box(const T *from, T *to, const Box &box) {
   put_box(from, to, box, [](T &cell, const T &value) { cell += value; });
 }
 
-// All elements in order.
-template <class T> void copy_all(const T *from, T *to, int64_t size) {
-  std::copy(from, from + size, to);
-}
-
 } // namespace spmd::runtime

@@ -80,8 +80,8 @@ private:
   int64_t entries_ = 0, heads_ = 0, group_ = 1, s_ = 0, t_ = 0, d_ = 0, e_ = 0;
   double scale_ = 1;
   Placed q_, k_, v_, g_;
-  Stack scores_, weights_, slopes_; // of the chunk at hand
-  Placed most_, sum_;               // of its rows
+  Stack scores_, weights_; // of the chunk at hand
+  Placed most_, sum_;      // of its rows
   Placed to_q_, to_k_, to_v_, to_mask_;
   Placed mask_part_; // what one chunk adds to it
   bool asks_q_ = false, asks_k_ = false, asks_v_ = false, asks_mask_ = false;

@@ -37,7 +37,6 @@ llvm::Expected<RunReport> report_of(checker::CheckedProgram &program, const Worl
       .mode = CheckMode::All, .tier = mode.tier, .domain = mode.domain, .seed = seed};
   judging.recorded = roots;
   llvm::Expected<RunReport> report = run_judged(program, plan, world, *backend, judging);
-  llvm::consumeError(backend->stop(StopMode::Finish));
   return report;
 }
 

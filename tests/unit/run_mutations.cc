@@ -171,7 +171,6 @@ llvm::Expected<RunReport> judged(Subject &subject, const Plan &plan, Domain doma
   judging.tier = domain == Domain::Field ? Tier::Field : Tier::Real;
   llvm::Expected<RunReport> report =
       run_judged(subject.program, plan, subject.world, *backend, judging);
-  llvm::consumeError(backend->stop(StopMode::Finish));
   return report;
 }
 

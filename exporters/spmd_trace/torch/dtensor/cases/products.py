@@ -6,7 +6,6 @@ _CONV = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1)
 _IMAGE, _FILTER = floats(4, 8, 6, 6), floats(16, 8, 3, 3)
 _HEADS = floats(4, 8, 16, 4)  # batch, heads, places, width
 _KEYS, _WIDTHS = floats(4, 8, 16, 4), floats(4, 8, 16, 4)
-_SAVED = floats(4, 8, 16)
 _SQUARES = floats(4, 8, 8)
 
 CASES = [
