@@ -100,6 +100,7 @@ void Walk::run() {
   const size_t late = trail_->entries.size() - told;
   for (uint32_t i = 0; i < program_.outputs.size(); ++i)
     output(i);
+  unread_gradients();
   settle_open(declared, told, late);
   Collector(program_, instances_).add(main_, result_);
   open_.settle_words(result_);

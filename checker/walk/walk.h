@@ -355,6 +355,7 @@ private:
   ir::AxisSet refused_gradient(ir::ValueId gradient, const ir::Type &forward, const ir::Type &found,
                                ir::AxisSet local);
   void joint(Place place, ir::ValueId gradient, bool told);
+  void unread_gradients();
   bool fits(Place place, ir::ValueId gradient);
   void note_pair(Place place, ir::ValueId gradient, SettledPlaces::Pair pair);
   void gradient_scale(Place place, ir::ValueId gradient, const ir::Type &forward, ir::Type found);

@@ -474,18 +474,18 @@ constexpr CallOp kCallOps[] = {
     {Boundary::While, "while", "cond: function, body: function, consts: count"},
 };
 
-// A row is found by its number.
-constexpr bool in_order() {
+// A row is found by its number, and each has a line for the manual.
+constexpr bool is_complete() {
   auto place = static_cast<unsigned>(Boundary::None);
   for (const BoundaryOp &row : kBoundaryOps)
-    if (static_cast<unsigned>(row.op) != ++place)
+    if (static_cast<unsigned>(row.op) != ++place || row.manual.empty())
       return false;
   for (const CallOp &row : kCallOps)
     if (static_cast<unsigned>(row.op) != ++place)
       return false;
   return true;
 }
-static_assert(in_order());
+static_assert(is_complete());
 
 // Null if the checker types it, or if it is none.
 const BoundaryOp *row_of(Boundary op) {
