@@ -307,15 +307,15 @@ void Walk::keep_values(ir::FunctionId id, Instance &instance) {
     instance.values.push_back(known(ValueId{i}));
 }
 
-static bool has_error(const Trail &trail) {
-  return llvm::any_of(trail.entries, [](const Trail::Entry &entry) {
+static bool has_error(const BodyResult &trail) {
+  return llvm::any_of(trail.entries, [](const BodyResult::Entry &entry) {
     return entry.finding && entry.finding->info().severity == rules::Severity::Error;
   });
 }
 
 // That of the main body first; an instance is found one after its own index.
 void Walk::keep_typings() {
-  auto take = [&](Trail &trail) {
+  auto take = [&](BodyResult &trail) {
     for (Typing::Site &site : trail.sites)
       for (uint32_t &body : site.bodies)
         ++body;
@@ -362,7 +362,7 @@ void Walk::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Instanc
   }
   ir::Body body = function.body;
   ir::BlockId results = function.results;
-  Trail *outer = std::exchange(trail_, &instance.trail);
+  BodyResult *outer = std::exchange(trail_, &instance.trail);
   for (InstId inst = body.first; edit_ && inst.index < body.last.index; ++inst.index)
     for (uint32_t r = 0; r < program_.insts[inst].result_count; ++r)
       remember(program_.insts[inst].result(r));
@@ -531,13 +531,13 @@ Walk::Collector::Collector(const ir::Program &program, const std::vector<Instanc
     : program_(program), instances_(instances), seen_(instances.size(), false) {}
 
 // A rule of the user is told once, where it is first used, and so is what symbols leave open.
-void Walk::Collector::add(Trail &trail, CheckResult &into) {
+void Walk::Collector::add(BodyResult &trail, CheckResult &into) {
   refused_ |= trail.refused;
-  for (Trail::Entry &entry : trail.entries) {
-    if (entry.instance != Trail::kNone) {
+  for (BodyResult::Entry &entry : trail.entries) {
+    if (entry.instance != BodyResult::kNone) {
       if (!seen_[entry.instance]) {
         seen_[entry.instance] = true;
-        Trail body = instances_[entry.instance].trail;
+        BodyResult body = instances_[entry.instance].trail;
         add(body, into);
       }
       continue;
