@@ -394,7 +394,8 @@ void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
     ir::TypeId declared = id.valid() ? program_.claims[id].type : program_.values[result].declared;
     Type type = program_.types[outcome.types[i]].erased(site.region);
     if (declared.valid() && site.region)
-      restate_scale(site, result, type, seen(declared, site.inst.context));
+      restate_scale(site.id, result, type, seen(declared, site.inst.context), site.args,
+                    site.region);
     if (declared.valid())
       join_region(site, result, type, declared);
     if (id.valid() && declared.valid())
@@ -471,24 +472,24 @@ bool Walk::divides_evenly(InstId id, llvm::SmallDenseSet<uint32_t, 8> &bodies) {
 
 // Along its own axes a region means lists, and has no factors but those that it makes itself: which they
 // are of the whole is for the statement to say. What came in, and what is of other axes, stays.
-void Walk::restate_scale(const CallSite &site, ValueId result, Type &type, const Type &claimed) {
+void Walk::restate_scale(InstId id, ValueId result, Type &type, const Type &claimed,
+                         llvm::ArrayRef<rules::Arg> args, AxisSet own) {
   Type found = type;
   type.scale = claimed.scale;
   if (!found.scale.valid() || found.scale == claimed.scale || found.mesh() != claimed.mesh())
     return;
-  AxisSet own = site.region;
-  for (const rules::Arg &arg : site.args)
+  for (const rules::Arg &arg : args)
     if (ir::ScaleId entered = program_.types[arg.type].scale; entered.valid())
       own -= ir::axes_in(program_, entered, type.mesh());
   AxisSet axes =
       ir::axes_in(program_, ir::quotient(program_, found.scale, claimed.scale), type.mesh()) & own;
   found.scale = ir::without(program_, found.scale, type.mesh(), own);
   ir::ScaleId needed = ir::without(program_, claimed.scale, type.mesh(), own);
-  if (scale_claim_differs(site.id, result, found, needed, claimed.scale) || axes.empty())
+  if (scale_claim_differs(id, result, found, needed, claimed.scale) || axes.empty())
     return;
   Type stated = rules::restricted(claimed, axes);
   stated.scale = claimed.scale;
-  report(Place::inst(site.id), rules::UncheckedClaim{result, intern(stated)});
+  report(Place::inst(id), rules::UncheckedClaim{result, intern(stated)});
 }
 
 // What leaves a region is joined as the statement says, on the axes of the region. Values that differ between

@@ -453,10 +453,12 @@ void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared, rule
   Type claimed = seen(declared, around);
   if (claimed.mesh() != type.mesh())
     return;
+  AxisSet region;
   if (spec == rules::Spec::Joined) {
-    AxisSet region = local_axes(type.mesh(), program_.insts[id].context);
+    region = local_axes(type.mesh(), program_.insts[id].context);
     type.drop_shards(region & claimed.sharded());
-    take_as_addends(id, value, type, claimed, region - local_axes(type.mesh(), around));
+    region -= local_axes(type.mesh(), around);
+    take_as_addends(id, value, type, claimed, region);
   }
   rules::ClaimCheck check = rules::check_claim(type, claimed, type.gradient_free(), spec);
   if (AxisSet wrong = check.mismatched | check.unowned)
@@ -468,16 +470,25 @@ void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared, rule
                                        axis};
          });
   if (claimed.scale.valid() && claimed.scale != program_.one())
-    claim_scale(id, value, type, claimed.scale);
+    claim_scale(id, value, type, claimed, region);
+  check.type.scale = type.scale;
   type = check.type;
 }
 
-// A scale that is stated is the one that follows; where none is stated nothing is reported.
-void Walk::claim_scale(InstId id, ValueId value, const Type &type, ir::ScaleId claimed) {
+// A scale that is stated is the one that follows, but on the axes of a region (restate_scale); where none is
+// stated nothing is reported.
+void Walk::claim_scale(InstId id, ValueId value, Type &type, const Type &claimed, AxisSet region) {
   AxisSet axes = program_.meshes[type.mesh()].typed_axes();
   if (axes && type.zero().contains(axes)) // a zero is of every scale
     return;
-  scale_claim_differs(id, value, type, claimed, claimed);
+  if (!region) {
+    scale_claim_differs(id, value, type, claimed.scale, claimed.scale);
+    return;
+  }
+  Args entered; // not as they are seen in the region
+  for (ValueId operand : operands_.values)
+    entered.push_back(known(operand));
+  restate_scale(id, value, type, claimed, entered, region);
 }
 
 // Reports a declaration of another scale. `needed`: what is left of it to be held against the type.

@@ -222,7 +222,8 @@ private:
   bool told_of(ir::InstId id) const;
   void claim(ir::InstId id, ir::ValueId value, ir::Type &type, ir::TypeId declared,
              rules::Spec spec);
-  void claim_scale(ir::InstId id, ir::ValueId value, const ir::Type &type, ir::ScaleId claimed);
+  void claim_scale(ir::InstId id, ir::ValueId value, ir::Type &type, const ir::Type &claimed,
+                   ir::AxisSet region);
   bool scale_claim_differs(ir::InstId id, ir::ValueId value, const ir::Type &type,
                            ir::ScaleId needed, ir::ScaleId claimed);
   void claim_shape(ir::InstId id, ir::ValueId value, ir::ShapeId claimed, ir::ShapeId found);
@@ -287,8 +288,8 @@ private:
   void forget_shards(const CallSite &site, size_t operand, rules::Arg &arg);
   bool gives_even(ir::InstId id, llvm::ArrayRef<rules::Arg> args, ir::AxisSet axes);
   bool divides_evenly(ir::InstId id, llvm::SmallDenseSet<uint32_t, 8> &bodies);
-  void restate_scale(const CallSite &site, ir::ValueId result, ir::Type &type,
-                     const ir::Type &claimed);
+  void restate_scale(ir::InstId id, ir::ValueId result, ir::Type &type, const ir::Type &claimed,
+                     llvm::ArrayRef<rules::Arg> args, ir::AxisSet own);
   void join_region(const CallSite &site, ir::ValueId result, ir::Type &type, ir::TypeId declared);
   void take_as_addends(ir::InstId id, ir::ValueId value, ir::Type &type, const ir::Type &claimed,
                        ir::AxisSet region);
