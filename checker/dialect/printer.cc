@@ -375,8 +375,8 @@ struct DialectPrinter::State {
       std::optional<DialectText> printed = whole(call);
       return printed ? *printed : own(call, about(call, &*read, no_word()));
     }
-    const rules::ToldTransition *row =
-        alike ? rules::told_transition(to, *move.row, move.combiner) : nullptr;
+    const rules::DialectTransition *row =
+        alike ? rules::dialect_transition(to, *move.row, move.combiner) : nullptr;
     if (!row || row->words.empty())
       return own(call, about(call, &*read, row ? row->why : no_word()));
     DialectText printed = steps(call, move, *row);
@@ -413,7 +413,8 @@ struct DialectPrinter::State {
     return own(call);
   }
 
-  DialectText steps(const TypedCall &call, const AxisMove &move, const rules::ToldTransition &row) {
+  DialectText steps(const TypedCall &call, const AxisMove &move,
+                    const rules::DialectTransition &row) {
     DialectText printed;
     printed.found = true;
     llvm::SmallVector<llvm::StringRef, 2> words;

@@ -110,10 +110,10 @@ struct DialectTransition {
   ir::Combiner combiner = ir::Combiner::Sum;
   bool says_ends = true; // false: the words leave src and dst out
 };
-llvm::ArrayRef<DialectTransition> told_transitions();
+llvm::ArrayRef<DialectTransition> dialect_transitions();
 // Null if the dialect has no word for the row, and nothing is known of the reason.
-const DialectTransition *told_transition(ir::Dialect dialect, const Transition &row,
-                                         ir::Combiner combiner);
+const DialectTransition *dialect_transition(ir::Dialect dialect, const Transition &row,
+                                            ir::Combiner combiner);
 // What goes from one type of a whole tensor to another: `redistribute` of DTensor, `reshard` of
 // JAX; empty if the framework has no whole tensors.
 std::string_view whole_words(ir::Dialect dialect);

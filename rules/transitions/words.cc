@@ -150,7 +150,7 @@ static_assert(told_transitions_are_sound());
 } // namespace
 
 llvm::ArrayRef<SpelledWords> all_spelled_words() { return kSpelledWords; }
-llvm::ArrayRef<DialectTransition> told_transitions() { return kDialectTransitions; }
+llvm::ArrayRef<DialectTransition> dialect_transitions() { return kDialectTransitions; }
 
 const SpelledWords *spelled_words(std::string_view spelling, std::string_view to) {
   if (size_t dot = spelling.rfind('.'); dot != std::string_view::npos)
@@ -161,8 +161,8 @@ const SpelledWords *spelled_words(std::string_view spelling, std::string_view to
   return nullptr;
 }
 
-const DialectTransition *told_transition(Dialect dialect, const Transition &row,
-                                         Combiner combiner) {
+const DialectTransition *dialect_transition(Dialect dialect, const Transition &row,
+                                            Combiner combiner) {
   const DialectTransition *found =
       llvm::find_if(kDialectTransitions, [&](const DialectTransition &told) {
         return told.dialect == dialect && told.name == row.name && told.src == row.src &&
