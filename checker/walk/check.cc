@@ -481,7 +481,9 @@ void Walk::claim_scale(InstId id, ValueId value, Type &type, const Type &claimed
   AxisSet axes = program_.meshes[type.mesh()].typed_axes();
   if (axes && type.zero().contains(axes)) // a zero is of every scale
     return;
-  if (!region) {
+  // What leaves a region that was put in its place is an `identity`; other ops keep what they were given.
+  const rules::OpDef *row = rules_.resolve(program_.insts[id].op).row;
+  if (!region || !row || row->name != "identity") {
     scale_claim_differs(id, value, type, claimed.scale, claimed.scale);
     return;
   }
