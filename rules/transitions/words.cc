@@ -1,5 +1,5 @@
 // How frameworks say transitions: spellings that are read as rows of the table, and the words in which a row
-// is told to whoever thinks in a framework. Source: seeds 000 to 004; jaxprs of JAX 0.10.
+// is printed for users of a framework. Sources: spmd_types, DTensor, Megatron-LM; jaxprs of JAX 0.10.
 #include "rules/transitions/rows.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -111,17 +111,8 @@ inline Symbol polygamma(int, Symbol) { return Symbol::untraceable(); }
 inline Symbol digamma(Symbol) { return Symbol::untraceable(); }
 inline Symbol lgamma(Symbol) { return Symbol::untraceable(); }
 inline Symbol erfinv(Symbol) { return Symbol::untraceable(); }
-inline Symbol erfcx(Symbol) { return Symbol::untraceable(); }
-inline Symbol ndtri(Symbol) { return Symbol::untraceable(); }
-inline Symbol log_ndtr(Symbol) { return Symbol::untraceable(); }
-inline Symbol bessel_j0(Symbol) { return Symbol::untraceable(); }
-inline Symbol bessel_j1(Symbol) { return Symbol::untraceable(); }
-inline Symbol i0e(Symbol) { return Symbol::untraceable(); }
-inline Symbol i1e(Symbol) { return Symbol::untraceable(); }
 inline Symbol igamma(Symbol, Symbol) { return Symbol::untraceable(); }
 inline Symbol igammac(Symbol, Symbol) { return Symbol::untraceable(); }
-inline Symbol zeta(Symbol, Symbol) { return Symbol::untraceable(); }
-template <class T> requires(!std::is_arithmetic_v<T>) T betainc(Symbol, Symbol, T) { return T(Symbol::untraceable()); }
 // clang-format on
 
 } // namespace spmd::runtime

@@ -16,11 +16,11 @@ llvm::StringRef ref(std::string_view text) { return {text.data(), text.size()}; 
 using Family = llvm::ArrayRef<KernelDef> (*)();
 // clang-format off: one a line
 const std::initializer_list<Family> kFamilies = {
-    attention_kernels, contraction_kernels, convolution_kernels, creation_kernels,
-    embedding_kernels, fourier_kernels,     gradient_kernels,    indexing_kernels,
-    layout_kernels,    linalg_kernels,      loss_kernels,        normalisation_kernels,
-    optimizer_kernels, pointwise_kernels,   pooling_kernels,     random_kernels,
-    reduction_kernels, scattering_kernels,  sorting_kernels,     spectral_kernels,
+    attention_kernels,  contraction_kernels, convolution_kernels,   creation_kernels,
+    embedding_kernels,  gradient_kernels,    indexing_kernels,      layout_kernels,
+    linalg_kernels,     loss_kernels,        normalisation_kernels, optimizer_kernels,
+    pointwise_kernels,  pooling_kernels,     random_kernels,        reduction_kernels,
+    scattering_kernels, sorting_kernels,
 };
 // clang-format on
 

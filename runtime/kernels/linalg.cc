@@ -1,4 +1,4 @@
-// Inverses, determinants, functions of matrices, systems of equations.
+// Inverses, Cholesky and QR factors, systems of equations.
 #include "runtime/kernels/matrix.h"
 #include "runtime/kernels/rows.h"
 
@@ -53,99 +53,6 @@ template <class T> Error cholesky(const Call<T> &call) {
   });
 }
 
-// By its series near zero, squared as often as it was halved.
-template <class T> Matrix<T> exponential(Matrix<T> a) {
-  double largest = 0;
-  for (int64_t i = 0; i < a.rows; ++i) {
-    double sum = 0;
-    for (int64_t j = 0; j < a.columns; ++j)
-      sum += magnitude(a(i, j));
-    largest = std::max(largest, sum);
-  }
-  int halvings = 0;
-  while (largest > 0.25 && std::isfinite(largest) && halvings < 1000)
-    largest /= 2, ++halvings;
-  a = T(std::ldexp(1.0, -halvings)) * std::move(a);
-  Matrix<T> sum = Matrix<T>::identity(a.rows), term = sum;
-  for (int k = 1; k <= 14; ++k) {
-    term = T(1.0 / k) * (term * a);
-    sum = sum + term;
-  }
-  for (; halvings; --halvings)
-    sum = sum * sum;
-  return sum;
-}
-template <class T> Error matrix_exp(const Call<T> &call) {
-  return map_matrices(call, [](const Matrix<T> &a) { return std::optional(exponential<T>(a)); });
-}
-
-template <class T> Error matrix_power(const Call<T> &call) {
-  auto n = static_cast<int64_t>(argument(call.site, {"n"}, 1).value_or(1));
-  return map_matrices(call, [&](const Matrix<T> &a) {
-    Matrix<T> base = n < 0 ? inverse_of(a) : a, power = Matrix<T>::identity(a.rows);
-    for (int64_t left = std::abs(n); left; left >>= 1) {
-      if (left & 1)
-        power = power * base;
-      if (left > 1)
-        base = base * base;
-    }
-    return std::optional(std::move(power));
-  });
-}
-
-// Determinants: the product of pivots, or its sign and the logarithm of its magnitude.
-
-template <class T> struct SignLog { T sign = T(1), log = T(0); };
-template <class T> SignLog<T> sign_log(const LU<T> &lu) {
-  SignLog<T> out{T(lu.sign), T(0)};
-  for (int64_t i = 0; i < lu.both.rows; ++i) {
-    const T &pivot = lu.both(i, i);
-    double size = magnitude(pivot);
-    if (size == 0)
-      return {T(0), T(-kInfinity)};
-    if constexpr (std::is_same_v<T, Complex>)
-      out.sign *= pivot / size, out.log += std::log(size);
-    else
-      out.sign = plain(pivot) < 0 ? -out.sign : out.sign, out.log = out.log + log(abs(pivot));
-  }
-  return out;
-}
-template <class T, class F> Error each_determinant(const Call<T> &call, const F &f) {
-  View<const T> a = call.operand("a");
-  if (!is_square(a))
-    return not_square(call.site);
-  return each_matrix_of(*a.dims, [&](int64_t i, int64_t at) {
-    f(i, lu_of(Matrix<T>(a, at)));
-    return Error::success();
-  });
-}
-template <class T> Error det(const Call<T> &call) {
-  return each_determinant(call, [&](int64_t i, const LU<T> &lu) {
-    T product = T(lu.sign);
-    for (int64_t k = 0; k < lu.both.rows; ++k)
-      product = product * lu.both(k, k);
-    call.results[0][i] = product;
-  });
-}
-template <class T> Error logdet(const Call<T> &call) {
-  return each_determinant(call, [&](int64_t i, const LU<T> &lu) {
-    SignLog<T> found = sign_log(lu);
-    if constexpr (std::is_same_v<T, Complex>)
-      call.results[0][i] = found.log + std::log(found.sign);
-    else
-      call.results[0][i] = plain(found.sign) < 0 ? T(kNaN) : found.log;
-  });
-}
-template <class T> Error slogdet(const Call<T> &call) {
-  return each_determinant(call, [&](int64_t i, const LU<T> &lu) {
-    SignLog<T> found = sign_log(lu);
-    if (call.results[0])
-      call.results[0][i] = found.sign;
-    if (View<T> log = result(call, 1))
-      log[i] = found.log;
-  });
-}
-
 // Systems of equations. `b` may be a vector for each matrix; `right`: x a = b.
 
 template <class T, class F> Error solve_each(const Call<T> &call, bool right, const F &solve_one) {
@@ -181,12 +88,6 @@ template <class T> Error solve_row(const Call<T> &call) {
                     [](const Matrix<T> &a, const Matrix<T> &b) { return solve(lu_of(a), b); });
 }
 
-template <class T> void store_pivots(const LU<T> &lu, View<T> to, int64_t i, int64_t first) {
-  auto n = static_cast<int64_t>(lu.pivots.size());
-  for (int64_t k = 0; to && k < n; ++k)
-    to[i * n + k] = T(static_cast<double>(lu.pivots[static_cast<size_t>(k)] + first));
-}
-
 // The solution; and the factorisation, its pivots and how it went, as far as there are places.
 template <class T> Error solve_ex(const Call<T> &call) {
   if (Error wrong = solve_row(call))
@@ -197,7 +98,10 @@ template <class T> Error solve_ex(const Call<T> &call) {
   return each_matrix_of(*a.dims, [&](int64_t i, int64_t at) {
     LU<T> lu = lu_of(Matrix<T>(a, at));
     lu.both.store(call.results[1], at);
-    store_pivots(lu, call.results[2], i, 1);
+    View<T> pivots = call.results[2];
+    auto n = static_cast<int64_t>(lu.pivots.size());
+    for (int64_t k = 0; pivots && k < n; ++k)
+      pivots[i * n + k] = T(static_cast<double>(lu.pivots[static_cast<size_t>(k)] + 1));
     return Error::success();
   });
 }
@@ -236,95 +140,35 @@ template <class T> Error cholesky_solve(const Call<T> &call) {
   });
 }
 
-// torch passes the pivots in a place that the row leaves out.
-template <class T> Error lu_solve(const Call<T> &call) {
-  View<const T> pivots;
-  for (const View<const T> &arg : call.args)
-    if (arg && ir::info(arg.dtype).form == ir::DTypeClass::Integer)
-      pivots = arg;
-  if (!pivots)
-    return cannot_run(call.site, "its pivots are no operand of the row");
-  int64_t matrix = 0;
-  return solve_each(call, false, [&](const Matrix<T> &m, const Matrix<T> &b) {
-    LU<T> lu{m, {}, {}, 1};
-    lu.order.resize(static_cast<size_t>(m.rows));
-    std::iota(lu.order.begin(), lu.order.end(), 0);
-    int64_t first = matrix++ * m.rows % std::max<int64_t>(pivots.size(), 1);
-    for (int64_t k = 0; k < m.rows; ++k) {
-      auto with = static_cast<int64_t>(plain(pivots[first + k])) - 1;
-      if (with >= 0 && with < m.rows)
-        std::swap(lu.order[static_cast<size_t>(k)], lu.order[static_cast<size_t>(with)]);
-    }
-    return solve(lu, b);
-  });
+template <class T> void store(View<T> to, const std::vector<T> &values, int64_t i) {
+  auto n = static_cast<int64_t>(values.size());
+  for (int64_t k = 0; to && k < n && i * n + k < to.size(); ++k)
+    to[i * n + k] = values[static_cast<size_t>(k)];
+}
+// A matrix where the i-th of the results stands, as large as it.
+template <class T> void store(View<T> to, const Matrix<T> &m, int64_t i) {
+  if (to && to.rank() >= 2 && (i + 1) * m.rows * m.columns <= to.size())
+    m.store(to, i * m.rows * m.columns);
 }
 
-// Three diagonals; what stands outside of the matrix is not looked at.
-template <class T> Error tridiagonal_solve(const Call<T> &call) {
-  View<const T> lower = call.operand("l"), middle = call.operand("d"), upper = call.operand("u"),
-                b = call.operand("b");
-  int64_t n = middle.dims->back(), columns = b.dims->back();
-  for (int64_t i = 0; i < middle.size() / std::max<int64_t>(n, 1); ++i) {
-    Matrix<T> a(n, n);
-    for (int64_t k = 0; k < n; ++k) {
-      a(k, k) = middle[i * n + k];
-      if (k > 0)
-        a(k, k - 1) = lower[i * n + k];
-      if (k + 1 < n)
-        a(k, k + 1) = upper[i * n + k];
-    }
-    solve(lu_of(std::move(a)), Matrix<T>(b, i * n * columns))
-        .store(call.results[0], i * n * columns);
-  }
-  return Error::success();
-}
-
-// Exchanges of rows one after the other, as the order that they lead to.
-Error pivots_to_permutation(const Call<double> &call) {
-  View<const double> a = call.operand("a");
-  View<double> to = call.results[0];
-  int64_t k = a.dims->back(), m = to.dims->back();
-  for (int64_t i = 0; i < to.size() / std::max<int64_t>(m, 1); ++i) {
-    double *order = to.data + i * m;
-    std::iota(order, order + m, 0);
-    for (int64_t j = 0; j < k; ++j) {
-      std::optional<int64_t> with = position(a[i * k + j], m);
-      if (!with || j >= m)
-        return no_position(call.site, a[i * k + j], m);
-      std::swap(order[j], order[*with]);
-    }
-  }
-  return Error::success();
-}
-
-// The factors apart (`linalg_lu`: the permutation, L, U), or in one matrix with the exchanges.
-template <class T> Error lu(const Call<T> &call) {
+// The factors, or the reflectors that they are made of (`geqrf`).
+template <class T> Error qr(const Call<T> &call) {
   const Site &site = call.site;
   View<const T> a = call.operand("a");
-  View<T> second = result(call, 1), third = result(call, 2);
-  bool together = second && ir::info(second.dtype).form == ir::DTypeClass::Integer;
-  bool of_torch = bare_name(site).startswith("linalg_lu");
-  int64_t m = a.dim(a.rank() - 2), n = a.dims->back(), k = std::min(m, n);
+  View<T> q = call.results[0], r = result(call, 1);
+  if (rules::flag_attr(site.app, "pivoting"))
+    return cannot_run(site, "attribute `pivoting` is not known");
   return each_matrix_of(*a.dims, [&](int64_t i, int64_t at) {
-    LU<T> found = lu_of(Matrix<T>(a, at), is_on(site, "pivot", true));
-    if (together) {
-      found.both.store(call.results[0], at);
-      store_pivots(found, second, i, of_torch ? 1 : 0);
-      for (int64_t row = 0; third && !of_torch && row < m; ++row)
-        third[i * m + row] = T(static_cast<double>(found.order[static_cast<size_t>(row)]));
+    Reflectors<T> found = reflectors_of(Matrix<T>(a, at));
+    if (bare_name(site) == "geqrf") {
+      store(q, found.both, i);
+      store(r, found.taus, i);
       return Error::success();
     }
-    Matrix<T> order(m, m), l(m, k), u(k, n);
-    for (int64_t row = 0; row < m; ++row) {
-      order(found.order[static_cast<size_t>(row)], row) = T(1);
-      for (int64_t c = 0; c < k && c <= row; ++c)
-        l(row, c) = c == row ? T(1) : found.both(row, c);
-      for (int64_t c = row; row < k && c < n; ++c)
-        u(row, c) = found.both(row, c);
-    }
-    order.store(call.results[0], i * m * m);
-    l.store(second, i * m * k);
-    u.store(third, i * k * n);
+    if (q && q.size())
+      store(q, orthogonal_of(found, q.dims->back()), i);
+    if (r)
+      store(r, upper_part(found.both, r.dim(r.rank() - 2)), i);
     return Error::success();
   });
 }
@@ -335,17 +179,6 @@ constexpr KernelDef kLinalg[] = {
      .real = cholesky<double>,
      .complex = cholesky<Complex>,
      .taped = cholesky<Var>},
-    {.row = "matrix_exp",
-     .real = matrix_exp<double>,
-     .complex = matrix_exp<Complex>,
-     .taped = matrix_exp<Var>},
-    {.row = "matrix_power",
-     .real = matrix_power<double>,
-     .complex = matrix_power<Complex>,
-     .taped = matrix_power<Var>},
-    {.row = "det", .real = det<double>, .complex = det<Complex>, .taped = det<Var>},
-    {.row = "logdet", .real = logdet<double>, .complex = logdet<Complex>, .taped = logdet<Var>},
-    {.row = "slogdet", .real = slogdet<double>, .complex = slogdet<Complex>, .taped = slogdet<Var>},
     {.row = "solve",
      .real = solve_row<double>,
      .complex = solve_row<Complex>,
@@ -362,16 +195,7 @@ constexpr KernelDef kLinalg[] = {
      .real = cholesky_solve<double>,
      .complex = cholesky_solve<Complex>,
      .taped = cholesky_solve<Var>},
-    {.row = "lu_solve",
-     .real = lu_solve<double>,
-     .complex = lu_solve<Complex>,
-     .taped = lu_solve<Var>},
-    {.row = "tridiagonal_solve",
-     .real = tridiagonal_solve<double>,
-     .complex = tridiagonal_solve<Complex>,
-     .taped = tridiagonal_solve<Var>},
-    {.row = "pivots_to_permutation", .real = pivots_to_permutation},
-    {.row = "lu", .real = lu<double>, .complex = lu<Complex>, .taped = lu<Var>},
+    {.row = "qr", .real = qr<double>, .complex = qr<Complex>, .taped = qr<Var>},
 };
 
 } // namespace

@@ -183,7 +183,6 @@ llvm::ArrayRef<KernelDef> loss_kernels() {
         pointwise<LossBackward<Bce>, 4>("binary_cross_entropy_backward"),
     };
     llvm::append_range(all, class_loss_kernels());
-    llvm::append_range(all, margin_loss_kernels());
     return all;
   }();
   return kernels;

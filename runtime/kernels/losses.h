@@ -11,7 +11,6 @@ enum class LossReduction : uint8_t { None, Sum, Mean, BatchMean };
 llvm::Expected<LossReduction> read_reduction(const Site &site);
 
 llvm::ArrayRef<KernelDef> class_loss_kernels(); // targets are classes
-llvm::ArrayRef<KernelDef> margin_loss_kernels();
 
 // Puts the losses of samples where the reduction wants them. `divisor`: of a mean.
 template <class T>

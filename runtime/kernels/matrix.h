@@ -90,16 +90,15 @@ template <class T> Matrix<T> symmetric_part(const Matrix<T> &a) {
 template <class T> struct LU {
   Matrix<T> both;
   std::vector<int64_t> order, pivots;
-  double sign = 1;
 };
-template <class T> LU<T> lu_of(Matrix<T> a, bool exchanges = true) {
-  LU<T> out{std::move(a), {}, {}, 1};
+template <class T> LU<T> lu_of(Matrix<T> a) {
+  LU<T> out{std::move(a), {}, {}};
   Matrix<T> &m = out.both;
   out.order.resize(static_cast<size_t>(m.rows));
   std::iota(out.order.begin(), out.order.end(), 0);
   for (int64_t k = 0; k < std::min(m.rows, m.columns); ++k) {
     int64_t best = k;
-    for (int64_t i = k + 1; exchanges && i < m.rows; ++i)
+    for (int64_t i = k + 1; i < m.rows; ++i)
       if (magnitude(m(i, k)) > magnitude(m(best, k)))
         best = i;
     out.pivots.push_back(best);
@@ -107,7 +106,6 @@ template <class T> LU<T> lu_of(Matrix<T> a, bool exchanges = true) {
       for (int64_t j = 0; j < m.columns; ++j)
         std::swap(m(k, j), m(best, j));
       std::swap(out.order[static_cast<size_t>(k)], out.order[static_cast<size_t>(best)]);
-      out.sign = -out.sign;
     }
     for (int64_t i = k + 1; magnitude(m(k, k)) != 0 && i < m.rows; ++i) {
       m(i, k) = m(i, k) / m(k, k);
@@ -161,6 +159,72 @@ template <class T> std::optional<Matrix<T>> cholesky_of(const Matrix<T> &a) {
     }
   }
   return l;
+}
+
+// As LAPACK leaves it: R above, the reflectors I - tau v v^H below (v begins with 1).
+template <class T> struct Reflectors {
+  Matrix<T> both;
+  std::vector<T> taus;
+};
+
+// Rows `k` and on of the columns `from` and on of m become (I - tau v v^H) m, with v below the
+// diagonal of column k of `vectors`.
+template <class T>
+void reflect(const Matrix<T> &vectors, int64_t k, const T &tau, Matrix<T> &m, int64_t from) {
+  for (int64_t j = from; j < m.columns; ++j) {
+    T sum = m(k, j);
+    for (int64_t i = k + 1; i < m.rows; ++i)
+      sum = sum + conjugate(vectors(i, k)) * m(i, j);
+    sum = tau * sum;
+    m(k, j) = m(k, j) - sum;
+    for (int64_t i = k + 1; i < m.rows; ++i)
+      m(i, j) = m(i, j) - vectors(i, k) * sum;
+  }
+}
+
+template <class T> Reflectors<T> reflectors_of(Matrix<T> a) {
+  Reflectors<T> out{std::move(a), {}};
+  Matrix<T> &m = out.both;
+  for (int64_t k = 0; k < std::min(m.rows, m.columns); ++k) {
+    T rest(0);
+    for (int64_t i = k + 1; i < m.rows; ++i)
+      rest = rest + square_of(m(i, k));
+    T alpha = m(k, k);
+    bool real = true;
+    if constexpr (std::is_same_v<T, Complex>)
+      real = alpha.imag() == 0;
+    if (plain(rest) == 0 && real) {
+      out.taus.push_back(T(0));
+      continue;
+    }
+    T beta = sqrt(square_of(alpha) + rest);
+    beta = plain(alpha) < 0 ? beta : -beta;
+    T tau = (beta - alpha) / beta, scale = T(1) / (alpha - beta);
+    for (int64_t i = k + 1; i < m.rows; ++i)
+      m(i, k) = m(i, k) * scale;
+    m(k, k) = T(1);
+    reflect(m, k, conjugate(tau), m, k + 1);
+    m(k, k) = beta;
+    out.taus.push_back(tau);
+  }
+  return out;
+}
+
+// The first `columns` columns of the product of the reflectors.
+template <class T> Matrix<T> orthogonal_of(const Reflectors<T> &from, int64_t columns) {
+  Matrix<T> q(from.both.rows, columns);
+  for (int64_t i = 0; i < std::min(q.rows, q.columns); ++i)
+    q(i, i) = T(1);
+  for (auto k = static_cast<int64_t>(from.taus.size()); k-- > 0;)
+    reflect(from.both, k, from.taus[static_cast<size_t>(k)], q, 0);
+  return q;
+}
+template <class T> Matrix<T> upper_part(const Matrix<T> &m, int64_t rows) {
+  Matrix<T> r(rows, m.columns);
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = i; j < m.columns; ++j)
+      r(i, j) = m(i, j);
+  return r;
 }
 
 // Calls f(i, a_at, b_at) for the matrices of the last two dimensions of `to`, the i-th one, and of two

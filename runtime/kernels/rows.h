@@ -20,8 +20,6 @@ llvm::ArrayRef<KernelDef> convolution_kernels();
 llvm::ArrayRef<KernelDef> pooling_kernels();
 llvm::ArrayRef<KernelDef> attention_kernels();
 llvm::ArrayRef<KernelDef> linalg_kernels();
-llvm::ArrayRef<KernelDef> spectral_kernels(); // orthogonal factors, eigenvalues
-llvm::ArrayRef<KernelDef> fourier_kernels();
 llvm::ArrayRef<KernelDef> creation_kernels();
 llvm::ArrayRef<KernelDef> random_kernels();
 llvm::ArrayRef<KernelDef> optimizer_kernels();

@@ -49,52 +49,24 @@ double gamma_series(double a, double x) {
   return sum * std::exp(-x + a * std::log(x) - std::lgamma(a));
 }
 
-// A continued fraction b0 + a1 / (b1 + a2 / ...) by Lentz's method; step(i, a, b) gives the i-th.
-template <class Step> double continued_fraction(double b0, Step step) {
+// The upper function, for x >= a + 1: a continued fraction, by Lentz's method.
+double gamma_fraction(double a, double x) {
   constexpr double kTiny = 1e-300;
-  double value = b0 == 0 ? kTiny : b0, c = value, d = 0;
+  double value = x + 1 - a, c = value, d = 0;
   for (int i = 1; i < 100000; ++i) {
-    double a, b;
-    step(i, a, b);
-    d = b + a * d;
-    c = b + a / c;
+    double term = -i * (i - a), rest = x + 2 * i + 1 - a;
+    d = rest + term * d;
+    c = rest + term / c;
     d = 1 / (d == 0 ? kTiny : d);
     c = c == 0 ? kTiny : c;
     value *= c * d;
     if (std::abs(c * d - 1) < kEpsilon)
       break;
   }
-  return value;
-}
-
-// The upper function, for x >= a + 1.
-double gamma_fraction(double a, double x) {
-  double fraction = continued_fraction(x + 1 - a, [&](int i, double &ai, double &bi) {
-    ai = -i * (i - a);
-    bi = x + 2 * i + 1 - a;
-  });
-  return std::exp(-x + a * std::log(x) - std::lgamma(a)) / fraction;
+  return std::exp(-x + a * std::log(x) - std::lgamma(a)) / value;
 }
 
 bool is_gamma_argument(double a, double x) { return a >= 0 && x >= 0 && !(a == 0 && x == 0); }
-
-// exp(-x) times the modified Bessel function of order 0 or 1; x >= 0.
-double scaled_bessel(int order, double x) {
-  if (x < 30) {
-    double quarter = x * x / 4, term = order ? x / 2 : 1, sum = term;
-    for (int k = 1; term > sum * kEpsilon / 4; ++k)
-      sum += term *= quarter / (k * (k + order));
-    return sum * std::exp(-x);
-  }
-  double term = 1, sum = 1, mu = 4 * order;
-  for (int k = 1; k < 40; ++k) {
-    double odd = 2 * k - 1, next = -term * (mu - odd * odd) / (8 * k * x);
-    if (std::abs(next) >= std::abs(term) || std::abs(next) < kEpsilon / 4)
-      break;
-    sum += term = next;
-  }
-  return sum / std::sqrt(2 * kPi * x);
-}
 
 } // namespace
 
@@ -152,26 +124,6 @@ double erfinv(double y) {
   return x;
 }
 
-double ndtri(double p) { return -M_SQRT2 * erfc_inverse(2 * p); }
-
-double erfcx(double x) {
-  if (x < 8)
-    return std::exp(x * x) * std::erfc(x);
-  double square = 1 / (2 * x * x), term = 1, sum = 1;
-  for (int k = 1; k < 60; ++k) {
-    double next = -term * (2 * k - 1) * square;
-    if (std::abs(next) >= std::abs(term) || std::abs(next) < kEpsilon / 4)
-      break;
-    sum += term = next;
-  }
-  return sum * M_2_SQRTPI / (2 * x);
-}
-
-double log_ndtr(double x) {
-  return x < -1 ? std::log(erfcx(-x * M_SQRT1_2) / 2) - x * x / 2
-                : std::log1p(-std::erfc(x * M_SQRT1_2) / 2);
-}
-
 double igamma(double a, double x) {
   if (!is_gamma_argument(a, x))
     return kNaN;
@@ -191,28 +143,5 @@ double igammac(double a, double x) {
     return 1;
   return x < a + 1 ? 1 - gamma_series(a, x) : gamma_fraction(a, x);
 }
-
-double betainc(double a, double b, double x) {
-  if (!(a > 0 && b > 0 && x >= 0 && x <= 1))
-    return kNaN;
-  if (x == 0 || x == 1)
-    return x;
-  if (x > (a + 1) / (a + b + 2))
-    return 1 - betainc(b, a, 1 - x);
-  double front = std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) +
-                          b * std::log1p(-x)) /
-                 a;
-  return front / continued_fraction(1, [&](int i, double &ai, double &bi) {
-           int m = i / 2;
-           ai = i % 2 ? -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-                      : m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
-           bi = 1;
-         });
-}
-
-double i0e(double x) { return std::isnan(x) ? x : scaled_bessel(0, std::abs(x)); }
-double i1e(double x) { return std::isnan(x) ? x : std::copysign(scaled_bessel(1, std::abs(x)), x); }
-double bessel_j0(double x) { return ::j0(x); }
-double bessel_j1(double x) { return ::j1(x); }
 
 } // namespace spmd::runtime

@@ -196,44 +196,12 @@ template <Derived N> N polygamma(int n, N a) { auto x = a.value(); return N::mad
 template <Derived N> N digamma(N a) { auto x = a.value(); return N::made(digamma(x), a, polygamma(1, x)); }
 template <Derived N> N lgamma(N a) { auto x = a.value(); return N::made(lgamma(x), a, digamma(x)); }
 template <Derived N> N erfinv(N a) { auto v = erfinv(a.value()); return N::made(v, a, exp(v * v) / M_2_SQRTPI); }
-template <Derived N> N ndtri(N a) { auto v = ndtri(a.value()); return N::made(v, a, exp(v * v * 0.5) * std::sqrt(2 * kPi)); }
-template <Derived N> N erfcx(N a) { auto x = a.value(); auto v = erfcx(x); return N::made(v, a, 2.0 * x * v - M_2_SQRTPI); }
-template <Derived N> N log_ndtr(N a) {
-  auto x = a.value();
-  auto v = log_ndtr(x);
-  return N::made(v, a, exp(-x * x * 0.5 - v) / std::sqrt(2 * kPi));
-}
 template <Derived N> N abs(N a) { auto x = plain(a); return x < 0 ? -a : x > 0 ? a : N::made(abs(a.value()), a, 0.0); }
 // A step has derivative 0.
 template <Derived N> N floor(N a) { return N(floor(plain(a))); }
 template <Derived N> N ceil(N a) { return N(ceil(plain(a))); }
 template <Derived N> N trunc(N a) { return N(trunc(plain(a))); }
 // clang-format on
-template <Derived N> N bessel_j0(N a);
-template <Derived N> N bessel_j1(N a) {
-  auto x = a.value();
-  auto v = bessel_j1(x);
-  auto slope = plain(x) == 0 ? decltype(v)(0.5) : bessel_j0(x) - v / x;
-  return N::made(v, a, slope);
-}
-template <Derived N> N bessel_j0(N a) {
-  auto x = a.value();
-  return N::made(bessel_j0(x), a, -bessel_j1(x));
-}
-template <Derived N> N i1e(N a);
-template <Derived N> N i0e(N a) {
-  auto x = a.value();
-  double sign = (plain(x) > 0) - (plain(x) < 0);
-  auto v = i0e(x);
-  return N::made(v, a, i1e(x) - sign * v);
-}
-template <Derived N> N i1e(N a) {
-  auto x = a.value();
-  double sign = (plain(x) > 0) - (plain(x) < 0);
-  auto v = i1e(x);
-  auto slope = plain(x) == 0 ? decltype(v)(0.5) : i0e(x) - v / x - sign * v;
-  return N::made(v, a, slope);
-}
 // By the second argument; by the first we have none.
 template <Derived N> N igamma(N a, N b) {
   auto s = a.value(), x = b.value();
@@ -246,16 +214,6 @@ template <Derived N> N igammac(N a, N b) {
   using Value = typename N::Value;
   Value slope = -exp((s - 1.0) * log(x) - x - lgamma(s));
   return N::made(igammac(s, x), a, Value(kNaN), b, slope);
-}
-template <Derived N> N betainc(double a, double b, N c) {
-  auto x = c.value();
-  double log_beta = std::lgamma(a) + std::lgamma(b) - std::lgamma(a + b);
-  return N::made(betainc(a, b, x), c, exp((a - 1) * log(x) + (b - 1) * log1p(-x) - log_beta));
-}
-template <Derived N> N zeta(N a, N b) {
-  auto s = a.value(), q = b.value();
-  using Value = typename N::Value;
-  return N::made(zeta(s, q), a, Value(kNaN), b, -s * zeta(Value(s + 1.0), q));
 }
 template <Derived N> N pow(N a, N b) {
   auto x = a.value();

@@ -1,7 +1,8 @@
 // Carries out the ops of a program one by one, each on tensors as they are in files: what kernels
 // compute, without ranks, types or plans.
 //   spmd_run_ops PROGRAM.spmd DIR
-//   spmd_run_ops --rows              the rows that functions, reductions, normalisation and losses are
+//   spmd_run_ops --rows              those rows of functions, reductions, normalisation and losses that have
+//                                    numbers
 // Inputs and results of the main body are DIR/<name>.npy. An op that cannot be run is one line on
 // stdout, `<first result>: why`; ops that need its results are left out. DIR/rows.txt says which row
 // each op was.
@@ -11,8 +12,10 @@
 #include "ir/text/text.h"
 #include "rules/ops/families.h"
 #include "rules/ops/registry.h"
+#include "runtime/equation/equation.h"
 #include "runtime/equation/evaluate.h"
 #include "runtime/inputs/npy.h"
+#include "runtime/kernels/kernel.h"
 
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
@@ -122,7 +125,8 @@ void print_rows() {
   for (llvm::ArrayRef<rules::OpDef> family : {rules::pointwise_ops(), rules::reduction_ops(),
                                               rules::normalisation_ops(), rules::loss_ops()})
     for (const rules::OpDef &row : family)
-      fmt::print("{}\n", row.name);
+      if (is_value(row) || find_kernel(row.name))
+        fmt::print("{}\n", row.name);
 }
 
 int run(const char *file, const char *folder) {

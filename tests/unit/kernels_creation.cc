@@ -145,15 +145,4 @@ TEST_CASE("the words of threefry are those of its authors") {
   CHECK(test.results[1].of<double>()[0] == 0x99ba4efeu);
 }
 
-TEST_CASE("rows that index, contract, attend, create and step can be run") {
-  for (llvm::ArrayRef<rules::OpDef> family :
-       {rules::indexing_ops(), rules::contraction_ops(), rules::attention_ops(),
-        rules::creation_ops(), rules::optimizer_ops()})
-    for (const rules::OpDef &row : family) {
-      INFO(row.name);
-      const KernelDef *kernel = find_kernel(row.name);
-      CHECK((is_value(row) || (kernel && (kernel->real || kernel->complex))));
-    }
-}
-
 } // namespace spmd::runtime

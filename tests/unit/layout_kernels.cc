@@ -402,16 +402,4 @@ TEST_CASE("complex numbers and pairs of their parts are each other's views") {
   CHECK(again[0].of<runtime::Complex>() == args[0].of<runtime::Complex>());
 }
 
-TEST_CASE("every layout row has a kernel") {
-  for (llvm::ArrayRef<rules::OpDef> family : rules::op_families()) {
-    bool layout = false;
-    for (const rules::OpDef &row : family)
-      layout |= row.name == "pixel_shuffle";
-    for (const rules::OpDef &row : family) {
-      INFO(row.name);
-      CHECK((!layout || runtime::find_kernel(row.name)));
-    }
-  }
-}
-
 } // namespace spmd::test

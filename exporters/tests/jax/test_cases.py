@@ -103,5 +103,5 @@ def test_data_uphold_what_the_checker_accepts_and_jax_does_not(
         assert done.returncode != 1, (name, done.stdout)
         if done.returncode:
             not_run.append(name)
-    # Drawn inputs are not positive definite.
-    assert not_run == ["cholesky [Reduced]"] and len(programs) > 80
+    # A row without numbers; drawn inputs that are not positive definite.
+    assert not_run == ["fft [Reduced]", "cholesky [Reduced]"] and len(programs) > 80
