@@ -36,7 +36,7 @@ struct InferredAt {
 
 // Two uses of the result of one erased collective that no word can satisfy both: the finding stands
 // at the second.
-struct ErasedClash {
+struct UndecidedClash {
   ir::InstId made; // the collective
   Place first;     // the first use
   ir::Kind needed; // by the first use: R, Reduced or I
@@ -72,7 +72,7 @@ struct CheckResult {
   std::vector<Typing> typings;         // that of the main body is the first, without values
   std::vector<Finding> findings;       // program order, not folded, suppressed ones included
   std::vector<InferredAt> inferred;
-  std::vector<ErasedClash> clashes; // Finding::clash
+  std::vector<UndecidedClash> clashes; // Finding::clash
   CheckStats stats;
 
   bool clean() const; // no finding of severity error, suppressed ones included

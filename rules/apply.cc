@@ -199,16 +199,16 @@ private:
         add_merged(out_.violations, 0, make(axis));
       return set;
     };
-    OperandIndex value = first_operand(), donor = donor_on(axes.first());
+    OperandIndex value = first_operand(), shape_only = donor_on(axes.first());
     AxisSet bad = refuse(axes & kinds.p, [&](AxisId axis) {
-      return Violation(PartialWithVarying{value, donor, axis});
+      return Violation(PartialWithVarying{value, shape_only, axis});
     });
     bad |= refuse(axes & kinds.i, [&](AxisId axis) {
-      return Violation(InvariantMixed{value, donor, Kind::Varying, axis});
+      return Violation(InvariantMixed{value, shape_only, Kind::Varying, axis});
     });
     if (drawn)
       bad |= refuse(axes & (kinds.r | kinds.reduced), [&](AxisId axis) {
-        return Violation(ShardedRandomRepeats{donor, axis});
+        return Violation(ShardedRandomRepeats{shape_only, axis});
       });
     return bad;
   }

@@ -39,7 +39,7 @@ public:
       return sum;
     for (unsigned i = 0; i < equation_.operand_count; ++i)
       if (!mentioned_[i])
-        sum += fmt::format(", {}", donor(i));
+        sum += fmt::format(", {}", shape_only(i));
     const Ref *own = first_ref(operand_);
     return fmt::format("{} -> {}", sum, own->has_dims ? dims(*own) : "r");
   }
@@ -110,7 +110,7 @@ private:
   std::string print(const Ref &ref, bool as_value) {
     std::string text = !as_value                        ? "#"
                        : ref.role == RefRole::Condition ? "@"
-                       : ref.role == RefRole::Donor     ? "#"
+                       : ref.role == RefRole::ShapeOnly ? "#"
                                                         : "";
     if (ref.operand == kGenerator) {
       text += "~";
@@ -130,9 +130,9 @@ private:
     }
     return text + inside;
   }
-  // Its dimensions are those of the operand's first mention. A donor may stand where a value that is
+  // Its dimensions are those of the operand's first mention. A shape_only may stand where a value that is
   // summed over a list did.
-  std::string donor(unsigned operand) {
+  std::string shape_only(unsigned operand) {
     const Ref *ref = first_ref(operand);
     return print(*ref, false);
   }

@@ -34,7 +34,7 @@ struct Dim {
   uint8_t count = 1; // Merged: number of factors, outermost first
 };
 
-enum class RefRole : uint8_t { Value, Condition, Donor };     // plain, `@`, `#`
+enum class RefRole : uint8_t { Value, Condition, ShapeOnly }; // plain, `@`, `#`
 enum class ListForm : uint8_t { Single, Summed, Multiplied }; // plain, `+x`, `*x`
 
 inline constexpr uint8_t kGenerator = 0xFE; // Ref::operand of `~`
@@ -260,7 +260,7 @@ private:
     if (eat('@'))
       made.role = RefRole::Condition;
     else if (eat('#'))
-      made.role = RefRole::Donor;
+      made.role = RefRole::ShapeOnly;
     ListForm list = ListForm::Single;
     if (eat('+'))
       list = ListForm::Summed;

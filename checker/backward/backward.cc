@@ -122,7 +122,7 @@ std::vector<ValueId> Deriver::asked() const {
   return values;
 }
 
-bool Deriver::root(ValueId loss, const Around &around) {
+bool Deriver::root(ValueId loss, const InsertionPoint &around) {
   gradients_.clear();
   root_scale_ = type(loss).scale;
   ValueId one = put("ones_like", Operand::value(loss), {}, around, stem(loss));
@@ -136,7 +136,7 @@ bool Deriver::root(ValueId loss, const Around &around) {
 }
 
 // The gradient of the latest root; zeros where it does not depend on the value.
-ValueId Deriver::gradient_of(ValueId value, const Around &around) {
+ValueId Deriver::gradient_of(ValueId value, const InsertionPoint &around) {
   ValueId found = total(gradients_, value);
   if (found.valid())
     return found;
@@ -155,7 +155,7 @@ ValueId Deriver::gradient_of(ValueId value, const Around &around) {
 // `%g = grad %x` names the gradient.
 void Deriver::ask_gradient(const Inst &inst) {
   ValueId value = program_.blocks[inst.operands].front().as_value();
-  Around around{context_on(wanted(value).mesh(), inst.context), inst.loc, {}};
+  InsertionPoint around{context_on(wanted(value).mesh(), inst.context), inst.loc, {}};
   ValueId gradient = gradient_of(value, around);
   if (!gradient.valid()) {
     fail(inst, "cannot be typed");

@@ -102,7 +102,8 @@ ir::FunctionId Deriver::add_function(std::string stem, llvm::ArrayRef<ValueId> p
 llvm::SmallVector<ValueId, 4> Deriver::put_call(llvm::StringRef ours,
                                                 llvm::ArrayRef<ValueId> operands, ir::AttrsId attrs,
                                                 llvm::ArrayRef<rules::Arg> made,
-                                                const Around &around, const std::string &stem) {
+                                                const InsertionPoint &around,
+                                                const std::string &stem) {
   Inst inst;
   inst.op = op(ours);
   inst.attrs = attrs;
@@ -144,7 +145,7 @@ bool Deriver::through_cond(const Inst &inst, llvm::ArrayRef<ValueId> results,
   for (ValueId value : args)
     if (active_.count(value.index) && !llvm::is_contained(wanted, value))
       wanted.push_back(value);
-  const Around around{inst.context, inst.loc, inst.first_result},
+  const InsertionPoint around{inst.context, inst.loc, inst.first_result},
       inside{inst.context, inst.loc, {}};
   AttrValue functions[2];
   for (int side = 0; side < 2; ++side) {
@@ -229,7 +230,7 @@ bool Deriver::through_scan(const Inst &inst, llvm::ArrayRef<ValueId> results,
   const size_t carries_count = static_cast<size_t>(integer(program_, inst, "carry"));
   llvm::ArrayRef<ValueId> args = operands.values;
   auto xs = args.drop_front(consts + carries_count);
-  const Around around{inst.context, inst.loc, inst.first_result},
+  const InsertionPoint around{inst.context, inst.loc, inst.first_result},
       inside{inst.context, inst.loc, {}};
   std::string name = program_.strings[program_.functions[*forward].name].str();
   auto gradient_like = [&](ValueId value) -> rules::Arg {

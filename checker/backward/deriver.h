@@ -46,7 +46,7 @@ private:
   using Gradients = llvm::DenseMap<uint32_t, llvm::SmallVector<ValueId, 2>>;
 
   // Where instructions go, and what they are of.
-  struct Around {
+  struct InsertionPoint {
     ir::ContextId context;
     ir::LocId loc;
     ValueId of; // a result of the forward instruction
@@ -124,19 +124,20 @@ private:
   // None if it is refused. `summed`: axes over which a sum goes that is not stated.
   // `claimed`: what the result is stated to be.
   ValueId put(ir::OpNameId op, llvm::ArrayRef<Operand> operands, ir::AttrsId attrs,
-              const Around &around, std::string stem, AxisSet *summed = nullptr,
+              const InsertionPoint &around, std::string stem, AxisSet *summed = nullptr,
               const std::optional<Type> &claimed = std::nullopt);
   ValueId put(llvm::StringRef ours, llvm::ArrayRef<Operand> operands, ir::AttrsId attrs,
-              const Around &around, std::string stem) {
+              const InsertionPoint &around, std::string stem) {
     return put(op(ours), operands, attrs, around, std::move(stem));
   }
 
   // Gradients.
   Type wanted(ValueId value) const { return type(value).dual(); }
-  ValueId fit(ValueId gradient, ValueId of, const Around &around);
-  ValueId reinterpret(ValueId gradient, AxisSet axes, Kind src, Kind dst, const Around &around);
+  ValueId fit(ValueId gradient, ValueId of, const InsertionPoint &around);
+  ValueId reinterpret(ValueId gradient, AxisSet axes, Kind src, Kind dst,
+                      const InsertionPoint &around);
   void state(ValueId gradient, ValueId of);
-  void give(Gradients &gradients, ValueId of, ValueId gradient, const Around &around);
+  void give(Gradients &gradients, ValueId of, ValueId gradient, const InsertionPoint &around);
   ValueId total(Gradients &gradients, ValueId of);
   void lose(ValueId of);
   std::string stem(ValueId value) const { return "grad_" + name(value).substr(1); }
@@ -160,16 +161,16 @@ private:
   std::optional<llvm::SmallVector<DualStep, 2>>
   steps(const rules::Application &app, const rules::TransitionCall &call, uint16_t operand);
   ValueId dual(const Inst &inst, const DualStep &step, const rules::TransitionCall &call,
-               ValueId gradient, ValueId of, const Around &outside);
+               ValueId gradient, ValueId of, const InsertionPoint &outside);
   ValueId joint_dual(const rules::Application &app, const rules::TransitionCall &call,
                      uint16_t operand, ValueId result, ValueId gradient, ValueId of,
-                     const Around &around);
+                     const InsertionPoint &around);
   ValueId by_stated(const rules::redistribute::GradientWay &way, ValueId gradient, ValueId of,
-                    const Around &around);
+                    const InsertionPoint &around);
   std::optional<ir::AttrsId> dual_attrs(const Inst &inst, const DualStep &step,
                                         const rules::Transition &row, ValueId of);
   std::optional<AttrValue> lengths_of(ValueId of, const DualStep &step);
-  ValueId pass_on(ValueId gradient, ValueId of, const Around &around);
+  ValueId pass_on(ValueId gradient, ValueId of, const InsertionPoint &around);
   bool through_boundary(const Inst &inst, const rules::ResolvedOp &op,
                         llvm::ArrayRef<ValueId> results, Gradients &gradients);
 
@@ -187,14 +188,14 @@ private:
                               llvm::ArrayRef<ValueId> results);
   llvm::SmallVector<ValueId, 4> put_call(llvm::StringRef ours, llvm::ArrayRef<ValueId> operands,
                                          ir::AttrsId attrs, llvm::ArrayRef<rules::Arg> made,
-                                         const Around &around, const std::string &stem);
+                                         const InsertionPoint &around, const std::string &stem);
 
   // The body.
   llvm::DenseSet<uint32_t> active(llvm::ArrayRef<Inst> insts, llvm::ArrayRef<ValueId> wanted);
   bool reverse(llvm::ArrayRef<Inst> insts, llvm::ArrayRef<ValueId> wanted, Gradients &gradients);
-  bool root(ValueId loss, const Around &around);
+  bool root(ValueId loss, const InsertionPoint &around);
   void ask_gradient(const Inst &inst);
-  ValueId gradient_of(ValueId value, const Around &around);
+  ValueId gradient_of(ValueId value, const InsertionPoint &around);
   bool is_asked(const ir::Param &param) const;
   std::vector<ValueId> asked() const;
   void add_outputs();

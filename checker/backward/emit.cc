@@ -60,7 +60,7 @@ std::optional<rules::Arg> Deriver::ask(const Inst &inst, AxisSet *summed) {
 }
 
 ValueId Deriver::put(ir::OpNameId op, llvm::ArrayRef<Operand> operands, ir::AttrsId attrs,
-                     const Around &around, std::string stem, AxisSet *summed,
+                     const InsertionPoint &around, std::string stem, AxisSet *summed,
                      const std::optional<Type> &claimed) {
   Inst inst;
   inst.op = op;
@@ -86,7 +86,7 @@ ValueId Deriver::put(ir::OpNameId op, llvm::ArrayRef<Operand> operands, ir::Attr
 }
 
 ValueId Deriver::reinterpret(ValueId gradient, AxisSet axes, Kind src, Kind dst,
-                             const Around &around) {
+                             const InsertionPoint &around) {
   auto word = [](Kind kind) { return AttrValue::kind({.kind = kind}); };
   const rules::Transition *row = rules::find_transition("reinterpret", src, dst);
   llvm::SmallVector<std::pair<llvm::StringRef, AttrValue>, 4> list = {
@@ -95,7 +95,7 @@ ValueId Deriver::reinterpret(ValueId gradient, AxisSet axes, Kind src, Kind dst,
       {"dst", word(dst)}};
   if (row && row->expert)
     list.push_back({"expert", AttrValue::boolean(true)});
-  Around there = around;
+  InsertionPoint there = around;
   if (dst == Kind::Varying)
     there.context = local_on(axes, around.context);
   return put("reinterpret", Operand::value(gradient), attrs(list), there, name(gradient).substr(1));
@@ -104,9 +104,9 @@ ValueId Deriver::reinterpret(ValueId gradient, AxisSet axes, Kind src, Kind dst,
 // The gradient as the dual of its value's type, on the mesh of the value. What differs between ranks, or
 // is the same on all of them, where the dual is P is an addend; what is the same on all where it is V
 // is one value per rank.
-ValueId Deriver::fit(ValueId gradient, ValueId of, const Around &around) {
+ValueId Deriver::fit(ValueId gradient, ValueId of, const InsertionPoint &around) {
   Type want = wanted(of);
-  Around there = around;
+  InsertionPoint there = around;
   there.context = context_on(want.mesh(), around.context);
   if (gradient.valid() && type(gradient).mesh() != want.mesh())
     gradient = put("identity", Operand::value(gradient), {}, there, stem(of));
@@ -143,7 +143,8 @@ void Deriver::state(ValueId gradient, ValueId of) {
 }
 
 // Adds to what is known of the gradient of a value.
-void Deriver::give(Gradients &gradients, ValueId of, ValueId gradient, const Around &around) {
+void Deriver::give(Gradients &gradients, ValueId of, ValueId gradient,
+                   const InsertionPoint &around) {
   if (!gradient.valid())
     return;
   gradient = fit(gradient, of, around);
@@ -173,7 +174,7 @@ ValueId Deriver::total(Gradients &gradients, ValueId of) {
   ir::ContextId context = found_in == made_in_.end() ? ir::ContextId{0} : found_in->second;
   if (want.sharded() & local_in(context_on(want.mesh(), context)))
     context = ir::ContextId{0};
-  Around around{context_on(want.mesh(), context), {}, {}};
+  InsertionPoint around{context_on(want.mesh(), context), {}, {}};
   while (parts.size() > 1) {
     ValueId sum =
         put("add", {Operand::value(parts[0]), Operand::value(parts[1])}, {}, around, stem(of));

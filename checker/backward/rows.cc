@@ -74,7 +74,7 @@ bool Deriver::through_row(const Inst &inst, const rules::Application &app, const
       else if (equation.operands[i].list != rules::ListForm::Single)
         member = m;
       llvm::SmallVector<ValueId, 4> seen(results.begin(), results.end());
-      Around around{inst.context, inst.loc, inst.first_result};
+      InsertionPoint around{inst.context, inst.loc, inst.first_result};
       for (ValueId &result : seen)
         if (result.valid() && (read_back & type(result).of(Kind::Replicate)))
           result = reinterpret(result, read_back & type(result).of(Kind::Replicate),
@@ -92,7 +92,7 @@ bool Deriver::through_row(const Inst &inst, const rules::Application &app, const
 bool Deriver::through_operand(const Inst &inst, const rules::OpDef &row, std::string_view operand,
                               std::optional<int64_t> member, llvm::ArrayRef<ValueId> results,
                               ValueId value, Gradients &gradients) {
-  Around around{inst.context, inst.loc, inst.first_result};
+  InsertionPoint around{inst.context, inst.loc, inst.first_result};
   auto go = [&](llvm::ArrayRef<ValueId> some) {
     std::optional<Operand> given = gradient_operand(inst, row, some);
     ValueId made = given ? derived(inst, operand, member, *given, value) : ValueId();
@@ -155,7 +155,7 @@ ValueId Deriver::derived(const Inst &inst, std::string_view operand, std::option
   llvm::SmallVector<std::pair<llvm::StringRef, AttrValue>, 2> list;
   if (member)
     list.push_back({"member", AttrValue::integer(*member)});
-  Around around{inst.context, inst.loc, inst.first_result};
+  InsertionPoint around{inst.context, inst.loc, inst.first_result};
   auto stated = [&] { return attrs(list, inst.attrs, {"partial", "grad", "vjp"}); };
   AxisSet summed;
   ValueId result = put(name, operands, stated(), around, stem(of), &summed);

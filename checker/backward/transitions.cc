@@ -150,14 +150,14 @@ std::optional<ir::AttrsId> Deriver::dual_attrs(const Inst &inst, const DualStep 
 
 // The gradient taken back through one step.
 ValueId Deriver::dual(const Inst &inst, const DualStep &step, const rules::TransitionCall &call,
-                      ValueId gradient, ValueId of, const Around &outside) {
+                      ValueId gradient, ValueId of, const InsertionPoint &outside) {
   const rules::Transition *row = rules::dual_of(*step.row);
   if (!row)
     return {};
   std::optional<ir::AttrsId> with = dual_attrs(inst, step, *row, of);
   if (!with)
     return {};
-  Around around = outside;
+  InsertionPoint around = outside;
   if (row->dst == Kind::Varying && step.src.form != KindWord::Form::Shard)
     around.context = local_on(step.typed, outside.context);
   ValueId made = put(llvm::StringRef(row->name.data(), row->name.size()), Operand::value(gradient),
@@ -181,7 +181,7 @@ ValueId Deriver::dual(const Inst &inst, const DualStep &step, const rules::Trans
 // A call that is one step over all of its axes.
 ValueId Deriver::joint_dual(const rules::Application &app, const rules::TransitionCall &call,
                             uint16_t operand, ValueId result, ValueId gradient, ValueId of,
-                            const Around &around) {
+                            const InsertionPoint &around) {
   const Type found = app.type(app.args[operand]);
   rules::TransitionOperand view{
       app, call, found, app.shape(app.args[operand]), nullptr, app.global_axes()};
@@ -206,7 +206,7 @@ ValueId Deriver::joint_dual(const rules::Application &app, const rules::Transiti
 
 // The backward that a redistribute states: to that type, then to the dual of the operand.
 ValueId Deriver::by_stated(const rules::redistribute::GradientWay &way, ValueId gradient,
-                           ValueId of, const Around &around) {
+                           ValueId of, const InsertionPoint &around) {
   for (ir::TypeId type : {way.by, way.to}) {
     ir::Type wanted = program_.types[type];
     wanted.set_gradient_free(false);
@@ -238,7 +238,7 @@ bool Deriver::through_transition(const Inst &inst, const rules::ResolvedOp &op,
     claims.push_back({shapes_[inst.result(i).index], {}, {}});
   rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, args, claims};
   llvm::SmallVector<uint16_t, 2> moved = rules::operands_of(app);
-  Around around{inst.context, inst.loc, inst.first_result};
+  InsertionPoint around{inst.context, inst.loc, inst.first_result};
   if (rules::redistribute::stated_gradient(app) && moved.size() == 1) {
     ValueId value = operands.values[moved[0]];
     std::optional<rules::redistribute::GradientWay> way =
@@ -287,7 +287,7 @@ bool Deriver::through_transition(const Inst &inst, const rules::ResolvedOp &op,
 }
 
 // The gradient as it is; where parts that were taken out of a cut value go back, how they join.
-ValueId Deriver::pass_on(ValueId gradient, ValueId of, const Around &around) {
+ValueId Deriver::pass_on(ValueId gradient, ValueId of, const InsertionPoint &around) {
   Type found = type(gradient), want = wanted(of);
   AxisSet joined = (found.of(ir::Kind::Varying) - found.sharded()) & want.sharded();
   if (joined.empty() || found.mesh() != want.mesh())
@@ -307,14 +307,14 @@ bool Deriver::through_boundary(const Inst &inst, const rules::ResolvedOp &op,
                                llvm::ArrayRef<ValueId> results, Gradients &gradients) {
   OperandList operands;
   operands.read(program_, inst.operands);
-  Around around{inst.context, inst.loc, inst.first_result};
+  InsertionPoint around{inst.context, inst.loc, inst.first_result};
   ValueId value = operands.values.empty() ? ValueId() : operands.values.front();
   if (!value.valid() || !active_.count(value.index) || results.empty() || !results[0].valid())
     return true;
   ValueId made;
   if (rules::is_same_data(op.boundary)) {
     // Kinds of the gradient follow by `fit`; how pieces join is stated on the result.
-    Around there = around;
+    InsertionPoint there = around;
     there.context = context_on(wanted(value).mesh(), inst.context);
     made = pass_on(results[0], value, there);
   } else if (op.boundary == rules::Boundary::Scale) {

@@ -2,7 +2,7 @@
 // hand before they are taken.
 #include "checker/dialect/translate.h"
 
-#include "checker/dialect/told.h"
+#include "checker/dialect/printer.h"
 #include "checker/rewrite/casts.h"
 #include "checker/rewrite/inline.h"
 
@@ -27,10 +27,10 @@ using ir::ValueId;
 class Translator {
 public:
   Translator(ir::Program &program, CheckResult result, Dialect to)
-      : program_(program), result_(std::move(result)), to_(to), teller_(program, to),
+      : program_(program), result_(std::move(result)), to_(to), printer_(program, to),
         copier_(program) {}
 
-  std::vector<Untold> run() {
+  std::vector<NoEquivalent> run() {
     declarations();
     parameters();
     replace_each(program_,
@@ -47,11 +47,11 @@ public:
              "what is whole is a list of tensors there: no shards, no scales");
     }
     program_.dialect = to_ == Dialect::Spmd ? ir::StringId{} : program_.strings.add(word);
-    return std::move(untold_);
+    return std::move(no_equivalent_);
   }
 
 private:
-  void tell(Place place, std::string text) { untold_.push_back({place, std::move(text)}); }
+  void tell(Place place, std::string text) { no_equivalent_.push_back({place, std::move(text)}); }
 
   void declarations() {
     for (uint32_t i = 0; i < program_.params.size(); ++i) {
@@ -112,10 +112,10 @@ private:
   }
 
   void translate(const Inst &inst, std::vector<Inst> &out) {
-    ToldCall call = call_of(program_, result_, inst);
-    Telling told = teller_.tell(call);
-    for (size_t i = 0; i < told.steps.size(); ++i) {
-      const ToldStep &step = told.steps[i];
+    TypedCall call = call_of(program_, result_, inst);
+    DialectText printed = printer_.tell(call);
+    for (size_t i = 0; i < printed.steps.size(); ++i) {
+      const DialectStep &step = printed.steps[i];
       Inst made = inst;
       made.op = ir::OpNameId{program_.strings.add(step.name).index};
       made.attrs = step.attrs;
@@ -123,7 +123,7 @@ private:
         made.operands = step.operands;
       if (i > 0)
         made.operands = program_.blocks.add({ir::Operand::value(out.back().first_result)});
-      if (i + 1 < told.steps.size()) {
+      if (i + 1 < printed.steps.size()) {
         ir::Value between;
         between.name = copier_.fresh_name(
             ir::print(program_.values[inst.first_result].name, program_.strings).substr(1) +
@@ -134,7 +134,7 @@ private:
     }
     Place place = Place::inst(InstId{static_cast<uint32_t>(out.size() - 1)});
     // What is about the instruction begins with its op, else it is about the result.
-    for (const std::string &text : told.untold)
+    for (const std::string &text : printed.no_equivalent)
       tell(place, text.front() == '`' || inst.result_count == 0
                       ? text
                       : ir::print_value(program_, inst.result(0)) + ": " + text);
@@ -147,14 +147,14 @@ private:
   ir::Program &program_;
   CheckResult result_;
   const Dialect to_;
-  Teller teller_;
+  DialectPrinter printer_;
   BodyCopier copier_; // for names
-  std::vector<Untold> untold_;
+  std::vector<NoEquivalent> no_equivalent_;
 };
 
 } // namespace
 
-std::vector<Untold> translate(ir::Program &program, const CheckOptions &options, Dialect to) {
+std::vector<NoEquivalent> translate(ir::Program &program, const CheckOptions &options, Dialect to) {
   if (to != Dialect::LTensor)
     write_casts(program, options);
   return Translator(program, check(program, options), to).run();

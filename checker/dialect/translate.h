@@ -13,13 +13,14 @@
 namespace spmd::checker {
 
 // What a vocabulary has no word for, or says with a word that reads back as something else.
-struct Untold {
+struct NoEquivalent {
   Place place;      // in the translated program
   std::string text; // "`broadcast` on tp: JAX has no collective with a root"
 };
 
 // The program becomes one of that dialect. Types of values are as before; findings, too, where nothing is
-// untold. In program order, outputs last.
-std::vector<Untold> translate(ir::Program &program, const CheckOptions &options, ir::Dialect to);
+// no_equivalent. In program order, outputs last.
+std::vector<NoEquivalent> translate(ir::Program &program, const CheckOptions &options,
+                                    ir::Dialect to);
 
 } // namespace spmd::checker

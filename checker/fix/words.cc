@@ -1,6 +1,6 @@
 // A fix as a framework says it. What is offered was typed again in our words; here only its name changes, and
 // the rules are asked once more whether it still does the same.
-#include "checker/dialect/told.h"
+#include "checker/dialect/printer.h"
 #include "checker/fix/fix.h"
 
 #include "ir/text/text.h"
@@ -15,32 +15,32 @@ namespace {
 class FixTeller {
 public:
   FixTeller(ir::Program &program, ir::Dialect dialect)
-      : program_(program), dialect_(dialect), teller_(program, dialect, ir::Dialect::Spmd) {}
+      : program_(program), dialect_(dialect), printer_(program, dialect, ir::Dialect::Spmd) {}
 
   void tell(Fix &fix) {
     std::string words, lines;
     for (const FixStep &step : fix.steps) {
-      Telling told = teller_.tell(call_of(fix, step));
-      if (!told.found)
+      DialectText printed = printer_.tell(call_of(fix, step));
+      if (!printed.found)
         return;
       std::string value = ir::print_value(program_, step.value);
-      words += (words.empty() ? "" : " and ") + called(told, value);
-      lines += (lines.empty() ? "" : "\n") + written(told, value);
+      words += (words.empty() ? "" : " and ") + called(printed, value);
+      lines += (lines.empty() ? "" : "\n") + written(printed, value);
     }
     fix.words = words.empty() ? "" : words + fix.remark;
     fix.words_replacement = lines;
   }
 
 private:
-  ToldCall call_of(const Fix &fix, const FixStep &step) {
-    ToldCall call{.op = ir::OpNameId{program_.strings.add("spmd." + step.op).index},
-                  .attrs = step.attrs,
-                  .context = program_.insts[fix.inst].context,
-                  .operands = program_.blocks.add({ir::Operand::value(step.value)}),
-                  .list = {},
-                  .args = {step.before},
-                  .results = {step.after},
-                  .claims = {{}}};
+  TypedCall call_of(const Fix &fix, const FixStep &step) {
+    TypedCall call{.op = ir::OpNameId{program_.strings.add("spmd." + step.op).index},
+                   .attrs = step.attrs,
+                   .context = program_.insts[fix.inst].context,
+                   .operands = program_.blocks.add({ir::Operand::value(step.value)}),
+                   .list = {},
+                   .args = {step.before},
+                   .results = {step.after},
+                   .claims = {{}}};
     call.list.read(program_, call.operands);
     return call;
   }
@@ -64,7 +64,7 @@ private:
       return value.form == ir::AttrForm::Bool && value.as_bool() ? "true" : "";
     }
   }
-  std::string attributes(const ToldStep &step, std::string_view equals) const {
+  std::string attributes(const DialectStep &step, std::string_view equals) const {
     std::string text;
     for (const ir::Attr &attr : program_.attrs[step.attrs].attrs) {
       llvm::StringRef key = program_.strings[attr.key];
@@ -76,19 +76,19 @@ private:
     return text;
   }
   // `unreduced_psum(%y, tp), then preduced(tp)`
-  std::string called(const Telling &told, const std::string &value) const {
+  std::string called(const DialectText &printed, const std::string &value) const {
     std::string text;
-    for (const ToldStep &step : told.steps)
+    for (const DialectStep &step : printed.steps)
       text += text.empty() ? fmt::format("{}({}, {})", step.name, value, attributes(step, "="))
                            : fmt::format(", then {}({})", step.name, attributes(step, "="));
     return text;
   }
-  std::string written(const Telling &told, const std::string &value) const {
+  std::string written(const DialectText &printed, const std::string &value) const {
     std::string text, at = value;
-    for (size_t i = 0; i < told.steps.size(); ++i) {
-      std::string made = value + (i + 1 == told.steps.size() ? ".fixed" : ".step");
+    for (size_t i = 0; i < printed.steps.size(); ++i) {
+      std::string made = value + (i + 1 == printed.steps.size() ? ".fixed" : ".step");
       text += fmt::format("{}{} = {} {} {{ {} }}", text.empty() ? "" : "\n", made,
-                          told.steps[i].name, at, attributes(told.steps[i], " = "));
+                          printed.steps[i].name, at, attributes(printed.steps[i], " = "));
       at = made;
     }
     return text;
@@ -96,15 +96,15 @@ private:
 
   ir::Program &program_;
   const ir::Dialect dialect_;
-  Teller teller_;
+  DialectPrinter printer_;
 };
 
 } // namespace
 
 void tell_fixes(ir::Program &program, ir::Dialect dialect, llvm::MutableArrayRef<Fix> fixes) {
-  FixTeller teller(program, dialect);
+  FixTeller printer(program, dialect);
   for (Fix &fix : fixes)
-    teller.tell(fix);
+    printer.tell(fix);
 }
 
 } // namespace spmd::checker

@@ -363,7 +363,7 @@ std::string forward_text(const ir::Program &program, const CheckResult &result, 
       dst = Kind::Replicate;
     if (!src || !dst || src == dst || from.mesh() != to.mesh())
       continue;
-    if (rules::erased_words(op.transition).reduces && src == Kind::Varying)
+    if (rules::unstated_words(op.transition).reduces && src == Kind::Varying)
       src = Kind::Partial;
     const rules::Transition *row = rules::find_transition(op.transition, *src, *dst);
     if (!row || row->dual.name.empty())
@@ -513,7 +513,7 @@ InstId sum_ahead(const ir::Program &program, InstId from, AxisSet axes) {
 namespace {
 
 // The collective whose word is in question, and the other use of its result.
-llvm::SmallVector<Note, 2> explain_clash(const ir::Program &program, const ErasedClash &clash) {
+llvm::SmallVector<Note, 2> explain_clash(const ir::Program &program, const UndecidedClash &clash) {
   std::string axes =
       ir::print_axes(program, program.contexts[program.insts[clash.made].context].mesh, clash.axes);
   std::string user = "the output";

@@ -135,7 +135,7 @@ bool read_as_addends(const ir::Program &program, const InferredAt &at) {
       program.dialect.valid() ? program.strings[program.dialect] : llvm::StringRef("spmd");
   rules::ResolvedOp op =
       rules::resolve_spelling(program.op_name(program.insts[at.inst].op), dialect);
-  return op.form == rules::OpForm::Transition && rules::erased_words(op.transition).reduces;
+  return op.form == rules::OpForm::Transition && rules::unstated_words(op.transition).reduces;
 }
 
 std::vector<Annotation> annotate(ir::Program &program, const CheckResult &result) {

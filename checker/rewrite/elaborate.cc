@@ -176,7 +176,7 @@ private:
       const rules::Equation &backward = derived.equation.equation;
       unsigned place = backward.find_operand(equation.operands[operand].name);
       for (unsigned r = 0; place < backward.operand_count && r < backward.ref_count; ++r)
-        if (backward.refs[r].operand == place && backward.refs[r].role != rules::RefRole::Donor)
+        if (backward.refs[r].operand == place && backward.refs[r].role != rules::RefRole::ShapeOnly)
           return true;
       return false;
     };

@@ -307,15 +307,15 @@ void Walk::keep_values(ir::FunctionId id, Instance &instance) {
     instance.values.push_back(known(ValueId{i}));
 }
 
-static bool has_error(const Trail &trail) {
-  return llvm::any_of(trail.entries, [](const Trail::Entry &entry) {
+static bool has_error(const BodyResult &trail) {
+  return llvm::any_of(trail.entries, [](const BodyResult::Entry &entry) {
     return entry.finding && entry.finding->info().severity == rules::Severity::Error;
   });
 }
 
 // That of the main body first; an instance is found one after its own index.
 void Walk::keep_typings() {
-  auto take = [&](Trail &trail) {
+  auto take = [&](BodyResult &trail) {
     for (Typing::Site &site : trail.sites)
       for (uint32_t &body : site.bodies)
         ++body;
@@ -362,7 +362,7 @@ void Walk::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Instanc
   }
   ir::Body body = function.body;
   ir::BlockId results = function.results;
-  Trail *outer = std::exchange(trail_, &instance.trail);
+  BodyResult *outer = std::exchange(trail_, &instance.trail);
   for (InstId inst = body.first; edit_ && inst.index < body.last.index; ++inst.index)
     for (uint32_t r = 0; r < program_.insts[inst].result_count; ++r)
       remember(program_.insts[inst].result(r));
@@ -394,7 +394,8 @@ void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
     ir::TypeId declared = id.valid() ? program_.claims[id].type : program_.values[result].declared;
     Type type = program_.types[outcome.types[i]].erased(site.region);
     if (declared.valid() && site.region)
-      restate_scale(site, result, type, seen(declared, site.inst.context));
+      restate_scale(site.id, result, type, seen(declared, site.inst.context), site.args,
+                    site.region);
     if (declared.valid())
       join_region(site, result, type, declared);
     if (id.valid() && declared.valid())
@@ -471,24 +472,24 @@ bool Walk::divides_evenly(InstId id, llvm::SmallDenseSet<uint32_t, 8> &bodies) {
 
 // Along its own axes a region means lists, and has no factors but those that it makes itself: which they
 // are of the whole is for the statement to say. What came in, and what is of other axes, stays.
-void Walk::restate_scale(const CallSite &site, ValueId result, Type &type, const Type &claimed) {
+void Walk::restate_scale(InstId id, ValueId result, Type &type, const Type &claimed,
+                         llvm::ArrayRef<rules::Arg> args, AxisSet own) {
   Type found = type;
   type.scale = claimed.scale;
   if (!found.scale.valid() || found.scale == claimed.scale || found.mesh() != claimed.mesh())
     return;
-  AxisSet own = site.region;
-  for (const rules::Arg &arg : site.args)
+  for (const rules::Arg &arg : args)
     if (ir::ScaleId entered = program_.types[arg.type].scale; entered.valid())
       own -= ir::axes_in(program_, entered, type.mesh());
   AxisSet axes =
       ir::axes_in(program_, ir::quotient(program_, found.scale, claimed.scale), type.mesh()) & own;
   found.scale = ir::without(program_, found.scale, type.mesh(), own);
   ir::ScaleId needed = ir::without(program_, claimed.scale, type.mesh(), own);
-  if (scale_claim_differs(site.id, result, found, needed, claimed.scale) || axes.empty())
+  if (scale_claim_differs(id, result, found, needed, claimed.scale) || axes.empty())
     return;
   Type stated = rules::restricted(claimed, axes);
   stated.scale = claimed.scale;
-  report(Place::inst(site.id), rules::UncheckedClaim{result, intern(stated)});
+  report(Place::inst(id), rules::UncheckedClaim{result, intern(stated)});
 }
 
 // What leaves a region is joined as the statement says, on the axes of the region. Values that differ between
@@ -531,13 +532,13 @@ Walk::Collector::Collector(const ir::Program &program, const std::vector<Instanc
     : program_(program), instances_(instances), seen_(instances.size(), false) {}
 
 // A rule of the user is told once, where it is first used, and so is what symbols leave open.
-void Walk::Collector::add(Trail &trail, CheckResult &into) {
+void Walk::Collector::add(BodyResult &trail, CheckResult &into) {
   refused_ |= trail.refused;
-  for (Trail::Entry &entry : trail.entries) {
-    if (entry.instance != Trail::kNone) {
+  for (BodyResult::Entry &entry : trail.entries) {
+    if (entry.instance != BodyResult::kNone) {
       if (!seen_[entry.instance]) {
         seen_[entry.instance] = true;
-        Trail body = instances_[entry.instance].trail;
+        BodyResult body = instances_[entry.instance].trail;
         add(body, into);
       }
       continue;

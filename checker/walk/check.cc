@@ -66,7 +66,7 @@ CheckResult check(ir::Program &program, const CheckOptions &options) {
 Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &result)
     : program_(program), options_(options), result_(result), rules_(program, options.memoise),
       storage_(program), boundary_(program, rules_), state_(program.values.size()),
-      settled_(program.values.size()), open_(program.values.size()),
+      cache_(program.values.size()), open_(program.values.size()),
       unites_(ir::dialect_of(program) == ir::Dialect::LTensor) {
   result.types.resize(program.values.size());
   result.shapes.resize(program.values.size());
@@ -84,7 +84,7 @@ Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &resul
 }
 
 void Walk::run() {
-  settles_ = options_.memoise && !mover && !unites_;
+  caches_ = options_.memoise && !mover && !unites_;
   declared_gradients();
   for (uint32_t i = 0; i < program_.params.size(); ++i)
     declare(i);
@@ -100,10 +100,11 @@ void Walk::run() {
   const size_t late = trail_->entries.size() - told;
   for (uint32_t i = 0; i < program_.outputs.size(); ++i)
     output(i);
+  unread_gradients();
   settle_open(declared, told, late);
   Collector(program_, instances_).add(main_, result_);
   open_.settle_words(result_);
-  settles_ = false;
+  caches_ = false;
   keep_typings();
   main_ = {};
   result_.stats.applications = rules_.distinct();
@@ -162,9 +163,9 @@ AxisSet Walk::local_axes(ir::MeshId mesh, ir::ContextId id) const {
   const bool own = context.mesh == mesh;
   const size_t at = 2 * size_t(own ? id.index : mesh.index) + own;
   if (at >= local_axes_.size())
-    local_axes_.resize(at + 1, Settled::kNone);
+    local_axes_.resize(at + 1, InstructionCache::kNone);
   uint32_t &known = local_axes_[at];
-  if (known == Settled::kNone)
+  if (known == InstructionCache::kNone)
     known = (own ? program_.local_axes(context) : program_.local_axes(mesh)).bits();
   return AxisSet(static_cast<uint16_t>(known));
 }
@@ -266,7 +267,7 @@ void Walk::type_instruction(InstId id) {
     aliases(id);
   }
   if (before_)
-    before_ = said();
+    before_ = counted();
   if (!options_.permissive)
     missing(id, context);
   if (op.form == rules::OpForm::Boundary)
@@ -384,8 +385,8 @@ bool Walk::lift(InstId id, const ir::Inst &inst) {
 
 // True if the last instruction of the trail is this one and something is wrong with it.
 bool Walk::told_of(InstId id) const {
-  for (const Trail::Entry &entry : llvm::reverse(trail_->entries)) {
-    if (entry.instance != Trail::kNone || entry.finding->place != Place::inst(id))
+  for (const BodyResult::Entry &entry : llvm::reverse(trail_->entries)) {
+    if (entry.instance != BodyResult::kNone || entry.finding->place != Place::inst(id))
       return false;
     if (entry.finding->info().severity != rules::Severity::Info)
       return true;
@@ -394,18 +395,18 @@ bool Walk::told_of(InstId id) const {
 }
 
 void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcome) {
-  llvm::SmallVector<AxisSet, 4> spoilt(inst.result_count);
-  mutation(id, inst, outcome, spoilt);
-  type_results(id, inst, outcome, spoilt);
+  llvm::SmallVector<AxisSet, 4> unknown_axes(inst.result_count);
+  mutation(id, inst, outcome, unknown_axes);
+  type_results(id, inst, outcome, unknown_axes);
   const rules::ResolvedOp &op = rules_.resolve(inst.op);
   if (before_)
-    note_settled(inst, op, outcome);
+    note_cached(inst, op, outcome);
   before_.reset();
   gradients_and_moves(id, inst, !op.transition.empty());
 }
 
 void Walk::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
-                        llvm::ArrayRef<AxisSet> spoilt) {
+                        llvm::ArrayRef<AxisSet> unknown_axes) {
   bool checked = program_.contexts[inst.context].check;
   rules::OpForm form = rules_.resolve(inst.op).form;
   // Rules hold the shapes of their results against the stated ones themselves.
@@ -422,7 +423,7 @@ void Walk::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &o
     type.set_gradient_free(gradient_free(shaped, type.gradient_free()));
     if (!recording_)
       keep_word(id, type);
-    type.set_unknown(spoilt[i]);
+    type.set_unknown(unknown_axes[i]);
     if (value.declared.valid() && checked)
       claim(id, result, type, value.declared, joining_in(program_, inst));
     else if (value.declared.valid()) {
@@ -452,10 +453,12 @@ void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared, rule
   Type claimed = seen(declared, around);
   if (claimed.mesh() != type.mesh())
     return;
+  AxisSet region;
   if (spec == rules::Spec::Joined) {
-    AxisSet region = local_axes(type.mesh(), program_.insts[id].context);
+    region = local_axes(type.mesh(), program_.insts[id].context);
     type.drop_shards(region & claimed.sharded());
-    take_as_addends(id, value, type, claimed, region - local_axes(type.mesh(), around));
+    region -= local_axes(type.mesh(), around);
+    take_as_addends(id, value, type, claimed, region);
   }
   rules::ClaimCheck check = rules::check_claim(type, claimed, type.gradient_free(), spec);
   if (AxisSet wrong = check.mismatched | check.unowned)
@@ -467,16 +470,27 @@ void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared, rule
                                        axis};
          });
   if (claimed.scale.valid() && claimed.scale != program_.one())
-    claim_scale(id, value, type, claimed.scale);
+    claim_scale(id, value, type, claimed, region);
+  check.type.scale = type.scale;
   type = check.type;
 }
 
-// A scale that is stated is the one that follows; where none is stated nothing is said of it.
-void Walk::claim_scale(InstId id, ValueId value, const Type &type, ir::ScaleId claimed) {
+// A scale that is stated is the one that follows, but on the axes of a region (restate_scale); where none is
+// stated nothing is reported.
+void Walk::claim_scale(InstId id, ValueId value, Type &type, const Type &claimed, AxisSet region) {
   AxisSet axes = program_.meshes[type.mesh()].typed_axes();
   if (axes && type.zero().contains(axes)) // a zero is of every scale
     return;
-  scale_claim_differs(id, value, type, claimed, claimed);
+  // What leaves a region that was put in its place is an `identity`; other ops keep what they were given.
+  const rules::OpDef *row = rules_.resolve(program_.insts[id].op).row;
+  if (!region || !row || row->name != "identity") {
+    scale_claim_differs(id, value, type, claimed.scale, claimed.scale);
+    return;
+  }
+  Args entered; // not as they are seen in the region
+  for (ValueId operand : operands_.values)
+    entered.push_back(known(operand));
+  restate_scale(id, value, type, claimed, entered, region);
 }
 
 // Reports a declaration of another scale. `needed`: what is left of it to be held against the type.

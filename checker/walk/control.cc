@@ -125,7 +125,7 @@ void Walk::report_choice(InstId id, size_t result, const Choice &choice) {
     report(Place::inst(id), rules::VaryingChoice{index, Kind::Varying, choice.cut});
 }
 
-// A condition is one truth value, on one device too: the axes along which it is cut, where that is said, and
+// A condition is one truth value, on one device too: the axes along which it is cut, where that is reported, and
 // nothing follows.
 AxisSet Walk::several(const CallSite &site, const rules::Arg &condition) {
   if (!condition.type.valid() || !condition.shape.valid())

@@ -104,9 +104,9 @@ void Walk::aliases(InstId id) {
   }
 }
 
-// `spoilt`: per result, the axes on which its storage was left with another type.
+// `unknown_axes`: per result, the axes on which its storage was left with another type.
 void Walk::mutation(InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
-                    llvm::MutableArrayRef<AxisSet> spoilt) {
+                    llvm::MutableArrayRef<AxisSet> unknown_axes) {
   if (!edit_ && ends_storage(rules_.resolve(inst.op)) && operands_.values.size() > 1)
     storage_.write(operands_.values.front(), id);
   if (inst.result_count == 0)
@@ -119,7 +119,7 @@ void Walk::mutation(InstId id, const ir::Inst &inst, const rules::Outcome &outco
   for (const Target &target : targets) {
     uint32_t result = results.of(target.value, place++);
     const Type made = program_.types[outcome.types[result]]; // a finding makes types
-    spoilt[result] |= written(id, target.value, target.position, made, result);
+    unknown_axes[result] |= written(id, target.value, target.position, made, result);
   }
 }
 

@@ -185,6 +185,46 @@ void Walk::declare_contract(uint32_t index) {
     boundary_.contracts[index] = std::move(contract);
 }
 
+// Where the program ends with a gradient that nothing reads, the optimizer reads it behind the end: what its
+// contract promises of it must be true by then.
+void Walk::unread_gradients() {
+  llvm::DenseMap<uint32_t, ValueId> last; // of the values of parameters: their last gradient
+  for (uint32_t i = 0; i < program_.params.size(); ++i) {
+    const ir::Param &param = program_.params[i];
+    if (param.role == ir::Role::Param && says_what_is_needed(param.grad) &&
+        boundary_.contracts[i] && !boundary_.is_stepped(param.value))
+      last[param.value.index] = {};
+  }
+  if (last.empty())
+    return;
+  llvm::DenseSet<uint32_t> read;
+  OperandList operands;
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[InstId{i}];
+    operands.read(program_, inst.operands);
+    for (ValueId value : operands.values)
+      read.insert(value.index);
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      if (ValueId of = program_.values[inst.result(r)].grad_of; of.valid())
+        if (auto known = last.find(of.index); known != last.end())
+          known->second = inst.result(r);
+  }
+  for (const ir::Output &out : program_.outputs)
+    read.insert(out.value.index);
+  for (uint32_t i = 0; i < program_.params.size(); ++i) {
+    const ValueId gradient = last.lookup(program_.params[i].value.index);
+    if (!gradient.valid() || read.contains(gradient.index))
+      continue;
+    const rules::Contract &contract = *boundary_.contracts[i];
+    llvm::SmallVector<rules::Violation, 2> found;
+    Type type = seen_from(program_.types[result_.types[gradient.index]], contract.needed.mesh());
+    type = rules::after_sync(program_, contract, type, found);
+    rules::check_step(program_, contract, type, {}, found);
+    for (rules::Violation &violation : found)
+      report(Place::inst(defining_inst(program_, gradient)), std::move(violation));
+  }
+}
+
 // A root decides the scales of all gradients: of those that a contract speaks of, and no `grad` asks
 // for.
 void Walk::scales_at_root(Place place, const Type &root) {

@@ -290,19 +290,19 @@ AxisSet Walk::refused_gradient(ValueId id, const Type &forward, const Type &grad
 }
 
 // True if a gradient was judged that is known as this one is, and so is its value, and all that was to
-// say is its scale; that is said.
+// say is its scale; that is reported.
 bool Walk::fits(Place place, ValueId id) {
-  using Pair = SettledPlaces::Pair;
-  if (!settles_ || open_.any() || place.form != Place::Form::Inst)
+  using Pair = PlaceCache::Pair;
+  if (!caches_ || open_.any() || place.form != Place::Form::Inst)
     return false;
   ValueId of = program_.values[id].grad_of;
   if (kept_of_one_.count(of.index))
     return false;
-  uint32_t at = settled_places_.pairs.number(
+  uint32_t at = place_cache_.pairs.number(
       {number(of), number(id), program_.insts[place.as_inst()].context.index});
-  if (at >= settled_places_.pair.size())
-    settled_places_.pair.resize(at + 1);
-  Pair pair = settled_places_.pair[at];
+  if (at >= place_cache_.pair.size())
+    place_cache_.pair.resize(at + 1);
+  Pair pair = place_cache_.pair[at];
   if (pair == Pair::Free)
     return true;
   if (pair != Pair::Fits && (pair != Pair::Varies || !never_summed(id).empty()))
@@ -312,17 +312,17 @@ bool Walk::fits(Place place, ValueId id) {
   return true;
 }
 
-void Walk::note_pair(Place place, ValueId id, SettledPlaces::Pair pair) {
-  if (!settles_ || open_.any() || place.form != Place::Form::Inst)
+void Walk::note_pair(Place place, ValueId id, PlaceCache::Pair pair) {
+  if (!caches_ || open_.any() || place.form != Place::Form::Inst)
     return;
   ValueId of = program_.values[id].grad_of;
   const Type &value = program_.types[result_.types[of.index]];
   bool same_mesh = value.mesh() == program_.types[result_.types[id.index]].mesh();
-  uint32_t at = settled_places_.pairs.number(
+  uint32_t at = place_cache_.pairs.number(
       {number(of), number(id), program_.insts[place.as_inst()].context.index});
-  if (at >= settled_places_.pair.size())
-    settled_places_.pair.resize(at + 1);
-  settled_places_.pair[at] = same_mesh ? pair : SettledPlaces::Pair::Ask;
+  if (at >= place_cache_.pair.size())
+    place_cache_.pair.resize(at + 1);
+  place_cache_.pair[at] = same_mesh ? pair : PlaceCache::Pair::Ask;
 }
 
 // The gradient is unknown on the axes where it is refused. `told`: the instruction has a finding
@@ -333,7 +333,7 @@ void Walk::joint(Place place, ValueId id, bool told) {
     return;
   if (!told && fits(place, id))
     return;
-  using Pair = SettledPlaces::Pair;
+  using Pair = PlaceCache::Pair;
   Type gradient = program_.types[result_.types[id.index]];
   Type forward = program_.types[result_.types[value.grad_of.index]];
   if (forward.mesh() != gradient.mesh()) {

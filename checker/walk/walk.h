@@ -3,8 +3,8 @@
 
 #include "checker/check.h"
 #include "checker/operand_list.h"
-#include "checker/walk/erased.h"
-#include "checker/walk/settled.h"
+#include "checker/walk/instruction_cache.h"
+#include "checker/walk/undecided.h"
 
 #include "rules/boundary/boundary.h"
 #include "rules/boundary/contract.h"
@@ -95,7 +95,7 @@ struct Edit {
 
 // What typing a run of instructions came to, in their order. A body that was typed for a call
 // counts once, at the first call that is reached: loops try bodies whose findings nobody sees.
-struct Trail {
+struct BodyResult {
   static constexpr uint32_t kNone = ~0u;
   struct Entry {
     std::optional<Finding> finding;
@@ -188,24 +188,24 @@ private:
     bool gradients = false; // its results are marked as gradients
   };
   Surroundings make_key(const ir::Inst &inst);
-  bool overwrite(ir::InstId id, const ir::Inst &inst, Settled::Entry &entry);
+  bool overwrite(ir::InstId id, const ir::Inst &inst, InstructionCache::Entry &entry);
   bool keeps_types(const ir::Inst &inst, const rules::Outcome &outcome);
   uint32_t number(ir::ValueId value) {
-    uint32_t known_as = settled_.number(value);
-    return known_as != Settled::kNone ? known_as : settled_.number_of(value, known(value));
+    uint32_t known_as = cache_.number(value);
+    return known_as != InstructionCache::kNone ? known_as : cache_.number_of(value, known(value));
   }
-  // How much was said, before an instruction and after it.
-  struct Said {
+  // How many findings and facts there are, before an instruction and after it.
+  struct Counts {
     size_t findings, words, facts;
     uint64_t silent;
-    friend bool operator==(const Said &, const Said &) = default;
+    friend bool operator==(const Counts &, const Counts &) = default;
   };
-  Said said() const {
+  Counts counted() const {
     return {trail_->entries.size(), trail_->inferred.size(), trail_->open.size(),
             trail_->stats.silent};
   }
-  void note_settled(const ir::Inst &inst, const rules::ResolvedOp &op,
-                    const rules::Outcome &outcome);
+  void note_cached(const ir::Inst &inst, const rules::ResolvedOp &op,
+                   const rules::Outcome &outcome);
   bool lift(ir::InstId id, const ir::Inst &inst);
   // LTensor (casts.cc).
   ir::AxisSet union_axes(const rules::Application &app, const rules::Outcome &outcome);
@@ -217,18 +217,19 @@ private:
   void aliases(ir::InstId id);
   void results(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome);
   void type_results(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
-                    llvm::ArrayRef<ir::AxisSet> spoilt);
+                    llvm::ArrayRef<ir::AxisSet> unknown_axes);
   void gradients_and_moves(ir::InstId id, const ir::Inst &inst, bool transition);
   bool told_of(ir::InstId id) const;
   void claim(ir::InstId id, ir::ValueId value, ir::Type &type, ir::TypeId declared,
              rules::Spec spec);
-  void claim_scale(ir::InstId id, ir::ValueId value, const ir::Type &type, ir::ScaleId claimed);
+  void claim_scale(ir::InstId id, ir::ValueId value, ir::Type &type, const ir::Type &claimed,
+                   ir::AxisSet region);
   bool scale_claim_differs(ir::InstId id, ir::ValueId value, const ir::Type &type,
                            ir::ScaleId needed, ir::ScaleId claimed);
   void claim_shape(ir::InstId id, ir::ValueId value, ir::ShapeId claimed, ir::ShapeId found);
   void claim_sizes(ir::InstId id, ir::ValueId value, const ir::Type &type);
   void mutation(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
-                llvm::MutableArrayRef<ir::AxisSet> spoilt);
+                llvm::MutableArrayRef<ir::AxisSet> unknown_axes);
   ir::AxisSet left_with(ir::ValueId target, ir::ContextId context, const ir::Type &made) const;
   ir::AxisSet written(ir::InstId id, ir::ValueId target, uint16_t position, const ir::Type &made,
                       uint32_t result);
@@ -240,7 +241,7 @@ private:
   struct Instance {
     std::vector<uint32_t> key;
     llvm::SmallVector<rules::Arg, 2> results;
-    Trail trail;
+    BodyResult trail;
     llvm::SmallVector<OpenValues::Row, 2> param_rows, result_rows;
     uint32_t first = 0;
     std::vector<rules::Arg> values = {}; // from ValueId `first` on
@@ -260,7 +261,7 @@ private:
   struct Round {
     llvm::SmallVector<rules::Arg, 2> results;
     llvm::SmallVector<uint32_t, 2> instances = {};   // that of the results is the last one
-    uint32_t body = Trail::kNone;                    // that of the results
+    uint32_t body = BodyResult::kNone;               // that of the results
     llvm::SmallVector<ir::AxisSet, 2> believed = {}; // per result of an opaque one: what it claims
   };
   // A result that a condition chooses; the axes on which it may not be chosen.
@@ -272,7 +273,7 @@ private:
   class Collector {
   public:
     Collector(const ir::Program &program, const std::vector<Instance> &instances);
-    void add(Trail &trail, CheckResult &into); // findings are moved out of `trail`
+    void add(BodyResult &trail, CheckResult &into); // findings are moved out of `trail`
     bool refused() const { return refused_; }
 
   private:
@@ -287,8 +288,8 @@ private:
   void forget_shards(const CallSite &site, size_t operand, rules::Arg &arg);
   bool gives_even(ir::InstId id, llvm::ArrayRef<rules::Arg> args, ir::AxisSet axes);
   bool divides_evenly(ir::InstId id, llvm::SmallDenseSet<uint32_t, 8> &bodies);
-  void restate_scale(const CallSite &site, ir::ValueId result, ir::Type &type,
-                     const ir::Type &claimed);
+  void restate_scale(ir::InstId id, ir::ValueId result, ir::Type &type, const ir::Type &claimed,
+                     llvm::ArrayRef<rules::Arg> args, ir::AxisSet own);
   void join_region(const CallSite &site, ir::ValueId result, ir::Type &type, ir::TypeId declared);
   void take_as_addends(ir::InstId id, ir::ValueId value, ir::Type &type, const ir::Type &claimed,
                        ir::AxisSet region);
@@ -355,8 +356,9 @@ private:
   ir::AxisSet refused_gradient(ir::ValueId gradient, const ir::Type &forward, const ir::Type &found,
                                ir::AxisSet local);
   void joint(Place place, ir::ValueId gradient, bool told);
+  void unread_gradients();
   bool fits(Place place, ir::ValueId gradient);
-  void note_pair(Place place, ir::ValueId gradient, SettledPlaces::Pair pair);
+  void note_pair(Place place, ir::ValueId gradient, PlaceCache::Pair pair);
   void gradient_scale(Place place, ir::ValueId gradient, const ir::Type &forward, ir::Type found);
   ir::AxisSet unreduced(Place place, llvm::ArrayRef<ir::ValueId> read, ir::ValueId param,
                         ir::AxisSet axes);
@@ -440,20 +442,20 @@ private:
   llvm::DenseMap<uint32_t, ir::AxisSet> kept_of_one_; // R of which a convert keeps that of one rank
   // Parameters, and the axes on which it was told that their gradient is not summed.
   llvm::DenseMap<uint32_t, ir::AxisSet> unreduced_;
-  std::optional<Said> before_; // the current instruction, as long as it may be noted as settled
+  std::optional<Counts> before_; // the current instruction, as long as it may go into the cache
   OperandList operands_;
   Args args_;
   llvm::SmallVector<rules::ResultClaim, 4> claims_;
-  Trail main_;
-  Trail *trail_ = &main_; // of the body that is being typed
+  BodyResult main_;
+  BodyResult *trail_ = &main_; // of the body that is being typed
   std::vector<Instance> instances_;
   ir::IndexTable instance_table_;
   // Types of the conditions around the current body that differ between ranks.
   llvm::SmallVector<ir::TypeId, 2> conditions_;
-  Settled settled_;
-  SettledPlaces settled_places_;
-  bool quiet_ = true;    // false once something was said, or asked of the program around
-  bool settles_ = false; // set while a whole program is typed
+  InstructionCache cache_;
+  PlaceCache place_cache_;
+  bool quiet_ = true;   // false once something was reported, or asked of the program around
+  bool caches_ = false; // set while a whole program is typed
   llvm::SmallVector<ir::ValueId, 4> targets_; // written by the current instruction: see make_key
   mutable std::vector<uint32_t> local_axes_;  // per context, and per mesh; none until asked
   OpenValues open_;
@@ -472,11 +474,11 @@ private:
     result_.types[value.index] = arg.type;
     result_.shapes[value.index] = arg.shape;
     result_.sizes[value.index] = arg.sizes;
-    settled_.forget_number(value);
+    cache_.forget_number(value);
   }
   void learn_type(ir::ValueId value, ir::TypeId type) {
     result_.types[value.index] = type;
-    settled_.forget_number(value);
+    cache_.forget_number(value);
   }
   struct Before {
     ir::ValueId value;

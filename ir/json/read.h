@@ -33,6 +33,7 @@ public:
   JsonCursor::Token token(unsigned key) const { return has(key) ? values_[key] : object_; }
   // False if the value is no object.
   explicit operator bool() const { return is_object_; }
+  bool has_unknown() const { return has_unknown_; } // keys beside those that were asked for
 
 protected:
   explicit JsonMembers(JsonCursor &json) : json_(json) {}
@@ -40,7 +41,7 @@ protected:
   JsonCursor &json_;
   const JsonCursor::Token *values_ = nullptr, *ends_ = nullptr; // by key
   JsonCursor::Token object_ = 0;
-  bool is_object_ = false;
+  bool is_object_ = false, has_unknown_ = false;
 };
 
 template <size_t N> class JsonObject : public JsonMembers {
@@ -50,7 +51,10 @@ public:
       : JsonMembers(json) {
     values_ = fields_.at.data();
     ends_ = fields_.end.data();
-    is_object_ = json.fields(keys, fields_, unknown);
+    is_object_ = json.fields(keys, fields_, [&](auto &&...key) {
+      has_unknown_ = true;
+      unknown(key...);
+    });
     object_ = fields_.object;
     end_ = json.at();
   }

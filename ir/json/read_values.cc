@@ -357,8 +357,12 @@ Claim JsonReader::claim_of(const JsonMembers &members, MeshId mesh, std::optiona
 ClaimId JsonReader::claim(MeshId mesh, std::optional<unsigned> rank) {
   Claim made;
   if (!json_.null())
-    if (auto members = object(kClaimKeys))
+    if (auto members = object(kClaimKeys)) {
       made = claim_of(members, stated_mesh(members, mesh), rank);
+      if (made == Claim() && members.has_unknown())
+        json_.error(members.token(), "trace-key",
+                    "nothing is claimed here: kinds stand in `type`, cuts in `spec`");
+    }
   return program_.claims.add(made);
 }
 

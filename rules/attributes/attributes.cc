@@ -255,7 +255,7 @@ AttributeList attributes_of_transition(std::string_view name) {
   add(list, "axis: axes, group: any, src: kinds, dst: kinds");
   list.shared = false;
   add(list, "op_dtype|out_dtype: any, async: flag, tag: any");
-  if (erased_words(name).reduces || name == "redistribute")
+  if (unstated_words(name).reduces || name == "redistribute")
     add(list, "op: any");
   // Harmless where no row of the name asks for it.
   add(list, "expert: flag");
@@ -265,7 +265,7 @@ AttributeList attributes_of_transition(std::string_view name) {
     add(list, "split_dim: any, concat_dim: any, in_splits: any, out_splits: any");
   // No step of a plan has a root.
   if (name != "redistribute" && any([](const Transition &row) {
-        return row.wire == Wire::Broadcast || row.act == Act::KeepOnRoot;
+        return row.wire == Wire::Broadcast || row.act == LocalStep::KeepOnRoot;
       }))
     add(list, "root: rank");
   if (name == "collective_permute")

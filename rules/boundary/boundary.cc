@@ -421,30 +421,35 @@ constexpr std::string_view kAxes = "axis: axes, group: any";
 
 constexpr BoundaryOp kBoundaryOps[] = {
     {Boundary::AssertType, "assert_type", 1, assert_type,
-     "checks a stated type and passes the value on", kClaim, BoundaryData::Same},
-    {Boundary::MutateType, "mutate_type", 1, mutate_type, "takes a stated type without proof",
-     kClaim, BoundaryData::Same},
-    {Boundary::ToLocal, "to_local", 1, apply_to_local, "forgets how the pieces join; kinds stay",
-     "grad: type", BoundaryData::Same},
-    {Boundary::FromLocal, "from_local", 1, assert_type, "states how the pieces join; kinds stay",
-     kClaim, BoundaryData::Same},
-    {Boundary::Rng, "rng", 0, rng, "a random state, equal or different along each axis", kClaim,
+     "checks the stated type of a value and passes the value on", kClaim, BoundaryData::Same},
+    {Boundary::MutateType, "mutate_type", 1, mutate_type,
+     "replaces the type of a value by the stated one, without proof", kClaim, BoundaryData::Same},
+    {Boundary::ToLocal, "to_local", 1, apply_to_local,
+     "takes the local part out of a sharded value: S(i) becomes V", "grad: type",
+     BoundaryData::Same},
+    {Boundary::FromLocal, "from_local", 1, assert_type,
+     "states how local parts join: V becomes the S(i) of its type", kClaim, BoundaryData::Same},
+    {Boundary::Rng, "rng", 0, rng, "a random state, equal (R) or different (V) along each axis",
+     kClaim, BoundaryData::None},
+    {Boundary::Fork, "fork", 1, fork, "a random state that differs along an axis", kAxes,
      BoundaryData::None},
-    {Boundary::Fork, "fork", 1, fork, "a random state that differs along the axis", kAxes,
-     BoundaryData::None},
-    {Boundary::AxisIndex, "axis_index", 0, axis_index, "the coordinate of this rank on the axis",
-     kAxes},
-    {Boundary::Scale, "scale", 1, rescale, "multiplies the data by sizes and keeps the meaning",
-     "by: factor", BoundaryData::Altered},
+    {Boundary::AxisIndex, "axis_index", 0, axis_index,
+     "the coordinate of a rank along an axis: V there", kAxes},
+    {Boundary::Scale, "scale", 1, rescale,
+     "multiplies the data by axis sizes and leaves the meaning as it is", "by: factor",
+     BoundaryData::Altered},
     {Boundary::Alias, "alias", 1, alias, "an older view, of the new content of its base", "",
      BoundaryData::Altered},
     {Boundary::ReinterpretMesh, "reinterpret_mesh", 1, reinterpret_mesh,
-     "the same data seen on another mesh", "mesh: mesh, type: type", BoundaryData::Same},
+     "the same data seen on another mesh over the same ranks", "mesh: mesh, type: type",
+     BoundaryData::Same},
     {Boundary::Backward, "backward", 1, apply_backward,
-     "differentiates everything before it from this loss", ""},
-    {Boundary::Grad, "grad", 1, apply_grad, "the gradient of the latest loss: the dual type", ""},
-    {Boundary::Step, "step", 2, apply_step,
-     "the optimizer moves a parameter by a gradient of the type that it needs", "",
+     "roots the gradients: its operand is a loss, invariant or partial on every axis", ""},
+    {Boundary::Grad, "grad", 1, apply_grad,
+     "the gradient of a value: partial where it is replicate, replicate where it is partial, else "
+     "of its type",
+     ""},
+    {Boundary::Step, "step", 2, apply_step, "the optimizer: a parameter and its gradient", "",
      BoundaryData::None},
     {Boundary::TotalNorm, "total_norm", 1, total_norm,
      "the norm of a list of gradients, squares summed over the axes", kAxes},
@@ -452,11 +457,12 @@ constexpr BoundaryOp kBoundaryOps[] = {
      "scales gradients so that their total norm is bounded",
      "axis: axes, group: any, max_norm: number"},
     {Boundary::Report, "report", 1, report,
-     "publishes one number: replicate or invariant on every axis", "", BoundaryData::Same},
-    {Boundary::Store, "store", 2, store, "new content of a buffer, of the buffer's type", ""},
-    {Boundary::Send, "send", 1, send, "passes a value to a peer, or on along an axis",
+     "publishes a number, which must be the same on every rank", "", BoundaryData::Same},
+    {Boundary::Store, "store", 2, store, "the new content of a buffer, of the type of the buffer",
+     ""},
+    {Boundary::Send, "send", 1, send, "hands a value to another rank; untyped across stages",
      "axis: axes, group: any, peer: whole, tag: any"},
-    {Boundary::Recv, "recv", 0, recv, "a value of another stage, of the stated type",
+    {Boundary::Recv, "recv", 0, recv, "receives a value, whose type is stated",
      "peer: whole, tag: any"},
     {Boundary::Wait, "wait", 1, pass_first, "the value of an asynchronous op", "",
      BoundaryData::Same},
@@ -464,28 +470,30 @@ constexpr BoundaryOp kBoundaryOps[] = {
 };
 
 constexpr CallOp kCallOps[] = {
-    {Boundary::Call, "call", "body: function"},
-    {Boundary::Checkpoint, "checkpoint", "body: function"},
-    {Boundary::LocalMap, "local_map",
+    {Boundary::Call, "call", "runs a function of the program", "body: function"},
+    {Boundary::Checkpoint, "checkpoint", "runs a function of the program, and again in backward",
+     "body: function"},
+    {Boundary::LocalMap, "local_map", "runs a body in which some axes are local",
      "body: function, axis: axes, group: any, in_types: types, out_types: types"},
-    {Boundary::Scan, "scan",
+    {Boundary::Scan, "scan", "runs a body once per entry of dimension 0",
      "body: function, consts: count, carry: count, length: count, reverse: flag"},
-    {Boundary::Cond, "cond", "then: function, else: function"},
-    {Boundary::While, "while", "cond: function, body: function, consts: count"},
+    {Boundary::Cond, "cond", "runs one of two bodies", "then: function, else: function"},
+    {Boundary::While, "while", "runs a body as long as a condition holds",
+     "cond: function, body: function, consts: count"},
 };
 
-// A row is found by its number.
-constexpr bool in_order() {
+// A row is found by its number, and each has a line for the manual.
+constexpr bool is_complete() {
   auto place = static_cast<unsigned>(Boundary::None);
   for (const BoundaryOp &row : kBoundaryOps)
-    if (static_cast<unsigned>(row.op) != ++place)
+    if (static_cast<unsigned>(row.op) != ++place || row.manual.empty())
       return false;
   for (const CallOp &row : kCallOps)
-    if (static_cast<unsigned>(row.op) != ++place)
+    if (static_cast<unsigned>(row.op) != ++place || row.manual.empty())
       return false;
   return true;
 }
-static_assert(in_order());
+static_assert(is_complete());
 
 // Null if the checker types it, or if it is none.
 const BoundaryOp *row_of(Boundary op) {

@@ -21,14 +21,14 @@ struct BoundaryOp {
   uint8_t operands; // tensors that it needs at least
   // Results are unknown on entry.
   void (*apply)(const Application &app, Outcome &out);
-  std::string_view manual;     // one line for `spmdlint ops`
+  std::string_view manual;     // one line: `spmdlint explain`
   std::string_view attributes; // as attributes.cc lists them
   BoundaryData data = BoundaryData::Own;
 };
 // One that the checker types, because it owns bodies.
 struct CallOp {
   Boundary op;
-  std::string_view name, attributes;
+  std::string_view name, manual, attributes;
 };
 
 llvm::ArrayRef<BoundaryOp> boundary_ops();

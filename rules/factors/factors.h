@@ -33,6 +33,8 @@ struct FactorMap {
   llvm::SmallVector<std::optional<TensorFactors>, 2> results;
   llvm::SmallBitVector multiplied; // per tensor of the application: strict factors bind it
   llvm::SmallBitVector gradients;  // likewise: it is the gradient of a result, and as large
+  // Factors over which a tensor is summed by itself: an element that was stretched would count often.
+  llvm::SmallVector<std::pair<uint8_t, uint16_t>, 2> summed_alone;
   // Per factor of the row, those here: several where it is placed or spans. Empty where the column
   // `factors` made the map.
   llvm::SmallVector<llvm::SmallVector<uint8_t, 4>, 8> made;
@@ -41,6 +43,9 @@ struct FactorMap {
   uint8_t add(std::optional<ir::Extent> extent = std::nullopt, bool whole = false);
   // True if one element of the tensor is not stretched over the factor.
   bool binds(uint8_t factor, size_t arg) const {
+    for (auto [summed, tensor] : summed_alone)
+      if (summed == factor && tensor == arg)
+        return true;
     return (arg < gradients.size() && gradients[arg]) ||
            (factors[factor].strict && arg < multiplied.size() && multiplied[arg]);
   }

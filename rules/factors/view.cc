@@ -514,11 +514,11 @@ bool expand_factors(const Application &app, FactorSink &sink) {
 }
 
 bool expand_as_factors(const Application &, FactorSink &sink) {
-  const ir::Shape *shape = sink.shape(0), *donor = sink.shape(1);
-  if (!shape || !donor || donor->dims.size() < shape->dims.size())
+  const ir::Shape *shape = sink.shape(0), *shape_only = sink.shape(1);
+  if (!shape || !shape_only || shape_only->dims.size() < shape->dims.size())
     return false;
   TensorFactors result = sink.fresh(1), operand;
-  size_t added = donor->dims.size() - shape->dims.size();
+  size_t added = shape_only->dims.size() - shape->dims.size();
   for (size_t d = 0; d < shape->dims.size(); ++d)
     operand.push_back(shape->dims[d] == Extent(1) ? DimFactors() : result[d + added]);
   sink.set(0, std::move(operand));

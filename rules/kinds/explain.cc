@@ -69,7 +69,7 @@ private:
   }
 
   void visit_ref(TermOperands &term, const Ref &ref, bool inside_function) {
-    if (ref.role == RefRole::Donor || ref.operand == kGenerator)
+    if (ref.role == RefRole::ShapeOnly || ref.operand == kGenerator)
       return;
     bool summed = eq_.operands[ref.operand].list == ListForm::Summed;
     const TermOperands before = term;

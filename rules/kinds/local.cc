@@ -129,9 +129,9 @@ private:
     term.met.add(factor.met);
   }
 
-  // A list operand under `+` is the sum of its members; it then acts as one operand.
+  // A list operand under `+` is the sum of its members; it then local_steps as one operand.
   void multiply(TermKinds &term, const Ref &ref, bool inside_function) {
-    if (ref.role == RefRole::Donor || ref.operand == kGenerator)
+    if (ref.role == RefRole::ShapeOnly || ref.operand == kGenerator)
       return;
     const OperandGroup &group = in_.operands[ref.operand];
     bool condition = ref.role == RefRole::Condition;

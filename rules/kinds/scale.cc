@@ -129,7 +129,7 @@ private:
   bool multiply(TermScale &made, const Ref &ref, bool inside_function) {
     if (ref.operand == kGenerator)
       return true;
-    if (ref.role == RefRole::Donor)
+    if (ref.role == RefRole::ShapeOnly)
       return false;
     const OperandGroup &group = in_.kinds.operands[ref.operand];
     bool summed = eq_.operands[ref.operand].list == ListForm::Summed && group.size() > 1;

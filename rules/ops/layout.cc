@@ -14,7 +14,7 @@ constexpr OpDef kLayout[] = {
     {.name = "permute_dims", .equation = kMap, .factors = permute_factors},
     {.name = "expand", .equation = kMap, .factors = expand_factors, .own_dims = OpDef::OwnDims::Attribute},
     {.name = "expand_as", .equation = "a, #b -> r", .factors = expand_as_factors,
-     .own_dims = OpDef::OwnDims::Attribute, .note = "shards come from the donor"},
+     .own_dims = OpDef::OwnDims::Attribute, .note = "shards come from the shape_only"},
     {.name = "repeat", .equation = kMap, .factors = repeat_factors},
     {.name = "repeat_interleave", .equation = "a[... d] -> [... (d r)]", .placed = "d",
      .default_dim = DefaultDim::All, .extents = repeat_interleave_extents,

@@ -185,7 +185,7 @@ private:
     if (!is_transition(word))
       return false;
     out_.form = OpForm::Transition;
-    out_.transition = erased_words(word).name;
+    out_.transition = unstated_words(word).name;
     return true;
   }
   bool try_boundary(llvm::StringRef name) {

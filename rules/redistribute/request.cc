@@ -190,18 +190,26 @@ Posed pose(ir::Program &program, const Request &request, const Topology &topolog
   Posed posed;
   Problem &problem = posed.problem;
   bool free = source.gradient_free() || target.gradient_free();
+  const AxisSet planned = planned_axes(program, source, target);
+  // Axes that are not planned, such as unknown ones, leave no gap among those of a dimension.
+  auto place_in_dim = [&](const ir::Type &type, AxisId id) {
+    unsigned outer = 0;
+    for (AxisId each : planned)
+      outer += type.dim(each) == type.dim(id) && type.order(each) < type.order(id);
+    return outer;
+  };
   auto place = [&](State &state, const ir::Type &type, const ir::Type &other, AxisId id) {
     unsigned axis = problem.axis_count();
     Kind kind = *kind_at(type, other, id);
     if (kind == Kind::Varying)
-      state.shard(axis, *type.dim(id), type.order(id));
+      state.shard(axis, *type.dim(id), place_in_dim(type, id));
     else if (kind == Kind::Partial)
       state.partial |= one(axis);
     else if (kind == Kind::Invariant && !free)
       state.invariant |= one(axis);
     return kind;
   };
-  for (AxisId id : planned_axes(program, source, target)) {
+  for (AxisId id : planned) {
     unsigned axis = problem.axis_count();
     Kind from = place(problem.source, source, target, id);
     Kind to = place(problem.target, target, source, id);

@@ -17,7 +17,7 @@ using ir::KindWord;
 
 // convert and reinterpret are two names of one row where bytes and value stay: one of them is taken.
 std::string_view plain_name(const Transition &row) {
-  bool local = row.wire == Wire::None && row.act == Act::None;
+  bool local = row.wire == Wire::None && row.act == LocalStep::None;
   return local && find_transition("convert", row.src, row.dst) ? "convert" : row.name;
 }
 

@@ -101,7 +101,7 @@ private:
   void add_donors(const Equation &equation, const Binding &binding) {
     for (unsigned r = 0; r < equation.ref_count; ++r) {
       const Ref &ref = equation.refs[r];
-      if (ref.operand != kGenerator && ref.role == RefRole::Donor && binding[ref.operand])
+      if (ref.operand != kGenerator && ref.role == RefRole::ShapeOnly && binding[ref.operand])
         add(*binding[ref.operand], tensors_);
     }
   }

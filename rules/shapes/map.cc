@@ -118,7 +118,7 @@ private:
   }
 
   void unify() {
-    ExtentUnifier unifier(app_, equation_, binding_, made_, placed_, map_, out_);
+    ExtentUnifier unifier(app_, equation_, binding_, made_, rest_, placed_, map_, out_);
     unifier.single_factors();
     unifier.single_elements();
     if (row_ && row_->extents) {

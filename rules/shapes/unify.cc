@@ -14,10 +14,50 @@ namespace spmd::rules {
 using ir::Extent;
 
 ExtentUnifier::ExtentUnifier(const Application &app, const Equation &equation,
-                             const Binding &binding, llvm::ArrayRef<Made> made, FactorSet placed,
-                             FactorMap &map, Outcome &out)
+                             const Binding &binding, llvm::ArrayRef<Made> made, const Made &rest,
+                             FactorSet placed, FactorMap &map, Outcome &out)
     : app_(app), equation_(equation), binding_(binding), map_(map), out_(out) {
   find_strict(made, placed);
+  if (equation.sum_count > 1)
+    find_summed_alone(made, rest);
+}
+
+// In a row of several sums another one may have operands that are longer.
+void ExtentUnifier::find_summed_alone(llvm::ArrayRef<Made> made, const Made &rest) {
+  for (unsigned s = 0; s < equation_.sum_count; ++s) {
+    const Sum &sum = equation_.sums[s];
+    for (unsigned t = sum.first_term; t < unsigned(sum.first_term) + sum.term_count; ++t) {
+      const Atom &atom = equation_.atoms[equation_.terms[t].first_atom];
+      const Ref &ref = equation_.refs[atom.first];
+      if (equation_.terms[t].atom_count != 1 || atom.form != Atom::Form::Ref || !ref.has_dims ||
+          ref.operand == kGenerator || !binding_[ref.operand])
+        continue;
+      for (unsigned d = 0; d < ref.dim_count; ++d) {
+        const Dim &dim = equation_.dims[ref.first_dim + d];
+        bool is_rest = dim.form == Dim::Form::Rest;
+        if ((!is_rest && dim.form != Dim::Form::Factor) || is_result_dim(sum, dim.form, dim.first))
+          continue;
+        for (uint8_t factor : is_rest ? rest : made[dim.first])
+          for (unsigned i = 0; i < binding_[ref.operand]->count; ++i)
+            map_.summed_alone.emplace_back(factor,
+                                           static_cast<uint16_t>(binding_[ref.operand]->first + i));
+      }
+    }
+  }
+}
+
+bool ExtentUnifier::is_result_dim(const Sum &sum, Dim::Form form, uint8_t factor) const {
+  for (unsigned r = 0; r < sum.result_count; ++r) {
+    const Result &result = equation_.results[sum.first_result + r];
+    for (unsigned d = 0; d < result.dim_count; ++d) {
+      const Dim &dim = equation_.dims[result.first_dim + d];
+      if (dim.form == form && (form == Dim::Form::Rest || dim.first == factor))
+        return true;
+    }
+    if (!result.has_dims)
+      return true; // not told here
+  }
+  return false;
 }
 
 // Products of plain operands do not broadcast what they sum over.

@@ -12,7 +12,8 @@ class ExtentUnifier {
 public:
   // `placed`: factors of the row whose place is an attribute.
   ExtentUnifier(const Application &app, const Equation &equation, const Binding &binding,
-                llvm::ArrayRef<Made> made, FactorSet placed, FactorMap &map, Outcome &out);
+                llvm::ArrayRef<Made> made, const Made &rest, FactorSet placed, FactorMap &map,
+                Outcome &out);
 
   // Dimensions that are one factor.
   void single_factors();
@@ -29,6 +30,8 @@ private:
   };
 
   void find_strict(llvm::ArrayRef<Made> made, FactorSet placed);
+  void find_summed_alone(llvm::ArrayRef<Made> made, const Made &rest);
+  bool is_result_dim(const Sum &sum, Dim::Form form, uint8_t factor) const;
   bool is_summed(uint8_t factor_of_row) const;
   bool is_multiplied(uint16_t arg) const;
   void unify(uint8_t factor, ir::Extent extent, uint16_t arg, unsigned dim);

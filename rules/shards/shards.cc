@@ -26,8 +26,8 @@ using ir::Kind;
 // One tensor that takes part in the sum.
 struct Operand {
   uint16_t arg;
-  bool donor; // it gives extents only
-  bool aside; // it takes part in another result of the row only
+  bool shape_only; // it gives extents only
+  bool aside;      // it takes part in another result of the row only
   ir::Type type;
   const TensorFactors *factors; // null: they cannot be told
   const ir::Shape *shape;       // null: not known
@@ -84,17 +84,17 @@ private:
     if (ref.operand == kGenerator || !in_.binding[ref.operand])
       return;
     const Slot &slot = *in_.binding[ref.operand];
-    bool donor = ref.role == RefRole::Donor;
+    bool shape_only = ref.role == RefRole::ShapeOnly;
     for (unsigned i = 0; i < slot.count; ++i) {
       uint16_t arg = static_cast<uint16_t>(slot.first + i);
       auto *known = llvm::find_if(operands_, [&](const Operand &each) { return each.arg == arg; });
       if (known != operands_.end()) {
-        known->donor &= donor || aside;
+        known->shape_only &= shape_only || aside;
         continue;
       }
       const ir::Shape *shape = app_.shape(app_.args[arg]);
       const auto &factors = in_.map.args[arg];
-      operands_.push_back({arg, donor, aside, app_.type(app_.args[arg]),
+      operands_.push_back({arg, shape_only, aside, app_.type(app_.args[arg]),
                            factors ? &*factors : nullptr,
                            shape && shape->ranked ? shape : nullptr});
     }
@@ -117,8 +117,8 @@ private:
       unknown |= operand.type.unknown.contains(axis);
       if (operand.type.dim(axis)) {
         first = first ? first : &operand;
-        donated &= operand.donor;
-      } else if (operand.type.of(Kind::Varying).contains(axis) && !operand.donor && !loose) {
+        donated &= operand.shape_only;
+      } else if (operand.type.of(Kind::Varying).contains(axis) && !operand.shape_only && !loose) {
         loose = &operand;
       }
     }

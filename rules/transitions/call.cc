@@ -67,7 +67,7 @@ bool read_combiner(const Application &app, std::optional<ir::Combiner> &combiner
 }
 
 // What the operand is taken to be where an axis of the call has other ranks.
-KindWord expected_source(const Application &app, const ErasedWords &erased) {
+KindWord expected_source(const Application &app, const UnstatedWords &erased) {
   const AttrValue *attr = app.attr("src");
   std::optional<KindWord> stated = attr ? word_of(*attr) : std::nullopt;
   return stated.value_or(KindWord{.kind = erased.src.value_or(ir::Kind::Replicate)});
@@ -129,14 +129,14 @@ llvm::SmallVector<uint16_t, 2> operands_of(const Application &app) {
 std::optional<TransitionCall> read_call(const Application &app, Outcome &out) {
   TransitionCall call;
   call.name = app.op.transition;
-  call.erased = &erased_words(call.name);
+  call.erased = &unstated_words(call.name);
   const SpelledWords *spelled = nullptr;
   if (app.op.alias && !read_spelling(app, spelled, out))
     return std::nullopt;
   if (spelled) {
     call.combiner = spelled->combiner;
     call.name = spelled->name;
-    call.erased = &erased_words(call.name);
+    call.erased = &unstated_words(call.name);
   }
   if (!read_combiner(app, call.combiner, out))
     return std::nullopt;

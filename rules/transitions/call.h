@@ -15,7 +15,7 @@ struct CallWords {
 
 struct TransitionCall {
   std::string_view name;
-  const ErasedWords *erased = nullptr; // what absent words mean
+  const UnstatedWords *erased = nullptr; // what absent words mean
   CallAxes axes;
   llvm::SmallVector<CallWords, 2> words; // per axis as written
   std::optional<ir::Combiner> combiner;  // attribute `op`

@@ -24,9 +24,9 @@ using ir::KindWord;
 Reshape reshape_of(const Transition &row) {
   if (row.wire == Wire::AllToAll)
     return Reshape::Exchange;
-  if (row.wire == Wire::AllGather || row.act == Act::PlaceOwn)
+  if (row.wire == Wire::AllGather || row.act == LocalStep::PlaceOwn)
     return Reshape::Join;
-  if (row.wire == Wire::ReduceScatter || row.act == Act::TakeOwnSlice)
+  if (row.wire == Wire::ReduceScatter || row.act == LocalStep::TakeOwnSlice)
     return Reshape::Cut;
   return Reshape::Keep;
 }

@@ -26,7 +26,7 @@ enum class Wire : uint8_t {
 inline constexpr std::string_view kWireWords[] = {
     "none", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "permute"};
 // What a rank does after the wire; before it, and as the whole of it, where the wire is None.
-enum class Act : uint8_t {
+enum class LocalStep : uint8_t {
   None,
   TakeOwnSlice, // keep this rank's block of a dimension (V: unbind, S(i): chunk)
   KeepOnFirst,  // zero elsewhere
@@ -41,7 +41,7 @@ struct Transition {
   std::string_view name;
   ir::Kind src, dst;
   Wire wire = Wire::None;
-  Act act = Act::None;
+  LocalStep act = LocalStep::None;
   Layouts layouts = Layouts::Plain;
   // The backward, as a row of this table: its name and kinds. Empty where the row is composed.
   struct Dual {
@@ -79,12 +79,12 @@ TransitionParts parts_of(const Transition &row);
 // What a call that states no words means, by the row that is marked `unstated`: the kind that its
 // operand should have (none: whatever the operand is), and the kind of its result (R stands for
 // `R|I`; none: it must be stated).
-struct ErasedWords {
+struct UnstatedWords {
   std::string_view name;
   std::optional<ir::Kind> src, dst;
   bool reduces = false;
 };
-const ErasedWords &erased_words(std::string_view name);
+const UnstatedWords &unstated_words(std::string_view name);
 
 // Spellings of frameworks whose name states words. Those that name a whole row count as marked
 // `expert`.
@@ -101,7 +101,7 @@ const SpelledWords *spelled_words(std::string_view spelling, std::string_view to
 
 // How a framework says one row of the table on an axis that is judged locally, where each rank has
 // a tensor of its own. What it says on whole tensors is `whole_words`.
-struct ToldTransition {
+struct DialectTransition {
   ir::Dialect dialect;
   std::string_view name;
   ir::Kind src, dst;
@@ -110,8 +110,8 @@ struct ToldTransition {
   ir::Combiner combiner = ir::Combiner::Sum;
 };
 // Null if the dialect has no word for the row, and nothing is known of the reason.
-const ToldTransition *told_transition(ir::Dialect dialect, const Transition &row,
-                                      ir::Combiner combiner);
+const DialectTransition *dialect_transition(ir::Dialect dialect, const Transition &row,
+                                            ir::Combiner combiner);
 // What goes from one type of a whole tensor to another: `redistribute` of DTensor, `reshard` of
 // JAX; empty if the framework has no whole tensors.
 std::string_view whole_words(ir::Dialect dialect);

@@ -31,13 +31,13 @@ constexpr size_t count_names() {
 }
 
 // By name: the ends of the row that is marked `unstated`, if one is.
-constexpr auto kErasedWords = [] {
-  std::array<ErasedWords, count_names()> words;
+constexpr auto kUnstatedWords = [] {
+  std::array<UnstatedWords, count_names()> words;
   size_t at = 0;
   for (const Transition &first : kTransitions) {
     if (!is_first_of_name(kTransitions, first))
       continue;
-    ErasedWords &made = words[at++];
+    UnstatedWords &made = words[at++];
     made.name = first.name;
     for (const Transition &row : kTransitions)
       if (row.name == first.name && row.unstated)
@@ -65,7 +65,7 @@ const Transition *find_transition(std::string_view name, ir::Kind src, ir::Kind 
 }
 
 bool is_transition(std::string_view name) {
-  return llvm::any_of(kErasedWords, [&](const ErasedWords &row) { return row.name == name; });
+  return llvm::any_of(kUnstatedWords, [&](const UnstatedWords &row) { return row.name == name; });
 }
 
 const Transition *dual_of(const Transition &row) {
@@ -78,8 +78,8 @@ TransitionParts parts_of(const Transition &row) {
           find_transition("reinterpret", ir::Kind::Replicate, row.dst)};
 }
 
-const ErasedWords &erased_words(std::string_view name) {
-  for (const ErasedWords &row : kErasedWords)
+const UnstatedWords &unstated_words(std::string_view name) {
+  for (const UnstatedWords &row : kUnstatedWords)
     if (row.name == name)
       return row;
   report_bug(__FILE__, __LINE__, "no transition of that name");

@@ -46,7 +46,7 @@ constexpr std::string_view kTwoSets = "LTensor has two sets of axes, and no word
 constexpr std::string_view kFunctional =
     "torch's collectives leave out what becomes of the gradient: src and dst are ours";
 
-constexpr ToldTransition kTold[] = {
+constexpr DialectTransition kDialectTransitions[] = {
     {Dialect::Jax, "all_gather", V, R, "all_gather_reduced"},
     {Dialect::Jax, "all_gather", V, Reduced, "all_gather_reduced"},
     {Dialect::Jax, "all_gather", V, I, "all_gather_invariant"},
@@ -134,10 +134,10 @@ constexpr bool spelled_words_are_sound() {
   return true;
 }
 constexpr bool told_transitions_are_sound() {
-  for (const ToldTransition &row : kTold) {
+  for (const DialectTransition &row : kDialectTransitions) {
     if (!rows::row_of(rows::kTransitions, row.name, row.src, row.dst))
       return false;
-    for (const ToldTransition *other = kTold; other != &row; ++other)
+    for (const DialectTransition *other = kDialectTransitions; other != &row; ++other)
       if (other->dialect == row.dialect && other->name == row.name && other->src == row.src &&
           other->dst == row.dst && other->combiner == row.combiner)
         return false;
@@ -160,12 +160,14 @@ const SpelledWords *spelled_words(std::string_view spelling, std::string_view to
   return nullptr;
 }
 
-const ToldTransition *told_transition(Dialect dialect, const Transition &row, Combiner combiner) {
-  const ToldTransition *found = llvm::find_if(kTold, [&](const ToldTransition &told) {
-    return told.dialect == dialect && told.name == row.name && told.src == row.src &&
-           told.dst == row.dst && told.combiner == combiner;
-  });
-  return found == std::end(kTold) ? nullptr : found;
+const DialectTransition *dialect_transition(Dialect dialect, const Transition &row,
+                                            Combiner combiner) {
+  const DialectTransition *found =
+      llvm::find_if(kDialectTransitions, [&](const DialectTransition &told) {
+        return told.dialect == dialect && told.name == row.name && told.src == row.src &&
+               told.dst == row.dst && told.combiner == combiner;
+      });
+  return found == std::end(kDialectTransitions) ? nullptr : found;
 }
 
 std::string_view whole_words(Dialect dialect) {

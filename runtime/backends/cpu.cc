@@ -204,7 +204,7 @@ static bool assigns(ActForm form) {
 }
 
 // What an act takes of the place of the rank in its group.
-static uint64_t position_of(const Act &act, uint32_t position) {
+static uint64_t position_of(const LocalStep &act, uint32_t position) {
   switch (act.form) {
   case ActForm::TakeOwnSlice:
   case ActForm::PlaceOwn:
@@ -217,7 +217,8 @@ static uint64_t position_of(const Act &act, uint32_t position) {
   }
 }
 
-RankId CpuBackend::source_of(const Act &made, Use operand, const Step &step, RankId rank) const {
+RankId CpuBackend::source_of(const LocalStep &made, Use operand, const Step &step,
+                             RankId rank) const {
   if (made.form != ActForm::Receive)
     return rank;
   Ranks ranks = world_->ranks(step.mesh);
@@ -225,7 +226,7 @@ RankId CpuBackend::source_of(const Act &made, Use operand, const Step &step, Ran
   return world_->ranks(plan_->buffers[operand.buffer].mesh)[place];
 }
 
-void CpuBackend::find_alike(const Act &made, const Step &step, Ranks ranks) {
+void CpuBackend::find_alike(const LocalStep &made, const Step &step, Ranks ranks) {
   llvm::ArrayRef<Use> operands = plan_->used(made.operands);
   alike_.begin(3 + operands.size());
   for (RankId rank : ranks) {
@@ -242,7 +243,7 @@ void CpuBackend::find_alike(const Act &made, const Step &step, Ranks ranks) {
   alike_.end();
 }
 
-SharedTensor CpuBackend::act_on(const Act &made, const Step &step, RankId rank) {
+SharedTensor CpuBackend::act_on(const LocalStep &made, const Step &step, RankId rank) {
   llvm::SmallVector<const Tensor *, 4> tensors;
   const Buffer &buffer = plan_->buffers[made.result];
   for (const Use &use : plan_->used(made.operands)) {
@@ -265,7 +266,7 @@ SharedTensor CpuBackend::act_on(const Act &made, const Step &step, RankId rank) 
 }
 
 llvm::Error CpuBackend::act(const Step &step, Ranks ranks) {
-  const Act &made = plan_->acts[step.index];
+  const LocalStep &made = plan_->local_steps[step.index];
   find_alike(made, step, ranks);
   llvm::ArrayRef<uint32_t> firsts = alike_.firsts();
   results_.assign(firsts.size(), nullptr);
@@ -415,8 +416,8 @@ llvm::Error CpuBackend::loop(uint32_t index, Ranks ranks) {
 }
 
 llvm::Error CpuBackend::run_step(const Step &step, uint32_t index, Ranks active) {
-  if (options_.peers && step.form == StepForm::Act &&
-      plan_->acts[step.index].form == ActForm::Receive)
+  if (options_.peers && step.form == StepForm::LocalStep &&
+      plan_->local_steps[step.index].form == ActForm::Receive)
     return receive_from_peers(step);
   llvm::SmallVector<RankId, 16> kept;
   Ranks ranks = on_mesh(step.mesh, active, kept);
@@ -432,8 +433,8 @@ llvm::Error CpuBackend::run_step(const Step &step, uint32_t index, Ranks active)
       return error;
     return compute(step, ranks);
   }
-  case StepForm::Act: {
-    const Act &made = plan_->acts[step.index];
+  case StepForm::LocalStep: {
+    const LocalStep &made = plan_->local_steps[step.index];
     if (llvm::Error error = access(plan_->used(made.operands), {{made.result, {}}}))
       return error;
     return act(step, ranks);

@@ -12,7 +12,7 @@ namespace {
 // Operands have the element type of the result.
 template <class T> class ActRun {
 public:
-  ActRun(const Act &act, Standing at, llvm::ArrayRef<const Tensor *> operands, Tensor &result)
+  ActRun(const LocalStep &act, Standing at, llvm::ArrayRef<const Tensor *> operands, Tensor &result)
       : act_(act), at_(at), operands_(operands), result_(result), to_(result.of<T>()) {}
   void run();
 
@@ -31,7 +31,7 @@ private:
   void stack_rows();
   void scale();
 
-  const Act &act_;
+  const LocalStep &act_;
   Standing at_;
   llvm::ArrayRef<const Tensor *> operands_;
   Tensor &result_;
@@ -159,8 +159,8 @@ void overwrite(llvm::ArrayRef<const Tensor *> operands, Tensor &result) {
 
 } // namespace
 
-void run_act(const Act &act, Standing at, llvm::ArrayRef<const Tensor *> operands, Tensor &result,
-             Domain domain) {
+void run_act(const LocalStep &act, Standing at, llvm::ArrayRef<const Tensor *> operands,
+             Tensor &result, Domain domain) {
   if (act.form == ActForm::Overwrite)
     return overwrite(operands, result);
   result.visit([&](auto &cells) {

@@ -3,8 +3,8 @@
 
 #include "runtime/backends/backend.h"
 
-#include "runtime/backends/alike.h"
 #include "runtime/backends/cpu_tensors.h"
+#include "runtime/backends/deduplication.h"
 #include "runtime/backends/workers.h"
 #include "runtime/equation/evaluate.h"
 
@@ -67,9 +67,9 @@ private:
                          llvm::MutableArrayRef<SharedTensor> results);
   llvm::SmallVector<SharedTensor, 6> read_by(const Compute &made, RankId rank) const;
   SharedTensor take_ahead(uint32_t compute, const Compute &made, RankId rank) const;
-  void find_alike(const Act &made, const Step &step, Ranks ranks);
-  RankId source_of(const Act &made, Use operand, const Step &step, RankId rank) const;
-  SharedTensor act_on(const Act &made, const Step &step, RankId rank);
+  void find_alike(const LocalStep &made, const Step &step, Ranks ranks);
+  RankId source_of(const LocalStep &made, Use operand, const Step &step, RankId rank) const;
+  SharedTensor act_on(const LocalStep &made, const Step &step, RankId rank);
   llvm::Error act(const Step &step, Ranks ranks);
   llvm::Expected<llvm::SmallVector<uint32_t, 16>> complete_groups(const Step &step, Ranks ranks);
   void find_alike(const Communicate &wire, const Groups &groups, llvm::ArrayRef<uint32_t> which);
@@ -116,7 +116,7 @@ private:
   std::vector<std::vector<uint32_t>> extents_classes_; // by buffer; empty: all ranks are alike
   std::vector<RankId> all_;                            // of this process
   HeldTensors held_;
-  Alike alike_;                       // of the step at hand
+  Deduplication alike_;               // of the step at hand
   std::vector<SharedTensor> results_; // of what is done in it, one after another
   Deadline deadline_ = kNoDeadline;
   llvm::SmallVector<uint64_t, 2> iterations_; // of the loops around

@@ -274,7 +274,7 @@ llvm::Error CpuBackend::communicate_with_peers(const Step &step) {
 
 // The ranks of two meshes take part: those that send need not be on the mesh of the step.
 llvm::Error CpuBackend::receive_from_peers(const Step &step) {
-  const Act &made = plan_->acts[step.index];
+  const LocalStep &made = plan_->local_steps[step.index];
   const Use use = plan_->used(made.operands).front();
   const RankId own = all_.front();
   llvm::SmallVector<SpmdSend, 2> sends;

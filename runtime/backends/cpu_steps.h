@@ -1,4 +1,4 @@
-// Steps on the tensors of the cpu backend: acts of one rank, wires of one group.
+// Steps on the tensors of the cpu backend: local_steps of one rank, wires of one group.
 #pragma once
 
 #include "runtime/backends/cpu_tensors.h"
@@ -13,8 +13,8 @@ struct Standing {
   llvm::ArrayRef<int64_t> lengths; // of the pieces, by position; empty if the act has none
 };
 // `result` has its extents and is zero, or anything where the form writes every element.
-void run_act(const Act &act, Standing at, llvm::ArrayRef<const Tensor *> operands, Tensor &result,
-             Domain domain);
+void run_act(const LocalStep &act, Standing at, llvm::ArrayRef<const Tensor *> operands,
+             Tensor &result, Domain domain);
 
 // What the ranks of one group send, by position. `counts`: the elements that a rank sends to, gets from,
 // or keeps for each position (Communicate::counts); empty lists: all pieces are as long.

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "runtime/plan/plan.h"
-#include "runtime/tensor/singles.h"
+#include "runtime/tensor/f32_cache.h"
 
 #include <map>
 #include <memory>
@@ -14,7 +14,7 @@ namespace spmd::runtime {
 
 struct HeldTensor : Tensor {
   explicit HeldTensor(Tensor tensor) : Tensor(std::move(tensor)) {}
-  Singles singles;
+  F32Cache singles;
 };
 using SharedTensor = std::shared_ptr<HeldTensor>;
 

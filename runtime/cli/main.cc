@@ -38,7 +38,8 @@ ExitCode run(llvm::ArrayRef<llvm::StringRef> words) {
     return static_cast<ExitCode>(spawn_ranks({.count = options.nproc,
                                               .words = words_of_rank(words, options),
                                               .by_mpirun = options.backend->needs_mpirun,
-                                              .join_timeout = options.join_timeout}));
+                                              .join_timeout = options.join_timeout,
+                                              .skip_unavailable = options.skip_unavailable}));
   return run_program(options);
 }
 

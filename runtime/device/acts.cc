@@ -4,7 +4,7 @@
 namespace spmd::runtime {
 
 // Pieces of a dimension, one after another, beside the whole: `split` and `join`.
-bool DeviceBackend::lower_pieces(const Act &act, const Placed &from, const Placed &to,
+bool DeviceBackend::lower_pieces(const LocalStep &act, const Placed &from, const Placed &to,
                                  std::vector<Command> &commands) const {
   const bool splits = act.form == ActForm::Split;
   const Dims &whole = splits ? *from.dims : *to.dims;
@@ -46,7 +46,7 @@ bool DeviceBackend::lower_overwrite(llvm::ArrayRef<Placed> operands, const Place
   return true;
 }
 
-bool DeviceBackend::lower_act(const Act &act, std::vector<Command> &commands) {
+bool DeviceBackend::lower_act(const LocalStep &act, std::vector<Command> &commands) {
   llvm::SmallVector<Placed, 4> operands;
   for (const Use &use : plan_->used(act.operands))
     operands.push_back(placed(use));

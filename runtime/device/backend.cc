@@ -155,11 +155,11 @@ void DeviceBackend::lower_steps() {
       continue;
     if (step.form == StepForm::Compute)
       prepare_compute(step, ready_[i]);
-    else if (step.form == StepForm::Act)
-      ready_[i].on_host = !lower_act(plan_->acts[step.index], ready_[i].commands);
+    else if (step.form == StepForm::LocalStep)
+      ready_[i].on_host = !lower_act(plan_->local_steps[step.index], ready_[i].commands);
     else if (step.form == StepForm::Communicate)
       lower_wire(step, ready_[i].wire);
-    if (step.form != StepForm::Compute && step.form != StepForm::Act)
+    if (step.form != StepForm::Compute && step.form != StepForm::LocalStep)
       continue;
     if (ready_[i].on_host)
       ++host_ops_[step.form == StepForm::Compute
@@ -232,13 +232,13 @@ llvm::Error DeviceBackend::touch(llvm::ArrayRef<Use> uses) {
 llvm::Error DeviceBackend::on_host(const Step &step, uint32_t index) {
   const bool computes = step.form == StepForm::Compute;
   llvm::ArrayRef<Use> operands = plan_->used(computes ? plan_->computes[step.index].operands
-                                                      : plan_->acts[step.index].operands);
+                                                      : plan_->local_steps[step.index].operands);
   llvm::SmallVector<BufferId, 4> results, read;
   if (computes)
     for (const Use &use : plan_->used(plan_->computes[step.index].results))
       results.push_back(use.buffer);
   else
-    results.push_back(plan_->acts[step.index].result);
+    results.push_back(plan_->local_steps[step.index].result);
   for (size_t i = 0; i < operands.size(); ++i) {
     const BufferId buffer = operands[i].buffer;
     const bool reads = !computes || host_->op_of(step.index, own_).reads(static_cast<unsigned>(i));
@@ -269,7 +269,7 @@ llvm::Error DeviceBackend::on_host(const Step &step, uint32_t index) {
 
 // Bytes of the rank that stands at the same place of the mesh of the operand.
 llvm::Error DeviceBackend::receive(const Step &step) {
-  const Act &made = plan_->acts[step.index];
+  const LocalStep &made = plan_->local_steps[step.index];
   const BufferId from = plan_->used(made.operands).front().buffer;
   llvm::ArrayRef<RankId> takers = world_->ranks(step.mesh),
                          givers = world_->ranks(plan_->buffers[from].mesh);
@@ -306,7 +306,7 @@ llvm::Error DeviceBackend::receive(const Step &step) {
 }
 
 llvm::Error DeviceBackend::act(const Step &step, uint32_t index, llvm::ArrayRef<Command> commands) {
-  const Act &made = plan_->acts[step.index];
+  const LocalStep &made = plan_->local_steps[step.index];
   if (made.form == ActForm::Receive)
     return receive(step);
   if (ready_[index].on_host)
@@ -346,7 +346,7 @@ llvm::Error DeviceBackend::loop(const Loop &made, uint32_t index) {
 llvm::Error DeviceBackend::run_step(const Step &step, uint32_t index, const FusedStep *fused) {
   // Those who only send take part in it, too.
   const bool receives =
-      step.form == StepForm::Act && plan_->acts[step.index].form == ActForm::Receive;
+      step.form == StepForm::LocalStep && plan_->local_steps[step.index].form == ActForm::Receive;
   if (!takes_part(step) && !receives)
     return llvm::Error::success();
   note(step);
@@ -369,7 +369,7 @@ llvm::Error DeviceBackend::run_step(const Step &step, uint32_t index, const Fuse
       return error;
     return queue(commands);
   }
-  case StepForm::Act:
+  case StepForm::LocalStep:
     return act(step, index, commands);
   case StepForm::Communicate:
     return wire(step, ready_[index].wire);
@@ -400,8 +400,8 @@ void DeviceBackend::note(const Step &step) {
     for (const Use &use : plan_->used(plan_->computes[step.index].results))
       there_[use.buffer.index] = true;
     break;
-  case StepForm::Act:
-    there_[plan_->acts[step.index].result.index] = true;
+  case StepForm::LocalStep:
+    there_[plan_->local_steps[step.index].result.index] = true;
     break;
   case StepForm::Communicate:
     there_[plan_->communicates[step.index].result.index] = true;

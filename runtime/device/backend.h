@@ -105,10 +105,10 @@ private:
   llvm::Error prepare_own(ir::Program &program, const Plan &plan, const World &world);
   void lower_steps();
   void prepare_compute(const Step &step, Ready &ready);
-  bool lower_act(const Act &act, std::vector<Command> &commands);
+  bool lower_act(const LocalStep &act, std::vector<Command> &commands);
   bool lower_overwrite(llvm::ArrayRef<Placed> operands, const Placed &to,
                        std::vector<Command> &commands);
-  bool lower_pieces(const Act &act, const Placed &from, const Placed &to,
+  bool lower_pieces(const LocalStep &act, const Placed &from, const Placed &to,
                     std::vector<Command> &commands) const;
   llvm::Error prepare_wire(const Step &step);
   bool is_direct(const Communicate &made) const;

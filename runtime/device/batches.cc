@@ -47,9 +47,9 @@ uint32_t DeviceBackend::end_of_batch(uint32_t first) const {
       continue;
     }
     // Acts take place before the batch: as if they came first.
-    if (step.form != StepForm::Act || plan_->acts[step.index].form == ActForm::Receive)
+    if (step.form != StepForm::LocalStep || plan_->local_steps[step.index].form == ActForm::Receive)
       return end;
-    const Act &act = plan_->acts[step.index];
+    const LocalStep &act = plan_->local_steps[step.index];
     for (const Use &use : plan_->used(act.operands))
       if (written.meet(plan_->buffers[use.buffer]))
         return end;
@@ -68,13 +68,13 @@ llvm::Error DeviceBackend::run_batch(StepRange range, const FusedSteps &joined) 
       continue;
     if (step.form == StepForm::Communicate)
       wires.push_back(i);
-    else if (step.form == StepForm::Act)
+    else if (step.form == StepForm::LocalStep)
       if (llvm::Error error = named(step, run_step(step, i, fused_step(joined, i))))
         return error;
   }
   // In their order: what is released may have been made here.
   for (uint32_t i = range.first; i < range.last; ++i)
-    if (plan_->steps[i].form != StepForm::Act)
+    if (plan_->steps[i].form != StepForm::LocalStep)
       note(plan_->steps[i]);
   return wires.empty() ? llvm::Error::success() : send_batch(wires);
 }

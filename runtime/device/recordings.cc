@@ -111,7 +111,8 @@ llvm::Error DeviceBackend::replay(StepRange range, uint32_t number) {
 
 bool DeviceBackend::meets_others(const Step &step) const {
   return (step.form == StepForm::Communicate && takes_part(step)) ||
-         (step.form == StepForm::Act && plan_->acts[step.index].form == ActForm::Receive);
+         (step.form == StepForm::LocalStep &&
+          plan_->local_steps[step.index].form == ActForm::Receive);
 }
 
 size_t DeviceBackend::recordings() const {

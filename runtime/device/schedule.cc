@@ -35,11 +35,11 @@ void DeviceBackend::add_to(Fusion &fusion, uint32_t index) const {
     for (const Use &use : plan_->used(plan_->computes[step.index].results))
       writes.push_back(region(use.buffer));
     break;
-  case StepForm::Act:
+  case StepForm::LocalStep:
     is_act = true;
-    for (const Use &use : plan_->used(plan_->acts[step.index].operands))
+    for (const Use &use : plan_->used(plan_->local_steps[step.index].operands))
       reads.push_back(region(use.buffer));
-    writes.push_back(region(plan_->acts[step.index].result));
+    writes.push_back(region(plan_->local_steps[step.index].result));
     break;
   case StepForm::Communicate:
     reads.push_back(region(plan_->communicates[step.index].operand));
@@ -51,7 +51,7 @@ void DeviceBackend::add_to(Fusion &fusion, uint32_t index) const {
   case StepForm::Loop:
     return;
   }
-  const bool receives = is_act && plan_->acts[step.index].form == ActForm::Receive;
+  const bool receives = is_act && plan_->local_steps[step.index].form == ActForm::Receive;
   const bool commands = step.form != StepForm::Communicate && !receives && !ready_[index].on_host;
   if (commands)
     fusion.add(index, ready_[index].commands, reads, writes);
@@ -93,9 +93,9 @@ const DeviceBackend::FusedSteps &DeviceBackend::fused(StepRange steps) {
 llvm::Error DeviceBackend::touch_joined(const FusedStep &fused) {
   for (uint32_t index : fused.joined) {
     const Step &step = plan_->steps[index];
-    if (llvm::Error error =
-            touch(plan_->used(step.form == StepForm::Compute ? plan_->computes[step.index].operands
-                                                             : plan_->acts[step.index].operands)))
+    if (llvm::Error error = touch(plan_->used(step.form == StepForm::Compute
+                                                  ? plan_->computes[step.index].operands
+                                                  : plan_->local_steps[step.index].operands)))
       return error;
   }
   return llvm::Error::success();

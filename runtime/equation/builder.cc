@@ -52,7 +52,7 @@ private:
   bool vanishes() const {
     bool any = false, mentions = false, zero = false;
     each_ref(equation_, row_, [&](const Ref &ref, bool inside) {
-      if (ref.role == RefRole::Donor)
+      if (ref.role == RefRole::ShapeOnly)
         return;
       mentions = true;
       any |= all_.present(ref);
@@ -126,7 +126,7 @@ private:
     if (atom.form == Atom::Form::Function)
       return add_function(atom);
     const Ref &ref = equation_.refs[atom.first];
-    if (ref.role == RefRole::Donor || !all_.present(ref))
+    if (ref.role == RefRole::ShapeOnly || !all_.present(ref))
       return true;
     if (ref.operand == kGenerator)
       return add_draws();
@@ -231,7 +231,7 @@ private:
     function.seed = row_seed();
     for (unsigned r = 0; r < atom.count; ++r) {
       const Ref &ref = equation_.refs[atom.first + r];
-      if (ref.role == RefRole::Donor || !all_.present(ref))
+      if (ref.role == RefRole::ShapeOnly || !all_.present(ref))
         continue;
       std::string_view name =
           ref.operand == kGenerator ? "~" : equation_.operands[ref.operand].name;

@@ -48,7 +48,7 @@ void ForwardRow::find_reads(llvm::MutableArrayRef<bool> reads) const {
   for (unsigned r = 0; kernel_ && r < equation.ref_count; ++r) {
     const rules::Ref &ref = equation.refs[r];
     const rules::Slot *slot = ref.operand == rules::kGenerator ? nullptr : binding_[ref.operand];
-    for (unsigned k = 0; ref.role != rules::RefRole::Donor && slot && k < slot->count; ++k)
+    for (unsigned k = 0; ref.role != rules::RefRole::ShapeOnly && slot && k < slot->count; ++k)
       reads[slot->first + k] = true;
   }
 }

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "runtime/kernels/kernel.h"
-#include "runtime/tensor/singles.h"
+#include "runtime/tensor/f32_cache.h"
 
 #include <memory>
 
@@ -22,8 +22,9 @@ bool is_value(const rules::OpDef &row);
 
 // How products of matrices of doubles are carried out.
 struct Precision {
-  bool single = false;                 // in float
-  llvm::ArrayRef<Singles *> kept = {}; // by argument, what it is as floats, or null; empty: none is
+  bool single = false; // in float
+  llvm::ArrayRef<F32Cache *> kept =
+      {}; // by argument, what it is as floats, or null; empty: none is
 };
 
 // An equation laid out for operands and results of certain extents.

@@ -119,7 +119,7 @@ struct PreparedOp::State {
                   llvm::MutableArrayRef<Tensor> results, Domain domain, const Draws &draws,
                   llvm::ArrayRef<const PreparedOp *> together) const;
   template <class T>
-  llvm::Expected<bool> run(const Use &use, const Call<T> &call, llvm::ArrayRef<Singles *> kept,
+  llvm::Expected<bool> run(const Use &use, const Call<T> &call, llvm::ArrayRef<F32Cache *> kept,
                            llvm::ArrayRef<const ForwardRow *> more) const;
   bool stays_rounded(const Use &use) const;
 };
@@ -155,7 +155,7 @@ void PreparedOp::State::find_reads(const Use &use) {
   const rules::Equation &equation = use.row->equation.equation;
   for (unsigned r = 0; r < equation.ref_count; ++r)
     if (const rules::Ref &ref = equation.refs[r];
-        ref.role != rules::RefRole::Donor && ref.operand != rules::kGenerator)
+        ref.role != rules::RefRole::ShapeOnly && ref.operand != rules::kGenerator)
       mark(use.binding[ref.operand]);
   mark(use.binding.generator);
 }
@@ -299,7 +299,7 @@ bool PreparedOp::State::stays_rounded(const Use &use) const {
 // True if the results need no rounding.
 template <class T>
 llvm::Expected<bool> PreparedOp::State::run(const Use &use, const Call<T> &call,
-                                            llvm::ArrayRef<Singles *> kept,
+                                            llvm::ArrayRef<F32Cache *> kept,
                                             llvm::ArrayRef<const ForwardRow *> more) const {
   auto done = [](llvm::Error problem, bool rounded) -> llvm::Expected<bool> {
     if (problem)
@@ -349,7 +349,7 @@ llvm::Error PreparedOp::State::run(llvm::ArrayRef<Held> held, llvm::ArrayRef<Hel
   std::vector<Scratch<Complex>> result_rooms(complex ? results.size() : 0);
   Scratch<Complex> none;
   llvm::SmallVector<View<const T>, 6> args;
-  llvm::SmallVector<Singles *, 6> kept;
+  llvm::SmallVector<F32Cache *, 6> kept;
   for (size_t i = 0; i < held.size(); ++i) {
     const Held &each = held[i];
     const T *data = nullptr;

@@ -5,19 +5,19 @@
 
 #include "runtime/device/composition.h"
 #include "runtime/kernels/kernel.h"
-#include "runtime/tensor/singles.h"
+#include "runtime/tensor/f32_cache.h"
 
 #include <memory>
 
 namespace spmd::runtime {
 
-// A tensor, and of what it is a block. Null `tensor`: its data are not needed (a donor of extents).
+// A tensor, and of what it is a block. Null `tensor`: its data are not needed (a shape_only of extents).
 struct Held {
   const Tensor *tensor = nullptr;
   ir::DType dtype = ir::DType::Unknown;
   const Dims *dims = nullptr;                    // of the block
   const Dims *first = nullptr, *whole = nullptr; // null: it is the whole
-  Singles *singles = nullptr; // where its elements are kept as floats; null: nowhere
+  F32Cache *singles = nullptr; // where its elements are kept as floats; null: nowhere
 };
 
 // Of one op of a program: what its random numbers are a hash of, besides places in the whole.

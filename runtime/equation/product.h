@@ -2,7 +2,7 @@
 // common variable that is summed are a matrix product and go to OpenBLAS; all else is a loop nest.
 #pragma once
 
-#include "runtime/tensor/singles.h"
+#include "runtime/tensor/f32_cache.h"
 #include "runtime/tensor/tensor.h"
 
 #include <vector>
@@ -31,7 +31,7 @@ public:
   // by input, or empty. True if all that the output holds now are floats.
   template <class T>
   bool run(llvm::ArrayRef<const T *> inputs, T scale, T *output, bool fresh, bool single,
-           llvm::ArrayRef<SingleSource> kept = {}) const;
+           llvm::ArrayRef<F32Source> kept = {}) const;
 
 private:
   // One loop: its extent, and the strides of the inputs and, last, of the output.
@@ -70,7 +70,7 @@ private:
                        bool assign);
   template <class T>
   static bool run_matrices(const Matrices &matrices, llvm::ArrayRef<const T *> inputs, T scale,
-                           T *output, bool fresh, bool single, llvm::ArrayRef<SingleSource> kept);
+                           T *output, bool fresh, bool single, llvm::ArrayRef<F32Source> kept);
 
   llvm::SmallVector<Step, 2> steps_;
   bool empty_ = false;   // a loop that never runs

@@ -142,7 +142,7 @@ void multiply_into(const Operand &a, const T *left, const Operand &b, const T *r
 
 // One side of a product in float. `kept`: the array in which the matrix lies, from `first` on.
 MatrixView<float> single(const Operand &operand, const double *first, const double *data,
-                         SingleSource kept, std::vector<float> &room) {
+                         F32Source kept, std::vector<float> &room) {
   if (kept.kept)
     if (std::optional<MatrixView<double>> view = in_place(operand, data))
       return {kept.kept->of(first, kept.size) + (data - first), view->stride, view->transposed};
@@ -175,8 +175,7 @@ bool Product::is_direct(const Matrices &matrices) {
 
 template <class T>
 bool Product::run_matrices(const Matrices &matrices, llvm::ArrayRef<const T *> inputs, T scale,
-                           T *output, bool fresh, bool in_single,
-                           llvm::ArrayRef<SingleSource> kept) {
+                           T *output, bool fresh, bool in_single, llvm::ArrayRef<F32Source> kept) {
   const T *a = inputs[0], *b = inputs[1];
   const Side &rows = matrices.rows, &columns = matrices.columns, &inner = matrices.inner;
   Operand left{rows.extents, rows.a, inner.extents, inner.a, rows.size, inner.size};
@@ -223,10 +222,10 @@ bool Product::run_matrices(const Matrices &matrices, llvm::ArrayRef<const T *> i
 }
 
 template bool Product::run_matrices(const Matrices &, llvm::ArrayRef<const double *>, double,
-                                    double *, bool, bool, llvm::ArrayRef<SingleSource>);
+                                    double *, bool, bool, llvm::ArrayRef<F32Source>);
 template bool Product::run_matrices(const Matrices &, llvm::ArrayRef<const Complex *>, Complex,
-                                    Complex *, bool, bool, llvm::ArrayRef<SingleSource>);
+                                    Complex *, bool, bool, llvm::ArrayRef<F32Source>);
 template bool Product::run_matrices(const Matrices &, llvm::ArrayRef<const Residue *>, Residue,
-                                    Residue *, bool, bool, llvm::ArrayRef<SingleSource>);
+                                    Residue *, bool, bool, llvm::ArrayRef<F32Source>);
 
 } // namespace spmd::runtime

@@ -95,7 +95,7 @@ void Product::run_nest(const Nest &nest, llvm::ArrayRef<const T *> inputs, T sca
 
 template <class T>
 bool Product::run(llvm::ArrayRef<const T *> inputs, T scale, T *output, bool fresh, bool single,
-                  llvm::ArrayRef<SingleSource> kept) const {
+                  llvm::ArrayRef<F32Source> kept) const {
   if (empty_)
     return false;
   bool floats = false;
@@ -104,11 +104,11 @@ bool Product::run(llvm::ArrayRef<const T *> inputs, T scale, T *output, bool fre
     const Step &step = steps_[s];
     bool last = step.size == 0;
     llvm::SmallVector<const T *, 4> at;
-    llvm::SmallVector<SingleSource, 4> at_kept;
+    llvm::SmallVector<F32Source, 4> at_kept;
     for (int id : step.inputs) {
       auto input = static_cast<size_t>(id);
       at.push_back(id >= 0 ? inputs[input] : made[static_cast<size_t>(~id)].cells.data());
-      at_kept.push_back(id >= 0 && !kept.empty() ? kept[input] : SingleSource());
+      at_kept.push_back(id >= 0 && !kept.empty() ? kept[input] : F32Source());
     }
     if (!last)
       made[s].cells.assign(static_cast<size_t>(step.size), T(0));
@@ -127,10 +127,10 @@ bool Product::run(llvm::ArrayRef<const T *> inputs, T scale, T *output, bool fre
 }
 
 template bool Product::run(llvm::ArrayRef<const double *>, double, double *, bool, bool,
-                           llvm::ArrayRef<SingleSource>) const;
+                           llvm::ArrayRef<F32Source>) const;
 template bool Product::run(llvm::ArrayRef<const Complex *>, Complex, Complex *, bool, bool,
-                           llvm::ArrayRef<SingleSource>) const;
+                           llvm::ArrayRef<F32Source>) const;
 template bool Product::run(llvm::ArrayRef<const Residue *>, Residue, Residue *, bool, bool,
-                           llvm::ArrayRef<SingleSource>) const;
+                           llvm::ArrayRef<F32Source>) const;
 
 } // namespace spmd::runtime

@@ -53,7 +53,7 @@ public:
       find_places(term_.indices[i], llvm::ArrayRef<Lookup>(lookups_).take_front(edges), places_[i]);
     rooms_ = std::vector<Scratch<T>>(term_.sources.size());
     llvm::SmallVector<const T *, 6> inputs;
-    llvm::SmallVector<SingleSource, 6> kept;
+    llvm::SmallVector<F32Source, 6> kept;
     for (size_t s = 0; s < term_.sources.size(); ++s) {
       const Source &source = term_.sources[s];
       inputs.push_back(looked_up(source, data_of(source, rooms_[s]), rooms_[s]));

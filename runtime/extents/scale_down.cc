@@ -148,6 +148,23 @@ std::string unknown_symbol(const Program &program, const Resize &resize) {
   return "";
 }
 
+// Empty, or why the program rules a value out that was asked for.
+std::string ruled_out(const Program &program, const Resize &resize) {
+  for (const auto &[name, value] : resize.symbols)
+    for (const ir::SymbolInfo &symbol : program.symbols) {
+      if (name != program.strings[symbol.name])
+        continue;
+      if (symbol.min && value < *symbol.min)
+        return fmt::format("`{}` is {} at least, not {}", name, *symbol.min, value);
+      if (symbol.max && value > *symbol.max)
+        return fmt::format("`{}` is {} at most, not {}", name, *symbol.max, value);
+      if (symbol.multiple_of && value % *symbol.multiple_of != 0)
+        return fmt::format("`{}` is a multiple of {}, and {} is none", name, *symbol.multiple_of,
+                           value);
+    }
+  return "";
+}
+
 } // namespace
 
 // `shrinks`: axes as small as they may be, unless they are named.
@@ -172,6 +189,8 @@ static llvm::Error give_values(Program &program, Resize &resize) {
       resize.symbols.push_back({*symbol, axis.second});
     return symbol.has_value();
   });
+  if (std::string problem = ruled_out(program, resize); !problem.empty())
+    return make_error(std::move(problem));
   if (!has_symbols(program) && resize.symbols.empty() && program.stand_ins.empty())
     return llvm::Error::success();
   SymbolValues values(program, resize);

@@ -304,7 +304,7 @@ private:
   // One mention of an operand.
   void reference(const RowAt &at, const Ref &ref, const Term &term,
                  const checker::OperandList &operands, Asked &asked) {
-    if (ref.operand == rules::kGenerator || ref.role == RefRole::Donor ||
+    if (ref.operand == rules::kGenerator || ref.role == RefRole::ShapeOnly ||
         at.binding.missing(ref.operand) || at.binding.is_number(ref.operand))
       return;
     const Slot &slot = *at.binding[ref.operand];

@@ -347,7 +347,7 @@ bool composed_selecting_backward(Composition &of) {
 namespace {
 
 // What is put: operand `s` as it is stretched to `over`, its leading part, or one number.
-enum class Fits : uint8_t { Stretched, Corner, Alike };
+enum class Fits : uint8_t { Stretched, Corner, Deduplication };
 bool source_of(Composition &of, const Dims &over, Fits fits, Placed &out) {
   const Placed *s = of.operand("s");
   if (!s) {
@@ -359,7 +359,7 @@ bool source_of(Composition &of, const Dims &over, Fits fits, Placed &out) {
   const int64_t size = count(over);
   if (s->size() == 1)
     return true;
-  if (fits == Fits::Alike || *s->dims == over)
+  if (fits == Fits::Deduplication || *s->dims == over)
     return s->size() == size;
   if (s->dims->size() > over.size() || (fits == Fits::Corner && s->dims->size() < over.size()))
     return false;
@@ -431,7 +431,7 @@ bool composed_lines(Composition &of) {
   Placed entries;
   Picture by;
   return count_entries(of, *i, large[d], entries) && picture_lines(large, d, entries, by) &&
-         put(of, adds ? kSpmdAddRows : kSpmdReplaceRows, by, Fits::Alike,
+         put(of, adds ? kSpmdAddRows : kSpmdReplaceRows, by, Fits::Deduplication,
              adds ? of.site.number_attr("alpha", 1) : 1);
 }
 
@@ -449,7 +449,7 @@ bool composed_index_put(Composition &of) {
     Dims seen = *mask->dims;
     seen.resize(large.size(), 1);
     Placed value;
-    return source_of(of, {1}, Fits::Alike, value) &&
+    return source_of(of, {1}, Fits::Deduplication, value) &&
            of.make(to, large, {*of.operand("a"), of.as(*mask, seen), of.as(value, {1})},
                    [](Symbols v) { return v[1] == 0.0 ? v[0] : v[2]; });
   }

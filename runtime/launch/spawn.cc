@@ -240,8 +240,10 @@ int spawn_ranks(const SpawnOptions &options) {
   if (options.by_mpirun) {
     RankCodes codes;
     auto ended = [&](int status) { return code_of_mpirun(status, codes, options.count); };
-    if (!llvm::sys::findProgramByName("mpirun"))
-      return give_up("cannot start mpirun: there is none on PATH (openmpi-bin)");
+    if (!llvm::sys::findProgramByName("mpirun")) {
+      int code = give_up("cannot start mpirun: there is none on PATH (openmpi-bin)");
+      return options.skip_unavailable ? static_cast<int>(checker::ExitCode::Skipped) : code;
+    }
     const std::string path = codes.path(); // of this process
     if (!start([&] { set(kRankCodes, path); }))
       return give_up(fmt::format("cannot start mpirun: {}", std::strerror(errno)));

@@ -99,7 +99,7 @@ llvm::Error Planner::axis_index(Site &site) {
   if (!dims)
     return dims.takeError();
   ir::MeshId mesh = site.mesh(program_);
-  Act made{ActForm::Coordinate};
+  LocalStep made{ActForm::Coordinate};
   made.group = communicator(mesh, *axes);
   made.result = buffer(dtype_of(known), mesh, {*dims});
   BufferId result = made.result;
@@ -136,7 +136,7 @@ llvm::Error Planner::rescale(Site &site) {
     return number.takeError();
   if (site.inst.result_count == 0)
     return llvm::Error::success();
-  Act made{ActForm::Scale};
+  LocalStep made{ActForm::Scale};
   BufferId from = plan_.values[site.values[0]].buffer;
   made.operands = uses_of(from);
   made.result = buffer_like(from, dims_of_buffer(from));
@@ -163,7 +163,7 @@ llvm::Error Planner::random_state(Site &site) {
   }
   ir::DType dtype = dtype_of(known);
   ir::MeshId mesh = site.mesh(program_);
-  Act made{ActForm::Zero};
+  LocalStep made{ActForm::Zero};
   made.result = buffer(dtype == ir::DType::Unknown ? ir::DType::I64 : dtype, mesh, {dims});
   BufferId result = made.result;
   act(std::move(made), mesh);
@@ -225,7 +225,7 @@ llvm::Error Planner::recv(Site &site) {
     if (dims[to[i]] != sent.on(from[i]))
       return plan_error(fmt::format("{} has other extents than what was sent", name));
   }
-  Act made{ActForm::Receive};
+  LocalStep made{ActForm::Receive};
   made.operands = uses_of(plan_.values[waiting.front()].buffer);
   made.result = buffer(place->dtype(), place->mesh(), std::move(dims));
   waiting.erase(waiting.begin());
@@ -398,7 +398,7 @@ llvm::Expected<PlannedId> Planner::settle(Frame &frame, uint32_t id) {
     PlannedValue content = plan_.values[frame.storages[id].content];
     BufferId all = content.buffer;
     ir::MeshId mesh = plan_.buffers[all].mesh;
-    Act places{ActForm::Count};
+    LocalStep places{ActForm::Count};
     places.result = buffer(ir::DType::I64, mesh, dims_of_buffer(all));
     BufferId numbered = places.result;
     act(std::move(places), mesh);
@@ -407,7 +407,7 @@ llvm::Expected<PlannedId> Planner::settle(Frame &frame, uint32_t id) {
       return seen.takeError();
     if (dims_of_buffer(*seen) != dims_of_buffer(plan_.values[each.value].buffer))
       return plan_error("what was written through a view has other extents than the view");
-    Act made{ActForm::Overwrite};
+    LocalStep made{ActForm::Overwrite};
     made.operands = uses_of({all, *seen, plan_.values[each.value].buffer});
     made.result = buffer_like(all, dims_of_buffer(all));
     content.value = {};

@@ -113,7 +113,7 @@ BufferId Planner::row_of(BufferId whole, int64_t row) {
   for (Dims &each : dims)
     if (!each.empty())
       each.erase(each.begin());
-  Act made{ActForm::TakeRow};
+  LocalStep made{ActForm::TakeRow};
   made.operands = uses_of(whole);
   made.result = buffer_like(whole, std::move(dims));
   made.row = static_cast<uint32_t>(row);
@@ -142,7 +142,7 @@ llvm::Expected<int64_t> Planner::rounds_of(Site &site, llvm::ArrayRef<BufferId> 
 // What the rounds gave, one behind the other.
 llvm::Expected<BufferId> Planner::stack_rows(Site &site, unsigned result,
                                              llvm::ArrayRef<BufferId> rows) {
-  Act made{ActForm::StackRows};
+  LocalStep made{ActForm::StackRows};
   if (rows.empty()) {
     rules::Arg known = checked_.known(site.inst.result(result), site.frame.typing);
     llvm::Expected<Dims> dims =

@@ -63,9 +63,9 @@ template <class F> void Memory::each_buffer(const Step &step, F &&f) const {
     all(plan_.computes[step.index].operands);
     all(plan_.computes[step.index].results);
     break;
-  case StepForm::Act:
-    all(plan_.acts[step.index].operands);
-    f(plan_.acts[step.index].result);
+  case StepForm::LocalStep:
+    all(plan_.local_steps[step.index].operands);
+    f(plan_.local_steps[step.index].result);
     break;
   case StepForm::Communicate:
     f(plan_.communicates[step.index].operand);

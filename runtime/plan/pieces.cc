@@ -106,7 +106,7 @@ llvm::Expected<int64_t> Planner::block_length(const rules::BlockDim &dim, ir::Me
 // Pieces that came one after another take their places along the dimension.
 void Planner::unpack(Moving &at, const TransitionMove &move, RankDims dims, Cut lengths,
                      CommunicatorId group) {
-  Act made{ActForm::Join};
+  LocalStep made{ActForm::Join};
   made.operands = uses_of(at.at);
   made.result = buffer_like(at.at, std::move(dims));
   made.group = group;
@@ -127,7 +127,7 @@ void Planner::pack(Moving &at, const TransitionMove &move, const Cut &lengths,
   RankDims flat(world_.size());
   for (RankId rank : world_.ranks(at.mesh))
     flat[rank] = {count(operand.on(rank))};
-  Act made{ActForm::Split};
+  LocalStep made{ActForm::Split};
   made.operands = uses_of(at.at);
   made.result = buffer_like(at.at, std::move(flat));
   made.group = group;

@@ -137,9 +137,9 @@ void Planner::step(StepForm form, size_t index, ir::MeshId mesh) {
   plan_.steps.push_back({form, static_cast<uint32_t>(index), mesh, inst_});
 }
 
-void Planner::act(Act act, ir::MeshId mesh) {
-  plan_.acts.push_back(std::move(act));
-  step(StepForm::Act, plan_.acts.size() - 1, mesh);
+void Planner::act(LocalStep act, ir::MeshId mesh) {
+  plan_.local_steps.push_back(std::move(act));
+  step(StepForm::LocalStep, plan_.local_steps.size() - 1, mesh);
 }
 
 BufferId Planner::copy(BufferId from, RankDims dims) {
@@ -149,7 +149,7 @@ BufferId Planner::copy(BufferId from, RankDims dims) {
 }
 
 void Planner::copy_into(BufferId from, BufferId to) {
-  Act made{ActForm::Copy};
+  LocalStep made{ActForm::Copy};
   made.operands = uses_of(from);
   made.result = to;
   act(std::move(made), plan_.buffers[to].mesh);

@@ -79,7 +79,7 @@ struct Compute {
   llvm::SmallVector<ir::AxisId, 2> lists; // axes whose ranks draw numbers of their own
 };
 
-// What a rank does alone to move data: the acts of transitions, and the packing around wires.
+// What a rank does alone to move data: the local_steps of transitions, and the packing around wires.
 enum class ActForm : uint8_t {
   Copy,
   TakeOwnSlice, // the own piece of dimension `dim`
@@ -97,7 +97,7 @@ enum class ActForm : uint8_t {
   Receive, // the tensor of the rank that stands at the same place of the mesh of the operand
 };
 
-struct Act {
+struct LocalStep {
   ActForm form = ActForm::Copy;
   Span operands; // into Plan::uses
   BufferId result;
@@ -138,7 +138,7 @@ struct Loop {
   uint32_t cond_end = 0, body_end = 0;
 };
 
-enum class StepForm : uint8_t { Compute, Act, Communicate, Release, Branch, Loop };
+enum class StepForm : uint8_t { Compute, LocalStep, Communicate, Release, Branch, Loop };
 
 struct Step {
   StepForm form = StepForm::Compute;
@@ -181,7 +181,7 @@ struct Execution {
 struct Plan {
   std::vector<Step> steps;
   std::vector<Compute> computes;
-  std::vector<Act> acts;
+  std::vector<LocalStep> local_steps;
   std::vector<Communicate> communicates;
   std::vector<Release> releases;
   std::vector<Branch> branches;

@@ -121,7 +121,7 @@ private:
 
   // Steps (plan.cc).
   void step(StepForm form, size_t index, ir::MeshId mesh);
-  void act(Act act, ir::MeshId mesh);
+  void act(LocalStep act, ir::MeshId mesh);
   BufferId copy(BufferId from, RankDims dims);
   BufferId copy(BufferId from) { return copy(from, dims_of_buffer(from)); }
   void copy_into(BufferId from, BufferId to);

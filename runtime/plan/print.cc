@@ -21,7 +21,7 @@ private:
   void buffers();
   std::string body(const Step &step) const;
   std::string compute(const Compute &made) const;
-  std::string act(const Act &made) const;
+  std::string act(const LocalStep &made) const;
   std::string communicate(const Communicate &made) const;
   std::string group(CommunicatorId id) const;
   std::string cut(CutId id) const;
@@ -151,7 +151,7 @@ std::string Printer::compute(const Compute &made) const {
                      slots(made), attrs(made.attrs));
 }
 
-std::string Printer::act(const Act &made) const {
+std::string Printer::act(const LocalStep &made) const {
   std::string text =
       fmt::format("{} = {}", name(made.result), kActWords[static_cast<unsigned>(made.form)]);
   if (made.operands.count)
@@ -189,8 +189,8 @@ std::string Printer::body(const Step &step) const {
   switch (step.form) {
   case StepForm::Compute:
     return compute(plan_.computes[step.index]);
-  case StepForm::Act:
-    return act(plan_.acts[step.index]);
+  case StepForm::LocalStep:
+    return act(plan_.local_steps[step.index]);
   case StepForm::Communicate:
     return communicate(plan_.communicates[step.index]);
   case StepForm::Release:

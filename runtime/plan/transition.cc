@@ -1,4 +1,4 @@
-// Transitions become wires and acts. What a wire sends is contiguous, piece by piece: where pieces are
+// Transitions become wires and local_steps. What a wire sends is contiguous, piece by piece: where pieces are
 // cut along another dimension than the outermost, packing stands before it, and the inverse behind it.
 #include "runtime/plan/pieces.h"
 #include "runtime/plan/planner.h"
@@ -79,7 +79,7 @@ llvm::Error Planner::take(Moving &at, const TransitionMove &move) {
     return lengths.takeError();
   if (groups(id).size() == 1 && move.form == Form::Cut)
     return llvm::Error::success();
-  Act made{ActForm::TakeOwnSlice};
+  LocalStep made{ActForm::TakeOwnSlice};
   made.operands = uses_of(at.at);
   made.group = id;
   made.dim = static_cast<uint32_t>(move.dim);
@@ -135,7 +135,7 @@ llvm::Error Planner::place_own(Moving &at, const TransitionMove &move) {
   }
   if (group.size() == 1 && move.form == Form::Join)
     return llvm::Error::success();
-  Act made{ActForm::PlaceOwn};
+  LocalStep made{ActForm::PlaceOwn};
   made.operands = uses_of(at.at);
   made.result = buffer_like(at.at, std::move(dims));
   made.group = id;
@@ -275,10 +275,11 @@ llvm::Error Planner::keep(Site &site, Moving &at, const TransitionMove &move,
     plan_.communicates.push_back(made);
     step(StepForm::Communicate, plan_.communicates.size() - 1, at.mesh);
   }
-  bool first = row.act == rules::Act::KeepOnFirst, root = row.act == rules::Act::KeepOnRoot;
+  bool first = row.act == rules::LocalStep::KeepOnFirst,
+       root = row.act == rules::LocalStep::KeepOnRoot;
   if ((!first && !root) || alone)
     return llvm::Error::success();
-  Act made{ActForm::KeepOnRoot};
+  LocalStep made{ActForm::KeepOnRoot};
   if (root) {
     llvm::Expected<uint32_t> position = root_of(site, size);
     if (!position)
@@ -330,7 +331,7 @@ llvm::Expected<BufferId> Planner::moved(Site &site, BufferId from,
       error = exchange(at, moves[0], moves[1]);
       i = 1;
     } else if (joins(move)) {
-      error = move.row->act == rules::Act::PlaceOwn ? place_own(at, move) : gather(at, move);
+      error = move.row->act == rules::LocalStep::PlaceOwn ? place_own(at, move) : gather(at, move);
     } else {
       error = move.row->wire == Wire::ReduceScatter ? scatter(at, move) : take(at, move);
     }

@@ -173,7 +173,12 @@ llvm::Error ReferenceRun::instruction(InstId id, Frame &frame) {
     return results.takeError();
   for (uint32_t r = 0; r < inst.result_count; ++r) {
     ValueId result = inst.result(r);
-    llvm::Expected<NodeId> seen = seen_as((*results)[r], checked_.known(result, frame.site.typing));
+    const rules::Arg known = checked_.known(result, frame.site.typing);
+    llvm::Expected<NodeId> seen = seen_as((*results)[r], known);
+    // A name of its own, of which the gradient is: a body may give one value twice, or one that it was given.
+    auto same = [](const Meaning &meaning) -> llvm::Expected<Meaning> { return meaning; };
+    if (seen && *seen == (*results)[r])
+      seen = mapped({*seen}, {same}, known);
     if (!seen)
       return seen.takeError();
     frame.nodes[result.index] = *seen;

@@ -2,7 +2,7 @@
 #include "runtime/tensor/precision.h"
 
 #include "runtime/loops/wide_loops.h"
-#include "runtime/tensor/singles.h"
+#include "runtime/tensor/f32_cache.h"
 
 #include <algorithm>
 
@@ -28,7 +28,7 @@ void round_to_floats(double *cells, size_t n) {
   }
 }
 
-const float *Singles::of(const double *cells, int64_t size) {
+const float *F32Cache::of(const double *cells, int64_t size) {
   std::lock_guard lock(making_);
   if (!made_) {
     cells_.resize(static_cast<size_t>(size));

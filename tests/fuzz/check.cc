@@ -22,7 +22,7 @@ std::string full_report(ir::Program &program, const checker::CheckOptions &optio
   checker::SourceCache sources({});
   for (const char *format : {"full", "concise", "json"})
     checker::find_renderer(format)->fn(reports, sources, {}, out);
-  SPMD_CHECK(ir::printable_lines(out.str()) == out.str(), "a report acts on a terminal");
+  SPMD_CHECK(ir::printable_lines(out.str()) == out.str(), "a report local_steps on a terminal");
   return out.str();
 }
 

@@ -128,7 +128,7 @@ public:
     visit(row, [&](const Ref &ref, bool inside) {
       if (ref.operand == rules::kGenerator)
         return void(any = true);
-      if (ref.role == RefRole::Donor)
+      if (ref.role == RefRole::ShapeOnly)
         return;
       mentions = true;
       for (const TensorPlan &member : shapes_.operands[ref.operand]) {
@@ -234,7 +234,7 @@ private:
         functions.emplace_back();
       for (unsigned r = 0; r < atom.count; ++r)
         if (const Ref &ref = equation_.refs[atom.first + r];
-            present(ref) && ref.role != RefRole::Donor)
+            present(ref) && ref.role != RefRole::ShapeOnly)
           (inside ? functions.back() : reads).push_back(&ref);
     }
     for (const Ref *ref : reads)

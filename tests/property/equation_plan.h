@@ -58,7 +58,7 @@ public:
   size_t term_count() const { return terms_.size(); }
   // Adds the value of a term to `result`.
   void add_term(size_t term, const RankData &data, Data &result) const;
-  // The operands that stand in a term, donors apart.
+  // The operands that stand in a term, shape_only_operands apart.
   const std::vector<unsigned> &operands_of(size_t term) const { return terms_[term].operands; }
 
 private:

@@ -206,7 +206,7 @@ Words erase(ir::Program &program, std::mt19937 &random) {
 
 TEST_CASE(
     "words that uses determine come back, and the words that are found say the same as none") {
-  unsigned erased_words = 0, decided = 0, invariant = 0;
+  unsigned unstated_words = 0, decided = 0, invariant = 0;
   for (unsigned seed = 1; seed <= kPrograms; ++seed) {
     Chain chain(seed);
     std::mt19937 random(seed);
@@ -220,7 +220,7 @@ TEST_CASE(
       for (const auto &[inst, before] : words)
         if (inst == at.inst)
           for (ir::AxisId axis : at.word.axes) {
-            ++erased_words;
+            ++unstated_words;
             if (at.why != InferredAt::Why::Use)
               continue;
             ++decided;
@@ -241,7 +241,7 @@ TEST_CASE(
           CHECK(found.types[value] == again.types[value]);
       }
   }
-  CHECK(erased_words > kPrograms);
+  CHECK(unstated_words > kPrograms);
   CHECK(decided > kPrograms / 2);
   CHECK(invariant > kPrograms / 20);
 }

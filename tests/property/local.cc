@@ -123,7 +123,7 @@ private:
 
   void multiply(Term &term, const rules::Ref &ref, bool function) {
     draws_ |= ref.operand == rules::kGenerator;
-    if (ref.operand == rules::kGenerator || ref.role == RefRole::Donor)
+    if (ref.operand == rules::kGenerator || ref.role == RefRole::ShapeOnly)
       return;
     const States &members = members_[ref.operand];
     term.dropped |= ref.role == RefRole::Value && drops_ && members == States{State::NumberZero};

@@ -371,7 +371,7 @@ std::string ShardCheck::check_erasure(const Situation &at, const Verdict &verdic
   for (size_t a = 0; a < mesh_.size(); ++a) {
     bool donated = false;
     for (size_t i = 0; i < at.layouts.size(); ++i)
-      donated |= at.op.tensors[i].donor && at.layouts[i].axes[a].form == ShardForm::Shard;
+      donated |= at.op.tensors[i].shape_only && at.layouts[i].axes[a].form == ShardForm::Shard;
     for (size_t k = 0; k < verdict.results.size(); ++k) {
       ShardForm global = verdict.results[k]->axes[a].form, erased = local.results[k]->axes[a].form;
       bool same = (global == ShardForm::Shard ? ShardForm::Varying : global) == erased;
@@ -436,7 +436,7 @@ void ShardCheck::check_refused(const Situation &at, const Verdict &verdict) {
   ++counts.needless;
   bool donated = false;
   for (size_t i = 0; i < at.layouts.size(); ++i)
-    donated |= at.op.tensors[i].donor && at.layouts[i].has(ShardForm::Shard);
+    donated |= at.op.tensors[i].shape_only && at.layouts[i].has(ShardForm::Shard);
   Needless &family = donated ? needless[{std::string(kDonated), ""}]
                              : needless[{at.op.name, joined(verdict.violations)}];
   if (family.count++ == 0)

@@ -32,7 +32,7 @@ public:
 struct OpOperand {
   std::vector<int> dims; // of the whole
   bool integer = false;
-  bool donor = false, only_donor = false; // gives extents, to some result or to all
+  bool shape_only = false, only_donor = false; // gives extents, to some result or to all
 };
 struct OpCase {
   std::string name; // in reports and in the list of what is needlessly refused
@@ -150,9 +150,9 @@ private:
 
 std::string print(const OpCase &op, const std::vector<Layout> &layouts);
 
-// Where a donor is sharded: only its extents are read, so that its shards refuse what the values
+// Where a shape_only is sharded: only its extents are read, so that its shards refuse what the values
 // would allow.
-inline constexpr std::string_view kDonated = "(sharded donor)";
+inline constexpr std::string_view kDonated = "(sharded shape_only)";
 // What is refused without a counterexample, by the start of the name of the case (empty: any) and
 // the violation; each entry must occur, and nothing else may.
 struct NeedlessEntry {

@@ -156,14 +156,14 @@ private:
   }
   void add_tensors() {
     for (unsigned i = 0; i < equation_.operand_count; ++i) {
-      bool integer = false, donor = false, value = false;
+      bool integer = false, shape_only = false, value = false;
       for (unsigned r = 0; r < equation_.ref_count; ++r)
         if (const rules::Ref &ref = equation_.refs[r]; ref.operand == i) {
           integer |= ref.role == rules::RefRole::Condition;
-          (ref.role == rules::RefRole::Donor ? donor : value) = true;
+          (ref.role == rules::RefRole::ShapeOnly ? shape_only : value) = true;
         }
       for (const TensorPlan &member : meaning_.shapes().operands[i]) {
-        OpOperand operand{{}, integer, donor, !value};
+        OpOperand operand{{}, integer, shape_only, !value};
         for (const std::vector<uint8_t> &dim : member.dims) {
           operand.dims.push_back(1);
           for (uint8_t factor : dim)
@@ -281,7 +281,7 @@ constexpr NeedlessEntry kNeedlessSamples[] = {
 bool is_donor(const OpDef &row, size_t operand) {
   const Equation &equation = row.equation.equation;
   for (unsigned r = 0; r < equation.ref_count; ++r)
-    if (equation.refs[r].operand == operand && equation.refs[r].role == rules::RefRole::Donor)
+    if (equation.refs[r].operand == operand && equation.refs[r].role == rules::RefRole::ShapeOnly)
       return true;
   return false;
 }

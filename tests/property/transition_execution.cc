@@ -7,8 +7,8 @@
 namespace spmd::property {
 namespace {
 
-using rules::Act;
 using rules::Layouts;
+using rules::LocalStep;
 using rules::Transition;
 using rules::Wire;
 
@@ -62,17 +62,17 @@ Ranks communicate(Wire wire, const Form &form, const Ranks &x) {
   return x;
 }
 
-Tensor act_on(Act act, const Form &form, const Tensor &own, size_t rank, size_t ranks) {
+Tensor act_on(LocalStep act, const Form &form, const Tensor &own, size_t rank, size_t ranks) {
   switch (act) {
-  case Act::None:
+  case LocalStep::None:
     return own;
-  case Act::TakeOwnSlice:
+  case LocalStep::TakeOwnSlice:
     return cut(form, own, ranks, form.dim)[rank];
-  case Act::KeepOnFirst:
+  case LocalStep::KeepOnFirst:
     return rank == 0 ? own : zeros(own.shape);
-  case Act::KeepOnRoot:
+  case LocalStep::KeepOnRoot:
     return rank == form.root ? own : zeros(own.shape);
-  case Act::PlaceOwn: {
+  case LocalStep::PlaceOwn: {
     Ranks blocks(ranks, zeros(own.shape));
     blocks[rank] = own;
     return join(form, blocks, form.dim);
@@ -85,7 +85,7 @@ bool is_exchange(const Transition &row) { return row.wire == Wire::AllToAll; }
 
 // The end of the call whose dimension is cut into one piece per rank.
 bool cuts(const Transition &row) {
-  return row.wire == Wire::ReduceScatter || row.act == Act::TakeOwnSlice;
+  return row.wire == Wire::ReduceScatter || row.act == LocalStep::TakeOwnSlice;
 }
 
 std::vector<std::optional<size_t>> random_sends(size_t ranks, bool partial, std::mt19937 &random) {

@@ -23,7 +23,7 @@ struct Sample {
 
 bool is_exchange(const Transition &row) { return row.wire == rules::Wire::AllToAll; }
 bool cuts(const Transition &row) {
-  return row.wire == rules::Wire::ReduceScatter || row.act == rules::Act::TakeOwnSlice;
+  return row.wire == rules::Wire::ReduceScatter || row.act == rules::LocalStep::TakeOwnSlice;
 }
 
 std::string attributes(const Sample &sample) {
@@ -40,7 +40,7 @@ std::string attributes(const Sample &sample) {
             ", concat_dim = " + std::to_string(form.join);
   else if (row.layouts == Layouts::StackOrShard && !shard)
     text += ", dim = " + std::to_string(form.dim);
-  if (row.wire == rules::Wire::Broadcast || row.act == rules::Act::KeepOnRoot)
+  if (row.wire == rules::Wire::Broadcast || row.act == rules::LocalStep::KeepOnRoot)
     text += ", root = " + std::to_string(form.root);
   return text;
 }

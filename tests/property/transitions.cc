@@ -59,7 +59,7 @@ TEST_CASE("the backward of the backward is the row, Reduced read as R") {
     REQUIRE(back);
     // convert and reinterpret are two names of one row where they keep value and bytes alike.
     CHECK(same_meaning(row, *back));
-    if (row.wire != rules::Wire::None || row.act != rules::Act::None)
+    if (row.wire != rules::Wire::None || row.act != rules::LocalStep::None)
       CHECK(back->name == row.name);
   }
 }

@@ -8,7 +8,7 @@
 
 namespace spmd::soundness {
 
-using rules::Act;
+using rules::LocalStep;
 using rules::Transition;
 using rules::Wire;
 
@@ -96,17 +96,17 @@ Arrays communicate(Wire wire, const Ends &ends, const Arrays &x) {
   return x;
 }
 
-Array act_on(Act act, const Ends &ends, const Array &own, size_t rank, size_t ranks) {
+Array act_on(LocalStep act, const Ends &ends, const Array &own, size_t rank, size_t ranks) {
   switch (act) {
-  case Act::None:
+  case LocalStep::None:
     return own;
-  case Act::TakeOwnSlice:
+  case LocalStep::TakeOwnSlice:
     return cut(ends, own, ranks, ends.dim)[rank];
-  case Act::KeepOnFirst:
+  case LocalStep::KeepOnFirst:
     return rank == 0 ? own : Array::zeros(own.dims);
-  case Act::KeepOnRoot:
+  case LocalStep::KeepOnRoot:
     return rank == ends.root ? own : Array::zeros(own.dims);
-  case Act::PlaceOwn: {
+  case LocalStep::PlaceOwn: {
     Arrays blocks;
     for (size_t r = 0; r < ranks; ++r) {
       Dims dims = own.dims;

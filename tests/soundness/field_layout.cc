@@ -24,7 +24,7 @@ namespace {
 
 // A position has no gradient. A mask may have one: whether it does is a matter of its element type.
 bool has_gradient_role(const Ref &ref) {
-  return ref.role != RefRole::Donor && ref.operand != rules::kGenerator &&
+  return ref.role != RefRole::ShapeOnly && ref.operand != rules::kGenerator &&
          ref.index == rules::kNoFactor;
 }
 bool is_value(const Ref &ref) {
@@ -131,7 +131,7 @@ private:
     }
     for (unsigned r = 0; r < atom.count; ++r) {
       const Ref &ref = equation_.refs[atom.first + r];
-      if (ref.role == RefRole::Donor)
+      if (ref.role == RefRole::ShapeOnly)
         continue;
       mentions = true;
       const Place &place = op_.places_[ref.operand];

@@ -154,7 +154,7 @@ llvm::SmallVector<bool, 8> FieldOp::read_by(size_t result) const {
       for (unsigned r = 0; atom.form != Atom::Form::Integer && r < atom.count; ++r) {
         const Ref &ref = equation.refs[atom.first + r];
         const Place &place = places_[ref.operand];
-        for (unsigned k = 0; ref.role != RefRole::Donor && k < place.count; ++k)
+        for (unsigned k = 0; ref.role != RefRole::ShapeOnly && k < place.count; ++k)
           reads[place.first + k] = true;
       }
     }

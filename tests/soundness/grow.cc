@@ -145,7 +145,8 @@ void Grower::move(const Local &x) {
   }
   bool stacks = axis.kind == 'V' && name != std::string_view("reinterpret");
   bool unbinds = to == 'V';
-  if (unbinds && (rank == 0 || want.local[0] != n))
+  // A dimension that goes to the ranks is cut by no other axis.
+  if (unbinds && (rank == 0 || want.local[0] != n || !want.cuts[0].empty()))
     return;
   if (stacks) {
     want.local.insert(want.local.begin(), n);

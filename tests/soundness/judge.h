@@ -58,6 +58,7 @@ private:
   void judge_stated(ir::ValueId value, Verdict &verdict);
   void judge_steps(Verdict &verdict);
   // `gradient`: its type before what the contract reduces.
+  Held summed_over(const Held &held, ir::MeshId mesh, ir::AxisSet axes, ir::Combiner op) const;
   std::string refute_step(const ir::Param &param, const ir::Type &gradient, const Held &ranks,
                           const Held &meant);
   // The scale of the loss that stated gradients are of.

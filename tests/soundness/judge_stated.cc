@@ -94,10 +94,11 @@ std::string Execution::refute_step(const ir::Param &param, const ir::Type &gradi
     return {};
   const World &world = setting_.world;
   const ir::Mesh &mesh = program_.meshes[needed.mesh()];
-  Held synced = ranks;
-  // Of axes that are local everywhere nothing is meant: an average of addends divides on one device,
-  // too.
+  Held synced = ranks, whole = meant;
+  // Of axes that are local everywhere nothing is meant: what the ranks have there are addends, and an
+  // average of addends divides on one device, too.
   AxisSet nowhere = program_.local_axes(needed.mesh());
+  AxisSet lists = (gradient.of(Kind::Varying) - gradient.sharded()) & nowhere;
   Residue factor = scale_number(program_, needed.scale);
   for (const ir::Sync &sync : param.grad.sync) {
     AxisSet pieces;
@@ -107,26 +108,34 @@ std::string Execution::refute_step(const ir::Param &param, const ir::Type &gradi
         return {};
       pieces |= mesh.pieces_of(*axis);
     }
-    Held sums{synced.rep, Arrays(world.size())};
-    for (unsigned r = 0; r < world.size(); ++r) {
-      Array total = Array::zeros(synced.at[r].dims);
-      int64_t count = 0;
-      for (unsigned other = 0; other < world.size(); ++other)
-        if (world.moved(needed.mesh(), pieces, other, 0) ==
-            world.moved(needed.mesh(), pieces, r, 0)) {
-          add_to(total, synced.at[other]);
-          ++count;
-        }
-      sums.at[r] =
-          sync.op == ir::Combiner::Avg ? times(std::move(total), Residue(count).inverse()) : total;
-    }
+    synced = summed_over(synced, needed.mesh(), pieces, sync.op);
+    whole = summed_over(whole, needed.mesh(), pieces & lists, ir::Combiner::Sum);
     for (ir::AxisId axis : pieces)
       if (sync.op == ir::Combiner::Avg && nowhere.contains(axis) &&
-          gradient.of(Kind::Partial).contains(axis))
+          (gradient.of(Kind::Partial) | lists).contains(axis))
         factor *= Residue(mesh[axis].size()).inverse();
-    synced = std::move(sums);
   }
-  return refute_data(program_, world, known, needed, synced, meant, factor);
+  return refute_data(program_, world, known, needed, synced, whole, factor);
+}
+
+// What each rank has of the sum, or of the average, over the axes.
+Held Execution::summed_over(const Held &held, ir::MeshId mesh, AxisSet axes,
+                            ir::Combiner op) const {
+  const World &world = setting_.world;
+  Held sums{{}, Arrays(world.size())};
+  for (unsigned r = 0; r < world.size(); ++r) {
+    Array total = Array::zeros(held.at[held.rep[r]].dims);
+    int64_t count = 0;
+    for (unsigned other = 0; other < world.size(); ++other)
+      if (world.moved(mesh, axes, other, 0) == world.moved(mesh, axes, r, 0)) {
+        add_to(total, held.at[held.rep[other]]);
+        ++count;
+      }
+    sums.rep.push_back(static_cast<uint8_t>(r));
+    sums.at[r] = op == ir::Combiner::Avg ? times(std::move(total), Residue(count).inverse())
+                                         : std::move(total);
+  }
+  return sums;
 }
 
 std::string Execution::refute_step_against(ValueId param, ValueId read, Execution &taped,

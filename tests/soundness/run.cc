@@ -4,6 +4,8 @@
 #include "checker/check.h"
 #include "checker/operand_list.h"
 
+#include "ir/mesh/axis_scale.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <map>
@@ -74,6 +76,15 @@ void Run::define(const ir::Inst &inst, uint32_t result, NodeId id) {
       program_.local_axes(program_.contexts[inst.context]) & program_.types[known.type].sharded();
   if (side_ == Side::Whole && stated)
     id = relisted(id, known, stated, known, {});
+  // What leaves a region may be stated to have another scale along its axes.
+  if (side_ == Side::Whole && program_.contexts[inst.context].local &&
+      program_.op_name(inst.op) == "identity") {
+    const ir::Operand &operand = program_.blocks[inst.operands].front();
+    ir::ScaleId from = program_.types[typed(operand.as_value()).type].scale;
+    ir::ScaleId factor = ir::quotient(program_, from, program_.types[known.type].scale);
+    if (factor.valid() && factor != program_.one())
+      id = multiplied(id, scale_number(program_, factor));
+  }
   define(inst.result(result), id);
 }
 

@@ -36,7 +36,7 @@ bool is_position(const Equation &equation, unsigned operand) {
 // It enters no term: only its extents matter.
 bool is_donor(const Equation &equation, unsigned operand) {
   for (unsigned r = 0; r < equation.ref_count; ++r)
-    if (equation.refs[r].operand == operand && equation.refs[r].role != RefRole::Donor)
+    if (equation.refs[r].operand == operand && equation.refs[r].role != RefRole::ShapeOnly)
       return false;
   return true;
 }

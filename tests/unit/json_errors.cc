@@ -198,6 +198,8 @@ constexpr Bad kBad[] = {
      "trace-key", "params[1].grad.sync[0].op", "no reduction", R"~("max"}])~"},
     {R"~([{"axis": "tp", "op": "avg"}])~", R"~([{"axis": "xp"}])~",
      "trace-type", "params[1].grad.sync[0].axis", "no axis `xp`", R"~("xp")~"},
+    {R"~("step": {"type": {"dp": "S(0)", "tp": "R"}})~", R"~("step": {"cp": "S(0)"})~",
+     "trace-key", "params[1].grad.step", "nothing is claimed", R"~({"cp")~"},
     {R"~("value": "%4")~", R"~("value": "%5")~",
      "trace-reference", "outputs[0].value", "`%5`", R"~("%5")~"},
     {R"~("role": "grad")~", R"~("role": "gradient")~",

@@ -345,8 +345,8 @@ TEST_CASE("gradients of layout rows put the elements back") {
     Statement forward(each.inputs, text, each.results);
     for (size_t i = 0; i < forward.arg_count(); ++i) {
       auto [operand, member] = operand_of(each, i);
-      bool donor = operand == "b" && text.find("meshgrid") == text.npos;
-      if (donor || forward.dtype(i) == ir::DType::I64)
+      bool shape_only = operand == "b" && text.find("meshgrid") == text.npos;
+      if (shape_only || forward.dtype(i) == ir::DType::I64)
         continue;
       size_t first = text.find('=') + 2, end = text.find(' ', first);
       std::string rest = text.substr(end + 1);

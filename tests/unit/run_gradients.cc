@@ -60,13 +60,13 @@ TEST_CASE("gradients: a sum over ranks that is missing backward is refuted") {
           const Communicate wire = plan.communicates[step.index];
           if (plan.buffers[wire.operand].dims != plan.buffers[wire.result].dims)
             continue;
-          Act copy;
+          LocalStep copy;
           copy.operands = {static_cast<uint32_t>(plan.uses.size()), 1};
           plan.uses.push_back({wire.operand, {}});
           copy.result = wire.result;
-          plan.acts.push_back(copy);
-          step.form = StepForm::Act;
-          step.index = static_cast<uint32_t>(plan.acts.size() - 1);
+          plan.local_steps.push_back(copy);
+          step.form = StepForm::LocalStep;
+          step.index = static_cast<uint32_t>(plan.local_steps.size() - 1);
           found = true;
         }
       });

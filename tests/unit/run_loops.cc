@@ -1,9 +1,9 @@
 // Loops over many numbers, and work that is done once: against the plain forms.
-#include "runtime/backends/alike.h"
+#include "runtime/backends/deduplication.h"
 #include "runtime/loops/exponentials.h"
 #include "runtime/loops/row_loops.h"
+#include "runtime/tensor/f32_cache.h"
 #include "runtime/tensor/precision.h"
-#include "runtime/tensor/singles.h"
 
 #include "ir/support/store.h"
 #include "tests/unit/catch.h"
@@ -110,7 +110,7 @@ TEST_CASE("neighbours are rounded to floats, each one") {
 
 TEST_CASE("floats of a tensor are made anew when it has changed") {
   std::vector<double> cells = {1, 2};
-  Singles singles;
+  F32Cache singles;
   CHECK(singles.of(cells.data(), 2)[1] == 2);
   cells[1] = 3;
   CHECK(singles.of(cells.data(), 2)[1] == 2);
@@ -119,7 +119,7 @@ TEST_CASE("floats of a tensor are made anew when it has changed") {
 }
 
 TEST_CASE("work of equal keys is done once, by the first") {
-  Alike alike;
+  Deduplication alike;
   for (int round = 0; round < 2; ++round) {
     alike.begin(2);
     for (uint64_t key : {5, 6, 5, 7, 6}) {

@@ -49,16 +49,16 @@ bool same_extents(const Plan &plan, BufferId a, BufferId b) {
 }
 
 void replace_by_copy(Plan &plan, Step &step, BufferId from, BufferId to) {
-  Act act;
+  LocalStep act;
   act.form = same_extents(plan, from, to) ? ActForm::Copy : ActForm::Zero;
   act.result = to;
   if (act.form == ActForm::Copy) {
     act.operands = {static_cast<uint32_t>(plan.uses.size()), 1};
     plan.uses.push_back({from, {}});
   }
-  plan.acts.push_back(act);
-  step.form = StepForm::Act;
-  step.index = static_cast<uint32_t>(plan.acts.size() - 1);
+  plan.local_steps.push_back(act);
+  step.form = StepForm::LocalStep;
+  step.index = static_cast<uint32_t>(plan.local_steps.size() - 1);
 }
 
 // Another group of as many ranks, with which the step would run too.
@@ -109,7 +109,7 @@ bool mutate_communicate(Plan &plan, const World &world, uint32_t at, Mutation mu
 
 bool mutate_act(Plan &plan, const World &world, uint32_t at, Mutation mutation) {
   Step &step = plan.steps[at];
-  Act act = plan.acts[step.index];
+  LocalStep act = plan.local_steps[step.index];
   bool moves = act.form == ActForm::TakeOwnSlice || act.form == ActForm::KeepOnRoot ||
                act.form == ActForm::PlaceOwn || act.form == ActForm::Scale ||
                act.form == ActForm::Coordinate;
@@ -118,7 +118,7 @@ bool mutate_act(Plan &plan, const World &world, uint32_t at, Mutation mutation) 
   if (mutation == Mutation::Drop) {
     BufferId from = act.operands.count ? plan.uses[act.operands.first].buffer : BufferId();
     if (!from.valid()) {
-      plan.acts[step.index].form = ActForm::Zero;
+      plan.local_steps[step.index].form = ActForm::Zero;
       return true;
     }
     replace_by_copy(plan, step, from, act.result);
@@ -126,7 +126,7 @@ bool mutate_act(Plan &plan, const World &world, uint32_t at, Mutation mutation) 
   }
   if (mutation == Mutation::OtherRanks && act.group.valid() &&
       take_other_group(plan, act.group, world)) {
-    plan.acts[step.index] = act;
+    plan.local_steps[step.index] = act;
     return true;
   }
   return false;
@@ -135,7 +135,7 @@ bool mutate_act(Plan &plan, const World &world, uint32_t at, Mutation mutation) 
 bool mutate(Plan &plan, const World &world, uint32_t at, Mutation mutation) {
   if (plan.steps[at].form == StepForm::Communicate)
     return mutate_communicate(plan, world, at, mutation);
-  if (plan.steps[at].form == StepForm::Act)
+  if (plan.steps[at].form == StepForm::LocalStep)
     return mutate_act(plan, world, at, mutation);
   return false;
 }

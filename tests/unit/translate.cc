@@ -65,14 +65,14 @@ void there_and_back(const std::string &path, llvm::StringRef text, ir::Dialect d
   // LTensor's casts are written into the calls of functions.
   bool inlined = ir::dialect_of(program) == ir::Dialect::LTensor && !program.functions.empty();
   Known before = known(program);
-  std::vector<Untold> untold = translate(program, {}, dialect);
+  std::vector<NoEquivalent> no_equivalent = translate(program, {}, dialect);
   std::string told = ir::print_text_in_words(program);
   INFO(path << " in " << ir::kDialectWords[static_cast<unsigned>(dialect)] << "\n"
             << own << "becomes\n"
             << told);
   ir::Program again = read(told);
   ++counts.programs;
-  if (!untold.empty())
+  if (!no_equivalent.empty())
     return;
   ++counts.exact;
   Known after = known(again);

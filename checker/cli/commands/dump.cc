@@ -35,14 +35,15 @@ void state_types(ir::Program &program, const CheckResult &result) {
 }
 
 // A line for each: `FILE:LINE:COL: lost[jax]: %y: Reduced on tp is R`.
-void print_untold(const Input &input, llvm::ArrayRef<Untold> untold, ir::Dialect dialect) {
+void print_no_equivalent(const Input &input, llvm::ArrayRef<NoEquivalent> no_equivalent,
+                         ir::Dialect dialect) {
   Report report;
   report.input = input.name;
   report.bytes = input.bytes();
   report.program = const_cast<ir::Program *>(&input.read.program);
   report.line_starts = {0};
   std::string text;
-  for (const Untold &each : untold) {
+  for (const NoEquivalent &each : no_equivalent) {
     SourcePlace place = locate(report, each.place);
     if (place.in_input)
       std::tie(place.line, place.col) =
@@ -55,14 +56,15 @@ void print_untold(const Input &input, llvm::ArrayRef<Untold> untold, ir::Dialect
 }
 
 ExitCode print_translated(Input &input, const Options &options) {
-  std::vector<Untold> untold = translate(input.read.program, options.check, *options.dialect);
+  std::vector<NoEquivalent> no_equivalent =
+      translate(input.read.program, options.check, *options.dialect);
   std::string problem = write_stdout(ir::print_text_in_words(input.read.program));
   if (!problem.empty()) {
     say(problem);
     return ExitCode::Call;
   }
-  print_untold(input, untold, *options.dialect);
-  return untold.empty() ? ExitCode::Clean : ExitCode::Findings;
+  print_no_equivalent(input, no_equivalent, *options.dialect);
+  return no_equivalent.empty() ? ExitCode::Clean : ExitCode::Findings;
 }
 
 ExitCode print(const ir::Program &program, const Options &options) {

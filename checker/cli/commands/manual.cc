@@ -1,5 +1,7 @@
-// Pages that no other table carries: kinds, statements about values, and input errors.
+// Pages that no other table carries, kinds and input errors, and those of boundary ops.
 #include "checker/cli/commands/manual.h"
+
+#include "rules/boundary/boundary.h"
 
 #include "ir/kind.h"
 
@@ -46,33 +48,9 @@ constexpr std::string_view kUnknownPage = "?, unknown\n"
                                           "checked on this axis. The last line of the "
                                           "output\ncounts such values.\n";
 
-// Statements about values at the boundary of a program, and ops with bodies.
-constexpr Page kStatementPages[] = {
-    {"assert_type", "checks the stated type of a value and passes the value on"},
-    {"mutate_type", "replaces the type of a value by the stated one, without proof"},
-    {"backward", "roots the gradients: its operand is a loss, invariant or partial on every axis"},
-    {"grad", "the gradient of a value: partial where it is replicate, replicate where it is "
-             "partial, else of its type"},
-    {"step", "the optimizer: a parameter and its gradient"},
-    {"store", "the new content of a buffer, of the type of the buffer"},
-    {"report", "publishes a number, which must be the same on every rank"},
-    {"to_local", "takes the local part out of a sharded value: S(i) becomes V"},
-    {"from_local", "states how local parts join: V becomes the S(i) of its type"},
-    {"rng", "a random state, equal (R) or different (V) along each axis"},
-    {"fork", "a random state that differs along an axis"},
-    {"scale", "multiplies the data by axis sizes and leaves the meaning as it is"},
-    {"axis_index", "the coordinate of a rank along an axis: V there"},
-    {"send", "hands a value to another rank; untyped across stages"},
-    {"recv", "receives a value, whose type is stated"},
-    {"redistribute", "goes from one type to another by whatever steps are cheapest"},
-    {"reinterpret_mesh", "the same data seen on another mesh over the same ranks"},
-    {"local_map", "runs a body in which some axes are local"},
-    {"call", "runs a function of the program"},
-    {"checkpoint", "runs a function of the program, and again in backward"},
-    {"scan", "runs a body once per entry of dimension 0"},
-    {"cond", "runs one of two bodies"},
-    {"while", "runs a body as long as a condition holds"},
-};
+// Typed as transitions are, and planned.
+constexpr Page kRedistribute = {"redistribute",
+                                "goes from one type to another by whatever steps are cheapest"};
 
 constexpr Page kInputErrorPages[] = {
     {"trace-syntax", "not JSON, or not text of the grammar"},
@@ -109,6 +87,14 @@ Names names_of(llvm::ArrayRef<Page> pages) {
   return names;
 }
 
+// Boundary ops, then ops with bodies.
+void for_each_statement(llvm::function_ref<void(std::string_view, std::string_view)> visit) {
+  for (const rules::BoundaryOp &row : rules::boundary_ops())
+    visit(row.name, row.manual);
+  for (const rules::CallOp &row : rules::call_ops())
+    visit(row.name, row.manual);
+}
+
 } // namespace
 
 std::string kind_page(llvm::StringRef name) {
@@ -131,8 +117,24 @@ Names kind_names() {
   names.push_back("?");
   return names;
 }
-std::string statement_page(llvm::StringRef name) { return one_line(kStatementPages, name); }
-Names statement_names() { return names_of(kStatementPages); }
+std::string statement_page(llvm::StringRef name) {
+  if (name == llvm::StringRef(kRedistribute.name))
+    return one_line(kRedistribute, name);
+  std::string page;
+  for_each_statement([&](std::string_view own, std::string_view manual) {
+    if (name == llvm::StringRef(own.data(), own.size()))
+      page = fmt::format("{}: {}\n", own, manual);
+  });
+  return page;
+}
+Names statement_names() {
+  Names names;
+  for_each_statement([&](std::string_view own, std::string_view) {
+    names.push_back({own.data(), own.size()});
+  });
+  names.push_back(kRedistribute.name);
+  return names;
+}
 std::string input_error_page(llvm::StringRef name) { return one_line(kInputErrorPages, name); }
 Names input_error_names() { return names_of(kInputErrorPages); }
 

@@ -169,7 +169,7 @@ std::string transition_row(const rules::Transition &row) {
       "  {} -> {}: communicates {}", side(row.src, row.layouts), side(row.dst, row.layouts),
       row.wire == rules::Wire::None ? "nothing"
                                     : rules::kWireWords[static_cast<unsigned>(row.wire)]);
-  if (row.act != rules::Act::None)
+  if (row.act != rules::LocalStep::None)
     text += fmt::format(", each rank {}", kActs[static_cast<unsigned>(row.act)]);
   if (!row.dual.name.empty())
     text +=

@@ -102,7 +102,7 @@ def test_what_is_not_found_yet(name, recorded):
 
 
 @needs_runner
-@pytest.mark.parametrize("name", [name for name in _RIGHT if name != "zero1_by_hand"])
+@pytest.mark.parametrize("name", _RIGHT)
 def test_simulated_ranks_uphold_what_was_recorded(name, recorded):
     line = [os.environ["SPMDRUN"], "--scale-down", "--isolated", str(recorded(name))]
     done = subprocess.run(line, capture_output=True, text=True, check=False)

@@ -12,7 +12,7 @@ namespace spmd::runtime {
 // Work is a key: words that say all that it depends on. Tensors are told apart by their addresses, so
 // that no claim of a type is believed: ranks share what they were given by the same work, or as the same
 // bits.
-class Alike {
+class Deduplication {
 public:
   // Forgets what was added; keys of `words` words follow.
   void begin(size_t words);

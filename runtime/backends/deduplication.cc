@@ -1,23 +1,23 @@
 // Keys that meet under one hash are compared word by word; where they differ, nothing is shared.
-#include "runtime/backends/alike.h"
+#include "runtime/backends/deduplication.h"
 
 #include "ir/support/store.h"
 
 namespace spmd::runtime {
 
-void Alike::begin(size_t words) {
+void Deduplication::begin(size_t words) {
   words_ = words;
   count_ = 0;
   keys_.clear();
 }
 
-llvm::MutableArrayRef<uint64_t> Alike::next() {
+llvm::MutableArrayRef<uint64_t> Deduplication::next() {
   ++count_;
   keys_.resize(count_ * words_);
   return llvm::makeMutableArrayRef(keys_.data(), keys_.size()).take_back(words_);
 }
 
-void Alike::end() {
+void Deduplication::end() {
   firsts_.clear();
   done_by_.clear();
   known_.clear();

@@ -57,7 +57,7 @@ public:
     uint32_t trail = kMain; // or a body
     uint32_t entry = 0;
     Finding finding;
-    ErasedClash clash;
+    UndecidedClash clash;
   };
 
   explicit OpenValues(size_t value_count) : value_count_(value_count) {}
@@ -75,7 +75,7 @@ public:
   // The variables at the members of `axes`, of which `like` may be a row that has the same ones.
   Row make(ir::AxisSet axes, const std::array<uint32_t, ir::kMaxAxes> &variables, Row like);
 
-  // A use, and what is said there if the variable is of the other kind.
+  // A use, and what is reported there if the variable is of the other kind.
   uint32_t use(Place place, ir::Kind needs, ir::AxisId axis, uint32_t violation, uint32_t entry);
   uint32_t say(rules::Violation violation);
 

@@ -1,4 +1,4 @@
-// Instructions of which nothing is said are typed once per distinct operands and statements, and so
+// Instructions without findings are typed once per distinct operands and statements, and so
 // are declarations, outputs and gradients of values. What depends on the place in the program is asked
 // each time: what is stale, what was gathered, the root of the gradients. Words that an instruction
 // leaves out are told for each place.
@@ -37,17 +37,17 @@ bool equal_keys(const uint32_t *a, const uint32_t *b, size_t size) {
 
 } // namespace
 
-bool Settled::has_key(const Entry &entry) const {
+bool InstructionCache::has_key(const Entry &entry) const {
   return entry.key_size == key_.size() &&
          equal_keys(key_.data(), keys_.data() + entry.key, key_.size());
 }
 
-uint32_t &Settled::slot() {
+uint32_t &InstructionCache::slot() {
   return table_.find(ir::hash_bytes(key_.data(), key_.size() * sizeof(uint32_t)),
                      [&](uint32_t i) { return has_key(entries_[i]); });
 }
 
-Settled::Entry *Settled::find() {
+InstructionCache::Entry *InstructionCache::find() {
   uint32_t at = order_.likely();
   if (at == ir::Successors::kNone || !has_key(entries_[at]))
     at = slot();
@@ -57,7 +57,7 @@ Settled::Entry *Settled::find() {
   return &entries_[at];
 }
 
-void Settled::add(Entry entry, llvm::ArrayRef<uint32_t> results) {
+void InstructionCache::add(Entry entry, llvm::ArrayRef<uint32_t> results) {
   const auto index = static_cast<uint32_t>(entries_.size());
   slot() = index;
   table_.inserted();
@@ -70,7 +70,7 @@ void Settled::add(Entry entry, llvm::ArrayRef<uint32_t> results) {
   order_.meet(index);
 }
 
-uint32_t Settled::number_of(ValueId value, const rules::Arg &known) {
+uint32_t InstructionCache::number_of(ValueId value, const rules::Arg &known) {
   uint64_t hash = ir::mix(ir::mix(known.type.index, known.shape.index), known.sizes.index);
   uint32_t &at = numbers_.find(hash, [&](uint32_t i) { return known_[i] == known; });
   if (at == ir::IndexTable::kEmpty) {
@@ -84,7 +84,7 @@ uint32_t Settled::number_of(ValueId value, const rules::Arg &known) {
 // All that typing an instruction depends on, its place in the program apart. Notes what it writes.
 Walk::Surroundings Walk::make_key(const ir::Inst &inst) {
   Surroundings found;
-  auto &key = settled_.key();
+  auto &key = cache_.key();
   const size_t most = 4 + 4 * size_t(inst.result_count);
   llvm::ArrayRef<ir::Operand> operands = program_.blocks[inst.operands];
   key.resize_for_overwrite(most + 4 * operands.size());
@@ -161,18 +161,18 @@ Walk::Surroundings Walk::make_key(const ir::Inst &inst) {
   return found;
 }
 
-// True if an instruction like this one was settled before; then this one is, too.
+// True if an instruction like this one is in the cache.
 bool Walk::settle(InstId id) {
   before_.reset();
-  if (!settles_ || !conditions_.empty())
+  if (!caches_ || !conditions_.empty())
     return false;
   const ir::Inst &inst = program_.insts[id];
   const Surroundings around = make_key(inst);
   if (around.matters)
     return false;
-  Settled::Entry *entry = settled_.find();
+  InstructionCache::Entry *entry = cache_.find();
   if (!entry) {
-    before_ = said();
+    before_ = counted();
     return false;
   }
   ++trail_->stats.ops;
@@ -183,12 +183,12 @@ bool Walk::settle(InstId id) {
   if (targets_.empty() || overwrite(id, inst, *entry)) {
     trail_->stats.silent += entry->silent;
     ValueId result = inst.first_result;
-    for (uint32_t number : settled_.results(*entry, inst.result_count)) {
-      const rules::Arg &known = settled_.known(number);
+    for (uint32_t number : cache_.results(*entry, inst.result_count)) {
+      const rules::Arg &known = cache_.known(number);
       result_.types[result.index] = known.type;
       result_.shapes[result.index] = known.shape;
       result_.sizes[result.index] = known.sizes;
-      settled_.set_number(result, number);
+      cache_.set_number(result, number);
       storage_.define(result);
       ++result.index;
     }
@@ -198,10 +198,10 @@ bool Walk::settle(InstId id) {
   return true;
 }
 
-// What a settled instruction writes. False if that is left with another type; its results are typed
+// What an instruction of the cache writes. False if that is left with another type; its results are typed
 // then.
-bool Walk::overwrite(InstId id, const ir::Inst &inst, Settled::Entry &entry) {
-  using Writes = Settled::Entry::Writes;
+bool Walk::overwrite(InstId id, const ir::Inst &inst, InstructionCache::Entry &entry) {
+  using Writes = InstructionCache::Entry::Writes;
   if (inst.result_count == 1 && !open_.any()) {
     if (entry.writes == Writes::Unasked)
       entry.writes = keeps_types(inst, *entry.outcome) ? Writes::Keep : Writes::Change;
@@ -211,11 +211,11 @@ bool Walk::overwrite(InstId id, const ir::Inst &inst, Settled::Entry &entry) {
       return true;
     }
   }
-  llvm::SmallVector<AxisSet, 4> spoilt(inst.result_count);
-  mutation(id, inst, *entry.outcome, spoilt);
-  if (llvm::all_of(spoilt, [](AxisSet axes) { return axes.empty(); }))
+  llvm::SmallVector<AxisSet, 4> unknown_axes(inst.result_count);
+  mutation(id, inst, *entry.outcome, unknown_axes);
+  if (llvm::all_of(unknown_axes, [](AxisSet axes) { return axes.empty(); }))
     return true;
-  type_results(id, inst, *entry.outcome, spoilt);
+  type_results(id, inst, *entry.outcome, unknown_axes);
   return false;
 }
 
@@ -226,11 +226,11 @@ bool Walk::keeps_types(const ir::Inst &inst, const rules::Outcome &outcome) {
   });
 }
 
-// After typing: the instruction is settled if nothing was said of it, and if neither its place nor
+// After typing: the instruction is kept if it has no finding, and if neither its place nor
 // which values its operands are had a part in it.
-void Walk::note_settled(const ir::Inst &inst, const rules::ResolvedOp &op,
-                        const rules::Outcome &outcome) {
-  Said now = said();
+void Walk::note_cached(const ir::Inst &inst, const rules::ResolvedOp &op,
+                       const rules::Outcome &outcome) {
+  Counts now = counted();
   uint64_t silent = now.silent - before_->silent;
   before_->silent = now.silent;
   before_->words += outcome.inferred.size(); // they are told again
@@ -246,20 +246,20 @@ void Walk::note_settled(const ir::Inst &inst, const rules::ResolvedOp &op,
       return;
     results.push_back(number(result));
   }
-  settled_.add({.outcome = &outcome,
-                .silent = silent,
-                .transition = !op.transition.empty(),
-                .infers = !outcome.inferred.empty()},
-               results);
+  cache_.add({.outcome = &outcome,
+              .silent = silent,
+              .transition = !op.transition.empty(),
+              .infers = !outcome.inferred.empty()},
+             results);
 }
 
-// A declaration like one of which nothing was said.
+// A declaration like one without findings.
 void Walk::declare(uint32_t index) {
   const ir::Param &param = program_.params[index];
   const ir::Value &value = program_.values[param.value];
-  SettledPlaces &places = settled_places_;
-  places.kinds.resize(program_.params.size(), Settled::kNone);
-  if (!settles_ || !param.grad.sync.empty() || value.alias_of.valid())
+  PlaceCache &places = place_cache_;
+  places.kinds.resize(program_.params.size(), InstructionCache::kNone);
+  if (!caches_ || !param.grad.sync.empty() || value.alias_of.valid())
     return judge_declaration(index);
   uint32_t kind = places.params.number(
       {static_cast<uint32_t>(param.role), value.declared.index, value.shape.index,
@@ -272,11 +272,11 @@ void Walk::declare(uint32_t index) {
     places.declared.push_back({index, number(param.value), quiet_});
     return;
   }
-  const SettledPlaces::Declared &like = places.declared[kind];
+  const PlaceCache::Declared &like = places.declared[kind];
   if (!like.quiet)
     return judge_declaration(index);
-  learn(param.value, settled_.known(like.known));
-  settled_.set_number(param.value, like.known);
+  learn(param.value, cache_.known(like.known));
+  cache_.set_number(param.value, like.known);
   storage_.define(param.value);
   state_[param.value.index] = state_[program_.params[like.index].value.index];
   if (std::optional<rules::Contract> &contract = boundary_.contracts[index];
@@ -284,25 +284,25 @@ void Walk::declare(uint32_t index) {
     contract->param = param.value;
 }
 
-// An output like one of which nothing was said. What a loss says of scales, and what no contract
+// An output like one without findings. What a loss says of scales, and what no contract
 // states, depends on more.
 void Walk::output(uint32_t index) {
   const ir::Output &out = program_.outputs[index];
-  if (!settles_ || open_.any())
+  if (!caches_ || open_.any())
     return judge_output(index);
-  SettledPlaces &places = settled_places_;
-  uint32_t kind = Settled::kNone;
+  PlaceCache &places = place_cache_;
+  uint32_t kind = InstructionCache::kNone;
   bool grad = out.role == ir::OutputRole::Grad, alike = out.role != ir::OutputRole::Loss;
   if (std::optional<uint32_t> param = grad ? boundary_.param_of(out.of) : std::nullopt)
     kind = places.kinds[*param];
   if (grad)
-    alike = kind != Settled::kNone &&
+    alike = kind != InstructionCache::kNone &&
             (program_.params[places.declared[kind].index].grad.stated || out.declared.valid());
   if (!alike)
     return judge_output(index);
-  uint32_t at =
-      places.outputs.number({static_cast<uint32_t>(out.role), number(out.value), out.declared.index,
-                             out.of.valid() ? number(out.of) : uint32_t(Settled::kNone), kind});
+  uint32_t at = places.outputs.number(
+      {static_cast<uint32_t>(out.role), number(out.value), out.declared.index,
+       out.of.valid() ? number(out.of) : uint32_t(InstructionCache::kNone), kind});
   if (at < places.quiet_outputs.size()) {
     if (!places.quiet_outputs[at])
       judge_output(index);

@@ -1,6 +1,6 @@
 // The solver of erased words: union-find over the variables of open values. Facts are replayed in
 // program order, so that of two uses that contradict the second one is told.
-#include "checker/walk/erased.h"
+#include "checker/walk/undecided.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -213,7 +213,8 @@ OpenValues::Decision OpenValues::decision(uint32_t variable) const {
 std::vector<OpenValues::Contradiction>
 OpenValues::contradictions(llvm::function_ref<uint32_t(Place, uint32_t)> moved) {
   std::vector<Contradiction> found;
-  llvm::DenseMap<std::pair<uint64_t, uint32_t>, size_t> known; // by place and what is said there
+  llvm::DenseMap<std::pair<uint64_t, uint32_t>, size_t>
+      known; // by place and what is reported there
   for (uint32_t v = 0; v < variables_.size(); ++v) {
     const Variable &root = variables_[v];
     if (root.parent != v || root.word == kNone || root.replicate == kNone ||

@@ -1,6 +1,6 @@
 // Candidates from the tables of rules, each typed with the operands at hand; what comes out otherwise than
 // the instruction does is not taken.
-#include "checker/dialect/told.h"
+#include "checker/dialect/printer.h"
 
 #include "rules/ops/registry.h"
 #include "rules/ops/spellings.h"
@@ -40,15 +40,15 @@ struct AxisMove {
 
 } // namespace
 
-ToldCall call_of(const ir::Program &program, const CheckResult &result, const ir::Inst &inst) {
-  ToldCall call{.op = inst.op,
-                .attrs = inst.attrs,
-                .context = inst.context,
-                .operands = inst.operands,
-                .list = {},
-                .args = {},
-                .results = {},
-                .claims = {}};
+TypedCall call_of(const ir::Program &program, const CheckResult &result, const ir::Inst &inst) {
+  TypedCall call{.op = inst.op,
+                 .attrs = inst.attrs,
+                 .context = inst.context,
+                 .operands = inst.operands,
+                 .list = {},
+                 .args = {},
+                 .results = {},
+                 .claims = {}};
   call.list.read(program, inst.operands);
   auto known = [&](ir::ValueId value) {
     return rules::Arg{result.types[value.index], result.shapes[value.index],
@@ -64,7 +64,7 @@ ToldCall call_of(const ir::Program &program, const CheckResult &result, const ir
   return call;
 }
 
-struct Teller::State {
+struct DialectPrinter::State {
   ir::Program &program;
   const Dialect from, to;
   const ir::StringId to_word;
@@ -89,10 +89,10 @@ struct Teller::State {
            other.boundary == op.boundary && other.alias == op.alias && other.order == op.order;
   }
   // Our words, or those of the program, as the other dialect reads them.
-  Telling own(const ToldCall &call, std::string why = "") {
+  DialectText own(const TypedCall &call, std::string why = "") {
     llvm::StringRef name = program.op_name(call.op);
     const rules::ResolvedOp &op = ours.resolve(call.op);
-    Telling told;
+    DialectText printed;
     std::string kept = name.str();
     for (llvm::StringRef prefix : {"", "spmd.", "jax.", "aten."})
       if (std::string each = (prefix + name).str(); same_meaning(op, each)) {
@@ -102,15 +102,15 @@ struct Teller::State {
     if (!why.empty() && to != Dialect::Spmd && op.form != rules::OpForm::Unknown &&
         resolve("spmd." + kept).form == op.form && same_meaning(op, "spmd." + kept))
       kept = "spmd." + kept;
-    told.steps.push_back({kept, call.attrs, {}});
+    printed.steps.push_back({kept, call.attrs, {}});
     if (!why.empty() && to != Dialect::Spmd)
-      told.untold.push_back(std::move(why));
-    return told;
+      printed.no_equivalent.push_back(std::move(why));
+    return printed;
   }
 
   // --- typing again ---
 
-  rules::Application application(const ToldCall &call, const rules::ResolvedOp &op,
+  rules::Application application(const TypedCall &call, const rules::ResolvedOp &op,
                                  ir::AttrsId attrs) const {
     return {program, op, attrs, call.context, call.list.slots, call.args, call.claims};
   }
@@ -134,13 +134,13 @@ struct Teller::State {
   }
 
   // Types the steps one after the other; false if the last result is not that of the call.
-  bool holds(const ToldCall &call, Telling &told) {
+  bool holds(const TypedCall &call, DialectText &printed) {
     const rules::Outcome wanted = ours.apply(application(call, ours.resolve(call.op), call.attrs));
-    ToldCall at = call;
+    TypedCall at = call;
     rules::Outcome made;
-    for (size_t i = 0; i < told.steps.size(); ++i) {
-      const ToldStep &step = told.steps[i];
-      bool last = i + 1 == told.steps.size();
+    for (size_t i = 0; i < printed.steps.size(); ++i) {
+      const DialectStep &step = printed.steps[i];
+      bool last = i + 1 == printed.steps.size();
       if (i > 0) {
         at.list = {};
         rules::Slot slot;
@@ -163,10 +163,10 @@ struct Teller::State {
     for (size_t i = 0; i < wanted.violations.size(); ++i)
       if (!(made.violations[i] == wanted.violations[i]))
         return false;
-    return same_results(call, wanted, made, told);
+    return same_results(call, wanted, made, printed);
   }
-  bool same_results(const ToldCall &call, const rules::Outcome &wanted, const rules::Outcome &made,
-                    Telling &told) {
+  bool same_results(const TypedCall &call, const rules::Outcome &wanted, const rules::Outcome &made,
+                    DialectText &printed) {
     for (size_t i = 0; i < made.types.size(); ++i) {
       const ir::Type was = program.types[wanted.types[i]], is = program.types[made.types[i]];
       AxisSet open = was.either() | is.either();
@@ -177,12 +177,12 @@ struct Teller::State {
                            : was;
       if (std::string text = differences(found.mesh() == is.mesh() ? found : was, is);
           !text.empty())
-        told.untold.push_back(std::move(text));
+        printed.no_equivalent.push_back(std::move(text));
     }
     return true;
   }
   // The operands of the step, which are those of the call in another order.
-  void reorder(const ToldCall &call, ir::BlockId operands, ToldCall &at) const {
+  void reorder(const TypedCall &call, ir::BlockId operands, TypedCall &at) const {
     at.list.read(program, operands);
     at.args.clear();
     for (ir::ValueId value : at.list.values)
@@ -217,7 +217,7 @@ struct Teller::State {
     return arg.shape.valid() ? static_cast<unsigned>(program.shapes[arg.shape].dims.size()) : 0;
   }
   // Which dimensions a product contracts and which both operands have; none if dot_general has no form for it.
-  std::optional<ir::AttrsId> contraction(const ToldCall &call, std::string_view op) {
+  std::optional<ir::AttrsId> contraction(const TypedCall &call, std::string_view op) {
     if (call.args.size() != 2)
       return std::nullopt;
     int64_t a = rank(call.args[0]), b = rank(call.args[1]);
@@ -231,7 +231,7 @@ struct Teller::State {
                 lists({lists({numbers({a - 1}), numbers({second})}), batch}));
   }
   // The operands in the order of the other spelling; none if that is not a matter of places.
-  ir::BlockId permuted(const ToldCall &call, const rules::ResolvedOp &old,
+  ir::BlockId permuted(const TypedCall &call, const rules::ResolvedOp &old,
                        const rules::ResolvedOp &now) {
     llvm::ArrayRef<ir::Operand> operands = program.blocks[call.operands];
     auto place = [](const rules::ResolvedOp &op, size_t at) {
@@ -248,7 +248,7 @@ struct Teller::State {
     return made.size() == operands.size() ? program.blocks.add(made) : ir::BlockId();
   }
 
-  Telling equation(const ToldCall &call) {
+  DialectText equation(const TypedCall &call) {
     const rules::ResolvedOp &op = ours.resolve(call.op);
     std::string name = op.row ? std::string(op.row->name) : std::string();
     std::string_view word = op.forward || op.assumed ? std::string_view()
@@ -260,23 +260,24 @@ struct Teller::State {
                                                      : "torch has no word for it");
     if (word.empty())
       return own(call, std::move(why));
-    Telling told;
-    told.found = true;
-    ToldStep step{std::string(word) + (op.in_place ? "_" : ""), call.attrs, {}};
+    DialectText printed;
+    printed.found = true;
+    DialectStep step{std::string(word) + (op.in_place ? "_" : ""), call.attrs, {}};
     if (word == "dot_general")
       step.attrs = contraction(call, name).value_or(ir::AttrsId());
     if (!step.attrs.valid())
       return own(call, std::move(why));
     step.operands = permuted(call, op, resolve(step.name));
-    told.steps.push_back(step);
-    return holds(call, told) ? told : own(call, std::move(why));
+    printed.steps.push_back(step);
+    return holds(call, printed) ? printed : own(call, std::move(why));
   }
 
   // --- transitions ---
 
   // What the call does on each of its axes; none if that is not clear.
-  std::optional<llvm::SmallVector<AxisMove, 2>>
-  moves_of(const ToldCall &call, const rules::Application &app, const rules::TransitionCall &read) {
+  std::optional<llvm::SmallVector<AxisMove, 2>> moves_of(const TypedCall &call,
+                                                         const rules::Application &app,
+                                                         const rules::TransitionCall &read) {
     llvm::SmallVector<AxisMove, 2> moves;
     llvm::SmallVector<uint16_t, 2> operands = rules::operands_of(app);
     for (size_t k = 0; k < operands.size(); ++k) {
@@ -310,7 +311,8 @@ struct Teller::State {
     return moves;
   }
 
-  std::string about(const ToldCall &call, const rules::TransitionCall *read, std::string_view why) {
+  std::string about(const TypedCall &call, const rules::TransitionCall *read,
+                    std::string_view why) {
     std::string axes;
     ir::MeshId mesh = program.contexts[call.context].mesh;
     if (read)
@@ -319,7 +321,7 @@ struct Teller::State {
   }
 
   // From type to type: what whole tensors go through in JAX and DTensor.
-  std::optional<Telling> whole(const ToldCall &call) {
+  std::optional<DialectText> whole(const TypedCall &call) {
     std::string_view name = to == Dialect::Spmd ? "redistribute" : rules::whole_words(to);
     if (name.empty() || call.results.size() != 1 || !call.results[0].type.valid() ||
         call.args.size() != 1)
@@ -328,20 +330,20 @@ struct Teller::State {
     type.set_gradient_free(false);
     type.clear(type.either());
     ir::Claim claim{program.types.add(type), call.results[0].shape, {}};
-    Telling told;
-    told.found = true;
+    DialectText printed;
+    printed.found = true;
     ir::AttrsId attrs = call.attrs;
     for (llvm::StringRef key : {"axis", "src", "dst", "dim", "expert", "to"})
       attrs = with(attrs, key, std::nullopt);
     if (!program.find(call.attrs, "type"))
       attrs = with(attrs, "type", AttrValue::claim(program.claims.add(claim)));
     if (std::string lost = ir::lost_in(program, type, to); !lost.empty())
-      told.untold.push_back(std::move(lost));
-    told.steps.push_back({std::string(name), attrs, {}});
-    return holds(call, told) ? std::optional(std::move(told)) : std::nullopt;
+      printed.no_equivalent.push_back(std::move(lost));
+    printed.steps.push_back({std::string(name), attrs, {}});
+    return holds(call, printed) ? std::optional(std::move(printed)) : std::nullopt;
   }
 
-  Telling transition(const ToldCall &call) {
+  DialectText transition(const TypedCall &call) {
     const rules::ResolvedOp &op = ours.resolve(call.op);
     rules::Application app = application(call, op, call.attrs);
     rules::Outcome out;
@@ -355,8 +357,8 @@ struct Teller::State {
         return own(call,
                    about(call, nullptr, "left as it is, the type of its operand is not known"));
     if (program.find(call.attrs, "type")) {
-      std::optional<Telling> told = whole(call);
-      return told ? *told : own(call, about(call, nullptr, no_word()));
+      std::optional<DialectText> printed = whole(call);
+      return printed ? *printed : own(call, about(call, nullptr, no_word()));
     }
     std::optional<rules::TransitionCall> read = rules::read_call(app, out);
     std::optional<llvm::SmallVector<AxisMove, 2>> moves;
@@ -370,19 +372,19 @@ struct Teller::State {
     const AxisMove &move = moves->front();
     bool global = llvm::all_of(*moves, [](const AxisMove &each) { return each.global; });
     if (global && !rules::whole_words(to).empty()) {
-      std::optional<Telling> told = whole(call);
-      return told ? *told : own(call, about(call, &*read, no_word()));
+      std::optional<DialectText> printed = whole(call);
+      return printed ? *printed : own(call, about(call, &*read, no_word()));
     }
-    const rules::ToldTransition *row =
-        alike ? rules::told_transition(to, *move.row, move.combiner) : nullptr;
+    const rules::DialectTransition *row =
+        alike ? rules::dialect_transition(to, *move.row, move.combiner) : nullptr;
     if (!row || row->words.empty())
       return own(call, about(call, &*read, row ? row->why : no_word()));
-    Telling told = steps(call, move, *row);
-    if (!holds(call, told))
+    DialectText printed = steps(call, move, *row);
+    if (!holds(call, printed))
       return own(call, about(call, &*read, no_word()));
     if (!row->why.empty())
-      told.untold.push_back(about(call, &*read, row->why));
-    return told;
+      printed.no_equivalent.push_back(about(call, &*read, row->why));
+    return printed;
   }
   std::string_view no_word() const {
     return to == Dialect::Jax       ? "JAX has no word for it"
@@ -391,12 +393,12 @@ struct Teller::State {
   }
 
   // In our words, nothing left out.
-  Telling in_full(const ToldCall &call, const rules::TransitionCall &read,
-                  llvm::ArrayRef<AxisMove> moves) {
+  DialectText in_full(const TypedCall &call, const rules::TransitionCall &read,
+                      llvm::ArrayRef<AxisMove> moves) {
     ir::AttrsId attrs = with(call.attrs, "to", std::nullopt);
     bool alike = llvm::all_of(moves, [&](const AxisMove &each) { return each == moves.front(); });
-    Telling told;
-    told.found = true;
+    DialectText printed;
+    printed.found = true;
     if (alike) {
       KindWord src = moves.front().src;
       src.combiner = src.kind == Kind::Partial ? moves.front().combiner : src.combiner;
@@ -405,15 +407,16 @@ struct Teller::State {
       if (moves.front().row->expert)
         attrs = with(attrs, "expert", AttrValue::boolean(true));
     }
-    told.steps.push_back({std::string(read.name), attrs, {}});
-    if (holds(call, told))
-      return told;
+    printed.steps.push_back({std::string(read.name), attrs, {}});
+    if (holds(call, printed))
+      return printed;
     return own(call);
   }
 
-  Telling steps(const ToldCall &call, const AxisMove &move, const rules::ToldTransition &row) {
-    Telling told;
-    told.found = true;
+  DialectText steps(const TypedCall &call, const AxisMove &move,
+                    const rules::DialectTransition &row) {
+    DialectText printed;
+    printed.found = true;
     llvm::SmallVector<llvm::StringRef, 2> words;
     ref(row.words).split(words, ' ');
     KindWord src = move.src;
@@ -442,23 +445,23 @@ struct Teller::State {
       };
       end("src", src, spelled && (spelled->src || spelled->dst) && !spelled->combiner);
       end("dst", dst, spelled && spelled->dst);
-      told.steps.push_back({words[i].str(), attrs, {}});
+      printed.steps.push_back({words[i].str(), attrs, {}});
       src = dst;
     }
-    return told;
+    return printed;
   }
 };
 
-Teller::Teller(ir::Program &program, Dialect to, std::optional<Dialect> from)
+DialectPrinter::DialectPrinter(ir::Program &program, Dialect to, std::optional<Dialect> from)
     : state_(std::make_unique<State>(program, to, from.value_or(ir::dialect_of(program)))) {}
-Teller::~Teller() = default;
+DialectPrinter::~DialectPrinter() = default;
 
-Telling Teller::tell(const ToldCall &call) {
+DialectText DialectPrinter::tell(const TypedCall &call) {
   bool typed = llvm::all_of(call.args, [](const rules::Arg &arg) { return arg.type.valid(); });
   if (state_->from == state_->to || !typed) {
-    Telling told = state_->own(call);
-    told.found = state_->from == state_->to;
-    return told;
+    DialectText printed = state_->own(call);
+    printed.found = state_->from == state_->to;
+    return printed;
   }
   switch (state_->ours.resolve(call.op).form) {
   case rules::OpForm::Equation:

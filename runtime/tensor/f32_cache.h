@@ -8,7 +8,7 @@
 
 namespace spmd::runtime {
 
-class Singles {
+class F32Cache {
 public:
   // `cells`: all elements of the tensor that it belongs to.
   const float *of(const double *cells, int64_t size);
@@ -22,8 +22,8 @@ private:
 };
 
 // An array of doubles of which floats are kept; null: of none.
-struct SingleSource {
-  Singles *kept = nullptr;
+struct F32Source {
+  F32Cache *kept = nullptr;
   int64_t size = 0;
 };
 

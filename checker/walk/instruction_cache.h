@@ -1,4 +1,4 @@
-// What is remembered of instructions of which nothing is said. Internal to the checker.
+// The results of instructions without findings, by all that they depend on. Internal to the checker.
 #pragma once
 
 #include "ir/support/successors.h"
@@ -12,8 +12,8 @@
 
 namespace spmd::checker {
 
-// What instructions come to of which nothing is said: equal ones come to the same (settled.cc).
-class Settled {
+// Equal instructions have equal results: what is kept has no finding, which would name a place.
+class InstructionCache {
 public:
   static constexpr uint32_t kNone = ~0u;
   struct Entry {
@@ -26,7 +26,7 @@ public:
     uint32_t results = 0, key = 0, key_size = 0; // where they are kept
   };
 
-  explicit Settled(size_t value_count) : known_as_(value_count, kNone) {}
+  explicit InstructionCache(size_t value_count) : known_as_(value_count, kNone) {}
 
   // Words that two instructions have alike only if rules see the same in both; an even number.
   llvm::SmallVector<uint32_t, 64> &key() { return key_; }
@@ -80,8 +80,8 @@ private:
   ir::IndexTable table_;
 };
 
-// Boundaries of the program and gradients of which nothing is said: equal ones are judged once.
-struct SettledPlaces {
+// The same for declarations, outputs and gradients: equal ones are judged once.
+struct PlaceCache {
   // A value and its gradient, as numbered, where they are met.
   Tuples<3> pairs;
   enum class Pair : uint8_t {

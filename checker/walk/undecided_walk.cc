@@ -290,7 +290,7 @@ void Walk::open_gradient(Place place, ValueId gradient, const Type &value, const
 void Walk::meet(Row row, const Type &one, Row other, const Type &two, Place place, Say say) {
   if (!row || one.mesh() != two.mesh())
     return;
-  const Type before = one, after = two; // what is said makes types
+  const Type before = one, after = two; // what is counted makes types
   for (AxisId axis : open_axes(before) & open_.axes(row)) {
     if (open_axes(after).contains(axis)) {
       if (open_.axes(other).contains(axis))
@@ -334,7 +334,7 @@ Walk::Rows Walk::bind_results(uint32_t instance) {
 }
 
 void Walk::open_call(CallSite &site, const Round &round) {
-  if (!recording_ || round.body == Trail::kNone)
+  if (!recording_ || round.body == BodyResult::kNone)
     return;
   bind_params(round.body, site.arg_rows);
   site.rows = bind_results(round.body);
@@ -349,7 +349,7 @@ void Walk::open_carry(CallSite &site, const Round &round, const Args &args, size
   for (uint32_t instance : round.instances)
     params = bind_params(instance, site.arg_rows);
   Rows results;
-  if (round.body != Trail::kNone)
+  if (round.body != BodyResult::kNone)
     results = bind_results(round.body);
   for (size_t c = 0; c < met.size(); ++c) {
     uint16_t operand = static_cast<uint16_t>(first + c);
@@ -382,7 +382,7 @@ void Walk::open_branches(CallSite &site, const Round &then, const Round &other) 
   Rows sides[2];
   const Round *rounds[] = {&then, &other};
   for (unsigned side = 0; side < 2; ++side)
-    if (rounds[side]->body != Trail::kNone) {
+    if (rounds[side]->body != BodyResult::kNone) {
       bind_params(rounds[side]->body, args.empty() ? args : args.drop_front());
       sides[side] = bind_results(rounds[side]->body);
     }
@@ -447,9 +447,9 @@ void Walk::settle_open(size_t declared, size_t told, size_t late) {
   // Each trail is rebuilt once, in the order that the findings have.
   for (size_t first = 0; first < found.size();) {
     uint32_t name = found[first].trail;
-    std::vector<Trail::Entry> &entries =
+    std::vector<BodyResult::Entry> &entries =
         (name == OpenValues::kMain ? main_ : instances_[name].trail).entries;
-    std::vector<Trail::Entry> merged;
+    std::vector<BodyResult::Entry> merged;
     size_t at = 0;
     for (; first < found.size() && found[first].trail == name; ++first) {
       while (at < found[first].entry)

@@ -14,7 +14,7 @@
 namespace spmd::checker {
 
 // An instruction with what is known of its operands and results.
-struct ToldCall {
+struct TypedCall {
   ir::OpNameId op;
   ir::AttrsId attrs;
   ir::ContextId context;
@@ -23,26 +23,27 @@ struct ToldCall {
   llvm::SmallVector<rules::Arg, 4> args, results;
   llvm::SmallVector<rules::ResultClaim, 2> claims;
 };
-ToldCall call_of(const ir::Program &program, const CheckResult &result, const ir::Inst &inst);
+TypedCall call_of(const ir::Program &program, const CheckResult &result, const ir::Inst &inst);
 
 // One instruction of a sequence; each but the first takes the result of the one before.
-struct ToldStep {
+struct DialectStep {
   std::string name; // as the dialect reads it; `spmd.` in front where it has no word
   ir::AttrsId attrs;
   ir::BlockId operands; // none: as they are
 };
-struct Telling {
-  llvm::SmallVector<ToldStep, 2> steps;
-  std::vector<std::string> untold; // why our words stand, or what theirs leave out
-  bool found = false;              // false: our words stand
+struct DialectText {
+  llvm::SmallVector<DialectStep, 2> steps;
+  std::vector<std::string> no_equivalent; // why our words stand, or what theirs leave out
+  bool found = false;                     // false: our words stand
 };
 
-class Teller {
+class DialectPrinter {
 public:
   // `from`: what the calls are written in, by default the dialect of the program.
-  Teller(ir::Program &program, ir::Dialect to, std::optional<ir::Dialect> from = std::nullopt);
-  ~Teller();
-  Telling tell(const ToldCall &call);
+  DialectPrinter(ir::Program &program, ir::Dialect to,
+                 std::optional<ir::Dialect> from = std::nullopt);
+  ~DialectPrinter();
+  DialectText tell(const TypedCall &call);
 
 private:
   struct State;
