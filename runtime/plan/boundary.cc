@@ -183,7 +183,6 @@ llvm::Error Planner::send_on(Site &site) {
   CommunicatorId id = communicator(site.mesh(program_), *axes);
   size_t size = groups(id).size();
   if (size > 1) {
-    plan_.communicators[id].wired = true;
     Communicate made{rules::Wire::Permute};
     made.group = id;
     made.operand = from;
@@ -194,9 +193,7 @@ llvm::Error Planner::send_on(Site &site) {
       plan_.numbers.push_back(static_cast<int64_t>(i));
       plan_.numbers.push_back(static_cast<int64_t>((i + 1) % size));
     }
-    from = made.result;
-    plan_.communicates.push_back(made);
-    step(StepForm::Communicate, plan_.communicates.size() - 1, site.mesh(program_));
+    from = communicate(made, site.mesh(program_));
   }
   return site.inst.result_count ? define_result(site, 0, from) : llvm::Error::success();
 }
@@ -240,15 +237,12 @@ BufferId Planner::combine_all(BufferId from, llvm::ArrayRef<ir::AxisId> axes,
   CommunicatorId id = communicator(mesh, axes);
   if (groups(id).size() == 1)
     return from;
-  plan_.communicators[id].wired = true;
   Communicate made{rules::Wire::AllReduce, combiner};
   made.group = id;
   made.operand = from;
   made.result = buffer_like(from, dims_of_buffer(from));
   made.dtype = plan_.buffers[from].dtype;
-  plan_.communicates.push_back(made);
-  step(StepForm::Communicate, plan_.communicates.size() - 1, mesh);
-  return made.result;
+  return communicate(made, mesh);
 }
 
 // The root of the sum of the squares of all operands, over the axes of the call.

@@ -103,10 +103,10 @@ llvm::Expected<int64_t> Planner::block_length(const rules::BlockDim &dim, ir::Me
   return lengths[static_cast<size_t>(world_.index(mesh, dim.axes, rank))];
 }
 
-// Pieces that came one after another take their places along the dimension.
-void Planner::unpack(Moving &at, const TransitionMove &move, RankDims dims, Cut lengths,
-                     CommunicatorId group) {
-  LocalStep made{ActForm::Join};
+// A local step on the pieces of one dimension: what the operand becomes.
+void Planner::on_pieces(ActForm form, Moving &at, const TransitionMove &move, RankDims dims,
+                        Cut lengths, CommunicatorId group) {
+  LocalStep made{form};
   made.operands = uses_of(at.at);
   made.result = buffer_like(at.at, std::move(dims));
   made.group = group;
@@ -127,14 +127,7 @@ void Planner::pack(Moving &at, const TransitionMove &move, const Cut &lengths,
   RankDims flat(world_.size());
   for (RankId rank : world_.ranks(at.mesh))
     flat[rank] = {count(operand.on(rank))};
-  LocalStep made{ActForm::Split};
-  made.operands = uses_of(at.at);
-  made.result = buffer_like(at.at, std::move(flat));
-  made.group = group;
-  made.cut = add_cut(lengths, at.mesh);
-  made.dim = static_cast<uint32_t>(move.dim);
-  at.at = made.result;
-  act(std::move(made), at.mesh);
+  on_pieces(ActForm::Split, at, move, std::move(flat), lengths, group);
 }
 
 CutId Planner::uneven_counts(Cut counts, ir::MeshId mesh) {

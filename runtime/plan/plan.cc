@@ -142,6 +142,13 @@ void Planner::act(LocalStep act, ir::MeshId mesh) {
   step(StepForm::LocalStep, plan_.local_steps.size() - 1, mesh);
 }
 
+BufferId Planner::communicate(const Communicate &made, ir::MeshId mesh) {
+  plan_.communicators[made.group].wired = true;
+  plan_.communicates.push_back(made);
+  step(StepForm::Communicate, plan_.communicates.size() - 1, mesh);
+  return made.result;
+}
+
 BufferId Planner::copy(BufferId from, RankDims dims) {
   BufferId to = buffer_like(from, std::move(dims));
   copy_into(from, to);

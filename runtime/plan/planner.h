@@ -122,6 +122,8 @@ private:
   // Steps (plan.cc).
   void step(StepForm form, size_t index, ir::MeshId mesh);
   void act(LocalStep act, ir::MeshId mesh);
+  // Appends the collective and its step; its result.
+  BufferId communicate(const Communicate &made, ir::MeshId mesh);
   BufferId copy(BufferId from, RankDims dims);
   BufferId copy(BufferId from) { return copy(from, dims_of_buffer(from)); }
   void copy_into(BufferId from, BufferId to);
@@ -166,8 +168,8 @@ private:
                     CommunicatorId group);
   void pack(Moving &at, const rules::TransitionMove &move, const Cut &lengths,
             CommunicatorId group);
-  void unpack(Moving &at, const rules::TransitionMove &move, RankDims dims, Cut lengths,
-              CommunicatorId group);
+  void on_pieces(ActForm form, Moving &at, const rules::TransitionMove &move, RankDims dims,
+                 Cut lengths, CommunicatorId group);
   ir::DType wire_dtype(const Site &site, BufferId from) const;
   llvm::Expected<uint32_t> root_of(Site &site, size_t size);
   llvm::Error permute_pairs(Site &site, const rules::TransitionMove &move, size_t size,

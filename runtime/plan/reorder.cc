@@ -49,7 +49,6 @@ llvm::Expected<BufferId> Planner::reordered(Site &site, unsigned operand, unsign
       return plan_error(fmt::format("{}: blocks move otherwise from group to group", name));
     pairs = std::move(own);
   }
-  plan_.communicators[id].wired = true;
   Communicate made{Wire::Permute};
   made.group = id;
   made.operand = from;
@@ -57,10 +56,7 @@ llvm::Expected<BufferId> Planner::reordered(Site &site, unsigned operand, unsign
   made.dtype = plan_.buffers[from].dtype;
   made.perm = {static_cast<uint32_t>(plan_.numbers.size()), static_cast<uint32_t>(pairs.size())};
   plan_.numbers.insert(plan_.numbers.end(), pairs.begin(), pairs.end());
-  BufferId moved = made.result;
-  plan_.communicates.push_back(made);
-  step(StepForm::Communicate, plan_.communicates.size() - 1, site.mesh(program_));
-  return moved;
+  return communicate(made, site.mesh(program_));
 }
 
 llvm::Expected<uint32_t> Planner::root_of(Site &site, size_t size) {

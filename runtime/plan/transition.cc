@@ -56,18 +56,15 @@ llvm::Error Planner::gather(Moving &at, const TransitionMove &move) {
       at.at = copy(at.at, std::move(joined));
     return llvm::Error::success();
   }
-  plan_.communicators[id].wired = true;
   Communicate made{Wire::AllGather};
   made.group = id;
   made.operand = at.at;
   made.result = buffer_like(at.at, packed ? flat : joined);
   made.counts = uneven_counts(std::move(counts), at.mesh);
   made.dtype = at.wire_dtype;
-  at.at = made.result;
-  plan_.communicates.push_back(made);
-  step(StepForm::Communicate, plan_.communicates.size() - 1, at.mesh);
+  at.at = communicate(made, at.mesh);
   if (packed)
-    unpack(at, move, std::move(joined), std::move(lengths), id);
+    on_pieces(ActForm::Join, at, move, std::move(joined), std::move(lengths), id);
   return llvm::Error::success();
 }
 
@@ -79,14 +76,8 @@ llvm::Error Planner::take(Moving &at, const TransitionMove &move) {
     return lengths.takeError();
   if (groups(id).size() == 1 && move.form == Form::Cut)
     return llvm::Error::success();
-  LocalStep made{ActForm::TakeOwnSlice};
-  made.operands = uses_of(at.at);
-  made.group = id;
-  made.dim = static_cast<uint32_t>(move.dim);
-  made.result = buffer_like(at.at, own_dims(at, move, *lengths, id));
-  made.cut = add_cut(std::move(*lengths), at.mesh);
-  at.at = made.result;
-  act(std::move(made), at.mesh);
+  RankDims own = own_dims(at, move, *lengths, id);
+  on_pieces(ActForm::TakeOwnSlice, at, move, std::move(own), std::move(*lengths), id);
   return llvm::Error::success();
 }
 
@@ -105,7 +96,6 @@ llvm::Error Planner::scatter(Moving &at, const TransitionMove &move) {
     for (RankId member : groups(id)[groups(id).group_of(rank)])
       counts.lengths[rank].push_back(count(own[member]));
   pack(at, move, *lengths, id);
-  plan_.communicators[id].wired = true;
   Communicate made{Wire::ReduceScatter, move.combiner};
   made.group = id;
   made.operand = at.at;
@@ -114,9 +104,7 @@ llvm::Error Planner::scatter(Moving &at, const TransitionMove &move) {
   made.dtype = at.wire_dtype;
   if (llvm::Error error = check_combiner(at.name, move.combiner, plan_.buffers[made.operand].dtype))
     return error;
-  at.at = made.result;
-  plan_.communicates.push_back(made);
-  step(StepForm::Communicate, plan_.communicates.size() - 1, at.mesh);
+  at.at = communicate(made, at.mesh);
   return llvm::Error::success();
 }
 
@@ -135,14 +123,7 @@ llvm::Error Planner::place_own(Moving &at, const TransitionMove &move) {
   }
   if (group.size() == 1 && move.form == Form::Join)
     return llvm::Error::success();
-  LocalStep made{ActForm::PlaceOwn};
-  made.operands = uses_of(at.at);
-  made.result = buffer_like(at.at, std::move(dims));
-  made.group = id;
-  made.cut = add_cut(std::move(lengths), at.mesh);
-  made.dim = static_cast<uint32_t>(move.dim);
-  at.at = made.result;
-  act(std::move(made), at.mesh);
+  on_pieces(ActForm::PlaceOwn, at, move, std::move(dims), std::move(lengths), id);
   return llvm::Error::success();
 }
 
@@ -189,18 +170,15 @@ llvm::Error Planner::exchange(Moving &at, const TransitionMove &one, const Trans
     return llvm::Error::success();
   }
   pack(at, cut, *lengths, id);
-  plan_.communicators[id].wired = true;
   Communicate made{Wire::AllToAll};
   made.group = id;
   made.operand = at.at;
   made.result = buffer_like(at.at, packed ? flat : dims);
   made.counts = uneven_counts(std::move(counts), at.mesh);
   made.dtype = at.wire_dtype;
-  at.at = made.result;
-  plan_.communicates.push_back(made);
-  step(StepForm::Communicate, plan_.communicates.size() - 1, at.mesh);
+  at.at = communicate(made, at.mesh);
   if (packed)
-    unpack(at, join, std::move(dims), std::move(joined), id);
+    on_pieces(ActForm::Join, at, join, std::move(dims), std::move(joined), id);
   return llvm::Error::success();
 }
 
@@ -247,7 +225,6 @@ llvm::Error Planner::keep(Site &site, Moving &at, const TransitionMove &move,
   size_t size = groups(id).size();
   bool alone = size == 1 && row.wire != Wire::Permute;
   if (row.wire != Wire::None && !alone) {
-    plan_.communicators[id].wired = true;
     Communicate made{row.wire, move.combiner};
     made.group = id;
     made.operand = at.at;
@@ -271,9 +248,7 @@ llvm::Error Planner::keep(Site &site, Moving &at, const TransitionMove &move,
         if (operand.on(member) != operand.on(rank))
           return plan_error(fmt::format("{}: ranks {} and {} hold tensors of different extents",
                                         at.name, world_.number(rank), world_.number(member)));
-    at.at = made.result;
-    plan_.communicates.push_back(made);
-    step(StepForm::Communicate, plan_.communicates.size() - 1, at.mesh);
+    at.at = communicate(made, at.mesh);
   }
   bool first = row.act == rules::LocalStep::KeepOnFirst,
        root = row.act == rules::LocalStep::KeepOnRoot;
