@@ -1,5 +1,5 @@
 // Values that an attribute of each form cannot have, and some that it can, as text: for an operand of at most
-// eight dimensions, each less than 99 long, on at most four ranks.
+// eight dimensions, each less than 99 long, on so many ranks.
 #pragma once
 
 #include "rules/attributes/attributes.h"
@@ -14,7 +14,7 @@ struct AttributeValues {
 };
 
 // `right` is for an operand of that rank, at least two elements long where places count.
-inline AttributeValues attribute_values(rules::AttributeForm form, size_t rank) {
+inline AttributeValues attribute_values(rules::AttributeForm form, size_t rank, int64_t ranks) {
   using Form = rules::AttributeForm;
   std::string all = "0";
   for (size_t d = 1; d < rank; ++d)
@@ -61,9 +61,10 @@ inline AttributeValues attribute_values(rules::AttributeForm form, size_t rank) 
   case Form::Reduction:
     return {{"\"average\"", "7"}, {"\"mean\"", "1"}};
   case Form::Rank:
-    return {{"\"x\"", "4", "-1", "0.5"}, {"0", "3"}};
+    return {{"\"x\"", std::to_string(ranks), "-1", "0.5"}, {"0", std::to_string(ranks - 1)}};
   case Form::Pairs:
-    return {{"3", "[[0, 1, 2]]", "[[0, 1], [0, 2]]", "[[0, 1], [2, 1]]", "[[0, 4]]", "[[-1, 0]]"},
+    return {{"3", "[[0, 1, 2]]", "[[0, 1], [0, 2]]", "[[0, 1], [2, 1]]",
+             "[[0, " + std::to_string(ranks) + "]]", "[[-1, 0]]"},
             {"[[0, 1], [1, 0]]", "[]"}};
   case Form::Axes:
     return {{"3", "nowhere", "@f"}, {}};

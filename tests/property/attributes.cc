@@ -101,7 +101,7 @@ private:
 template <class Text>
 void check_attribute(const AttributeSpec &spec, size_t rank, const Text &text, size_t &tried) {
   std::string name(spec.first_name());
-  AttributeValues values = attribute_values(spec.form, rank);
+  AttributeValues values = attribute_values(spec.form, rank, 4);
   for (const std::string &value : values.wrong) {
     std::string program = text(name + " = " + value);
     std::set<std::string> found = found_in(program, name);

@@ -311,7 +311,10 @@ private:
   }
   bool no_such_value(size_t at) {
     rules::AttributeSpec spec = random_.of(known(at));
-    std::vector<std::string> wrong = property::attribute_values(spec.form, 0).wrong;
+    int64_t ranks = 1;
+    for (const ir::Axis &axis : checked_.program.meshes[ir::MeshId{mesh()}].axes)
+      ranks *= axis.size();
+    std::vector<std::string> wrong = property::attribute_values(spec.form, 0, ranks).wrong;
     if (!statement(at).block.empty() || wrong.empty())
       return false;
     statement(at).set(std::string(spec.first_name()), random_.of(wrong));
