@@ -8,6 +8,7 @@
 #include "rules/apply.h"
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -63,6 +64,8 @@ struct Typing {
   std::vector<rules::Arg> values; // of the parameters and the instructions of the body
 };
 
+class Gradual;
+
 // Everything that checking a program yields. `types` is per value; none for values of code not
 // reached.
 struct CheckResult {
@@ -74,6 +77,7 @@ struct CheckResult {
   std::vector<InferredAt> inferred;
   std::vector<UndecidedClash> clashes; // Finding::clash
   CheckStats stats;
+  std::shared_ptr<const Gradual> gradual; // Mode::Gradual: what is known without declarations; else null
 
   bool clean() const; // no finding of severity error, suppressed ones included
 };

@@ -26,6 +26,8 @@ Program::Program() {
 
 AxisSet Program::local_axes(const Context &context) const {
   const Mesh &mesh = meshes[context.mesh];
+  if (mode == Mode::Gradual)
+    return {};
   AxisSet axes = context.local;
   for (AxisId axis : mesh.typed_axes()) {
     Policy policy = mesh[axis].policy;

@@ -24,7 +24,7 @@ enum class Tristate : uint8_t { Unstated, False, True };
 enum class Role : uint8_t { Input, Param, Buffer, Const, OptState, Token };
 enum class OutputRole : uint8_t { Output, Loss, Grad, State };
 enum class Phase : uint8_t { Unstated, Forward, Backward, Remat, Optimizer };
-enum class Mode : uint8_t { Global, Local };
+enum class Mode : uint8_t { Global, Local, Gradual };
 enum class ProgramPhase : uint8_t { Forward, Backward, Joint, Step };
 
 inline constexpr std::array<std::string_view, 6> kRoleWords = {"input", "param",     "buffer",
@@ -32,7 +32,7 @@ inline constexpr std::array<std::string_view, 6> kRoleWords = {"input", "param",
 inline constexpr std::array<std::string_view, 4> kOutputRoleWords = {"output", "loss", "grad",
                                                                      "state"};
 inline constexpr std::array<std::string_view, 5> kPhaseWords = {"", "fwd", "bwd", "remat", "opt"};
-inline constexpr std::array<std::string_view, 2> kModeWords = {"global", "local"};
+inline constexpr std::array<std::string_view, 3> kModeWords = {"global", "local", "gradual"};
 inline constexpr std::array<std::string_view, 4> kProgramPhaseWords = {"forward", "backward",
                                                                        "joint", "step"};
 

@@ -3,6 +3,7 @@
 // before the look-up.
 #include "checker/check.h"
 
+#include "checker/gradual/gradual.h"
 #include "checker/report/provenance.h"
 #include "checker/suppress.h"
 #include "checker/walk/walk.h"
@@ -55,6 +56,8 @@ bool CheckResult::clean() const {
 }
 
 CheckResult check(ir::Program &program, const CheckOptions &options) {
+  if (options.mode == ir::Mode::Gradual)
+    return check_gradually(program, options);
   if (options.mode)
     program.mode = *options.mode;
   CheckResult result;
@@ -84,7 +87,7 @@ Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &resul
 }
 
 void Walk::run() {
-  caches_ = options_.memoise && !mover && !unites_;
+  caches_ = options_.memoise && !mover && !unites_ && !gradual();
   declared_gradients();
   for (uint32_t i = 0; i < program_.params.size(); ++i)
     declare(i);
@@ -150,11 +153,31 @@ bool Walk::scale_told(Place place, const rules::ScaleMismatch &wrong) {
 }
 
 void Walk::report(Place place, rules::Violation violation, uint32_t application) {
+  if (gradual() && !certain(place, violation))
+    return;
   quiet_ = false;
+  if (place.form == Place::Form::Inst)
+    told_axes_ |= rules::axes_of(violation);
   if (const auto *wrong = violation.as<rules::ScaleMismatch>())
     if (scale_told(place, *wrong))
       return;
   trail_->entries.push_back({Finding{std::move(violation), place, application, false, {}}});
+}
+
+// Whether a finding does not depend on what is unknown of the operands.
+bool Walk::certain(Place place, rules::Violation &violation) const {
+  AxisSet open;
+  auto add = [&](ir::TypeId id) {
+    if (id.valid())
+      open |= program_.types[id].unknown |
+              (program_.types[id].of(Kind::Varying) - program_.types[id].sharded());
+  };
+  if (place.form == Place::Form::Inst)
+    for (const rules::Arg &arg : args_)
+      add(arg.type);
+  if (const ValueId *value = violation.value(); value && value->valid())
+    add(result_.types[value->index]);
+  return gradual()->certain(place, violation, open);
 }
 
 // On these axes partition specs are no matter here. Regions make axes of their own mesh local.
@@ -252,6 +275,7 @@ void Walk::type_instruction(InstId id) {
   ir::Inst inst = program_.insts[id];
   const ir::Context &context = program_.contexts[inst.context];
   ++trail_->stats.ops;
+  told_axes_ = {};
   operands_.read(program_, inst.operands);
   args_.clear();
   for (ValueId value : operands_.values)
@@ -297,6 +321,8 @@ void Walk::type_instruction(InstId id) {
                          operands_.slots, args_, claims_,    options_.infer_partial};
   if (!conditions_.empty())
     divergent(id, app);
+  if (gradual() && Gradual::only_restates(app))
+    return restated(id, inst);
   // Where an op gives an operand no gradient nothing is wrong if no parameter is behind it.
   auto judged = [&]() -> const rules::Outcome & {
     while (op.form == rules::OpForm::Equation) {
@@ -332,6 +358,21 @@ void Walk::type_instruction(InstId id) {
     open_uses(id, app, outcome, application);
   if (op.form == rules::OpForm::Boundary && context.check)
     boundary_results(id, op.boundary, outcome);
+  results(id, inst, outcome);
+}
+
+// Says of per-rank values what they are to each other. What is known already needs no such word, and the
+// data are as they were.
+void Walk::restated(InstId id, const ir::Inst &inst) {
+  rules::Outcome outcome;
+  for (uint32_t i = 0; i < inst.result_count; ++i) {
+    const rules::Arg &from = args_[std::min<size_t>(i, args_.size() - 1)];
+    Type type = program_.types[from.type];
+    type.set_unknown(type.of(Kind::Varying) - type.sharded());
+    outcome.types.push_back(intern(type));
+    outcome.shapes.push_back(from.shape);
+    outcome.sizes.push_back(from.sizes);
+  }
   results(id, inst, outcome);
 }
 
@@ -431,6 +472,11 @@ void Walk::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &o
       type = seen(value.declared, inst.context);
       type.set_gradient_free(free);
       report(Place::inst(id), rules::UncheckedClaim{result, value.declared});
+    }
+    if (gradual()) {
+      type = gradual()->known(result, type, ~(told_axes_ | unknown_operands()));
+      type.scale =
+          ir::product(program_, type.scale, gradual()->numbers().scale(id, result_.types));
     }
     trail_->stats.silent += static_cast<uint64_t>(type.unknown.size());
     learn(result, {intern(type), shape, outcome.sizes[i]});

@@ -416,6 +416,16 @@ private:
 
   bool scale_told(Place place, const rules::ScaleMismatch &wrong);
   void report(Place place, rules::Violation violation, uint32_t application = ~0u);
+  // Null unless the program is judged without declarations (gradual/gradual.h).
+  const Gradual *gradual() const { return result_.gradual.get(); }
+  bool certain(Place place, rules::Violation &violation) const;
+  void restated(ir::InstId id, const ir::Inst &inst);
+  ir::AxisSet unknown_operands() const {
+    ir::AxisSet axes;
+    for (const rules::Arg &arg : args_)
+      axes |= program_.types[arg.type].unknown;
+    return axes;
+  }
   ir::Type seen(ir::TypeId declared, ir::ContextId context) const;
   ir::AxisSet local_axes(ir::MeshId mesh, ir::ContextId context) const;
   bool is_state(ir::ValueId value) const { return value.valid() && state_[value.index]; }
@@ -463,6 +473,7 @@ private:
   Rows rows_;             // of the results of the current instruction; may be shorter
   // The words that were decided, while retyping: per instruction.
   llvm::DenseMap<uint32_t, llvm::SmallVector<std::pair<ir::AxisSet, ir::Kind>, 1>> words_;
+  ir::AxisSet told_axes_;      // of findings at the current instruction
   const Edit *edit_ = nullptr; // while retyping
   // Per function, the functions that run it; found when an edit of a body is first tried.
   std::vector<llvm::SmallVector<ir::FunctionId, 2>> run_by_;

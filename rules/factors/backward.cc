@@ -21,13 +21,15 @@ TensorFactors without(const TensorFactors &factors, unsigned place) {
 unsigned class_dim(const TensorFactors &factors) { return factors.size() > 1 ? 1 : 0; }
 
 // Gradients of a loss of scores z, target t.
-bool of_classes(FactorSink &sink, unsigned scores) {
+bool of_classes(FactorSink &sink, unsigned scores, bool mean) {
   if (!sink.shape(scores) || sink.shape(scores)->dims.empty())
     return false;
   TensorFactors result = sink.fresh(scores);
   unsigned place = class_dim(result);
   sink.whole(result[place]);
   TensorFactors samples = without(result, place);
+  if (mean)
+    sink.divide(samples);
   for (std::string_view name : {"g", "t"})
     follow(sink, sink.operand(name), samples);
   sink.result(std::move(result));
@@ -60,22 +62,25 @@ void follow(FactorSink &sink, unsigned operand, const TensorFactors &dims) {
   sink.set(operand, std::move(factors));
 }
 
-bool loss_backward_factors(const Application &, FactorSink &sink) {
+bool loss_backward_factors(const Application &app, FactorSink &sink) {
   if (!sink.shape(1))
     return false;
   TensorFactors result = sink.fresh(1);
+  if (reduction_of(app) == "mean")
+    sink.divide(result);
   for (unsigned operand : {0, 2, 3})
     follow(sink, operand, result);
   sink.result(std::move(result));
   return true;
 }
 
-bool class_loss_backward_factors(const Application &, FactorSink &sink) {
-  return of_classes(sink, sink.operand("z"));
+bool class_loss_backward_factors(const Application &app, FactorSink &sink) {
+  return of_classes(sink, sink.operand("z"), reduction_of(app) == "mean");
 }
 
-bool nll_loss_backward_factors(const Application &, FactorSink &sink) {
-  if (!of_classes(sink, sink.operand("z")))
+bool nll_loss_backward_factors(const Application &app, FactorSink &sink) {
+  bool mean = !any_attr(app, {"reduction"}) || reduction_of(app) == "mean";
+  if (!of_classes(sink, sink.operand("z"), mean))
     return false;
   for (unsigned operand : {sink.operand("w"), sink.operand("k")})
     if (sink.shape(operand))

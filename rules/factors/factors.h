@@ -87,6 +87,12 @@ public:
     return map_.add(extent, whole);
   }
   void whole(uint8_t factor) { map_.factors[factor].whole = true; }
+  // A mean divides by their extents.
+  void divide(const TensorFactors &dims) {
+    for (const DimFactors &dim : dims)
+      for (uint8_t factor : dim)
+        map_.factors[factor].divides = true;
+  }
   void whole(const DimFactors &dim) {
     for (uint8_t factor : dim)
       whole(factor);

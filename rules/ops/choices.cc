@@ -126,7 +126,19 @@ std::string_view choose_nll_loss(const Application &app) {
 
 std::string_view choose_nll_loss_backward(const Application &app) {
   llvm::StringRef reduction = any_attr(app, {"reduction"}) ? reduction_of(app) : "mean";
-  return reduction == "sum" || reduction == "none" ? "nll_loss_backward_summed" : "";
+  if (reduction == "sum" || reduction == "none")
+    return "nll_loss_backward_summed";
+  // The number of targets is the last operand that is one number; where it is a sum over ranks that is still
+  // pending, each of them has its own targets.
+  ir::AxisSet pending, cut;
+  for (const Arg &arg : app.args) {
+    const ir::Shape *shape = app.shape(arg);
+    if (shape && shape->ranked && shape->dims.empty())
+      pending = app.type(arg).of(ir::Kind::Partial) - app.type(arg).zero();
+    else if (shape && !ir::differentiable(shape->dtype))
+      cut = app.type(arg).sharded();
+  }
+  return pending && cut.contains(pending) ? "nll_loss_backward_mean" : "";
 }
 
 std::string_view choose_attention(const Application &app) {

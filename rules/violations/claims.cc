@@ -96,6 +96,7 @@ func @norm(%i: f32[8, 16] R) {
 
 constinit const DiagnosticInfo LossKind::info = {
     .name = "loss-kind",
+    .by_meaning = true,
     .message = "the loss {value} is {kind} on {axes}, so each rank would start a backward of its "
                "own; it must be invariant or partial",
     .explain = R"(
@@ -122,6 +123,7 @@ output loss %p
 
 constinit const DiagnosticInfo MutationChangesType::info = {
     .name = "mutation-changes-type",
+    .by_meaning = true,
     .message = "`{op}` would change {operand} from {before} to {after} in place",
     .explain = R"(
 An op writes into storage that others rely on, and what it writes has another type than what was
@@ -148,6 +150,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo PartialState::info = {
     .name = "partial-state",
+    .by_meaning = true,
     .message = "`{op}` updates {value} with a value partial on {axes}: with an addend on each "
                "rank, not with the sum",
     .explain = R"(

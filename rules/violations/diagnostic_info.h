@@ -23,6 +23,8 @@ struct DiagnosticInfo {
   std::string_view name = {}; // kebab-case; never reused
   Severity severity = Severity::Error;
   DrawnBy drawn_by = DrawnBy::Check;
+  // It holds for cuts that nobody stated; others say that tensors are no parts of one, which they need not be.
+  bool by_meaning = false;
   // `{op}` is the spelling of the program; every other placeholder is a field of the struct.
   std::string_view message = {};
   std::string_view explain =

@@ -5,6 +5,7 @@ namespace spmd::rules {
 
 constinit const DiagnosticInfo UnreducedGradient::info = {
     .name = "unreduced-gradient",
+    .by_meaning = true,
     .message = "the gradient of {value} is still partial on {axes} when the optimizer reads it",
     .explain = R"(
 Each rank along the axis holds one addend of the gradient, and nothing adds them up: the optimizer
@@ -40,6 +41,7 @@ step %g, %r
 
 constinit const DiagnosticInfo OverreducedGradient::info = {
     .name = "overreduced-gradient",
+    .by_meaning = true,
     .message = "the gradient of {value} is {kind} on {axes}, where `sync` reduces it: no sum is "
                "pending there",
     .explain = R"(
@@ -61,6 +63,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo GradientTypeMismatch::info = {
     .name = "gradient-type-mismatch",
+    .by_meaning = true,
     .message = "the gradient of {value} is {found}, and {needed} is needed",
     .explain = R"(
 The type of a value fixes the type of its gradient: partial for replicate, replicate for partial,
@@ -109,6 +112,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo ScaleMismatch::info = {
     .name = "scale-mismatch",
+    .by_meaning = true,
     .message = "{what}{value} has scale {found}, {other}: wrong by the factor {left}",
     .explain = R"(
 The scale of a value is the factor by which its data differ from what is meant: a sum of the local

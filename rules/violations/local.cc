@@ -5,6 +5,7 @@ namespace spmd::rules {
 
 constinit const DiagnosticInfo PartialIntoNonlinear::info = {
     .name = "partial-into-nonlinear",
+    .by_meaning = true,
     .message = "`{op}` is not linear in {operand}, which is partial on {axes}: it would act on "
                "the addend of each rank, not on their sum",
     .explain = R"(
@@ -31,6 +32,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo PartialTimesPartial::info = {
     .name = "partial-times-partial",
+    .by_meaning = true,
     .message = "`{op}` multiplies {operand} by {other}, both partial on {axes}: products of "
                "addends do not sum to the product of the sums",
     .explain = R"(
@@ -59,6 +61,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo PartialPlusReplicate::info = {
     .name = "partial-plus-replicate",
+    .by_meaning = true,
     .message =
         "`{op}` adds {addend}, the same on all ranks of {axes}, to a pending sum ({operand}): it "
         "would be added once per rank",
@@ -88,6 +91,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo PartialWithVarying::info = {
     .name = "partial-with-varying",
+    .by_meaning = true,
     .message = "`{op}` combines {operand}, partial on {axes}, with {other}, which differs between "
                "these ranks: the results would not sum to anything",
     .explain = R"(

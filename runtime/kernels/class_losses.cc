@@ -198,7 +198,7 @@ template <class T> llvm::Error nll_loss_backward(const Call<T> &call) {
   auto loss = ClassLoss<T>::make(call, z);
   if (!loss)
     return loss.takeError();
-  bool mean = site.row.name == "nll_loss_backward";
+  bool mean = site.row.name != "nll_loss_backward_summed";
   T total = !mean ? T(1.0) : k ? k[0] : loss->total();
   for (int64_t n = 0; n < loss->samples(); ++n)
     if (!loss->ignored(n))
@@ -228,6 +228,10 @@ llvm::ArrayRef<KernelDef> class_loss_kernels() {
       by_class("nll_loss_counted"),
       {.row = "linear_cross_entropy", .real = linear_loss, .vjp = vjp_linear_loss},
       {.row = "nll_loss_backward",
+       .real = nll_loss_backward<double>,
+       .taped = nll_loss_backward<Var>,
+       .composed = composed_class_loss_backward},
+      {.row = "nll_loss_backward_mean",
        .real = nll_loss_backward<double>,
        .taped = nll_loss_backward<Var>,
        .composed = composed_class_loss_backward},

@@ -126,7 +126,7 @@ bool ClassFormulas::gradient(const Placed *g, const Placed *total) {
     return false;
   const bool mean =
       row_.startswith("nll_loss_backward")
-          ? row_ == "nll_loss_backward"
+          ? row_ != "nll_loss_backward_summed"
           : reduction_ == LossReduction::Mean || reduction_ == LossReduction::BatchMean;
   const Placed &to = *of_.result(0);
   if ((g->size() != 1 && g->size() != count(samples_)) || to.size() != z_.size())

@@ -1,0 +1,177 @@
+// Evidence votes on classes of positions, never on single tensors: what is cut in one is cut in all.
+#include "checker/gradual/cuts.h"
+
+#include "checker/operand_list.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <tuple>
+
+namespace spmd::checker {
+
+using ir::AxisId;
+using ir::AxisSet;
+using ir::Kind;
+using ir::ValueId;
+
+namespace {
+
+bool is_state(ir::Role role) {
+  return role == ir::Role::Param || role == ir::Role::Buffer || role == ir::Role::OptState;
+}
+
+} // namespace
+
+Cuts::Cuts(ir::Program &program, const CheckResult &checked)
+    : program_(program), checked_(checked), positions_(program, checked) {
+  for (const ir::Param &param : program.params)
+    declared(param);
+  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
+    result(ir::InstId{i});
+  for (auto &[key, values] : parameters_)
+    choose_parameters(axes_[key], values);
+  for (auto &[key, values] : inputs_)
+    choose_inputs(axes_[key], values);
+}
+
+// What is the same on all ranks has no class that is cut; what is stated to be cut has one.
+void Cuts::declared(const ir::Param &param) {
+  const ir::Type &type = program_.types[checked_.types[param.value.index]];
+  const ir::TypeId stated = program_.values[param.value].declared;
+  if (!type.mesh().valid())
+    return;
+  const AxisSet same = type.replicated() | type.of(Kind::Invariant);
+  for (AxisId id : program_.meshes[type.mesh()].typed_axes()) {
+    Key key{static_cast<uint16_t>(type.mesh().index), id.index};
+    Axis &axis = axes_[key];
+    llvm::SmallVector<CutPositions::Found, 4> found = positions_.of(param.value);
+    if (same.contains(id) && param.role != ir::Role::Const) {
+      for (const CutPositions::Found &each : found)
+        axis.never.insert(each.cls);
+    } else if (type.of(Kind::Varying).contains(id)) {
+      std::optional<unsigned> dim = stated.valid() ? program_.types[stated].dim(id) : std::nullopt;
+      std::optional<uint32_t> cls = dim ? positions_.in_front(param.value, *dim) : std::nullopt;
+      if (cls) {
+        axis.cut.insert(*cls);
+        axis.origins[param.value.index] = Origin::Stated;
+        continue;
+      }
+      if (param.role == ir::Role::Param)
+        for (const CutPositions::Found &each : found)
+          ++axis.candidates[each.cls];
+      if (is_state(param.role))
+        parameters_[key].push_back(param.value);
+      else if (param.role == ir::Role::Input)
+        inputs_[key].push_back(param.value);
+    }
+  }
+}
+
+// What a collective makes equal on all ranks is whole there, except for the dimension that it joined: that one
+// is cut in its operand.
+void Cuts::result(ir::InstId id) {
+  const ir::Inst &inst = program_.insts[id];
+  OperandList operands;
+  operands.read(program_, inst.operands);
+  for (uint32_t r = 0; r < inst.result_count && r < operands.values.size(); ++r) {
+    ValueId from = operands.values[r], to = inst.result(r);
+    if (!checked_.types[from.index].valid() || !checked_.types[to.index].valid())
+      continue;
+    const ir::Type &before = program_.types[checked_.types[from.index]],
+                   &after = program_.types[checked_.types[to.index]];
+    if (before.mesh() != after.mesh() || !before.mesh().valid())
+      continue;
+    AxisSet became = (after.replicated() | after.of(Kind::Invariant)) &
+                     (before.of(Kind::Varying) | before.of(Kind::Partial));
+    for (AxisId axis : became)
+      for (const CutPositions::Found &each : positions_.of(to))
+        ++axes_[{static_cast<uint16_t>(after.mesh().index), axis.index}].whole[each.cls];
+  }
+}
+
+// Few collectives that leave it whole, many parameters that have it, in front of a dimension rather than
+// inside: the order of the tuple. None where two are as good.
+std::optional<uint32_t> Cuts::best(const Axis &axis, ValueId value) const {
+  using Rank = std::tuple<unsigned, int64_t, int64_t>;
+  std::optional<uint32_t> chosen;
+  std::optional<Rank> chosen_rank;
+  bool tie = false;
+  llvm::SmallVector<CutPositions::Found, 4> found = positions_.of(value);
+  for (const CutPositions::Found &each : found) {
+    if (axis.never.count(each.cls))
+      continue;
+    Rank rank{axis.whole.lookup(each.cls), -int64_t(axis.candidates.lookup(each.cls)),
+              each.at.outer};
+    if (chosen == each.cls)
+      continue;
+    if (!chosen_rank || rank < *chosen_rank) {
+      chosen = each.cls, chosen_rank = rank, tie = false;
+    } else if (rank == *chosen_rank) {
+      tie = true;
+    }
+  }
+  return tie ? std::nullopt : chosen;
+}
+
+void Cuts::choose_parameters(Axis &axis, llvm::ArrayRef<ValueId> values) {
+  for (ValueId value : values) {
+    bool known = llvm::any_of(positions_.of(value), [&](const CutPositions::Found &each) {
+      return axis.cut.count(each.cls) != 0;
+    });
+    if (known) {
+      axis.origins[value.index] = Origin::Inferred;
+    } else if (std::optional<uint32_t> cls = best(axis, value)) {
+      axis.cut.insert(*cls);
+      axis.origins[value.index] = Origin::Inferred;
+    }
+  }
+}
+
+// A batch that differs is cut in its first dimension of more than one element.
+void Cuts::choose_inputs(Axis &axis, llvm::ArrayRef<ValueId> values) {
+  for (ValueId value : values) {
+    llvm::SmallVector<CutPositions::Found, 4> found = positions_.of(value);
+    bool known = llvm::any_of(found, [&](const CutPositions::Found &each) {
+      return each.at.outer == 1 && axis.cut.count(each.cls) != 0;
+    });
+    const ir::ShapeId shape = checked_.shapes[value.index];
+    for (const CutPositions::Found &each : found) {
+      if (known || each.at.outer != 1 || axis.never.count(each.cls) ||
+          program_.shapes[shape].dims[each.at.dim] == ir::Extent(1))
+        continue;
+      axis.cut.insert(each.cls);
+      known = true;
+    }
+    if (known)
+      axis.origins[value.index] = Origin::Assumed;
+  }
+}
+
+std::optional<unsigned> Cuts::dim(ValueId value, AxisId id) const {
+  const ir::TypeId type = checked_.types[value.index];
+  if (!type.valid())
+    return std::nullopt;
+  auto at = axes_.find({static_cast<uint16_t>(program_.types[type].mesh().index), id.index});
+  if (at == axes_.end())
+    return std::nullopt;
+  std::optional<unsigned> dim;
+  for (const CutPositions::Found &each : positions_.of(value))
+    if (at->second.cut.count(each.cls)) {
+      if (dim || each.at.outer != 1)
+        return std::nullopt;
+      dim = each.at.dim;
+    }
+  return dim;
+}
+
+std::optional<Origin> Cuts::origin(ValueId value, AxisId id) const {
+  const ir::TypeId type = checked_.types[value.index];
+  if (!type.valid())
+    return std::nullopt;
+  auto at = axes_.find({static_cast<uint16_t>(program_.types[type].mesh().index), id.index});
+  if (at == axes_.end() || !at->second.origins.count(value.index))
+    return std::nullopt;
+  return at->second.origins.lookup(value.index);
+}
+
+} // namespace spmd::checker

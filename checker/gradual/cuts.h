@@ -1,0 +1,50 @@
+// Of tensors that differ between the ranks of an axis and of which nobody said how: which dimension of them the
+// axis cuts, as far as the program tells.
+#pragma once
+
+#include "checker/gradual/positions.h"
+
+#include "llvm/ADT/DenseSet.h"
+
+#include <map>
+
+namespace spmd::checker {
+
+// What a statement about a tensor stands on, the strongest first.
+enum class Origin : uint8_t { Stated, Inferred, Assumed };
+
+class Cuts {
+public:
+  // `checked`: of the program, judged by kinds.
+  Cuts(ir::Program &program, const CheckResult &checked);
+
+  // The dimension of the value that the axis cuts, if it differs there; none: not known, or inside of a dimension.
+  std::optional<unsigned> dim(ir::ValueId value, ir::AxisId axis) const;
+  // Of a declared value.
+  std::optional<Origin> origin(ir::ValueId value, ir::AxisId axis) const;
+
+private:
+  struct Axis {
+    llvm::DenseSet<uint32_t> cut;                  // classes
+    llvm::DenseMap<uint32_t, unsigned> whole;      // classes -> how often a collective leaves them whole
+    llvm::DenseSet<uint32_t> never;                // declared values have them and are the same on all ranks
+    llvm::DenseMap<uint32_t, unsigned> candidates; // classes -> in how many varying parameters
+    llvm::DenseMap<uint32_t, Origin> origins;      // by value
+  };
+  using Key = std::pair<uint16_t, uint8_t>; // mesh and axis
+
+  void declared(const ir::Param &param);
+  void result(ir::InstId id);
+  void choose_parameters(Axis &axis, llvm::ArrayRef<ir::ValueId> values);
+  void choose_inputs(Axis &axis, llvm::ArrayRef<ir::ValueId> values);
+  std::optional<uint32_t> best(const Axis &axis, ir::ValueId value) const;
+  bool moves(ir::InstId id, bool gathers, ir::AxisSet axes);
+
+  ir::Program &program_;
+  const CheckResult &checked_;
+  CutPositions positions_;
+  std::map<Key, Axis> axes_;
+  std::map<Key, std::vector<ir::ValueId>> parameters_, inputs_; // that vary there, of unknown cut
+};
+
+} // namespace spmd::checker

@@ -1,0 +1,48 @@
+// Judges a program of per-rank tensors as parts of whole ones, without declarations that say so: cuts are
+// inferred, and what is wrong whatever is unknown is a finding. Two readings: by kinds alone, as always; then
+// with the cuts that the first one and the program tell, where a sum over a dimension that an axis cuts is
+// pending. Where rules for whole tensors do not apply, the first reading stands and nothing is reported.
+#pragma once
+
+#include "checker/gradual/cuts.h"
+#include "checker/gradual/numbers.h"
+
+#include "ir/claims.h"
+
+#include <set>
+
+namespace spmd::checker {
+
+class Gradual {
+public:
+  // The program by kinds; cuts are stated in its declarations, and it is judged by whole tensors from then on.
+  Gradual(ir::Program &program, const CheckOptions &options);
+
+  // What is known of a value that the second reading does not know, or of which it does not know the cut.
+  // `lost`: axes on which it is unknown and nothing was reported.
+  ir::Type known(ir::ValueId value, ir::Type type, ir::AxisSet lost) const;
+  // True if the finding holds whatever is unknown, or the first reading has it too. `open`: the axes on which
+  // something that it depends on is not known.
+  bool certain(const Place &place, const rules::Violation &violation, ir::AxisSet open) const;
+
+  // A reinterpret from V or to V, by which a recorder says of per-rank values what they are.
+  static bool only_restates(const rules::Application &app);
+
+  const Numbers &numbers() const { return numbers_; }
+  const Cuts &cuts() const { return cuts_; }
+  const CheckResult &by_kinds() const { return first_; }
+
+private:
+  void state_cuts();
+  ir::TypeId with_cuts(ir::TypeId declared, ir::ValueId value) const;
+
+  ir::Program &program_;
+  CheckResult first_;
+  Cuts cuts_;
+  Numbers numbers_;
+  std::set<std::tuple<unsigned, uint32_t, std::string_view>> told_; // form and index of a place, name
+};
+
+CheckResult check_gradually(ir::Program &program, const CheckOptions &options);
+
+} // namespace spmd::checker

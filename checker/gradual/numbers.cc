@@ -1,0 +1,166 @@
+#include "checker/gradual/numbers.h"
+
+#include "checker/operand_list.h"
+
+#include "ir/mesh/axis_scale.h"
+#include "rules/transitions/axes.h"
+#include "rules/transitions/call.h"
+
+#include <cmath>
+
+namespace spmd::checker {
+
+using ir::AxisSet;
+using ir::ValueId;
+
+namespace {
+
+constexpr unsigned kSteps = 6; // of views and casts between a number and its collective
+
+// Every element of the result is one of the operand, times a number at most.
+bool keeps_elements(const rules::ResolvedOp &op) {
+  if (op.form == rules::OpForm::Boundary)
+    return rules::passes_data(op.boundary);
+  if (op.form != rules::OpForm::Equation || !op.row)
+    return false;
+  const rules::Equation &row = op.row->equation.equation;
+  return row.sum_count == 1 && row.term_count == 1 && row.terms[0].atom_count == 1 &&
+         row.terms[0].divisors == 0 && row.atoms[0].form == rules::Atom::Form::Ref;
+}
+bool is_product(const rules::ResolvedOp &op) {
+  return op.row && (op.row->name == "mul" || op.row->name == "div");
+}
+
+// The factor that a multiplication or division by a number comes to, as 1/n or n; 0: it is none.
+std::optional<double> factor_of(const rules::ResolvedOp &op, const OperandList &operands) {
+  if (!is_product(op) || operands.slots.size() != 2 ||
+      operands.slots[1].form != rules::Slot::Form::Literal)
+    return std::nullopt;
+  const ir::AttrValue &value = operands.slots[1].literal;
+  double number = value.form == ir::AttrForm::Integer ? double(int64_t(value.bits))
+                  : value.form == ir::AttrForm::Float ? std::bit_cast<double>(value.bits)
+                                                      : 0;
+  if (number == 0 || !std::isfinite(number))
+    return std::nullopt;
+  return op.row->name == "div" ? 1 / number : number;
+}
+
+} // namespace
+
+Numbers::Numbers(ir::Program &program, const CheckResult &checked)
+    : program_(program), checked_(checked), made_by_(program.values.size()) {
+  rules::Rules rules(program);
+  const uint32_t first = program.main.first.index, last = program.main.last.index;
+  for (uint32_t i = first; i < last; ++i) {
+    const ir::Inst inst = program.insts[ir::InstId{i}];
+    const rules::ResolvedOp &op = rules.resolve(inst.op);
+    OperandList operands;
+    operands.read(program, inst.operands);
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      made_by_[inst.result(r).index] = ir::InstId{i};
+    bool product = factor_of(op, operands).has_value();
+    for (uint32_t r = 0; r < inst.result_count && r < operands.values.size(); ++r) {
+      if (keeps_elements(op) || product) {
+        next_[operands.values[r].index] = inst.result(r);
+        before_[inst.result(r).index] = operands.values[r];
+      }
+      if (op.form != rules::OpForm::Transition || !rules::unstated_words(op.transition).reduces)
+        continue;
+      rules::Application app{program, op, inst.attrs, inst.context, operands.slots, {}, {}};
+      rules::Outcome ignored;
+      if (std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, ignored)) {
+        entered_[operands.values[r].index] = axes->all();
+        left_[inst.result(r).index] = axes->all();
+      }
+    }
+  }
+  for (uint32_t i = first; i < last; ++i)
+    instruction(ir::InstId{i}, rules);
+}
+
+void Numbers::instruction(ir::InstId id, rules::Rules &rules) {
+  const ir::Inst inst = program_.insts[id];
+  const rules::ResolvedOp &op = rules.resolve(inst.op);
+  OperandList operands;
+  operands.read(program_, inst.operands);
+  std::optional<double> factor = factor_of(op, operands);
+  if (!factor || operands.values.empty() || inst.result_count == 0)
+    return;
+  double size = *factor < 1 ? 1 / *factor : *factor;
+  int64_t ranks = std::llround(size);
+  if (std::abs(size - double(ranks)) > 1e-6 * size || ranks < 2)
+    return;
+  if (*factor < 1 && inst.bwd_of.valid())
+    mean_backward(id, op, ranks);
+  AxisSet axes = beside(operands.values[0], inst.result(0), ranks);
+  if (!axes)
+    return;
+  ir::MeshId mesh = program_.contexts[inst.context].mesh;
+  ir::ScaleId scale = ir::axes_scale(program_, mesh, axes);
+  scales_[id.index] = *factor < 1 ? ir::quotient(program_, program_.one(), scale) : scale;
+}
+
+// The number of elements that a mean of the forward took together.
+void Numbers::mean_backward(ir::InstId id, const rules::ResolvedOp &, int64_t divisor) {
+  const ValueId result = program_.insts[id].bwd_of;
+  const ir::InstId made = made_by_[result.index];
+  if (!made.valid())
+    return;
+  rules::Rules rules(program_);
+  const rules::ResolvedOp &op = rules.resolve(program_.insts[made].op);
+  if (!op.row || op.row->equation.equation.term_count == 0 ||
+      op.row->equation.equation.terms[0].divisors == 0)
+    return;
+  OperandList operands;
+  operands.read(program_, program_.insts[made].operands);
+  auto count = [&](ValueId value) {
+    int64_t elements = 1;
+    if (ir::ShapeId shape = checked_.shapes[value.index]; shape.valid())
+      for (ir::Extent extent : program_.shapes[shape].dims)
+        elements *= extent.is_number() ? extent.number() : 0;
+    return elements;
+  };
+  if (!operands.values.empty() && count(operands.values[0]) == count(result) * divisor)
+    means_[id.index] = {operands.values[0], result};
+}
+
+// The axes of a collective that adds up, right before the number or right after it, over so many ranks.
+AxisSet Numbers::beside(ValueId operand, ValueId result, int64_t ranks) const {
+  auto fits = [&](const llvm::DenseMap<uint32_t, AxisSet> &ends, ValueId value) {
+    auto at = ends.find(value.index);
+    if (at == ends.end())
+      return AxisSet();
+    ir::TypeId type = checked_.types[value.index];
+    if (!type.valid() ||
+        rules::size_of(program_.meshes[program_.types[type].mesh()], at->second) != ranks)
+      return AxisSet();
+    return at->second;
+  };
+  ValueId back = operand, on = result;
+  for (unsigned step = 0; step < kSteps; ++step) {
+    if (back.valid())
+      if (AxisSet axes = fits(left_, back))
+        return axes;
+    if (on.valid())
+      if (AxisSet axes = fits(entered_, on))
+        return axes;
+    back = back.valid() ? before_.lookup(back.index) : back;
+    on = on.valid() ? next_.lookup(on.index) : on;
+  }
+  return {};
+}
+
+ir::ScaleId Numbers::scale(ir::InstId id, llvm::ArrayRef<ir::TypeId> types) const {
+  ir::ScaleId scale = program_.one();
+  if (auto at = scales_.find(id.index); at != scales_.end())
+    scale = at->second;
+  auto at = means_.find(id.index);
+  if (at == means_.end() || !types[at->second.operand.index].valid())
+    return scale;
+  const ir::Type &whole = program_.types[types[at->second.operand.index]],
+                 &mean = program_.types[types[at->second.result.index]];
+  AxisSet cut = whole.sharded() & mean.of(ir::Kind::Partial);
+  return ir::product(program_, scale, ir::axes_scale(program_, whole.mesh(), cut));
+}
+
+} // namespace spmd::checker

@@ -1,0 +1,39 @@
+// Plain numbers that stand for the size of an axis. A recorded program divides by 8, not by the size of dp; only
+// where it stands says which is meant: beside a collective over as many ranks, or in the backward of a mean.
+#pragma once
+
+#include "checker/check.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+namespace spmd::checker {
+
+class Numbers {
+public:
+  // `checked`: of the program, for the shapes.
+  Numbers(ir::Program &program, const CheckResult &checked);
+
+  // What the numbers of an instruction multiply its results with, as a scale. `types`: of the values ahead of
+  // it. 1 where its numbers are numbers.
+  ir::ScaleId scale(ir::InstId id, llvm::ArrayRef<ir::TypeId> types) const;
+
+private:
+  struct Mean { // a mean that the instruction is a part of the backward of
+    ir::ValueId operand, result;
+  };
+  void instruction(ir::InstId id, rules::Rules &rules);
+  void mean_backward(ir::InstId id, const rules::ResolvedOp &op, int64_t divisor);
+  ir::AxisSet beside(ir::ValueId operand, ir::ValueId result, int64_t ranks) const;
+
+  ir::Program &program_;
+  const CheckResult &checked_;
+  std::vector<ir::InstId> made_by_;               // per value; none: declared
+  llvm::DenseMap<uint32_t, ir::ValueId> next_;    // a value -> the one that holds the same elements, scaled or moved
+  llvm::DenseMap<uint32_t, ir::ValueId> before_;  // the other way
+  llvm::DenseMap<uint32_t, ir::AxisSet> entered_; // operands of collectives that add up
+  llvm::DenseMap<uint32_t, ir::AxisSet> left_;    // their results
+  llvm::DenseMap<uint32_t, ir::ScaleId> scales_;  // by instruction
+  llvm::DenseMap<uint32_t, Mean> means_;          // likewise
+};
+
+} // namespace spmd::checker

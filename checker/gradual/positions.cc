@@ -1,0 +1,187 @@
+// One pass over the instructions collects the factors that dimensions share; then every position goes along
+// them until nothing is new.
+#include "checker/gradual/positions.h"
+
+#include "checker/operand_list.h"
+
+#include "rules/shapes/shape_rule.h"
+#include "rules/violations/operands.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::checker {
+
+using ir::ValueId;
+
+CutPositions::CutPositions(ir::Program &program, const CheckResult &checked)
+    : program_(program), checked_(checked), nodes_of_(program.values.size()),
+      links_of_(program.values.size()) {
+  rules::Rules rules(program);
+  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
+    instruction(ir::InstId{i}, rules);
+  for (uint32_t i = 0; i < program.values.size(); ++i)
+    if (ValueId of = program.values[ValueId{i}].grad_of; of.valid())
+      alike(of, ValueId{i});
+  for (uint32_t i = 0; i < program.values.size(); ++i) {
+    ir::ShapeId shape = checked_.shapes[i];
+    for (unsigned d = 0; shape.valid() && d < program.shapes[shape].dims.size(); ++d)
+      node_at({ValueId{i}, d, 1});
+  }
+  while (!open_.empty()) {
+    uint32_t node = open_.back();
+    open_.pop_back();
+    spread(node);
+  }
+}
+
+std::optional<int64_t> CutPositions::extent(ValueId value, unsigned dim) const {
+  ir::ShapeId id = checked_.shapes[value.index];
+  if (!id.valid() || !program_.shapes[id].ranked || dim >= program_.shapes[id].dims.size())
+    return std::nullopt;
+  ir::Extent extent = program_.shapes[id].dims[dim];
+  return extent.is_number() ? std::optional(extent.number()) : std::nullopt;
+}
+
+void CutPositions::instruction(ir::InstId id, rules::Rules &rules) {
+  const ir::Inst inst = program_.insts[id];
+  OperandList operands;
+  operands.read(program_, inst.operands);
+  llvm::SmallVector<ValueId, 2> results;
+  for (uint32_t i = 0; i < inst.result_count; ++i)
+    results.push_back(inst.result(i));
+  const rules::ResolvedOp &op = rules.resolve(inst.op);
+  if (op.form == rules::OpForm::Equation) {
+    llvm::SmallVector<rules::Arg, 6> args;
+    for (ValueId value : operands.values)
+      args.push_back({checked_.types[value.index], checked_.shapes[value.index], {}});
+    llvm::SmallVector<rules::ResultClaim, 2> claims;
+    for (ValueId value : results)
+      claims.push_back({checked_.shapes[value.index], {}, {}});
+    rules::Application app{program_,       op,   inst.attrs, inst.context,
+                           operands.slots, args, claims};
+    for (const rules::RowUse &use : rules::row_uses(app)) {
+      rules::Application one{program_,  op,   inst.attrs, inst.context,
+                             use.slots, args, claims};
+      row(use, one, operands.values, results);
+    }
+    return;
+  }
+  // Collectives and casts move elements along the dimensions whose extents they change, and no others.
+  bool same = op.form == rules::OpForm::Transition || rules::passes_data(op.boundary);
+  for (size_t i = 0; same && i < results.size() && i < operands.values.size(); ++i)
+    alike(operands.values[i], results[i]);
+}
+
+void CutPositions::row(const rules::RowUse &use, const rules::Application &app,
+                       llvm::ArrayRef<ValueId> operands, llvm::ArrayRef<ValueId> results) {
+  const rules::Equation &equation = use.row->equation.equation;
+  rules::OperandMismatch problem;
+  std::optional<rules::Binding> binding = rules::bind_operands(app, equation, problem);
+  if (!binding)
+    return;
+  rules::Outcome ignored;
+  rules::FactorMap map = rules::map_factors(app, equation, *binding, ignored);
+  llvm::SmallVector<Link, 8> links(map.factors.size());
+  for (size_t f = 0; f < links.size(); ++f)
+    links[f].extent = map.factors[f].extent && map.factors[f].extent->is_number()
+                          ? map.factors[f].extent->number()
+                          : -1;
+  auto add = [&](ValueId value, const std::optional<rules::TensorFactors> &dims) {
+    for (unsigned d = 0; dims && d < dims->size(); ++d) {
+      int64_t outer = 1;
+      std::optional<int64_t> whole = extent(value, d);
+      for (uint8_t f : (*dims)[d]) {
+        if (links[f].extent < 0 && (*dims)[d].size() == 1 && whole)
+          links[f].extent = *whole;
+        bool stretched = whole == 1 && links[f].extent != 1;
+        if (links[f].extent > 0 && !stretched)
+          links[f].ends.push_back({value, d, outer});
+        outer *= std::max<int64_t>(links[f].extent, 1);
+      }
+    }
+  };
+  for (size_t i = 0; i < operands.size() && i < map.args.size(); ++i)
+    add(operands[i], map.args[i]);
+  for (size_t r = 0; r < use.results.size() && r < map.results.size(); ++r)
+    add(results[use.results[r]], map.results[r]);
+  // A dimension of one element may be another one that is stretched: only views say that it is the same.
+  for (Link &link : links)
+    if (link.ends.size() > 1 && (link.extent > 1 || use.row->factors))
+      add_link(std::move(link));
+}
+
+void CutPositions::alike(ValueId a, ValueId b) {
+  ir::ShapeId one = checked_.shapes[a.index], other = checked_.shapes[b.index];
+  if (!one.valid() || !other.valid() ||
+      program_.shapes[one].dims.size() != program_.shapes[other].dims.size())
+    return;
+  for (unsigned d = 0; d < program_.shapes[one].dims.size(); ++d)
+    if (std::optional<int64_t> length = extent(a, d); length && length == extent(b, d))
+      add_link({*length, {{a, d, 1}, {b, d, 1}}});
+}
+
+void CutPositions::add_link(Link link) {
+  for (const End &end : link.ends)
+    if (auto &known = links_of_[end.value.index];
+        known.empty() || known.back() != links_.size())
+      known.push_back(static_cast<uint32_t>(links_.size()));
+  links_.push_back(std::move(link));
+}
+
+uint32_t CutPositions::node_at(Position at) {
+  for (uint32_t node : nodes_of_[at.value.index])
+    if (nodes_[node].at.dim == at.dim && nodes_[node].at.outer == at.outer)
+      return node;
+  uint32_t made = static_cast<uint32_t>(nodes_.size());
+  nodes_.push_back({at, made});
+  nodes_of_[at.value.index].push_back(made);
+  open_.push_back(made);
+  return made;
+}
+
+// What lies at or inside of a factor lies there in all dimensions that have it.
+void CutPositions::spread(uint32_t node) {
+  const Position at = nodes_[node].at;
+  for (uint32_t l = 0; l < links_of_[at.value.index].size(); ++l) {
+    const Link &link = links_[links_of_[at.value.index][l]];
+    for (const End &from : link.ends) {
+      if (from.value != at.value || from.dim != at.dim || at.outer % from.outer != 0)
+        continue;
+      int64_t inside = at.outer / from.outer;
+      if (inside > 1 && (inside >= link.extent || link.extent % inside != 0))
+        continue;
+      for (const End &to : link.ends)
+        unite(node, node_at({to.value, to.dim, to.outer * inside}));
+    }
+  }
+}
+
+uint32_t CutPositions::find(uint32_t node) const {
+  while (nodes_[node].parent != node)
+    node = nodes_[node].parent = nodes_[nodes_[node].parent].parent;
+  return node;
+}
+
+void CutPositions::unite(uint32_t a, uint32_t b) {
+  a = find(a), b = find(b);
+  nodes_[std::max(a, b)].parent = std::min(a, b);
+}
+
+llvm::SmallVector<CutPositions::Found, 4> CutPositions::of(ValueId value) const {
+  llvm::SmallVector<Found, 4> found;
+  for (uint32_t node : nodes_of_[value.index])
+    found.push_back({nodes_[node].at, find(node)});
+  llvm::sort(found, [](const Found &a, const Found &b) {
+    return std::pair(a.at.dim, a.at.outer) < std::pair(b.at.dim, b.at.outer);
+  });
+  return found;
+}
+
+std::optional<CutPositions::Class> CutPositions::in_front(ValueId value, unsigned dim) const {
+  for (uint32_t node : nodes_of_[value.index])
+    if (nodes_[node].at.dim == dim && nodes_[node].at.outer == 1)
+      return find(node);
+  return std::nullopt;
+}
+
+} // namespace spmd::checker

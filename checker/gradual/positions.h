@@ -1,0 +1,73 @@
+// Which dimensions of the tensors of a program belong together: if ranks hold blocks of one of them, they hold
+// blocks of all. A position is a place in a dimension where a block may begin: in front of the whole of it, or
+// inside, as in the rows of a fused qkv weight [3 * heads * 64, ...], of which each rank has some heads.
+// Positions are united by the factors of the rows, through views too, over the whole program.
+#pragma once
+
+#include "checker/check.h"
+
+#include "rules/factors/factors.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+namespace spmd::checker {
+
+class CutPositions {
+public:
+  struct Position {
+    ir::ValueId value;
+    unsigned dim = 0;
+    int64_t outer = 1; // elements of the dimension, in units of the block, that lie in front: 3 for the heads of qkv
+  };
+  using Class = uint32_t;
+
+  // `checked`: of the program, for the shapes.
+  CutPositions(ir::Program &program, const CheckResult &checked);
+
+  // The positions of a value and their classes, the first dimension first.
+  struct Found {
+    Position at;
+    Class cls;
+  };
+  llvm::SmallVector<Found, 4> of(ir::ValueId value) const;
+  // In front of the whole dimension; none where its extent is not known.
+  std::optional<Class> in_front(ir::ValueId value, unsigned dim) const;
+  size_t classes() const { return nodes_.size(); } // a bound of their numbers
+
+private:
+  struct Node {
+    Position at;
+    mutable uint32_t parent;
+  };
+  // One factor of one instruction: the dimensions that have it.
+  struct End {
+    ir::ValueId value;
+    unsigned dim;
+    int64_t outer; // of the factor in the dimension
+  };
+  struct Link {
+    int64_t extent;
+    llvm::SmallVector<End, 3> ends;
+  };
+
+  void instruction(ir::InstId id, rules::Rules &rules);
+  void row(const rules::RowUse &use, const rules::Application &app,
+           llvm::ArrayRef<ir::ValueId> operands, llvm::ArrayRef<ir::ValueId> results);
+  void alike(ir::ValueId a, ir::ValueId b);
+  void add_link(Link link);
+  void spread(uint32_t node);
+  uint32_t node_at(Position at);
+  uint32_t find(uint32_t node) const;
+  void unite(uint32_t a, uint32_t b);
+  std::optional<int64_t> extent(ir::ValueId value, unsigned dim) const;
+
+  ir::Program &program_;
+  const CheckResult &checked_;
+  std::vector<Node> nodes_;
+  std::vector<uint32_t> open_;                         // nodes that were not yet taken along their links
+  std::vector<llvm::SmallVector<uint32_t, 2>> nodes_of_; // per value
+  std::vector<Link> links_;
+  std::vector<llvm::SmallVector<uint32_t, 4>> links_of_; // per value
+};
+
+} // namespace spmd::checker
