@@ -17,6 +17,9 @@ CheckResult judged_by_kinds(ir::Program &program, const CheckOptions &options) {
   program.mode = ir::Mode::Local;
   CheckResult result;
   Walk(program, options, result).run();
+  // On one device the axes of whole tensors are axes, and their sizes count.
+  program.mode = ir::Mode::Gradual;
+  program.axis_scales = {};
   return result;
 }
 
@@ -29,7 +32,6 @@ Gradual::Gradual(ir::Program &program, const CheckOptions &options)
     told_.insert({static_cast<unsigned>(finding.place.form), finding.place.index,
                   finding.info().name});
   state_cuts();
-  program.mode = ir::Mode::Gradual;
 }
 
 ir::TypeId Gradual::with_cuts(ir::TypeId declared, ValueId value) const {

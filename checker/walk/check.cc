@@ -177,6 +177,14 @@ bool Walk::certain(Place place, rules::Violation &violation) const {
       add(arg.type);
   if (const ValueId *value = violation.value(); value && value->valid())
     add(result_.types[value->index]);
+  // Counts and places of its own are what a rank may need them for.
+  if (const rules::OperandIndex *operand = violation.operand();
+      operand && place.form == Place::Form::Inst && operand->index < args_.size()) {
+    ir::ShapeId shape = args_[operand->index].shape;
+    if (shape.valid() && program_.shapes[shape].dtype != ir::DType::Unknown &&
+        !ir::differentiable(program_.shapes[shape].dtype))
+      open = ~AxisSet();
+  }
   return gradual()->certain(place, violation, open);
 }
 
