@@ -77,7 +77,11 @@ struct CheckResult {
   std::vector<InferredAt> inferred;
   std::vector<UndecidedClash> clashes; // Finding::clash
   CheckStats stats;
-  std::shared_ptr<const Gradual> gradual; // Mode::Gradual: what is known without declarations; else null
+  // Mode::Gradual; else none. What is known without declarations; per value the axes on which everything that
+  // it was made of is known, kind, cut and scale; per axis the first instruction that lost that.
+  std::shared_ptr<const Gradual> gradual;
+  std::vector<ir::AxisSet> proved;
+  std::vector<std::pair<ir::AxisId, ir::InstId>> lost;
 
   bool clean() const; // no finding of severity error, suppressed ones included
 };

@@ -4,6 +4,7 @@
 #include "ir/ids.h"
 #include "rules/violation.h"
 
+#include <algorithm>
 #include <string>
 
 namespace spmd::checker {
@@ -29,7 +30,12 @@ struct Finding {
   std::string reason;   // of the suppression
   uint32_t clash = ~0u; // into CheckResult::clashes; ~0: no word of a collective is in question
 
+  bool inferred = false;  // it stands on cuts that nobody stated: a warning until a run confirms it
+
   const rules::DiagnosticInfo &info() const { return rules::info(violation); }
+  rules::Severity severity() const {
+    return inferred ? std::max(info().severity, rules::Severity::Warning) : info().severity;
+  }
 };
 
 } // namespace spmd::checker

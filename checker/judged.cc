@@ -63,11 +63,37 @@ uint64_t count_unchecked(const ir::Program &program) {
       program.insts.all(), [&](const ir::Inst &inst) { return off[inst.context.index]; }));
 }
 
+// A parameter that is written counts where all that its new value was made of is known.
+void count_proofs(const ir::Program &program, const CheckResult &result, Judged &judged) {
+  for (const ir::Output &output : program.outputs) {
+    const ir::Param *param = output.of.valid() ? program.find_param(output.of) : nullptr;
+    if (!param || param->role != ir::Role::Param ||
+        (output.role != ir::OutputRole::State && output.role != ir::OutputRole::Grad))
+      continue;
+    ++judged.trained;
+    const ir::Mesh &mesh = program.meshes[program.types[result.types[output.value.index]].mesh()];
+    for (ir::AxisId axis : mesh.typed_axes()) {
+      std::string name = program.strings[mesh[axis].name].str();
+      auto at = llvm::find_if(judged.proofs, [&](const auto &each) { return each.axis == name; });
+      if (at == judged.proofs.end()) {
+        judged.proofs.push_back({.axis = name});
+        at = std::prev(judged.proofs.end());
+        for (const auto &[lost, where] : result.lost)
+          if (lost == axis)
+            at->lost = where;
+      }
+      at->parameters += result.proved[output.value.index].contains(axis);
+    }
+  }
+}
+
 } // namespace
 
 Judged judged_part(const ir::Program &program, const CheckResult &result) {
   Judged judged;
   count_values(program, result, judged);
+  if (result.gradual)
+    count_proofs(program, result, judged);
   for (const ir::Function &function : program.functions)
     if (!function.opaque && !is_reached(program, result, function.body))
       judged.uncalled_ops += function.body.size();

@@ -18,6 +18,16 @@ struct Judged {
       false; // it states outputs or contracts of gradients, which are compared without an op
   bool one_rank = false; // no mesh has an axis of more than one rank: every kind is the same there
 
+  // Of programs that were judged without declarations: parameters that the program trains, and on how many of
+  // them everything that makes the gradient is known, by the name of the axis; where that was lost first.
+  struct Proof {
+    std::string axis;
+    uint64_t parameters = 0;
+    ir::InstId lost; // none: nowhere
+  };
+  uint64_t trained = 0;
+  std::vector<Proof> proofs;
+
   bool anything() const { return typed_ops > 0 || boundary; }
 };
 

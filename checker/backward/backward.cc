@@ -242,7 +242,7 @@ std::optional<NoBackward> derive_backward(ir::Program &program, const CheckOptio
   auto checked = [&](CheckResult &result) -> std::optional<NoBackward> {
     result = check(program, options);
     for (const Finding &finding : result.findings)
-      if (finding.info().severity == rules::Severity::Error)
+      if (finding.severity() == rules::Severity::Error)
         return NoBackward{finding.place.form == Place::Form::Inst ? finding.place.as_inst()
                                                                   : InstId(),
                           of_finding(program, finding)};

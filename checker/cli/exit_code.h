@@ -36,7 +36,7 @@ inline constexpr ExitCodeInfo kExitCodes[] = {
      "only spmdrun --nproc: mpirun failed or was told to stop, and nothing is known of the program",
      "see what mpirun says"},
     {ExitCode::Findings, "findings at or above --fail-on", "fix the program"},
-    {ExitCode::Coverage, "nothing was judged, or fewer ops typed than --min-coverage asks for",
+    {ExitCode::Coverage, "nothing was judged, or less than --min-coverage or --min-proof ask for",
      "look at what was recorded; add a rule for the op, or lower the bar"},
     {ExitCode::Skipped, "only spmdrun --skip-unavailable: a backend or device is absent",
      "a skipped test"},

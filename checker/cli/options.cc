@@ -81,12 +81,18 @@ std::string set_mode(Options &options, StringRef value) {
   return problem;
 }
 
-std::string set_min_coverage(Options &options, StringRef value) {
-  double percent = 0;
-  if (value.getAsDouble(percent) || !(percent >= 0 && percent <= 100))
+std::string set_percent(double &percent, StringRef value) {
+  double number = 0;
+  if (value.getAsDouble(number) || !(number >= 0 && number <= 100))
     return fmt::format("`{}` is no percentage", view(value));
-  options.min_coverage = percent;
+  percent = number;
   return "";
+}
+std::string set_min_coverage(Options &options, StringRef value) {
+  return set_percent(options.min_coverage, value);
+}
+std::string set_min_proof(Options &options, StringRef value) {
+  return set_percent(options.min_proof, value);
 }
 
 std::string add_path_map(Options &options, StringRef value) {
@@ -189,6 +195,9 @@ constexpr OptionRow kOptions[] = {
      [](Options &o, StringRef) { return o.check.infer_partial = true, std::string(); }},
     {"--min-coverage", "PCT", "0", "typed ops among all; fewer give exit code 4", kCheck,
      set_min_coverage},
+    {"--min-proof", "PCT", "0",
+     "parameters whose gradient is proved on every axis, of a recorded step; fewer give exit code 4", kCheck,
+     set_min_proof},
     {"--annotate", "", "", "print the inferred src and dst of collectives", kCheck,
      turn_on<&Options::annotate>},
     {"--no-fold", "", "", "one report per place", kCheck,

@@ -32,7 +32,7 @@ struct Options {
   std::vector<std::string> extend_select;
   rules::Severity fail_on = rules::Severity::Error;
   bool exit_zero = false;
-  double min_coverage = 0;
+  double min_coverage = 0, min_proof = 0;
   When colour = When::Auto;
   std::optional<unsigned> width;
   bool quiet = false, stats = false, timing = false, annotate = false;

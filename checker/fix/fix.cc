@@ -183,7 +183,7 @@ private:
            program_.insts[found.place.as_inst()].op == inst_.op;
   }
   bool known(const Finding &found) const {
-    if (found.info().severity == rules::Severity::Info || same_mistake(found))
+    if (found.severity() == rules::Severity::Info || same_mistake(found))
       return true;
     return llvm::any_of(original_.findings, [&](const Finding &old) {
       return old.place == found.place && old.violation.is_like(found.violation) &&

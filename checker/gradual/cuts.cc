@@ -32,6 +32,11 @@ Cuts::Cuts(ir::Program &program, const CheckResult &checked)
     choose_parameters(axes_[key], values);
   for (auto &[key, values] : inputs_)
     choose_inputs(axes_[key], values);
+  for (auto &[key, values] : unknown_)
+    for (ValueId value : values)
+      for (const CutPositions::Found &each : positions_.of(value))
+        if (axes_[key].cut.count(each.cls))
+          axes_[key].origins[value.index] = Origin::Inferred;
 }
 
 // What is the same on all ranks has no class that is cut; what is stated to be cut has one.
@@ -63,6 +68,8 @@ void Cuts::declared(const ir::Param &param) {
         parameters_[key].push_back(param.value);
       else if (param.role == ir::Role::Input)
         inputs_[key].push_back(param.value);
+    } else if (type.unknown.contains(id) && is_state(param.role)) {
+      unknown_[key].push_back(param.value);
     }
   }
 }

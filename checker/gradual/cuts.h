@@ -25,9 +25,9 @@ public:
 
 private:
   struct Axis {
-    llvm::DenseSet<uint32_t> cut;                  // classes
-    llvm::DenseMap<uint32_t, unsigned> whole;      // classes -> how often a collective leaves them whole
-    llvm::DenseSet<uint32_t> never;                // declared values have them and are the same on all ranks
+    llvm::DenseSet<uint32_t> cut;             // classes
+    llvm::DenseMap<uint32_t, unsigned> whole; // classes -> how often a collective leaves them whole
+    llvm::DenseSet<uint32_t> never; // declared values have them and are the same on all ranks
     llvm::DenseMap<uint32_t, unsigned> candidates; // classes -> in how many varying parameters
     llvm::DenseMap<uint32_t, Origin> origins;      // by value
   };
@@ -45,6 +45,7 @@ private:
   CutPositions positions_;
   std::map<Key, Axis> axes_;
   std::map<Key, std::vector<ir::ValueId>> parameters_, inputs_; // that vary there, of unknown cut
+  std::map<Key, std::vector<ir::ValueId>> unknown_; // of which it is not known whether they do
 };
 
 } // namespace spmd::checker

@@ -25,6 +25,8 @@ public:
   // something that it depends on is not known.
   bool certain(const Place &place, const rules::Violation &violation, ir::AxisSet open) const;
 
+  // True if only the second reading has the finding, and a cut that it depends on was not stated.
+  bool stands_on_inference(const Place &place, const rules::Violation &violation) const;
   // A reinterpret from V or to V, by which a recorder says of per-rank values what they are.
   static bool only_restates(const rules::Application &app);
 
@@ -34,13 +36,17 @@ public:
 
 private:
   void state_cuts();
+  void find_stretched();
   ir::TypeId with_cuts(ir::TypeId declared, ir::ValueId value) const;
 
   ir::Program &program_;
   CheckResult first_;
   Cuts cuts_;
   Numbers numbers_;
-  std::set<std::tuple<unsigned, uint32_t, std::string_view>> told_; // form and index of a place, name
+  std::set<std::tuple<unsigned, uint32_t, std::string_view>>
+      told_;                           // form and index of a place, name
+  llvm::DenseSet<uint32_t> stretched_; // values that are constant along their new dimensions
+  ir::AxisSet inferred_;               // axes along which some cut was not stated
 };
 
 CheckResult check_gradually(ir::Program &program, const CheckOptions &options);

@@ -27,8 +27,9 @@ private:
 
   ir::Program &program_;
   const CheckResult &checked_;
-  std::vector<ir::InstId> made_by_;               // per value; none: declared
-  llvm::DenseMap<uint32_t, ir::ValueId> next_;    // a value -> the one that holds the same elements, scaled or moved
+  std::vector<ir::InstId> made_by_; // per value; none: declared
+  llvm::DenseMap<uint32_t, ir::ValueId>
+      next_; // a value -> the one that holds the same elements, scaled or moved
   llvm::DenseMap<uint32_t, ir::ValueId> before_;  // the other way
   llvm::DenseMap<uint32_t, ir::AxisSet> entered_; // operands of collectives that add up
   llvm::DenseMap<uint32_t, ir::AxisSet> left_;    // their results

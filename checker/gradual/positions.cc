@@ -57,11 +57,9 @@ void CutPositions::instruction(ir::InstId id, rules::Rules &rules) {
     llvm::SmallVector<rules::ResultClaim, 2> claims;
     for (ValueId value : results)
       claims.push_back({checked_.shapes[value.index], {}, {}});
-    rules::Application app{program_,       op,   inst.attrs, inst.context,
-                           operands.slots, args, claims};
+    rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, args, claims};
     for (const rules::RowUse &use : rules::row_uses(app)) {
-      rules::Application one{program_,  op,   inst.attrs, inst.context,
-                             use.slots, args, claims};
+      rules::Application one{program_, op, inst.attrs, inst.context, use.slots, args, claims};
       row(use, one, operands.values, results);
     }
     return;
@@ -122,8 +120,7 @@ void CutPositions::alike(ValueId a, ValueId b) {
 
 void CutPositions::add_link(Link link) {
   for (const End &end : link.ends)
-    if (auto &known = links_of_[end.value.index];
-        known.empty() || known.back() != links_.size())
+    if (auto &known = links_of_[end.value.index]; known.empty() || known.back() != links_.size())
       known.push_back(static_cast<uint32_t>(links_.size()));
   links_.push_back(std::move(link));
 }

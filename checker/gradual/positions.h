@@ -17,7 +17,8 @@ public:
   struct Position {
     ir::ValueId value;
     unsigned dim = 0;
-    int64_t outer = 1; // elements of the dimension, in units of the block, that lie in front: 3 for the heads of qkv
+    int64_t outer =
+        1; // elements of the dimension, in units of the block, that lie in front: 3 for the heads of qkv
   };
   using Class = uint32_t;
 
@@ -64,7 +65,7 @@ private:
   ir::Program &program_;
   const CheckResult &checked_;
   std::vector<Node> nodes_;
-  std::vector<uint32_t> open_;                         // nodes that were not yet taken along their links
+  std::vector<uint32_t> open_; // nodes that were not yet taken along their links
   std::vector<llvm::SmallVector<uint32_t, 2>> nodes_of_; // per value
   std::vector<Link> links_;
   std::vector<llvm::SmallVector<uint32_t, 4>> links_of_; // per value

@@ -12,7 +12,7 @@ void render_concise(llvm::ArrayRef<Report> reports, SourceCache &, const RenderO
       const Finding &finding = *diagnostic.first;
       if (finding.suppressed)
         continue;
-      rules::Severity severity = finding.info().severity;
+      rules::Severity severity = finding.severity();
       std::string word = fmt::format(
           "{}[{}]", rules::kSeverityWords[static_cast<unsigned>(severity)], finding.info().name);
       std::string more =

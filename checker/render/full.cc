@@ -226,7 +226,7 @@ void print_fold(Printer &printer, const Diagnostic &diagnostic) {
 
 void print_diagnostic(Printer &printer, const Diagnostic &diagnostic) {
   const Finding &finding = *diagnostic.first;
-  rules::Severity severity = finding.info().severity;
+  rules::Severity severity = finding.severity();
   std::string word = fmt::format("{}[{}]", rules::kSeverityWords[static_cast<unsigned>(severity)],
                                  finding.info().name);
   std::string message = ": " + printable(message_of(printer.program(), finding));

@@ -157,7 +157,7 @@ Json finding_json(const Report &report, size_t input, const Diagnostic &diagnost
   for (const Fix &fix : diagnostic.fixes)
     fixes.push_back(fix_json(*report.program, fix));
   return {{"name", finding.info().name},
-          {"severity", rules::kSeverityWords[static_cast<unsigned>(finding.info().severity)]},
+          {"severity", rules::kSeverityWords[static_cast<unsigned>(finding.severity())]},
           {"message", message_of(*report.program, finding)},
           {"arguments", arguments_json(report, finding)},
           {"operands", operands_json(report, finding)},
@@ -228,6 +228,11 @@ Json input_json(const Report &report) {
     out["values"] = report.judged.values;
     out["unknown_values"] = report.judged.unknown_values;
     out["judged"] = report.judged.anything();
+    if (report.judged.trained) {
+      out["trained"] = report.judged.trained;
+      for (const Judged::Proof &proof : report.judged.proofs)
+        out["proved"][proof.axis] = proof.parameters;
+    }
   }
   return out;
 }

@@ -47,6 +47,11 @@ struct Totals {
   uint64_t unchecked_ops = 0, uncalled_ops = 0;
   uint64_t unjudged = 0,
            one_rank = 0; // inputs in which nothing was judged; without an axis of several ranks
+  uint64_t trained = 0;                 // parameters of programs judged without declarations
+  std::vector<Judged::Proof> proofs;    // of them, by axis
+  std::string lost;                     // where the first proof ended; empty: nowhere
+  // Of the axis on which the fewest are proved, in percent.
+  double proof() const;
   // Typed ops among all, in percent.
   double coverage() const {
     return ops == 0 ? 100 : 100.0 * double(ops - unknown_ops) / double(ops);

@@ -107,9 +107,9 @@ std::string key_of(llvm::StringRef text) {
 void count(Report &report, const Finding &finding) {
   if (finding.suppressed)
     ++report.suppressed;
-  else if (finding.info().severity == rules::Severity::Error)
+  else if (finding.severity() == rules::Severity::Error)
     ++report.errors;
-  else if (finding.info().severity == rules::Severity::Warning)
+  else if (finding.severity() == rules::Severity::Warning)
     ++report.warnings;
   else
     ++report.infos;

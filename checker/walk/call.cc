@@ -309,7 +309,7 @@ void Walk::keep_values(ir::FunctionId id, Instance &instance) {
 
 static bool has_error(const BodyResult &trail) {
   return llvm::any_of(trail.entries, [](const BodyResult::Entry &entry) {
-    return entry.finding && entry.finding->info().severity == rules::Severity::Error;
+    return entry.finding && entry.finding->severity() == rules::Severity::Error;
   });
 }
 

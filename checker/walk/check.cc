@@ -50,7 +50,7 @@ bool is_state_role(ir::Role role) {
 
 bool CheckResult::clean() const {
   for (const Finding &finding : findings)
-    if (finding.info().severity == rules::Severity::Error)
+    if (finding.severity() == rules::Severity::Error)
       return false;
   return true;
 }
@@ -74,6 +74,8 @@ Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &resul
   result.types.resize(program.values.size());
   result.shapes.resize(program.values.size());
   result.sizes.resize(program.values.size());
+  if (result.gradual)
+    result.proved.resize(program.values.size());
   llvm::ArrayRef<ir::Value> values = program.values.all();
   for (uint32_t i = 0; i < values.size(); ++i) {
     ValueId of = values[i].grad_of;
@@ -153,15 +155,43 @@ bool Walk::scale_told(Place place, const rules::ScaleMismatch &wrong) {
 }
 
 void Walk::report(Place place, rules::Violation violation, uint32_t application) {
-  if (gradual() && !certain(place, violation))
-    return;
+  bool inferred = false;
+  if (gradual()) {
+    if (!certain(place, violation)) {
+      if (place.form == Place::Form::Inst)
+        open_axes_ |= rules::axes_of(violation);
+      return;
+    }
+    inferred = gradual()->stands_on_inference(place, violation);
+  }
   quiet_ = false;
   if (place.form == Place::Form::Inst)
     told_axes_ |= rules::axes_of(violation);
   if (const auto *wrong = violation.as<rules::ScaleMismatch>())
     if (scale_told(place, *wrong))
       return;
-  trail_->entries.push_back({Finding{std::move(violation), place, application, false, {}}});
+  Finding finding{std::move(violation), place, application, false, {}};
+  finding.inferred = inferred;
+  trail_->entries.push_back({std::move(finding)});
+}
+
+// A value is proved on an axis where all operands are, its rule applied there, and what it is follows.
+void Walk::prove(InstId id, ValueId value, const Type &type) {
+  AxisSet before = ~AxisSet(), axes = program_.meshes[type.mesh()].typed_axes();
+  for (ValueId operand : operands_.values)
+    before &= result_.proved[operand.index];
+  AxisSet proved = (axes & before & known_axes(type)) - told_axes_ - open_axes_;
+  for (AxisId axis : (axes & before) - proved)
+    if (llvm::none_of(result_.lost, [&](const auto &each) { return each.first == axis; }))
+      result_.lost.push_back({axis, id});
+  result_.proved[value.index] = proved;
+}
+// Kind, cut and scale are known there.
+AxisSet Walk::known_axes(const Type &type) const {
+  if (!type.scale.valid())
+    return {};
+  return program_.meshes[type.mesh()].typed_axes() - type.unknown -
+         (type.of(Kind::Varying) - type.sharded());
 }
 
 // Whether a finding does not depend on what is unknown of the operands.
@@ -237,6 +267,8 @@ void Walk::judge_declaration(uint32_t index) {
   if (sizes.problem)
     report({Place::Form::Param, index}, std::move(*sizes.problem));
   learn(param.value, {intern(type), value.shape, sizes.sizes});
+  if (gradual())
+    result_.proved[param.value.index] = known_axes(type);
   storage_.define(param.value);
   if (is_state_role(param.role))
     state_[param.value.index] = true;
@@ -283,7 +315,7 @@ void Walk::type_instruction(InstId id) {
   ir::Inst inst = program_.insts[id];
   const ir::Context &context = program_.contexts[inst.context];
   ++trail_->stats.ops;
-  told_axes_ = {};
+  told_axes_ = open_axes_ = {};
   operands_.read(program_, inst.operands);
   args_.clear();
   for (ValueId value : operands_.values)
@@ -437,7 +469,7 @@ bool Walk::told_of(InstId id) const {
   for (const BodyResult::Entry &entry : llvm::reverse(trail_->entries)) {
     if (entry.instance != BodyResult::kNone || entry.finding->place != Place::inst(id))
       return false;
-    if (entry.finding->info().severity != rules::Severity::Info)
+    if (entry.finding->severity() != rules::Severity::Info)
       return true;
   }
   return false;
@@ -483,8 +515,8 @@ void Walk::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &o
     }
     if (gradual()) {
       type = gradual()->known(result, type, ~(told_axes_ | unknown_operands()));
-      type.scale =
-          ir::product(program_, type.scale, gradual()->numbers().scale(id, result_.types));
+      type.scale = ir::product(program_, type.scale, gradual()->numbers().scale(id, result_.types));
+      prove(id, result, type);
     }
     trail_->stats.silent += static_cast<uint64_t>(type.unknown.size());
     learn(result, {intern(type), shape, outcome.sizes[i]});

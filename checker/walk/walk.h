@@ -420,6 +420,8 @@ private:
   const Gradual *gradual() const { return result_.gradual.get(); }
   bool certain(Place place, rules::Violation &violation) const;
   void restated(ir::InstId id, const ir::Inst &inst);
+  void prove(ir::InstId id, ir::ValueId value, const ir::Type &type);
+  ir::AxisSet known_axes(const ir::Type &type) const;
   ir::AxisSet unknown_operands() const {
     ir::AxisSet axes;
     for (const rules::Arg &arg : args_)
@@ -473,7 +475,8 @@ private:
   Rows rows_;             // of the results of the current instruction; may be shorter
   // The words that were decided, while retyping: per instruction.
   llvm::DenseMap<uint32_t, llvm::SmallVector<std::pair<ir::AxisSet, ir::Kind>, 1>> words_;
-  ir::AxisSet told_axes_;      // of findings at the current instruction
+  // Of findings at the current instruction; of what might be one, for all that is known.
+  ir::AxisSet told_axes_, open_axes_;
   const Edit *edit_ = nullptr; // while retyping
   // Per function, the functions that run it; found when an edit of a body is first tried.
   std::vector<llvm::SmallVector<ir::FunctionId, 2>> run_by_;

@@ -28,8 +28,19 @@ def compared(
 
 
 def _equal(ranks: list[list[dict]]) -> dict[str, bool]:
-    """By name, whether its values are the same on some ranks; what cannot be told is left out."""
-    named = [_by_name(rows) for rows in ranks]
+    """By name, whether its values are the same on some ranks; what cannot be told is left out.
+
+    A parameter is what it was before the first step: one that has drifted apart since then should not have.
+    Where it began as one number everywhere, it is equal if it still is.
+    """
+    began = _compared([_by_name(rows, "initial") for rows in ranks])
+    now = _compared([_by_name(rows, "digest") for rows in ranks])
+    parameters = {row["name"] for row in ranks[0] if "initial" in row}
+    drifted = {name for name in parameters - set(began) if now.get(name) is False}
+    return {name: equal for name, equal in (now | began).items() if name not in drifted}
+
+
+def _compared(named: list[dict[str, list]]) -> dict[str, bool]:
     found: dict[str, bool] = {}
     for name, digests in named[0].items():
         others = [one.get(name) for one in named[1:]]
@@ -42,8 +53,9 @@ def _equal(ranks: list[list[dict]]) -> dict[str, bool]:
     return found
 
 
-def _by_name(rows: list[dict]) -> dict[str, list]:
+def _by_name(rows: list[dict], key: str) -> dict[str, list]:
     names: dict[str, list] = {}
     for row in rows:
-        names.setdefault(row["name"], []).append(row["digest"])
+        if key in row:
+            names.setdefault(row["name"], []).append(row[key])
     return names

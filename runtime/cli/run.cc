@@ -535,7 +535,7 @@ private:
   // A warning that the call wants to fail on.
   bool fails() const {
     return llvm::any_of(summary_.report.findings, [&](const checker::Finding &finding) {
-      return finding.info().severity <= options_.shared.fail_on;
+      return finding.severity() <= options_.shared.fail_on;
     });
   }
 

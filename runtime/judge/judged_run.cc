@@ -717,7 +717,7 @@ uint64_t RunReport::count(Verdict verdict) const {
 
 bool RunReport::refuted() const {
   return count(Verdict::Refuted) > 0 || llvm::any_of(findings, [](const checker::Finding &finding) {
-           return finding.info().severity == rules::Severity::Error;
+           return finding.severity() == rules::Severity::Error;
          });
 }
 
@@ -755,7 +755,7 @@ void join_reports(RunReport &into, RunReport more) {
       into.claims[at->second].verdict = joined(into.claims[at->second].verdict, claim.verdict);
   }
   auto is_error = [](const checker::Finding &finding) {
-    return finding.info().severity == rules::Severity::Error;
+    return finding.severity() == rules::Severity::Error;
   };
   bool refuted = llvm::any_of(into.findings, is_error);
   for (checker::Finding &finding : more.findings)

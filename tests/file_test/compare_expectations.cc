@@ -23,7 +23,7 @@ bool is_expected(const ir::Program &program, const ir::Expectation &expectation,
       expectation.warning ? rules::Severity::Warning : rules::Severity::Error;
   return expectation.finding.valid() && finding.place == checker::Place::inst(expectation.inst) &&
          finding.info().name == std::string_view(program.strings[expectation.finding]) &&
-         finding.info().severity == severity &&
+         finding.severity() == severity &&
          sorted_axes(axes_text(program, finding)) == expected_axes(program, expectation);
 }
 
@@ -65,7 +65,7 @@ void compare_expectations(const TestCase &test, const ir::Program &program,
   }
   for (size_t i = 0; i < result.findings.size(); ++i) {
     const checker::Finding &finding = result.findings[i];
-    if (expected[i] || finding.suppressed || finding.info().severity == rules::Severity::Info)
+    if (expected[i] || finding.suppressed || finding.severity() == rules::Severity::Info)
       continue;
     problems.push_back(fmt::format("{}: + [{}] {}", place_of(test, program, finding.place),
                                    finding.info().name, message_of(program, finding)));

@@ -32,7 +32,7 @@ private:
 Assertion::Form form_of(const checker::Finding &finding) {
   if (finding.suppressed)
     return Assertion::Form::Suppressed;
-  return static_cast<Assertion::Form>(finding.info().severity);
+  return static_cast<Assertion::Form>(finding.severity());
 }
 static_assert(int(Assertion::Form::Error) == int(rules::Severity::Error));
 static_assert(int(Assertion::Form::Warning) == int(rules::Severity::Warning));

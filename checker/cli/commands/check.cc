@@ -68,6 +68,11 @@ std::vector<std::string> find_inputs(Run &run) {
   return paths;
 }
 
+bool is_recorded_step(const ir::Program &program) {
+  return program.mode == ir::Mode::Local && program.producer.frontend.valid() &&
+         program.phase == ir::ProgramPhase::Step;
+}
+
 void check_input(Run &run, SourceCache &sources, const std::string &path) {
   Checked &checked = run.inputs.emplace_back();
   Input &input = checked.input;
@@ -85,16 +90,20 @@ void check_input(Run &run, SourceCache &sources, const std::string &path) {
     return;
   }
   run.options.configuration.add_to(input.read.program);
+  CheckOptions options = run.options.check;
   {
     auto timer = timed(run.check_ms);
     Progress progress(printable("checking " + path), run.options.quiet);
-    CheckOptions options = run.options.check;
+    // Nobody declares what a script that was recorded as it is holds.
+    if (!options.mode && is_recorded_step(input.read.program))
+      options.mode = ir::Mode::Gradual;
     options.progress = [&](uint64_t done, uint64_t all) { progress.tell(done, all); };
     checked.result = check(input.read.program, options);
+    options.infer_partial |= checked.result.gradual != nullptr;
   }
   auto timer = timed(run.report_ms);
   Report report = make_report(input.name, input.bytes(), input.read.program, checked.result,
-                              run.options.check, run.options.report);
+                              options, run.options.report);
   report.input_warnings = input.read.warnings;
   report.input_errors = input.read.errors; // that it ends early
   add_changed_sources(report, sources);
@@ -168,6 +177,12 @@ void judge(Run &run) {
       tell(run, fmt::format("{}: {:.1f} % of the ops typed, and --min-coverage asks for {}",
                             printable(report.input), std::floor(coverage * 10) / 10,
                             options.min_coverage));
+    } else if (double proof = totals_of(report).proof(); proof < options.min_proof) {
+      run.happened(ExitCode::Coverage);
+      tell(run, fmt::format(
+                    "{}: the gradients of {:.1f} % of the parameters are proved on every axis, and "
+                    "--min-proof asks for {}",
+                    printable(report.input), std::floor(proof * 10) / 10, options.min_proof));
     }
   }
 }

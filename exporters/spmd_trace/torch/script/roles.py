@@ -46,6 +46,12 @@ def optimizers() -> list[torch.optim.Optimizer]:
     return _objects(torch.optim.Optimizer)
 
 
+def initial_digests() -> dict[int, str | None]:
+    """By storage: what the parameters of all modules are now."""
+    parameters = [p for root in _roots() for p in root.parameters()]
+    return {_storage(local_shard(p)): digest(local_shard(p)) for p in parameters}
+
+
 def _contract(kinds: dict[str, str], known: dict) -> dict:
     """What a parameter of these kinds promises of its gradient, where nothing else is known."""
     gradient = {axis: DUAL.get(kind, kind) for axis, kind in kinds.items()}
@@ -66,6 +72,7 @@ class Roles:
         # Those along which ranks have batches of their own, so that their losses are addends.
         self.data_axes = list(dict.fromkeys([*self.wrapped_axes, *observed.get("data", [])]))
         self.digests: list[dict] | None = None  # of what is declared, if they are asked for
+        self.initial: dict[int, str | None] = {}  # `initial_digests`, with them
         self._unnamed = 0
         self.batches: set[int] = set()  # storages of what a model is called with
         self.declared: list[tuple[torch.Tensor, Value]] = []
@@ -178,7 +185,10 @@ class Roles:
             claims["grad"] = _contract(kinds, claims.get("grad", {}))
         if self.digests is not None:
             with self.recorder.hidden():
-                self.digests.append({"role": role, "name": name, "digest": digest(tensor)})
+                row = {"role": role, "name": name, "digest": digest(tensor)}
+                if role == "param":
+                    row["initial"] = self.initial.get(_storage(tensor), row["digest"])
+                self.digests.append(row)
         value = self.recorder.declare(tensor, role, name, **claims)
         self.declared.append((tensor, value))
         return value
