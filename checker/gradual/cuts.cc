@@ -50,6 +50,10 @@ void Cuts::declared(const ir::Param &param) {
     Key key{static_cast<uint16_t>(type.mesh().index), id.index};
     Axis &axis = axes_[key];
     llvm::SmallVector<CutPositions::Found, 4> found = positions_.of(param.value);
+    if (param.role == ir::Role::Param) {
+      axis.replicated += type.replicated().contains(id);
+      axis.invariant += type.of(Kind::Invariant).contains(id);
+    }
     if (same.contains(id) && param.role != ir::Role::Const) {
       for (const CutPositions::Found &each : found)
         axis.never.insert(each.cls);
@@ -169,6 +173,14 @@ std::optional<unsigned> Cuts::dim(ValueId value, AxisId id) const {
       dim = each.at.dim;
     }
   return dim;
+}
+
+std::optional<Kind> Cuts::same(ValueId value, AxisId id) const {
+  const ir::TypeId type = checked_.types[value.index];
+  auto at = axes_.find({static_cast<uint16_t>(program_.types[type].mesh().index), id.index});
+  if (at == axes_.end() || at->second.replicated + at->second.invariant == 0 || dim(value, id))
+    return std::nullopt;
+  return at->second.replicated > at->second.invariant ? Kind::Replicate : Kind::Invariant;
 }
 
 std::optional<Origin> Cuts::origin(ValueId value, AxisId id) const {

@@ -20,6 +20,9 @@ public:
 
   // The dimension of the value that the axis cuts, if it differs there; none: not known, or inside of a dimension.
   std::optional<unsigned> dim(ir::ValueId value, ir::AxisId axis) const;
+  // Of a declared value of which it is not known whether it differs, and that is not cut: what it is, as most
+  // parameters are on the axis. None if nothing is known of any.
+  std::optional<ir::Kind> same(ir::ValueId value, ir::AxisId axis) const;
   // Of a declared value.
   std::optional<Origin> origin(ir::ValueId value, ir::AxisId axis) const;
 
@@ -30,6 +33,7 @@ private:
     llvm::DenseSet<uint32_t> never; // declared values have them and are the same on all ranks
     llvm::DenseMap<uint32_t, unsigned> candidates; // classes -> in how many varying parameters
     llvm::DenseMap<uint32_t, Origin> origins;      // by value
+    unsigned replicated = 0, invariant = 0;        // parameters
   };
   using Key = std::pair<uint16_t, uint8_t>; // mesh and axis
 

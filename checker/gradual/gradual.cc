@@ -63,6 +63,20 @@ ir::TypeId Gradual::with_cuts(ir::TypeId declared, ValueId value) const {
   return program_.types.add(type);
 }
 
+// A parameter or its state that began as one number on all ranks.
+void Gradual::assume_same(const ir::Param &param) {
+  if (param.role != ir::Role::Param && param.role != ir::Role::OptState)
+    return;
+  ir::Value &value = program_.values[param.value];
+  if (!value.declared.valid())
+    return;
+  Type type = program_.types[value.declared];
+  for (AxisId axis : type.unknown)
+    if (std::optional<Kind> kind = cuts_.same(param.value, axis))
+      type.set_kind(axis, *kind);
+  value.declared = program_.types.add(type);
+}
+
 void Gradual::state_cuts() {
   for (ir::Param &param : program_.params) {
     const Type &first = program_.types[first_.types[param.value.index]];
@@ -71,6 +85,7 @@ void Gradual::state_cuts() {
         inferred_ |= axis;
     ir::Value &value = program_.values[param.value];
     value.declared = with_cuts(value.declared, param.value);
+    assume_same(param);
     for (ir::ClaimId *id : {&param.grad.grad, &param.grad.step})
       if (id->valid()) {
         ir::Claim claim = program_.claims[*id];

@@ -36,6 +36,7 @@ public:
 
 private:
   void state_cuts();
+  void assume_same(const ir::Param &param);
   void find_stretched();
   ir::TypeId with_cuts(ir::TypeId declared, ir::ValueId value) const;
 

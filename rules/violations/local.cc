@@ -120,6 +120,7 @@ mesh m { tp = 4 }
 
 constinit const DiagnosticInfo InvariantMixed::info = {
     .name = "invariant-mixed",
+    .by_meaning = true,
     .message = "`{op}` mixes invariant {operand} with {kind} {other} on {axes}: {loss}",
     .explain = R"(
 An invariant value counts once: its gradient must be the same on all ranks. The other operand

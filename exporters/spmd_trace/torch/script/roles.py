@@ -146,10 +146,13 @@ class Roles:
                         self._add_state(local_shard(state), name, key, parameter, claims)
 
     def _add_state(self, state: torch.Tensor, of: str, key: str, parameter, claims: dict) -> None:
-        """State of the form of its parameter has its type; a count of steps is the same everywhere."""
+        """State of the form of its parameter has its type, and is not asked where that is unknown: it tells
+        what the steps so far have made of it. A count of steps is the same everywhere.
+        """
         if state.shape == local_shard(parameter).shape:
             kept = {key: claims[key] for key in ("type", "spec", "gshape") if key in claims}
-            kept["type"] = self.kinds.get(of, {}) | kept.get("type", {})
+            unknown = {axis.name: "?" for axis in self.recorder.program.mesh.axes if axis.size > 1}
+            kept["type"] = unknown | self.kinds.get(of, {}) | kept.get("type", {})
         else:
             axes = self.recorder.program.mesh.axes if state.dim() == 0 else []
             kept = {"type": {axis.name: "R" for axis in axes if axis.size > 1}}
