@@ -17,6 +17,7 @@
 #include "rules/violations/claims.h"
 #include "rules/violations/coverage.h"
 #include "rules/violations/gradients.h"
+#include "rules/violations/norms.h"
 #include "rules/violations/operands.h"
 #include "rules/violations/shards.h"
 
@@ -56,7 +57,7 @@ bool CheckResult::clean() const {
 }
 
 CheckResult check(ir::Program &program, const CheckOptions &options) {
-  if (options.mode == ir::Mode::Gradual)
+  if (options.mode.value_or(program.mode) == ir::Mode::Gradual)
     return check_gradually(program, options);
   if (options.mode)
     program.mode = *options.mode;
@@ -175,12 +176,26 @@ void Walk::report(Place place, rules::Violation violation, uint32_t application)
   trail_->entries.push_back({std::move(finding)});
 }
 
+// What the instruction makes of norms of blocks, and what is wrong with it.
+void Walk::norms(InstId id, const rules::Application &app) {
+  made_norms_.clear();
+  for (uint32_t r = 0; r < app.results.size(); ++r) {
+    Norms::Made made = norms_.made(app, operands_.values, r);
+    if (AxisSet axes = made.left_out - told_axes_)
+      report(Place::inst(id), rules::NormUndercount{{made.operand}, axes});
+    if (AxisSet axes = made.counted - told_axes_)
+      report(Place::inst(id), rules::NormOvercount{{made.operand}, axes});
+    made_norms_.push_back(made);
+  }
+}
+
 // A value is proved on an axis where all operands are, its rule applied there, and what it is follows.
 void Walk::prove(InstId id, ValueId value, const Type &type) {
   AxisSet before = ~AxisSet(), axes = program_.meshes[type.mesh()].typed_axes();
   for (ValueId operand : operands_.values)
     before &= result_.proved[operand.index];
-  AxisSet proved = (axes & before & known_axes(type)) - told_axes_ - open_axes_;
+  AxisSet proved =
+      (axes & before & (known_axes(type) | norms_.root(value).axes)) - told_axes_ - open_axes_;
   for (AxisId axis : (axes & before) - proved)
     if (llvm::none_of(result_.lost, [&](const auto &each) { return each.first == axis; }))
       result_.lost.push_back({axis, id});
@@ -197,14 +212,14 @@ AxisSet Walk::known_axes(const Type &type) const {
 // Whether a finding does not depend on what is unknown of the operands.
 bool Walk::certain(Place place, rules::Violation &violation) const {
   AxisSet open;
-  auto add = [&](ir::TypeId id) {
+  auto add = [&](ir::TypeId id, AxisSet roots = {}) {
     if (id.valid())
       open |= program_.types[id].unknown |
-              (program_.types[id].of(Kind::Varying) - program_.types[id].sharded());
+              (program_.types[id].of(Kind::Varying) - program_.types[id].sharded() - roots);
   };
   if (place.form == Place::Form::Inst)
-    for (const rules::Arg &arg : args_)
-      add(arg.type);
+    for (size_t i = 0; i < args_.size(); ++i)
+      add(args_[i].type, norms_.root(operands_.values[i]).axes);
   if (const ValueId *value = violation.value(); value && value->valid())
     add(result_.types[value->index]);
   // Counts and places of its own are what a rank may need them for.
@@ -316,6 +331,7 @@ void Walk::type_instruction(InstId id) {
   const ir::Context &context = program_.contexts[inst.context];
   ++trail_->stats.ops;
   told_axes_ = open_axes_ = {};
+  made_norms_.clear();
   operands_.read(program_, inst.operands);
   args_.clear();
   for (ValueId value : operands_.values)
@@ -392,6 +408,8 @@ void Walk::type_instruction(InstId id) {
     for (const rules::UndecidedExtents &open : outcome.undecided)
       report(Place::inst(id), open, application);
   }
+  if (gradual())
+    norms(id, app);
   for (const rules::InferredWord &word : outcome.inferred)
     trail_->inferred.push_back({id, word});
   if (recording_ && (open_.any() || !outcome.inferred.empty()))
@@ -515,6 +533,11 @@ void Walk::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &o
     }
     if (gradual()) {
       type = gradual()->known(result, type, ~(told_axes_ | unknown_operands()));
+      if (i < made_norms_.size()) {
+        norms_.learn(result, made_norms_[i]);
+        type.set_kind(made_norms_[i].square.axes - told_axes_, Kind::Partial);
+        open_axes_ -= made_norms_[i].root.axes | made_norms_[i].square.axes;
+      }
       type.scale = ir::product(program_, type.scale, gradual()->numbers().scale(id, result_.types));
       prove(id, result, type);
     }

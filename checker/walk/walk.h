@@ -2,6 +2,7 @@
 #pragma once
 
 #include "checker/check.h"
+#include "checker/gradual/norms.h"
 #include "checker/operand_list.h"
 #include "checker/walk/instruction_cache.h"
 #include "checker/walk/undecided.h"
@@ -422,6 +423,7 @@ private:
   void restated(ir::InstId id, const ir::Inst &inst);
   void prove(ir::InstId id, ir::ValueId value, const ir::Type &type);
   ir::AxisSet known_axes(const ir::Type &type) const;
+  void norms(ir::InstId id, const rules::Application &app);
   ir::AxisSet unknown_operands() const {
     ir::AxisSet axes;
     for (const rules::Arg &arg : args_)
@@ -477,7 +479,9 @@ private:
   llvm::DenseMap<uint32_t, llvm::SmallVector<std::pair<ir::AxisSet, ir::Kind>, 1>> words_;
   // Of findings at the current instruction; of what might be one, for all that is known.
   ir::AxisSet told_axes_, open_axes_;
-  const Edit *edit_ = nullptr; // while retyping
+  Norms norms_;
+  llvm::SmallVector<Norms::Made, 2> made_norms_; // by the current instruction
+  const Edit *edit_ = nullptr;                   // while retyping
   // Per function, the functions that run it; found when an edit of a body is first tried.
   std::vector<llvm::SmallVector<ir::FunctionId, 2>> run_by_;
   const bool unites_; // LTensor: what is invariant varies where it meets what does

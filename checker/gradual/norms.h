@@ -1,0 +1,35 @@
+// Norms of blocks. The root of the sum of a rank's own squares is no addend of the norm of the whole, but its
+// square is one: `norm(block) ** 2`, summed over the ranks, is `norm(whole) ** 2`.
+#pragma once
+
+#include "checker/check.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+namespace spmd::checker {
+
+class Norms {
+public:
+  // Axes on which a value is such a root; those of them on which values that are equal on all ranks were
+  // counted with it.
+  struct Root {
+    ir::AxisSet axes, mixed;
+  };
+  Root root(ir::ValueId value) const { return roots_.lookup(value.index); }
+
+  // One result of an instruction.
+  struct Made {
+    Root root, square;    // it is a root, or the square of one
+    uint16_t operand = 0; // of which `left_out` and `counted` speak
+    ir::AxisSet left_out; // a root enters as if it were the norm of the whole
+    ir::AxisSet counted;  // what is equal on all ranks is added up over them
+  };
+  Made made(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
+            unsigned result) const;
+  void learn(ir::ValueId value, const Made &made);
+
+private:
+  llvm::DenseMap<uint32_t, Root> roots_, squares_; // by value
+};
+
+} // namespace spmd::checker
