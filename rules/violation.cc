@@ -28,7 +28,7 @@ constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable = kInfos<
     ReductionMismatch, NonSumGradient, Indivisible, AttributeMismatch, ClaimMismatch,
     BoundaryMismatch, BoundaryShape, CollectiveUnderVaryingControl, BranchMismatch, CarryMismatch,
     VaryingChoice, PartialCondition, NormOvercount, NormUndercount, UnreducedGradient,
-    OverreducedGradient, GradientTypeMismatch, MissingVjp, ScaleMismatch, UnstatedPartial,
+    OverreducedGradient, GradientTypeMismatch, MissingVjp, ScaleMismatch, SameBatch, UnstatedPartial,
     SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec, StridedShard,
     StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension, MixedPolicy,
     SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias, UncheckedClaim,

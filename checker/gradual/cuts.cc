@@ -109,7 +109,8 @@ std::optional<uint32_t> Cuts::best(const Axis &axis, ValueId value) const {
   bool tie = false;
   llvm::SmallVector<CutPositions::Found, 4> found = positions_.of(value);
   for (const CutPositions::Found &each : found) {
-    if (axis.never.count(each.cls))
+    const ir::Shape &shape = program_.shapes[checked_.shapes[value.index]];
+    if (axis.never.count(each.cls) || shape.dims[each.at.dim] == ir::Extent(1))
       continue;
     Rank rank{axis.whole.lookup(each.cls), -int64_t(axis.candidates.lookup(each.cls)),
               each.at.outer};

@@ -1,7 +1,12 @@
 #include "checker/gradual/gradual.h"
 
+#include "checker/operand_list.h"
 #include "checker/suppress.h"
 #include "checker/walk/walk.h"
+
+#include "rules/transitions/call.h"
+#include "rules/violations/claims.h"
+#include "rules/violations/gradients.h"
 
 namespace spmd::checker {
 
@@ -138,6 +143,10 @@ bool Gradual::stands_on_inference(const Place &place, const rules::Violation &vi
 }
 
 bool Gradual::only_restates(const rules::Application &app) {
+  if (app.op.transition == "broadcast" && !app.args.empty()) { // of what is equal already
+    const Type &type = app.type(app.args[0]);
+    return (type.replicated() | type.of(Kind::Invariant)).contains(rules::communicated_axes(app));
+  }
   auto varies = [&](llvm::StringRef key) {
     const ir::AttrValue *word = app.attr(key);
     return word && word->form == ir::AttrForm::Kind && word->as_kind().kind == Kind::Varying;
@@ -147,10 +156,63 @@ bool Gradual::only_restates(const rules::Application &app) {
 }
 
 bool Gradual::certain(const Place &place, const rules::Violation &violation, AxisSet open) const {
+  // Frameworks write parts of a storage whose other parts are read on.
+  if (violation.is<rules::StaleAlias>())
+    return false;
   if (told_.count({static_cast<unsigned>(place.form), place.index, violation.info().name}))
     return true;
   return violation.info().by_meaning && !(rules::axes_of(violation) & open);
 }
+
+namespace {
+
+// Inputs that the forward reads and that are tensors: what may be a batch.
+llvm::SmallVector<uint32_t, 8> batches_of(const ir::Program &program) {
+  llvm::DenseSet<uint32_t> read;
+  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i) {
+    const ir::Inst &inst = program.insts[ir::InstId{i}];
+    if (inst.phase != ir::Phase::Forward && inst.phase != ir::Phase::Unstated)
+      continue;
+    OperandList operands;
+    operands.read(program, inst.operands);
+    for (ValueId value : operands.values)
+      read.insert(value.index);
+  }
+  llvm::SmallVector<uint32_t, 8> found;
+  for (uint32_t i = 0; i < program.params.size(); ++i) {
+    const ir::Param &param = program.params[i];
+    ir::ShapeId shape = program.values[param.value].shape;
+    if (param.role == ir::Role::Input && read.count(param.value.index) && shape.valid() &&
+        !program.shapes[shape].dims.empty())
+      found.push_back(i);
+  }
+  return found;
+}
+
+// Axes along which ranks have batches of their own, as the mesh says, and none that differs.
+void find_equal_batches(const ir::Program &program, CheckResult &result) {
+  llvm::SmallVector<uint32_t, 8> batches = batches_of(program);
+  if (batches.empty())
+    return;
+  AxisSet equal = ~AxisSet();
+  const ir::MeshId mesh =
+      program.types[result.types[program.params[batches.front()].value.index]].mesh();
+  for (uint32_t index : batches) {
+    const Type &type = program.types[result.types[program.params[index].value.index]];
+    equal &= type.mesh() == mesh ? type.replicated() | type.of(Kind::Invariant) : AxisSet();
+  }
+  AxisSet data;
+  for (AxisId axis : program.meshes[mesh].typed_axes())
+    if (ir::StringId role = program.meshes[mesh][axis].role;
+        role.valid() && program.strings[role] == "data")
+      data |= axis;
+  if (equal & data)
+    result.findings.push_back(
+        {rules::SameBatch{program.params[batches.front()].value, equal & data},
+         {Place::Form::Param, batches.front()}});
+}
+
+} // namespace
 
 CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   CheckOptions options = given;
@@ -159,6 +221,7 @@ CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   result.gradual = std::make_shared<Gradual>(program, options);
   options.infer_partial = true;
   Walk(program, options, result).run();
+  find_equal_batches(program, result);
   apply_suppressions(program, options, result);
   return result;
 }

@@ -27,7 +27,8 @@ public:
 
   // True if only the second reading has the finding, and a cut that it depends on was not stated.
   bool stands_on_inference(const Place &place, const rules::Violation &violation) const;
-  // A reinterpret from V or to V, by which a recorder says of per-rank values what they are.
+  // A reinterpret from V or to V, by which a recorder says of per-rank values what they are; a broadcast of
+  // what is equal on all ranks.
   static bool only_restates(const rules::Application &app);
 
   const Numbers &numbers() const { return numbers_; }

@@ -161,6 +161,7 @@ void Walk::report(Place place, rules::Violation violation, uint32_t application)
     if (!certain(place, violation)) {
       if (place.form == Place::Form::Inst)
         open_axes_ |= rules::axes_of(violation);
+      scale_open_ |= violation.is<rules::ScaleMismatch>();
       return;
     }
     inferred = gradual()->stands_on_inference(place, violation);
@@ -176,9 +177,35 @@ void Walk::report(Place place, rules::Violation violation, uint32_t application)
   trail_->entries.push_back({std::move(finding)});
 }
 
+// The number of a rank's own elements divides its own sums: a mean for each rank.
+void Walk::take_counts(const rules::ResolvedOp &op) {
+  counted_ = {};
+  if (!op.row || op.row->name != "div" || args_.size() != 2 || !args_[1].shape.valid())
+    return;
+  Type type = program_.types[args_[1].type];
+  AxisSet pending = type.of(Kind::Partial) - type.zero() - type.unknown;
+  const ir::Shape &shape = program_.shapes[args_[1].shape];
+  if (!pending || !shape.ranked || !shape.dims.empty() || !type.gradient_free())
+    return;
+  counted_ = pending;
+  type.set_kind(pending, Kind::Replicate);
+  args_[1].type = intern(type);
+}
+
+// What is pending is so still when it is multiplied by something unknown, which was reported.
+void Walk::keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results,
+                        Type &type) {
+  if (!op.row || (op.row->name != "mul" && op.row->name != "div") || args_.size() < results)
+    return;
+  const Type &kept = program_.types[args_[result].type];
+  AxisSet pending = kept.of(Kind::Partial) - kept.zero() - kept.unknown;
+  type.set_kind(pending & type.unknown & unknown_operands() & ~told_axes_, Kind::Partial);
+}
+
 // What the instruction makes of norms of blocks, and what is wrong with it.
 void Walk::norms(InstId id, const rules::Application &app) {
   made_norms_.clear();
+  looked_up_ = lookups_.made(app, operands_.values);
   for (uint32_t r = 0; r < app.results.size(); ++r) {
     Norms::Made made = norms_.made(app, operands_.values, r);
     if (AxisSet axes = made.left_out - told_axes_)
@@ -195,7 +222,8 @@ void Walk::prove(InstId id, ValueId value, const Type &type) {
   for (ValueId operand : operands_.values)
     before &= result_.proved[operand.index];
   AxisSet proved =
-      (axes & before & (known_axes(type) | norms_.root(value).axes)) - told_axes_ - open_axes_;
+      (axes & before & (known_axes(type) | norms_.root(value).axes | looked_up_.looked_up)) -
+      told_axes_ - open_axes_;
   for (AxisId axis : (axes & before) - proved)
     if (llvm::none_of(result_.lost, [&](const auto &each) { return each.first == axis; }))
       result_.lost.push_back({axis, id});
@@ -210,8 +238,13 @@ AxisSet Walk::known_axes(const Type &type) const {
 }
 
 // Whether a finding does not depend on what is unknown of the operands.
-bool Walk::certain(Place place, rules::Violation &violation) const {
+bool Walk::certain(Place place, rules::Violation &violation) {
   AxisSet open;
+  // What is printed or logged goes no further.
+  if (place.form == Place::Form::Inst)
+    if (const rules::OpDef *row = rules_.resolve(program_.insts[place.as_inst()].op).row;
+        row && row->name == "item")
+      open = ~AxisSet();
   auto add = [&](ir::TypeId id, AxisSet roots = {}) {
     if (id.valid())
       open |= program_.types[id].unknown |
@@ -331,12 +364,16 @@ void Walk::type_instruction(InstId id) {
   const ir::Context &context = program_.contexts[inst.context];
   ++trail_->stats.ops;
   told_axes_ = open_axes_ = {};
+  scale_open_ = false;
+  looked_up_ = {};
   made_norms_.clear();
   operands_.read(program_, inst.operands);
   args_.clear();
   for (ValueId value : operands_.values)
     args_.push_back(known(value));
   const rules::ResolvedOp &op = rules_.resolve(inst.op);
+  if (gradual())
+    take_counts(op);
   if (edit_ && edit_->inst == id) {
     if (edit_->drop)
       return dropped(inst);
@@ -533,12 +570,20 @@ void Walk::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &o
     }
     if (gradual()) {
       type = gradual()->known(result, type, ~(told_axes_ | unknown_operands()));
+      keep_addends(rules_.resolve(inst.op), i, inst.result_count, type);
       if (i < made_norms_.size()) {
         norms_.learn(result, made_norms_[i]);
         type.set_kind(made_norms_[i].square.axes - told_axes_, Kind::Partial);
         open_axes_ -= made_norms_[i].root.axes | made_norms_[i].square.axes;
+        lookups_.learn(result, looked_up_);
+        type.set_kind(looked_up_.addends - told_axes_, Kind::Partial);
+        open_axes_ -= looked_up_.looked_up | looked_up_.addends;
       }
       type.scale = ir::product(program_, type.scale, gradual()->numbers().scale(id, result_.types));
+      type.scale =
+          ir::product(program_, type.scale, ir::axes_scale(program_, type.mesh(), counted_));
+      if (scale_open_)
+        type.scale = ir::ScaleId();
       prove(id, result, type);
     }
     trail_->stats.silent += static_cast<uint64_t>(type.unknown.size());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "checker/check.h"
+#include "checker/gradual/lookups.h"
 #include "checker/gradual/norms.h"
 #include "checker/operand_list.h"
 #include "checker/walk/instruction_cache.h"
@@ -419,11 +420,13 @@ private:
   void report(Place place, rules::Violation violation, uint32_t application = ~0u);
   // Null unless the program is judged without declarations (gradual/gradual.h).
   const Gradual *gradual() const { return result_.gradual.get(); }
-  bool certain(Place place, rules::Violation &violation) const;
+  bool certain(Place place, rules::Violation &violation);
   void restated(ir::InstId id, const ir::Inst &inst);
   void prove(ir::InstId id, ir::ValueId value, const ir::Type &type);
   ir::AxisSet known_axes(const ir::Type &type) const;
   void norms(ir::InstId id, const rules::Application &app);
+  void take_counts(const rules::ResolvedOp &op);
+  void keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results, ir::Type &type);
   ir::AxisSet unknown_operands() const {
     ir::AxisSet axes;
     for (const rules::Arg &arg : args_)
@@ -479,7 +482,11 @@ private:
   llvm::DenseMap<uint32_t, llvm::SmallVector<std::pair<ir::AxisSet, ir::Kind>, 1>> words_;
   // Of findings at the current instruction; of what might be one, for all that is known.
   ir::AxisSet told_axes_, open_axes_;
+  bool scale_open_ = false; // the scale of its results is not known
+  ir::AxisSet counted_;     // on which the current instruction divides by a rank's own count
   Norms norms_;
+  Lookups lookups_;
+  Lookups::Made looked_up_;                      // by the current instruction
   llvm::SmallVector<Norms::Made, 2> made_norms_; // by the current instruction
   const Edit *edit_ = nullptr;                   // while retyping
   // Per function, the functions that run it; found when an edit of a body is first tried.

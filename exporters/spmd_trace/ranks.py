@@ -23,7 +23,8 @@ def compared(
     def has(axis: str, role: str, kind: str) -> bool:
         return any(roles.get(name) == role and of.get(axis) == kind for name, of in kinds.items())
 
-    data = [axis for axis, *_ in axes if has(axis, "param", "R") and has(axis, "input", "V")]
+    # Whether their batches differ is another question: it may be the mistake.
+    data = [a for a, *_ in axes if has(a, "param", "R") and not has(a, "param", "V")]
     return {"kinds": kinds, "data": data}
 
 

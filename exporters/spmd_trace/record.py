@@ -87,7 +87,7 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> in
     with tempfile.TemporaryDirectory() as folder:
         runs = _Runs(pathlib.Path(folder), settings, options.timeout)
         told = runs.alone("alone")
-        if "error" not in told and told["unknown"] and options.ranks == "auto":
+        if "error" not in told and options.ranks == "auto":
             observed = runs.observed(told)
             if observed["kinds"]:
                 told = runs.alone("observed", observed=observed)

@@ -139,4 +139,32 @@ report %l
 )",
 };
 
+constinit const DiagnosticInfo SameBatch::info = {
+    .name = "same-batch",
+    .severity = Severity::Warning,
+    .by_meaning = true,
+    .message = "all ranks of {axes} have the same batch: {value} is equal on them, and so is every "
+               "other input",
+    .explain = R"(
+Along this axis gradients are summed or averaged, since each rank is to train on samples of its own. All ranks
+were run up to the step, and the tensors that they put into the model are equal. So each of them computes the same
+gradient: the job is as slow as with all ranks, and as good as with one. The usual reasons are a loader without
+DistributedSampler, the same seed for the data on every rank, and a slice that does not depend on the rank.
+)",
+    .wrong = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 4 "data" }
+%x = input f32[8, 16] R
+%w = param f32[4, 16] R
+%y = linear %x, %w
+)",
+    .right = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 4 "data" }
+%x = input f32[8, 16] V
+%w = param f32[4, 16] R
+%y = linear %x, %w
+)",
+};
+
 } // namespace spmd::rules

@@ -62,4 +62,12 @@ struct ScaleMismatch {
   static const DiagnosticInfo info;
 };
 
+struct SameBatch {
+  ir::ValueId value; // an input
+  ir::AxisSet axes;
+  void fields(auto &&visit) const { visit("value", value), visit("axes", axes); }
+  bool operator==(const SameBatch &) const = default;
+  static const DiagnosticInfo info;
+};
+
 } // namespace spmd::rules

@@ -51,3 +51,24 @@ def test_a_parameter_whose_gradient_is_not_summed_is_invariant():
     rows = {0: _rows(w="1", x="1"), 1: _rows(w="1", x="2")}
     found = compared(0, rows, [["dp", 2, 1]], {})
     assert found["kinds"]["w"] == {"dp": "I"} and found["data"] == []
+
+
+def test_a_parameter_is_what_it_was_before_the_first_step():
+    def rank(began, now, batch):
+        parameter = {"name": "w", "role": "param", "initial": began, "digest": now}
+        return [parameter, {"name": "x", "role": "input", "digest": batch}]
+
+    axes = [["dp", 2, 1]]
+    drifted = compared(0, {0: rank("1", "2", "1"), 1: rank("1", "3", "2")}, axes, {"w": ["dp"]})
+    assert drifted["kinds"]["w"] == {"dp": "R"} and drifted["data"] == ["dp"]
+    # One number everywhere says nothing, unless the steps since then have kept it equal.
+    zeros = compared(0, {0: rank(None, "2", "1"), 1: rank(None, "3", "2")}, axes, {})
+    assert "w" not in zeros["kinds"]
+    kept = compared(0, {0: rank(None, "2", "1"), 1: rank(None, "2", "2")}, axes, {})
+    assert kept["kinds"]["w"] == {"dp": "I"}
+
+
+def test_ranks_have_batches_of_their_own_where_gradients_are_summed():
+    rows = {0: _rows(w="1", x="1"), 1: _rows(w="1", x="1")}
+    same = compared(0, rows, [["dp", 2, 1]], {"w": ["dp"]})
+    assert same["data"] == ["dp"] and same["kinds"]["x"] == {"dp": "R|I"}

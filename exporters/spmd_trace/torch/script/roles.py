@@ -46,10 +46,10 @@ def optimizers() -> list[torch.optim.Optimizer]:
     return _objects(torch.optim.Optimizer)
 
 
-def initial_digests() -> dict[int, str | None]:
-    """By storage: what the parameters of all modules are now."""
-    parameters = [p for root in _roots() for p in root.parameters()]
-    return {_storage(local_shard(p)): digest(local_shard(p)) for p in parameters}
+def initial_digests() -> dict[int, tuple[torch.Tensor, str | None]]:
+    """By storage: the parameters of all modules, which keeps the storage, and what they are now."""
+    shards = [local_shard(p).detach() for root in _roots() for p in root.parameters()]
+    return {_storage(shard): (shard, digest(shard)) for shard in shards}
 
 
 def _contract(kinds: dict[str, str], known: dict) -> dict:
@@ -72,7 +72,7 @@ class Roles:
         # Those along which ranks have batches of their own, so that their losses are addends.
         self.data_axes = list(dict.fromkeys([*self.wrapped_axes, *observed.get("data", [])]))
         self.digests: list[dict] | None = None  # of what is declared, if they are asked for
-        self.initial: dict[int, str | None] = {}  # `initial_digests`, with them
+        self.initial: dict[int, tuple[torch.Tensor, str | None]] = {}  # `initial_digests`, with them
         self._unnamed = 0
         self.batches: set[int] = set()  # storages of what a model is called with
         self.declared: list[tuple[torch.Tensor, Value]] = []
@@ -179,9 +179,10 @@ class Roles:
 
     def _declare(self, tensor: torch.Tensor, role: str, name: str, claims: dict) -> Value:
         axes = self.recorder.program.mesh.axes
-        kinds = {axis.name: "?" for axis in axes if axis.size > 1} | self.kinds.get(name, {})
-        stated = claims.get("type", {})
-        kinds |= stated
+        kinds = {axis.name: "?" for axis in axes if axis.size > 1}
+        stated, seen = claims.get("type", {}), self.kinds.get(name, {})
+        # What a wrapper says of its batches is what they should be; of all else it knows better.
+        kinds |= stated | seen if role == "input" else seen | stated
         claims = claims | {"type": kinds}
         summed = any(kinds.get(a) == "R" for a in self.data_axes if a not in stated)
         if "grad" in claims or (role == "param" and summed):
@@ -190,7 +191,7 @@ class Roles:
             with self.recorder.hidden():
                 row = {"role": role, "name": name, "digest": digest(tensor)}
                 if role == "param":
-                    row["initial"] = self.initial.get(_storage(tensor), row["digest"])
+                    _, row["initial"] = self.initial.get(_storage(tensor), (None, row["digest"]))
                 self.digests.append(row)
         value = self.recorder.declare(tensor, role, name, **claims)
         self.declared.append((tensor, value))

@@ -37,7 +37,7 @@ class _Watch(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         name = getattr(func, "__name__", "")
-        if (self.steps.between or self.steps.is_new) and torch.is_grad_enabled() and name not in ("__get__", "__set__"):
+        if self.steps.between and torch.is_grad_enabled() and name not in ("__get__", "__set__"):
             if any(_is_trained(one) for one in args):
                 self.steps.begins()
         return func(*args, **(kwargs or {}))
@@ -79,7 +79,7 @@ class Steps:
         self._section = contextlib.ExitStack()
         self._in_backward = False
         self._used = False  # whether the recorded step has used the model
-        self.initial: dict[int, str | None] | None = None  # digests of parameters before the first step
+        self.initial: dict | None = None  # `roles.initial_digests` before the first step
         self.summed: dict[str, list[str]] = {}  # by parameter, axes along which its gradient is
 
     @property
@@ -92,11 +92,6 @@ class Steps:
         """Whether the next step would be begun, or the recorded one be over, by a use of the model."""
         before = self.recorder is None and self.taken == self.number - 1
         return before or (self.recorder is not None and self.taken >= self.number)
-
-    @property
-    def is_new(self) -> bool:
-        """Whether the script has not used its parameters yet, and what they are is asked for."""
-        return self.digests and self.initial is None
 
     def begins(self, used: bool = True) -> None:
         """A step begins here, by a use of the model or, not `used`, by clearing its gradients."""
@@ -257,6 +252,7 @@ class Steps:
         self.roles.note_random()
         self._recording.enter_context(self.recorder.hidden())  # the process ends with the step
         program = self.recorder.program
+        program.mesh.mark(self.roles.data_axes, "data")
         _leave_out_the_next(program)
         _name_phases(program.ops)
         self.summed = evidence.summed(program, functools.partial(axes_of, program))
