@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kOutputVersion = "1.2";
+constexpr std::string_view kOutputVersion = "1.3";
 constexpr std::string_view kWhyWords[] = {"call", "use", "no_gradient", "no_use"};
 constexpr std::string_view kFixWords[] = {"transition", "attribute", "drop", "result"};
 

@@ -87,11 +87,11 @@ public:
     return map_.add(extent, whole);
   }
   void whole(uint8_t factor) { map_.factors[factor].whole = true; }
-  // A mean divides by their extents.
+  // A mean divides by their extents, where the row is one.
   void divide(const TensorFactors &dims) {
     for (const DimFactors &dim : dims)
       for (uint8_t factor : dim)
-        map_.factors[factor].divides = true;
+        map_.factors[factor].divides = equation_.terms[0].divisors != 0;
   }
   void whole(const DimFactors &dim) {
     for (uint8_t factor : dim)

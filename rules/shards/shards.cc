@@ -399,7 +399,8 @@ private:
     result_.summed = (result_.sharded - result_.bad) - kept;
     for (uint8_t factor = 0; factor < shards_.size(); ++factor)
       if (const FactorShards &at = shards_[factor]; at.from && in_.map.factors[factor].divides) {
-        if (result_.summed & set_of(at.axes))
+        // The gradient of a mean divides as the mean did, which was judged.
+        if ((result_.summed & set_of(at.axes)) || !app_.op.forward)
           need_even(at, factor);
         result_.divided |= set_of(at.axes);
       }

@@ -85,7 +85,7 @@ std::vector<uint8_t> PlanMeaning::divisors(const rules::Term &term) const {
 int64_t PlanMeaning::scale(size_t result, const std::vector<Layout> &operands,
                            const MeshSizes &mesh) const {
   const rules::Sum &sum = sum_of(result);
-  if (sum.term_count != 1)
+  if (sum.term_count == 0)
     return 1;
   std::vector<uint8_t> averaged = divisors(equation_.terms[sum.first_term]);
   std::vector<const TensorPlan *> all = tensors();
@@ -122,7 +122,7 @@ Array PlanMeaning::evaluate(size_t k, const ShapePlan &shapes, const RankData &d
   for (size_t t = 0; t < plan.term_count(); ++t) {
     Data addend(out.data.size());
     plan.add_term(t, data, addend);
-    int64_t weight = 1; // one term, or none that divides
+    int64_t weight = 1; // all terms divide by the same
     for (uint8_t factor : divisors(equation_.terms[sum.first_term]))
       weight *= kMultiple / std::max(1, shapes.extents[factor]);
     for (size_t e = 0; e < addend.size(); ++e)

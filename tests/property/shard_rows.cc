@@ -141,8 +141,9 @@ private:
           if (dim == std::vector<uint8_t>{rules::kRestFactor} && !plan.whole[rules::kRestFactor])
             dim.clear();
     for (unsigned s = 0; kept && s < equation.sum_count; ++s)
-      keep_samples(equation, equation.terms[equation.sums[s].first_term].divisors, plan.results[s],
-                   rest);
+      if (plan.results[s].dims.empty()) // in the backward of a loss they are there
+        keep_samples(equation, equation.terms[equation.sums[s].first_term].divisors,
+                     plan.results[s], rest);
     return plan;
   }
   // Not reduced, a loss has the dimensions that its mean divides by.

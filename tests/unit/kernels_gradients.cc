@@ -197,6 +197,8 @@ constexpr GradientCase kCases[] = {
      Data::Positive},
     {"f64[]; f64[6, 3]; i64[6]; f64[3]; f64[]",
      "%r = aten.nll_loss_backward %0, %1, %2, %3, %4 { reduction = 1 }", Data::Positive},
+    {"f64[]; f64[6, 3]; i64[6]; f64[3]",
+     "%r = nll_loss_backward_mean %0, %2, %3, null, %1", Data::Positive},
     {"f64[6]; f64[6, 3]; i64[6]; f64[3]; f64[]",
      "%r = aten.nll_loss_backward %0, %1, %2, %3, %4 { reduction = 0 }", Data::Positive},
     {"f64[]; f64[6, 3]; i64[6]", "%r = cross_entropy_backward %0, %1, %2 { reduction = 1 }"},
