@@ -1,3 +1,4 @@
+// The two readings, and what one tells the other.
 #include "checker/gradual/gradual.h"
 
 #include "checker/operand_list.h"

@@ -1,3 +1,4 @@
+// Lookups by index in a table of which each rank has some rows.
 #include "checker/gradual/lookups.h"
 
 #include "rules/ops/op.h"

@@ -1,3 +1,4 @@
+// Follows the roots of squares of blocks to where they are squared, added up, or used.
 #include "checker/gradual/norms.h"
 
 #include "rules/ops/registry.h"

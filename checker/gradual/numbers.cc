@@ -1,3 +1,4 @@
+// Finds divisions and products by plain numbers that are sizes of axes.
 #include "checker/gradual/numbers.h"
 
 #include "checker/operand_list.h"
