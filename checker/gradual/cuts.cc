@@ -135,6 +135,10 @@ void Cuts::choose_parameters(Axis &axis, llvm::ArrayRef<ValueId> values) {
     } else if (std::optional<uint32_t> cls = best(axis, value)) {
       axis.cut.insert(*cls);
       axis.origins[value.index] = Origin::Inferred;
+    } else if (llvm::all_of(positions_.of(value), [&](const CutPositions::Found &each) {
+                 return axis.never.count(each.cls) != 0;
+               })) {
+      axis.drifted.insert(value.index);
     }
   }
 }
@@ -182,6 +186,12 @@ std::optional<Kind> Cuts::same(ValueId value, AxisId id) const {
   if (at == axes_.end() || at->second.replicated + at->second.invariant == 0 || dim(value, id))
     return std::nullopt;
   return at->second.replicated > at->second.invariant ? Kind::Replicate : Kind::Invariant;
+}
+
+bool Cuts::has_drifted(ValueId value, AxisId id) const {
+  const ir::TypeId type = checked_.types[value.index];
+  auto at = axes_.find({static_cast<uint16_t>(program_.types[type].mesh().index), id.index});
+  return at != axes_.end() && at->second.drifted.count(value.index) != 0;
 }
 
 std::optional<Origin> Cuts::origin(ValueId value, AxisId id) const {

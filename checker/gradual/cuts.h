@@ -23,6 +23,9 @@ public:
   // Of a declared value of which it is not known whether it differs, and that is not cut: what it is, as most
   // parameters are on the axis. None if nothing is known of any.
   std::optional<ir::Kind> same(ir::ValueId value, ir::AxisId axis) const;
+  // True of a parameter, or its state, that differs although the axis can cut none of its dimensions: its copies
+  // have drifted apart.
+  bool has_drifted(ir::ValueId value, ir::AxisId axis) const;
   // Of a declared value.
   std::optional<Origin> origin(ir::ValueId value, ir::AxisId axis) const;
 
@@ -33,6 +36,7 @@ private:
     llvm::DenseSet<uint32_t> never; // declared values have them and are the same on all ranks
     llvm::DenseMap<uint32_t, unsigned> candidates; // classes -> in how many varying parameters
     llvm::DenseMap<uint32_t, Origin> origins;      // by value
+    llvm::DenseSet<uint32_t> drifted;              // values
     unsigned replicated = 0, invariant = 0;        // parameters
   };
   using Key = std::pair<uint16_t, uint8_t>; // mesh and axis

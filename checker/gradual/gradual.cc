@@ -77,9 +77,11 @@ void Gradual::assume_same(const ir::Param &param) {
   if (!value.declared.valid())
     return;
   Type type = program_.types[value.declared];
-  for (AxisId axis : type.unknown)
-    if (std::optional<Kind> kind = cuts_.same(param.value, axis))
-      type.set_kind(axis, *kind);
+  const AxisSet loose = type.of(Kind::Varying) - type.sharded();
+  for (AxisId axis : type.unknown | loose)
+    if (type.unknown.contains(axis) || cuts_.has_drifted(param.value, axis))
+      if (std::optional<Kind> kind = cuts_.same(param.value, axis))
+        type.set_kind(axis, *kind);
   value.declared = program_.types.add(type);
 }
 
@@ -213,6 +215,30 @@ void find_equal_batches(const ir::Program &program, CheckResult &result) {
          {Place::Form::Param, batches.front()}});
 }
 
+// Where both readings have a finding at one place, that of the first says it without inference.
+void prefer_kinds(const CheckResult &first, CheckResult &second) {
+  auto overlap = [](const Finding &a, const Finding &b) {
+    return a.place == b.place && (rules::axes_of(a.violation) & rules::axes_of(b.violation));
+  };
+  std::vector<Finding> merged;
+  std::vector<bool> added(first.findings.size());
+  for (Finding &finding : second.findings) {
+    bool replaced = false;
+    for (size_t i = 0; finding.inferred && i < first.findings.size(); ++i) {
+      const Finding &other = first.findings[i];
+      if (other.severity() != rules::Severity::Error || !overlap(finding, other))
+        continue;
+      replaced = true;
+      if (!added[i])
+        merged.push_back(other);
+      added[i] = true;
+    }
+    if (!replaced)
+      merged.push_back(std::move(finding));
+  }
+  second.findings = std::move(merged);
+}
+
 } // namespace
 
 CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
@@ -222,6 +248,7 @@ CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   result.gradual = std::make_shared<Gradual>(program, options);
   options.infer_partial = true;
   Walk(program, options, result).run();
+  prefer_kinds(result.gradual->by_kinds(), result);
   find_equal_batches(program, result);
   apply_suppressions(program, options, result);
   return result;

@@ -158,7 +158,7 @@ bool Walk::scale_told(Place place, const rules::ScaleMismatch &wrong) {
 void Walk::report(Place place, rules::Violation violation, uint32_t application) {
   bool inferred = false;
   if (gradual()) {
-    if (!certain(place, violation)) {
+    if (!certain(place, violation) || again_in_optimizer(place, violation)) {
       if (place.form == Place::Form::Inst)
         open_axes_ |= rules::axes_of(violation);
       scale_open_ |= violation.is<rules::ScaleMismatch>();
@@ -235,6 +235,20 @@ AxisSet Walk::known_axes(const Type &type) const {
     return {};
   return program_.meshes[type.mesh()].typed_axes() - type.unknown -
          (type.of(Kind::Varying) - type.sharded());
+}
+
+// The optimizer reads a gradient that is pending more than once.
+bool Walk::again_in_optimizer(Place place, rules::Violation &violation) {
+  const rules::OperandIndex *operand = violation.operand();
+  if (place.form != Place::Form::Inst || !operand || operand->index >= operands_.values.size() ||
+      program_.insts[place.as_inst()].phase != ir::Phase::Optimizer)
+    return false;
+  const ValueId value = operands_.values[operand->index];
+  if ((program_.types[args_[operand->index].type].of(Kind::Partial) & rules::axes_of(violation))
+          .empty())
+    return false;
+  Place &first = pending_told_.try_emplace(value.index, place).first->second;
+  return first != place;
 }
 
 // Whether a finding does not depend on what is unknown of the operands.

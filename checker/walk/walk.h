@@ -421,6 +421,7 @@ private:
   // Null unless the program is judged without declarations (gradual/gradual.h).
   const Gradual *gradual() const { return result_.gradual.get(); }
   bool certain(Place place, rules::Violation &violation);
+  bool again_in_optimizer(Place place, rules::Violation &violation);
   void restated(ir::InstId id, const ir::Inst &inst);
   void prove(ir::InstId id, ir::ValueId value, const ir::Type &type);
   ir::AxisSet known_axes(const ir::Type &type) const;
@@ -484,6 +485,8 @@ private:
   ir::AxisSet told_axes_, open_axes_;
   bool scale_open_ = false; // the scale of its results is not known
   ir::AxisSet counted_;     // on which the current instruction divides by a rank's own count
+  llvm::DenseMap<uint32_t, Place>
+      pending_told_; // gradients that the optimizer reads, by value: where first
   Norms norms_;
   Lookups lookups_;
   Lookups::Made looked_up_;                      // by the current instruction

@@ -15,7 +15,12 @@ def compared(
     for axis, size, stride in axes:
         first = rank - rank // stride % size * stride
         others = [rows[first + place * stride] for place in range(size)]
-        for name, equal in _equal(others).items() if size > 1 else ():
+        equal_ones = _equal(others) if size > 1 else {}
+        # Blocks may begin as one number, too, where the axis cuts other parameters.
+        cuts = any(not equal and roles.get(name) == "param" for name, equal in equal_ones.items())
+        if cuts:
+            equal_ones |= {name: False for name in _drifted(others) if axis not in summed.get(name, [])}
+        for name, equal in equal_ones.items():
             used = "R" if axis in summed.get(name, []) else "I"
             same = used if roles.get(name) == "param" else "R|I"
             kinds.setdefault(name, {})[axis] = same if equal else "V"
@@ -23,8 +28,11 @@ def compared(
     def has(axis: str, role: str, kind: str) -> bool:
         return any(roles.get(name) == role and of.get(axis) == kind for name, of in kinds.items())
 
-    # Whether their batches differ is another question: it may be the mistake.
-    data = [a for a, *_ in axes if has(a, "param", "R") and not has(a, "param", "V")]
+    # Where no parameter differs, batches should: whether they do is another question.
+    def splits(axis: str) -> bool:
+        return has(axis, "input", "V") or not has(axis, "param", "V")
+
+    data = [axis for axis, *_ in axes if has(axis, "param", "R") and splits(axis)]
     return {"kinds": kinds, "data": data}
 
 
@@ -36,9 +44,16 @@ def _equal(ranks: list[list[dict]]) -> dict[str, bool]:
     """
     began = _compared([_by_name(rows, "initial") for rows in ranks])
     now = _compared([_by_name(rows, "digest") for rows in ranks])
-    parameters = {row["name"] for row in ranks[0] if "initial" in row}
-    drifted = {name for name in parameters - set(began) if now.get(name) is False}
+    drifted = _drifted(ranks)
     return {name: equal for name, equal in (now | began).items() if name not in drifted}
+
+
+def _drifted(ranks: list[list[dict]]) -> set[str]:
+    """Parameters that began as one number on all ranks, and differ now."""
+    began = _compared([_by_name(rows, "initial") for rows in ranks])
+    now = _compared([_by_name(rows, "digest") for rows in ranks])
+    parameters = {row["name"] for row in ranks[0] if "initial" in row}
+    return {name for name in parameters - set(began) if now.get(name) is False}
 
 
 def _compared(named: list[dict[str, list]]) -> dict[str, bool]:

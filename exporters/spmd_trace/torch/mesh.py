@@ -58,18 +58,18 @@ class Mesh:
         self.axes = tuple(axes)
         self.flattened = flattened or {}
         self.world = math.prod(axis.size for axis in axes)
-
-    def mark(self, names, role: str) -> None:
-        """Says what axes of these names are for."""
-        self.axes = tuple(
-            dataclasses.replace(axis, role=role) if axis.name in names else axis for axis in self.axes
-        )
         pieces = sorted((axis.stride, axis.size) for axis in axes if axis.size > 1)
         reach = 0
         for stride, size in pieces:
             if stride <= reach:
                 raise ValueError(f"mesh {name}: axes overlap at stride {stride}")
             reach += stride * (size - 1)
+
+    def mark(self, names, role: str) -> None:
+        """Says what axes of these names are for."""
+        self.axes = tuple(
+            dataclasses.replace(axis, role=role) if axis.name in names else axis for axis in self.axes
+        )
 
     def axis(self, name: str) -> Axis:
         for axis in self.axes:

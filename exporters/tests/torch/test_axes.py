@@ -72,3 +72,14 @@ def test_ranks_have_batches_of_their_own_where_gradients_are_summed():
     rows = {0: _rows(w="1", x="1"), 1: _rows(w="1", x="1")}
     same = compared(0, rows, [["dp", 2, 1]], {"w": ["dp"]})
     assert same["data"] == ["dp"] and same["kinds"]["x"] == {"dp": "R|I"}
+
+
+def test_blocks_may_begin_as_one_number_where_other_parameters_are_cut():
+    def rank(weight, bias, batch):
+        cut = {"name": "w", "role": "param", "initial": weight, "digest": weight}
+        zeros = {"name": "b", "role": "param", "initial": None, "digest": bias}
+        return [cut, zeros, {"name": "x", "role": "input", "digest": batch}]
+
+    rows = {0: rank("1", "1", "1"), 1: rank("2", "2", "1")}
+    assert compared(0, rows, [["tp", 2, 1]], {})["kinds"]["b"] == {"tp": "V"}
+    assert "b" not in compared(0, rows, [["tp", 2, 1]], {"b": ["tp"]})["kinds"]
