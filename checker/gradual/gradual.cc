@@ -239,6 +239,44 @@ void prefer_kinds(const CheckResult &first, CheckResult &second) {
   second.findings = std::move(merged);
 }
 
+// Whether everything that the second reading makes of a place is known there.
+bool is_proved(const ir::Program &program, const CheckResult &result, const Place &place,
+               AxisSet axes) {
+  if (place.form != Place::Form::Inst)
+    return false;
+  const ir::Inst &inst = program.insts[place.as_inst()];
+  for (uint32_t r = 0; r < inst.result_count; ++r)
+    if (!result.proved[inst.result(r).index].contains(axes))
+      return false;
+  return true;
+}
+
+// An error by kinds alone stays one: as what the second reading finds on the axis instead, or as it is, unless
+// the second reading knows better.
+void keep_errors(const ir::Program &program, const CheckResult &first, CheckResult &second) {
+  for (const Finding &finding : first.findings) {
+    AxisSet axes = rules::axes_of(finding.violation);
+    if (finding.severity() != rules::Severity::Error || !finding.info().by_meaning || !axes)
+      continue;
+    bool kept = false;
+    for (Finding &other : second.findings)
+      if (rules::axes_of(other.violation) & axes) {
+        kept = true;
+        if (other.severity() == rules::Severity::Error)
+          break;
+        if (other.inferred) {
+          other.inferred = false;
+          break;
+        }
+      }
+    bool broadcast =
+        finding.place.form == Place::Form::Inst &&
+        program.op_name(program.insts[finding.place.as_inst()].op).contains("broadcast");
+    if (!kept && !broadcast && !is_proved(program, second, finding.place, axes))
+      second.findings.push_back(finding);
+  }
+}
+
 } // namespace
 
 CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
@@ -249,6 +287,7 @@ CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   options.infer_partial = true;
   Walk(program, options, result).run();
   prefer_kinds(result.gradual->by_kinds(), result);
+  keep_errors(program, result.gradual->by_kinds(), result);
   find_equal_batches(program, result);
   apply_suppressions(program, options, result);
   return result;

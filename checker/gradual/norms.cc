@@ -78,7 +78,12 @@ Norms::Made Norms::made(const rules::Application &app, llvm::ArrayRef<ValueId> o
     return made;
   llvm::StringRef name(app.op.row->name.data(), app.op.row->name.size());
   if (name == "norm") {
-    if (stated(app, 1, {"ord", "p"}).value_or(2) != 2)
+    // Along some dimensions alone it is a norm for each of the others.
+    const ir::Shape *shape = app.results[result].shape.valid()
+                                 ? &app.program.shapes[app.results[result].shape]
+                                 : nullptr;
+    bool whole = shape ? shape->dims.empty() : !app.attr("dim");
+    if (!whole || stated(app, 1, {"ord", "p"}).value_or(2) != 2)
       return made;
     for (size_t i = first; i < last; ++i)
       joined.axes |= app.type(app.args[i]).sharded();

@@ -192,6 +192,18 @@ void Walk::take_counts(const rules::ResolvedOp &op) {
   args_[1].type = intern(type);
 }
 
+// A tensor that is made of the number 0 is of every kind and scale.
+bool Walk::makes_zero(const ir::Inst &inst) {
+  const rules::OpDef *row = rules_.resolve(inst.op).row;
+  if (!row || row->constant != rules::OpDef::Constant::Either)
+    return false;
+  for (llvm::StringRef name : {"s", "value", "fill_value"})
+    if (const ir::AttrValue *value = program_.find(inst.attrs, name))
+      return (value->form == ir::AttrForm::Integer && value->bits == 0) ||
+             (value->form == ir::AttrForm::Float && std::bit_cast<double>(value->bits) == 0);
+  return false;
+}
+
 // What is pending is so still when it is multiplied by something unknown, which was reported.
 void Walk::keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results,
                         Type &type) {
@@ -269,6 +281,24 @@ bool Walk::certain(Place place, rules::Violation &violation) {
       add(args_[i].type, norms_.root(operands_.values[i]).axes);
   if (const ValueId *value = violation.value(); value && value->valid())
     add(result_.types[value->index]);
+  // A gradient that is the rank's own, or that of a block which was inferred, may be right.
+  if (const auto *mismatch = violation.as<rules::GradientTypeMismatch>()) {
+    add(mismatch->found);
+    const ir::TypeId of =
+        mismatch->value.valid() ? result_.types[mismatch->value.index] : ir::TypeId();
+    for (AxisId axis : of.valid() ? program_.types[of].sharded() : AxisSet())
+      if (gradual()->cuts().origin(mismatch->value, axis).value_or(Origin::Stated) !=
+          Origin::Stated)
+        open |= axis;
+  }
+  // Of what is not proved the scale is a guess.
+  if (violation.is<rules::ScaleMismatch>()) {
+    for (ValueId value : operands_.values)
+      if (place.form == Place::Form::Inst)
+        open |= ~result_.proved[value.index];
+    if (const ValueId *value = violation.value(); value && value->valid())
+      open |= ~result_.proved[value->index];
+  }
   // Counts and places of its own are what a rank may need them for.
   if (const rules::OperandIndex *operand = violation.operand();
       operand && place.form == Place::Form::Inst && operand->index < args_.size()) {
@@ -584,6 +614,8 @@ void Walk::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &o
     }
     if (gradual()) {
       type = gradual()->known(result, type, ~(told_axes_ | unknown_operands()));
+      if (makes_zero(inst))
+        type.set_zero(program_.meshes[type.mesh()].typed_axes());
       keep_addends(rules_.resolve(inst.op), i, inst.result_count, type);
       if (i < made_norms_.size()) {
         norms_.learn(result, made_norms_[i]);

@@ -427,6 +427,7 @@ private:
   ir::AxisSet known_axes(const ir::Type &type) const;
   void norms(ir::InstId id, const rules::Application &app);
   void take_counts(const rules::ResolvedOp &op);
+  bool makes_zero(const ir::Inst &inst);
   void keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results, ir::Type &type);
   ir::AxisSet unknown_operands() const {
     ir::AxisSet axes;

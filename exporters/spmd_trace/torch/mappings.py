@@ -15,7 +15,13 @@ _SAME = ("aten.view.", "aten.alias.", "aten.detach.", "aten.clone.", "aten._to_c
 
 
 def _working(ops: list[Op]) -> list[Op]:
-    return [op for op in ops if not op.name.startswith(_SAME)]
+    return [op for op in ops if not op.name.startswith(_SAME) and not _by_one(op)]
+
+
+def _by_one(op: Op) -> bool:
+    """A copy by way of arithmetic: `x * 1`."""
+    number = op.ins[1] if len(op.ins) == 2 else None
+    return op.name.startswith(("aten.mul.", "aten.div.")) and number in (1, 1.0) and not op.mut
 
 
 def _own(ops: list[Op]) -> list[Op]:

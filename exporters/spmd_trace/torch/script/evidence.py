@@ -32,14 +32,14 @@ def digest(tensor: torch.Tensor) -> str | None:
 
 
 def summed(program: Program, axes_of) -> dict[str, list[str]]:
-    """By parameter: the axes along which the program sums its gradient after the backward."""
+    """By parameter: the axes along which the program sums its gradient, after the backward or in a hook."""
     owners: dict[int, set[str]] = {}  # by value: the parameters whose gradients it consists of
     found: dict[str, set[str]] = {}
     for op in program.ops:
         operands = [v for v in flatten([*op.ins, *op.kw.values()]) if isinstance(v, Value)]
         whose = set().union(*(owners.get(id(value), ()) for value in operands))
         reduces = op.name.rstrip("_") in ("all_reduce", "reduce_scatter")
-        if reduces and op.phase != "bwd":
+        if reduces:
             for name in whose:
                 found.setdefault(name, set()).update(axes_of(op))
         for value in op.outs:
