@@ -128,6 +128,8 @@ std::string_view choose_nll_loss_backward(const Application &app) {
   llvm::StringRef reduction = any_attr(app, {"reduction"}) ? reduction_of(app) : "mean";
   if (reduction == "sum" || reduction == "none")
     return "nll_loss_backward_summed";
+  if (app.program.mode != ir::Mode::Gradual)
+    return "";
   // The number of targets is the last operand that is one number; where it is a sum over ranks that is still
   // pending, each of them has its own targets.
   ir::AxisSet pending, cut;
