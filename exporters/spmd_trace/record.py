@@ -93,6 +93,8 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> in
                 told = runs.alone("observed", observed=observed)
         if "error" in told:
             return _failed(told["error"])
+        if told["contradicted"]:
+            _say(f"copies of parameters differ before the first step: {', '.join(told['contradicted'])}")
         # Copied beside its place and then renamed: nothing half-written is ever there.
         partial = output.with_name(output.name + ".partial")
         shutil.copyfile(told["trace"], partial)
@@ -152,11 +154,15 @@ class _Runs:
 
 
 def _note(reason: str) -> None:
-    print(f"spmd-trace: what differs between ranks stays unknown: {reason}", file=sys.stderr)
+    _say(f"what differs between ranks stays unknown: {reason}")
 
 
 def _failed(reason: str) -> None:
-    print(f"spmd-trace: {reason}", file=sys.stderr)
+    _say(reason)
+
+
+def _say(text: str) -> None:
+    print(f"spmd-trace: {text}", file=sys.stderr)
 
 
 def _run_child(folder: pathlib.Path, rank: int, script: str, timeout: int, target) -> str | None:

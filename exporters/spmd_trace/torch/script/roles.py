@@ -73,6 +73,7 @@ class Roles:
         self.data_axes = list(dict.fromkeys([*self.wrapped_axes, *observed.get("data", [])]))
         self.digests: list[dict] | None = None  # of what is declared, if they are asked for
         self.initial: dict[int, tuple[torch.Tensor, str | None]] = {}  # `initial_digests`, with them
+        self.contradicted: list[str] = []  # parameters that a wrapper keeps equal, and that differ
         self._unnamed = 0
         self.batches: set[int] = set()  # storages of what a model is called with
         self.declared: list[tuple[torch.Tensor, Value]] = []
@@ -184,6 +185,9 @@ class Roles:
         # What a wrapper says of its batches is what they should be; of all else it knows better.
         kinds |= stated | seen if role == "input" else seen | stated
         claims = claims | {"type": kinds}
+        differ = [axis for axis in stated if stated[axis] in ("R", "I") and seen.get(axis) == "V"]
+        if role == "param" and differ:
+            self.contradicted.append(f"{name} (along {', '.join(differ)})")
         summed = any(kinds.get(a) == "R" for a in self.data_axes if a not in stated)
         if "grad" in claims or (role == "param" and summed):
             claims["grad"] = _contract(kinds, claims.get("grad", {}))
