@@ -414,6 +414,8 @@ void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
     if (!site.region)
       continue;
     std::optional<ir::ShardSizesId> sizes;
+    if (global.valid())
+      claim_whole(site.id, type, inside, global, site.region);
     if (global.valid()) // trusted like the dimensions
       sizes = rules::declared_sizes(program_, type, outcome.shapes[i], global,
                                     program_.rank.value_or(0))

@@ -721,7 +721,7 @@ void Walk::claim_sizes(InstId id, ValueId result, const Type &type) {
   AxisSet joined = type.sharded() & local_axes(type.mesh(), program_.insts[id].context);
   bool equation = rules_.resolve(program_.insts[id].op).form == rules::OpForm::Equation;
   if (joined && !(equation && gives_even(id, args_, joined)))
-    return;
+    return claim_whole(id, type, known(result), value.global_shape, joined);
   rules::DeclaredSizes stated = rules::declared_sizes(
       program_, type, result_.shapes[result.index], value.global_shape, program_.rank.value_or(0));
   if (stated.problem)
@@ -732,6 +732,29 @@ void Walk::claim_sizes(InstId id, ValueId result, const Type &type) {
                "the declared and the actual global shape",
                ir::print_shape(program_, value.global_shape),
                ir::print_shape(program_, rules::global_shape(program_, type, known(result)))});
+}
+
+// The same of the dimensions that none of the axes cuts whose pieces are joined by what is stated.
+void Walk::claim_whole(InstId id, const Type &type, const rules::Arg &found, ir::ShapeId stated,
+                       AxisSet joined) {
+  ir::ShapeId follows = rules::global_shape(program_, type, found);
+  if (program_.mode != ir::Mode::Global || type.unknown || !follows.valid() ||
+      !program_.shapes[stated].ranked)
+    return;
+  const ir::Shape &actual = program_.shapes[follows];
+  ir::Shape claimed = program_.shapes[stated];
+  bool lists = !(type.of(ir::Kind::Varying) - type.sharded()).empty();
+  for (unsigned d = 0; d < std::min(claimed.dims.size(), actual.dims.size()); ++d) {
+    AxisSet cut;
+    for (AxisId axis : ir::shards_of(type, d))
+      cut |= axis;
+    if ((cut & joined) || (!cut && lists))
+      claimed.dims[d] = actual.dims[d];
+  }
+  if (std::optional<rules::Violation> differs =
+          rules::shape_differs(program_, "the declared and the actual global shape",
+                               program_.shapes.add(std::move(claimed)), follows))
+    report(Place::inst(id), std::move(*differs));
 }
 
 void Walk::judge_output(uint32_t index) {

@@ -230,6 +230,8 @@ private:
                            ir::ScaleId needed, ir::ScaleId claimed);
   void claim_shape(ir::InstId id, ir::ValueId value, ir::ShapeId claimed, ir::ShapeId found);
   void claim_sizes(ir::InstId id, ir::ValueId value, const ir::Type &type);
+  void claim_whole(ir::InstId id, const ir::Type &type, const rules::Arg &found, ir::ShapeId stated,
+                   ir::AxisSet joined);
   void mutation(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
                 llvm::MutableArrayRef<ir::AxisSet> unknown_axes);
   ir::AxisSet left_with(ir::ValueId target, ir::ContextId context, const ir::Type &made) const;

@@ -534,10 +534,13 @@ Type seen_operand(const Application &app, unsigned i) {
   return type;
 }
 
-void give_result(const Application &app, Outcome &out, const Type &type, ir::ShapeId shape,
+void give_result(const Application &app, Outcome &out, const Type &stated, ir::ShapeId shape,
                  ir::ShardSizesId sizes) {
   if (app.results.empty())
     return;
+  Type type = stated;
+  if (std::optional<Violation> beyond = drop_shards_beyond(app.program, type, shape))
+    out.violations.push_back(std::move(*beyond));
   out.types[0] = app.program.types.add(type);
   out.shapes[0] = shape;
   out.sizes[0] = sizes;

@@ -87,8 +87,12 @@ std::optional<Ends> ends_of(const Application &app) {
       return wrong(
           AttributeMismatch{"to", "a kind on " + ir::print_axes(program, source.mesh(), unsaid)});
   }
+  if (std::optional<Violation> beyond = drop_shards_beyond(program, target, arg.shape))
+    return wrong(std::move(*beyond));
   target.set_gradient_free(source.gradient_free());
-  ends.request.shape = global_shape(program, source, arg);
+  // What an axis of unknown kind cuts, the whole tensor has more of: neither is known.
+  if (!(source.unknown - target.unknown))
+    ends.request.shape = global_shape(program, source, arg);
   ends.request.source = program.types.add(source);
   ends.request.target = program.types.add(target);
   ends.stated = claim.shape;

@@ -7,6 +7,7 @@
 #include "rules/transitions/axes.h"
 #include "rules/violations/operands.h"
 #include "rules/violations/shards.h"
+#include "rules/violations/transitions.h"
 
 #include "ir/claims.h"
 #include "ir/mesh/symbols.h"
@@ -355,6 +356,25 @@ DeclaredSizes declared_sizes(ir::Program &program, const ir::Type &type, ir::Sha
   if (sizes.dims.empty())
     return {};
   return {program.shard_sizes.add(std::move(sizes)), std::nullopt};
+}
+
+std::optional<Violation> drop_shards_beyond(const ir::Program &program, ir::Type &type,
+                                            ir::ShapeId shape) {
+  if (!shape.valid() || !program.shapes[shape].ranked)
+    return std::nullopt;
+  size_t rank = program.shapes[shape].dims.size();
+  AxisSet beyond;
+  unsigned named = 0;
+  for (AxisId axis : type.sharded())
+    if (unsigned dim = *type.dim(axis); dim >= rank) {
+      beyond |= axis;
+      named = dim;
+    }
+  if (!beyond)
+    return std::nullopt;
+  type.drop_shards(beyond);
+  type.set_unknown(beyond);
+  return AttributeMismatch{fmt::format("S({})", named), fmt::format("one of {} dimensions", rank)};
 }
 
 ir::ShapeId global_shape(ir::Program &program, const ir::Type &type, const Arg &arg) {

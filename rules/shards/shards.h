@@ -58,6 +58,10 @@ ir::ShardSizesId joined_sizes(ir::Program &program, const Arg &before, const ir:
                               std::optional<ir::ShardSizesId> stated,
                               llvm::SmallVectorImpl<Violation> &out);
 
+// Makes unknown the axes that cut a dimension that a tensor of this shape does not have, and says which.
+std::optional<Violation> drop_shards_beyond(const ir::Program &program, ir::Type &type,
+                                            ir::ShapeId shape);
+
 // The extents of all ranks together; none where they cannot be told.
 ir::ShapeId global_shape(ir::Program &program, const ir::Type &type, const Arg &arg);
 

@@ -3,6 +3,8 @@
 #include "runtime/plan/pieces.h"
 #include "runtime/plan/planner.h"
 
+#include "rules/redistribute/call.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -328,6 +330,10 @@ llvm::Error Planner::transition(Site &site) {
   rules::Application app = application(site);
   llvm::SmallVector<rules::TransitionMoves, 1> moves = rules::transition_moves(app);
   llvm::SmallVector<uint16_t, 2> operands = rules::operands_of(app);
+  // Redistributions to whole types are lowered to steps before, where both ends are known.
+  if (rules::redistribute::states_whole_type(app))
+    return plan_error("no steps are known: the kind of the operand on some axis is unknown, or a "
+                      "whole tensor is larger than any plan");
   if (moves.empty() || moves.size() != operands.size())
     return plan_error("the call does not say along which axes it runs");
   llvm::SmallVector<AxisId, 4> axes;

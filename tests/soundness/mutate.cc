@@ -401,7 +401,8 @@ private:
       return true;
     }();
   }
-  // A result is stated to be what it is but for an extent, the extents of all ranks, or its scale.
+  // A result is stated to be what it is but for an extent, the extents of all ranks, or its scale. Extents
+  // of all ranks may say of a list that it is cut.
   bool misstate(Statement &made) {
     size_t r = random_.below(made.results.size());
     std::string stated =
@@ -418,6 +419,8 @@ private:
         made.block.empty() && silent && axis != "one" && random_.chance(30))
       return made.claims[r] = stated + " scale " + axis, true;
     bool together = stated.compare(close + 1, 5, " of [") == 0 && random_.chance(50);
+    if (together && stated.find(" V@") != std::string::npos)
+      return false;
     size_t digit = stated.find_first_of("0123456789", together ? close : open);
     if (digit == std::string::npos || (!together && digit > close))
       return false;
