@@ -44,7 +44,7 @@ struct MapAttributes {
   std::string_view attributes;
 };
 constexpr MapAttributes kOfMaps[] = {
-    {unknown_factors, "steps: any, row: any, col: any"}, // of linspace, tril_indices
+    {unknown_factors, "steps: count, row: count, col: count"}, // of linspace, tril_indices
     {reshape_factors, "shape|size|sizes|new_sizes|newshape: extents, dimensions: any"},
     {flatten_factors, "start_dim: dim, end_dim: dim"},
     {unflatten_factors, "dim: dim, sizes|unflattened_size|shape: extents"},

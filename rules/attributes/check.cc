@@ -57,7 +57,8 @@ constexpr AttributeSpec kShared[] = {
     {"weight|exponent|y|q|rcond|initial|s|dropout_p|scale|low|high|mean|std", Form::Number},
     {"growth_factor|backoff_factor|scale_growth_factor|scale_backoff_factor", Form::Number},
     {"growth_interval", Form::Count},
-    {"correction|ord|norm_type|betas|step|k|n|offset|diagonal|padding_idx|minlength"},
+    {"diagonal", Form::Whole},
+    {"correction|ord|norm_type|betas|step|k|n|offset|padding_idx|minlength"},
     {"dim0|dim1|dim2|axis0|axis1|axis2"},
     {"decimals|ddof|spacing_scalar|lower|upper"}, // a flag of a triangle, a bound of rrelu
     {"num_classes|output_mask|group|groups|num_groups|stride|storage_offset|generator|rng"},
