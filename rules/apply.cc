@@ -40,7 +40,7 @@ OperandGroup group_of(const Application &app, const Slot *slot, bool adopts) {
   if (slot->form == Slot::Form::Literal)
     group.push_back(OperandKinds::number(is_zero(*slot), is_infinite(*slot)));
   for (unsigned i = 0; i < slot->count; ++i) {
-    uint16_t index = static_cast<uint16_t>(slot->first + i);
+    uint32_t index = static_cast<uint32_t>(slot->first + i);
     group.push_back(OperandKinds::tensor(app.type(app.args[index]), index, adopts));
   }
   return group;
@@ -226,7 +226,7 @@ private:
     return false;
   }
   OperandIndex donor_on(AxisId axis) const {
-    for (uint16_t i = 0; i < app_.args.size(); ++i)
+    for (uint32_t i = 0; i < app_.args.size(); ++i)
       if (app_.type(app_.args[i]).dim(axis))
         return {i};
     return {};
@@ -234,7 +234,7 @@ private:
 
   void report_unstated(AxisSet axes) {
     for (AxisId axis : axes)
-      for (uint16_t i = 0; i < app_.args.size(); ++i)
+      for (uint32_t i = 0; i < app_.args.size(); ++i)
         if (std::optional<unsigned> dim = app_.type(app_.args[i]).dim(axis)) {
           add_merged(out_.violations, 0, UnstatedPartial{{i}, *dim, axis});
           break;
@@ -393,7 +393,7 @@ void report_gradients_that_end(const Application &app, const OpDef &row, const B
       bool trainable = shape && shape->dtype != ir::DType::Unknown &&
                        ir::differentiable(shape->dtype) && !app.type(app.args[i]).gradient_free();
       if (trainable)
-        out.violations.push_back(MissingVjp{{static_cast<uint16_t>(i)}, {}});
+        out.violations.push_back(MissingVjp{{static_cast<uint32_t>(i)}, {}});
     }
   }
 }

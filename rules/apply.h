@@ -30,7 +30,7 @@ struct Arg {
 struct Slot {
   enum class Form : uint8_t { Missing, Tensor, List, Literal };
   Form form = Form::Missing;
-  uint16_t first = 0, count = 0; // into Application::args
+  uint32_t first = 0, count = 0; // into Application::args
   ir::AttrValue literal; // Literal; of a List an integer whose bit i says that member i is a tensor
   ir::StringId name;     // named operands
 };

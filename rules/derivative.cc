@@ -261,7 +261,7 @@ llvm::SmallVector<Slot, 4> gradients_of(const Application &app) {
   auto places = given.literal.form == ir::AttrForm::Integer
                     ? static_cast<uint64_t>(given.literal.as_integer())
                     : (uint64_t(1) << given.count) - 1;
-  uint16_t next = given.first;
+  uint32_t next = given.first;
   for (unsigned i = 0; i < 64 && places >> i; ++i) {
     Slot one;
     if (places >> i & 1)
@@ -312,8 +312,8 @@ static Slot part_of(const Slot &list, unsigned first, unsigned last) {
   if (first >= last)
     return part;
   part.form = Slot::Form::List;
-  part.first = static_cast<uint16_t>(list.first + first);
-  part.count = static_cast<uint16_t>(last - first);
+  part.first = static_cast<uint32_t>(list.first + first);
+  part.count = static_cast<uint32_t>(last - first);
   return part;
 }
 
@@ -365,7 +365,7 @@ std::optional<RowUse> derivative_use(const Application &app) {
     made.slots.append(given.begin(), given.end());
   if (takes_rest(*row) && (*binding)[operand]) {
     const Slot &all = *(*binding)[operand];
-    auto at = static_cast<uint16_t>(std::min<uint64_t>(member, all.count ? all.count - 1u : 0u));
+    auto at = static_cast<uint32_t>(std::min<uint64_t>(member, all.count ? all.count - 1u : 0u));
     made.slots.push_back(part_of(all, 0, at));
     made.slots.push_back(part_of(all, at + 1, all.count));
   }

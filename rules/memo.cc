@@ -29,7 +29,7 @@ ir::TypeId without_gradient(ir::Program &program, ir::TypeId id) {
 
 std::optional<OperandIndex> cut_gradient(const Application &app) {
   bool none = lacks_vjp(app.program, app.attrs);
-  for (uint16_t i = 0; none && app.where().grad && i < app.args.size(); ++i)
+  for (uint32_t i = 0; none && app.where().grad && i < app.args.size(); ++i)
     if (!app.type(app.args[i]).gradient_free())
       return OperandIndex{i};
   return std::nullopt;
@@ -126,7 +126,7 @@ static void apply_fresh(const Application &app, Outcome &out) {
   llvm::SmallVector<Arg, 4> args(app.args.begin(), app.args.end());
   // What stands outside of a local region is a list inside of it.
   for (size_t i = 0; i < args.size(); ++i)
-    warn_uneven_lists(app.program, args[i], app.local_axes(), {static_cast<uint16_t>(i)},
+    warn_uneven_lists(app.program, args[i], app.local_axes(), {static_cast<uint32_t>(i)},
                       out.violations);
   std::optional<OperandIndex> cut = cut_gradient(app);
   for (Arg &arg : args)

@@ -20,7 +20,7 @@ Slot member(const Slot &slot, unsigned i) {
     return slot;
   Slot one = slot;
   one.form = Slot::Form::Tensor;
-  one.first = static_cast<uint16_t>(slot.first + i);
+  one.first = static_cast<uint32_t>(slot.first + i);
   one.count = 1;
   return one;
 }
@@ -51,7 +51,7 @@ llvm::SmallVector<Slot, 6> with_list(const Application &app) {
     for (size_t i = 0; i < rest.size(); ++i)
       if (rest[i].count) { // tensors, and lists of them
         list.first = list.count ? list.first : rest[i].first;
-        list.count = static_cast<uint16_t>(list.count + rest[i].count);
+        list.count = static_cast<uint32_t>(list.count + rest[i].count);
         places |= i < 64 ? uint64_t(1) << i : 0;
       }
     list.literal = ir::AttrValue::integer(static_cast<int64_t>(places));

@@ -159,11 +159,11 @@ private:
   bool through_transition(const Inst &inst, const rules::ResolvedOp &op,
                           llvm::ArrayRef<ValueId> results, Gradients &gradients);
   std::optional<llvm::SmallVector<DualStep, 2>>
-  steps(const rules::Application &app, const rules::TransitionCall &call, uint16_t operand);
+  steps(const rules::Application &app, const rules::TransitionCall &call, uint32_t operand);
   ValueId dual(const Inst &inst, const DualStep &step, const rules::TransitionCall &call,
                ValueId gradient, ValueId of, const InsertionPoint &outside);
   ValueId joint_dual(const rules::Application &app, const rules::TransitionCall &call,
-                     uint16_t operand, ValueId result, ValueId gradient, ValueId of,
+                     uint32_t operand, ValueId result, ValueId gradient, ValueId of,
                      const InsertionPoint &around);
   ValueId by_stated(const rules::redistribute::GradientWay &way, ValueId gradient, ValueId of,
                     const InsertionPoint &around);

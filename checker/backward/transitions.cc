@@ -18,7 +18,7 @@
 namespace spmd::checker {
 
 std::optional<llvm::SmallVector<DualStep, 2>>
-Deriver::steps(const rules::Application &app, const rules::TransitionCall &call, uint16_t operand) {
+Deriver::steps(const rules::Application &app, const rules::TransitionCall &call, uint32_t operand) {
   const Type found = app.type(app.args[operand]);
   AxisSet lists = app.local_axes() | (found.of(Kind::Varying) - found.sharded());
   rules::TransitionOperand view{
@@ -180,7 +180,7 @@ ValueId Deriver::dual(const Inst &inst, const DualStep &step, const rules::Trans
 
 // A call that is one step over all of its axes.
 ValueId Deriver::joint_dual(const rules::Application &app, const rules::TransitionCall &call,
-                            uint16_t operand, ValueId result, ValueId gradient, ValueId of,
+                            uint32_t operand, ValueId result, ValueId gradient, ValueId of,
                             const InsertionPoint &around) {
   const Type found = app.type(app.args[operand]);
   rules::TransitionOperand view{
@@ -237,7 +237,7 @@ bool Deriver::through_transition(const Inst &inst, const rules::ResolvedOp &op,
   for (uint32_t i = 0; i < inst.result_count; ++i)
     claims.push_back({shapes_[inst.result(i).index], {}, {}});
   rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, args, claims};
-  llvm::SmallVector<uint16_t, 2> moved = rules::operands_of(app);
+  llvm::SmallVector<uint32_t, 2> moved = rules::operands_of(app);
   InsertionPoint around{inst.context, inst.loc, inst.first_result};
   if (rules::redistribute::stated_gradient(app) && moved.size() == 1) {
     ValueId value = operands.values[moved[0]];

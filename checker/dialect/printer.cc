@@ -279,7 +279,7 @@ struct DialectPrinter::State {
                                                          const rules::Application &app,
                                                          const rules::TransitionCall &read) {
     llvm::SmallVector<AxisMove, 2> moves;
-    llvm::SmallVector<uint16_t, 2> operands = rules::operands_of(app);
+    llvm::SmallVector<uint32_t, 2> operands = rules::operands_of(app);
     for (size_t k = 0; k < operands.size(); ++k) {
       const ir::Type type = app.type(call.args[operands[k]]);
       AxisSet lists = app.local_axes() | (type.of(Kind::Varying) - type.sharded());

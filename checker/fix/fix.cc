@@ -146,8 +146,8 @@ public:
     return true;
   }
 
-  llvm::SmallVector<uint16_t, 4> operands() const {
-    llvm::SmallVector<uint16_t, 4> named;
+  llvm::SmallVector<uint32_t, 4> operands() const {
+    llvm::SmallVector<uint32_t, 4> named;
     rules::for_each_field(finding_.violation, [&](std::string_view, const rules::Field &field) {
       if (const auto *operand = std::get_if<rules::OperandIndex>(&field))
         named.push_back(operand->index);
@@ -156,7 +156,7 @@ public:
         named.push_back(addend->operand.index);
     });
     if (named.empty() || finding_.violation.is<rules::MutationChangesType>())
-      for (uint16_t i = 0; i < tensors_.size(); ++i)
+      for (uint32_t i = 0; i < tensors_.size(); ++i)
         if (!llvm::is_contained(named, i))
           named.push_back(i);
     if (finding_.violation.is<rules::PartialState>())
@@ -221,10 +221,10 @@ public:
   llvm::SmallVector<Fix, kMaxFixes> run() {
     // Each is held against all that depends on it, so a wide op has only so many of its operands tried.
     constexpr size_t kMostOperands = 64;
-    llvm::SmallVector<uint16_t, 4> operands = search_.operands();
+    llvm::SmallVector<uint32_t, 4> operands = search_.operands();
     state_.cut |= operands.size() > kMostOperands;
     operands.resize(std::min(operands.size(), kMostOperands));
-    for (uint16_t operand : operands)
+    for (uint32_t operand : operands)
       if (operand < search_.tensors_.size())
         on_operand(operand);
     redistributed();
@@ -235,7 +235,7 @@ public:
     if (const auto *wrong = search_.finding_.violation.as<rules::GradientTypeMismatch>())
       on_gradient(*wrong);
     if (search_.finding_.violation.is<rules::UnreducedGradient>())
-      for (uint16_t operand = 0; operand < search_.tensors_.size() && operand < kMostOperands;
+      for (uint32_t operand = 0; operand < search_.tensors_.size() && operand < kMostOperands;
            ++operand)
         sum_operand(operand);
     llvm::stable_sort(found_, [](const Fix &a, const Fix &b) {
@@ -313,7 +313,7 @@ private:
   }
 
   // Addends that nobody has called so, on their way into the optimizer.
-  void sum_operand(uint16_t operand) {
+  void sum_operand(uint32_t operand) {
     ValueId value = search_.tensors_[operand];
     if (kind_of(operand) != Kind::Varying ||
         llvm::is_contained(llvm::makeArrayRef(search_.tensors_).take_front(operand), value))
@@ -326,7 +326,7 @@ private:
     if (!after)
       return;
     Edit edit{.inst = search_.id_, .mover = state_.op("all_reduce"), .mover_attrs = attrs};
-    for (uint16_t each = 0; each < search_.tensors_.size(); ++each)
+    for (uint32_t each = 0; each < search_.tensors_.size(); ++each)
       if (search_.tensors_[each] == value)
         edit.operands.push_back({each, *after});
     state_.tried = true;
@@ -347,11 +347,11 @@ private:
     found_.push_back(std::move(fix));
   }
 
-  void on_operand(uint16_t operand) {
+  void on_operand(uint32_t operand) {
     std::optional<Kind> kind = kind_of(operand);
     if (!kind)
       return;
-    llvm::SmallVector<uint16_t, 1> operands{operand};
+    llvm::SmallVector<uint32_t, 1> operands{operand};
     if (*kind == Kind::Invariant && search_.finding_.violation.is<rules::InvariantMixed>()) {
       // A value among addends of a later sum would still be added once per rank, silently.
       if (sum_ahead(program_, search_.id_, search_.axes_).valid())
@@ -388,7 +388,7 @@ private:
               .attrs = move->attrs,
               .mover = state_.op("redistribute"),
               .mover_attrs = move->said};
-    for (uint16_t operand : move->operands)
+    for (uint32_t operand : move->operands)
       edit.operands.push_back({operand, move->to});
     state_.tried = true;
     if (!search_.repairs(edit))
@@ -415,7 +415,7 @@ private:
     if (!search_.finding_.violation.is<rules::ShardedRandomRepeats>() ||
         search_.id_.index < main.first.index || search_.id_.index >= main.last.index)
       return;
-    for (uint16_t operand = 0; operand < search_.tensors_.size(); ++operand) {
+    for (uint32_t operand = 0; operand < search_.tensors_.size(); ++operand) {
       ValueId state = search_.tensors_[operand];
       ir::InstId made = defining_inst(program_, state);
       rules::Boundary op = made.valid() ? rules::boundary_of(program_, program_.insts[made].op)
@@ -479,16 +479,16 @@ private:
   }
 
   // The kind of an operand on all axes of the finding; none if they differ.
-  std::optional<Kind> kind_of(uint16_t operand) const {
+  std::optional<Kind> kind_of(uint32_t operand) const {
     const ir::Type &type = program_.types[state_.known(search_.tensors_[operand]).type];
     if (type.mesh() != mesh_id() || search_.axes_.empty())
       return std::nullopt;
     std::optional<Kind> kind = type.kind(search_.axes_.first());
     return kind && type.of(*kind).contains(search_.axes_) ? kind : std::nullopt;
   }
-  llvm::SmallVector<uint16_t, 1> all_invariant() const {
-    llvm::SmallVector<uint16_t, 1> found;
-    for (uint16_t i = 0; i < search_.tensors_.size(); ++i) {
+  llvm::SmallVector<uint32_t, 1> all_invariant() const {
+    llvm::SmallVector<uint32_t, 1> found;
+    for (uint32_t i = 0; i < search_.tensors_.size(); ++i) {
       bool free = program_.types[state_.known(search_.tensors_[i]).type].gradient_free();
       if (!free && kind_of(i) == Kind::Invariant)
         found.push_back(i);
@@ -497,7 +497,7 @@ private:
   }
 
   // V stands for a stack or for shards along a dimension; the first form that repairs is enough.
-  void with_layouts(const Transition &row, llvm::ArrayRef<uint16_t> operands) {
+  void with_layouts(const Transition &row, llvm::ArrayRef<uint32_t> operands) {
     KindWord src{.kind = row.src}, dst{.kind = row.dst};
     if (row.layouts == rules::Layouts::Plain)
       return void(try_row(row, operands, src, dst));
@@ -518,7 +518,7 @@ private:
   }
 
   // Sizes in attributes are those of one rank: of a view of the gathered whole, one of them grows.
-  bool with_sizes(const Transition &row, llvm::ArrayRef<uint16_t> operands, KindWord src,
+  bool with_sizes(const Transition &row, llvm::ArrayRef<uint32_t> operands, KindWord src,
                   KindWord dst) {
     const rules::Violation &violation = search_.finding_.violation;
     bool cut = violation.is<rules::StridedShard>() || violation.is<rules::StridedUneven>();
@@ -578,7 +578,7 @@ private:
     return state_.with(attrs, "dst", ir::AttrValue::kind(dst));
   }
 
-  bool try_row(const Transition &row, llvm::ArrayRef<uint16_t> operands, KindWord src, KindWord dst,
+  bool try_row(const Transition &row, llvm::ArrayRef<uint32_t> operands, KindWord src, KindWord dst,
                ir::AttrsId attrs = {}, llvm::StringRef then = "") {
     Edit edit{.inst = search_.id_,
               .attrs = attrs,
@@ -589,7 +589,7 @@ private:
     fix.operands.assign(operands.begin(), operands.end());
     fix.changes_value = !keeps_value(row);
     std::string names, axes = axes_text(program_, mesh_id(), search_.axes_);
-    for (uint16_t operand : operands) {
+    for (uint32_t operand : operands) {
       ValueId value = search_.tensors_[operand];
       rules::Arg before = state_.known(value);
       std::optional<rules::Arg> after = search_.walk_.transition(
@@ -773,7 +773,7 @@ private:
   }
 
   // A coalesced call goes on without the operand.
-  void drop_inst(uint16_t operand) {
+  void drop_inst(uint32_t operand) {
     const ir::Inst &inst = search_.inst_;
     bool alone = inst.result_count == 1;
     if (operand >= search_.tensors_.size() || operand >= inst.result_count)

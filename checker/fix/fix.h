@@ -31,7 +31,7 @@ struct Fix {
   std::optional<int64_t> forward_bytes,
       backward_bytes; // what one rank sends; none where shapes are unknown
   ir::InstId inst;
-  llvm::SmallVector<uint16_t, 1>
+  llvm::SmallVector<uint32_t, 1>
       operands; // Transition: positions among the tensors of the instruction
   std::string
       replacement; // canonical text of the line to insert before the instruction, to put in its place, or (Result)

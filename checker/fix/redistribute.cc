@@ -107,7 +107,7 @@ std::optional<Move> MoveFinder::search(ir::InstId id) {
   if (!placement)
     return std::nullopt;
   std::optional<Move> move;
-  for (uint16_t i = 0; i < args.size(); ++i) {
+  for (uint32_t i = 0; i < args.size(); ++i) {
     if (placement->types[i] == args[i].type)
       continue;
     ir::TypeId wanted = decided(program_, args[i].type, placement->types[i]);

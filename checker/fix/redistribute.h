@@ -13,7 +13,7 @@ namespace spmd::checker {
 // One value that is moved.
 struct Move {
   ir::ValueId value;
-  llvm::SmallVector<uint16_t, 2> operands; // that are it, among the tensors of the instruction
+  llvm::SmallVector<uint32_t, 2> operands; // that are it, among the tensors of the instruction
   rules::Arg from, to;
   ir::AttrsId attrs; // of the op then
   uint64_t forward_bytes = 0, backward_bytes = 0;

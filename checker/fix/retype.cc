@@ -24,7 +24,7 @@ bool Walk::touched(const ir::Inst &inst, const llvm::DenseSet<uint32_t> &changed
 // The instruction, or one member of a coalesced call, is gone: whoever used its result uses its
 // operand.
 void Walk::dropped(const ir::Inst &inst) {
-  uint16_t member = edit_->member;
+  uint32_t member = edit_->member;
   if (member >= inst.result_count || member >= args_.size())
     return;
   learn(inst.result(member), args_[member]);

@@ -62,7 +62,7 @@ Norms::Made Norms::made(const rules::Application &app, llvm::ArrayRef<ValueId> o
   for (size_t i = first; i < last; ++i) {
     Root root = this->root(operands[i]);
     if (root.axes)
-      made.operand = static_cast<uint16_t>(i);
+      made.operand = static_cast<uint32_t>(i);
     all &= root.axes, some |= root.axes, mixed |= root.mixed;
     const ir::Type &type = app.type(app.args[i]);
     whole |= type.replicated() | type.of(Kind::Invariant);

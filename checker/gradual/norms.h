@@ -20,7 +20,7 @@ public:
   // One result of an instruction.
   struct Made {
     Root root, square;    // it is a root, or the square of one
-    uint16_t operand = 0; // of which `left_out` and `counted` speak
+    uint32_t operand = 0; // of which `left_out` and `counted` speak
     ir::AxisSet left_out; // a root enters as if it were the norm of the whole
     ir::AxisSet counted;  // what is equal on all ranks is added up over them
   };

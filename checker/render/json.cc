@@ -143,7 +143,7 @@ Json fix_json(const ir::Program &program, const Fix &fix) {
   if (fix.inst.valid() && fix.inst.index < program.insts.size())
     out["op_index"] = fix.inst.index;
   if (fix.form == Fix::Form::Transition)
-    out["operands"] = std::vector<uint16_t>(fix.operands.begin(), fix.operands.end());
+    out["operands"] = std::vector<uint32_t>(fix.operands.begin(), fix.operands.end());
   return out;
 }
 

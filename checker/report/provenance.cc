@@ -275,10 +275,10 @@ private:
 };
 
 // The operands that a finding names, in the order of its fields.
-llvm::SmallVector<uint16_t, 2> operands_named(const rules::Violation &violation) {
-  llvm::SmallVector<uint16_t, 2> named;
+llvm::SmallVector<uint32_t, 2> operands_named(const rules::Violation &violation) {
+  llvm::SmallVector<uint32_t, 2> named;
   rules::for_each_field(violation, [&](std::string_view name, const rules::Field &field) {
-    uint16_t index = 0;
+    uint32_t index = 0;
     if (const auto *operand = std::get_if<rules::OperandIndex>(&field))
       index = operand->index;
     else if (const auto *addend = std::get_if<rules::Addend>(&field);
@@ -426,7 +426,7 @@ ValueId parameter_of(const ir::Program &program, const CheckResult &result, cons
                      llvm::ArrayRef<ValueId> tensors) {
   if (finding.violation.is<rules::GradientTypeMismatch>())
     return {};
-  for (uint16_t operand : operands_named(finding.violation)) {
+  for (uint32_t operand : operands_named(finding.violation)) {
     if (operand >= tensors.size())
       continue;
     ValueId gradient =
@@ -467,7 +467,7 @@ void explain_parameter(const ir::Program &program, const CheckResult &result,
                        {},
                        false,
                        "it is made of the gradient of " + ir::print_named(program, param)});
-    for (uint16_t operand : operands_named(finding.violation))
+    for (uint32_t operand : operands_named(finding.violation))
       if (!param.valid() && operand < tensors.size() && program.find_param(tensors[operand]))
         param = tensors[operand]; // whose gradient would be wrong
   }
@@ -649,7 +649,7 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
       }
     return notes;
   }
-  for (uint16_t operand : operands_named(finding.violation)) {
+  for (uint32_t operand : operands_named(finding.violation)) {
     if (operand >= tensors.size() || notes.size() == kMaxNotes)
       continue;
     const ir::Type &type = program.types[result.types[tensors[operand].index]];

@@ -75,7 +75,7 @@ bool Walk::cast_implicitly(ir::InstId id, const rules::Application &app,
     casts = marked(axes - bad);
   }
   bool any = false;
-  for (uint16_t i = 0; i < casts.size(); ++i)
+  for (uint32_t i = 0; i < casts.size(); ++i)
     if (casts[i]) {
       report(Place::inst(id), rules::ImplicitCast{{i}, casts[i]});
       any = true;
@@ -86,7 +86,7 @@ bool Walk::cast_implicitly(ir::InstId id, const rules::Application &app,
 namespace {
 
 struct WrittenCast {
-  uint16_t operand;
+  uint32_t operand;
   AxisSet axes;
 };
 using Casts = std::map<uint32_t, llvm::SmallVector<WrittenCast, 2>>; // by instruction

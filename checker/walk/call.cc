@@ -98,7 +98,7 @@ void Walk::forget_shards(const CallSite &site, size_t operand, rules::Arg &arg) 
       !(before.sharded() & site.region))
     return;
   llvm::SmallVector<rules::Violation, 1> found;
-  rules::warn_uneven_lists(program_, arg, site.region, {static_cast<uint16_t>(operand)}, found);
+  rules::warn_uneven_lists(program_, arg, site.region, {static_cast<uint32_t>(operand)}, found);
   for (rules::Violation &violation : found)
     report(Place::inst(site.id), std::move(violation));
   Type type = before.erased(site.region);
@@ -183,7 +183,7 @@ void Walk::cross(const CallSite &site, size_t operand, rules::Arg &arg, const De
   for (rules::UndecidedExtents &each : open)
     report(Place::inst(site.id), std::move(each));
   if (wrong || shapes)
-    report(Place::inst(site.id), rules::BoundaryMismatch{{static_cast<uint16_t>(operand)},
+    report(Place::inst(site.id), rules::BoundaryMismatch{{static_cast<uint32_t>(operand)},
                                                          program_.strings[callee.name].str(),
                                                          arg.type,
                                                          intern(claimed),
@@ -195,13 +195,13 @@ void Walk::cross(const CallSite &site, size_t operand, rules::Arg &arg, const De
   std::string needed = ir::print_scale(program_, claimed.scale, claimed.mesh());
   if (std::optional<rules::Violation> differs =
           rules::scale_differs(program_, found, claimed.scale, "its declaration states " + needed,
-                               {static_cast<uint16_t>(operand)});
+                               {static_cast<uint32_t>(operand)});
       differs && !wrong)
     report(Place::inst(site.id), named(std::move(*differs)));
   if (recording_)
     meet(operand < site.arg_rows.size() ? site.arg_rows[operand] : 0, found, 0, check.type,
          Place::inst(site.id), [&](AxisId axis, ir::Kind other) {
-           return rules::BoundaryMismatch{{static_cast<uint16_t>(operand)},
+           return rules::BoundaryMismatch{{static_cast<uint32_t>(operand)},
                                           program_.strings[callee.name].str(),
                                           as_kind(found, axis, other),
                                           on_axes(claimed, axis),

@@ -395,8 +395,8 @@ void Walk::instructions(const ir::Body &body) {
 }
 
 // Operands to which an ordinary op gives no gradient.
-static llvm::SmallVector<uint16_t, 2> gradients_that_end(const rules::Outcome &outcome) {
-  llvm::SmallVector<uint16_t, 2> operands;
+static llvm::SmallVector<uint32_t, 2> gradients_that_end(const rules::Outcome &outcome) {
+  llvm::SmallVector<uint32_t, 2> operands;
   for (const rules::Violation &violation : outcome.violations)
     if (const auto *found = violation.as<rules::MissingVjp>())
       operands.push_back(found->operand.index);
@@ -464,7 +464,7 @@ void Walk::type_instruction(InstId id) {
   auto judged = [&]() -> const rules::Outcome & {
     while (op.form == rules::OpForm::Equation) {
       bool changed = false;
-      for (uint16_t at : gradients_that_end(rules_.apply(app))) {
+      for (uint32_t at : gradients_that_end(rules_.apply(app))) {
         before_.reset(); // whether it is asked for depends on the value
         if (boundary_.needs_gradient(operands_.values[at]))
           continue;
@@ -538,7 +538,7 @@ void Walk::missing(InstId id, const ir::Context &) {
     AxisSet absent = program_.meshes[type.mesh()].typed_axes() - type.claimed();
     if (absent.empty())
       continue;
-    report(Place::inst(id), rules::MissingClaim{{static_cast<uint16_t>(i)}, absent});
+    report(Place::inst(id), rules::MissingClaim{{static_cast<uint32_t>(i)}, absent});
     type.unknown |= absent;
     args_[i].type = intern(type);
     learn_type(operands_.values[i], args_[i].type);
@@ -553,7 +553,7 @@ bool Walk::lift(InstId id, const ir::Inst &inst) {
     const Type type = program_.types[args_[i].type];
     if (type.mesh() == mesh)
       continue;
-    rules::Remeshed seen = rules::remesh(program_, type, mesh, {static_cast<uint16_t>(i)});
+    rules::Remeshed seen = rules::remesh(program_, type, mesh, {static_cast<uint32_t>(i)});
     if (seen.violation) {
       report(Place::inst(id), *seen.violation);
       fine = false;

@@ -116,7 +116,7 @@ Walk::Choice Walk::choose(const CallSite &site, const Type &condition, Type type
 }
 
 void Walk::report_choice(InstId id, size_t result, const Choice &choice) {
-  rules::ResultIndex index{static_cast<uint16_t>(result)};
+  rules::ResultIndex index{static_cast<uint32_t>(result)};
   if (choice.invariant)
     report(Place::inst(id), rules::VaryingChoice{index, Kind::Invariant, choice.invariant});
   if (choice.partial)
@@ -215,7 +215,7 @@ rules::Arg Walk::joined(const CallSite &site, const Type &condition, size_t r,
   const Type b = seen_from(program_.types[other.type], a.mesh());
   Common met = common(a, b);
   if (met.differs)
-    report(Place::inst(site.id), rules::BranchMismatch{{static_cast<uint16_t>(r)},
+    report(Place::inst(site.id), rules::BranchMismatch{{static_cast<uint32_t>(r)},
                                                        on_axes(a, met.differs),
                                                        on_axes(b, met.differs),
                                                        met.differs});
@@ -334,7 +334,7 @@ Walk::Round Walk::carry_through(CallSite &site, ir::FunctionId body, Args &args,
   for (size_t c = 0; c < count; ++c) {
     const rules::Arg &arg = args[first + c];
     rules::Arg &leaving = round.results[c];
-    uint16_t operand = static_cast<uint16_t>(first + c);
+    uint32_t operand = static_cast<uint32_t>(first + c);
     if (AxisSet differs = met[c].differs)
       report(Place::inst(site.id),
              rules::CarryMismatch{{operand},
@@ -391,7 +391,7 @@ rules::Arg Walk::one_of(const CallSite &site, size_t operand, std::optional<ir::
   for (AxisId axis : ir::shards_of(type, 0))
     cut |= axis;
   if (cut) {
-    report(Place::inst(site.id), rules::UnwholeDimension{{static_cast<uint16_t>(operand)}, 0, cut});
+    report(Place::inst(site.id), rules::UnwholeDimension{{static_cast<uint32_t>(operand)}, 0, cut});
     Type made = program_.types[one.type];
     made.set_unknown(cut);
     one.type = intern(made);

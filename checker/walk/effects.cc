@@ -24,13 +24,13 @@ namespace {
 
 struct Target {
   ValueId value;
-  uint16_t position; // among the tensors of the instruction
+  uint32_t position; // among the tensors of the instruction
 };
 
 // Operands that the instruction writes: marked `mut`, alone or as a list, or given as `out`.
 llvm::SmallVector<Target, 4> targets_of(const ir::Program &program, const ir::Inst &inst) {
   llvm::SmallVector<Target, 4> targets;
-  uint16_t position = 0;
+  uint32_t position = 0;
   bool out = false;
   for (const ir::Operand &operand : program.blocks[inst.operands]) {
     if (operand.form == ir::Operand::Form::Name) {
@@ -100,7 +100,7 @@ void Walk::aliases(InstId id) {
     std::string text = "`" + program_.op_name(wrote.op).str() + "`";
     if (wrote.result_count)
       text += ", which made " + ir::print_value(program_, wrote.first_result);
-    report(Place::inst(id), rules::StaleAlias{{static_cast<uint16_t>(i)}, std::move(text)});
+    report(Place::inst(id), rules::StaleAlias{{static_cast<uint32_t>(i)}, std::move(text)});
   }
 }
 

@@ -459,7 +459,7 @@ AxisSet Walk::unreduced(Place place, llvm::ArrayRef<ValueId> read, ValueId param
     const auto *through = llvm::find_if(read, [&](ValueId operand) {
       return pending_gradient(program_, result_, operand, known, axes) == found;
     });
-    auto position = static_cast<uint16_t>(through - read.begin());
+    auto position = static_cast<uint32_t>(through - read.begin());
     report(place, rules::UnreducedGradient{found, {position}, fresh});
   }
   return missing;

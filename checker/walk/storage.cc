@@ -60,7 +60,7 @@ void Storage::write(ValueId target, InstId by) {
 void OperandList::add(const ir::Program &program, const ir::Operand &operand, ir::StringId name) {
   rules::Slot slot;
   slot.name = name;
-  slot.first = static_cast<uint16_t>(values.size());
+  slot.first = static_cast<uint32_t>(values.size());
   switch (operand.form) {
   case ir::Operand::Form::Value:
     slot.form = rules::Slot::Form::Tensor;

@@ -41,7 +41,7 @@ struct OpenLink {
   Form form;
   ir::AxisId axis;
   ir::Kind needs = ir::Kind::Replicate; // Needs
-  uint16_t a = 0, b = 0;                // operands; Result: operand, result; Word: -, result
+  uint32_t a = 0, b = 0;                // operands; Result: operand, result; Word: -, result
   uint32_t violation = 0;               // Needs: what stands there under the other kind
 };
 using OpenLinks = llvm::SmallVector<OpenLink, 4>;

@@ -128,13 +128,13 @@ void Walk::link_words(const rules::Application &app, const rules::Outcome &outco
     if (word.dst.form == ir::KindWord::Form::Either)
       for (const rules::WrittenAxis &written : call->axes.written)
         for (AxisId axis : written.axes)
-          for (uint16_t r = 0; word.axes.contains(axis) && r < outcome.types.size(); ++r)
+          for (uint32_t r = 0; word.axes.contains(axis) && r < outcome.types.size(); ++r)
             if (open_axes(program_.types[outcome.types[r]]).contains(axis))
               links.push_back(
                   {.form = OpenLink::Form::Word, .axis = axis, .a = written.axes[0].index, .b = r});
     if (word.src.kind != Kind::Replicate || word.src.form != ir::KindWord::Form::Plain)
       continue;
-    for (uint16_t operand : rules::operands_of(app))
+    for (uint32_t operand : rules::operands_of(app))
       for (AxisId axis : open_axes(app.type(app.args[operand])) & word.axes)
         links.push_back({.form = OpenLink::Form::Source, .axis = axis, .a = operand});
   }
@@ -160,21 +160,21 @@ OpenLinks Walk::links_of(const rules::Application &app, const rules::Outcome &ou
   for (const rules::Violation &violation : outcome.violations)
     if (is_error(violation))
       refused |= rules::axes_of(violation);
-  llvm::SmallVector<uint16_t, 8> open;
-  for (uint16_t i = 0; i < app.args.size(); ++i)
+  llvm::SmallVector<uint32_t, 8> open;
+  for (uint32_t i = 0; i < app.args.size(); ++i)
     if (open_axes(app.type(app.args[i])) - refused)
       open.push_back(i);
-  auto axes_of_operand = [&](uint16_t i) { return open_axes(app.type(app.args[i])) - refused; };
+  auto axes_of_operand = [&](uint32_t i) { return open_axes(app.type(app.args[i])) - refused; };
   size_t step = open.size() > kTriedApart ? open.size() : 1;
   for (size_t at = 0; at < open.size(); at += step) {
-    llvm::ArrayRef<uint16_t> group = llvm::ArrayRef<uint16_t>(open).slice(at, step);
+    llvm::ArrayRef<uint32_t> group = llvm::ArrayRef<uint32_t>(open).slice(at, step);
     llvm::SmallVector<Probe, 8> replicate, invariant;
-    for (uint16_t i : group) {
+    for (uint32_t i : group) {
       replicate.push_back({i, Kind::Replicate});
       invariant.push_back({i, Kind::Invariant});
     }
     const rules::Outcome &as_r = probe(app, replicate), &as_i = probe(app, invariant);
-    for (uint16_t i : group)
+    for (uint32_t i : group)
       for (AxisId axis : axes_of_operand(i)) {
         const rules::Violation *no_r = refusal(as_r, axis), *no_i = refusal(as_i, axis);
         if (!no_r != !no_i)
@@ -183,7 +183,7 @@ OpenLinks Walk::links_of(const rules::Application &app, const rules::Outcome &ou
                            .needs = no_i ? Kind::Replicate : Kind::Invariant,
                            .a = i,
                            .violation = open_.say(no_i ? *no_i : *no_r)});
-        for (uint16_t r = 0; r < outcome.types.size(); ++r)
+        for (uint32_t r = 0; r < outcome.types.size(); ++r)
           if (follows(program_.types[outcome.types[r]], program_.types[as_r.types[r]],
                       program_.types[as_i.types[r]], axis))
             links.push_back({.form = OpenLink::Form::Result, .axis = axis, .a = i, .b = r});
@@ -352,12 +352,12 @@ void Walk::open_carry(CallSite &site, const Round &round, const Args &args, size
   if (round.body != BodyResult::kNone)
     results = bind_results(round.body);
   for (size_t c = 0; c < met.size(); ++c) {
-    uint16_t operand = static_cast<uint16_t>(first + c);
+    uint32_t operand = static_cast<uint32_t>(first + c);
     const Type enters = program_.types[site.args[operand].type];
     Type leaves = met[c];
     auto say = [&](AxisId axis, Kind other) -> rules::Violation {
       if (leaves.of(Kind::Varying).contains(axis))
-        return rules::VaryingChoice{{static_cast<uint16_t>(c)}, Kind::Invariant, axis};
+        return rules::VaryingChoice{{static_cast<uint32_t>(c)}, Kind::Invariant, axis};
       return rules::CarryMismatch{{operand},
                                   static_cast<int64_t>(c),
                                   as_kind(enters, axis, other),
@@ -390,11 +390,11 @@ void Walk::open_branches(CallSite &site, const Round &then, const Round &other) 
     const Type made = program_.types[site.results[r].type];
     auto say = [&](AxisId axis, Kind kind) -> rules::Violation {
       if (made.of(Kind::Varying).contains(axis))
-        return rules::VaryingChoice{{static_cast<uint16_t>(r)}, Kind::Invariant, axis};
+        return rules::VaryingChoice{{static_cast<uint32_t>(r)}, Kind::Invariant, axis};
       Type is = made;
       is.set_kind(axis, kind);
       return rules::BranchMismatch{
-          {static_cast<uint16_t>(r)}, on_axes(made, axis), on_axes(is, axis), axis};
+          {static_cast<uint32_t>(r)}, on_axes(made, axis), on_axes(is, axis), axis};
     };
     Row rows[2] = {};
     for (unsigned side = 0; side < 2; ++side)

@@ -79,7 +79,7 @@ private:
 // An edit that is tried in memory: some operands, the attributes, or the whole instruction.
 struct Edit {
   ir::InstId inst;
-  llvm::SmallVector<std::pair<uint16_t, rules::Arg>, 1>
+  llvm::SmallVector<std::pair<uint32_t, rules::Arg>, 1>
       operands;      // position, and what it is seen as
   ir::AttrsId attrs; // none: as they are
   // What makes the operands that, on its own attributes. Needed in a body, which is typed for each call
@@ -87,7 +87,7 @@ struct Edit {
   ir::OpNameId mover = {};
   ir::AttrsId mover_attrs = {};
   bool drop = false; // the result is the operand; of a coalesced call: that of `member` is
-  uint16_t member = 0;
+  uint32_t member = 0;
   // A transition forward has its dual backward: where the program contains the backward, gradients
   // of the edited operands go through it.
   llvm::SmallVector<ir::ValueId, 1> gradients;
@@ -377,7 +377,7 @@ private:
 
   // What is open (erased.h).
   using Say = llvm::function_ref<rules::Violation(ir::AxisId, ir::Kind other)>;
-  using Probe = std::pair<uint16_t, ir::Kind>; // an operand, taken as R or as I where it is open
+  using Probe = std::pair<uint32_t, ir::Kind>; // an operand, taken as R or as I where it is open
   void fact(OpenFact::Form form, uint32_t a, uint32_t b, ir::AxisId axis = {});
   OpenValues::Row operand_row(size_t operand);
   OpenValues::Row row_of(uint32_t result) const {

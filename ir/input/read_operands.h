@@ -15,17 +15,6 @@ inline bool holds_value(const Program &program, Operand operand) {
                       [&](Operand item) { return holds_value(program, item); });
 }
 
-// Operands are counted in 16 bits, lists taken apart.
-inline constexpr size_t kMaxOperands = 65'534;
-inline bool too_many(const Program &program, llvm::ArrayRef<Operand> operands) {
-  size_t count = operands.size();
-  for (Operand operand : operands)
-    if (operand.form == Operand::Form::List)
-      count += program.blocks[operand.as_list()].size();
-  return count > kMaxOperands;
-}
-inline constexpr std::string_view kTooManyOperands = "an op takes more than 65534 operands";
-
 inline constexpr std::string_view kNothingToWrite =
     "`mut` marks what holds no value: nothing of it can be written in place";
 

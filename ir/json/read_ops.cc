@@ -104,8 +104,6 @@ BlockId JsonReader::read_operands(const JsonMembers &members, AttrDict &literals
     named_operands(operands_, literals);
   if (members.at(Mut))
     mark_mutated(operands_);
-  if (too_many(program_, operands_))
-    json_.error(members.token(In), "trace-limit", std::string(kTooManyOperands));
   return program_.blocks.add(operands_);
 }
 

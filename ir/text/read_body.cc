@@ -204,8 +204,6 @@ bool TextReader::read_rng(Operation &op) {
 
 uint32_t TextReader::add_operation(Operation &op, llvm::ArrayRef<WrittenValue> results) {
   op.operands.append(op.named);
-  if (too_many(program_, op.operands))
-    error(op.origin, "trace-limit", std::string(kTooManyOperands));
   op.inst.operands = program_.blocks.add(op.operands);
   op.inst.attrs = builder_.attrs(std::move(op.attrs));
   op.inst.result_count = static_cast<uint32_t>(results.size());

@@ -118,7 +118,7 @@ public:
   Checker(const Application &app, Outcome &out) : app_(app), out_(out) {}
 
   // The tensor whose dimensions attributes name, and the dimension where `dim` is absent.
-  void look_at(uint16_t arg, int64_t absent) {
+  void look_at(uint32_t arg, int64_t absent) {
     const ir::Shape *shape = app_.shape(app_.args[arg]);
     if (!shape || !shape->ranked)
       return;

@@ -167,7 +167,7 @@ void need_scale(const Application &app, unsigned i, ir::ScaleId needed, Type &ma
   const Type &found = app.type(app.args[i]);
   std::string text = ir::print_scale(app.program, needed, found.mesh()) + " is needed";
   std::optional<Violation> differs =
-      scale_differs(app.program, found, needed, std::move(text), {static_cast<uint16_t>(i)});
+      scale_differs(app.program, found, needed, std::move(text), {static_cast<uint32_t>(i)});
   if (differs)
     out.violations.push_back(std::move(*differs));
   made.scale = differs ? ir::ScaleId() : needed;

@@ -25,7 +25,7 @@ std::optional<Type> norm_type(const Application &app, Outcome &out) {
   }
   AxisSet typed = app.mesh().typed_axes(), varying, unknown;
   bool gradient_free = true;
-  for (uint16_t i = 0; i < app.args.size(); ++i) {
+  for (uint32_t i = 0; i < app.args.size(); ++i) {
     const Type &type = app.type(app.args[i]);
     AxisSet zero = type.zero(), partial = type.of(Kind::Partial) - zero;
     AxisSet same = (type.replicated() | type.of(Kind::Invariant)) - zero;

@@ -34,7 +34,7 @@ struct FactorMap {
   llvm::SmallBitVector multiplied; // per tensor of the application: strict factors bind it
   llvm::SmallBitVector gradients;  // likewise: it is the gradient of a result, and as large
   // Factors over which a tensor is summed by itself: an element that was stretched would count often.
-  llvm::SmallVector<std::pair<uint8_t, uint16_t>, 2> summed_alone;
+  llvm::SmallVector<std::pair<uint8_t, uint32_t>, 2> summed_alone;
   // Per factor of the row, those here: several where it is placed or spans. Empty where the column
   // `factors` made the map.
   llvm::SmallVector<llvm::SmallVector<uint8_t, 4>, 8> made;
@@ -114,8 +114,8 @@ private:
   std::string place(unsigned operand, unsigned member, unsigned dim) const;
   // Two numbers that should be one. Always false.
   bool clash(ir::Extent known, ir::Extent found, unsigned operand, unsigned member, unsigned dim);
-  uint16_t arg(unsigned operand, unsigned member) const {
-    return static_cast<uint16_t>(binding_[operand]->first + member);
+  uint32_t arg(unsigned operand, unsigned member) const {
+    return static_cast<uint32_t>(binding_[operand]->first + member);
   }
   const Application &app_;
   const Equation &equation_;

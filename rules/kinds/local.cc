@@ -9,7 +9,7 @@ namespace spmd::rules {
 using ir::AxisSet;
 using ir::Kind;
 
-OperandKinds OperandKinds::tensor(const ir::Type &type, uint16_t index, bool adopts) {
+OperandKinds OperandKinds::tensor(const ir::Type &type, uint32_t index, bool adopts) {
   OperandKinds kinds{.form = Form::Tensor, .index = index};
   bool is_free = adopts || type.gradient_free();
   AxisSet r = type.replicated(), i = type.of(Kind::Invariant);

@@ -18,7 +18,7 @@ namespace spmd::rules {
 struct OperandKinds {
   enum class Form : uint8_t { Missing, Number, Zero, Tensor };
   Form form = Form::Missing;
-  uint16_t index = 0; // position among the tensors of the instruction
+  uint32_t index = 0; // position among the tensors of the instruction
   ir::AxisSet strict_r, strict_i;
   ir::AxisSet free_r, free_i; // declared R or I; a free axis in neither is undecided
   ir::AxisSet free;           // free_r, free_i and undecided ones
@@ -30,7 +30,7 @@ struct OperandKinds {
   bool infinite = false;                     // a number, and no finite one
 
   // `adopts`: the operand receives no gradient here (conditions, no_grad).
-  static OperandKinds tensor(const ir::Type &type, uint16_t index, bool adopts);
+  static OperandKinds tensor(const ir::Type &type, uint32_t index, bool adopts);
   static OperandKinds number(bool zero, bool infinite) {
     return {.form = zero ? Form::Zero : Form::Number, .infinite = infinite};
   }

@@ -87,10 +87,10 @@ private:
   // Members of one list are taken to be of one type.
   void group_operands(AxisId axis) {
     for (const Slot &slot : app_.slots) {
-      llvm::SmallVector<uint16_t, 2> members;
+      llvm::SmallVector<uint32_t, 2> members;
       for (unsigned i = 0; i < slot.count; ++i)
         if (unknown_axes(app_, app_.args[slot.first + i]).contains(axis))
-          members.push_back(static_cast<uint16_t>(slot.first + i));
+          members.push_back(static_cast<uint32_t>(slot.first + i));
       if (!members.empty())
         groups_.push_back(std::move(members));
     }
@@ -102,7 +102,7 @@ private:
       return ++tried_ <= kMostTried && try_one(axis);
     llvm::SmallVector<ir::Type, 16> first = types_of(groups_[group].front(), axis);
     for (size_t t = 0; t < first.size(); ++t) {
-      for (uint16_t arg : groups_[group]) {
+      for (uint32_t arg : groups_[group]) {
         llvm::SmallVector<ir::Type, 16> types = types_of(arg, axis);
         if (t < types.size())
           args_[arg].type = app_.program.types.add(types[t]);
@@ -145,7 +145,7 @@ private:
 
   // Every type that the operand may have on the axis, those that fit most often first; none if they cannot
   // be listed.
-  llvm::SmallVector<ir::Type, 16> types_of(uint16_t arg, AxisId axis) const {
+  llvm::SmallVector<ir::Type, 16> types_of(uint32_t arg, AxisId axis) const {
     ir::Type bare = app_.type(app_.args[arg]);
     bare.unknown -= axis;
     llvm::SmallVector<ir::Type, 16> types(1, bare);
@@ -168,7 +168,7 @@ private:
     return types;
   }
   // The axis cuts each dimension, at each place among those that cut it already.
-  bool add_shards(uint16_t arg, const ir::Type &bare, AxisId axis,
+  bool add_shards(uint32_t arg, const ir::Type &bare, AxisId axis,
                   llvm::SmallVectorImpl<ir::Type> &types) const {
     const ir::Shape *shape = app_.shape(app_.args[arg]);
     if (!shape || !shape->ranked)
@@ -192,7 +192,7 @@ private:
   Judge judge_;
   Outcome &out_;
   llvm::SmallVector<Arg, 4> args_;
-  llvm::SmallVector<llvm::SmallVector<uint16_t, 2>, 4> groups_; // unknown on the axis at hand
+  llvm::SmallVector<llvm::SmallVector<uint32_t, 2>, 4> groups_; // unknown on the axis at hand
   std::optional<Found> kept_;                                   // found whatever was tried
   std::optional<Found> apart_; // found with one of them, best without naming what is unknown
   size_t tried_ = 0;

@@ -63,7 +63,7 @@ AxisSet complete(ir::Type &target, const ir::Type &source) {
 }
 
 std::optional<Ends> ends_of(const Application &app) {
-  llvm::SmallVector<uint16_t, 2> operands = operands_of(app);
+  llvm::SmallVector<uint32_t, 2> operands = operands_of(app);
   const ir::Claim claim = *claim_of(app);
   Ends ends;
   auto wrong = [&](Violation violation) {

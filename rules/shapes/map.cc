@@ -310,7 +310,7 @@ private:
       return;
     const Slot &slot = *binding_[ref.operand];
     for (unsigned i = 0; i < slot.count; ++i) {
-      uint16_t arg = static_cast<uint16_t>(slot.first + i);
+      uint32_t arg = static_cast<uint32_t>(slot.first + i);
       const ir::Shape *shape = app_.shape(app_.args[arg]);
       if (shape && shape->ranked && !map_.args[arg])
         map_tensor(ref, *shape, map_.args[arg]);

@@ -40,7 +40,7 @@ void ExtentUnifier::find_summed_alone(llvm::ArrayRef<Made> made, const Made &res
         for (uint8_t factor : is_rest ? rest : made[dim.first])
           for (unsigned i = 0; i < binding_[ref.operand]->count; ++i)
             map_.summed_alone.emplace_back(factor,
-                                           static_cast<uint16_t>(binding_[ref.operand]->first + i));
+                                           static_cast<uint32_t>(binding_[ref.operand]->first + i));
       }
     }
   }
@@ -67,7 +67,7 @@ void ExtentUnifier::find_strict(llvm::ArrayRef<Made> made, FactorSet placed) {
     for (uint8_t factor : made[f])
       map_.factors[factor].strict = !(placed >> f & 1) && is_summed(f);
   map_.multiplied.resize(map_.args.size());
-  for (uint16_t arg = 0; arg < map_.args.size(); ++arg)
+  for (uint32_t arg = 0; arg < map_.args.size(); ++arg)
     map_.multiplied[arg] = is_multiplied(arg);
 }
 
@@ -84,7 +84,7 @@ bool ExtentUnifier::is_summed(uint8_t factor) const {
   return true;
 }
 
-bool ExtentUnifier::is_multiplied(uint16_t arg) const {
+bool ExtentUnifier::is_multiplied(uint32_t arg) const {
   for (unsigned a = 0; a < equation_.atom_count; ++a) {
     const Atom &atom = equation_.atoms[a];
     if (atom.form != Atom::Form::Ref)
@@ -98,17 +98,17 @@ bool ExtentUnifier::is_multiplied(uint16_t arg) const {
 }
 
 void ExtentUnifier::single_factors() {
-  for (uint16_t arg = 0; arg < map_.args.size(); ++arg)
+  for (uint32_t arg = 0; arg < map_.args.size(); ++arg)
     for (unsigned d = 0; map_.args[arg] && d < map_.args[arg]->size(); ++d)
       if (const DimFactors &dim = (*map_.args[arg])[d]; dim.size() == 1)
         unify(dim[0], app_.shape(app_.args[arg])->dims[d], arg, d);
 }
 
-void ExtentUnifier::unify(uint8_t factor, Extent extent, uint16_t arg, unsigned dim) {
+void ExtentUnifier::unify(uint8_t factor, Extent extent, uint32_t arg, unsigned dim) {
   Seen &seen = seen_[factor];
   std::optional<Extent> &known = map_.factors[factor].extent;
   // A block of one element is one of several.
-  auto broadcasts = [&](Extent one, uint16_t operand, unsigned at) {
+  auto broadcasts = [&](Extent one, uint32_t operand, unsigned at) {
     return one == Extent(1) && !map_.binds(factor, operand) &&
            axes_cutting(app_, operand, at).empty();
   };
@@ -120,7 +120,7 @@ void ExtentUnifier::unify(uint8_t factor, Extent extent, uint16_t arg, unsigned 
     return;
   }
   // A symbol may come to 1, which is stretched.
-  auto may_stretch = [&](Extent one, uint16_t operand, unsigned at) {
+  auto may_stretch = [&](Extent one, uint32_t operand, unsigned at) {
     return compare(app_.program, one, Extent(1)) != Equality::Different &&
            !map_.binds(factor, operand) && axes_cutting(app_, operand, at).empty();
   };
@@ -143,12 +143,12 @@ std::string ExtentUnifier::print(Extent extent) const {
   return ir::print(extent, app_.program.exprs, app_.program.strings);
 }
 
-std::string ExtentUnifier::describe(const Seen &seen, uint16_t arg, unsigned dim) {
+std::string ExtentUnifier::describe(const Seen &seen, uint32_t arg, unsigned dim) {
   return fmt::format("dimension {} of operand {} and dimension {} of operand {}", seen.dim,
                      seen.arg, dim, arg);
 }
 
-void ExtentUnifier::report(const Seen &seen, Extent known, uint16_t arg, unsigned dim,
+void ExtentUnifier::report(const Seen &seen, Extent known, uint32_t arg, unsigned dim,
                            Extent found) {
   out_.violations.push_back(
       ShapeMismatch{describe(seen, arg, dim), print(known), print(found),
@@ -156,7 +156,7 @@ void ExtentUnifier::report(const Seen &seen, Extent known, uint16_t arg, unsigne
 }
 
 void ExtentUnifier::single_elements() {
-  for (uint16_t arg = 0; arg < map_.args.size(); ++arg)
+  for (uint32_t arg = 0; arg < map_.args.size(); ++arg)
     for (unsigned d = 0; map_.args[arg] && d < map_.args[arg]->size(); ++d) {
       Extent extent = app_.shape(app_.args[arg])->dims[d];
       if ((*map_.args[arg])[d].empty() && extent.is_number() && extent != Extent(1))
@@ -167,7 +167,7 @@ void ExtentUnifier::single_elements() {
 }
 
 void ExtentUnifier::merged_factors() {
-  for (uint16_t arg = 0; arg < map_.args.size(); ++arg)
+  for (uint32_t arg = 0; arg < map_.args.size(); ++arg)
     for (unsigned d = 0; map_.args[arg] && d < map_.args[arg]->size(); ++d)
       if (const DimFactors &dim = (*map_.args[arg])[d]; dim.size() > 1)
         divide(dim, app_.shape(app_.args[arg])->dims[d]);

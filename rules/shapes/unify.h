@@ -25,7 +25,7 @@ public:
 private:
   struct Seen {
     bool any = false, conflict = false;
-    uint16_t arg = 0;
+    uint32_t arg = 0;
     unsigned dim = 0;
   };
 
@@ -33,11 +33,11 @@ private:
   void find_summed_alone(llvm::ArrayRef<Made> made, const Made &rest);
   bool is_result_dim(const Sum &sum, Dim::Form form, uint8_t factor) const;
   bool is_summed(uint8_t factor_of_row) const;
-  bool is_multiplied(uint16_t arg) const;
-  void unify(uint8_t factor, ir::Extent extent, uint16_t arg, unsigned dim);
+  bool is_multiplied(uint32_t arg) const;
+  void unify(uint8_t factor, ir::Extent extent, uint32_t arg, unsigned dim);
   std::string print(ir::Extent extent) const;
-  static std::string describe(const Seen &seen, uint16_t arg, unsigned dim);
-  void report(const Seen &seen, ir::Extent known, uint16_t arg, unsigned dim, ir::Extent found);
+  static std::string describe(const Seen &seen, uint32_t arg, unsigned dim);
+  void report(const Seen &seen, ir::Extent known, uint32_t arg, unsigned dim, ir::Extent found);
   void divide(const DimFactors &dim, ir::Extent whole);
 
   const Application &app_;

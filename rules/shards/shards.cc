@@ -25,7 +25,7 @@ using ir::Kind;
 
 // One tensor that takes part in the sum.
 struct Operand {
-  uint16_t arg;
+  uint32_t arg;
   bool shape_only; // it gives extents only
   bool aside;      // it takes part in another result of the row only
   ir::Type type;
@@ -86,7 +86,7 @@ private:
     const Slot &slot = *in_.binding[ref.operand];
     bool shape_only = ref.role == RefRole::ShapeOnly;
     for (unsigned i = 0; i < slot.count; ++i) {
-      uint16_t arg = static_cast<uint16_t>(slot.first + i);
+      uint32_t arg = static_cast<uint32_t>(slot.first + i);
       auto *known = llvm::find_if(operands_, [&](const Operand &each) { return each.arg == arg; });
       if (known != operands_.end()) {
         known->shape_only &= shape_only || aside;

@@ -69,7 +69,7 @@ AxisSet axes_as(const ir::Type &type, Kind kind, bool gradient_free) {
 // Judges one operand of a call.
 class OperandJudgment {
 public:
-  OperandJudgment(const Application &app, const TransitionCall &call, uint16_t operand,
+  OperandJudgment(const Application &app, const TransitionCall &call, uint32_t operand,
                   ResultClaim declared, Outcome &out);
 
   ir::Type run();
@@ -119,7 +119,7 @@ AxisSet lists_of(const Application &app, const ir::Type &type) {
 }
 
 OperandJudgment::OperandJudgment(const Application &app, const TransitionCall &call,
-                                 uint16_t operand, ResultClaim declared, Outcome &out)
+                                 uint32_t operand, ResultClaim declared, Outcome &out)
     : app_(app), call_(call), operand_{operand}, declared_(declared), out_(out),
       first_(out.violations.size()), type_(app.type(app.args[operand])),
       view_{app, call, type_, nullptr, nullptr, app.mesh().typed_axes() - lists_of(app, type_)},
@@ -490,7 +490,7 @@ static bool mixes_policies(const Application &app, const TransitionCall &call, O
 
 // A backward that a redistribute states must lead from one dual to the other.
 static void judge_stated_gradient(const Application &app, Outcome &out) {
-  llvm::SmallVector<uint16_t, 2> operands = operands_of(app);
+  llvm::SmallVector<uint32_t, 2> operands = operands_of(app);
   for (size_t i = 0; i < operands.size() && i < app.results.size(); ++i)
     if (std::optional<redistribute::GradientWay> way = redistribute::gradient_way(
             app, app.args[operands[i]], {out.types[i], out.shapes[i], out.sizes[i]});
@@ -506,7 +506,7 @@ static void apply_calls(const Application &app, Outcome &out) {
     return;
   if (redistribute::states_whole_type(app))
     return redistribute::apply_whole_type(app, out);
-  llvm::SmallVector<uint16_t, 2> operands = operands_of(app);
+  llvm::SmallVector<uint32_t, 2> operands = operands_of(app);
   if (operands.empty()) {
     out.violations.push_back(OperandMismatch{"a value, or a list of values", "none is given"});
     return;
@@ -544,7 +544,7 @@ llvm::SmallVector<TransitionMoves, 1> transition_moves(const Application &app) {
   if (!call)
     return {};
   llvm::SmallVector<TransitionMoves, 1> moves;
-  llvm::SmallVector<uint16_t, 2> operands = operands_of(app);
+  llvm::SmallVector<uint32_t, 2> operands = operands_of(app);
   for (size_t i = 0; i < operands.size(); ++i) {
     ResultClaim declared = i < app.results.size() ? app.results[i] : ResultClaim{};
     OperandJudgment judgment(app, *call, operands[i], declared, out);

@@ -113,15 +113,15 @@ static bool read_spelling(const Application &app, const SpelledWords *&spelled, 
   return spelled || !named || complain(out, "to", "varying, reduced or unreduced");
 }
 
-llvm::SmallVector<uint16_t, 2> operands_of(const Application &app) {
-  llvm::SmallVector<uint16_t, 2> operands;
+llvm::SmallVector<uint32_t, 2> operands_of(const Application &app) {
+  llvm::SmallVector<uint32_t, 2> operands;
   for (size_t i = 0; i < app.slots.size(); ++i) {
     const Slot &slot = app.slots[i];
     bool ignored = i < app.op.order.size() && app.op.order[i] == ResolvedOp::kIgnored;
     if (slot.name.valid() || ignored)
       continue;
     for (unsigned k = 0; k < slot.count; ++k)
-      operands.push_back(static_cast<uint16_t>(slot.first + k));
+      operands.push_back(static_cast<uint32_t>(slot.first + k));
   }
   return operands;
 }

@@ -36,7 +36,7 @@ struct TransitionCall {
 std::optional<TransitionCall> read_call(const Application &app, Outcome &out);
 
 // The positional operands that are tensors: indices into Application::args.
-llvm::SmallVector<uint16_t, 2> operands_of(const Application &app);
+llvm::SmallVector<uint32_t, 2> operands_of(const Application &app);
 
 // What the call does on one axis as written. Neither a row nor the identity: there is no such
 // transition, or the operand does not tell which one is meant.
@@ -90,7 +90,7 @@ struct LayoutInput {
   const Application &app;
   const TransitionCall &call;
   llvm::ArrayRef<AxisEffect> effects; // per axis as written
-  uint16_t operand;                   // into Application::args
+  uint32_t operand;                   // into Application::args
   const ir::Type &type;               // of the operand
   ir::AxisSet fine;                   // axes of the call whose kinds are right
   ResultClaim declared;

@@ -143,7 +143,7 @@ ir::AxisSet communicated_axes(const Application &app) {
   std::optional<TransitionCall> call = read_call(app, ignored);
   if (!call)
     return axes;
-  for (uint16_t operand : operands_of(app)) {
+  for (uint32_t operand : operands_of(app)) {
     ir::Type type = app.type(app.args[operand]).erased();
     TransitionOperand view{app, *call, type};
     bool backward = app.where().grad && !type.gradient_free();

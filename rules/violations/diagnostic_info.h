@@ -35,11 +35,11 @@ struct DiagnosticInfo {
 
 // Position of a tensor among those that the instruction takes, lists flattened.
 struct OperandIndex {
-  uint16_t index = 0;
+  uint32_t index = 0;
   friend bool operator==(OperandIndex, OperandIndex) = default;
 };
 struct ResultIndex {
-  uint16_t index = 0;
+  uint32_t index = 0;
   friend bool operator==(ResultIndex, ResultIndex) = default;
 };
 // A product of sizes of axes, which may be symbols (ir/mesh/symbols.h).

@@ -122,7 +122,7 @@ bool RowLowering::moves() {
 bool RowLowering::moves_back(const KernelDef &kernel) {
   const Site site = call_.forward->site(call_.site);
   llvm::SmallVector<const Dims *, 2> results;
-  for (std::optional<uint16_t> gradient : call_.forward->gradient_args()) {
+  for (std::optional<uint32_t> gradient : call_.forward->gradient_args()) {
     if (!gradient)
       return false;
     results.push_back(call_.args[*gradient].dims);
@@ -182,7 +182,7 @@ bool RowLowering::elements() {
 }
 
 bool RowLowering::slopes(const KernelDef &kernel) {
-  llvm::ArrayRef<std::optional<uint16_t>> gradients = call_.forward->gradient_args();
+  llvm::ArrayRef<std::optional<uint32_t>> gradients = call_.forward->gradient_args();
   if (gradients.size() != 1 || !gradients[0] || !is_real())
     return false;
   const Site site = call_.forward->site(call_.site);
@@ -196,7 +196,7 @@ bool RowLowering::slopes(const KernelDef &kernel) {
 bool RowLowering::composed(const KernelDef &kernel, const Site &site, std::optional<unsigned> by) {
   llvm::SmallVector<const Placed *, 2> gradients;
   if (by)
-    for (std::optional<uint16_t> each : call_.forward->gradient_args())
+    for (std::optional<uint32_t> each : call_.forward->gradient_args())
       gradients.push_back(each ? &call_.args[*each] : nullptr);
   Composition made(site, call_.args, call_.results, gradients, by, call_.scratch, commands_);
   return kernel.composed(made) && made.finish();

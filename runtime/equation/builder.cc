@@ -78,7 +78,7 @@ private:
         return;
       bool list = equation_.operands[ref.operand].list != ListForm::Single;
       row_result_ = *of + (list ? member_ : 0);
-      gradient_ = static_cast<uint16_t>(all_.slot(ref).first + (list ? member_ : 0));
+      gradient_ = static_cast<uint32_t>(all_.slot(ref).first + (list ? member_ : 0));
     });
   }
   uint64_t row_seed() const { return mix(all_.seed(), row_result_); }
@@ -136,7 +136,7 @@ private:
     bool summed = equation_.operands[ref.operand].list == ListForm::Summed;
     for (unsigned k = 0; k < slot.count; ++k)
       if (!summed || k == member_)
-        add_operand(ref, static_cast<uint16_t>(slot.first + k));
+        add_operand(ref, static_cast<uint32_t>(slot.first + k));
     return true;
   }
   bool add_number(unsigned operand) {
@@ -147,7 +147,7 @@ private:
     draft_.term.residue *= residue_of(*number);
     return true;
   }
-  void add_operand(const Ref &ref, uint16_t arg) {
+  void add_operand(const Ref &ref, uint32_t arg) {
     std::optional<uint8_t> target = all_.target_of(ref);
     if (target && llvm::count(targets_, *target) == 1)
       return add_index(ref, arg, *target);
@@ -181,7 +181,7 @@ private:
     return Source::Keeps::Hash;
   }
 
-  void add_index(const Ref &ref, uint16_t arg, uint8_t target) {
+  void add_index(const Ref &ref, uint32_t arg, uint8_t target) {
     Index index;
     index.arg = arg;
     index.whole = ref.index_whole;
@@ -258,7 +258,7 @@ private:
       function.seed = mix(function.seed, residue_of(number).value());
     }
     for (unsigned k = 0; k < slot.count; ++k) {
-      auto arg = static_cast<uint16_t>(slot.first + k);
+      auto arg = static_cast<uint32_t>(slot.first + k);
       add_argument({false, arg, {}, {}, {}, 0}, all_.arg(arg), function, loops);
     }
   }
@@ -293,7 +293,7 @@ private:
   unsigned declared_, row_result_, member_;
   Draft draft_;
   llvm::SmallVector<uint8_t, 2> targets_;
-  std::optional<uint16_t> gradient_; // the tensor that stands for it
+  std::optional<uint32_t> gradient_; // the tensor that stands for it
 };
 
 } // namespace

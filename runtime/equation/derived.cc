@@ -36,7 +36,7 @@ llvm::Error ForwardRow::bind(const rules::Application &app, const rules::OpDef &
     for (unsigned k = 0; k < std::max<unsigned>(app.slots[i].count, 1); ++k) {
       gradient_args_.emplace_back();
       if (k < app.slots[i].count)
-        gradient_args_.back() = static_cast<uint16_t>(app.slots[i].first + k);
+        gradient_args_.back() = static_cast<uint32_t>(app.slots[i].first + k);
     }
   if (equation.operands[operand_].list != rules::ListForm::Single)
     member_ = static_cast<unsigned>(rules::number_attr(app, {"member"}).value_or(0));
@@ -56,7 +56,7 @@ void ForwardRow::find_reads(llvm::MutableArrayRef<bool> reads) const {
 template <class T>
 llvm::SmallVector<View<const T>, 2> ForwardRow::gradients(const Call<T> &call) const {
   llvm::SmallVector<View<const T>, 2> found;
-  for (std::optional<uint16_t> arg : gradient_args_)
+  for (std::optional<uint32_t> arg : gradient_args_)
     found.push_back(arg ? call.args[*arg] : View<const T>());
   return found;
 }

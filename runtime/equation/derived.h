@@ -34,7 +34,7 @@ public:
   }
   unsigned operand() const { return operand_; }
   unsigned member() const { return member_; }
-  llvm::ArrayRef<std::optional<uint16_t>> gradient_args() const { return gradient_args_; }
+  llvm::ArrayRef<std::optional<uint32_t>> gradient_args() const { return gradient_args_; }
   // Calls of the derived row. `more`: rows that go with it, of which the results follow the first one.
   llvm::Error run_vjp(const Call<double> &call, llvm::ArrayRef<const ForwardRow *> more = {}) const;
   llvm::Error run_back(const Call<Residue> &call) const;
@@ -53,7 +53,7 @@ private:
   std::optional<rules::Application> app_;
   rules::Binding binding_;
   rules::FactorMap map_;
-  llvm::SmallVector<std::optional<uint16_t>, 2> gradient_args_; // per result
+  llvm::SmallVector<std::optional<uint32_t>, 2> gradient_args_; // per result
   unsigned operand_ = 0, member_ = 0;
 };
 

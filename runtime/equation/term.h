@@ -20,7 +20,7 @@ struct Variable {
 
 // Entries of a condition that point along `target`: places there, or -1.
 struct Index {
-  uint16_t arg = 0;
+  uint32_t arg = 0;
   unsigned target = 0; // variable
   Strides strides;     // as its entries lie
   Strides read;        // of its places, as they are looked up
@@ -35,7 +35,7 @@ struct Index {
 // An argument of f: a hash per place of what f is given there, whole dimensions folded.
 struct FunctionArgument {
   bool draws = false; // random numbers
-  uint16_t arg = 0;
+  uint32_t arg = 0;
   llvm::SmallVector<std::pair<int64_t, int64_t>, 4> folded; // extent, stride
   Strides strides;                                          // of the data, along variables
   Strides read;                                             // of the hashes
@@ -58,7 +58,7 @@ struct Source {
   enum class Keeps : uint8_t { Hash, True, False }; // Weight: entries for which it is 1, else 0
   Form form = Form::Operand;
   Keeps keeps = Keeps::Hash;
-  uint16_t arg = 0;         // Operand, Weight
+  uint32_t arg = 0;         // Operand, Weight
   unsigned part = 0;        // Function, Hit: which one
   Strides strides;          // as the data lie
   Strides read;             // as the product reads them
@@ -95,7 +95,7 @@ struct Term {
   std::optional<Product> product;
   // Random numbers are drawn per place of a result, or of an operand that has its extents.
   bool draws_by_arg = false;
-  uint16_t draws_at = 0;
+  uint32_t draws_at = 0;
 };
 
 // Positions along a variable that are read from a table.

@@ -195,7 +195,7 @@ Reduction reduction_of(Reference &reference, const SeenInst &seen, BodySite site
       reduction.parts = addends(program, known, data.results[result], acted);
     return reduction;
   }
-  llvm::SmallVector<uint16_t, 2> tensors = rules::operands_of(seen.app());
+  llvm::SmallVector<uint32_t, 2> tensors = rules::operands_of(seen.app());
   if (result >= tensors.size() || !seen.known(tensors[result]) || !seen.made(result))
     return reduction;
   const ir::Type &from = seen.known(tensors[result])->type(), &to = seen.made(result)->type();
@@ -348,7 +348,7 @@ llvm::Expected<Meanings> Bounds::of_transition(const SeenInst &seen, const StepD
         order_ == SumOrder::Ranks ? prefix_sums(reduction.parts) : any_order(reduction.parts, u);
     rules::Outcome ignored;
     std::optional<rules::TransitionCall> call = rules::read_call(seen.app(), ignored);
-    uint16_t operand = rules::operands_of(seen.app())[r];
+    uint32_t operand = rules::operands_of(seen.app())[r];
     Rational factor = factor_of({seen.app(), *call, operand, *seen.from(operand), *seen.made(r)});
     for (Tensor &piece : prefixes.pieces)
       multiply(piece, factor.first, factor.second);

@@ -18,7 +18,7 @@ using ir::ValueId;
 
 namespace {
 
-rules::Slot tensor_slot(uint16_t place) { return {rules::Slot::Form::Tensor, place, 1, {}, {}}; }
+rules::Slot tensor_slot(uint32_t place) { return {rules::Slot::Form::Tensor, place, 1, {}, {}}; }
 rules::Slot number_slot(double number) {
   return {rules::Slot::Form::Literal, 0, 0, ir::AttrValue::number(number), {}};
 }

@@ -302,7 +302,7 @@ BufferId Planner::op(llvm::StringRef name, llvm::ArrayRef<rules::Slot> slots,
 BufferId Planner::op(llvm::StringRef name, llvm::ArrayRef<BufferId> operands, ir::DType dtype,
                      RankDims dims) {
   llvm::SmallVector<rules::Slot, 2> slots;
-  for (uint16_t i = 0; i < operands.size(); ++i)
+  for (uint32_t i = 0; i < operands.size(); ++i)
     slots.push_back({rules::Slot::Form::Tensor, i, 1, {}, {}});
   return op(name, slots, operands, dtype, std::move(dims));
 }

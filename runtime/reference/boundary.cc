@@ -197,7 +197,7 @@ public:
     llvm::SmallVector<ir::DType, 2> dtypes;
     llvm::SmallVector<Dims, 2> extents;
     llvm::SmallVector<Held, 2> held;
-    for (uint16_t i = 0; i < operands.size(); ++i) {
+    for (uint32_t i = 0; i < operands.size(); ++i) {
       slots.push_back({rules::Slot::Form::Tensor, i, 1, {}, {}});
       dtypes.push_back(operands[i]->dtype);
       extents.push_back(operands[i]->dims);

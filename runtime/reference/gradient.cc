@@ -187,7 +187,7 @@ llvm::Expected<Meaning> Reference::transposed_move(const SeenInst &seen, BodySit
   bool collective = seen.op().form == rules::OpForm::Transition;
   unsigned result = 0;
   if (collective) {
-    llvm::SmallVector<uint16_t, 2> tensors = rules::operands_of(seen.app());
+    llvm::SmallVector<uint32_t, 2> tensors = rules::operands_of(seen.app());
     const auto *at = llvm::find(tensors, arg);
     if (at == tensors.end())
       return Meaning();
@@ -204,7 +204,7 @@ llvm::Expected<Meaning> Reference::transposed_move(const SeenInst &seen, BodySit
     auto said_to = [&](llvm::StringRef key, const Grid::Coordinates &at) {
       return said(seen, site, operands, key, at);
     };
-    MovedValue value{seen.app(),         *call,  static_cast<uint16_t>(arg), *seen.from(arg),
+    MovedValue value{seen.app(),         *call,  static_cast<uint32_t>(arg), *seen.from(arg),
                      *seen.made(result), said_to};
     auto map = [&](const Meaning &meaning) { return moved(value, meaning); };
     Meaning made = transposed(map, operands[arg], results[result]);

@@ -15,7 +15,7 @@ namespace spmd::runtime {
 struct MovedValue {
   const rules::Application &app;
   const rules::TransitionCall &call;
-  uint16_t operand; // into Application::args
+  uint32_t operand; // into Application::args
   const Distribution &from, &to;
   // The lengths that a tensor operand of this name says to the rank at these coordinates; none: there is no
   // such operand.

@@ -337,7 +337,7 @@ DerivedCall derived_call(ir::Program &program, const SeenInst &seen, const Meani
     given.literal = {};
   call.slots.push_back(given);
   for (rules::Slot slot : seen.app().slots) {
-    slot.first = static_cast<uint16_t>(slot.first + given.count);
+    slot.first = static_cast<uint32_t>(slot.first + given.count);
     call.slots.push_back(slot);
   }
   return call;
@@ -438,10 +438,10 @@ llvm::Expected<Meanings> Reference::transition(const SeenInst &seen, BodySite si
   rules::Outcome ignored;
   std::optional<rules::TransitionCall> call = rules::read_call(seen.app(), ignored);
   SPMD_CHECK(call, "a call that was checked");
-  llvm::SmallVector<uint16_t, 2> tensors = rules::operands_of(seen.app());
+  llvm::SmallVector<uint32_t, 2> tensors = rules::operands_of(seen.app());
   Meanings made(seen.inst().result_count);
   for (size_t i = 0; i < tensors.size() && i < made.size(); ++i) {
-    uint16_t operand = tensors[i];
+    uint32_t operand = tensors[i];
     if (!seen.from(operand) || !seen.made(static_cast<unsigned>(i)))
       return error("the shape of an operand or a result is not known");
     if (operands[operand].pieces.empty())
