@@ -77,6 +77,7 @@ std::string quote(llvm::StringRef text);
 std::optional<uint64_t> first_non_utf8(llvm::StringRef text);
 bool is_name(llvm::StringRef text);
 bool is_reserved(llvm::StringRef name); // names of kinds
+bool is_op_key(llvm::StringRef key);    // keys of a statement that are no attributes
 bool is_keyword(llvm::StringRef name);  // words that begin another statement than an operation
 bool is_date(llvm::StringRef text);     // 2030-01-31
 // Lists and dictionaries in one another, as operands and attributes: whatever either encoding wraps

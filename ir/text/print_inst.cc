@@ -72,9 +72,7 @@ std::string TextPrinter::op_name(llvm::StringRef name) const {
 
 // Keys of the statement itself are bare, so an attribute of that name is not.
 std::string TextPrinter::key(llvm::StringRef key) const {
-  static constexpr llvm::StringLiteral kOpKeys[] = {"phase", "ignore", "bwd_of"};
-  bool bare = is_name(key) && !llvm::is_contained(kOpKeys, key);
-  return bare ? key.str() : quote(key);
+  return is_name(key) && !is_op_key(key) ? key.str() : quote(key);
 }
 
 std::string TextPrinter::finding(StringId id) const {

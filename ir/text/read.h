@@ -91,7 +91,8 @@ private:
   // Lists: item() for each element between brackets, which may be none.
   template <class F> bool list(char open_bracket, char close_bracket, F &&item);
   // `{ key = ... }`: pair(token of the key, key) reads what follows `=`. Repeated keys are errors.
-  template <class F> bool dict(F &&pair);
+  // `bare_tells`: whether a key that is not quoted is another one than the same word in quotes.
+  template <class F> bool dict(F &&pair, bool (*bare_tells)(llvm::StringRef key) = nullptr);
 
   // The first mesh of that name; none if there is none.
   MeshId mesh_named(llvm::StringRef name);
@@ -313,14 +314,16 @@ template <class F> bool TextReader::list(char open_bracket, char close_bracket, 
   return close(close_bracket);
 }
 
-template <class F> bool TextReader::dict(F &&pair) {
+template <class F>
+bool TextReader::dict(F &&pair, bool (*bare_tells)(llvm::StringRef key)) {
   llvm::StringSet<> seen;
   return list('{', '}', [&] {
     Token token = peek();
     std::optional<std::string> key = word_or_string("a key");
     if (!key || !expect('='))
       return false;
-    if (!seen.insert(*key).second)
+    bool other = bare_tells && token.kind == TokenKind::Name && bare_tells(*key);
+    if (!seen.insert(other ? *key + " of the statement" : *key).second)
       error(token, "trace-key", "key `" + *key + "` is repeated");
     return pair(token, llvm::StringRef(*key));
   });

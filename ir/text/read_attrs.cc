@@ -159,7 +159,7 @@ std::string TextReader::nearest_value(llvm::StringRef name) const {
 
 bool TextReader::read_attrs(Operation &op) {
   Token token = peek();
-  if (!dict([&](const Token &at, Key key) { return read_attr(op, at, key); }))
+  if (!dict([&](const Token &at, Key key) { return read_attr(op, at, key); }, is_op_key))
     return false;
   check_type_parts(op, token);
   return true;
@@ -184,8 +184,7 @@ void TextReader::check_type_parts(const Operation &op, const Token &token) {
 
 bool TextReader::read_attr(Operation &op, const Token &token, Key key) {
   bool bare = token.kind == TokenKind::Name;
-  bool op_key = key == "phase" || key == "ignore" || key == "bwd_of";
-  if (bare && op_key)
+  if (bare && is_op_key(key))
     return read_op_key(op, key);
   if (peek().kind == TokenKind::Value || marks(peek(), peek_second()) || at_list_of_values()) {
     std::optional<Operand> one = operand();

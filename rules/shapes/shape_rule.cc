@@ -57,8 +57,9 @@ private:
   std::optional<Extent> merged_alike(const FactorMap &map, const DimFactors &dim) const {
     for (size_t arg = 0; dim.size() > 1 && arg < map.args.size(); ++arg)
       for (size_t d = 0; map.args[arg] && d < map.args[arg]->size(); ++d)
-        if ((*map.args[arg])[d] == dim)
-          return app_.shape(app_.args[arg])->dims[d];
+        if (const ir::Shape *shape = app_.shape(app_.args[arg]);
+            shape && d < shape->dims.size() && (*map.args[arg])[d] == dim)
+          return shape->dims[d];
     return std::nullopt;
   }
 
