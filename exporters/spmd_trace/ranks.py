@@ -33,7 +33,13 @@ def compared(
         return has(axis, "input", "V") or not has(axis, "param", "V")
 
     data = [axis for axis, *_ in axes if has(axis, "param", "R") and splits(axis)]
-    return {"kinds": kinds, "data": data}
+    # A loss that is equal although batches differ is one of all batches.
+    whole = {
+        name: [axis for axis in of if of[axis] == "R|I" and has(axis, "input", "V")]
+        for name, of in kinds.items()
+        if roles.get(name) == "loss"
+    }
+    return {"kinds": kinds, "data": data, "whole": whole}
 
 
 def _equal(ranks: list[list[dict]]) -> dict[str, bool]:

@@ -31,6 +31,13 @@ def active() -> "Recorder | None":
     return _active if _active is not None and not _active.is_hidden else None
 
 
+@contextlib.contextmanager
+def unrecorded():
+    """Leaves out of the recording, if one is running, what is no part of the program."""
+    with active().hidden() if active() is not None else contextlib.nullcontext():
+        yield
+
+
 @dataclasses.dataclass
 class _State:
     """What the program is doing: phase, module path, stated words, hidden parts."""
@@ -227,6 +234,14 @@ class Recorder:
             self.add(Op("aten.empty.memory_format", [], [value], {"size": list(tensor.shape)}))
             return value
         return self.from_outside(tensor)
+
+    def see(self, items: list) -> None:
+        """Declares those tensors from outside that are about to be overwritten behind torch's back."""
+        for tensor in (item for item in items if isinstance(item, torch.Tensor)):
+            known = self.values.knows_storage(tensor) or self.values.find(tensor) is not None
+            storage = tensor.untyped_storage()._cdata
+            if not known and storage not in self._packed and storage not in self._scratch:
+                self.current(tensor)
 
     def _constant(self, tensor: torch.Tensor) -> Value:
         return self.declare(tensor, "const", f"const.{len(self.program.params)}")
@@ -433,11 +448,33 @@ class Recorder:
 
     def backward(self, loss: torch.Tensor, **options) -> None:
         """Runs the backward pass of `loss`, pairing gradients with forward values."""
-        root = self.current(loss)
+        self._begin_backward(loss)
+        with self.section(None, "bwd"):
+            loss.backward(**options)
+
+    def gradients(self, loss: torch.Tensor, inputs: tuple, run) -> tuple:
+        """Runs a backward pass of `loss` that returns the gradients of `inputs`."""
+        self._begin_backward(loss)
+        with self.section(None, "bwd"):
+            found = run()
+        for tensor, gradient in zip(inputs, found):
+            self._note_gradient(tensor, gradient)
+        return found
+
+    def _begin_backward(self, loss: torch.Tensor) -> None:
+        # Of a wrapper, the tensor inside is what the recording knows.
+        inner = loss._local_tensor if isinstance(loss, DTensor) else loss
+        root = self.current(inner)
         self.pairing.root = next((op for op in self.program.ops if root in op.outs), None)
         if self.pairing.root is None:
             raise ValueError("the loss was not computed inside the recording")
         self.pairing.note_operand(loss, root)
         self.pairing.watch(loss, self.values.find)
-        with self.section(None, "bwd"):
-            loss.backward(**options)
+
+    def _note_gradient(self, tensor: torch.Tensor, gradient: torch.Tensor | None) -> None:
+        if gradient is None:
+            return
+        tensor, gradient = (t._local_tensor if isinstance(t, DTensor) else t for t in (tensor, gradient))
+        value, forward = self.values.find(gradient), self.values.find(tensor)
+        if value and forward and value.grad_of is None and value.shape == forward.shape:
+            value.grad_of = forward

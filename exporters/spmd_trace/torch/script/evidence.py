@@ -22,13 +22,25 @@ _PASSES |= set("add_ mul mul_ div div_ _foreach_mul_ _foreach_div_ scale".split(
 def digest(tensor: torch.Tensor) -> str | None:
     """The same for the same bytes and the same shape; None where all elements are equal."""
     with torch.no_grad(), torch._C.DisableTorchFunction():
-        plain = tensor.detach().resolve_conj().resolve_neg().contiguous().flatten()
+        plain = _elements(tensor)
         if plain.numel() > 1 and bool((plain == plain[0]).all()):
             return None
-        data = plain.view(torch.uint8) if plain.numel() else plain
-        told = hashlib.sha256(data.numpy().tobytes())
+        told = hashlib.sha256(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
     told.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
     return told.hexdigest()
+
+
+def content(tensor: torch.Tensor) -> int | None:
+    """The same for the same bytes, in one process; None where there are none."""
+    with torch.no_grad(), torch._C.DisableTorchFunction():
+        if not tensor.untyped_storage().nbytes() or not tensor.numel():
+            return None
+        return hash(_elements(tensor).view(torch.uint8).numpy().tobytes())
+
+
+def _elements(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy: memory that NumPy has seen cannot be given back and taken again, as FSDP does."""
+    return tensor.detach().resolve_conj().resolve_neg().clone().contiguous().flatten()
 
 
 def summed(program: Program, axes_of) -> dict[str, list[str]]:
