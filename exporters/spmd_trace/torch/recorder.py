@@ -287,7 +287,8 @@ class Recorder:
             return self._dispatch_packed(func, args, kwargs, bound, packed[0])
         op = self.open(bound.name or str(func), bound)
         result = func(*args, **kwargs)
-        if result is not None or op.mut or op.kw:  # else an assertion about data
+        about_types = not bound.tensors() and not isinstance(result, (torch.Tensor, list, tuple))
+        if (result is not None and not about_types) or op.mut or op.kw:  # else an assertion about data
             self._close(op, bound, result)
         return result
 

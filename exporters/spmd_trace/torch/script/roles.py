@@ -9,7 +9,7 @@ import gc
 import torch
 from torch.distributed.tensor import DTensor
 
-from ..frameworks import ddp, dtensors
+from ..frameworks import ddp, dtensors, fsdp1
 from ..frameworks.fsdp import local_shard
 from ..places import user_locals
 from ..recorder import Recorder
@@ -110,6 +110,7 @@ class Roles:
                     for of in ("shard_process_group", "replicate_process_group"):
                         if (ranks := getattr(group.mesh_info, of, None)) is not None:
                             found += dtensors.axes_of(self.recorder, ranks)
+        found += [axis for root in self.roots for axis in fsdp1.axes(self.recorder, root)]
         return list(dict.fromkeys(found))
 
     def _add(self, tensor: torch.Tensor, role: str, name: str, claims: dict, frozen=False) -> None:
@@ -134,6 +135,8 @@ class Roles:
             contract = ddp.claims(self.recorder, root) if wrapped else {}
             model = root.module if wrapped else root
             prefix = f"{type(model).__name__}." if place else ""
+            for shard, name, claims in fsdp1.flat_parameters(self.recorder, root):
+                self._add(shard, "param", prefix + name, claims)
             for name, parameter in model.named_parameters():
                 claims = self._placed(parameter) or contract
                 frozen = not parameter.requires_grad
@@ -156,7 +159,9 @@ class Roles:
             for place, parameter in enumerate(parameters):
                 name = f"{type(optimizer).__name__}.params.{place}"
                 self._add(local_shard(parameter), "param", name, self._placed(parameter))
-                _, _, name, claims = self._find(local_shard(parameter))
+                base, _, name, claims = self._find(local_shard(parameter))
+                if base.shape != local_shard(parameter).shape:  # a part of a flat parameter
+                    name, claims = f"{name}.{place}", {"type": claims.get("type", {})}
                 for key, state in optimizer.state.get(parameter, {}).items():
                     if isinstance(state, torch.Tensor):
                         self._add_state(local_shard(state), name, key, parameter, claims)

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from .. import mappings
 from ..composites import Composites
 from ..document import Program
-from ..frameworks import ddp, dtensors, fsdp
+from ..frameworks import ddp, dtensors, fsdp, fsdp1
 from ..frameworks.cpu import replaced
 from ..operands import flatten
 from ..recorder import Recorder
@@ -194,6 +194,8 @@ class Steps:
             enter(ddp.recorded(recorder, wrapped))
         if sharded:
             enter(fsdp.recorded(recorder, fsdp.along_groups(recorder)))
+        if flat := [root for root in self.roles.roots if fsdp1.modules(root)]:
+            enter(fsdp1.recorded(recorder, flat))
         enter(dtensors.recorded(recorder))
         enter(recorder.recording(self.roles.roots[0] if self.roles.roots else None))
         enter(Composites(recorder))

@@ -52,7 +52,8 @@ class Updates:
         """Parameters are used by a forward."""
         with recording.unrecorded():
             for tensor in tensors:
-                shard = local_shard(tensor)
+                # What wraps a parameter may give it other memory.
+                shard = local_shard(tensor).detach()
                 if roles.storage_of(shard) not in self._used:
                     self._used[roles.storage_of(shard)] = (shard, content(shard))
 
@@ -67,7 +68,7 @@ class Updates:
                 for key, (shard, before) in self._used.items()
                 if None not in (before, now[key]) and now[key] != before
             }
-        if changed:
+        if changed and not roles.optimizers():  # else one of them is going to take the step
             self.trained |= changed
             self.count += 1
             self._used, self._due = {}, False

@@ -13,6 +13,7 @@ import sys
 import torch
 import torch._dynamo  # an optimizer imports it; it wants to see the functions of torch.cuda as they are
 import torch.distributed as dist
+import torch.distributed.fsdp
 from torch.distributed import device_mesh, distributed_c10d
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -194,6 +195,15 @@ def _wrappers(stack: contextlib.ExitStack, seen: Seen) -> None:
             init(model, module, None, None, *args, **kwargs)
         seen.replicas.append(model)
 
+    sharded = torch.distributed.fsdp.FullyShardedDataParallel
+    shard = sharded.__init__
+
+    @functools.wraps(shard)
+    def sharded_on_cpu(model, module, *args, **kwargs):
+        kwargs["device_id"] = torch.device("cpu")
+        with recording.unrecorded():
+            shard(model, module, *args, **kwargs)
+
     loader = torch.utils.data.DataLoader
     load = loader.__init__
 
@@ -209,6 +219,7 @@ def _wrappers(stack: contextlib.ExitStack, seen: Seen) -> None:
         return model if model is not None else lambda function: function
 
     stack.enter_context(replaced(parallel, __init__=__init__))
+    stack.enter_context(replaced(sharded, __init__=sharded_on_cpu))
     stack.enter_context(replaced(loader, __init__=in_this_process))
     stack.enter_context(replaced(torch, compile=compiled))
     stack.enter_context(replaced(torch.nn.Module, compile=lambda *args, **kwargs: None))
