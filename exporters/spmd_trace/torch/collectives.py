@@ -7,7 +7,7 @@ determines them. Waiting for an asynchronous call is not an operation: the resul
 import torch
 import torch.distributed as dist
 
-from . import collective_lists
+from . import collective_lists, messages
 from .document import Op
 from .operands import flatten
 
@@ -38,6 +38,13 @@ def record(recorder, func, args, kwargs):
     if name in ("barrier", "monitored_barrier_"):
         return func(*args, **kwargs)
     group = dist.ProcessGroup.unbox(given["process_group"])
+    if name in _MESSAGES:
+        # Nobody waits here: the other rank may first want to send.
+        recorder.see(given["tensors"])
+        with recorder.hidden():
+            result = func(*args, **kwargs)
+        _MESSAGES[name](recorder, given, group)
+        return result
     attrs: dict = {}
     if group.size() > 1:
         attrs["group"] = group_key(recorder, group)
@@ -134,6 +141,9 @@ _HANDLERS = {
     "allgather_into_tensor_coalesced_": _each(_all_gather),
     "reduce_scatter_tensor_coalesced_": _each(_reduce_scatter),
 } | collective_lists.HANDLERS
+
+_MESSAGES = {"send": messages.send}
+_MESSAGES |= dict.fromkeys(["recv_", "recv_any_source_"], messages.receive)
 
 # What a rank that is alone in its group copies: targets and sources.
 _ALONE = {

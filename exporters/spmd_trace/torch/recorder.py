@@ -77,6 +77,9 @@ class Recorder:
         )
         # Declares what was made outside of the recording.
         self.from_outside: Callable[[torch.Tensor], Value] = self._constant
+        # Sees what another rank has sent, when it is first used: until then it may be on its way.
+        self.on_received: Callable[[torch.Tensor, Value], None] = lambda tensor, value: None
+        self._on_their_way: set[Value] = set()
         # Where an operation is checked; None is the context of the program.
         self.context: Callable[[Op], Context | None] = lambda op: None
 
@@ -329,8 +332,15 @@ class Recorder:
                 resolved.append(self.host.value_of(item))
         return resolved
 
+    def received(self, tensor: torch.Tensor, value: Value) -> None:
+        """A message is being received."""
+        self._on_their_way.add(value)
+
     def _operand(self, tensor: torch.Tensor) -> Value:
         value = self.current(tensor)
+        if value in self._on_their_way:
+            self._on_their_way.remove(value)
+            self.on_received(tensor, value)
         if self.grad_mode and not self.functions.inside:
             self.pairing.note_operand(tensor, value)
             if value.claims.get("role") is None:

@@ -63,6 +63,21 @@ def summed(program: Program, axes_of) -> dict[str, list[str]]:
     return {name: sorted(axes) for name, axes in found.items()}
 
 
+def exchanged(program: Program) -> list[str]:
+    """The parameters that ranks send to each other: their copies may differ, and come together slowly."""
+    whose: dict[int, set[str]] = {}
+    found: set[str] = set()
+    for op in program.ops:
+        operands = [v for v in flatten([*op.ins, *op.kw.values()]) if isinstance(v, Value)]
+        names = {v.root.claims["name"] for v in operands if v.root.claims.get("role") == "param"}
+        names |= set().union(*(whose.get(id(value), ()) for value in operands))
+        if op.name in ("send", "collective_permute"):
+            found |= names
+        if _passes(op):
+            whose |= {id(value): names for value in op.outs}
+    return sorted(found)
+
+
 def _passes(op: Op) -> bool:
     parts = op.name.split(".")
     return (parts[1] if parts[0] == "aten" else parts[0]) in _PASSES

@@ -9,6 +9,7 @@ import gc
 import torch
 from torch.distributed.tensor import DTensor
 
+from .. import messages
 from ..frameworks import ddp, dtensors, fsdp1
 from ..frameworks.fsdp import local_shard
 from ..places import user_locals
@@ -95,7 +96,9 @@ class Roles:
         self._kept: dict[int, str] = {}  # by storage: names of what was there before the step
         if updates is not None:
             self._add_changed(updates)
+        self._messages: list[tuple[str, Value]] = []  # that were received, with names
         recorder.from_outside = self.declare
+        recorder.on_received = self._received
 
     # What there is.
 
@@ -175,6 +178,22 @@ class Roles:
         for place, (tensor, shard) in enumerate(zip(trained, shards)):
             name = self._kept.get(storage_of(shard), f"param.{place}")
             self._add(shard, "param", name, self._placed(tensor))
+
+    def _received(self, tensor: torch.Tensor, value: Value) -> None:
+        name = f"message.{len(self._messages)}"
+        self._messages.append((name, value))
+        self.note("message", name, tensor)
+
+    def type_messages(self) -> None:
+        """What comes from elsewhere on an axis differs along it; else what ranks have got is compared."""
+        program = self.recorder.program
+        names = {id(value): name for name, value in self._messages}
+        for op in program.ops:
+            if op.name == "recv":
+                kinds = {axis.name: "?" for axis in program.mesh.axes if axis.size > 1}
+                kinds |= self.kinds.get(names.get(id(op.outs[0])), {})
+                kinds |= dict.fromkeys(messages.along(program, op.attrs["peer"]), "V")
+                op.outs[0].claims["type"] = kinds
 
     def name_state(self) -> None:
         """What there was before and what is written after the backward is the state of an update by hand."""

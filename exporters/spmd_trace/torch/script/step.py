@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import optimizer as optimizers
 from torch.overrides import TorchFunctionMode
 
-from .. import mappings
+from .. import mappings, messages
 from ..composites import Composites
 from ..document import Program
 from ..frameworks import ddp, dtensors, fsdp, fsdp1
@@ -75,6 +75,8 @@ class Steps:
         self._used = False  # whether the recorded step has used the model
         self.initial: dict | None = None  # `roles.initial_digests` before the first step
         self.updates = updates.Updates()
+        self.exchanged: list[str] = []  # parameters that ranks send to each other
+        self.messages: list[dict] = []  # that the recorded step sends and receives
         self.summed: dict[str, list[str]] = {}  # by parameter, axes along which its gradient is
 
     @property
@@ -216,12 +218,15 @@ class Steps:
             if self._in_backward or self.recorder.is_hidden:
                 return original(tensors, grad_tensors, retain_graph, create_graph, inputs=inputs)
             if not isinstance(tensors, torch.Tensor):
-                raise NotImplementedError("a backward of several values at once")
+                if len(tensors) != 1:
+                    raise NotImplementedError("a backward of several values at once")
+                (tensors,), grad_tensors = tensors, (grad_tensors or [None])[0]
             words = {"gradient": grad_tensors, "retain_graph": retain_graph}
             words |= {"create_graph": create_graph, "inputs": inputs}
             self._in_backward = True
             try:
-                loss = self._summed_loss(tensors)
+                # What has a gradient already is no loss.
+                loss = self._summed_loss(tensors) if grad_tensors is None else tensors
                 return self.recorder.backward(loss, **words)
             finally:
                 self._in_backward = False
@@ -306,6 +311,11 @@ class Steps:
         program.mesh.mark(self.roles.data_axes, "data")
         _leave_out_the_next(program)
         _name_phases(program.ops)
+        self.messages = messages.log(program)
+        if plan := self.observed.get("plan"):
+            messages.permute(program, plan)
+        self.roles.type_messages()
+        self.exchanged = evidence.exchanged(program)
         self.summed = evidence.summed(program, functools.partial(axes_of, program))
         mappings.state(program, functools.partial(axes_of, program))
         self.done(self.recorder)

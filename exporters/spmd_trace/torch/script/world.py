@@ -17,6 +17,7 @@ import torch.distributed.fsdp
 from torch.distributed import device_mesh, distributed_c10d
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from .. import messages
 from .. import recorder as recording
 from ..frameworks import cpu
 from ..frameworks.cpu import replaced
@@ -106,6 +107,7 @@ def _groups(stack: contextlib.ExitStack, job: Job, seen: Seen) -> None:
     stack.enter_context(replaced(dist, get_backend=get_backend, is_nccl_available=lambda: True))
     _objects(stack, job.meeting is None)
     if job.meeting is None:
+        _receiving(stack)
         stack.enter_context(replaced(dist, all_to_all_single=cpu._all_to_all_single))
     else:
         for name in ("all_reduce", "reduce", *_SCATTERING):
@@ -148,6 +150,22 @@ def _objects(stack: contextlib.ExitStack, alone: bool) -> None:
 
 
 _SCATTERING = ("reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single")
+
+
+def _receiving(stack: contextlib.ExitStack) -> None:
+    """What no other rank sends is some numbers."""
+
+    def filling(receive):
+        @functools.wraps(receive)
+        def wrapper(tensor, *args, **kwargs):
+            with recording.unrecorded():
+                messages.fill(tensor)
+            return receive(tensor, *args, **kwargs)
+
+        return wrapper
+
+    for name in ("recv", "irecv"):
+        _everywhere(stack, getattr(dist, name), filling(getattr(dist, name)))
 
 
 def _averaging(collective):
