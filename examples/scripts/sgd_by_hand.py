@@ -4,6 +4,7 @@ import os
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 
 
 def init(sizes, device):
@@ -32,8 +33,8 @@ def main():
     for step in range(100):
         generator = torch.Generator().manual_seed(1000 * step + rank)
         x = torch.randn(16, 8, generator=generator).to(device)
-        y = x[:, :3] * x[:, 3:6]
-        loss = (forward(params, x) - y).square().mean()
+        y = x[:, :3].argmax(1)
+        loss = F.cross_entropy(forward(params, x), y)
         grads = torch.autograd.grad(loss, list(params.values()))
         with torch.no_grad():
             for (name, p), grad in zip(params.items(), grads):

@@ -22,6 +22,8 @@ _SCRIPTS = BUNDLED / "scripts"
 _ARGUMENTS = {"megatron_by_hand": ["--tp", "2"]}
 _RIGHT = ["ddp", "ddp_accumulation", "fsdp2", "tp_dtensor", "megatron_by_hand", "zero1_by_hand"]
 _RIGHT += ["sgd_by_hand", "fsdp1", "ddp_hook", "ring"]
+# Fewer ranks make another program of a ring, and other pieces of a flat parameter.
+_SMALLER = [name for name in _RIGHT if name not in ("fsdp1", "ring")]
 # What is found in the broken twins: findings, each with what stands in the line of the script that it names.
 _FOUND = {
     "ddp_broken": {
@@ -106,7 +108,7 @@ def test_the_mistake_is_found_in_the_line_of_the_script(name, recorded):
 
 
 @needs_runner
-@pytest.mark.parametrize("name", _RIGHT)
+@pytest.mark.parametrize("name", _SMALLER)
 def test_simulated_ranks_uphold_what_was_recorded(name, recorded):
     line = [os.environ["SPMDRUN"], "--scale-down", "--isolated", str(recorded(name))]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
