@@ -37,7 +37,7 @@ _FOUND = {
     "fsdp2_broken": {"norm-undercount": "limit / (norm + 1e-6)"},
     "tp_dtensor_broken": {"partial-plus-replicate": "x = x + layer(x)"},
     "megatron_by_hand_broken": {"invariant-mixed": "F.linear(x, self.weight, self.bias)"},
-    "sgd_by_hand_broken": {"scale-mismatch": "p.sub_("},
+    "sgd_by_hand_broken": {"scale-mismatch": ".add_(grad)"},
     "fsdp1_broken": {"norm-undercount": "clip_grad_norm_("},
     "ddp_hook_broken": {"scale-mismatch": "optimizer.step()"},
     "ring_broken": {"invariant-mixed": "model(x)"},
@@ -172,7 +172,7 @@ _FAILING = {
     "sends": (
         _TRAINS.replace("optimizer.zero_grad()", "dist.send(loss.detach(), 1)")
         + "import torch.distributed as dist\ndist.init_process_group()\ntrain(3)\n",
-        "script.py:8: what other ranks send here is not known: rank 1 of 2 that run together: script.py:8: ",
+        "script.py:8: what other ranks send here is not known: rank ",
     ),
 }
 

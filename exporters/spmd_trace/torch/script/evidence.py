@@ -50,7 +50,7 @@ def summed(program: Program, axes_of) -> dict[str, list[str]]:
     for op in program.ops:
         operands = [v for v in flatten([*op.ins, *op.kw.values()]) if isinstance(v, Value)]
         whose = set().union(*(owners.get(id(value), ()) for value in operands))
-        reduces = op.name.rstrip("_") in ("all_reduce", "reduce_scatter")
+        reduces = op.name.rstrip("_") in ("all_reduce", "reduce_scatter", "reduce")
         if reduces:
             for name in whose:
                 found.setdefault(name, set()).update(axes_of(op))

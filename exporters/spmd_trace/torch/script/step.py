@@ -116,7 +116,8 @@ class Steps:
             self._start()
         elif self.recorder is not None and used and not self._used:
             # What came between the two, such as printing the loss of the step before, is no part of this one.
-            if not any(op.mut for op in self.recorder.program.ops):
+            ops = self.recorder.program.ops
+            if not any(op.mut or op.name in ("send", "recv") for op in ops):
                 self._recording.close()
                 self._start()
         self._used = self._used or used
