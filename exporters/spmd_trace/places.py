@@ -74,6 +74,13 @@ class Tables:
         self.locs.append(entry)
         return self._locs[key]
 
+    def text(self, number: int | None) -> str:
+        """A location as `file:line: `; nothing if it is unknown."""
+        if number is None:
+            return ""
+        entry = self.locs[number]
+        return f"{relative_path(self.files[entry['file']])}:{entry['line']}: "
+
     def files_json(self) -> list:
         entries: list = []
         for path in self.files:

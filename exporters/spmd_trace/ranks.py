@@ -2,13 +2,20 @@
 
 
 def compared(
-    rank: int, rows: dict[int, list[dict]], axes: list, summed: dict[str, list[str]]
+    rank: int,
+    rows: dict[int, list[dict]],
+    axes: list,
+    summed: dict[str, list[str]],
+    apart: bool = False,
+    exchanged: tuple[str, ...] | list[str] = (),
 ) -> dict:
     """Kinds by name and axis, and the axes along which ranks have batches of their own.
 
     `rows` are the digests of each rank, `axes` the mesh (names, sizes, strides), `summed` the axes along which
     the program sums the gradient of a parameter. A parameter that is equal on ranks is used by each of them (R)
     where its gradient is summed, and by all as one (I) elsewhere. What has no gradient is either (R|I).
+    `exchanged`: parameters that ranks send to each other, whose copies may drift apart. `apart`: ranks run
+    programs of their own, and a parameter that another one lacks differs from what it has.
     """
     kinds: dict[str, dict[str, str]] = {}
     roles = {row["name"]: row["role"] for row in rows[rank]}
@@ -16,6 +23,13 @@ def compared(
         first = rank - rank // stride % size * stride
         others = [rows[first + place * stride] for place in range(size)]
         equal_ones = _equal(others) if size > 1 else {}
+        if apart and size > 1:
+            counts = [{name: len(of) for name, of in _by_name(one, "digest").items()} for one in others]
+            alike = {name for name in roles if len({count.get(name) for count in counts}) == 1}
+            own = [name for name, role in roles.items() if role == "param" and name not in alike]
+            equal_ones |= dict.fromkeys(own, False)
+        now = _compared([_by_name(one, "digest") for one in others])
+        equal_ones |= {name: False for name in exchanged if now.get(name) is False}
         # Blocks may begin as one number, too, where the axis cuts other parameters.
         cuts = any(not equal and roles.get(name) == "param" for name, equal in equal_ones.items())
         if cuts:
@@ -33,7 +47,17 @@ def compared(
         return has(axis, "input", "V") or not has(axis, "param", "V")
 
     data = [axis for axis, *_ in axes if has(axis, "param", "R") and splits(axis)]
-    return {"kinds": kinds, "data": data}
+    for axis, *_ in axes:
+        # Ranks that train models of their own, and bring them together, have losses of their own.
+        if any(kinds.get(name, {}).get(axis) == "V" for name in exchanged) and has(axis, "input", "V"):
+            data += [] if axis in data else [axis]
+    # A loss that is equal although batches differ is one of all batches.
+    whole = {
+        name: [axis for axis in of if of[axis] == "R|I" and has(axis, "input", "V")]
+        for name, of in kinds.items()
+        if roles.get(name) == "loss"
+    }
+    return {"kinds": kinds, "data": data, "whole": whole}
 
 
 def _equal(ranks: list[list[dict]]) -> dict[str, bool]:

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 
+from . import shifts
 from .ranks import compared
 
 FAILED = 3
@@ -35,7 +36,7 @@ def add_script_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nproc-per-node", type=int, metavar="K", help="ranks on each host")
     parser.add_argument("--nnodes", type=int, metavar="M", help="hosts (1)")
     parser.add_argument(
-        "--rank", type=int, default=0, metavar="N", help="the rank that is recorded (0)"
+        "--rank", type=int, metavar="N", help="the rank that is recorded (0, or one that tells most)"
     )
     parser.add_argument("--step", type=int, default=2, metavar="N", help="the step, from 1 (2)")
     parser.add_argument(
@@ -67,12 +68,11 @@ def _settings(parser: argparse.ArgumentParser, options) -> dict:
     nodes = options.nnodes or 1
     if per_node < 1 or nodes < 1 or options.step < 1 or options.timeout < 1:
         parser.error("ranks, hosts, steps and seconds are counted from 1")
-    if not 0 <= options.rank < per_node * nodes:
-        parser.error(f"--rank {options.rank}: there are {per_node * nodes} ranks")
-    words = {
-        name: getattr(options, name) for name in ("script", "arguments", "rank", "step", "module")
-    }
-    return words | {"per_node": per_node, "nodes": nodes}
+    rank = options.rank or 0
+    if not 0 <= rank < per_node * nodes:
+        parser.error(f"--rank {rank}: there are {per_node * nodes} ranks")
+    words = {name: getattr(options, name) for name in ("script", "arguments", "step", "module")}
+    return words | {"rank": rank, "per_node": per_node, "nodes": nodes}
 
 
 def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> int | None:
@@ -87,10 +87,8 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> in
     with tempfile.TemporaryDirectory() as folder:
         runs = _Runs(pathlib.Path(folder), settings, options.timeout)
         told = runs.alone("alone")
-        if "error" not in told and options.ranks == "auto":
-            observed = runs.observed(told)
-            if observed["kinds"]:
-                told = runs.alone("observed", observed=observed)
+        if "error" not in told and (options.ranks == "auto" or told["messages"]):
+            told = _told_by_all(runs, told, options)
         if "error" in told:
             return _failed(told["error"])
         if told["contradicted"]:
@@ -100,6 +98,32 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> in
         shutil.copyfile(told["trace"], partial)
         partial.replace(output)
         return told["ops"]
+
+
+def _told_by_all(runs: "_Runs", told: dict, options) -> dict:
+    """The step once more, with what all ranks tell of it together."""
+    found, reason = runs.together() if options.ranks == "auto" else ({}, "--ranks one")
+    if not told["messages"]:
+        if reason:
+            _note(reason)
+        observed = runs.observed(found, told) if found else {"kinds": {}}
+        return runs.alone("observed", observed=observed) if observed["kinds"] else told
+    place = told["messages"][0]["place"]
+    if not found:
+        return {"error": f"{place}what other ranks send here is not known: {reason}"}
+    logs = {rank: run["messages"] for rank, run in found.items()}
+    plans, reason = shifts.rounds(logs, told["axes"])
+    if not plans:
+        words = f"{reason}: they run programs of their own, and what is recorded is that of rank"
+        _say(f"{place}{words} {runs.rank}")
+    elif options.rank is None:
+        runs.rank = max(plans, key=lambda rank: (found[rank]["ops"], -rank))
+    elif options.rank not in plans:
+        others = ", ".join(map(str, plans))
+        words = f"rank {options.rank} does not take part in all messages: record one of {others}"
+        return {"error": place + words}
+    observed = runs.observed(found, found[runs.rank], apart=not plans)
+    return runs.alone("observed", observed=observed | {"plan": plans.get(runs.rank)})
 
 
 class _Runs:
@@ -135,22 +159,25 @@ class _Runs:
             found[rank] = told | {"trace": folder / str(rank) / "step.spmd.json"}
         return found
 
-    def observed(self, told: dict) -> dict:
-        """What is equal on ranks, where all of them run up to the step, with collectives that move data."""
+    def together(self) -> tuple[dict[int, dict], str]:
+        """What every rank says, where all run up to the step with collectives that move data; else why not."""
         world = self.settings["per_node"] * self.settings["nodes"]
         if world > MOST_RANKS:
-            _note(f"more than {MOST_RANKS} ranks are not run")
-            return {"kinds": {}}
+            return {}, f"more than {MOST_RANKS} ranks are not run"
         # Ranks that wait for each other wait forever.
         timeout = min(self.timeout, 60 + world * self.seconds)
         found = self._run("together", list(range(world)), timeout)
         # A rank that says why it failed comes before those that it left without an outcome.
         failed = [(rank, run) for rank, run in found.items() if "error" in run]
         for rank, run in sorted(failed, key=lambda one: one[1].get("lost", False)):
-            _note(f"rank {rank} of {world} that run together: {run['error']}")
-            return {"kinds": {}}
+            return {}, f"rank {rank} of {world} that run together: {run['error']}"
+        return found, ""
+
+    def observed(self, found: dict[int, dict], told: dict, apart: bool = False) -> dict:
+        """What is equal on ranks; `apart`: they run programs of their own."""
         values = {rank: run["values"] for rank, run in found.items()}
-        return compared(self.rank, values, told["axes"], told["summed"])
+        exchanged = [] if apart else told["exchanged"]
+        return compared(self.rank, values, told["axes"], told["summed"], apart, exchanged)
 
 
 def _note(reason: str) -> None:

@@ -7,7 +7,9 @@ determines them. Waiting for an asynchronous call is not an operation: the resul
 import torch
 import torch.distributed as dist
 
+from . import collective_lists, messages
 from .document import Op
+from .operands import flatten
 
 _REDUCTIONS = {"SUM": "sum", "AVG": "avg", "MAX": "max", "MIN": "min", "PRODUCT": "prod"}
 _REDUCTIONS |= {"BAND": "and", "BOR": "or", "BXOR": "xor"}
@@ -36,6 +38,13 @@ def record(recorder, func, args, kwargs):
     if name in ("barrier", "monitored_barrier_"):
         return func(*args, **kwargs)
     group = dist.ProcessGroup.unbox(given["process_group"])
+    if name in _MESSAGES:
+        # Nobody waits here: the other rank may first want to send.
+        recorder.see(given["tensors"])
+        with recorder.hidden():
+            result = func(*args, **kwargs)
+        _MESSAGES[name](recorder, given, group)
+        return result
     attrs: dict = {}
     if group.size() > 1:
         attrs["group"] = group_key(recorder, group)
@@ -44,12 +53,22 @@ def record(recorder, func, args, kwargs):
         attrs["op"] = _REDUCTIONS[reduction.rsplit(".")[-1]]
     if name not in _HANDLERS:
         raise NotImplementedError(f"the recorder does not know the collective {func}")
-    if group.size() == 1:
-        return func(*args, **kwargs)
+    # What it overwrites is what it was, and what it gives is there.
+    recorder.see(flatten(list(given.values())))
     with recorder.hidden():
         result = func(*args, **kwargs)
-    _HANDLERS[name](recorder, given, attrs)
+        _work(result).wait()
+    if group.size() > 1:
+        _HANDLERS[name](recorder, given | {"size": group.size()}, attrs)
+    elif name in _ALONE:
+        for target, source in _ALONE[name](given):
+            collective_lists.write(recorder, target, source)
     return result
+
+
+def _work(result) -> dist.Work:
+    """The handle of a call, which stands last in what it returns."""
+    return dist.Work.unbox(result[-1] if isinstance(result, (list, tuple)) else result)
 
 
 def _in_place(recorder, name: str, tensors: list[torch.Tensor], attrs: dict) -> None:
@@ -121,7 +140,33 @@ _HANDLERS = {
     "_reduce_scatter_base_": _reduce_scatter,
     "allgather_into_tensor_coalesced_": _each(_all_gather),
     "reduce_scatter_tensor_coalesced_": _each(_reduce_scatter),
+} | collective_lists.HANDLERS
+
+_MESSAGES = {"send": messages.send}
+_MESSAGES |= dict.fromkeys(["recv_", "recv_any_source_"], messages.receive)
+
+# What a rank that is alone in its group copies: targets and sources.
+_ALONE = {
+    "alltoall_base_": lambda given: [(given["output"], given["input"])],
+    "alltoall_": lambda given: zip(given["output_tensors"], given["input_tensors"]),
+    "allgather_coalesced_": lambda given: zip(given["output_lists"][0], given["input_list"]),
 }
+_ALONE |= dict.fromkeys(
+    ["_allgather_base_", "_reduce_scatter_base_", "gather_into_tensor_"],
+    lambda given: [(given["output_tensor"], given["input_tensor"])],
+)
+_ALONE |= dict.fromkeys(
+    ["allgather_into_tensor_coalesced_", "reduce_scatter_tensor_coalesced_"],
+    lambda given: zip(given["outputs"], given["inputs"]),
+)
+_ALONE |= dict.fromkeys(
+    ["allgather_", "gather_"],
+    lambda given: [(ts[0], s) for ts, s in zip(given["output_tensors"], given["input_tensors"])],
+)
+_ALONE |= dict.fromkeys(
+    ["reduce_scatter_", "scatter_"],
+    lambda given: [(t, ss[0]) for t, ss in zip(given["output_tensors"], given["input_tensors"])],
+)
 
 
 # The functional forms return their result; waiting for it gives the same value.
@@ -130,6 +175,7 @@ _FUNCTIONAL = {
     "all_gather_into_tensor": ("all_gather", {"dim": 0}),
     "reduce_scatter_tensor": ("reduce_scatter", {"dim": 0}),
     "all_to_all_single": ("all_to_all", {"split_dim": 0, "concat_dim": 0}),
+    "broadcast": ("broadcast", {}),
 }
 
 
@@ -139,14 +185,28 @@ def record_functional(recorder, func, args, kwargs):
     name = func._schema.name.split("::")[1]
     with recorder.hidden():
         result = func(*args, **kwargs)
-    if name in ("wait_tensor", "_wrap_tensor_autograd"):
+    if name in ("wait_tensor", "wait_tensors", "_wrap_tensor_autograd"):
         return result
+    buffer, name = given.get("out"), name.removesuffix("_out")
+    in_place, name = name.endswith("_"), name.removesuffix("_")
+    several, name = name.endswith("_coalesced"), name.removesuffix("_coalesced")
     if name not in _FUNCTIONAL:
         raise NotImplementedError(f"the recorder does not know the collective {func}")
     word, attrs = _FUNCTIONAL[name]
-    group = dist.distributed_c10d._resolve_process_group(given["group_name"])
+    group = given["group_name"]
+    if isinstance(group, str):
+        group = dist.distributed_c10d._resolve_process_group(group)
     attrs = {"group": group_key(recorder, group)} | attrs | recorder.words_for(word)
     if "reduce_op" in given:
         attrs["op"] = given["reduce_op"].lower().replace("product", "prod")
-    recorder.emit(word, [given["input"]], [result], attrs)
+    if name == "broadcast":
+        attrs["root"] = given["src"]
+    sources = given["inputs"] if several else [given["input"]]
+    for source, target in zip(sources, result if several else [result]):
+        if buffer is not None:
+            _write(recorder, word, source, target, dict(attrs))
+        elif in_place:
+            recorder.emit(word + "_", [source], [target], dict(attrs), mut=[0])
+        else:
+            recorder.emit(word, [source], [target], dict(attrs))
     return result

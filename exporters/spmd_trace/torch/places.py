@@ -72,6 +72,11 @@ def user_code_in_backward() -> bool:
     return False
 
 
+def user_frames() -> list:
+    """The running frames of the program, innermost first."""
+    return [frame for frame in _frames() if _is_user_frame(frame)]
+
+
 def user_locals():
     """Names and values of the variables of the innermost frame of the program."""
     frame = next((frame for frame in _frames() if _is_user_frame(frame)), None)

@@ -31,6 +31,13 @@ def active() -> "Recorder | None":
     return _active if _active is not None and not _active.is_hidden else None
 
 
+@contextlib.contextmanager
+def unrecorded():
+    """Leaves out of the recording, if one is running, what is no part of the program."""
+    with active().hidden() if active() is not None else contextlib.nullcontext():
+        yield
+
+
 @dataclasses.dataclass
 class _State:
     """What the program is doing: phase, module path, stated words, hidden parts."""
@@ -70,6 +77,9 @@ class Recorder:
         )
         # Declares what was made outside of the recording.
         self.from_outside: Callable[[torch.Tensor], Value] = self._constant
+        # Sees what another rank has sent, when it is first used: until then it may be on its way.
+        self.on_received: Callable[[torch.Tensor, Value], None] = lambda tensor, value: None
+        self._on_their_way: set[Value] = set()
         # Where an operation is checked; None is the context of the program.
         self.context: Callable[[Op], Context | None] = lambda op: None
 
@@ -228,6 +238,14 @@ class Recorder:
             return value
         return self.from_outside(tensor)
 
+    def see(self, items: list) -> None:
+        """Declares those tensors from outside that are about to be overwritten behind torch's back."""
+        for tensor in (item for item in items if isinstance(item, torch.Tensor)):
+            known = self.values.knows_storage(tensor) or self.values.find(tensor) is not None
+            storage = tensor.untyped_storage()._cdata
+            if not known and storage not in self._packed and storage not in self._scratch:
+                self.current(tensor)
+
     def _constant(self, tensor: torch.Tensor) -> Value:
         return self.declare(tensor, "const", f"const.{len(self.program.params)}")
 
@@ -272,7 +290,8 @@ class Recorder:
             return self._dispatch_packed(func, args, kwargs, bound, packed[0])
         op = self.open(bound.name or str(func), bound)
         result = func(*args, **kwargs)
-        if result is not None or op.mut or op.kw:  # else an assertion about data
+        about_types = not bound.tensors() and not isinstance(result, (torch.Tensor, list, tuple))
+        if (result is not None and not about_types) or op.mut or op.kw:  # else an assertion about data
             self._close(op, bound, result)
         return result
 
@@ -313,8 +332,15 @@ class Recorder:
                 resolved.append(self.host.value_of(item))
         return resolved
 
+    def received(self, tensor: torch.Tensor, value: Value) -> None:
+        """A message is being received."""
+        self._on_their_way.add(value)
+
     def _operand(self, tensor: torch.Tensor) -> Value:
         value = self.current(tensor)
+        if value in self._on_their_way:
+            self._on_their_way.remove(value)
+            self.on_received(tensor, value)
         if self.grad_mode and not self.functions.inside:
             self.pairing.note_operand(tensor, value)
             if value.claims.get("role") is None:
@@ -433,11 +459,33 @@ class Recorder:
 
     def backward(self, loss: torch.Tensor, **options) -> None:
         """Runs the backward pass of `loss`, pairing gradients with forward values."""
-        root = self.current(loss)
+        self._begin_backward(loss)
+        with self.section(None, "bwd"):
+            loss.backward(**options)
+
+    def gradients(self, loss: torch.Tensor, inputs: tuple, run) -> tuple:
+        """Runs a backward pass of `loss` that returns the gradients of `inputs`."""
+        self._begin_backward(loss)
+        with self.section(None, "bwd"):
+            found = run()
+        for tensor, gradient in zip(inputs, found):
+            self._note_gradient(tensor, gradient)
+        return found
+
+    def _begin_backward(self, loss: torch.Tensor) -> None:
+        # Of a wrapper, the tensor inside is what the recording knows.
+        inner = loss._local_tensor if isinstance(loss, DTensor) else loss
+        root = self.current(inner)
         self.pairing.root = next((op for op in self.program.ops if root in op.outs), None)
         if self.pairing.root is None:
             raise ValueError("the loss was not computed inside the recording")
         self.pairing.note_operand(loss, root)
         self.pairing.watch(loss, self.values.find)
-        with self.section(None, "bwd"):
-            loss.backward(**options)
+
+    def _note_gradient(self, tensor: torch.Tensor, gradient: torch.Tensor | None) -> None:
+        if gradient is None:
+            return
+        tensor, gradient = (t._local_tensor if isinstance(t, DTensor) else t for t in (tensor, gradient))
+        value, forward = self.values.find(gradient), self.values.find(tensor)
+        if value and forward and value.grad_of is None and value.shape == forward.shape:
+            value.grad_of = forward

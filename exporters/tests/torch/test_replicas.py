@@ -92,13 +92,39 @@ def test_without_synchronisation_nothing_is_reduced():
     assert "all_reduce_" not in names(replicas(forgotten=True))
 
 
-def test_the_reductions_of_other_hooks_are_refused():
+def hooked(hook) -> dict:
+    """A step whose gradients a communication hook reduces."""
     with cpu.fake_ranks(0, _RANKS):
-        model = DistributedDataParallel(_layers())
-        model.register_comm_hook(None, lambda state, bucket: None)
-        with pytest.raises(NotImplementedError, match="communication hook"):
-            with ddp.recorded(_recorder(torch.ones(1, 8)), model):
-                pass
+        model, tokens = DistributedDataParallel(_layers()), torch.randn(6, 8)
+        model.register_comm_hook(torch.distributed.group.WORLD, hook)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+        recorder = _recorder(tokens)
+        ddp.declare(recorder, model)
+        with ddp.recorded(recorder, model), recorder.recording(model):
+            _step(model, tokens, optimizer, recorder)
+        return json.loads(spmd_trace.torch.dumps(recorder.program))
+
+
+def test_a_hook_reduces_one_gradient_at_a_time():
+    def mean(group, bucket):
+        small = bucket.buffer().half() / group.size()
+        future = torch.distributed.all_reduce(small, group=group, async_op=True).get_future()
+        return future.then(lambda done: done.value()[0].float())
+
+    trace = hooked(mean)
+    jsonschema.Draft202012Validator(schema()).validate(trace)
+    sums = [op for op in trace["ops"] if op["op"] == "all_reduce_"]
+    assert [op["attrs"]["op"] for op in sums] == ["sum"] * 4
+    assert {op["out"][0]["dtype"] for op in sums} == {"f16"}
+    assert "x_reductions" not in trace["params"][1]
+
+
+def test_a_hook_that_knows_its_buckets_is_refused():
+    def knows(group, bucket):
+        raise RuntimeError("sizes differ")
+
+    with pytest.raises(NotImplementedError, match="hook knows does not take gradients one by one"):
+        hooked(knows)
 
 
 def test_shards_are_gathered_and_their_gradients_scattered():

@@ -20,10 +20,9 @@ def claims(recorder: Recorder, ddp: torch.nn.parallel.DistributedDataParallel) -
     axes = axes_of(recorder, ddp.process_group)
     step = {"type": dict.fromkeys(axes, "R")}
     origin = {"op": "avg", "origin": "DistributedDataParallel"}
-    return step | {
-        "grad": {"type": dict.fromkeys(axes, "P"), "step": step},
-        "x_reductions": [{"axis": axis} | origin for axis in axes],
-    }
+    known = [] if ddp._comm_hooks else [{"axis": axis} | origin for axis in axes]
+    contract = {"type": dict.fromkeys(axes, "P"), "step": step}
+    return step | {"grad": contract} | ({"x_reductions": known} if known else {})
 
 
 def declare(recorder: Recorder, ddp) -> dict[torch.nn.Parameter, Value]:
@@ -38,8 +37,6 @@ def declare(recorder: Recorder, ddp) -> dict[torch.nn.Parameter, Value]:
 @contextlib.contextmanager
 def recorded(recorder: Recorder, ddp):
     """Records the averages of gradients while the context lasts, which the recording is inside."""
-    if ddp._comm_hooks:
-        raise NotImplementedError("gradients that a communication hook reduces")
     ddp.reducer._rebuild_buckets()  # as the first forward that sees all gradients ready would
     forward, backward = ddp.forward, recorder.backward
     waiting = False  # for a backward whose gradients are reduced
@@ -52,7 +49,9 @@ def recorded(recorder: Recorder, ddp):
 
     def backward_and_reduction(loss, **options):
         backward(loss, **options)
-        if waiting:
+        if waiting and ddp._comm_hooks:
+            _by_hook(recorder, ddp, *ddp._comm_hooks[-1])
+        elif waiting:
             _average(recorder, ddp)
 
     with replaced(ddp, forward=forward_alone), replaced(recorder, backward=backward_and_reduction):
@@ -69,3 +68,51 @@ def _average(recorder: Recorder, ddp) -> None:
                 recorder.emit("reinterpret_", [gradient], [gradient], addends, mut=[0])
                 words = place | {"op": "avg", "src": "P", "dst": "R"}
                 recorder.emit("all_reduce_", [gradient], [gradient], words, mut=[0])
+
+
+class _Bucket:
+    """One gradient, as a communication hook asks for it."""
+
+    def __init__(self, parameter: torch.nn.Parameter, index: int, last: bool):
+        self._parameter, self._index, self._last = parameter, index, last
+        self._buffer = torch.cat([parameter.grad.view(-1)])
+
+    def buffer(self) -> torch.Tensor:
+        return self._buffer
+
+    def set_buffer(self, buffer: torch.Tensor) -> None:
+        self._buffer = buffer
+
+    def gradients(self) -> list[torch.Tensor]:
+        return [self._buffer.view(self._parameter.shape)]
+
+    def parameters(self) -> list[torch.nn.Parameter]:
+        return [self._parameter]
+
+    def index(self) -> int:
+        return self._index
+
+    def is_last(self) -> bool:
+        return self._last
+
+
+def _by_hook(recorder: Recorder, ddp, hook, state) -> None:
+    """The hook of the program reduces each gradient: a bucket may hold any number of them."""
+    axes = axes_of(recorder, ddp.process_group)
+    trained = [one for one in ddp.module.parameters() if one.grad is not None]
+    with recorder.section("gradients", "opt"), torch.no_grad():
+        for place, parameter in enumerate(trained):
+            gradient = parameter.grad
+            if axes:
+                words = {"axis": spec_of([axes])[0], "src": "V", "dst": "P"}
+                recorder.emit("reinterpret_", [gradient], [gradient], words, mut=[0])
+            bucket = _Bucket(parameter, place, place == len(trained) - 1)
+            try:
+                result = hook(state, bucket).wait()
+            except (RuntimeError, LookupError, TypeError, ValueError) as error:
+                # What a hook keeps from step to step may be about the buckets that torch makes.
+                name = getattr(hook, "__name__", type(hook).__name__)
+                words = f"the communication hook {name} does not take gradients one by one"
+                raise NotImplementedError(f"{words}: {error}") from error
+            result = result[0] if isinstance(result, (list, tuple)) else result
+            parameter.grad = result.view_as(gradient).to(gradient.dtype)

@@ -3,6 +3,8 @@
 Between steps a parameter is a DTensor on a mesh of the program; the placements say how it is cut.
 """
 
+import contextlib
+
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
@@ -10,6 +12,7 @@ from torch.distributed.tensor.placement_types import _StridedShard
 from ..mesh import spec_of
 from ..recorder import Recorder
 from ..transitions import DUAL
+from .cpu import replaced
 
 
 def axes_of(recorder: Recorder, group) -> list[str]:
@@ -42,3 +45,22 @@ def claims(recorder: Recorder, tensor: DTensor) -> dict:
     placements = [str(placement) for placement in tensor.placements]
     whole = {} if strided else {"gshape": list(tensor.shape)}
     return step | whole | {"grad": gradient, "x_placements": placements}
+
+
+@contextlib.contextmanager
+def recorded(recorder: Recorder):
+    """Records a copy that becomes addends as that, while the context lasts: DTensor divides it by the ranks."""
+    partition = Partial._partition_value
+
+    def _partition_value(placement, tensor, mesh, mesh_dim):
+        axes = axes_of(recorder, mesh.get_group(mesh_dim))
+        if recorder.is_hidden or placement.reduce_op != "sum" or not axes:
+            return partition(placement, tensor, mesh, mesh_dim)
+        with recorder.hidden():
+            result = partition(placement, tensor, mesh, mesh_dim)
+        words = {"axis": spec_of([axes])[0], "src": "R", "dst": "P", "expert": True}
+        recorder.emit("convert", [tensor], [result], words)
+        return result
+
+    with replaced(Partial, _partition_value=_partition_value):
+        yield

@@ -6,6 +6,7 @@ whole before its module runs, a reduce-scatter leaves each rank its piece of the
 """
 
 import contextlib
+import dataclasses
 from collections.abc import Callable
 
 import torch
@@ -58,6 +59,16 @@ def along_groups(recorder: Recorder) -> Where:
     return where
 
 
+@dataclasses.dataclass
+class _Reduction:
+    """How gradients are reduced: in which precision, by which operation, along which axes of copies."""
+
+    dtype: torch.dtype
+    op: str
+    replicas: list[str]
+    divisor: float | None = None  # a number of the program, before the sum
+
+
 class _Calls:
     """Writes the two collectives of a group of parameters into the recording."""
 
@@ -76,16 +87,35 @@ class _Calls:
                 chosen_wholes = [wholes[i] for i in chosen]
                 self._emit("all_gather", words, shards, chosen_wholes, chosen_wholes)
 
-    def scatter(self, parameters, gradients, dtype: torch.dtype, op: str, run) -> object:
-        before = [self._cast(gradient, dtype) for gradient in gradients]
+    def scatter(self, parameters, gradients, how: "_Reduction", run) -> object:
+        before = [self._divided(self._cast(one, how.dtype), how.divisor) for one in gradients]
+        olds = [parameter.sharded_param.grad for parameter in parameters]
         with self.recorder.hidden():
             result = run()
-        shards = [local_shard(parameter.sharded_param.grad) for parameter in parameters]
+        targets = [local_shard(parameter.sharded_param.grad) for parameter in parameters]
+        with self.recorder.hidden():
+            shards = [one if old is None else one.clone() for one, old in zip(targets, olds)]
         for chosen, axis, dim in self._alike(parameters):
-            words = {"axis": axis, "op": op, "dst": f"S({dim})"}
-            ins = [before[i] for i in chosen]
-            self._state_addends(axis, ins)
-            self._emit("reduce_scatter", words, ins, [shards[i] for i in chosen], ins)
+            words = {"axis": axis, "op": how.op, "dst": f"S({dim})"}
+            ins, outs = [before[i] for i in chosen], [shards[i] for i in chosen]
+            for over in [axis, *how.replicas]:
+                self._state_addends(over, ins)
+            self._emit("reduce_scatter", words, ins, outs, ins)
+            for over in how.replicas:
+                words = {"axis": over, "op": how.op, "src": "P", "dst": "R"}
+                for shard in outs:
+                    self.recorder.emit("all_reduce_", [shard], [shard], words, mut=[0])
+        for target, shard, old in zip(targets, shards, olds):
+            if old is not None:
+                self.recorder.emit("aten.add_.Tensor", [target, shard], [target], {}, mut=[0])
+        return result
+
+    def _divided(self, gradient: torch.Tensor, divisor: float | None) -> torch.Tensor:
+        if divisor is None:
+            return gradient
+        with self.recorder.hidden():
+            result = gradient / divisor
+        self.recorder.emit("aten.div.Tensor", [gradient, divisor], [result], {})
         return result
 
     def _state_addends(self, axis: str | None, gradients: list) -> None:
@@ -161,18 +191,19 @@ def recorded(recorder: Recorder, where: Where):
         if recorder.is_hidden:
             return reduce(parameters, gradients, *settings, **options)
         dtype, divide, replicas, hook = settings[3], settings[5], settings[6], settings[10]
-        if hook is not None or (replicas is not None and replicas.size() > 1):
-            raise NotImplementedError("gradients that FSDP reduces over replicas, or by a hook")
-        if any(known.sharded_param.grad is not None for known in parameters):
-            raise NotImplementedError("gradients that FSDP accumulates")
-        if divide not in (None, 1.0):
-            raise NotImplementedError("gradients that FSDP divides by a number of the program")
-        op = "avg" if divide is None else "sum"  # by default it divides by the ranks of the group
+        if hook is not None:
+            raise NotImplementedError("gradients that FSDP reduces by a hook of the program")
+        copies = dtensors.axes_of(recorder, replicas) if replicas is not None else []
+        if copies and not settings[8]:
+            raise NotImplementedError("gradients that FSDP reduces over copies in a later backward")
+        # By default it divides by the ranks of both groups.
+        how = _Reduction(dtype, "avg" if divide is None else "sum", copies)
+        how.divisor = None if divide in (None, 1.0) else float(divide)
 
         def run():
             return reduce(parameters, gradients, *settings, **options)
 
-        return calls.scatter(parameters, gradients, dtype, op, run)
+        return calls.scatter(parameters, gradients, how, run)
 
     # The identity around the inputs that starts the reduction when their gradients are there.
     recorder.functions.transparent.add(groups.RegisterPostBackwardFunction)

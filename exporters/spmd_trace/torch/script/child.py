@@ -123,6 +123,7 @@ def _run(settings: dict, rank: int) -> None:
         (outcome.folder / "step.spmd.json").write_text(dumps(program), encoding="utf-8")
         axes = [[axis.name, axis.size, axis.stride] for axis in program.mesh.axes]
         what = {"axes": axes, "summed": steps.summed, "contradicted": steps.roles.contradicted}
+        what |= {"messages": steps.messages, "exchanged": steps.exchanged}
         outcome.end(ops=len(program.ops), values=steps.roles.digests, **what)
 
     with world.played(job) as seen:

@@ -22,13 +22,25 @@ _PASSES |= set("add_ mul mul_ div div_ _foreach_mul_ _foreach_div_ scale".split(
 def digest(tensor: torch.Tensor) -> str | None:
     """The same for the same bytes and the same shape; None where all elements are equal."""
     with torch.no_grad(), torch._C.DisableTorchFunction():
-        plain = tensor.detach().resolve_conj().resolve_neg().contiguous().flatten()
+        plain = _elements(tensor)
         if plain.numel() > 1 and bool((plain == plain[0]).all()):
             return None
-        data = plain.view(torch.uint8) if plain.numel() else plain
-        told = hashlib.sha256(data.numpy().tobytes())
+        told = hashlib.sha256(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
     told.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
     return told.hexdigest()
+
+
+def content(tensor: torch.Tensor) -> int | None:
+    """The same for the same bytes, in one process; None where there are none."""
+    with torch.no_grad(), torch._C.DisableTorchFunction():
+        if not tensor.untyped_storage().nbytes() or not tensor.numel():
+            return None
+        return hash(_elements(tensor).view(torch.uint8).numpy().tobytes())
+
+
+def _elements(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy: memory that NumPy has seen cannot be given back and taken again, as FSDP does."""
+    return tensor.detach().resolve_conj().resolve_neg().clone().contiguous().flatten()
 
 
 def summed(program: Program, axes_of) -> dict[str, list[str]]:
@@ -38,7 +50,7 @@ def summed(program: Program, axes_of) -> dict[str, list[str]]:
     for op in program.ops:
         operands = [v for v in flatten([*op.ins, *op.kw.values()]) if isinstance(v, Value)]
         whose = set().union(*(owners.get(id(value), ()) for value in operands))
-        reduces = op.name.rstrip("_") in ("all_reduce", "reduce_scatter")
+        reduces = op.name.rstrip("_") in ("all_reduce", "reduce_scatter", "reduce")
         if reduces:
             for name in whose:
                 found.setdefault(name, set()).update(axes_of(op))
@@ -49,6 +61,21 @@ def summed(program: Program, axes_of) -> dict[str, list[str]]:
             if parameter is not None and parameter.claims.get("role") == "param":
                 owners.setdefault(id(value), set()).add(parameter.claims["name"])
     return {name: sorted(axes) for name, axes in found.items()}
+
+
+def exchanged(program: Program) -> list[str]:
+    """The parameters that ranks send to each other: their copies may differ, and come together slowly."""
+    whose: dict[int, set[str]] = {}
+    found: set[str] = set()
+    for op in program.ops:
+        operands = [v for v in flatten([*op.ins, *op.kw.values()]) if isinstance(v, Value)]
+        names = {v.root.claims["name"] for v in operands if v.root.claims.get("role") == "param"}
+        names |= set().union(*(whose.get(id(value), ()) for value in operands))
+        if op.name in ("send", "collective_permute"):
+            found |= names
+        if _passes(op):
+            whose |= {id(value): names for value in op.outs}
+    return sorted(found)
 
 
 def _passes(op: Op) -> bool:

@@ -9,12 +9,14 @@ import gc
 import torch
 from torch.distributed.tensor import DTensor
 
-from ..frameworks import ddp, dtensors
+from .. import messages
+from ..frameworks import ddp, dtensors, fsdp1
 from ..frameworks.fsdp import local_shard
 from ..places import user_locals
 from ..recorder import Recorder
 from ..transitions import DUAL
 from ..values import Value, ValueTable
+from . import variables
 from .evidence import digest
 from .world import Seen
 
@@ -23,7 +25,7 @@ _RANDOM += ("aten.exponential", "aten.rand.", "aten.randn.", "aten.randint.", "a
 _RANDOM += ("aten.randn_like.",)
 
 
-def _storage(tensor: torch.Tensor) -> int:
+def storage_of(tensor: torch.Tensor) -> int:
     with torch._C.DisableTorchFunction():
         return tensor.untyped_storage()._cdata
 
@@ -46,10 +48,17 @@ def optimizers() -> list[torch.optim.Optimizer]:
     return _objects(torch.optim.Optimizer)
 
 
+def tensors() -> list[torch.Tensor]:
+    """All tensors with memory of their own that the process holds."""
+    with torch._C.DisableTorchFunction():
+        found = _objects(torch.Tensor)
+        return [one for one in found if one.layout is torch.strided and one.device.type == "cpu"]
+
+
 def initial_digests() -> dict[int, tuple[torch.Tensor, str | None]]:
     """By storage: the parameters of all modules, which keeps the storage, and what they are now."""
     shards = [local_shard(p).detach() for root in _roots() for p in root.parameters()]
-    return {_storage(shard): (shard, digest(shard)) for shard in shards}
+    return {storage_of(shard): (shard, digest(shard)) for shard in shards}
 
 
 def _contract(kinds: dict[str, str], known: dict) -> dict:
@@ -63,8 +72,10 @@ def _contract(kinds: dict[str, str], known: dict) -> dict:
 class Roles:
     """Declares values of one recording when they are first read."""
 
-    def __init__(self, recorder: Recorder, seen: Seen, observed: dict):
-        """`observed`: what other ranks have, as `spmd_trace.ranks.compared` says it."""
+    def __init__(self, recorder: Recorder, seen: Seen, observed: dict, updates=None):
+        """`observed`: what other ranks have, as `spmd_trace.ranks.compared` says it; `updates`: what the
+        script has changed so far, if it has no optimizer.
+        """
         self.recorder, self.seen = recorder, seen
         self.kinds: dict[str, dict[str, str]] = observed.get("kinds", {})  # by name and axis
         self.roots = _roots()
@@ -82,7 +93,12 @@ class Roles:
         self._frozen: set[str] = set()  # parameters without a gradient
         self._add_modules()
         self._add_optimizers()
+        self._kept: dict[int, str] = {}  # by storage: names of what was there before the step
+        if updates is not None:
+            self._add_changed(updates)
+        self._messages: list[tuple[str, Value]] = []  # that were received, with names
         recorder.from_outside = self.declare
+        recorder.on_received = self._received
 
     # What there is.
 
@@ -94,20 +110,23 @@ class Roles:
         for module in (one for root in self.roots for one in root.modules()):
             if isinstance(module, torch.distributed.fsdp.FSDPModule):
                 for group in module._get_fsdp_state()._fsdp_param_groups:
-                    found += dtensors.axes_of(self.recorder, group.mesh_info.shard_process_group)
+                    for of in ("shard_process_group", "replicate_process_group"):
+                        if (ranks := getattr(group.mesh_info, of, None)) is not None:
+                            found += dtensors.axes_of(self.recorder, ranks)
+        found += [axis for root in self.roots for axis in fsdp1.axes(self.recorder, root)]
         return list(dict.fromkeys(found))
 
     def _add(self, tensor: torch.Tensor, role: str, name: str, claims: dict, frozen=False) -> None:
         if self._find(tensor) is None:
             entry = (tensor, role, name, claims)
-            self._known.setdefault(_storage(tensor), []).append(entry)
+            self._known.setdefault(storage_of(tensor), []).append(entry)
         if frozen:
             self._frozen.add(name)
 
     def _find(self, tensor: torch.Tensor) -> tuple[torch.Tensor, str, str, dict] | None:
         """What is known of the memory of a tensor."""
         low, high = ValueTable.span(tensor)
-        for entry in self._known.get(_storage(tensor), []):
+        for entry in self._known.get(storage_of(tensor), []):
             start, end = ValueTable.span(entry[0])
             if start <= low and high <= end:
                 return entry
@@ -119,6 +138,8 @@ class Roles:
             contract = ddp.claims(self.recorder, root) if wrapped else {}
             model = root.module if wrapped else root
             prefix = f"{type(model).__name__}." if place else ""
+            for shard, name, claims in fsdp1.flat_parameters(self.recorder, root):
+                self._add(shard, "param", prefix + name, claims)
             for name, parameter in model.named_parameters():
                 claims = self._placed(parameter) or contract
                 frozen = not parameter.requires_grad
@@ -141,10 +162,47 @@ class Roles:
             for place, parameter in enumerate(parameters):
                 name = f"{type(optimizer).__name__}.params.{place}"
                 self._add(local_shard(parameter), "param", name, self._placed(parameter))
-                _, _, name, claims = self._find(local_shard(parameter))
+                base, _, name, claims = self._find(local_shard(parameter))
+                if base.shape != local_shard(parameter).shape:  # a part of a flat parameter
+                    name, claims = f"{name}.{place}", {"type": claims.get("type", {})}
                 for key, state in optimizer.state.get(parameter, {}).items():
                     if isinstance(state, torch.Tensor):
                         self._add_state(local_shard(state), name, key, parameter, claims)
+
+    def _add_changed(self, updates) -> None:
+        """What a script trains by hand."""
+        trained = list(updates.trained.values())
+        trained += [] if trained else [one for one in tensors() if one.requires_grad and one.is_leaf]
+        shards = [local_shard(one) for one in trained]
+        self._kept = variables.names({storage_of(local_shard(one)) for one in tensors()}, storage_of)
+        for place, (tensor, shard) in enumerate(zip(trained, shards)):
+            name = self._kept.get(storage_of(shard), f"param.{place}")
+            self._add(shard, "param", name, self._placed(tensor))
+
+    def _received(self, tensor: torch.Tensor, value: Value) -> None:
+        name = f"message.{len(self._messages)}"
+        self._messages.append((name, value))
+        self.note("message", name, tensor)
+
+    def type_messages(self) -> None:
+        """What comes from elsewhere on an axis differs along it; else what ranks have got is compared."""
+        program = self.recorder.program
+        names = {id(value): name for name, value in self._messages}
+        for op in program.ops:
+            if op.name == "recv":
+                kinds = {axis.name: "?" for axis in program.mesh.axes if axis.size > 1}
+                kinds |= self.kinds.get(names.get(id(op.outs[0])), {})
+                kinds |= dict.fromkeys(messages.along(program, op.attrs["peer"]), "V")
+                op.outs[0].claims["type"] = kinds
+
+    def name_state(self) -> None:
+        """What there was before and what is written after the backward is the state of an update by hand."""
+        ops = self.recorder.program.ops
+        last = max((place for place, op in enumerate(ops) if op.phase == "bwd"), default=len(ops))
+        updated = {id(value.root) for op in ops[last:] if op.mut or op.kw for value in op.outs}
+        for tensor, value in self.declared:
+            if value.claims["role"] == "input" and storage_of(tensor) in self._kept:
+                value.claims["role"] = "opt_state" if id(value) in updated else "input"
 
     def _add_state(self, state: torch.Tensor, of: str, key: str, parameter, claims: dict) -> None:
         """State of the form of its parameter has its type, and is not asked where that is unknown: it tells
@@ -165,13 +223,13 @@ class Roles:
         """The value of a tensor that nothing in the recording made."""
         if known := self._find(tensor):
             base, role, name, claims = known
-            others = [one for one in self._known[_storage(base)] if one is not known]
-            self._known[_storage(base)] = others
+            others = [one for one in self._known[storage_of(base)] if one is not known]
+            self._known[storage_of(base)] = others
             value = self._declare(base, role, name, claims)
             if name in self._frozen:
                 value.requires_grad = False
             return self.recorder.current(tensor)
-        inside = self.recorder.in_module and _storage(tensor) not in self.batches
+        inside = self.recorder.in_module and storage_of(tensor) not in self.batches
         if inside:  # a mask or a table that a module has made for itself
             return self._declare(tensor, "const", self._name(tensor, "const"), {})
         # A batch has dimensions; a number, such as the scale of a loss, may be anything.
@@ -191,21 +249,28 @@ class Roles:
         summed = any(kinds.get(a) == "R" for a in self.data_axes if a not in stated)
         if "grad" in claims or (role == "param" and summed):
             claims["grad"] = _contract(kinds, claims.get("grad", {}))
-        if self.digests is not None:
-            with self.recorder.hidden():
-                row = {"role": role, "name": name, "digest": digest(tensor)}
-                if role == "param":
-                    _, row["initial"] = self.initial.get(_storage(tensor), (None, row["digest"]))
-                self.digests.append(row)
+        self.note(role, name, tensor)
         value = self.recorder.declare(tensor, role, name, **claims)
         self.declared.append((tensor, value))
         return value
+
+    def note(self, role: str, name: str, tensor: torch.Tensor) -> None:
+        """Keeps a digest for a comparison of ranks, if one is asked for."""
+        if self.digests is None:
+            return
+        with self.recorder.hidden():
+            row = {"role": role, "name": name, "digest": digest(tensor)}
+            if role == "param":
+                _, row["initial"] = self.initial.get(storage_of(tensor), (None, row["digest"]))
+            self.digests.append(row)
 
     def _name(self, tensor: torch.Tensor, role: str) -> str:
         """The variable of the script that holds a tensor."""
         for name, value in user_locals():
             if value is tensor:
                 return name
+        if name := self._kept.get(storage_of(tensor)):
+            return name
         self._unnamed += 1
         return f"{role}.{self._unnamed}"
 
@@ -219,7 +284,7 @@ class Roles:
     def note_batch(self, arguments) -> None:
         """What a model is called with is a batch, not a constant of the model."""
         leaves = torch.utils._pytree.tree_leaves(arguments)
-        self.batches |= {_storage(one) for one in leaves if isinstance(one, torch.Tensor)}
+        self.batches |= {storage_of(one) for one in leaves if isinstance(one, torch.Tensor)}
 
     def write_outputs(self) -> None:
         """What the step leaves in parameters and optimizer state has the type that it had before."""

@@ -9,18 +9,19 @@ import contextlib
 import functools
 
 import torch
+from torch.distributed.tensor import DTensor
 from torch.optim import optimizer as optimizers
 from torch.overrides import TorchFunctionMode
 
-from .. import mappings
+from .. import mappings, messages
 from ..composites import Composites
 from ..document import Program
-from ..frameworks import ddp, fsdp
+from ..frameworks import ddp, dtensors, fsdp, fsdp1
 from ..frameworks.cpu import replaced
 from ..operands import flatten
 from ..recorder import Recorder
 from ..transitions import reinterpret
-from . import axes, evidence, roles
+from . import axes, evidence, roles, updates
 from .world import Job, Seen
 
 # Functions whose results are data where no module calls them.
@@ -36,16 +37,9 @@ class _Watch(TorchFunctionMode):
         self.steps = steps
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        name = getattr(func, "__name__", "")
-        if self.steps.between and torch.is_grad_enabled() and name not in ("__get__", "__set__"):
-            if any(_is_trained(one) for one in args):
-                self.steps.begins()
+        if used := updates.trained_in(func, args):
+            self.steps.uses(used)
         return func(*args, **(kwargs or {}))
-
-
-def _is_trained(item) -> bool:
-    with torch._C.DisableTorchFunction():
-        return isinstance(item, torch.Tensor) and item.requires_grad and item.is_leaf
 
 
 class _Data(TorchFunctionMode):
@@ -80,12 +74,29 @@ class Steps:
         self._in_backward = False
         self._used = False  # whether the recorded step has used the model
         self.initial: dict | None = None  # `roles.initial_digests` before the first step
+        self.updates = updates.Updates()
+        self.exchanged: list[str] = []  # parameters that ranks send to each other
+        self.messages: list[dict] = []  # that the recorded step sends and receives
         self.summed: dict[str, list[str]] = {}  # by parameter, axes along which its gradient is
 
     @property
     def taken(self) -> int:
-        """The steps that all optimizers have taken."""
-        return min(self.counts.values(), default=0)
+        """The steps that all optimizers have taken, or the updates of a script that has none."""
+        return min(self.counts.values(), default=self.updates.count)
+
+    def uses(self, parameters: list[torch.Tensor]) -> None:
+        """A forward uses parameters."""
+        if self.by_hand:
+            self.updates.look()
+        if self.between:
+            self.begins()
+        if self.by_hand:
+            self.updates.use(parameters)
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether no optimizer has taken a step."""
+        return not self.counts
 
     @property
     def between(self) -> bool:
@@ -97,13 +108,16 @@ class Steps:
         """A step begins here, by a use of the model or, not `used`, by clearing its gradients."""
         if self.digests and self.initial is None:
             self.initial = roles.initial_digests()
+        if self.by_hand:
+            self.updates.look()
         if self.between:
             if self.recorder is not None:
                 self.finish()
             self._start()
         elif self.recorder is not None and used and not self._used:
             # What came between the two, such as printing the loss of the step before, is no part of this one.
-            if not any(op.mut for op in self.recorder.program.ops):
+            ops = self.recorder.program.ops
+            if not any(op.mut or op.name in ("send", "recv") for op in ops):
                 self._recording.close()
                 self._start()
         self._used = self._used or used
@@ -136,6 +150,7 @@ class Steps:
         with (
             replaced(cls, zero_grad=zero_grad),
             replaced(torch.nn.Module, zero_grad=zero_grad_of_module, __call__=module_called),
+            self.updates.backwards(),
             _Watch(self),
         ):
             optimizers.register_optimizer_step_pre_hook(self._before_step)
@@ -155,6 +170,7 @@ class Steps:
     def _after_step(self, optimizer, args, kwargs) -> None:
         self._section.close()
         self.counts[optimizer] = self.counts.get(optimizer, 0) + 1
+        self.updates.forget()
 
     # The recording.
 
@@ -165,7 +181,8 @@ class Steps:
         recorder.whole_stack = True
         self.losses = []
         with recorder.hidden():
-            self.roles = roles.Roles(recorder, self.seen, self.observed)
+            by_hand = self.updates if self.by_hand else None
+            self.roles = roles.Roles(recorder, self.seen, self.observed, by_hand)
         if self.digests:
             self.roles.digests = []
             self.roles.initial = self.initial or {}
@@ -180,6 +197,9 @@ class Steps:
             enter(ddp.recorded(recorder, wrapped))
         if sharded:
             enter(fsdp.recorded(recorder, fsdp.along_groups(recorder)))
+        if flat := [root for root in self.roles.roots if fsdp1.modules(root)]:
+            enter(fsdp1.recorded(recorder, flat))
+        enter(dtensors.recorded(recorder))
         enter(recorder.recording(self.roles.roots[0] if self.roles.roots else None))
         enter(Composites(recorder))
         enter(_Data(recorder))
@@ -199,21 +219,55 @@ class Steps:
             if self._in_backward or self.recorder.is_hidden:
                 return original(tensors, grad_tensors, retain_graph, create_graph, inputs=inputs)
             if not isinstance(tensors, torch.Tensor):
-                raise NotImplementedError("a backward of several values at once")
+                if len(tensors) != 1:
+                    raise NotImplementedError("a backward of several values at once")
+                (tensors,), grad_tensors = tensors, (grad_tensors or [None])[0]
             words = {"gradient": grad_tensors, "retain_graph": retain_graph}
             words |= {"create_graph": create_graph, "inputs": inputs}
             self._in_backward = True
             try:
-                loss = tensors
-                for axis in self.roles.data_axes:
-                    loss = reinterpret(loss, axis, src="V", dst="P")
-                self.losses.append(loss)
+                # What has a gradient already is no loss.
+                loss = self._summed_loss(tensors) if grad_tensors is None else tensors
                 return self.recorder.backward(loss, **words)
             finally:
                 self._in_backward = False
 
-        with replaced(torch.autograd, backward=backward):
+        compute = torch.autograd.grad
+
+        @functools.wraps(compute)
+        def grad(outputs, inputs, *args, **kwargs):
+            given = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
+            known = self._in_backward or self.recorder.is_hidden or kwargs.get("create_graph")
+            roots = [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
+            if known or len(roots) > 1 or not all(one.is_leaf for one in given):
+                return compute(outputs, inputs, *args, **kwargs)
+            self._in_backward = True
+            try:
+                loss = self._summed_loss(roots[0])
+                return self.recorder.gradients(
+                    loss, given, lambda: compute(loss, inputs, *args, **kwargs)
+                )
+            finally:
+                self._in_backward = False
+
+        with replaced(torch.autograd, backward=backward, grad=grad):
             yield
+
+    def _summed_loss(self, loss: torch.Tensor) -> torch.Tensor:
+        """Each rank with a batch of its own begins a backward: what they begin with is a sum."""
+        name = f"loss.{len(self.losses)}"
+        if isinstance(loss, DTensor):
+            # On the axes of its mesh all ranks begin one backward together.
+            if not all(placement.is_replicate() for placement in loss.placements):
+                self.losses.append(loss._local_tensor)
+                return loss
+            loss = loss.to_local()
+        self.roles.note("loss", name, loss)
+        for axis in self.roles.data_axes:
+            whole = axis in self.observed.get("whole", {}).get(name, [])
+            loss = reinterpret(loss, axis, src="R" if whole else "V", dst="P")
+        self.losses.append(loss)
+        return loss
 
     @contextlib.contextmanager
     def _loading(self):
@@ -244,10 +298,13 @@ class Steps:
 
     def finish(self) -> None:
         """Ends the recording, if the step is complete, and hands the program on."""
+        if self.by_hand:
+            self.updates.look()
         if self.recorder is None or self.taken < self.number:
             return
         for loss in self.losses:
             self.recorder.output(loss, "loss")
+        self.roles.name_state()
         self.roles.write_outputs()
         self.roles.note_random()
         self._recording.enter_context(self.recorder.hidden())  # the process ends with the step
@@ -255,6 +312,11 @@ class Steps:
         program.mesh.mark(self.roles.data_axes, "data")
         _leave_out_the_next(program)
         _name_phases(program.ops)
+        self.messages = messages.log(program)
+        if plan := self.observed.get("plan"):
+            messages.permute(program, plan)
+        self.roles.type_messages()
+        self.exchanged = evidence.exchanged(program)
         self.summed = evidence.summed(program, functools.partial(axes_of, program))
         mappings.state(program, functools.partial(axes_of, program))
         self.done(self.recorder)

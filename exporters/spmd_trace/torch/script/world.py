@@ -13,9 +13,12 @@ import sys
 import torch
 import torch._dynamo  # an optimizer imports it; it wants to see the functions of torch.cuda as they are
 import torch.distributed as dist
+import torch.distributed.fsdp
 from torch.distributed import device_mesh, distributed_c10d
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from .. import messages
+from .. import recorder as recording
 from ..frameworks import cpu
 from ..frameworks.cpu import replaced
 
@@ -102,28 +105,86 @@ def _groups(stack: contextlib.ExitStack, job: Job, seen: Seen) -> None:
     _everywhere(stack, init, init_process_group)
     _everywhere(stack, new, new_group)
     stack.enter_context(replaced(dist, get_backend=get_backend, is_nccl_available=lambda: True))
+    _objects(stack, job.meeting is None)
     if job.meeting is None:
+        _receiving(stack)
         stack.enter_context(replaced(dist, all_to_all_single=cpu._all_to_all_single))
     else:
-        for name in ("all_reduce", "reduce_scatter_tensor"):
-            stack.enter_context(replaced(dist, **{name: _averaging(getattr(dist, name))}))
+        for name in ("all_reduce", "reduce", *_SCATTERING):
+            if (collective := getattr(dist, name, None)) is not None:
+                stack.enter_context(replaced(dist, **{name: _averaging(collective)}))
+
+
+_OF_OBJECTS = ["all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list"]
+_OF_OBJECTS += ["send_object_list", "recv_object_list"]
+
+
+def _objects(stack: contextlib.ExitStack, alone: bool) -> None:
+    """Objects travel as bytes, which mean nothing as tensors."""
+
+    def hidden(exchange, received):
+        @functools.wraps(exchange)
+        def wrapper(*args, **kwargs):
+            with recording.unrecorded():
+                # What one rank alone would receive is not there: its own stays.
+                return None if alone and received(args, kwargs) else exchange(*args, **kwargs)
+
+        return wrapper
+
+    def from_other(args, kwargs) -> bool:
+        source = kwargs.get("src", args[1] if len(args) > 1 else 0)
+        return (source or 0) != dist.get_rank()
+
+    def scattered(args, kwargs) -> bool:
+        outputs, inputs = args[0], kwargs.get("scatter_object_input_list", (*args, None)[1])
+        outputs[0] = inputs[dist.get_rank()] if inputs else outputs[0]
+        return True
+
+    receives = {"broadcast_object_list": from_other, "scatter_object_list": scattered}
+    receives |= dict.fromkeys(["send_object_list", "recv_object_list"], lambda *call: True)
+    for name in _OF_OBJECTS:
+        exchange = getattr(dist, name, None)
+        if exchange is not None:
+            wrapped = hidden(exchange, receives.get(name, lambda *call: False))
+            _everywhere(stack, exchange, wrapped)
+
+
+_SCATTERING = ("reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single")
+
+
+def _receiving(stack: contextlib.ExitStack) -> None:
+    """What no other rank sends is some numbers."""
+
+    def filling(receive):
+        @functools.wraps(receive)
+        def wrapper(tensor, *args, **kwargs):
+            with recording.unrecorded():
+                messages.fill(tensor)
+            return receive(tensor, *args, **kwargs)
+
+        return wrapper
+
+    for name in ("recv", "irecv"):
+        _everywhere(stack, getattr(dist, name), filling(getattr(dist, name)))
 
 
 def _averaging(collective):
     """Averages by a sum: the processes of a host cannot average."""
 
     @functools.wraps(collective)
-    def wrapper(tensor, *args, **kwargs):
+    def wrapper(*args, **kwargs):
         asked = next((one for one in [*args, kwargs.get("op")] if one == dist.ReduceOp.AVG), None)
         if asked is None:
-            return collective(tensor, *args, **kwargs)
+            return collective(*args, **kwargs)
         total = dist.ReduceOp.SUM
+        target = args[0] if args else kwargs.get("tensor", kwargs.get("output"))
         args = tuple(total if one == dist.ReduceOp.AVG else one for one in args)
         kwargs |= {"op": total} if "op" in kwargs else {}
-        work = collective(tensor, *args, **kwargs)
+        work = collective(*args, **kwargs)
         if work is not None:
             work.wait()
-        tensor.div_(dist.get_world_size(kwargs.get("group")))
+        with recording.unrecorded():
+            target.div_(dist.get_world_size(kwargs.get("group")))
         return work
 
     return wrapper
@@ -148,8 +209,18 @@ def _wrappers(stack: contextlib.ExitStack, seen: Seen) -> None:
 
     @functools.wraps(init)
     def __init__(model, module, device_ids=None, output_device=None, *args, **kwargs):
-        init(model, module, None, None, *args, **kwargs)
+        with recording.unrecorded():
+            init(model, module, None, None, *args, **kwargs)
         seen.replicas.append(model)
+
+    sharded = torch.distributed.fsdp.FullyShardedDataParallel
+    shard = sharded.__init__
+
+    @functools.wraps(shard)
+    def sharded_on_cpu(model, module, *args, **kwargs):
+        kwargs["device_id"] = torch.device("cpu")
+        with recording.unrecorded():
+            shard(model, module, *args, **kwargs)
 
     loader = torch.utils.data.DataLoader
     load = loader.__init__
@@ -166,6 +237,7 @@ def _wrappers(stack: contextlib.ExitStack, seen: Seen) -> None:
         return model if model is not None else lambda function: function
 
     stack.enter_context(replaced(parallel, __init__=__init__))
+    stack.enter_context(replaced(sharded, __init__=sharded_on_cpu))
     stack.enter_context(replaced(loader, __init__=in_this_process))
     stack.enter_context(replaced(torch, compile=compiled))
     stack.enter_context(replaced(torch.nn.Module, compile=lambda *args, **kwargs: None))

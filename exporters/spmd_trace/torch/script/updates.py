@@ -1,0 +1,95 @@
+"""Steps of a script that updates its parameters without an optimizer of torch.
+
+A step is over where a parameter has changed since its last use, and there was a backward in between.
+"""
+
+import contextlib
+import functools
+
+import torch
+
+from .. import recorder as recording
+from ..frameworks.cpu import replaced
+from ..frameworks.fsdp import local_shard
+from . import roles
+from .evidence import content
+
+# What asks a parameter for something and does not compute with it.
+_ASKS = set("__get__ __set__ __len__ __repr__ __hash__ __format__ __deepcopy__ __reduce_ex__".split())
+_ASKS |= set("size dim numel nelement ndimension element_size stride storage_offset".split())
+_ASKS |= set("data_ptr untyped_storage is_contiguous is_floating_point is_complex type".split())
+_ASKS |= set("_has_compatible_shallow_copy_type detach requires_grad_ retain_grad".split())
+_ASKS |= set("register_hook backward equal allclose".split())
+_ASKS |= set("register_post_accumulate_grad_hook new_zeros new_empty new_ones new_full".split())
+_ASKS |= set("new_tensor zeros_like empty_like ones_like full_like rand_like randn_like".split())
+
+
+def trained_in(func, args) -> list[torch.Tensor]:
+    """The tensors that collect gradients, among those that a function computes with."""
+    name = getattr(func, "__name__", "")
+    initializes = name.endswith("_") and not name.endswith("__")  # a leaf is written for no other reason
+    if not torch.is_grad_enabled() or initializes or name in _ASKS:
+        return []
+    listed = [one for arg in args for one in (arg if isinstance(arg, (list, tuple)) else [arg])]
+    return [one for one in listed if _is_trained(one)]
+
+
+def _is_trained(item) -> bool:
+    with torch._C.DisableTorchFunction():
+        return isinstance(item, torch.Tensor) and item.requires_grad and item.is_leaf
+
+
+class Updates:
+    """Counts changes of what is trained."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.trained: dict[int, torch.Tensor] = {}  # by storage: what has been changed
+        self._used: dict[int, tuple[torch.Tensor, int]] = {}  # by storage: as it was when used
+        self._due = False
+
+    def use(self, tensors: list[torch.Tensor]) -> None:
+        """Parameters are used by a forward."""
+        with recording.unrecorded():
+            for tensor in tensors:
+                # What wraps a parameter may give it other memory.
+                shard = local_shard(tensor).detach()
+                if roles.storage_of(shard) not in self._used:
+                    self._used[roles.storage_of(shard)] = (shard, content(shard))
+
+    def look(self) -> None:
+        """Counts a change, if there is one."""
+        if not self._due:
+            return
+        with recording.unrecorded():
+            now = {key: content(shard) for key, (shard, _) in self._used.items()}
+            changed = {
+                key: shard
+                for key, (shard, before) in self._used.items()
+                if None not in (before, now[key]) and now[key] != before
+            }
+        if changed and not roles.optimizers():  # else one of them is going to take the step
+            self.trained |= changed
+            self.count += 1
+            self._used, self._due = {}, False
+
+    def forget(self) -> None:
+        """An optimizer takes the steps."""
+        self._used, self._due = {}, False
+
+    @contextlib.contextmanager
+    def backwards(self):
+        """Notes that gradients are there, while the context lasts."""
+
+        def noting(original):
+            @functools.wraps(original)
+            def wrapper(*args, **kwargs):
+                result = original(*args, **kwargs)
+                self._due = True
+                return result
+
+            return wrapper
+
+        functions = {name: noting(getattr(torch.autograd, name)) for name in ("backward", "grad")}
+        with replaced(torch.autograd, **functions):
+            yield
