@@ -134,7 +134,7 @@ SPMD_ON_DEVICE double load(SpmdAddress data, uint32_t element, int64_t place) {
   case kSpmdI16:
     return bits_at<int16_t>(at);
   case kSpmdU16:
-    return bits_at<uint32_t>(at);
+    return bits_at<uint16_t>(at);
   case kSpmdI32:
     return bits_at<int32_t>(at);
   case kSpmdU32:
@@ -151,7 +151,7 @@ SPMD_ON_DEVICE double load(SpmdAddress data, uint32_t element, int64_t place) {
   case kSpmdF8E5M2:
     return decoded(bits_at<uint8_t>(at), narrow_of(element));
   default:
-    return decoded(bits_at<uint32_t>(at), narrow_of(element));
+    return decoded(bits_at<uint16_t>(at), narrow_of(element));
   }
 }
 
@@ -173,7 +173,7 @@ SPMD_ON_DEVICE void store(SpmdAddress data, uint32_t element, int64_t place, dou
     return put_bits(at, wrapped<uint8_t>(value));
   case kSpmdI16:
   case kSpmdU16:
-    return put_bits(at, wrapped<uint32_t>(value));
+    return put_bits(at, wrapped<uint16_t>(value));
   case kSpmdI32:
   case kSpmdU32:
     return put_bits(at, wrapped<uint32_t>(value));
@@ -188,7 +188,7 @@ SPMD_ON_DEVICE void store(SpmdAddress data, uint32_t element, int64_t place, dou
   case kSpmdF8E5M2:
     return put_bits(at, static_cast<uint8_t>(encoded(value, narrow_of(element))));
   default:
-    return put_bits(at, static_cast<uint32_t>(encoded(value, narrow_of(element))));
+    return put_bits(at, static_cast<uint16_t>(encoded(value, narrow_of(element))));
   }
 }
 
