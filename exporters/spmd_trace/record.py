@@ -235,9 +235,9 @@ def _hanging_at(child: subprocess.Popen, folder: pathlib.Path) -> str:
     except subprocess.TimeoutExpired:
         pass
     standard = os.path.dirname(os.__file__) + os.sep
-    for file, line in re.findall(
-        r'File "([^"]+)", line (\d+)', (folder / "stacks.txt").read_text()
-    ):
+    stacks = folder / "stacks.txt"  # not there where torch was still being imported
+    text = stacks.read_text() if stacks.exists() else ""
+    for file, line in re.findall(r'File "([^"]+)", line (\d+)', text):
         if not is_ours(file) and not file.startswith((*SITE, standard, "<")):
             return f"{os.path.basename(file)}:{line}: "
     return ""
