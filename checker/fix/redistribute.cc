@@ -141,7 +141,7 @@ void MoveFinder::price(Move &move) {
   say(program_, plan.steps.size() == 1, move);
 }
 
-std::optional<Move> MoveFinder::innermost(ir::InstId id, uint16_t operand, AxisSet axes) {
+std::optional<Move> MoveFinder::innermost(ir::InstId id, uint32_t operand, AxisSet axes) {
   begin();
   OperandList operands;
   operands.read(program_, program_.insts[id].operands);

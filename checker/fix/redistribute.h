@@ -31,7 +31,7 @@ public:
   // None if moving one value does not help, or is not the cheapest.
   std::optional<Move> find(ir::InstId inst);
   // The operand with these axes innermost on the dimension that they share with others.
-  std::optional<Move> innermost(ir::InstId inst, uint16_t operand, ir::AxisSet axes);
+  std::optional<Move> innermost(ir::InstId inst, uint32_t operand, ir::AxisSet axes);
 
   // Whether the last search ended before all was looked at.
   bool cut() const { return effort_.cut; }

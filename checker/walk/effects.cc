@@ -132,7 +132,7 @@ AxisSet Walk::left_with(ValueId target, ir::ContextId context, const Type &made)
   return before.gradient_free() ? bad - before.of(Kind::Varying) : bad;
 }
 
-AxisSet Walk::written(InstId id, ValueId target, uint16_t position, const Type &made,
+AxisSet Walk::written(InstId id, ValueId target, uint32_t position, const Type &made,
                       uint32_t result) {
   AxisSet bad;
   const Type before = seen(result_.types[target.index], program_.insts[id].context);
@@ -167,7 +167,7 @@ AxisSet Walk::written(InstId id, ValueId target, uint16_t position, const Type &
 
 // Random numbers are drawn where the storage differs between ranks, and nowhere else; the axes on
 // which they are not, reported.
-AxisSet Walk::drawn(InstId id, uint16_t position, const Type &before, const Type &made,
+AxisSet Walk::drawn(InstId id, uint32_t position, const Type &before, const Type &made,
                     AxisSet bad) {
   if (bad.empty() || !draws(rules_.resolve(program_.insts[id].op)))
     return {};

@@ -141,7 +141,7 @@ void Walk::link_words(const rules::Application &app, const rules::Outcome &outco
 }
 
 // True of two operands that may not be of different kinds, whatever becomes of them.
-void Walk::link_pair(const rules::Application &app, Probe one, uint16_t other, AxisSet axes,
+void Walk::link_pair(const rules::Application &app, Probe one, uint32_t other, AxisSet axes,
                      OpenLinks &links) {
   if (!axes)
     return;

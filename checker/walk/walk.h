@@ -235,9 +235,9 @@ private:
   void mutation(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
                 llvm::MutableArrayRef<ir::AxisSet> unknown_axes);
   ir::AxisSet left_with(ir::ValueId target, ir::ContextId context, const ir::Type &made) const;
-  ir::AxisSet written(ir::InstId id, ir::ValueId target, uint16_t position, const ir::Type &made,
+  ir::AxisSet written(ir::InstId id, ir::ValueId target, uint32_t position, const ir::Type &made,
                       uint32_t result);
-  ir::AxisSet drawn(ir::InstId id, uint16_t position, const ir::Type &before, const ir::Type &made,
+  ir::AxisSet drawn(ir::InstId id, uint32_t position, const ir::Type &before, const ir::Type &made,
                     ir::AxisSet bad);
   using Args = llvm::SmallVector<rules::Arg, 8>;
   using Rows = llvm::SmallVector<OpenValues::Row, 4>;
@@ -387,7 +387,7 @@ private:
                  uint32_t application);
   OpenLinks links_of(const rules::Application &app, const rules::Outcome &outcome);
   void link_words(const rules::Application &app, const rules::Outcome &outcome, OpenLinks &links);
-  void link_pair(const rules::Application &app, Probe one, uint16_t other, ir::AxisSet axes,
+  void link_pair(const rules::Application &app, Probe one, uint32_t other, ir::AxisSet axes,
                  OpenLinks &links);
   const rules::Outcome &probe(const rules::Application &app, llvm::ArrayRef<Probe> probes);
   void open_result(ir::ValueId value, OpenValues::Row row, const ir::Type &type);
