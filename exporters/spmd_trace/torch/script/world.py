@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.distributed import device_mesh, distributed_c10d
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from ..frameworks import cpu
+from ..frameworks import cpu, ddp
 from ..frameworks.cpu import replaced
 
 
@@ -149,6 +149,7 @@ def _wrappers(stack: contextlib.ExitStack, seen: Seen) -> None:
     @functools.wraps(init)
     def __init__(model, module, device_ids=None, output_device=None, *args, **kwargs):
         init(model, module, None, None, *args, **kwargs)
+        ddp.built(model)
         seen.replicas.append(model)
 
     loader = torch.utils.data.DataLoader
