@@ -84,9 +84,53 @@ AxisSet equal_on(const ir::Program &program, const CheckResult &checked, ValueId
 
 } // namespace
 
+// Parameters without a gradient, such as moving averages, that are written with what is equal on all ranks.
+void Copies::find_averages(const ir::Program &program, const CheckResult &checked,
+                           const Cuts &cuts) {
+  struct Written {
+    AxisSet axes = ~AxisSet(); // on which all else that enters is equal
+    ir::InstId last;
+  };
+  llvm::DenseMap<uint32_t, Written> written; // by parameter
+  std::vector<ValueId> roots(program.values.size());
+  for (uint32_t i = 0; i < program.values.size(); ++i)
+    if (const ValueId of = program.values[ValueId{i}].alias_of; of.valid() && of.index < i)
+      roots[i] = roots[of.index].valid() ? roots[of.index] : of;
+  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i) {
+    const ir::Inst &inst = program.insts[ir::InstId{i}];
+    if (inst.phase != ir::Phase::Optimizer || inst.result_count != 1)
+      continue;
+    const ValueId target = roots[inst.result(0).index];
+    for (ValueId operand : tensors_of(program, ir::InstId{i}))
+      if (target.valid() && operand != target && roots[operand.index] != target) {
+        Written &known = written[target.index];
+        known.axes &=
+            equal_on(program, checked, operand, program.types[checked.types[target.index]].mesh());
+        known.last = ir::InstId{i};
+      }
+  }
+  for (const ir::Param &param : program.params) {
+    const auto at = written.find(param.value.index);
+    if (param.role != ir::Role::Param || at == written.end() ||
+        program.values[param.value].requires_grad != ir::Tristate::False)
+      continue;
+    AxisSet axes =
+        program.types[checked.types[param.value.index]].of(Kind::Varying) & at->second.axes;
+    for (ir::AxisId axis : axes)
+      if (cuts.dim(param.value, axis))
+        axes -= axis;
+    if (!axes)
+      continue;
+    differing_[param.value.index] |= axes;
+    declared_.push_back({param.value, program.values[param.value].declared});
+    findings_.push_back({rules::CopiesDiffer{param.value, axes}, Place::inst(at->second.last)});
+  }
+}
+
 // Told where the gradient becomes equal on all ranks.
 void Copies::find_updated_alike(const ir::Program &program, const CheckResult &checked,
                                 const Cuts &cuts) {
+  find_averages(program, checked, cuts);
   const auto gradients = gradients_of(program);
   for (const ir::Param &param : program.params) {
     const auto names = gradients.find(param.value.index);
@@ -105,6 +149,7 @@ void Copies::find_updated_alike(const ir::Program &program, const CheckResult &c
     if (!axes || first == names->second.end())
       continue;
     differing_[param.value.index] |= axes;
+    declared_.push_back({param.value, program.values[param.value].declared});
     findings_.push_back(
         {rules::CopiesDiffer{param.value, axes}, Place::inst(defining_inst(program, *first))});
   }

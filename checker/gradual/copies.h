@@ -22,6 +22,8 @@ public:
   llvm::ArrayRef<Finding> findings() const { return findings_; }
 
 private:
+  void find_averages(const ir::Program &program, const CheckResult &checked, const Cuts &cuts);
+
   llvm::DenseMap<uint32_t, ir::AxisSet> differing_; // by value
   std::vector<Finding> findings_;
   std::vector<std::pair<ir::ValueId, ir::TypeId>> declared_; // as the program states it
