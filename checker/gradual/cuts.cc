@@ -11,6 +11,7 @@ namespace spmd::checker {
 
 using ir::AxisId;
 using ir::AxisSet;
+using ir::InstId;
 using ir::Kind;
 using ir::ValueId;
 
@@ -27,9 +28,13 @@ Cuts::Cuts(ir::Program &program, const CheckResult &checked)
   for (const ir::Param &param : program.params)
     declared(param);
   for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
-    result(ir::InstId{i});
-  for (auto &[key, values] : parameters_)
+    result(InstId{i});
+  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
+    products(InstId{i});
+  for (auto &[key, values] : parameters_) {
     choose_parameters(axes_[key], values);
+    find_drifted(key, axes_[key]);
+  }
   for (auto &[key, values] : inputs_)
     choose_inputs(axes_[key], values);
   for (auto &[key, values] : unknown_)
@@ -80,7 +85,7 @@ void Cuts::declared(const ir::Param &param) {
 
 // What a collective makes equal on all ranks is whole there, except for the dimension that it joined: that one
 // is cut in its operand.
-void Cuts::result(ir::InstId id) {
+void Cuts::result(InstId id) {
   const ir::Inst &inst = program_.insts[id];
   OperandList operands;
   operands.read(program_, inst.operands);
@@ -100,6 +105,73 @@ void Cuts::result(ir::InstId id) {
   }
 }
 
+// A weight is a block of columns where all ranks multiply it with the same, and a block of rows where they
+// multiply it with a block of what it is contracted with. Where they multiply it with something of their own,
+// and it is no block of rows, it is a matrix of their own: an expert, or a copy that is trained apart.
+void Cuts::products(InstId id) {
+  const ir::Inst &inst = program_.insts[id];
+  if ((inst.phase != ir::Phase::Forward && inst.phase != ir::Phase::Unstated) ||
+      inst.result_count == 0)
+    return;
+  OperandList operands;
+  operands.read(program_, inst.operands);
+  auto has = [&](ValueId value, uint32_t cls) {
+    return llvm::any_of(positions_.of(value),
+                        [&](const CutPositions::Found &each) { return each.cls == cls; });
+  };
+  const ValueId made = inst.result(0);
+  for (auto &[key, parameters] : parameters_)
+    for (ValueId weight : operands.values) {
+      if (!llvm::is_contained(parameters, weight))
+        continue;
+      for (ValueId other : operands.values) {
+        const ir::TypeId type = checked_.types[other.index];
+        if (other == weight || !type.valid() || program_.find_param(other) ||
+            program_.types[type].mesh().index != key.first ||
+            !program_.types[type].of(Kind::Varying).contains(AxisId{key.second}))
+          continue;
+        bool contracted = false;
+        for (const CutPositions::Found &each : positions_.of(weight))
+          contracted |= has(other, each.cls) && !has(made, each.cls);
+        for (const CutPositions::Found &each : positions_.of(weight))
+          if (contracted && !has(other, each.cls) && !axes_[key].never.count(each.cls))
+            axes_[key].own.insert(each.cls);
+      }
+    }
+}
+
+// It has no dimension that may be cut, and one that would be but for what it is multiplied with.
+bool Cuts::is_own(const Axis &axis, ValueId value) const {
+  bool own = false;
+  for (const CutPositions::Found &each : positions_.of(value)) {
+    own |= axis.own.count(each.cls) != 0;
+    if (!axis.own.count(each.cls) && !axis.never.count(each.cls))
+      return false;
+  }
+  return own;
+}
+
+// Of what a parameter of a rank's own is used with, such as its bias, each rank has its own, too.
+void Cuts::find_drifted(const Key &key, Axis &axis) {
+  llvm::DenseSet<uint32_t> beside;
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    OperandList operands;
+    operands.read(program_, program_.insts[InstId{i}].operands);
+    bool own = llvm::any_of(operands.values, [&](ValueId value) {
+      return llvm::is_contained(parameters_[key], value) && is_own(axis, value);
+    });
+    for (ValueId value : operands.values)
+      if (own)
+        beside.insert(value.index);
+  }
+  for (ValueId value : parameters_[key])
+    if (!axis.origins.count(value.index) && !beside.count(value.index) &&
+        llvm::all_of(positions_.of(value), [&](const CutPositions::Found &each) {
+          return axis.never.count(each.cls) != 0;
+        }))
+      axis.drifted.insert(value.index);
+}
+
 // Few collectives that leave it whole, many parameters that have it, in front of a dimension rather than
 // inside: the order of the tuple. None where two are as good.
 std::optional<uint32_t> Cuts::best(const Axis &axis, ValueId value) const {
@@ -110,7 +182,8 @@ std::optional<uint32_t> Cuts::best(const Axis &axis, ValueId value) const {
   llvm::SmallVector<CutPositions::Found, 4> found = positions_.of(value);
   for (const CutPositions::Found &each : found) {
     const ir::Shape &shape = program_.shapes[checked_.shapes[value.index]];
-    if (axis.never.count(each.cls) || shape.dims[each.at.dim] == ir::Extent(1))
+    if (axis.never.count(each.cls) || axis.own.count(each.cls) ||
+        shape.dims[each.at.dim] == ir::Extent(1))
       continue;
     Rank rank{axis.whole.lookup(each.cls), -int64_t(axis.candidates.lookup(each.cls)),
               each.at.outer};
@@ -135,10 +208,6 @@ void Cuts::choose_parameters(Axis &axis, llvm::ArrayRef<ValueId> values) {
     } else if (std::optional<uint32_t> cls = best(axis, value)) {
       axis.cut.insert(*cls);
       axis.origins[value.index] = Origin::Inferred;
-    } else if (llvm::all_of(positions_.of(value), [&](const CutPositions::Found &each) {
-                 return axis.never.count(each.cls) != 0;
-               })) {
-      axis.drifted.insert(value.index);
     }
   }
 }

@@ -34,6 +34,7 @@ private:
     llvm::DenseSet<uint32_t> cut;             // classes
     llvm::DenseMap<uint32_t, unsigned> whole; // classes -> how often a collective leaves them whole
     llvm::DenseSet<uint32_t> never; // declared values have them and are the same on all ranks
+    llvm::DenseSet<uint32_t> own;   // parameters with them are multiplied with what differs itself
     llvm::DenseMap<uint32_t, unsigned> candidates; // classes -> in how many varying parameters
     llvm::DenseMap<uint32_t, Origin> origins;      // by value
     llvm::DenseSet<uint32_t> drifted;              // values
@@ -43,6 +44,9 @@ private:
 
   void declared(const ir::Param &param);
   void result(ir::InstId id);
+  void products(ir::InstId id);
+  bool is_own(const Axis &axis, ir::ValueId value) const;
+  void find_drifted(const Key &key, Axis &axis);
   void choose_parameters(Axis &axis, llvm::ArrayRef<ir::ValueId> values);
   void choose_inputs(Axis &axis, llvm::ArrayRef<ir::ValueId> values);
   std::optional<uint32_t> best(const Axis &axis, ir::ValueId value) const;

@@ -32,11 +32,12 @@ CheckResult judged_by_kinds(ir::Program &program, const CheckOptions &options) {
 } // namespace
 
 Gradual::Gradual(ir::Program &program, const CheckOptions &options)
-    : program_(program), first_(judged_by_kinds(program, options)), cuts_(program, first_),
-      numbers_(program, first_) {
+    : program_(program), copies_(program), first_(judged_by_kinds(program, options)),
+      cuts_(program, first_), numbers_(program, first_), pieces_(program, first_) {
   for (const Finding &finding : first_.findings)
     told_.insert(
         {static_cast<unsigned>(finding.place.form), finding.place.index, finding.info().name});
+  copies_.find_updated_alike(program, first_, cuts_);
   state_cuts();
   find_stretched();
 }
@@ -239,16 +240,23 @@ void prefer_kinds(const CheckResult &first, CheckResult &second) {
   second.findings = std::move(merged);
 }
 
-// Whether everything that the second reading makes of a place is known there.
-bool is_proved(const ir::Program &program, const CheckResult &result, const Place &place,
-               AxisSet axes) {
+// Whether the second reading knows all that meets at a place: kinds, and cuts of what differs. What varies by
+// kinds alone may be a pending sum.
+bool is_known(const ir::Program &program, const CheckResult &result, const Place &place,
+              AxisSet axes) {
   if (place.form != Place::Form::Inst)
     return false;
+  auto open = [&](ValueId value) {
+    const Type &type = program.types[result.types[value.index]];
+    return !((type.unknown | (type.of(Kind::Varying) - type.sharded())) & axes).empty();
+  };
   const ir::Inst &inst = program.insts[place.as_inst()];
   for (uint32_t r = 0; r < inst.result_count; ++r)
-    if (!result.proved[inst.result(r).index].contains(axes))
+    if (open(inst.result(r)))
       return false;
-  return true;
+  OperandList operands;
+  operands.read(program, inst.operands);
+  return llvm::none_of(operands.values, open);
 }
 
 // An error by kinds alone stays one: as what the second reading finds on the axis instead, or as it is, unless
@@ -272,7 +280,7 @@ void keep_errors(const ir::Program &program, const CheckResult &first, CheckResu
     bool broadcast =
         finding.place.form == Place::Form::Inst &&
         program.op_name(program.insts[finding.place.as_inst()].op).contains("broadcast");
-    if (!kept && !broadcast && !is_proved(program, second, finding.place, axes))
+    if (!kept && !broadcast && !is_known(program, second, finding.place, axes))
       second.findings.push_back(finding);
   }
 }
@@ -289,6 +297,9 @@ CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   prefer_kinds(result.gradual->by_kinds(), result);
   keep_errors(program, result.gradual->by_kinds(), result);
   find_equal_batches(program, result);
+  result.gradual->copies().restore(program, result);
+  llvm::ArrayRef<Finding> copies = result.gradual->copies().findings();
+  result.findings.insert(result.findings.begin(), copies.begin(), copies.end());
   apply_suppressions(program, options, result);
   return result;
 }

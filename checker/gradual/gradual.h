@@ -4,8 +4,10 @@
 // pending. Where rules for whole tensors do not apply, the first reading stands and nothing is reported.
 #pragma once
 
+#include "checker/gradual/copies.h"
 #include "checker/gradual/cuts.h"
 #include "checker/gradual/numbers.h"
+#include "checker/gradual/pieces.h"
 
 #include "ir/claims.h"
 
@@ -31,7 +33,9 @@ public:
   // what is equal on all ranks.
   static bool only_restates(const rules::Application &app);
 
+  const Copies &copies() const { return copies_; }
   const Numbers &numbers() const { return numbers_; }
+  const Pieces &pieces() const { return pieces_; }
   const Cuts &cuts() const { return cuts_; }
   const CheckResult &by_kinds() const { return first_; }
 
@@ -42,9 +46,11 @@ private:
   ir::TypeId with_cuts(ir::TypeId declared, ir::ValueId value) const;
 
   ir::Program &program_;
+  Copies copies_; // states what they are to be, before anything is judged
   CheckResult first_;
   Cuts cuts_;
   Numbers numbers_;
+  Pieces pieces_;
   std::set<std::tuple<unsigned, uint32_t, std::string_view>>
       told_;                           // form and index of a place, name
   llvm::DenseSet<uint32_t> stretched_; // values that are constant along their new dimensions

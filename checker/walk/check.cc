@@ -204,6 +204,22 @@ bool Walk::makes_zero(const ir::Inst &inst) {
   return false;
 }
 
+// Blocks of zeros are of the scale of what they are put together with.
+void Walk::scale_zeros() {
+  auto is_zero = [&](size_t i) { return zero_blocks_.count(operands_.values[i].index) != 0; };
+  std::optional<ir::ScaleId> scale;
+  for (size_t i = 0; i < args_.size() && !scale; ++i)
+    if (ir::ShapeId shape = args_[i].shape;
+        !is_zero(i) && shape.valid() && ir::differentiable(program_.shapes[shape].dtype))
+      scale = program_.types[args_[i].type].scale;
+  for (size_t i = 0; i < args_.size() && scale; ++i)
+    if (is_zero(i)) {
+      Type type = program_.types[args_[i].type];
+      type.scale = *scale;
+      args_[i].type = intern(type);
+    }
+}
+
 // What is pending is so still when it is multiplied by something unknown, which was reported.
 void Walk::keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results,
                         Type &type) {
@@ -228,6 +244,37 @@ void Walk::norms(InstId id, const rules::Application &app) {
   }
 }
 
+// What is cut out of a bucket is what was put there. `type`: as it would be if nothing were known of its parts.
+void Walk::restore(ValueId value, Type &type) const {
+  const Pieces &pieces = gradual()->pieces();
+  const ValueId whole = pieces.whole(value);
+  if (!whole.valid() || program_.types[result_.types[whole.index]].mesh() != type.mesh())
+    return;
+  const Type &before = program_.types[result_.types[whole.index]];
+  AxisSet loose = (type.of(Kind::Varying) - type.sharded()) | type.unknown;
+  for (AxisId axis : loose - pieces.changed(value) - told_axes_ - before.unknown) {
+    if (std::optional<Kind> kind = before.kind(axis);
+        kind == Kind::Replicate || kind == Kind::Invariant)
+      type.set_kind(axis, *kind);
+    if (std::optional<unsigned> dim = before.dim(axis);
+        dim && pieces.same_shape(value, whole) && ir::shards_of(type, *dim).empty()) {
+      type.set_kind(axis, Kind::Varying);
+      type.set_shard(axis, *dim, 0);
+    }
+  }
+}
+
+// The axes on which all that a flat tensor consists of is known.
+AxisSet Walk::known_pieces(ValueId value, ir::MeshId mesh) const {
+  llvm::ArrayRef<Pieces::Piece> pieces = gradual()->pieces().of(value);
+  AxisSet axes = pieces.empty() ? AxisSet() : ~gradual()->pieces().changed(value);
+  for (const Pieces::Piece &piece : pieces) {
+    const Type &type = program_.types[result_.types[piece.of.index]];
+    axes &= type.mesh() == mesh ? known_axes(type) : AxisSet();
+  }
+  return axes;
+}
+
 // A value is proved on an axis where all operands are, its rule applied there, and what it is follows.
 void Walk::prove(InstId id, ValueId value, const Type &type) {
   AxisSet before = ~AxisSet(), axes = program_.meshes[type.mesh()].typed_axes();
@@ -236,6 +283,8 @@ void Walk::prove(InstId id, ValueId value, const Type &type) {
   AxisSet proved =
       (axes & before & (known_axes(type) | norms_.root(value).axes | looked_up_.looked_up)) -
       told_axes_ - open_axes_;
+  // How tensors lie behind one another is no question of cuts.
+  proved |= axes & before & known_pieces(value, type.mesh());
   for (AxisId axis : (axes & before) - proved)
     if (llvm::none_of(result_.lost, [&](const auto &each) { return each.first == axis; }))
       result_.lost.push_back({axis, id});
@@ -360,7 +409,8 @@ void Walk::judge_declaration(uint32_t index) {
     report({Place::Form::Param, index}, std::move(*sizes.problem));
   learn(param.value, {intern(type), value.shape, sizes.sizes});
   if (gradual())
-    result_.proved[param.value.index] = known_axes(type);
+    result_.proved[param.value.index] =
+        known_axes(type) - gradual()->copies().differing(param.value);
   storage_.define(param.value);
   if (is_state_role(param.role))
     state_[param.value.index] = true;
@@ -416,8 +466,10 @@ void Walk::type_instruction(InstId id) {
   for (ValueId value : operands_.values)
     args_.push_back(known(value));
   const rules::ResolvedOp &op = rules_.resolve(inst.op);
-  if (gradual())
+  if (gradual()) {
     take_counts(op);
+    scale_zeros();
+  }
   if (edit_ && edit_->inst == id) {
     if (edit_->drop)
       return dropped(inst);
@@ -613,7 +665,10 @@ void Walk::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &o
       report(Place::inst(id), rules::UncheckedClaim{result, value.declared});
     }
     if (gradual()) {
+      const AxisSet zero = type.zero();
       type = gradual()->known(result, type, ~(told_axes_ | unknown_operands()));
+      if (zero && type.sharded().contains(zero))
+        zero_blocks_.insert(result.index);
       if (makes_zero(inst))
         type.set_zero(program_.meshes[type.mesh()].typed_axes());
       keep_addends(rules_.resolve(inst.op), i, inst.result_count, type);
@@ -628,6 +683,7 @@ void Walk::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &o
       type.scale = ir::product(program_, type.scale, gradual()->numbers().scale(id, result_.types));
       type.scale =
           ir::product(program_, type.scale, ir::axes_scale(program_, type.mesh(), counted_));
+      restore(result, type);
       if (scale_open_)
         type.scale = ir::ScaleId();
       prove(id, result, type);

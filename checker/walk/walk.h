@@ -427,8 +427,11 @@ private:
   void restated(ir::InstId id, const ir::Inst &inst);
   void prove(ir::InstId id, ir::ValueId value, const ir::Type &type);
   ir::AxisSet known_axes(const ir::Type &type) const;
+  void restore(ir::ValueId value, ir::Type &type) const;
+  ir::AxisSet known_pieces(ir::ValueId value, ir::MeshId mesh) const;
   void norms(ir::InstId id, const rules::Application &app);
   void take_counts(const rules::ResolvedOp &op);
+  void scale_zeros();
   bool makes_zero(const ir::Inst &inst);
   void keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results, ir::Type &type);
   ir::AxisSet unknown_operands() const {
@@ -490,6 +493,7 @@ private:
   ir::AxisSet counted_;     // on which the current instruction divides by a rank's own count
   llvm::DenseMap<uint32_t, Place>
       pending_told_; // gradients that the optimizer reads, by value: where first
+  llvm::DenseSet<uint32_t> zero_blocks_; // values that are made of zeros, and cut
   Norms norms_;
   Lookups lookups_;
   Lookups::Made looked_up_;                      // by the current instruction

@@ -167,4 +167,33 @@ mesh m { dp = 4 "data" }
 )",
 };
 
+constinit const DiagnosticInfo CopiesDiffer::info = {
+    .name = "copies-differ",
+    .by_meaning = true,
+    .message = "{value} differs along {axes}, and all ranks are to update it alike",
+    .explain = R"(
+Ranks along this axis were run up to the step, and they have other values of the parameter; it is no block of one
+tensor that is cut there. Yet what each of them updates it with is the same on all of them: a gradient that is summed or
+averaged over them, or other values that are equal. That keeps equal what is equal, and nothing else. Either these are to be copies of one parameter: then each rank trains
+another model, with the average of gradients of different models. The usual reasons are layers that are put into the
+model or initialized once more after it was wrapped, with a seed that depends on the rank; wrap the model last, or
+broadcast its parameters; a moving average that is copied from the model before its parameters were broadcast is of
+the same kind. Or each rank has a parameter of its own, such as an expert: then its gradient is its own, too.
+)",
+    .wrong = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 4 "data" }
+%x = input f32[8, 16] V
+%w = param f32[4, 16] V { grad = P, step = R }
+%y = linear %x, %w
+)",
+    .right = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 4 "data" }
+%x = input f32[8, 16] V
+%w = param f32[4, 16] R { grad = P, step = R }
+%y = linear %x, %w
+)",
+};
+
 } // namespace spmd::rules

@@ -70,4 +70,12 @@ struct SameBatch {
   static const DiagnosticInfo info;
 };
 
+struct CopiesDiffer {
+  ir::ValueId value; // a parameter
+  ir::AxisSet axes;
+  void fields(auto &&visit) const { visit("value", value), visit("axes", axes); }
+  bool operator==(const CopiesDiffer &) const = default;
+  static const DiagnosticInfo info;
+};
+
 } // namespace spmd::rules

@@ -43,10 +43,16 @@ def _step(model, tokens, optimizer, recorder=None) -> None:
     recorder.output(loss, "loss")
 
 
-def replicas(forgotten: bool = False) -> dict:
-    """A step of a model under DistributedDataParallel, or one that forgets to leave no_sync."""
+def replicas(forgotten: bool = False, thawed: bool = False) -> dict:
+    """A step of a model under DistributedDataParallel, or one that forgets to leave no_sync; `thawed`: its
+    first layer was frozen when it was wrapped.
+    """
     with cpu.fake_ranks(0, _RANKS):
-        model, tokens = DistributedDataParallel(_layers()), torch.randn(6, 8)
+        layers, tokens = _layers(), torch.randn(6, 8)
+        layers[0].requires_grad_(not thawed)
+        model = DistributedDataParallel(layers)
+        ddp.built(model)
+        layers[0].requires_grad_(True)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
         _step(model, tokens, optimizer)
         recorder = _recorder(tokens)
@@ -86,6 +92,25 @@ def test_the_reducer_is_one_average_of_each_gradient():
     weights = [p for p in trace["params"] if p["role"] == "param"]
     assert {p["grad"]["type"]["dp"] for p in weights} == {"P"}
     assert weights[0]["x_reductions"][0]["origin"] == "DistributedDataParallel"
+
+
+def test_what_was_frozen_when_the_model_was_wrapped_is_not_reduced():
+    assert names(replicas(thawed=True)).count("all_reduce_") == 2
+
+
+def test_a_backward_that_reaches_no_parameter_reduces_none():
+    with cpu.fake_ranks(0, _RANKS):
+        model, tokens = DistributedDataParallel(_layers()), torch.randn(6, 8)
+        _step(model, tokens, torch.optim.SGD(model.parameters(), lr=0.1, foreach=False))
+        model(tokens).sum().backward()  # leaves gradients of an earlier step
+        recorder, other = _recorder(tokens), torch.nn.Linear(8, 1)
+        ddp.declare(recorder, model)
+        for name, parameter in other.named_parameters():
+            recorder.declare(parameter, "param", name, type={"dp": "R"})
+        with ddp.recorded(recorder, model), recorder.recording(model):
+            model(tokens)
+            recorder.backward(reinterpret(other(tokens).mean(), "dp", src="V", dst="P"))
+        assert "all_reduce_" not in names(json.loads(spmd_trace.torch.dumps(recorder.program)))
 
 
 def test_without_synchronisation_nothing_is_reduced():

@@ -5,6 +5,7 @@ program. What is recorded is what that does to each gradient, where backward end
 """
 
 import contextlib
+import weakref
 
 import torch
 
@@ -13,6 +14,38 @@ from ..recorder import Recorder
 from ..values import Value
 from .cpu import replaced
 from .dtensors import axes_of
+
+
+# By wrapper: the parameters that it reduces, by identity, and those that it was built with.
+_BUILT: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def built(ddp) -> None:
+    """Notes which parameters a wrapper reduces, which is settled when it is built: those that ask for a
+    gradient then.
+    """
+    ignored = set(ddp.parameters_to_ignore)
+    known = [one for name, one in ddp.module.named_parameters() if name not in ignored]
+    _BUILT[ddp] = {id(one) for one in known if one.requires_grad}
+
+
+def reduced(ddp) -> list[torch.nn.Parameter]:
+    """The parameters whose gradients the wrapper averages."""
+    parameters = list(ddp.module.parameters())
+    return [one for one in parameters if id(one) in _BUILT.get(ddp, {id(one)})]
+
+
+@contextlib.contextmanager
+def _touched(ddp):
+    """The parameters of a wrapper that get a gradient while the context lasts, by identity."""
+    found: set[int] = set()
+    trained = [one for one in reduced(ddp) if one.requires_grad and one.is_leaf]
+    note = [one.register_post_accumulate_grad_hook(lambda p: found.add(id(p))) for one in trained]
+    try:
+        yield found
+    finally:
+        for each in note:
+            each.remove()
 
 
 def claims(recorder: Recorder, ddp: torch.nn.parallel.DistributedDataParallel) -> dict:
@@ -48,21 +81,22 @@ def recorded(recorder: Recorder, ddp):
             return forward(*args, **kwargs)
 
     def backward_and_reduction(loss, **options):
-        backward(loss, **options)
-        if waiting and ddp._comm_hooks:
-            _by_hook(recorder, ddp, *ddp._comm_hooks[-1])
-        elif waiting:
-            _average(recorder, ddp)
+        with _touched(ddp) as touched:
+            backward(loss, **options)
+        if waiting and touched and ddp._comm_hooks:
+            _by_hook(recorder, ddp, touched, *ddp._comm_hooks[-1])
+        elif waiting and touched:
+            _average(recorder, ddp, touched)
 
     with replaced(ddp, forward=forward_alone), replaced(recorder, backward=backward_and_reduction):
         yield
 
 
-def _average(recorder: Recorder, ddp) -> None:
+def _average(recorder: Recorder, ddp, touched: set[int]) -> None:
     axes = axes_of(recorder, ddp.process_group)
     with recorder.section("gradients", "opt"):
-        for parameter in ddp.module.parameters():
-            if axes and parameter.grad is not None:
+        for parameter in reduced(ddp):
+            if axes and id(parameter) in touched:
                 gradient, place = parameter.grad, {"axis": spec_of([axes])[0]}
                 addends = place | {"src": "V", "dst": "P"}
                 recorder.emit("reinterpret_", [gradient], [gradient], addends, mut=[0])
@@ -96,10 +130,10 @@ class _Bucket:
         return self._last
 
 
-def _by_hook(recorder: Recorder, ddp, hook, state) -> None:
+def _by_hook(recorder: Recorder, ddp, touched: set[int], hook, state) -> None:
     """The hook of the program reduces each gradient: a bucket may hold any number of them."""
     axes = axes_of(recorder, ddp.process_group)
-    trained = [one for one in ddp.module.parameters() if one.grad is not None]
+    trained = [one for one in reduced(ddp) if id(one) in touched]
     with recorder.section("gradients", "opt"), torch.no_grad():
         for place, parameter in enumerate(trained):
             gradient = parameter.grad

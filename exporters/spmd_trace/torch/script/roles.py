@@ -142,6 +142,10 @@ class Roles:
                 self._add(shard, "param", prefix + name, claims)
             for name, parameter in model.named_parameters():
                 claims = self._placed(parameter) or contract
+                if wrapped and name in root.parameters_to_ignore:
+                    claims = {}
+                elif contract and all(one is not parameter for one in ddp.reduced(root)):
+                    claims = {key: claims[key] for key in claims if key != "x_reductions"}
                 frozen = not parameter.requires_grad
                 self._add(local_shard(parameter), "param", prefix + name, claims, frozen)
                 if parameter.grad is not None:
@@ -246,6 +250,7 @@ class Roles:
         differ = [axis for axis in stated if stated[axis] in ("R", "I") and seen.get(axis) == "V"]
         if role == "param" and differ:
             self.contradicted.append(f"{name} (along {', '.join(differ)})")
+            kinds |= dict.fromkeys(differ, "V")  # and its contract says what the wrapper keeps
         summed = any(kinds.get(a) == "R" for a in self.data_axes if a not in stated)
         if "grad" in claims or (role == "param" and summed):
             claims["grad"] = _contract(kinds, claims.get("grad", {}))

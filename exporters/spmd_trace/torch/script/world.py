@@ -19,7 +19,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from .. import messages
 from .. import recorder as recording
-from ..frameworks import cpu
+from ..frameworks import cpu, ddp
 from ..frameworks.cpu import replaced
 
 
@@ -211,6 +211,7 @@ def _wrappers(stack: contextlib.ExitStack, seen: Seen) -> None:
     def __init__(model, module, device_ids=None, output_device=None, *args, **kwargs):
         with recording.unrecorded():
             init(model, module, None, None, *args, **kwargs)
+        ddp.built(model)
         seen.replicas.append(model)
 
     sharded = torch.distributed.fsdp.FullyShardedDataParallel
