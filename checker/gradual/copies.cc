@@ -1,3 +1,4 @@
+// Finds parameters of which ranks have different values, and what brings these together or keeps them apart.
 #include "checker/gradual/copies.h"
 
 #include "checker/report/provenance.h"
