@@ -79,6 +79,12 @@ private:
 std::optional<KindWord> kind_word(const Type &type, AxisId axis);
 // The axes that shard a dimension, outermost first.
 llvm::SmallVector<AxisId, 2> shards_of(const Type &type, unsigned dim);
+inline AxisSet set_of(llvm::ArrayRef<AxisId> axes) {
+  AxisSet set;
+  for (AxisId axis : axes)
+    set |= axis;
+  return set;
+}
 // True where a claim would print as something: a kind on some axis, or a scale.
 bool says_something(const Program &program, const Type &type);
 // In what the facts about a symbol contradict one another; empty if they do not.

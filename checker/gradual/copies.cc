@@ -83,7 +83,24 @@ AxisSet equal_on(const ir::Program &program, const CheckResult &checked, ValueId
   return program.types[id].replicated() | program.types[id].of(Kind::Invariant);
 }
 
+// The axes that cut no dimension of the value.
+AxisSet uncut(const Cuts &cuts, ValueId value, AxisSet axes) {
+  AxisSet left = axes;
+  for (ir::AxisId axis : axes)
+    if (cuts.dim(value, axis))
+      left -= axis;
+  return left;
+}
+
 } // namespace
+
+void Copies::differ(const ir::Program &program, ValueId param, AxisSet axes, ir::InstId at) {
+  if (!axes)
+    return;
+  differing_[param.index] |= axes;
+  declared_.push_back({param, program.values[param].declared});
+  findings_.push_back({rules::CopiesDiffer{param, axes}, Place::inst(at)});
+}
 
 // Parameters without a gradient, such as moving averages, that are written with what is equal on all ranks.
 void Copies::find_averages(const ir::Program &program, const CheckResult &checked,
@@ -115,20 +132,13 @@ void Copies::find_averages(const ir::Program &program, const CheckResult &checke
     if (param.role != ir::Role::Param || at == written.end() ||
         program.values[param.value].requires_grad != ir::Tristate::False)
       continue;
-    AxisSet axes =
-        program.types[checked.types[param.value.index]].of(Kind::Varying) & at->second.axes;
-    for (ir::AxisId axis : axes)
-      if (cuts.dim(param.value, axis))
-        axes -= axis;
-    if (!axes)
-      continue;
-    differing_[param.value.index] |= axes;
-    declared_.push_back({param.value, program.values[param.value].declared});
-    findings_.push_back({rules::CopiesDiffer{param.value, axes}, Place::inst(at->second.last)});
+    const Type &type = program.types[checked.types[param.value.index]];
+    const AxisSet axes = type.of(Kind::Varying) & at->second.axes;
+    differ(program, param.value, uncut(cuts, param.value, axes), at->second.last);
   }
 }
 
-// Told where the gradient becomes equal on all ranks.
+// The place is where the gradient becomes equal on all ranks.
 void Copies::find_updated_alike(const ir::Program &program, const CheckResult &checked,
                                 const Cuts &cuts) {
   find_averages(program, checked, cuts);
@@ -138,21 +148,15 @@ void Copies::find_updated_alike(const ir::Program &program, const CheckResult &c
     if (param.role != ir::Role::Param || names == gradients.end())
       continue;
     const Type &type = program.types[checked.types[param.value.index]];
-    AxisSet axes =
+    const AxisSet axes = uncut(
+        cuts, param.value,
         (type.of(Kind::Varying) & equal_on(program, checked, names->second.back(), type.mesh())) -
-        equal_on(program, checked, names->second.front(), type.mesh());
-    for (ir::AxisId axis : axes)
-      if (cuts.dim(param.value, axis))
-        axes -= axis;
+            equal_on(program, checked, names->second.front(), type.mesh()));
     auto first = llvm::find_if(names->second, [&](ValueId name) {
       return !(equal_on(program, checked, name, type.mesh()) & axes).empty();
     });
-    if (!axes || first == names->second.end())
-      continue;
-    differing_[param.value.index] |= axes;
-    declared_.push_back({param.value, program.values[param.value].declared});
-    findings_.push_back(
-        {rules::CopiesDiffer{param.value, axes}, Place::inst(defining_inst(program, *first))});
+    if (first != names->second.end())
+      differ(program, param.value, axes, defining_inst(program, *first));
   }
 }
 

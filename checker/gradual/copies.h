@@ -22,6 +22,7 @@ public:
   llvm::ArrayRef<Finding> findings() const { return findings_; }
 
 private:
+  void differ(const ir::Program &program, ir::ValueId param, ir::AxisSet axes, ir::InstId at);
   void find_averages(const ir::Program &program, const CheckResult &checked, const Cuts &cuts);
 
   llvm::DenseMap<uint32_t, ir::AxisSet> differing_; // by value

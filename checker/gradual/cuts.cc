@@ -105,6 +105,12 @@ void Cuts::result(InstId id) {
   }
 }
 
+// Declarations are in the order of their values.
+static bool holds(llvm::ArrayRef<ValueId> parameters, ValueId value) {
+  return std::binary_search(parameters.begin(), parameters.end(), value,
+                            [](ValueId a, ValueId b) { return a.index < b.index; });
+}
+
 // A weight is a block of columns where all ranks multiply it with the same, and a block of rows where they
 // multiply it with a block of what it is contracted with. Where they multiply it with something of their own,
 // and it is no block of rows, it is a matrix of their own: an expert, or a copy that is trained apart.
@@ -122,7 +128,7 @@ void Cuts::products(InstId id) {
   const ValueId made = inst.result(0);
   for (auto &[key, parameters] : parameters_)
     for (ValueId weight : operands.values) {
-      if (!llvm::is_contained(parameters, weight))
+      if (!holds(parameters, weight))
         continue;
       for (ValueId other : operands.values) {
         const ir::TypeId type = checked_.types[other.index];
@@ -158,7 +164,7 @@ void Cuts::find_drifted(const Key &key, Axis &axis) {
     OperandList operands;
     operands.read(program_, program_.insts[InstId{i}].operands);
     bool own = llvm::any_of(operands.values, [&](ValueId value) {
-      return llvm::is_contained(parameters_[key], value) && is_own(axis, value);
+      return holds(parameters_[key], value) && is_own(axis, value);
     });
     for (ValueId value : operands.values)
       if (own)

@@ -46,15 +46,7 @@ Pieces::Pieces(ir::Program &program, const CheckResult &checked)
 }
 
 std::optional<int64_t> Pieces::elements(ValueId value) const {
-  if (!shape(value).valid() || !program_.shapes[shape(value)].ranked)
-    return std::nullopt;
-  int64_t product = 1;
-  for (ir::Extent extent : program_.shapes[shape(value)].dims) {
-    if (!extent.is_number())
-      return std::nullopt;
-    product *= extent.number();
-  }
-  return product;
+  return shape(value).valid() ? ir::element_count(program_.shapes[shape(value)]) : std::nullopt;
 }
 
 bool Pieces::is_flat(ValueId value) const {

@@ -414,12 +414,13 @@ void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
     if (!site.region)
       continue;
     std::optional<ir::ShardSizesId> sizes;
-    if (global.valid())
+    if (global.valid()) {
       claim_whole(site.id, type, inside, global, site.region);
-    if (global.valid()) // trusted like the dimensions
+      // Of dimensions that the region cuts it is trusted.
       sizes = rules::declared_sizes(program_, type, outcome.shapes[i], global,
                                     program_.rank.value_or(0))
                   .sizes;
+    }
     llvm::SmallVector<rules::Violation, 1> found;
     outcome.sizes[i] = rules::joined_sizes(program_, inside, type, sizes, found);
     if (outcome.sizes[i].valid() && !inside.sizes.valid() &&

@@ -206,6 +206,8 @@ bool Walk::makes_zero(const ir::Inst &inst) {
 
 // Blocks of zeros are of the scale of what they are put together with.
 void Walk::scale_zeros() {
+  if (zero_blocks_.empty())
+    return;
   auto is_zero = [&](size_t i) { return zero_blocks_.count(operands_.values[i].index) != 0; };
   std::optional<ir::ScaleId> scale;
   for (size_t i = 0; i < args_.size() && !scale; ++i)
@@ -801,9 +803,7 @@ void Walk::claim_whole(InstId id, const Type &type, const rules::Arg &found, ir:
   ir::Shape claimed = program_.shapes[stated];
   bool lists = !(type.of(ir::Kind::Varying) - type.sharded()).empty();
   for (unsigned d = 0; d < std::min(claimed.dims.size(), actual.dims.size()); ++d) {
-    AxisSet cut;
-    for (AxisId axis : ir::shards_of(type, d))
-      cut |= axis;
+    const AxisSet cut = ir::set_of(ir::shards_of(type, d));
     if ((cut & joined) || (!cut && lists))
       claimed.dims[d] = actual.dims[d];
   }

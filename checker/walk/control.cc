@@ -387,9 +387,7 @@ rules::Arg Walk::one_of(const CallSite &site, size_t operand, std::optional<ir::
   rules::Arg whole = site.args[operand];
   const Type type = program_.types[whole.type];
   rules::Arg one = rules::entry_of(program_, whole);
-  AxisSet cut;
-  for (AxisId axis : ir::shards_of(type, 0))
-    cut |= axis;
+  const AxisSet cut = ir::set_of(ir::shards_of(type, 0));
   if (cut) {
     report(Place::inst(site.id), rules::UnwholeDimension{{static_cast<uint32_t>(operand)}, 0, cut});
     Type made = program_.types[one.type];

@@ -51,9 +51,7 @@ bool is_date(llvm::StringRef text) {
   return digits && month >= 1 && month <= 12 && day >= 1 && day <= 31;
 }
 
-bool is_op_key(llvm::StringRef key) {
-  return key == "phase" || key == "ignore" || key == "bwd_of";
-}
+bool is_op_key(llvm::StringRef key) { return key == "phase" || key == "ignore" || key == "bwd_of"; }
 
 bool is_reserved(llvm::StringRef name) {
   bool kind =

@@ -314,16 +314,15 @@ template <class F> bool TextReader::list(char open_bracket, char close_bracket, 
   return close(close_bracket);
 }
 
-template <class F>
-bool TextReader::dict(F &&pair, bool (*bare_tells)(llvm::StringRef key)) {
-  llvm::StringSet<> seen;
+template <class F> bool TextReader::dict(F &&pair, bool (*bare_tells)(llvm::StringRef key)) {
+  llvm::StringSet<> seen, bare;
   return list('{', '}', [&] {
     Token token = peek();
     std::optional<std::string> key = word_or_string("a key");
     if (!key || !expect('='))
       return false;
-    bool other = bare_tells && token.kind == TokenKind::Name && bare_tells(*key);
-    if (!seen.insert(other ? *key + " of the statement" : *key).second)
+    bool is_bare = bare_tells && token.kind == TokenKind::Name && bare_tells(*key);
+    if (!(is_bare ? bare : seen).insert(*key).second)
       error(token, "trace-key", "key `" + *key + "` is repeated");
     return pair(token, llvm::StringRef(*key));
   });

@@ -22,6 +22,7 @@ namespace spmd::rules {
 using ir::AxisId;
 using ir::AxisSet;
 using ir::Extent;
+using ir::set_of;
 
 namespace {
 
@@ -158,13 +159,6 @@ std::string print(const ir::Program &program, const Blocks &blocks) {
 }
 
 namespace {
-
-AxisSet set_of(llvm::ArrayRef<AxisId> axes) {
-  AxisSet set;
-  for (AxisId axis : axes)
-    set |= axis;
-  return set;
-}
 
 // The place of a rank among the blocks of a dimension.
 int64_t block_index(const ir::Mesh &mesh, llvm::ArrayRef<AxisId> axes, int64_t rank) {

@@ -22,6 +22,7 @@ using ir::AxisId;
 using ir::AxisSet;
 using ir::Extent;
 using ir::Kind;
+using ir::set_of;
 
 // One tensor that takes part in the sum.
 struct Operand {
@@ -307,12 +308,6 @@ private:
           compare_sizes(known, factor, other, *dim);
       }
     }
-  }
-  static AxisSet set_of(llvm::ArrayRef<AxisId> axes) {
-    AxisSet set;
-    for (AxisId axis : axes)
-      set |= axis;
-    return set;
   }
   std::string names(llvm::ArrayRef<AxisId> axes) const {
     std::string text;

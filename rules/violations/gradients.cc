@@ -172,13 +172,16 @@ constinit const DiagnosticInfo CopiesDiffer::info = {
     .by_meaning = true,
     .message = "{value} differs along {axes}, and all ranks are to update it alike",
     .explain = R"(
-Ranks along this axis were run up to the step, and they have other values of the parameter; it is no block of one
-tensor that is cut there. Yet what each of them updates it with is the same on all of them: a gradient that is summed or
-averaged over them, or other values that are equal. That keeps equal what is equal, and nothing else. Either these are to be copies of one parameter: then each rank trains
-another model, with the average of gradients of different models. The usual reasons are layers that are put into the
-model or initialized once more after it was wrapped, with a seed that depends on the rank; wrap the model last, or
-broadcast its parameters; a moving average that is copied from the model before its parameters were broadcast is of
-the same kind. Or each rank has a parameter of its own, such as an expert: then its gradient is its own, too.
+The ranks along this axis ran up to the step. They have different values of the parameter there, and these are not
+blocks of one tensor. Yet every rank updates it with the same values, for example with a gradient that is summed or
+averaged over them. Such an update keeps copies equal that begin equal; it never makes them so.
+
+If they are to be copies of one parameter, each rank trains another model with the average of gradients of different
+models. The usual reason is a layer that is added or initialized after the model was wrapped, with a seed that depends
+on the rank. Wrap the model last, or broadcast its parameters. A moving average that was copied from the model before
+its parameters were broadcast is of the same kind.
+
+If each rank is to have a parameter of its own, such as an expert, its gradient must not be summed over the ranks.
 )",
     .wrong = R"(
 trace { mode = gradual, phase = step }

@@ -328,12 +328,12 @@ ir::DType Planner::wire_dtype(const Site &site, BufferId from) const {
 
 llvm::Error Planner::transition(Site &site) {
   rules::Application app = application(site);
-  llvm::SmallVector<rules::TransitionMoves, 1> moves = rules::transition_moves(app);
-  llvm::SmallVector<uint32_t, 2> operands = rules::operands_of(app);
   // Redistributions to whole types are lowered to steps before, where both ends are known.
   if (rules::redistribute::states_whole_type(app))
     return plan_error("no steps are known: the kind of the operand on some axis is unknown, or a "
                       "whole tensor is larger than any plan");
+  llvm::SmallVector<rules::TransitionMoves, 1> moves = rules::transition_moves(app);
+  llvm::SmallVector<uint32_t, 2> operands = rules::operands_of(app);
   if (moves.empty() || moves.size() != operands.size())
     return plan_error("the call does not say along which axes it runs");
   llvm::SmallVector<AxisId, 4> axes;
