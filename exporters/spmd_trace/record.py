@@ -36,7 +36,10 @@ def add_script_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nproc-per-node", type=int, metavar="K", help="ranks on each host")
     parser.add_argument("--nnodes", type=int, metavar="M", help="hosts (1)")
     parser.add_argument(
-        "--rank", type=int, metavar="N", help="the rank that is recorded (0, or one that tells most)"
+        "--rank",
+        type=int,
+        metavar="N",
+        help="the rank that is recorded (0; where ranks send messages, one that takes part in all)",
     )
     parser.add_argument("--step", type=int, default=2, metavar="N", help="the step, from 1 (2)")
     parser.add_argument(
@@ -88,7 +91,7 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> in
         runs = _Runs(pathlib.Path(folder), settings, options.timeout)
         told = runs.alone("alone")
         if "error" not in told and (options.ranks == "auto" or told["messages"]):
-            told = _told_by_all(runs, told, options)
+            told = _by_all_ranks(runs, told, options)
         if "error" in told:
             return _failed(told["error"])
         if told["contradicted"]:
@@ -100,8 +103,8 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> in
         return told["ops"]
 
 
-def _told_by_all(runs: "_Runs", told: dict, options) -> dict:
-    """The step once more, with what all ranks tell of it together."""
+def _by_all_ranks(runs: "_Runs", told: dict, options) -> dict:
+    """The step once more, with what all ranks say of it together."""
     found, reason = runs.together() if options.ranks == "auto" else ({}, "--ranks one")
     if not told["messages"]:
         if reason:

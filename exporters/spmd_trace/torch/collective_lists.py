@@ -14,6 +14,11 @@ def _rows(recorder, tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.dim() else recorder.dispatch(_aten.view.default, (tensor, [1]), {})
 
 
+def _plain_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """The same, for what is not recorded."""
+    return tensor if tensor.dim() else tensor.view(1)
+
+
 def _joined(recorder, tensors: list[torch.Tensor]) -> torch.Tensor:
     rows = [_rows(recorder, tensor) for tensor in tensors]
     return recorder.dispatch(_aten.cat.default, (rows,), {})
@@ -22,7 +27,7 @@ def _joined(recorder, tensors: list[torch.Tensor]) -> torch.Tensor:
 def _hidden_join(recorder, tensors: list[torch.Tensor]) -> torch.Tensor:
     """What a collective has left in a list, as the one tensor that it is recorded to give."""
     with recorder.hidden():
-        return torch.cat([tensor if tensor.dim() else tensor.view(1) for tensor in tensors])
+        return torch.cat([_plain_rows(tensor) for tensor in tensors])
 
 
 def _counts(tensors: list[torch.Tensor]) -> list[int]:
@@ -31,9 +36,7 @@ def _counts(tensors: list[torch.Tensor]) -> list[int]:
 
 def _hand_out(recorder, whole: torch.Tensor, targets: list[torch.Tensor]) -> None:
     """Writes the rows of a tensor to those of a list."""
-    pieces = recorder.dispatch(
-        _aten.split_with_sizes.default, (whole, _counts(targets)), {}
-    )
+    pieces = recorder.dispatch(_aten.split_with_sizes.default, (whole, _counts(targets)), {})
     for target, piece in zip(targets, pieces):
         write(recorder, target, piece)
 
@@ -73,7 +76,7 @@ def reduce_scatter(recorder, given, attrs) -> None:
         words = attrs | {"dim": 0} | _uneven(_counts(sources))
         words |= recorder.words_for("reduce_scatter")
         with recorder.hidden():
-            piece = (target if target.dim() else target.view(1)).clone()
+            piece = _plain_rows(target).clone()
         recorder.emit("reduce_scatter", [_joined(recorder, sources)], [piece], words)
         write(recorder, target, piece)
 
@@ -139,13 +142,12 @@ def scatter(recorder, given, attrs) -> None:
             whole = _joined(recorder, lists[place])
         else:
             with recorder.hidden():
-                rows = target if target.dim() else target.view(1)
-                whole = torch.cat([rows] * given["size"])
+                whole = torch.cat([_plain_rows(target)] * given["size"])
             recorder.declare_scratch(whole)
         words = {"root": given["root_rank"], "src": "V", "dst": "R"}
         recorder.emit("broadcast_", [whole], [whole], attrs | words, mut=[0])
         with recorder.hidden():
-            piece = (target if target.dim() else target.view(1)).clone()
+            piece = _plain_rows(target).clone()
         cut = {"axis": axis, "src": "R", "dst": "S(0)"}
         recorder.emit("convert", [whole], [piece], cut)
         write(recorder, target, piece)

@@ -7,6 +7,7 @@ import dataclasses
 
 from ..document import head, text
 from .mesh import Context, Mesh
+from .operands import flatten
 from .places import Places
 from .values import Value
 
@@ -31,6 +32,11 @@ class Op:
     context: Context | None = None
     first_node: int | None = None  # autograd's number of the first of several nodes
     call: int | None = None  # of a custom autograd function: the number of the call that it is in
+
+    def operands(self) -> list[Value]:
+        """The values that it takes, lists flattened."""
+        items = flatten([*self.ins, *self.kw.values()])
+        return [item for item in items if isinstance(item, Value)]
 
 
 @dataclasses.dataclass(eq=False)

@@ -4,8 +4,6 @@ import torch
 import torch.distributed as dist
 
 from .document import Op, Program
-from .operands import flatten
-from .values import Value
 
 
 def send(recorder, given: dict, group) -> None:
@@ -30,7 +28,7 @@ def log(program: Program) -> list[dict]:
     found: list[dict] = []
     made_from: dict[int, frozenset[int]] = {}  # by value: the places in the log of what it needs
     for op in program.ops:
-        operands = [v for v in flatten([*op.ins, *op.kw.values()]) if isinstance(v, Value)]
+        operands = op.operands()
         needs = frozenset().union(*(made_from.get(id(value), ()) for value in operands))
         if op.name in ("send", "recv"):
             if op.name == "recv":

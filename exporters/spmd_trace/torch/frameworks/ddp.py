@@ -16,7 +16,7 @@ from .cpu import replaced
 from .dtensors import axes_of
 
 
-# By wrapper: the parameters that it reduces, by identity, and those that it was built with.
+# By wrapper: the parameters that it reduces, by identity.
 _BUILT: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
@@ -97,11 +97,16 @@ def _average(recorder: Recorder, ddp, touched: set[int]) -> None:
     with recorder.section("gradients", "opt"):
         for parameter in reduced(ddp):
             if axes and id(parameter) in touched:
-                gradient, place = parameter.grad, {"axis": spec_of([axes])[0]}
-                addends = place | {"src": "V", "dst": "P"}
-                recorder.emit("reinterpret_", [gradient], [gradient], addends, mut=[0])
-                words = place | {"op": "avg", "src": "P", "dst": "R"}
+                gradient = parameter.grad
+                _state_addends(recorder, gradient, axes)
+                words = {"axis": spec_of([axes])[0], "op": "avg", "src": "P", "dst": "R"}
                 recorder.emit("all_reduce_", [gradient], [gradient], words, mut=[0])
+
+
+def _state_addends(recorder: Recorder, gradient: torch.Tensor, axes: list[str]) -> None:
+    """Ranks with batches of their own have addends of a gradient."""
+    words = {"axis": spec_of([axes])[0], "src": "V", "dst": "P"}
+    recorder.emit("reinterpret_", [gradient], [gradient], words, mut=[0])
 
 
 class _Bucket:
@@ -138,8 +143,7 @@ def _by_hook(recorder: Recorder, ddp, touched: set[int], hook, state) -> None:
         for place, parameter in enumerate(trained):
             gradient = parameter.grad
             if axes:
-                words = {"axis": spec_of([axes])[0], "src": "V", "dst": "P"}
-                recorder.emit("reinterpret_", [gradient], [gradient], words, mut=[0])
+                _state_addends(recorder, gradient, axes)
             bucket = _Bucket(parameter, place, place == len(trained) - 1)
             try:
                 result = hook(state, bucket).wait()

@@ -10,8 +10,6 @@ import hashlib
 import torch
 
 from ..document import Op, Program
-from ..operands import flatten
-from ..values import Value
 
 # What passes a gradient on: the same addends, ordered otherwise or multiplied by a number.
 _PASSES = set("view _unsafe_view reshape t transpose permute unsqueeze squeeze".split())
@@ -48,7 +46,7 @@ def summed(program: Program, axes_of) -> dict[str, list[str]]:
     owners: dict[int, set[str]] = {}  # by value: the parameters whose gradients it consists of
     found: dict[str, set[str]] = {}
     for op in program.ops:
-        operands = [v for v in flatten([*op.ins, *op.kw.values()]) if isinstance(v, Value)]
+        operands = op.operands()
         whose = set().union(*(owners.get(id(value), ()) for value in operands))
         reduces = op.name.rstrip("_") in ("all_reduce", "reduce_scatter", "reduce")
         if reduces:
@@ -68,7 +66,7 @@ def exchanged(program: Program) -> list[str]:
     whose: dict[int, set[str]] = {}
     found: set[str] = set()
     for op in program.ops:
-        operands = [v for v in flatten([*op.ins, *op.kw.values()]) if isinstance(v, Value)]
+        operands = op.operands()
         names = {v.root.claims["name"] for v in operands if v.root.claims.get("role") == "param"}
         names |= set().union(*(whose.get(id(value), ()) for value in operands))
         if op.name in ("send", "collective_permute"):

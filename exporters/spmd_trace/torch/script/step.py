@@ -37,8 +37,10 @@ class _Watch(TorchFunctionMode):
         self.steps = steps
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if used := updates.trained_in(func, args):
-            self.steps.uses(used)
+        # Else a use says nothing: an optimizer takes the steps, and the one to record has begun or is far.
+        if self.steps.by_hand or self.steps.between:
+            if used := updates.trained_in(func, args):
+                self.steps.uses(used)
         return func(*args, **(kwargs or {}))
 
 
