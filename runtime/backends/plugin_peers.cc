@@ -1,11 +1,12 @@
 // Modules are opened with their symbols kept apart from ours.
 #include "runtime/backends/plugin_peers.h"
 
+#include "runtime/backends/executable.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <unistd.h>
@@ -17,17 +18,11 @@ llvm::Error refused(std::string text) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), std::move(text));
 }
 
-std::string folder_of_executable() {
-  std::array<char, 4096> path{};
-  ssize_t size = ::readlink("/proc/self/exe", path.data(), path.size());
-  std::string text(path.data(), static_cast<size_t>(std::max<ssize_t>(size, 0)));
-  return text.substr(0, text.rfind('/'));
-}
-
 std::vector<std::string> folders() {
   if (const char *given = std::getenv("SPMD_PLUGIN_DIR"); given && *given)
     return {given};
-  return {folder_of_executable(), SPMD_INSTALLED_PLUGINS};
+  const std::string program = executable_path();
+  return {program.substr(0, program.rfind('/')), SPMD_INSTALLED_PLUGINS};
 }
 
 // The table that a module gives, of a version that we speak.

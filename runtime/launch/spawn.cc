@@ -2,6 +2,7 @@
 // taken in between.
 #include "runtime/launch/spawn.h"
 
+#include "runtime/backends/executable.h"
 #include "runtime/launch/admission.h"
 #include "runtime/launch/rank_codes.h"
 
@@ -14,7 +15,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -38,12 +38,6 @@ constexpr int kNothingRun = 2, kCannotFinish = 3, kLauncherFailed = 5;
 int give_up(const std::string &text) {
   checker::say(text);
   return kNothingRun;
-}
-
-std::string own_path() {
-  std::array<char, 4096> path{};
-  ssize_t size = ::readlink("/proc/self/exe", path.data(), path.size());
-  return std::string(path.data(), static_cast<size_t>(std::max<ssize_t>(size, 0)));
 }
 
 // The child ends with its parent, and does not see what is not for it.
@@ -217,7 +211,7 @@ Words mpirun(uint32_t count) {
 
 int spawn_ranks(const SpawnOptions &options) {
   Words command = options.by_mpirun ? mpirun(options.count) : Words();
-  command.push_back(own_path());
+  command.push_back(executable_path());
   command.insert(command.end(), options.words.begin(), options.words.end());
 
   sigset_t awaited, before;

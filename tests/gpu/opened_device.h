@@ -69,6 +69,7 @@ void test_matrices(OpenedDevice &);
 void test_sorts(OpenedDevice &);
 void test_wires(OpenedDevice &);
 void test_waits(OpenedDevice &);
+void measure_speed(OpenedDevice &);
 // Last, one of them: the device is closed, and what was opened is gone.
 void test_finish(OpenedDevice &);
 void test_stop(OpenedDevice &);

@@ -1,0 +1,207 @@
+// How fast a device carries out what `spmdrun` asks for most: printed beside a copy of the same bytes, which is
+// what memory allows. Measures, and fails only where a command is refused.
+#include "tests/gpu/opened_device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+namespace spmd::gpu_test {
+namespace {
+
+constexpr int64_t kRows = 16384, kColumns = 4096; // 256 MiB of f32
+constexpr int kRounds = 5;
+
+struct Arrays {
+  SpmdAddress in[3], out;
+};
+
+class Speed {
+public:
+  explicit Speed(OpenedDevice &on) : on_(on) {
+    for (SpmdAddress *place : {&arrays_.in[0], &arrays_.in[1], &arrays_.in[2], &arrays_.out}) {
+      on.expect_fine(on.calls().allocate(on.device(), kRows * kColumns * sizeof(float), place),
+                     "allocate");
+      clear(*place);
+    }
+  }
+
+  const Arrays &arrays() const { return arrays_; }
+
+  // Prints the least time of some rounds, and the rate that `bytes` read and written make.
+  template <class Queue> void measure(const char *name, int64_t bytes, Queue queue) {
+    const double seconds = least_time(queue);
+    const double rate = static_cast<double>(bytes) / seconds / 1e9;
+    if (copy_rate_ == 0)
+      copy_rate_ = rate;
+    std::printf("%-44s %9.1f us %7.0f GB/s  %.2f of a copy\n", name, seconds * 1e6, rate,
+                rate / copy_rate_);
+  }
+  template <class Queue> void measure_product(const char *name, double operations, Queue queue) {
+    const double seconds = least_time(queue);
+    std::printf("%-44s %9.1f us %7.0f TFLOP/s\n", name, seconds * 1e6, operations / seconds / 1e12);
+  }
+
+  OpenedDevice &on() { return on_; }
+
+private:
+  void clear(SpmdAddress place) {
+    const std::vector<char> zeros(size_t(1) << 22);
+    for (int64_t at = 0; at < kRows * kColumns * 4; at += static_cast<int64_t>(zeros.size()))
+      on_.expect_fine(on_.calls().put(on_.device(), place + static_cast<uint64_t>(at), zeros.data(),
+                                      zeros.size()),
+                      "put");
+  }
+
+  template <class Queue> double seconds_of(int calls, Queue queue) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point begin = Clock::now();
+    for (int i = 0; i < calls; ++i)
+      on_.expect_fine(queue(), "queue");
+    on_.expect_fine(on_.calls().wait(on_.device()), "wait");
+    return std::chrono::duration<double>(Clock::now() - begin).count() / calls;
+  }
+  // As many calls a round as take some 10 milliseconds.
+  template <class Queue> double least_time(Queue queue) {
+    double least = seconds_of(1, queue);
+    const int calls = std::clamp(static_cast<int>(0.01 / least), 1, 200);
+    for (int round = 0; round < kRounds; ++round)
+      least = std::min(least, seconds_of(calls, queue));
+    return least;
+  }
+
+  OpenedDevice &on_;
+  Arrays arrays_{};
+  double copy_rate_ = 0;
+};
+
+void set_steps(SpmdNest &nest, const std::vector<SpmdScalarStep> &steps) {
+  nest.steps = static_cast<uint32_t>(steps.size());
+  std::copy(steps.begin(), steps.end(), nest.program);
+}
+
+// A matrix of kRows x kColumns from matrices alike.
+SpmdNest over_matrices(const Speed &speed, uint32_t element, uint32_t count) {
+  SpmdNest nest{};
+  nest.loops = 2;
+  nest.extents[0] = kRows;
+  nest.extents[1] = kColumns;
+  nest.arrays = count;
+  for (uint32_t i = 0; i < count; ++i)
+    nest.in[i] = {speed.arrays().in[i], element, ~0u, 0, 0, 0, {kColumns, 1}};
+  nest.out = {speed.arrays().out, element, ~0u, 0, 0, 0, {kColumns, 1}};
+  nest.factor = nest.divisor = 1;
+  return nest;
+}
+
+void measure_nest(Speed &speed, const char *name, const SpmdNest &nest, int64_t bytes) {
+  OpenedDevice &on = speed.on();
+  speed.measure(name, bytes, [&] { return on.calls().nest(on.device(), &nest); });
+}
+
+void measure_elementwise(Speed &speed, uint32_t element, const char *name) {
+  const std::string of(name);
+  const int64_t bytes = kRows * kColumns * device::bytes_of(element);
+  SpmdNest sum = over_matrices(speed, element, 2);
+  set_steps(sum, {{kSpmdInput, 0, 0, 0}, {kSpmdInput, 1, 0, 0}, {kSpmdAdd, 0, 1, 0}});
+  measure_nest(speed, ("sum, " + of).c_str(), sum, 3 * bytes);
+  SpmdNest biased = sum;
+  biased.in[1].strides[0] = 0;
+  measure_nest(speed, ("sum with a row, " + of).c_str(), biased, 2 * bytes);
+  // x * 0.5 * (1 + tanh(c * (x + d * x^3)))
+  SpmdNest gelu = over_matrices(speed, element, 1);
+  gelu.constants = 4;
+  const double numbers[] = {0.5, 1, 0.7978845608028654, 0.044715};
+  std::copy(std::begin(numbers), std::end(numbers), gelu.numbers);
+  set_steps(gelu, {{kSpmdInput, 0, 0, 0},
+                   {kSpmdMul, 0, 0, 0},
+                   {kSpmdMul, 1, 0, 0},
+                   {kSpmdConstant, 3, 0, 0},
+                   {kSpmdMul, 2, 3, 0},
+                   {kSpmdAdd, 0, 4, 0},
+                   {kSpmdConstant, 2, 0, 0},
+                   {kSpmdMul, 5, 6, 0},
+                   {kSpmdTanh, 7, 0, 0},
+                   {kSpmdConstant, 1, 0, 0},
+                   {kSpmdAdd, 8, 9, 0},
+                   {kSpmdMul, 0, 10, 0},
+                   {kSpmdConstant, 0, 0, 0},
+                   {kSpmdMul, 11, 12, 0}});
+  measure_nest(speed, ("gelu, " + of).c_str(), gelu, 2 * bytes);
+}
+
+void measure_sums(Speed &speed, uint32_t element, const char *name) {
+  const std::string of(name);
+  const int64_t bytes = kRows * kColumns * device::bytes_of(element);
+  SpmdNest rows = over_matrices(speed, element, 1);
+  rows.inner = 1;
+  rows.out.strides[0] = 1;
+  set_steps(rows, {{kSpmdInput, 0, 0, 0}});
+  measure_nest(speed, ("sum of each row, " + of).c_str(), rows, bytes);
+  SpmdNest columns = rows;
+  std::swap(columns.extents[0], columns.extents[1]);
+  std::swap(columns.in[0].strides[0], columns.in[0].strides[1]);
+  measure_nest(speed, ("sum of each column, " + of).c_str(), columns, bytes);
+  SpmdNest all = rows;
+  all.inner = 2;
+  measure_nest(speed, ("sum of all, " + of).c_str(), all, bytes);
+}
+
+void measure_moves(Speed &speed) {
+  OpenedDevice &on = speed.on();
+  SpmdMove move{};
+  move.bytes = 4;
+  move.loops = 2;
+  move.extents[0] = kRows;
+  move.extents[1] = kColumns;
+  move.from = speed.arrays().in[0];
+  move.to = speed.arrays().out;
+  move.from_strides[0] = move.to_strides[0] = kColumns;
+  move.from_strides[1] = move.to_strides[1] = 1;
+  const int64_t bytes = 2 * kRows * kColumns * 4;
+  auto queue = [&] { return on.calls().move(on.device(), &move); };
+  speed.measure("copy", bytes, queue);
+  move.to_strides[0] = 1;
+  move.to_strides[1] = kRows;
+  speed.measure("transposed", bytes, queue);
+  move.extents[1] = kColumns / 2;
+  move.to_strides[0] = kColumns / 2;
+  move.to_strides[1] = 1;
+  speed.measure("left half", bytes / 2, queue);
+}
+
+void measure_products(Speed &speed) {
+  OpenedDevice &on = speed.on();
+  for (int64_t extent : {1024, 4096, 8192}) {
+    SpmdMatrices product{};
+    product.element = product.out_element = kSpmdBF16;
+    product.batch = 1;
+    product.rows = product.columns = product.inner = extent;
+    product.a = speed.arrays().in[0];
+    product.b = speed.arrays().in[1];
+    product.out = speed.arrays().out;
+    product.a_row = product.b_inner = product.out_row = extent;
+    product.a_inner = product.b_column = product.out_column = 1;
+    product.a_batch = product.b_batch = product.out_batch = extent * extent;
+    product.factor = 1;
+    const double operations = 2.0 * static_cast<double>(extent * extent * extent);
+    speed.measure_product(("bf16 product of " + std::to_string(extent) + "^3").c_str(), operations,
+                          [&] { return on.calls().matrices(on.device(), &product); });
+  }
+}
+
+} // namespace
+
+void measure_speed(OpenedDevice &on) {
+  on.run("speed", [&] {
+    Speed speed(on);
+    measure_moves(speed);
+    for (auto [element, name] : {std::pair(kSpmdF32, "f32"), std::pair(kSpmdBF16, "bf16")}) {
+      measure_elementwise(speed, element, name);
+      measure_sums(speed, element, name);
+    }
+    measure_products(speed);
+  });
+}
+
+} // namespace spmd::gpu_test
