@@ -37,11 +37,17 @@ for binary in checker/spmdlint runtime/spmdrun runtime/spmd_mpi.so runtime/spmd_
 done
 [[ -x $folder/bin/spmdrun ]] || { echo "bundle: there is no $build/runtime/spmdrun" >&2 && exit 2; }
 strip "$folder"/bin/*
+# set_folder FILE FOLDER: where its libraries are. In two steps, since patchelf writes over a path that is there,
+# even where the linker lets a symbol share its letters.
+set_folder() {
+  patchelf --remove-rpath "$1"
+  patchelf --set-rpath "$2" "$1"
+}
 for file in "$folder"/bin/*; do
-  patchelf --set-rpath '$ORIGIN/../lib' "$file"
+  set_folder "$file" '$ORIGIN/../lib'
 done
 for file in "$folder"/lib/*; do
-  patchelf --set-rpath '$ORIGIN' "$file"
+  set_folder "$file" '$ORIGIN'
 done
 
 # With the C library of the machine; with that of the bundle where the machine's is older than what the binaries
