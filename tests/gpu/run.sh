@@ -66,7 +66,8 @@ needed() {
   local header library
   header=$(folder_of "$1" "${headers[@]}") || unavailable "no $1 in ${headers[*]}"
   library=$(folder_of "$2" "${libraries[@]}") || unavailable "no $2 in ${libraries[*]}"
-  includes+=(-isystem "$header")
+  # The compiler's own headers look for those of /usr/include behind them: it is not to be named again.
+  [[ $header == /usr/include ]] || includes+=(-isystem "$header")
   library_files+=("$(compgen -G "$library/$2" | head -n 1)")
   LD_LIBRARY_PATH=$library${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   export LD_LIBRARY_PATH
