@@ -147,7 +147,7 @@ struct SpmdNest {
 // out = factor * a b, for each of a batch; strides in elements, of which one per matrix is 1.
 struct SpmdMatrices {
   uint32_t element, out_element; // floats
-  uint32_t adds;                 // to `out`
+  uint32_t adds;                 // to `out`; the product may be rounded to its element before
   int64_t batch, rows, columns, inner;
   SpmdAddress a, b, out;
   int64_t a_row, a_inner, a_batch;

@@ -60,7 +60,10 @@ private:
   bool composed(const KernelDef &kernel, const Site &site, std::optional<unsigned> by);
   bool is_real() const;
   bool terms();
+  Placed in_scratch(const Placed &result, ir::DType dtype);
+  bool copied(const Placed &from, const Placed &to);
   bool complex_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &result);
+  bool sum_of_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &result);
   bool term(const lowered::Term &term, const Placed &out, bool fresh);
   bool all_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &out);
   bool add_inputs(const lowered::Term &term, llvm::ArrayRef<unsigned> loops, NestDraft &draft);
@@ -204,22 +207,43 @@ bool RowLowering::composed(const KernelDef &kernel, const Site &site, std::optio
 
 // --- equations
 
+// Memory for it that is no operand's.
+Placed RowLowering::in_scratch(const Placed &result, ir::DType dtype) {
+  Placed made = result;
+  made.data = call_.scratch.data;
+  made.dtype = dtype;
+  const auto bytes = static_cast<uint64_t>(result.size()) * ir::info(dtype).bytes;
+  call_.scratch.bytes = std::max(call_.scratch.bytes, bytes);
+  return made;
+}
+bool RowLowering::copied(const Placed &from, const Placed &to) {
+  return add_box(from, to, {{to.size()}, {1}, {1}}, false, commands_);
+}
+
 // Made elsewhere if it lies where an operand does: a part of it may be written before the other one is read.
 bool RowLowering::complex_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &result) {
   const bool lies_there = lies_at_any(result, call_.args);
-  Placed out = result;
-  if (lies_there) {
-    out.data = call_.scratch.data;
-    const auto bytes = static_cast<uint64_t>(result.size()) * ir::info(result.dtype).bytes;
-    call_.scratch.bytes = std::max(call_.scratch.bytes, bytes);
-  }
+  const Placed out = lies_there ? in_scratch(result, result.dtype) : result;
   reads_first_ = true;
   bool fresh = true;
   for (const lowered::Term &each : terms)
     if (!lower_complex_term(call_, each, out, std::exchange(fresh, false), commands_))
       return false;
-  return !terms.empty() &&
-         (!lies_there || add_box(out, result, {{result.size()}, {1}, {1}}, false, commands_));
+  return !terms.empty() && (!lies_there || copied(out, result));
+}
+
+// One term after another is added to what is there. A result of 16 bits and less is rounded once, as everywhere: it
+// is added up in f32, and cuBLASLt would round a product before it adds it to 16 bits.
+bool RowLowering::sum_of_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &result) {
+  const bool narrow = ir::differentiable(result.dtype) && ir::info(result.dtype).bytes < 4;
+  const bool widened = narrow && terms.size() > 1;
+  const Placed out = widened ? in_scratch(result, ir::DType::F32) : result;
+  reads_first_ |= widened && call_.results.size() == 1;
+  bool fresh = true;
+  for (const lowered::Term &each : terms)
+    if (!term(each, out, std::exchange(fresh, false)))
+      return false;
+  return !widened || copied(out, result);
 }
 
 bool RowLowering::terms() {
@@ -236,12 +260,8 @@ bool RowLowering::terms() {
       add_fill(call_.results[k], 0, commands_);
     if (plans[k].terms.size() > 1 && all_terms(plans[k].terms, call_.results[k]))
       continue;
-    bool fresh = true;
-    for (const lowered::Term &each : plans[k].terms) {
-      if (!term(each, call_.results[k], fresh))
-        return false;
-      fresh = false;
-    }
+    if (!sum_of_terms(plans[k].terms, call_.results[k]))
+      return false;
   }
   return true;
 }

@@ -9,7 +9,7 @@
 namespace spmd::nccl {
 
 // Doubles that `queue_nest` may use between its kernels.
-inline constexpr int64_t kScratchPlaces = 4096;
+inline constexpr int64_t kScratchPlaces = 1 << 20;
 
 // Whether the kernels were compiled for the current device.
 cudaError_t find_kernels();

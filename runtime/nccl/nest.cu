@@ -1,8 +1,10 @@
-// Nests of loops around a scalar program, which scalar.h carries out: no product and sum become one, so that
-// numbers are those of a processor but for its functions. The program lies in the parameters of the kernel, which
+// Nests of loops around a scalar program, which scalar.h carries out step by step: small ones, since large ones have
+// kernels of their own (compiled_nests.h). No product and sum become one, so that numbers are those of a processor but
+// for its functions. The program lies in the parameters of the kernel, which
 // all threads read alike.
-#include "runtime/nccl/kernels.h"
 #include "runtime/device/scalar.h"
+#include "runtime/nccl/compiled_nests.h"
+#include "runtime/nccl/kernels.h"
 
 #include <algorithm>
 
@@ -18,6 +20,7 @@ constexpr int64_t kShort = 32;          // fewer places that are combined: by on
 constexpr int64_t kManyOuter = 1 << 16; // enough for a thread each
 constexpr int64_t kPart =
     4096; // places of a block at least, before there are several for one result
+constexpr int64_t kInterpretedParts = 4096; // of all results, at most
 
 template <class Index>
 __device__ __forceinline__ void spread(const int64_t *extents, uint32_t first, uint32_t last,
@@ -160,23 +163,30 @@ cudaError_t queue_nest(const SpmdNest &asked, double *scratch, cudaStream_t stre
   const int64_t inner = places(nest.extents, split, nest.loops);
   if (outer == 0)
     return cudaSuccess;
+  auto combine_parts = [&](int64_t parts) {
+    nest_of_parts<<<static_cast<unsigned>((outer + kMostThreads - 1) / kMostThreads), kMostThreads,
+                    0, stream>>>(nest, outer, parts, scratch);
+    return cudaGetLastError();
+  };
+  CompiledNest compiled;
+  if (inner > 0)
+    if (const cudaError_t error = queue_compiled(nest, scratch, kScratchPlaces, stream, compiled);
+        error != cudaSuccess || compiled.taken)
+      return error != cudaSuccess || compiled.parts == 1 ? error : combine_parts(compiled.parts);
   if (better_by_thread(nest, outer, inner)) {
     const int64_t blocks = std::min((outer + kMostThreads - 1) / kMostThreads, kBlocks);
     nest_by_thread<<<static_cast<unsigned>(blocks), kMostThreads, 0, stream>>>(nest, outer, inner);
     return cudaGetLastError();
   }
   const int64_t parts =
-      std::clamp(std::min(inner / kPart, kScratchPlaces / outer), int64_t(1), kScratchPlaces);
+      std::clamp(std::min(inner / kPart, kInterpretedParts / outer), int64_t(1), kInterpretedParts);
   int64_t threads = kMostThreads;
   while (threads > kShort && threads > inner / parts)
     threads /= 2;
   nest_by_block<<<static_cast<unsigned>(std::min(outer * parts, kBlocks)),
                   static_cast<unsigned>(threads), 0, stream>>>(nest, outer, inner, parts, scratch);
-  if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess || parts == 1)
-    return error;
-  nest_of_parts<<<static_cast<unsigned>((outer + kMostThreads - 1) / kMostThreads), kMostThreads, 0,
-                  stream>>>(nest, outer, parts, scratch);
-  return cudaGetLastError();
+  const cudaError_t error = cudaGetLastError();
+  return error != cudaSuccess || parts == 1 ? error : combine_parts(parts);
 }
 
 } // namespace spmd::nccl

@@ -39,6 +39,11 @@ inline void carry_out(const SpmdNest &nest) {
   }
 }
 
+// As cuBLASLt does it for some sizes.
+inline double product_to_add(double product, uint32_t out_element) {
+  return device::bytes_of(out_element) < 4 ? device::rounded(product, out_element) : product;
+}
+
 inline void carry_out(const SpmdMatrices &each) {
   for (int64_t b = 0; b < each.batch; ++b)
     for (int64_t r = 0; r < each.rows; ++r)
@@ -52,7 +57,8 @@ inline void carry_out(const SpmdMatrices &each) {
         const int64_t place = b * each.out_batch + r * each.out_row + c * each.out_column;
         sum *= each.factor;
         if (each.adds)
-          sum += device::load(each.out, each.out_element, place);
+          sum = product_to_add(sum, each.out_element) +
+                device::load(each.out, each.out_element, place);
         device::store(each.out, each.out_element, place, sum);
       }
 }

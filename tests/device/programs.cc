@@ -15,6 +15,19 @@ namespace {
 constexpr const char *kSteps[] = {
     R"(
 mesh m { tp = 2 }
+%x = input bf16[6, 32@tp] V
+%h = input f16[6, 32@tp] V
+%w = input bf16[32@tp, 16] V
+%u = input f16[32@tp, 16] V
+%b = input bf16[16] V
+%c = input f16[6, 16] V
+%y = addmm %b, %x, %w { alpha = 0.5, beta = 2 }
+%z = addmm %c, %h, %u
+output %y
+output %z
+)",
+    R"(
+mesh m { tp = 2 }
 %q = input bf16[2, 6@tp, 5, 8] V
 %k = input bf16[2, 2@tp, 5, 8] V
 %v = input bf16[2, 2@tp, 5, 4] V

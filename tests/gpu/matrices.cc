@@ -101,6 +101,7 @@ double worst_ratio(OpenedDevice &on, const SpmdMatrices &m, Elements &a, Element
         const int64_t place = batch * m.out_batch + row * m.out_row + column * m.out_column;
         double wanted = m.factor * sum;
         size *= std::fabs(m.factor);
+        const double rounded_before = m.adds ? rounding_of(m.out_element) * std::fabs(wanted) : 0;
         if (m.adds) {
           wanted += out.at(place);
           size += std::fabs(out.at(place));
@@ -110,7 +111,7 @@ double worst_ratio(OpenedDevice &on, const SpmdMatrices &m, Elements &a, Element
         const double steps = static_cast<double>(m.inner + 3) * step_of(m.element);
         const double bound =
             steps * size + 1.01 * rounding_of(m.out_element) * (std::fabs(wanted) + steps * size) +
-            least_of(m.out_element);
+            1.01 * rounded_before + least_of(m.out_element);
         const double ratio = found == wanted ? 0 : std::fabs(found - wanted) / bound;
         if (!(ratio <= worst)) {
           worst = ratio == ratio ? ratio : INFINITY;

@@ -1,0 +1,31 @@
+// Source of a kernel that carries out one nest, for the compiler that CUDA brings (NVRTC). Extents, strides and the
+// scalar program are constants of it, so that loads are as wide as memory allows and indices cost little. The
+// numbers are those of nest.cu to the bit: scalar.h is compiled into both.
+#pragma once
+
+#include "runtime/device/interface.h"
+#include "runtime/nccl/nest_arguments.h"
+
+#include <string>
+
+namespace spmd::nccl {
+
+struct NestSource {
+  std::string text; // a kernel named `nest` with one parameter, NestArguments
+  int64_t blocks;   // of kNestThreads threads each
+  int64_t parts;    // of each result; more than one: they are to be combined from `partial`
+};
+inline constexpr unsigned kNestThreads = 256;
+
+// Of a nest whose loops are joined (nest.cu), with one place at least. Addresses decide by their alignment alone, which
+// changes how elements are loaded and nothing else.
+// `scratch`: doubles that `partial` has.
+NestSource nest_source(const SpmdNest &nest, int64_t scratch);
+
+// What decides its text: equal keys, equal sources.
+std::string nest_key(const SpmdNest &nest);
+
+// Whether there is a source for it: elements of eight bits with an exponent and complex ones have none.
+bool has_nest_source(const SpmdNest &nest);
+
+} // namespace spmd::nccl
