@@ -155,9 +155,11 @@ private:
     if (library_.create(&program, text.c_str(), "nest.cu", static_cast<int>(names.size()),
                         texts.data(), names.data()) != NVRTC_SUCCESS)
       return "nvrtcCreateProgram";
-    // No product and sum become one: the numbers are those of a processor.
-    const std::array<const char *, 3> options = {architecture_.c_str(), "--fmad=false",
-                                                 "--std=c++17"};
+    // No product and sum become one: the numbers are those of a processor. The headers declare functions of
+    // the host, too.
+    const std::array<const char *, 4> options = {architecture_.c_str(), "--fmad=false",
+                                                 "--std=c++17",
+                                                 "--device-as-default-execution-space"};
     std::string wrong;
     size_t size = 0;
     if (library_.compile(program, static_cast<int>(options.size()), options.data()) !=

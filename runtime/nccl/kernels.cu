@@ -1,7 +1,7 @@
 // Moves, products of matrices that cuBLASLt does not take, and marks. Loops that are one loop in memory are made one
 // before anything is launched: an index costs a division for each.
-#include "runtime/nccl/kernels.h"
 #include "runtime/device/scalar.h"
+#include "runtime/nccl/kernels.h"
 
 #include <algorithm>
 #include <utility>
@@ -98,6 +98,69 @@ bool widen(SpmdMove &move) {
   return true;
 }
 
+// Two loops of which one runs on where it is read, the other one where it is written.
+struct Turned {
+  uint32_t read = 0, written = 0;
+};
+bool is_turned(const SpmdMove &move, Turned &turned) {
+  constexpr int64_t kLeast = 16; // of both: else most of a tile is empty
+  turned.read = turned.written = move.loops;
+  for (uint32_t l = 0; l < move.loops; ++l) {
+    if (move.from_strides[l] == 1 && move.extents[l] >= kLeast)
+      turned.read = l;
+    if (move.to_strides[l] == 1 && move.extents[l] >= kLeast)
+      turned.written = l;
+  }
+  return turned.read < move.loops && turned.written < move.loops && turned.read != turned.written;
+}
+
+constexpr int kSide = 32, kTurns = 8; // of a tile; rows that a block reads at once
+
+// By tiles that are read along one loop and written along the other: threads side by side touch what lies side by
+// side, both times.
+template <class T>
+__global__ void __launch_bounds__(kSide *kTurns)
+    copy_turned(const __grid_constant__ SpmdMove move, Turned turned, int64_t tiles) {
+  __shared__ T cells[kSide][kSide + 1];
+  const int64_t columns = (move.extents[turned.read] + kSide - 1) / kSide;
+  const int64_t rows = (move.extents[turned.written] + kSide - 1) / kSide;
+  const int64_t x = threadIdx.x % kSide, y = threadIdx.x / kSide;
+  for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const int64_t first = tile % columns * kSide, second = tile / columns % rows * kSide;
+    int64_t rest = tile / columns / rows, from = first + second * move.from_strides[turned.written],
+            to = second + first * move.to_strides[turned.read];
+    for (uint32_t l = move.loops; l-- > 0;) {
+      if (l == turned.read || l == turned.written)
+        continue;
+      const int64_t at = rest % move.extents[l];
+      rest /= move.extents[l];
+      from += at * move.from_strides[l];
+      to += at * move.to_strides[l];
+    }
+    const int64_t width = move.extents[turned.read] - first;
+    const int64_t height = move.extents[turned.written] - second;
+    for (int64_t row = y; row < kSide; row += kTurns)
+      if (x < width && row < height)
+        cells[row][x] = reinterpret_cast<const T *>(
+            move.from)[from + x + row * move.from_strides[turned.written]];
+    __syncthreads();
+    for (int64_t row = y; row < kSide; row += kTurns)
+      if (x < height && row < width)
+        reinterpret_cast<T *>(move.to)[to + x + row * move.to_strides[turned.read]] = cells[x][row];
+    __syncthreads();
+  }
+}
+
+template <class T>
+cudaError_t launch_turned(const SpmdMove &move, Turned turned, cudaStream_t stream) {
+  const int64_t read = move.extents[turned.read], written = move.extents[turned.written];
+  const int64_t tiles = (read + kSide - 1) / kSide * ((written + kSide - 1) / kSide) *
+                        (device::places(move.extents, 0, move.loops) / read / written);
+  copy_turned<T><<<static_cast<unsigned>(std::min(tiles, kBlocks)), kSide * kTurns, 0, stream>>>(
+      move, turned, tiles);
+  return cudaGetLastError();
+}
+
 // --- matrices -------------------------------------------------------------------------------------------
 
 constexpr int kTile = 16;
@@ -162,6 +225,19 @@ cudaError_t queue_move(const SpmdMove &asked, cudaStream_t stream) {
         static_cast<size_t>(count) * move.bytes, cudaMemcpyDeviceToDevice, stream);
   if ((move.from | move.to) % move.bytes)
     return cudaErrorMisalignedAddress;
+  if (Turned turned; is_turned(move, turned))
+    switch (move.bytes) {
+    case 1:
+      return launch_turned<uint8_t>(move, turned, stream);
+    case 2:
+      return launch_turned<uint16_t>(move, turned, stream);
+    case 4:
+      return launch_turned<uint32_t>(move, turned, stream);
+    case 8:
+      return launch_turned<uint64_t>(move, turned, stream);
+    default:
+      break;
+    }
   while (widen(move)) {
   }
   const int64_t wide = device::places(move.extents, 0, move.loops);

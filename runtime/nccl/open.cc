@@ -177,8 +177,13 @@ SpmdStatus Device::warm_up() {
 }
 
 SpmdStatus Device::open(SpmdDeviceFacts &facts) {
-  // Else a kernel that is first needed while one of NCCL's waits for another rank may wait for it in turn.
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  // Kernels are loaded when they are first needed: all of cuBLASLt and NCCL at once take two seconds of a process.
+  // Loading may wait until the device is idle, so for collectives of earlier steps. No rank waits for another one's
+  // later step in them, since all ranks queue their steps in the order of the plan: nobody waits for ever.
+  //
+  // Communicators take their memory when they are made, and not with the first collective, when the plan has all
+  // the rest.
+  setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   SpmdStatus status = choose(facts);
   status = status.code == kSpmdFine ? make_streams() : status;
   status = status.code == kSpmdFine ? make_memory() : status;

@@ -1,5 +1,6 @@
 // Nests of loops: every operation, element and combiner, and the forms that loops take.
 #include "tests/device/carry_out.h"
+#include "tests/device/random_nests.h"
 #include "tests/gpu/opened_device.h"
 
 #include <algorithm>
@@ -276,6 +277,41 @@ void test_in_place(OpenedDevice &on) {
   compare(on, nest, {&matrix, &row, &column}, matrix);
 }
 
+// Large ones have kernels of their own.
+void test_large(OpenedDevice &on, uint64_t seed) {
+  test::NestDice dice(seed);
+  test::RandomNest drawn = dice.draw(int64_t(1) << 20);
+  std::vector<Elements> arrays;
+  for (uint32_t i = 0; i < drawn.nest.arrays; ++i) {
+    const uint32_t element = drawn.nest.in[i].element;
+    const bool is_data = element != kSpmdNoElement;
+    arrays.push_back(on.elements(element, is_data ? drawn.counts[i] : 1));
+    for (int64_t place = 0; is_data && place < drawn.counts[i]; ++place)
+      arrays[i].set(place, dice.number(static_cast<double>(drawn.least[i]),
+                                       static_cast<double>(drawn.most[i])));
+  }
+  Elements out = on.elements(drawn.nest.out.element, drawn.out_count);
+  for (int64_t place = 0; place < drawn.out_count; ++place)
+    out.set(place, dice.number(-3, 3));
+  std::vector<Elements *> in;
+  for (Elements &array : arrays)
+    in.push_back(&array);
+  compare(on, drawn.nest, in, out);
+}
+
+// Of all operations, over as many numbers.
+void test_large_operation(OpenedDevice &on, uint8_t op, uint32_t element) {
+  constexpr int64_t kCount = int64_t(1) << 20;
+  Elements in = on.elements(element, kCount), out = on.elements(element, kCount);
+  for (int64_t i = 0; i < kCount; ++i)
+    in.set(i, some_number(on, i));
+  SpmdNest nest = flat(kCount, 1);
+  nest.constants = 1;
+  nest.numbers[0] = 0.75;
+  set_steps(nest, {{kSpmdInput, 0, 0, 0}, {kSpmdConstant, 0, 0, 0}, {op, 0, 1, 0}});
+  compare(on, nest, {&in}, out, kFunctions);
+}
+
 } // namespace
 
 void test_nests(OpenedDevice &on) {
@@ -302,6 +338,13 @@ void test_nests(OpenedDevice &on) {
     on.run("nest: rows by index, element " + std::to_string(element),
            [&] { test_index(on, element); });
   on.run("nest: in place", [&] { test_in_place(on); });
+  for (uint64_t seed = 0; seed < 30; ++seed)
+    on.run("nest: large, seed " + std::to_string(seed), [&] { test_large(on, seed); });
+  for (uint8_t op : {kSpmdDiv, kSpmdExp, kSpmdLog, kSpmdSqrt, kSpmdTanh, kSpmdErf, kSpmdPow})
+    for (uint32_t element : {kSpmdF64, kSpmdF32, kSpmdBF16, kSpmdF16})
+      on.run("nest: large, operation " + std::to_string(op) + ", element " +
+                 std::to_string(element),
+             [&] { test_large_operation(on, op, element); });
 }
 
 } // namespace spmd::gpu_test

@@ -1,6 +1,7 @@
 // Opening a plug-in, memory of its device, and what is compared.
 #include "tests/gpu/opened_device.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -10,7 +11,7 @@
 namespace spmd::gpu_test {
 namespace {
 
-constexpr uint64_t kMemory = uint64_t(256) << 20;
+constexpr uint64_t kMemory = uint64_t(1) << 30;
 
 bool alike(double a, double b, double tolerance) {
   if (!(a == a) || !(b == b))
@@ -66,8 +67,10 @@ Elements OpenedDevice::elements(uint32_t element, int64_t count) {
   made.element = element;
   made.count = count;
   made.host.resize(made.bytes() + 2 * Elements::kMargin);
-  for (char &byte : made.host)
-    byte = static_cast<char>(random());
+  for (size_t at = 0; at < made.host.size(); at += sizeof(uint64_t)) {
+    const uint64_t bits = random();
+    std::memcpy(made.host.data() + at, &bits, std::min(sizeof bits, made.host.size() - at));
+  }
   made.device_begin = memory_ + used_;
   made.device = made.device_begin + Elements::kMargin;
   used_ += (made.host.size() + 511) / 512 * 512;
