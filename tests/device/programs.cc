@@ -15,12 +15,12 @@ namespace {
 constexpr const char *kSteps[] = {
     R"(
 mesh m { tp = 2 }
-%x = input bf16[6, 32@tp] V
-%h = input f16[6, 32@tp] V
-%w = input bf16[32@tp, 16] V
-%u = input f16[32@tp, 16] V
-%b = input bf16[16] V
-%c = input f16[6, 16] V
+%x = input bf16[6, 32] I
+%h = input f16[6, 32] I
+%w = input bf16[32, 16] I
+%u = input f16[32, 16] I
+%b = input bf16[16] I
+%c = input f16[6, 16] I
 %y = addmm %b, %x, %w { alpha = 0.5, beta = 2 }
 %z = addmm %c, %h, %u
 output %y
