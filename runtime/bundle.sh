@@ -9,10 +9,11 @@ made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 name=spmdrun
 folder=$made/$name
-mkdir -p "$folder"/{bin,lib,libc}
+mkdir -p "$folder"/{bin,lib,compiler}
 
-# What the machine provides: its C library, unless it is older than ours, and what belongs to devices and launchers.
-is_of_libc() { [[ $1 =~ ^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|mvec|anl))\.so ]]; }
+# What the machine provides: the libraries of its compiler, unless they are older than ours, and what belongs to
+# devices and launchers. A plug-in that is built on the machine needs those of its compiler.
+is_of_compiler() { [[ $1 =~ ^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|mvec|anl|stdc\+\+|gcc_s))\.so ]]; }
 is_of_machine() { [[ $1 =~ ^lib(nccl|cublas|cublasLt|cuda|mpi|open-pal|open-rte|nvidia)[.-] ]]; }
 
 # Prints the libraries of a binary, each with its path.
@@ -22,8 +23,8 @@ add_libraries() {
   local library path
   while read -r library path; do
     library=${library##*/}
-    if is_of_libc "$library"; then
-      cp -Lf "$path" "$folder/libc/$library"
+    if is_of_compiler "$library"; then
+      cp -Lf "$path" "$folder/compiler/$library"
     elif ! is_of_machine "$library"; then
       [[ -e $folder/lib/$library ]] || { cp -L "$path" "$folder/lib/$library" && add_libraries "$path"; }
     fi
@@ -50,9 +51,9 @@ for file in "$folder"/lib/*; do
   set_folder "$file" '$ORIGIN'
 done
 
-# With the C library of the machine; with that of the bundle where the machine's is older than what the binaries
-# were linked with. The program that the system runs is the loader then, so where the binaries lie is told by
-# variables.
+# With the C and C++ libraries of the machine; with those of the bundle where the machine has none, or older ones
+# than the binaries were linked with. The program that the system runs is the loader then, so where the binaries lie
+# is told by variables.
 for binary in spmdlint spmdrun; do
   cat >"$folder/$binary" <<'SCRIPT'
 #!/bin/sh
@@ -62,7 +63,7 @@ if "$binary" --version >/dev/null 2>&1; then
   exec "$binary" "$@"
 fi
 export SPMD_PLUGIN_DIR="${SPMD_PLUGIN_DIR:-$here/bin}" SPMD_EXECUTABLE="$here/${0##*/}"
-exec "$here"/libc/ld-linux-* --library-path "$here/libc:$here/lib:$LD_LIBRARY_PATH" "$binary" "$@"
+exec "$here"/compiler/ld-linux-* --library-path "$here/compiler:$here/lib:$LD_LIBRARY_PATH" "$binary" "$@"
 SCRIPT
   chmod +x "$folder/$binary"
 done

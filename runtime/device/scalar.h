@@ -210,7 +210,8 @@ SPMD_ON_DEVICE uint32_t operand_count(uint32_t op) {
   return one ? 1 : 2;
 }
 
-SPMD_ON_DEVICE double done(uint8_t op, double a) {
+// In double, or in float where a kernel computes with that.
+template <class Number> SPMD_ON_DEVICE Number done(uint8_t op, Number a) {
   switch (op) {
   case kSpmdIsNan:
     return !(a == a);
@@ -275,7 +276,7 @@ SPMD_ON_DEVICE double done(uint8_t op, double a) {
   }
 }
 
-SPMD_ON_DEVICE double done(uint8_t op, double a, double b, double c) {
+template <class Number> SPMD_ON_DEVICE Number done(uint8_t op, Number a, Number b, Number c) {
   switch (op) {
   case kSpmdSelect:
     return a != 0 ? b : c;

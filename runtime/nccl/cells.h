@@ -1,5 +1,5 @@
-// Elements as cells of memory that have a type, for kernels that know the element when they are compiled. The numbers
-// are those of scalar.h to the bit.
+// Elements as cells of memory that have a type, for kernels that know the element when they are compiled. What is
+// loaded and stored is what scalar.h says, to the bit.
 #pragma once
 
 #include "runtime/device/scalar.h"
@@ -49,7 +49,9 @@ template <> struct Element<kSpmdF32> {
   using Cell = float;
   __device__ static double number(Cell cell) { return cell; }
   __device__ static Cell cell(double value) { return static_cast<float>(value); }
-  __device__ static double rounded(double value) { return static_cast<float>(value); }
+  template <class Number> __device__ static Number rounded(Number value) {
+    return static_cast<float>(value);
+  }
 };
 template <> struct Element<kSpmdF64> {
   using Cell = double;
@@ -62,13 +64,16 @@ template <> struct Element<kSpmdBF16> {
   __device__ static double number(Cell cell) {
     return __int_as_float(static_cast<int>(static_cast<unsigned>(cell) << 16));
   }
-  __device__ static Cell cell(double value) {
-    const unsigned bits = static_cast<unsigned>(__float_as_int(cut_to_odd(value)));
+  __device__ static Cell cell(float value) {
+    const unsigned bits = static_cast<unsigned>(__float_as_int(value));
     if (!(value == value))
       return static_cast<Cell>(bits >> 31 << 15 | 0x7fc0);
     return static_cast<Cell>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
   }
-  __device__ static double rounded(double value) { return number(cell(value)); }
+  __device__ static Cell cell(double value) { return cell(cut_to_odd(value)); }
+  template <class Number> __device__ static Number rounded(Number value) {
+    return static_cast<Number>(number(cell(value)));
+  }
 };
 template <> struct Element<kSpmdF16> {
   using Cell = uint16_t;
@@ -81,16 +86,19 @@ template <> struct Element<kSpmdF16> {
     return device::decoded(cell, device::narrow_of(kSpmdF16));
 #endif
   }
-  __device__ static Cell cell(double value) {
+  __device__ static Cell cell(float value) {
 #ifdef __CUDACC__
     Cell bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(cut_to_odd(value)));
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
     return bits;
 #else
     return static_cast<Cell>(device::encoded(value, device::narrow_of(kSpmdF16)));
 #endif
   }
-  __device__ static double rounded(double value) { return number(cell(value)); }
+  __device__ static Cell cell(double value) { return cell(cut_to_odd(value)); }
+  template <class Number> __device__ static Number rounded(Number value) {
+    return static_cast<Number>(number(cell(value)));
+  }
 };
 // No array of a kernel has these.
 template <> struct Element<kSpmdF8E4M3> {

@@ -97,18 +97,30 @@ __global__ void __launch_bounds__(kMostThreads)
   }
 }
 
+// A row of threads for each result: each takes every so many of its parts, and a tree the rest.
 __global__ void __launch_bounds__(kMostThreads)
     nest_of_parts(const __grid_constant__ SpmdNest nest, int64_t outer, int64_t parts,
                   const double *partial) {
-  const int64_t place = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (place >= outer)
-    return;
-  double value = partial[place * parts];
-  for (int64_t i = 1; i < parts; ++i)
+  __shared__ double values[kMostThreads];
+  const int64_t lane = threadIdx.x % kShort;
+  const int64_t place =
+      static_cast<int64_t>(blockIdx.x) * (kMostThreads / kShort) + threadIdx.x / kShort;
+  double value = neutral(nest.combiner);
+  for (int64_t i = lane; place < outer && i < parts; i += kShort)
     value = combined(nest.combiner, value, partial[place * parts + i]);
+  values[threadIdx.x] = value;
+  __syncthreads();
+  for (int64_t half = kShort / 2; half > 0; half /= 2) {
+    if (lane < half)
+      values[threadIdx.x] =
+          combined(nest.combiner, values[threadIdx.x], values[threadIdx.x + half]);
+    __syncthreads();
+  }
+  if (place >= outer || lane > 0)
+    return;
   int64_t at[kSpmdLoops];
   coordinates(nest.extents, 0, nest.loops - nest.inner, place, at);
-  device::finish(nest, at, value);
+  device::finish(nest, at, values[threadIdx.x]);
 }
 
 // Whether loop `l` runs on where loop `before` of `made` takes its steps, in all arrays.
@@ -164,8 +176,9 @@ cudaError_t queue_nest(const SpmdNest &asked, double *scratch, cudaStream_t stre
   if (outer == 0)
     return cudaSuccess;
   auto combine_parts = [&](int64_t parts) {
-    nest_of_parts<<<static_cast<unsigned>((outer + kMostThreads - 1) / kMostThreads), kMostThreads,
-                    0, stream>>>(nest, outer, parts, scratch);
+    constexpr int64_t results = kMostThreads / kShort; // of a block
+    nest_of_parts<<<static_cast<unsigned>((outer + results - 1) / results), kMostThreads, 0,
+                    stream>>>(nest, outer, parts, scratch);
     return cudaGetLastError();
   };
   CompiledNest compiled;

@@ -224,7 +224,7 @@ void Writer::numbers_of_arrays() {
   };
   for (uint32_t i = 0; i < nest_.arrays; ++i) {
     const SpmdArray &array = nest_.in[i];
-    const std::string n = text_of(i), x = "const double x" + n + " = ";
+    const std::string n = text_of(i), x = "const Number x" + n + " = ";
     const std::string at = "at" + n + along(array);
     if (!is_data(array)) {
       line(x + "static_cast<double>(" + at + ");");
@@ -250,12 +250,12 @@ void Writer::numbers_of_arrays() {
 void Writer::program() {
   for (uint32_t s = 0; s < nest_.steps; ++s) {
     const SpmdScalarStep step = nest_.program[s];
-    const std::string made = "const double s" + text_of(s) + " = ";
+    const std::string made = "const Number s" + text_of(s) + " = ";
     auto value = [](uint8_t number) { return "s" + text_of(number); };
     if (step.op == kSpmdInput)
       line(made + "x" + text_of(step.a) + ";");
     else if (step.op == kSpmdConstant)
-      line(made + "a.numbers[" + text_of(step.a) + "];");
+      line(made + "Number(a.numbers[" + text_of(step.a) + "]);");
     else if (step.op == kSpmdRound)
       line(made + "Element<" + text_of(step.b) + ">::rounded(" + value(step.a) + ");");
     else {
@@ -268,7 +268,7 @@ void Writer::program() {
 
 void Writer::finish(const std::string &value, const std::string &cell) {
   if (nest_.factor != 1 || nest_.divisor != 1)
-    line(value + " = " + value + " * a.factor / a.divisor;");
+    line(value + " = " + value + " * Number(a.factor) / Number(a.divisor);");
   if (nest_.adds)
     line(value + " += EO::number(" + cell + ");");
   line(cell + " = EO::cell(" + value + ");");
@@ -293,7 +293,7 @@ void Writer::each() {
   open("for (int v = 0; v < " + text_of(width_) + "; ++v)");
   numbers_of_arrays();
   program();
-  line("double value = s" + text_of(nest_.steps - 1) + ";");
+  line("Number value = s" + text_of(nest_.steps - 1) + ";");
   finish("value", wide ? "results.at[v]" : "out[v]");
   close();
   if (wide)
@@ -405,6 +405,7 @@ NestSource Writer::write() {
   line("using namespace spmd::device;");
   line("using namespace spmd::nccl;");
   line(std::string("using Place = ") + (narrow ? "uint32_t;" : "uint64_t;"));
+  line(std::string("using Number = ") + (computes_in_float(nest_) ? "float;" : "double;"));
   elements();
   open("extern \"C\" __global__ void __launch_bounds__(" + text_of(kNestThreads) +
        ") nest(const __grid_constant__ NestArguments a)");
@@ -417,6 +418,38 @@ NestSource Writer::write() {
 }
 
 } // namespace
+
+bool computes_in_float(const SpmdNest &nest) {
+  auto is_exact_in_float = [](uint32_t element) {
+    return element == kSpmdBool || element == kSpmdI8 || element == kSpmdU8 ||
+           element == kSpmdI16 || element == kSpmdU16 || element == kSpmdBF16 ||
+           element == kSpmdF16 || element == kSpmdF32;
+  };
+  if (nest.inner > 0 || (nest.out.element != kSpmdBF16 && nest.out.element != kSpmdF16))
+    return false;
+  for (uint32_t i = 0; i < nest.arrays; ++i)
+    if (!is_exact_in_float(nest.in[i].element))
+      return false;
+  auto is_given = [&](uint8_t step) { return nest.program[step].op <= kSpmdConstant; };
+  auto may_jump = [&](const SpmdScalarStep &step) {
+    switch (step.op) {
+    case kSpmdLess:
+    case kSpmdLessEqual:
+    case kSpmdEqual:
+      return !is_given(step.a) || !is_given(step.b);
+    case kSpmdFloor:
+    case kSpmdCeil:
+    case kSpmdTrunc:
+    case kSpmdFmod:
+      return true;
+    case kSpmdRound: // to the neighbour at most, as any error may
+      return step.b != kSpmdBF16 && step.b != kSpmdF16 && step.b != kSpmdF32;
+    default:
+      return false;
+    }
+  };
+  return std::none_of(nest.program, nest.program + nest.steps, may_jump);
+}
 
 bool has_nest_source(const SpmdNest &nest) {
   auto has_cells = [](uint32_t element) {

@@ -1,6 +1,6 @@
 // Source of a kernel that carries out one nest, for the compiler that CUDA brings (NVRTC). Extents, strides and the
-// scalar program are constants of it, so that loads are as wide as memory allows and indices cost little. The
-// numbers are those of nest.cu to the bit: scalar.h is compiled into both.
+// scalar program are constants of it, so that loads are as wide as memory allows and indices cost little. scalar.h
+// is compiled into it, so numbers are those of nest.cu to the bit, but where `computes_in_float` holds.
 #pragma once
 
 #include "runtime/device/interface.h"
@@ -24,6 +24,11 @@ NestSource nest_source(const SpmdNest &nest, int64_t scratch);
 
 // What decides its text: equal keys, equal sources.
 std::string nest_key(const SpmdNest &nest);
+
+// Whether it computes in float: it makes numbers of 16 bits and less from such of 32 and less, combines none, and has no
+// step that jumps where a number is a little larger. An error of float is then far below what rounding the result does
+// (runtime/judge/bounds.h).
+bool computes_in_float(const SpmdNest &nest);
 
 // Whether there is a source for it: elements of eight bits with an exponent and complex ones have none.
 bool has_nest_source(const SpmdNest &nest);

@@ -61,7 +61,7 @@ SpmdStatus check_nccl(int &version) {
   if (SpmdStatus status = checked(ncclGetVersion(&version), "ncclGetVersion", nullptr);
       status.code != kSpmdFine)
     return status;
-  if (version < NCCL_VERSION_CODE)
+  if (version / 100 < NCCL_VERSION_CODE / 100) // patches change nothing that is called
     return refused("spmd_nccl.so was built with NCCL " + nccl_version(NCCL_VERSION_CODE) +
                    ", and NCCL " + nccl_version(version) +
                    " is what is loaded. Next: put the newer libnccl.so.2 first on "

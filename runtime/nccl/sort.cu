@@ -1,8 +1,8 @@
 // Sorts and scatters. Short rows are sorted by counting, each key against all of its row; long ones by the radix sort
 // of CUB, all rows at once: by key, and then by row, which keeps what is equal in its order. Rows that are added go
 // one after another to the threads of a block, as their sorted places say, so that sums are the same in each run.
-#include "runtime/nccl/kernels.h"
 #include "runtime/device/scalar.h"
+#include "runtime/nccl/kernels.h"
 
 #include <algorithm>
 #include <cub/device/device_radix_sort.cuh>
@@ -19,8 +19,7 @@ constexpr int64_t kBlocks = 1 << 16;
 constexpr int64_t kCounted = 1024; // keys of a row that is sorted by counting
 
 unsigned blocks_for(int64_t places) {
-  return static_cast<unsigned>(
-      std::clamp<int64_t>((places + kThreads - 1) / kThreads, 1, kBlocks));
+  return static_cast<unsigned>(std::clamp<int64_t>((places + kThreads - 1) / kThreads, 1, kBlocks));
 }
 
 // --- sorts ----------------------------------------------------------------------------------------------
@@ -81,8 +80,7 @@ cudaError_t radix_sort(const SpmdSort &sort, cudaStream_t stream) {
                                    reinterpret_cast<uint64_t *>(first + 8 * padded));
   cub::DoubleBuffer<uint32_t> values(reinterpret_cast<uint32_t *>(first + 16 * padded),
                                      reinterpret_cast<uint32_t *>(first + 20 * padded));
-  const uint64_t used = 24 * padded,
-                 room = spmd_sort_room(static_cast<uint64_t>(count)) - used;
+  const uint64_t used = 24 * padded, room = spmd_sort_room(static_cast<uint64_t>(count)) - used;
   void *work = first + used;
   int row_bits = 0;
   while (sort.rows > int64_t(1) << row_bits)
@@ -96,8 +94,8 @@ cudaError_t radix_sort(const SpmdSort &sort, cudaStream_t stream) {
                                                                keys.Current());
     const int bits = by_row ? row_bits : 64;
     size_t asked = 0;
-    cudaError_t error = cub::DeviceRadixSort::SortPairs(
-        nullptr, asked, keys, values, static_cast<int>(count), 0, bits, stream);
+    cudaError_t error = cub::DeviceRadixSort::SortPairs(nullptr, asked, keys, values,
+                                                        static_cast<int>(count), 0, bits, stream);
     if (error == cudaSuccess && asked > room)
       error = cudaErrorMemoryAllocation;
     if (error == cudaSuccess)

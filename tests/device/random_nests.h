@@ -126,10 +126,12 @@ private:
     nest.numbers[0] = 2;
     nest.numbers[1] = -1;
     add(kSpmdConstant, below(2), 0, 0);
+    if (one_in(2)) // one only: numbers stay below 2^24
+      add(kSpmdMul, below(nest.steps), below(nest.steps), 0);
     for (uint32_t i = below(4); i-- > 0;) {
       const uint32_t count = nest.steps;
-      const auto op = one_of<uint8_t>({kSpmdAdd, kSpmdSub, kSpmdMul, kSpmdLess, kSpmdSelect,
-                                       kSpmdNeg, kSpmdAbs, kSpmdIsNan, kSpmdRound});
+      const auto op = one_of<uint8_t>(
+          {kSpmdAdd, kSpmdSub, kSpmdLess, kSpmdSelect, kSpmdNeg, kSpmdAbs, kSpmdIsNan, kSpmdRound});
       const uint32_t b = op == kSpmdRound ? element() : below(count);
       add(op, below(count), b, below(count));
     }

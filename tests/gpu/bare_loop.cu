@@ -95,7 +95,8 @@ void kernels(Bench &bench) {
   std::printf("sum of two times 256 MiB: %.1f us, %.0f GB/s\n", us, 3e-3 * kBytes / us);
 }
 
-void product(Bench &bench, cublasLtHandle_t library, void *workspace, int extent) {
+// `sums`: in which ways an algorithm may add up parts of a sum.
+void product(Bench &bench, cublasLtHandle_t library, void *workspace, int extent, uint32_t sums) {
   cublasLtMatmulDesc_t form;
   cublasLtMatrixLayout_t layout;
   cublasLtMatmulPreference_t limits;
@@ -104,6 +105,8 @@ void product(Bench &bench, cublasLtHandle_t library, void *workspace, int extent
   CHECK(cublasLtMatmulPreferenceCreate(&limits));
   CHECK(cublasLtMatmulPreferenceSetAttribute(limits, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                              &kWorkspace, sizeof kWorkspace));
+  CHECK(cublasLtMatmulPreferenceSetAttribute(limits, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                             &sums, sizeof sums));
   cublasLtMatmulHeuristicResult_t chosen;
   int found = 0;
   CHECK(cublasLtMatmulAlgoGetHeuristic(library, form, layout, layout, layout, layout, limits, 1,
@@ -118,7 +121,8 @@ void product(Bench &bench, cublasLtHandle_t library, void *workspace, int extent
                          layout, bench.result, layout, &chosen.algo, workspace, kWorkspace,
                          bench.stream));
   });
-  std::printf("bf16 product of %d^3: %.1f us, %.0f TFLOP/s\n", extent, us,
+  std::printf("bf16 product of %d^3%s: %.1f us, %.0f TFLOP/s\n", extent,
+              sums == CUBLASLT_REDUCTION_SCHEME_MASK ? "" : ", no sums in place", us,
               2e-6 * extent * double(extent) * extent / us);
   CHECK(cublasLtMatmulPreferenceDestroy(limits));
   CHECK(cublasLtMatrixLayoutDestroy(layout));
@@ -131,7 +135,8 @@ void products(Bench &bench) {
   CHECK(cublasLtCreate(&library));
   CHECK(cudaMalloc(&workspace, kWorkspace));
   for (int extent : {256, 1024, 4096, 8192})
-    product(bench, library, workspace, extent);
+    for (uint32_t sums : {CUBLASLT_REDUCTION_SCHEME_MASK, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE})
+      product(bench, library, workspace, extent, sums);
   CHECK(cudaDeviceSynchronize());
   CHECK(cudaFree(workspace));
   CHECK(cublasLtDestroy(library));

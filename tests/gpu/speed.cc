@@ -28,18 +28,21 @@ public:
 
   const Arrays &arrays() const { return arrays_; }
 
-  // Prints the least time of some rounds, and the rate that `bytes` read and written make.
+  // Prints the least time of some rounds, the share of it in which the host queues, and the rate that `bytes` read
+  // and written make.
   template <class Queue> void measure(const char *name, int64_t bytes, Queue queue) {
-    const double seconds = least_time(queue);
+    const Times times = least_times(queue);
+    const double seconds = times.all;
     const double rate = static_cast<double>(bytes) / seconds / 1e9;
     if (copy_rate_ == 0)
       copy_rate_ = rate;
-    std::printf("%-44s %9.1f us %7.0f GB/s  %.2f of a copy\n", name, seconds * 1e6, rate,
-                rate / copy_rate_);
+    std::printf("%-40s %9.1f us, queued in %5.1f us %7.0f GB/s  %.2f of a copy\n", name,
+                seconds * 1e6, times.queued * 1e6, rate, rate / copy_rate_);
   }
   template <class Queue> void measure_product(const char *name, double operations, Queue queue) {
-    const double seconds = least_time(queue);
-    std::printf("%-44s %9.1f us %7.0f TFLOP/s\n", name, seconds * 1e6, operations / seconds / 1e12);
+    const Times times = least_times(queue);
+    std::printf("%-40s %9.1f us, queued in %5.1f us %7.0f TFLOP/s\n", name, times.all * 1e6,
+                times.queued * 1e6, operations / times.all / 1e12);
   }
 
   OpenedDevice &on() { return on_; }
@@ -53,20 +56,27 @@ private:
                       "put");
   }
 
-  template <class Queue> double seconds_of(int calls, Queue queue) {
+  struct Times { // of a call, in seconds
+    double queued = 0, all = 0;
+  };
+  template <class Queue> Times times_of(int calls, Queue queue) {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point begin = Clock::now();
     for (int i = 0; i < calls; ++i)
       on_.expect_fine(queue(), "queue");
+    const Clock::time_point queued = Clock::now();
     on_.expect_fine(on_.calls().wait(on_.device()), "wait");
-    return std::chrono::duration<double>(Clock::now() - begin).count() / calls;
+    using Seconds = std::chrono::duration<double>;
+    return {Seconds(queued - begin).count() / calls, Seconds(Clock::now() - begin).count() / calls};
   }
   // As many calls a round as take some 10 milliseconds.
-  template <class Queue> double least_time(Queue queue) {
-    double least = seconds_of(1, queue);
-    const int calls = std::clamp(static_cast<int>(0.01 / least), 1, 200);
-    for (int round = 0; round < kRounds; ++round)
-      least = std::min(least, seconds_of(calls, queue));
+  template <class Queue> Times least_times(Queue queue) {
+    Times least = times_of(1, queue);
+    const int calls = std::clamp(static_cast<int>(0.01 / least.all), 1, 200);
+    for (int round = 0; round < kRounds; ++round) {
+      const Times times = times_of(calls, queue);
+      least = times.all < least.all ? times : least;
+    }
     return least;
   }
 
@@ -170,6 +180,26 @@ void measure_moves(Speed &speed) {
   speed.measure("left half", bytes / 2, queue);
 }
 
+// One of 16 elements, which costs what queueing costs, and a collective of one rank.
+void measure_overheads(Speed &speed) {
+  OpenedDevice &on = speed.on();
+  SpmdNest small = over_matrices(speed, kSpmdF32, 2);
+  small.extents[0] = 1;
+  small.extents[1] = 16;
+  set_steps(small, {{kSpmdInput, 0, 0, 0}, {kSpmdInput, 1, 0, 0}, {kSpmdAdd, 0, 1, 0}});
+  measure_nest(speed, "sum of 16 elements", small, 0);
+  SpmdId id{};
+  on.expect_fine(on.calls().make_id(on.device(), &id), "make_id");
+  on.expect_fine(on.calls().connect(on.device(), &id), "connect");
+  for (uint64_t count : {uint64_t(1) << 10, uint64_t(1) << 24}) {
+    const SpmdCollective sum{kSpmdAllReduce, kSpmdAllRanks,        kSpmdSum,           0,
+                             kSpmdF32,       speed.arrays().in[0], speed.arrays().out, count};
+    speed.measure(("all_reduce of one rank, " + std::to_string(4 * count) + " bytes").c_str(),
+                  2 * static_cast<int64_t>(count) * 4,
+                  [&] { return on.calls().collective(on.device(), &sum); });
+  }
+}
+
 void measure_products(Speed &speed) {
   OpenedDevice &on = speed.on();
   for (int64_t extent : {1024, 4096, 8192}) {
@@ -201,6 +231,7 @@ void measure_speed(OpenedDevice &on) {
       measure_sums(speed, element, name);
     }
     measure_products(speed);
+    measure_overheads(speed);
   });
 }
 
