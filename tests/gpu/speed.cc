@@ -71,6 +71,7 @@ private:
   }
   // As many calls a round as take some 10 milliseconds.
   template <class Queue> Times least_times(Queue queue) {
+    times_of(1, queue); // compiles, or asks for an algorithm
     Times least = times_of(1, queue);
     const int calls = std::clamp(static_cast<int>(0.01 / least.all), 1, 200);
     for (int round = 0; round < kRounds; ++round) {
