@@ -5,10 +5,6 @@
 #include "runtime/device/scalar.h"
 #include "runtime/nccl/nest_arguments.h"
 
-#ifndef __CUDACC__ // as tests compile it for the host
-#include "tests/device/on_host.h"
-#endif
-
 namespace spmd::nccl {
 
 template <class T, int W> struct alignas(sizeof(T) * W) Wide { T at[W]; };

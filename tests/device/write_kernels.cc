@@ -34,7 +34,8 @@ int main(int argc, char **argv) {
   }
   const int count = std::atoi(argv[1]);
   std::ofstream file(argv[2]);
-  file << "#include \"runtime/nccl/cells.h\"\n#include \"tests/device/nest_kernels.h\"\n"
+  file << "#include \"tests/device/on_host.h\"\n#include \"runtime/nccl/cells.h\"\n#include "
+          "\"tests/device/nest_kernels.h\"\n"
           "using namespace spmd::device;\nusing namespace spmd::nccl;\n";
   std::string table;
   for (int i = 0; i < count; ++i) {

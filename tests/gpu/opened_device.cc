@@ -11,7 +11,7 @@
 namespace spmd::gpu_test {
 namespace {
 
-constexpr uint64_t kMemory = uint64_t(1) << 30;
+constexpr uint64_t kMostMemory = uint64_t(1) << 30;
 
 bool alike(double a, double b, double tolerance) {
   if (!(a == a) || !(b == b))
@@ -44,7 +44,8 @@ std::string OpenedDevice::open(const char *module, bool &refused) {
     refused = status.code == kSpmdRefused;
     return status.text;
   }
-  SpmdStatus status = plugin_->allocate(device_, kMemory, &memory_);
+  memory_bytes_ = std::min(kMostMemory, facts_.free_bytes / 2);
+  SpmdStatus status = plugin_->allocate(device_, memory_bytes_, &memory_);
   return status.code == kSpmdFine ? "" : status.text;
 }
 
@@ -74,7 +75,7 @@ Elements OpenedDevice::elements(uint32_t element, int64_t count) {
   made.device_begin = memory_ + used_;
   made.device = made.device_begin + Elements::kMargin;
   used_ += (made.host.size() + 511) / 512 * 512;
-  expect(used_ <= kMemory, "the case needs more memory than there is for it");
+  expect(used_ <= memory_bytes_, "the case needs more memory than there is for it");
   return made;
 }
 

@@ -60,7 +60,7 @@ private:
   bool stopped_ = false;
   std::string failure_;
   SpmdAddress memory_ = 0;
-  uint64_t used_ = 0;
+  uint64_t memory_bytes_ = 0, used_ = 0;
 };
 
 void test_moves(OpenedDevice &);
