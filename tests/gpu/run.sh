@@ -59,6 +59,7 @@ find_toolkit() {
   library_files=()
   needed 'nccl.h' 'libnccl.so.2'
   needed 'cublasLt.h' 'libcublasLt.so.*'
+  folder_of nvrtc.h "${headers[@]}" >/dev/null || unavailable "no nvrtc.h in ${headers[*]}"
   includes+=(-isystem "$root/include")
 }
 # needed HEADER LIBRARY, of the lists of find_toolkit
