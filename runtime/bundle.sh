@@ -68,5 +68,12 @@ SCRIPT
   chmod +x "$folder/$binary"
 done
 
+# Every symbol is found, with the libraries of this machine and with those of the bundle.
+for call in "$folder/bin/spmdrun" \
+  "$(echo "$folder"/compiler/ld-linux-*) --library-path $folder/compiler:$folder/lib $folder/bin/spmdrun"; do
+  # shellcheck disable=SC2086
+  LD_BIND_NOW=1 $call --version >/dev/null
+done
+
 tar -C "$made" --sort=name --owner=0 --group=0 --numeric-owner -czf "$archive" "$name"
 printf '%s: %d bytes\n' "$archive" "$(stat -c %s "$archive")"
