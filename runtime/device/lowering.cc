@@ -4,7 +4,7 @@
 #include "runtime/equation/derived.h"
 #include "runtime/equation/equation.h"
 #include "runtime/equation/lowering.h"
-#include "runtime/kernels/moves.h"
+#include "runtime/kernels/moves/moves.h"
 
 #include "llvm/ADT/STLExtras.h"
 

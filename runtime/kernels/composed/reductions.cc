@@ -1,0 +1,162 @@
+// Extremes with their places, norms, truths, counts and running sums, each along the dimensions that the row names.
+#include "runtime/device/composition.h"
+#include "runtime/kernels/composed/compositions.h"
+#include "runtime/kernels/places.h"
+#include "runtime/kernels/reductions/matrix_norm.h"
+
+#include "rules/shapes/attrs.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+#include <utility>
+
+namespace spmd::runtime {
+
+namespace {
+
+using Symbols = llvm::ArrayRef<Symbol>;
+
+llvm::StringRef row_of(const Composition &of) {
+  return {of.site.row.name.data(), of.site.row.name.size()};
+}
+
+struct Along {
+  const Placed *x = nullptr;
+  llvm::SmallVector<unsigned, 4> dims;
+  Dims kept; // those are 1
+
+  explicit Along(Composition &of) : x(of.operand("a")) {
+    if (!x)
+      return;
+    dims = of.site.dims(static_cast<unsigned>(x->dims->size()));
+    kept = Composition::without(*x->dims, dims);
+  }
+};
+
+bool combine(Composition &of, const Along &along, const Placed &out, Composition::Formula formula,
+             SpmdCombiner combiner = kSpmdSum) {
+  return of.make(of.as(out, along.kept), *along.x->dims, *along.x, formula, combiner);
+}
+
+// The first place of the extreme, counted in the order of the dimensions; of a NaN, if there is one.
+bool make_place(Composition &of, const Along &along, const Placed &most, const Placed &out) {
+  const Dims &over = *along.x->dims;
+  Strided place{of.places(1, 0, 1), Strides(over.size(), 0)};
+  int64_t stride = 1;
+  for (size_t d = over.size(); d-- > 0;)
+    if (llvm::is_contained(along.dims, d))
+      place.strides[d] = stride, stride *= over[d];
+  return of.make_along(
+      over, stretched(of.as(out, along.kept), over),
+      {stretched(*along.x, over), stretched(most, over), place},
+      [](Symbols s) {
+        if (isnan(s[0]))
+          return s[2];
+        return s[0] == s[1] ? s[2] : Symbol(HUGE_VAL);
+      },
+      kSpmdMin);
+}
+
+} // namespace
+
+bool composed_extreme_place(Composition &of) {
+  const Along along(of);
+  const llvm::StringRef row = row_of(of);
+  if (of.by || !along.x || along.x->size() == 0)
+    return false;
+  const bool only_place = row.startswith("arg");
+  const Placed most = of.temporary(along.kept);
+  const SpmdCombiner combiner = row.contains("max") ? kSpmdMax : kSpmdMin;
+  auto same = [](Symbols s) { return s[0]; };
+  if (!combine(of, along, most, same, combiner))
+    return false;
+  if (only_place)
+    return make_place(of, along, most, *of.result(0));
+  const Placed *place = of.result(1);
+  return of.make(of.as(*of.result(0), along.kept), along.kept, most, same) &&
+         (!place || make_place(of, along, most, *place));
+}
+
+// Each place joins all that come before it: short lines alone, longer ones take too much of the square of their length.
+bool composed_scan(Composition &of) {
+  constexpr int64_t kLongestLine = 2048;
+  const Along along(of);
+  const bool sums = row_of(of) == "cumsum";
+  const Placed *from = of.by ? of.only_gradient(0) : along.x;
+  if (!along.x || !from || along.dims.size() != 1 || (of.by && !sums))
+    return false;
+  const unsigned dim = along.dims[0];
+  const int64_t length = (*from->dims)[dim];
+  if (length > kLongestLine)
+    return false;
+  // What flows back comes from the places that an element went to.
+  const bool reverse = rules::flag_attr(of.site.app, "reverse") != of.by.has_value();
+  Dims over = *from->dims;
+  over.push_back(length);
+  Strided out{*of.result(0), strides_of(*from->dims)}, read{*from, strides_of(*from->dims)};
+  Strided here{of.places(1, 0, 1), Strides(over.size(), 0)}, there = here;
+  out.strides.push_back(0), read.strides.push_back(std::exchange(read.strides[dim], 0));
+  here.strides[dim] = 1, there.strides.back() = 1;
+  return of.make_along(
+      over, out, {read, here, there},
+      [&](Symbols s) {
+        const bool joins = reverse ? s[1] <= s[2] : s[2] <= s[1];
+        return joins ? s[0] : Symbol(sums ? 0.0 : 1.0);
+      },
+      sums ? kSpmdSum : kSpmdProd);
+}
+
+// `all`, `any`, `count_nonzero`.
+bool composed_truth(Composition &of) {
+  const Along along(of);
+  if (of.by || !along.x || of.site.spelling() == "reduce_xor")
+    return false;
+  auto truth = [](Symbols s) { return s[0] == 0.0 ? Symbol(0.0) : Symbol(1.0); };
+  if (row_of(of) == "count_nonzero")
+    return combine(of, along, *of.result(0), truth);
+  // Of no elements all are true.
+  if (along.x->size() == 0)
+    return of.fill(*of.result(0), row_of(of) == "all");
+  return combine(of, along, *of.result(0), truth, row_of(of) == "all" ? kSpmdMin : kSpmdMax);
+}
+
+bool composed_norm(Composition &of) {
+  const Along along(of);
+  if (of.by || !along.x || along.x->size() == 0 ||
+      is_matrix_norm(of.site, static_cast<unsigned>(along.x->dims->size())))
+    return false;
+  const double order = norm_order(of.site);
+  auto size = [](Symbols s) { return abs(s[0]); };
+  const Placed &out = *of.result(0);
+  if (std::isinf(order))
+    return combine(of, along, out, size, order > 0 ? kSpmdMax : kSpmdMin);
+  if (order == 1)
+    return combine(of, along, out, size);
+  if (order == 0)
+    return combine(of, along, out,
+                   [](Symbols s) { return s[0] == 0.0 ? Symbol(0.0) : Symbol(1.0); });
+  const Placed sum = of.temporary(along.kept);
+  return combine(of, along, sum,
+                 [&](Symbols s) { return order == 2 ? s[0] * s[0] : pow(abs(s[0]), order); }) &&
+         of.make(of.as(out, along.kept), along.kept, sum, [&](Symbols s) {
+           if (order == 2)
+             return sqrt(s[0]);
+           return s[0] == 0.0 ? Symbol(0.0) : pow(s[0], 1 / order);
+         });
+}
+
+bool composed_item(Composition &of) {
+  const Placed *a = of.operand("a"), &to = *of.result(0);
+  if (of.by || !a || a->size() != to.size())
+    return false;
+  const std::string_view name = of.site.spelling();
+  const Dims over = {to.size()};
+  return of.make(of.as(to, over), over, of.as(*a, over), [&](Symbols s) {
+    if (name == "is_nonzero" || name == "__bool__")
+      return s[0] == 0.0 ? Symbol(0.0) : Symbol(1.0);
+    return name == "__int__" ? trunc(s[0]) : s[0];
+  });
+}
+
+} // namespace spmd::runtime

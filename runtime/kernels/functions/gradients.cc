@@ -1,0 +1,132 @@
+// Backward rows of functions of one number: the derivative of the function itself, read off Dual,
+// so that these rows have derivatives again.
+#include "runtime/kernels/functions/activations.h"
+#include "runtime/kernels/functions/pointwise.h"
+#include "runtime/kernels/rows.h"
+
+namespace spmd::runtime {
+
+namespace {
+
+template <class F, class T> T derivative(const F &f, T x) { return f(Dual<T>(x, T(1.0))).slope(); }
+
+template <class F> struct Gated {
+  explicit Gated(const Site &site) : f(site) {}
+  static llvm::Error check(const Site &site) { return check_functor<F>(site); }
+  template <class T> T operator()(T g, T x) const { return g * derivative(f, x); }
+  F f;
+};
+template <class F> llvm::Error run_gated(const Call<double> &call) {
+  View<const double> g = call.operand(0u), x = call.operand(1u);
+  View<double> to = call.results[0];
+  F f(call.site);
+  bool alike = g && x && to && *g.dims == *to.dims && *x.dims == *to.dims;
+  if constexpr (requires { f.has_many(); })
+    if (alike && does_many(f, call.site, to.dtype)) {
+      if (llvm::Error error = check_functor<F>(call.site))
+        return error;
+      f.many(x.data, nullptr, to.data, static_cast<size_t>(x.size()));
+      for (int64_t i = 0; i < x.size(); ++i)
+        to[i] *= g[i];
+      return llvm::Error::success();
+    }
+  return run_pointwise<Gated<F>, 2, double>(call);
+}
+
+// These have the result of the forward op as operand.
+struct FromSigmoid {
+  explicit FromSigmoid(const Site &) {}
+  template <class T> T operator()(T g, T y) const { return g * y * (1.0 - y); }
+};
+struct FromTanh {
+  explicit FromTanh(const Site &) {}
+  template <class T> T operator()(T g, T y) const { return g * (1.0 - y * y); }
+};
+struct EluBackward { // either, as `is_result` says
+  explicit EluBackward(const Site &site)
+      : elu(site), from_result(rules::flag_attr(site.app, "is_result")) {}
+  template <class T> T operator()(T g, T x) const {
+    if (!from_result)
+      return g * derivative(elu, x);
+    return x > 0.0 ? elu.scale * g : g * elu.input_scale * (x + elu.alpha * elu.scale);
+  }
+  Elu elu;
+  bool from_result;
+};
+
+struct RreluBackward {
+  explicit RreluBackward(const Site &site)
+      : low(site.number_attr("lower", 1.0 / 8)), high(site.number_attr("upper", 1.0 / 3)),
+        training(rules::flag_attr(site.app, "training")) {}
+  template <class T> T operator()(T g, T x, T noise) const {
+    if (training && high - low > 1e-6)
+      return g * noise;
+    return x > 0.0 ? g : g * ((low + high) / 2);
+  }
+  double low, high;
+  bool training;
+};
+
+struct DivBackwardOther {
+  explicit DivBackwardOther(const Site &) {}
+  template <class T> T operator()(T g, T a, T b) const { return -g * a / (b * b); }
+};
+
+struct SwigluBackwardGate {
+  explicit SwigluBackwardGate(const Site &site) : silu(site) {}
+  template <class T> T operator()(T g, T u, T z) const { return g * u * derivative(silu, z); }
+  Silu silu;
+};
+struct SwigluBackwardUp {
+  explicit SwigluBackwardUp(const Site &site) : silu(site) {}
+  template <class T> T operator()(T g, T, T z) const { return g * silu(z); }
+  Silu silu;
+};
+// Two results of the same operands.
+llvm::Error swiglu_backward(const Call<double> &call) {
+  if (llvm::Error error = run_pointwise<SwigluBackwardGate, 3, double>(call))
+    return error;
+  return run_pointwise<SwigluBackwardUp, 3, double>(
+      {call.site, call.args, call.results.drop_front()});
+}
+llvm::Error vjp_swiglu_backward(const VjpCall &vjp) {
+  if (llvm::Error error = add_pointwise<SwigluBackwardGate, 3>(vjp, false))
+    return error;
+  return add_pointwise<SwigluBackwardUp, 3>(
+      {vjp.call, vjp.gradients.drop_front(), vjp.operand, vjp.member, vjp.result}, false);
+}
+
+template <class F> constexpr KernelDef gated(std::string_view row) {
+  KernelDef made = pointwise<Gated<F>, 2>(row);
+  made.real = run_gated<F>;
+  return made;
+}
+
+} // namespace
+
+llvm::ArrayRef<KernelDef> gradient_kernels() {
+  static constexpr KernelDef kernels[] = {
+      gated<Gelu>("gelu_backward"),
+      gated<Silu>("silu_backward"),
+      gated<Relu>("threshold_backward"),
+      gated<LeakyRelu>("leaky_relu_backward"),
+      gated<Hardtanh>("hardtanh_backward"),
+      gated<Hardsigmoid>("hardsigmoid_backward"),
+      gated<Hardswish>("hardswish_backward"),
+      gated<Hardshrink>("hardshrink_backward"),
+      gated<Softshrink>("softshrink_backward"),
+      gated<Softplus>("softplus_backward"),
+      gated<Mish>("mish_backward"),
+      gated<Logit>("logit_backward"),
+      gated<Logsigmoid>("log_sigmoid_backward"),
+      pointwise<FromSigmoid, 2>("sigmoid_backward"),
+      pointwise<FromTanh, 2>("tanh_backward"),
+      pointwise<EluBackward, 2>("elu_backward"),
+      pointwise<RreluBackward, 3>("rrelu_with_noise_backward"),
+      pointwise<DivBackwardOther, 3>("div_backward_other"),
+      {.row = "swiglu_backward", .real = swiglu_backward, .vjp = vjp_swiglu_backward},
+  };
+  return kernels;
+}
+
+} // namespace spmd::runtime

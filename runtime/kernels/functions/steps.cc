@@ -1,0 +1,288 @@
+// Functions that jump from value to value: rounding, comparisons, bits, casts.
+#include "runtime/kernels/functions/pointwise.h"
+#include "runtime/kernels/integral.h"
+
+#include <bit>
+#include <functional>
+#include <numeric>
+
+namespace spmd::runtime {
+
+using ir::DType;
+
+namespace {
+
+int64_t whole(double x) { return static_cast<int64_t>(x); }
+
+struct Round { // to even, or away from zero as jax's default is; `decimals` places
+  explicit Round(const Site &site) : unit(std::pow(10, -site.number_attr("decimals", 0))) {
+    llvm::StringRef word = rules::word_attr(site.app, {"rounding_method"});
+    away = word.endswith("AWAY_FROM_ZERO") || site.number_attr("rounding_method", 1) == 0;
+  }
+  double operator()(double x) const {
+    double scaled = x / unit, near = away ? std::round(scaled) : std::nearbyint(scaled);
+    return near * unit;
+  }
+  double unit;
+  bool away;
+};
+struct FloorDivide { // `rounding_mode`; `mulhi`: the upper half of a product
+  explicit FloorDivide(const Site &site)
+      : cut(rules::word_attr(site.app, {"rounding_mode"}) == "trunc"),
+        upper_bits(site.spelling() == "mulhi" ? bits_of(site.dtype(0)) : 0) {}
+  double operator()(double a, double b) const {
+    if (upper_bits)
+      return static_cast<double>(static_cast<__int128>(whole(a)) * whole(b) >> upper_bits);
+    if (cut)
+      return std::trunc(a / b);
+    // As torch: so that a = q b + rest holds where a / b is rounded.
+    double rest = std::fmod(a, b), quotient = (a - rest) / b;
+    if (b == 0)
+      return std::floor(a / b);
+    if (rest != 0 && (b < 0) != (rest < 0))
+      quotient -= 1;
+    return quotient == 0 ? std::copysign(0.0, a / b) : std::round(quotient);
+  }
+  Symbol operator()(Symbol a, Symbol b) const {
+    if (upper_bits)
+      return Symbol::untraceable();
+    if (cut)
+      return trunc(a / b);
+    if (b == 0.0)
+      return floor(a / b);
+    const Symbol rest = fmod(a, b);
+    Symbol quotient = (a - rest) / b;
+    if (rest != 0.0 && (b < 0.0) != (rest < 0.0))
+      quotient = quotient - 1.0;
+    if (quotient == 0.0)
+      return Symbol::of(kSpmdCopysign, 0.0, a / b);
+    // Near a whole number: the nearest one. Beyond 2^52 all are whole.
+    return abs(quotient) < 0x1p52 ? floor(quotient + 0.5) : quotient;
+  }
+  bool cut;
+  unsigned upper_bits;
+};
+
+// Bits.
+
+// Of truth values a device knows what comes out.
+template <class Whole, class Truth> struct Bitwise {
+  explicit Bitwise(const Site &site)
+      : truths(site.dtype(0) == DType::Bool && site.dtype(1) == DType::Bool) {}
+  double operator()(double a, double b) const {
+    return static_cast<double>(Whole()(whole(a), whole(b)));
+  }
+  Symbol operator()(Symbol a, Symbol b) const {
+    return truths ? Truth()(a, b) : Symbol::untraceable();
+  }
+  bool truths;
+};
+struct Both {
+  Symbol operator()(Symbol a, Symbol b) const { return a * b; }
+};
+struct Either {
+  Symbol operator()(Symbol a, Symbol b) const { return a + b - a * b; }
+};
+struct OneOfTwo {
+  Symbol operator()(Symbol a, Symbol b) const { return abs(a - b); }
+};
+
+struct BitwiseNot { // or `population_count`, `clz`
+  explicit BitwiseNot(const Site &site)
+      : bits(bits_of(site.dtype(0))), counts(site.spelling() == "population_count"),
+        leads(site.spelling() == "clz") {}
+  double operator()(double x) const {
+    if (counts)
+      return __builtin_popcountll(bit_pattern(x, bits));
+    if (leads)
+      return x == 0 ? bits : __builtin_clzll(bit_pattern(x, bits)) - (64 - static_cast<int>(bits));
+    return bits == 1 ? x == 0 : -x - 1;
+  }
+  unsigned bits;
+  bool counts, leads;
+};
+struct RightShift { // arithmetic; `shift_right_logical`: zeros come in
+  explicit RightShift(const Site &site)
+      : bits(bits_of(site.dtype(0))), logical(site.spelling() == "shift_right_logical") {}
+  double operator()(double a, double b) const {
+    bool beyond = b < 0 || b >= bits;
+    if (logical)
+      return beyond ? 0 : static_cast<double>(bit_pattern(a, bits) >> whole(b));
+    return static_cast<double>(whole(a) >> (beyond ? 63 : whole(b)));
+  }
+  unsigned bits;
+  bool logical;
+};
+
+// Casts that do more than rounding, which follows each op.
+
+struct Cast { // `reduce_precision`: to a float of so many bits
+  explicit Cast(const Site &site)
+      : fraction(site.spelling() == "reduce_precision" && site.domain == Domain::Declared
+                     ? static_cast<int>(site.number_attr("mantissa_bits", 52))
+                     : 52),
+        exponent(static_cast<int>(site.number_attr("exponent_bits", 11))) {}
+  template <class T> T operator()(T x) const {
+    if constexpr (std::is_same_v<T, Symbol>)
+      return fraction < 52 ? Symbol::untraceable() : x;
+    else if constexpr (std::is_same_v<T, double>)
+      return fraction < 52 && std::isfinite(x) && x != 0 ? reduced(x) : x;
+    else
+      return x;
+  }
+  double reduced(double x) const {
+    int bias = (1 << (exponent - 1)) - 1;
+    double unit = std::ldexp(1.0, std::max(std::ilogb(x), 1 - bias) - fraction);
+    double near = std::nearbyint(x / unit) * unit;
+    return std::ilogb(near) > bias ? std::copysign(kInfinity, near) : near;
+  }
+  int fraction, exponent;
+};
+struct CastRound {
+  explicit CastRound(const Site &) {}
+  static llvm::Error check(const Site &site) {
+    if (site.spelling() == "dequantize")
+      return cannot_run(site, "scale and zero point of its operand are not known");
+    return llvm::Error::success();
+  }
+  template <class T> T operator()(T x) const { return x; } // what follows every op rounds it
+};
+struct Bitcast {
+  explicit Bitcast(const Site &site) : from(site.dtype(0)), to(site.result_dtype()) {}
+  static llvm::Error check(const Site &site) {
+    DType from = site.dtype(0), to = site.result_dtype();
+    if (ir::info(from).bytes != ir::info(to).bytes || ir::info(from).bytes > 4)
+      return cannot_run(site, "only element types of one size of at most 32 bits are cast");
+    return llvm::Error::success();
+  }
+  double operator()(double x) const { return decode(encode(x, from), to); }
+  DType from, to;
+};
+
+// With scales and zero points: one each, or one per index of dimension `axis`. `fake_...`: back to
+// real numbers.
+llvm::Error quantize(const Call<double> &call) {
+  const Site &site = call.site;
+  View<const double> a = call.operand("a"), s = call.operand("s"), z = call.operand("z");
+  View<double> out = call.results[0];
+  std::optional<int64_t> axis = rules::number_attr(site.app, {"axis"});
+  unsigned rank = a.rank(), place = rules::place_of(axis.value_or(0), rank).value_or(0);
+  int64_t inner = count(llvm::ArrayRef<int64_t>(*a.dims).drop_front(std::min(place + 1, rank)));
+  bool per_index = (s && s.size() > 1) || (z && z.size() > 1);
+  bool fake = llvm::StringRef(site.spelling().data()).startswith("fake_quantize");
+  std::optional<double> number = site.number(site.operand("s"));
+  double scale = number.value_or(site.number_attr("scale", 1));
+  number = site.number(site.operand("z"));
+  double zero = number.value_or(site.number_attr("zero_point", 0));
+  double least = site.number_attr("quant_min", -kInfinity);
+  double most = site.number_attr("quant_max", kInfinity);
+  for (int64_t i = 0; i < a.size(); ++i) {
+    int64_t k = per_index ? i / inner % a.dim(place) : 0;
+    double step = s ? s[s.size() > 1 ? k : 0] : scale, shift = z ? z[z.size() > 1 ? k : 0] : zero;
+    double level = std::clamp(std::nearbyint(a[i] / step) + shift, least, most);
+    out[i] = fake ? (level - shift) * step : level;
+  }
+  return llvm::Error::success();
+}
+
+// Comparisons.
+
+bool is_below(double a, double b) { // in jax's total order
+  auto key = [](double x) {
+    auto bits = std::bit_cast<int64_t>(x);
+    return bits < 0 ? bits ^ std::numeric_limits<int64_t>::max() : bits;
+  };
+  return key(a) < key(b);
+}
+struct Eq {
+  explicit Eq(const Site &site) : total(site.spelling() == "eq_to") {}
+  template <class T> T operator()(T a, T b) const {
+    if constexpr (std::is_same_v<T, Symbol>)
+      if (total)
+        return Symbol::untraceable();
+    if constexpr (std::is_same_v<T, double>)
+      if (total)
+        return !is_below(a, b) && !is_below(b, a);
+    return T(a == b ? 1.0 : 0.0);
+  }
+  bool total;
+};
+struct Lt {
+  explicit Lt(const Site &site) : total(site.spelling() == "lt_to") {}
+  template <class T> T operator()(T a, T b) const {
+    if constexpr (std::is_same_v<T, Symbol>)
+      return total ? Symbol::untraceable() : Symbol(double(a < b));
+    else
+      return total ? is_below(a, b) : a < b;
+  }
+  bool total;
+};
+struct Le {
+  explicit Le(const Site &site) : total(site.spelling() == "le_to") {}
+  template <class T> T operator()(T a, T b) const {
+    if constexpr (std::is_same_v<T, Symbol>)
+      return total ? Symbol::untraceable() : Symbol(double(a <= b));
+    else
+      return total ? !is_below(b, a) : a <= b;
+  }
+  bool total;
+};
+constexpr KernelDef equality() {
+  KernelDef made = stepwise<Eq, 2>("eq");
+  made.complex = run_pointwise<Eq, 2, Complex>;
+  return made;
+}
+
+} // namespace
+
+llvm::ArrayRef<KernelDef> step_kernels() {
+#define X1(...) [](auto x) -> decltype(x) { return __VA_ARGS__; }
+#define X2(...) [](auto a, auto b) -> decltype(a) { return __VA_ARGS__; }
+#define BITS(...) [](double a, double b) -> double { return __VA_ARGS__; }
+  static constexpr KernelDef kernels[] = {
+      analytic<Cast, 1>("cast"),
+      step1("ceil", X1(ceil(x))),
+      step1("floor", X1(floor(x))),
+      stepwise<Round, 1>("round"),
+      step1("trunc", X1(trunc(x))),
+      step1("sign", X1((x > 0) - (x < 0))),
+      step1("signbit", X1(signbit(x))),
+      step1("isnan", X1(isnan(x))),
+      step1("isinf", X1(isinf(x))),
+      step1("isfinite", X1(isfinite(x))),
+      step1("isneginf", X1(x == -kInfinity)),
+      step1("isposinf", X1(x == kInfinity)),
+      both1("isreal", X1(1.0 + 0.0 * x == 1.0 || x != x), X1(x.imag() == 0 ? 1.0 : 0.0)),
+      step1("logical_not", X1(x == 0)),
+      stepwise<BitwiseNot, 1>("bitwise_not"),
+      stepwise<CastRound, 1>("cast_round"),
+      stepwise<Bitcast, 1>("bitcast"),
+      {.row = "quantize", .real = quantize},
+      stepwise<FloorDivide, 2>("floor_divide"),
+      step2("heaviside", X2(a == 0 ? b : a > 0)),
+      step2("nextafter", X2(nextafter(a, b))),
+      equality(),
+      equal2("ne", X2(decltype(a)(a != b ? 1.0 : 0.0))),
+      stepwise<Lt, 2>("lt"),
+      stepwise<Le, 2>("le"),
+      step2("gt", X2(a > b)),
+      step2("ge", X2(a >= b)),
+      stepwise<Isclose, 2>("isclose"),
+      step2("logical_and", X2(a != 0 && b != 0)),
+      step2("logical_or", X2(a != 0 || b != 0)),
+      step2("logical_xor", X2((a != 0) != (b != 0))),
+      stepwise<Bitwise<std::bit_and<>, Both>, 2>("bitwise_and"),
+      stepwise<Bitwise<std::bit_or<>, Either>, 2>("bitwise_or"),
+      stepwise<Bitwise<std::bit_xor<>, OneOfTwo>, 2>("bitwise_xor"),
+      step2("bitwise_left_shift", BITS(std::ldexp(a, static_cast<int>(b)))),
+      stepwise<RightShift, 2>("bitwise_right_shift"),
+      step2("gcd", BITS(static_cast<double>(std::gcd(whole(a), whole(b))))),
+      step2("lcm", BITS(static_cast<double>(std::lcm(whole(a), whole(b))))),
+  };
+#undef X1
+#undef X2
+#undef BITS
+  return kernels;
+}
+
+} // namespace spmd::runtime

@@ -1,0 +1,339 @@
+// Rows that put elements into a tensor at positions that other operands hold. Of several elements
+// for one position the last one stands, unless they are combined.
+#include "runtime/kernels/composed/compositions.h"
+#include "runtime/kernels/indexing/selection_of.h"
+#include "runtime/kernels/rows.h"
+
+namespace spmd::runtime {
+
+namespace {
+
+using llvm::Error;
+
+// What is put: the elements of operand `s` at `from`, or one number everywhere.
+template <class T> struct Source {
+  T number{};
+  const T *data = nullptr;
+  Places from;
+};
+template <class T> Source<T> source_of(const Call<T> &call, size_t size, Places from) {
+  View<const T> s = call.operand("s");
+  if (s)
+    return {T(), s.data, std::move(from)};
+  return {constant<T>(call.site.number(call.site.operand("s")).value_or(0)), nullptr,
+          Places(size, 0)};
+}
+
+template <class T, class Combine>
+Error put_all(const Call<T> &call, llvm::Expected<Places> places, Places from, Combine combine) {
+  if (!places)
+    return places.takeError();
+  View<const T> a = call.operand("a");
+  View<T> to = call.results[0];
+  std::copy_n(a.data, a.size(), to.data);
+  Source<T> source = source_of(call, places->size(), std::move(from));
+  put(*places, source.from, source.data ? source.data : &source.number, to, combine);
+  return Error::success();
+}
+
+constexpr auto kReplace = [](const auto &, const auto &value) { return value; };
+constexpr auto kAdd = [](const auto &old, const auto &value) { return old + value; };
+constexpr auto kSubtract = [](const auto &old, const auto &value) { return old - value; };
+constexpr auto kMultiply = [](const auto &old, const auto &value) { return old * value; };
+
+// Places of the elements of `i`, each at its own place but for dimension d; and where the elements
+// of `s`, which may be longer, are taken from.
+struct Pairs {
+  Places places, from;
+};
+template <class T> llvm::Expected<Pairs> pairs(const Call<T> &call) {
+  View<const T> i = call.operand("i"), s = call.operand("s");
+  if (rules::any_attr(call.site.app, {"dimension_numbers"})) {
+    if (!s)
+      return cannot_run(call.site, "its updates are no tensor");
+    Dims large = *call.results[0].dims;
+    llvm::Expected<Places> places = windows(call, large, *s.dims, window_sizes(call, s), true);
+    if (!places)
+      return places.takeError();
+    return Pairs{std::move(*places), broadcast_places(*s.dims, *s.dims)};
+  }
+  Dims large = call.results[0].rank() ? *call.results[0].dims : Dims{1};
+  Dims small = i.rank() ? *i.dims : Dims{1};
+  bool first = bare_name(call.site) == "deterministic_scatter_add";
+  unsigned d = first && !rules::dim_attr(call.site.app) ? 0 : dim_of(call.site, call.results[0]);
+  if (small.size() != large.size() || (s && s.rank() && s.rank() != small.size()))
+    return cannot_run(call.site, "its index has not the dimensions of what it indexes");
+  if (!lies_within(small, large, d))
+    return cannot_run(call.site, "its index is longer than what it writes");
+  for (unsigned each = 0; s && s.rank() && each < small.size(); ++each)
+    if (small[each] > s.dim(each))
+      return cannot_run(call.site, "its index is longer than its source");
+  llvm::Expected<Places> at = positions(call.site, i, large[d]);
+  if (!at)
+    return at.takeError();
+  Places places = along(large, small, d, *at, small);
+  return Pairs{std::move(places),
+               s && s.rank() ? corner_places(*s.dims, small) : Places(at->size(), 0)};
+}
+
+template <class T, class Combine> Error scatter_by(const Call<T> &call, Combine combine) {
+  llvm::Expected<Pairs> found = pairs(call);
+  if (!found)
+    return found.takeError();
+  return put_all(call, std::move(found->places), std::move(found->from), combine);
+}
+
+template <class T> Error scatter(const Call<T> &call) {
+  llvm::StringRef reduce = rules::word_attr(call.site.app, {"reduce"});
+  if (reduce == "add")
+    return scatter_by(call, kAdd);
+  if (reduce == "multiply")
+    return scatter_by(call, kMultiply);
+  return scatter_by(call, kReplace);
+}
+
+// How often each element was written; `include_self = false` drops what stood there before.
+std::vector<int64_t> writes(const Site &site, int64_t size) {
+  const ir::AttrValue *stated = site.app.attr("include_self");
+  return std::vector<int64_t>(static_cast<size_t>(size), !stated || stated->as_bool());
+}
+
+template <class T> Error scatter_add(const Call<T> &call) {
+  if (bare_name(call.site).endswith("sub"))
+    return scatter_by(call, kSubtract);
+  std::vector<int64_t> written = writes(call.site, call.results[0].size());
+  const T *base = call.results[0].data;
+  return scatter_by(call, [&](const T &old, const T &value) {
+    return written[static_cast<size_t>(&old - base)]++ ? T(old + value) : value;
+  });
+}
+
+// One index for each position along the dimension.
+template <class T> llvm::Expected<Places> line_places(const Call<T> &call) {
+  Dims large = call.results[0].rank() ? *call.results[0].dims : Dims{1};
+  unsigned d = dim_of(call.site, call.results[0]);
+  llvm::Expected<Places> at = positions(call.site, call.operand("i"), large[d]);
+  if (!at)
+    return at.takeError();
+  return lines(large, d, *at);
+}
+// The elements of `s` in order, or its one element everywhere.
+template <class T> Places in_order(const Call<T> &call, size_t size) {
+  View<const T> s = call.operand("s");
+  Places from(size, 0);
+  for (size_t i = 0; s && s.size() != 1 && i < size; ++i)
+    from[i] = static_cast<int64_t>(i);
+  return from;
+}
+template <class T, class Combine> Error put_lines(const Call<T> &call, Combine combine) {
+  llvm::Expected<Places> places = line_places(call);
+  if (!places)
+    return places.takeError();
+  View<const T> s = call.operand("s");
+  auto size = static_cast<int64_t>(places->size());
+  if (s && s.size() != 1 && s.size() != size)
+    return wrong_number(call.site, s.size(), size);
+  Places from = in_order(call, places->size());
+  return put_all(call, std::move(places), std::move(from), combine);
+}
+
+template <class T> Error index_add(const Call<T> &call) {
+  T alpha = constant<T>(call.site.number_attr("alpha", 1));
+  return put_lines(call, [alpha](const T &old, const T &value) { return old + alpha * value; });
+}
+template <class T> Error index_copy(const Call<T> &call) { return put_lines(call, kReplace); }
+
+template <class T> Error put_flat(const Call<T> &call) {
+  llvm::Expected<Places> places = positions(call.site, call.operand("i"), call.results[0].size());
+  Places from = in_order(call, static_cast<size_t>(call.operand("i").size()));
+  return rules::flag_attr(call.site.app, "accumulate")
+             ? put_all(call, std::move(places), std::move(from), kAdd)
+             : put_all(call, std::move(places), std::move(from), kReplace);
+}
+
+template <class T, class Combine> Error index_put_by(const Call<T> &call, Combine combine) {
+  llvm::Expected<Selection> chosen = selection(call, *call.results[0].dims);
+  if (!chosen)
+    return chosen.takeError();
+  View<const T> s = call.operand("s");
+  Dims over = chosen->dims;
+  if (s && s.rank() > over.size())
+    return wrong_number(call.site, static_cast<int64_t>(chosen->places.size()), s.size());
+  for (unsigned back = 1; s && back <= s.rank(); ++back)
+    if (int64_t extent = s.dim(s.rank() - back); extent != 1 && extent != over[over.size() - back])
+      return wrong_number(call.site, over[over.size() - back], extent);
+  Places from = s ? broadcast_places(*s.dims, over) : Places();
+  return put_all(call, std::move(chosen->places), std::move(from), combine);
+}
+template <class T> Error index_put(const Call<T> &call) { return index_put_by(call, kReplace); }
+template <class T> Error index_put_add(const Call<T> &call) { return index_put_by(call, kAdd); }
+
+enum class Combiner : uint8_t { Sum, Product, Mean, Max, Min };
+std::optional<Combiner> combiner_of(const Site &site) {
+  llvm::StringRef word = rules::word_attr(site.app, {"reduce", "reduction"});
+  llvm::StringRef name = bare_name(site);
+  if (word == "sum" || word == "add")
+    return Combiner::Sum;
+  if (word == "prod" || word == "multiply" || name.endswith("mul"))
+    return Combiner::Product;
+  if (word == "mean")
+    return Combiner::Mean;
+  if (word == "amax" || word == "max" || name.endswith("max"))
+    return Combiner::Max;
+  if (word == "amin" || word == "min" || name.endswith("min"))
+    return Combiner::Min;
+  return std::nullopt;
+}
+template <class T> T combined(Combiner combiner, const T &a, const T &b) {
+  switch (combiner) {
+  case Combiner::Sum:
+  case Combiner::Mean:
+    return a + b;
+  case Combiner::Product:
+    return a * b;
+  case Combiner::Max:
+    return larger(a, b);
+  case Combiner::Min:
+    break;
+  }
+  return smaller(a, b);
+}
+
+template <class T> Error scatter_reduce(const Call<T> &call) {
+  std::optional<Combiner> combiner = combiner_of(call.site);
+  if (!combiner)
+    return cannot_run(call.site, "attribute `reduce` is not known");
+  std::vector<int64_t> addends = writes(call.site, call.results[0].size());
+  const T *base = call.results[0].data;
+  auto combine = [&](const T &old, const T &value) {
+    return addends[static_cast<size_t>(&old - base)]++ ? combined(*combiner, old, value) : value;
+  };
+  Error wrong =
+      bare_name(call.site) == "index_reduce" ? put_lines(call, combine) : scatter_by(call, combine);
+  if (wrong || *combiner != Combiner::Mean)
+    return wrong;
+  for (size_t i = 0; i < addends.size(); ++i)
+    if (addends[i] > 1)
+      call.results[0].data[i] = call.results[0].data[i] / T(static_cast<double>(addends[i]));
+  return Error::success();
+}
+
+template <class T> Error masked_scatter(const Call<T> &call) {
+  View<const T> a = call.operand("a"), m = call.operand("m"), s = call.operand("s");
+  View<T> to = call.results[0];
+  int64_t next = 0, size = s.size();
+  for (Walk walk(*to.dims, {strides_over(*a.dims, *to.dims), strides_over(*m.dims, *to.dims),
+                            strides_of(*to.dims)});
+       walk; ++walk) {
+    bool here = truth(m[walk.offset(1)]);
+    if (here && next >= size)
+      return cannot_run(call.site, "its mask chooses more elements than there are");
+    to[walk.offset(2)] = here ? s[next++] : a[walk.offset(0)];
+  }
+  return Error::success();
+}
+
+// The reduction of pieces of one dimension.
+template <class T> Error segment_reduce(const Call<T> &call) {
+  std::optional<Combiner> combiner = combiner_of(call.site);
+  View<const T> a = call.operand("a"), lengths = call.operand("lengths"),
+                offsets = call.operand("offsets");
+  View<T> to = call.results[0];
+  auto axis = static_cast<unsigned>(std::max(0.0, call.site.number_attr("axis", 0)));
+  if (!combiner || (!lengths && !offsets) || axis >= a.rank())
+    return cannot_run(call.site, "its segments or its combiner are not known");
+  View<const T> bounds = lengths ? lengths : offsets;
+  Lines cut(*a.dims, axis), out(*to.dims, axis);
+  int64_t row = bounds.dims->back();
+  double absent = *combiner == Combiner::Max       ? -kInfinity
+                  : *combiner == Combiner::Min     ? kInfinity
+                  : *combiner == Combiner::Mean    ? kNaN
+                  : *combiner == Combiner::Product ? 1
+                                                   : 0;
+  bool has_initial = rules::any_attr(call.site.app, {"initial"});
+  for (int64_t o = 0; o < cut.outer; ++o) {
+    int64_t begin = 0;
+    for (int64_t k = 0; k < out.extent; ++k) {
+      auto bound = [&](int64_t at) { return static_cast<int64_t>(plain(bounds[o * row + at])); };
+      begin = lengths ? begin : bound(k);
+      int64_t end = lengths ? begin + bound(k) : bound(k + 1);
+      if (begin < 0 || begin > end || end > cut.extent)
+        return cannot_run(call.site, "its segments are not in order");
+      for (int64_t i = 0; i < cut.inner; ++i) {
+        T value = T(call.site.number_attr("initial", absent));
+        for (int64_t x = begin; x < end; ++x) {
+          const T &next = a[cut.at(o, x, i)];
+          value = x == begin && !has_initial ? next : combined(*combiner, value, next);
+        }
+        if (*combiner == Combiner::Mean && end > begin)
+          value = value / T(static_cast<double>(end - begin));
+        to[out.at(o, k, i)] = value;
+      }
+      begin = end;
+    }
+  }
+  return Error::success();
+}
+
+constexpr KernelDef kScattering[] = {
+    {.row = "scatter",
+     .real = scatter<double>,
+     .complex = scatter<Complex>,
+     .field = scatter<Residue>,
+     .taped = scatter<Var>,
+     .composed = composed_scatter},
+    {.row = "scatter_add",
+     .real = scatter_add<double>,
+     .complex = scatter_add<Complex>,
+     .field = scatter_add<Residue>,
+     .taped = scatter_add<Var>,
+     .composed = composed_scatter},
+    {.row = "index_add",
+     .real = index_add<double>,
+     .complex = index_add<Complex>,
+     .field = index_add<Residue>,
+     .taped = index_add<Var>,
+     .composed = composed_lines},
+    {.row = "index_copy",
+     .real = index_copy<double>,
+     .complex = index_copy<Complex>,
+     .field = index_copy<Residue>,
+     .taped = index_copy<Var>,
+     .composed = composed_lines},
+    {.row = "index_fill",
+     .real = index_copy<double>,
+     .complex = index_copy<Complex>,
+     .field = index_copy<Residue>,
+     .taped = index_copy<Var>,
+     .composed = composed_lines},
+    {.row = "put",
+     .real = put_flat<double>,
+     .complex = put_flat<Complex>,
+     .field = put_flat<Residue>,
+     .taped = put_flat<Var>},
+    {.row = "index_put",
+     .real = index_put<double>,
+     .complex = index_put<Complex>,
+     .field = index_put<Residue>,
+     .taped = index_put<Var>,
+     .composed = composed_index_put},
+    {.row = "index_put_add",
+     .real = index_put_add<double>,
+     .complex = index_put_add<Complex>,
+     .field = index_put_add<Residue>,
+     .taped = index_put_add<Var>,
+     .composed = composed_index_put},
+    {.row = "scatter_reduce", .real = scatter_reduce<double>, .taped = scatter_reduce<Var>},
+    // How many elements a mask chooses is not known in the field.
+    {.row = "masked_scatter",
+     .real = masked_scatter<double>,
+     .complex = masked_scatter<Complex>,
+     .taped = masked_scatter<Var>},
+    {.row = "segment_reduce", .real = segment_reduce<double>, .taped = segment_reduce<Var>},
+};
+
+} // namespace
+
+llvm::ArrayRef<KernelDef> scattering_kernels() { return kScattering; }
+
+} // namespace spmd::runtime

@@ -1,0 +1,277 @@
+// Layer, RMS, group, batch and instance normalisation, their backward rows, and their gradients:
+// which operands and results of a row are what standardise.h computes with.
+#include "runtime/kernels/norms/norms.h"
+
+#include "runtime/kernels/composed/compositions.h"
+#include "runtime/kernels/norms/norm_rows.h"
+#include "runtime/kernels/norms/standardise.h"
+
+namespace spmd::runtime {
+
+using rules::flag_attr;
+
+namespace {
+
+llvm::StringRef row_name(const Site &site) { return {site.row.name.data(), site.row.name.size()}; }
+
+double eps_of(const Site &site, double absent) {
+  return site.number_attr("eps", site.number_attr("epsilon", absent));
+}
+
+std::vector<int64_t> counted(int64_t size) {
+  std::vector<int64_t> places;
+  for (int64_t i = 0; i < size; ++i)
+    places.push_back(i);
+  return places;
+}
+
+// Samples, channels, and the elements of one channel of one sample.
+struct Extents {
+  explicit Extents(llvm::ArrayRef<int64_t> dims)
+      : samples(dims[0]), channels(dims[1]), inner(count(dims.drop_front(2))) {}
+  int64_t samples, channels, inner;
+};
+
+constexpr double kUsualEps = 1e-5;
+
+} // namespace
+
+// torch.finfo(dtype).eps where an RMS norm states none.
+double norm_eps(const Site &site, bool centred) {
+  return eps_of(site, centred ? kUsualEps : 2 * unit_roundoff(site.dtype(site.operand("x"))));
+}
+
+unsigned norm_spans(const Site &site,
+                    llvm::function_ref<std::optional<unsigned>(std::string_view)> rank_of) {
+  if (std::optional<rules::Numbers> shape = rules::numbers_attr(site.app, {"normalized_shape"}))
+    return static_cast<unsigned>(shape->size());
+  for (std::string_view name : {"w", "b"})
+    if (std::optional<unsigned> rank = rank_of(name))
+      return *rank;
+  return 1;
+}
+
+NormSpace NormSpace::of_layers(const Site &site, llvm::ArrayRef<int64_t> dims, unsigned spans,
+                               bool centred) {
+  llvm::SmallVector<unsigned, 4> along;
+  for (auto d = static_cast<unsigned>(dims.size()) - spans; d < dims.size(); ++d)
+    along.push_back(d);
+  Lanes lanes(dims, along);
+  std::vector<int64_t> none(static_cast<size_t>(lanes.count()), 0);
+  return {lanes, none, counted(lanes.length()), centred, norm_eps(site, centred)};
+}
+
+NormSpace NormSpace::of_groups(const Site &site, llvm::ArrayRef<int64_t> dims, int64_t groups) {
+  Extents of(dims);
+  int64_t width = of.channels / groups;
+  Lanes lanes({of.samples, groups, width * of.inner}, {2});
+  std::vector<int64_t> lane, element;
+  for (int64_t i = 0; i < of.samples * groups; ++i)
+    lane.push_back(i % groups * width);
+  for (int64_t i = 0; i < width * of.inner; ++i)
+    element.push_back(i / of.inner);
+  return {lanes, lane, element, true, eps_of(site, kUsualEps)};
+}
+
+NormSpace NormSpace::of_channels(const Site &site, llvm::ArrayRef<int64_t> dims) {
+  Extents of(dims);
+  Lanes lanes({of.samples, of.channels, of.inner}, {0, 2});
+  std::vector<int64_t> none(static_cast<size_t>(lanes.length()), 0);
+  return {lanes, counted(of.channels), none, true, eps_of(site, kUsualEps)};
+}
+
+NormSpace NormSpace::of_instances(const Site &site, llvm::ArrayRef<int64_t> dims) {
+  Extents of(dims);
+  Lanes lanes({of.samples, of.channels, of.inner}, {2});
+  std::vector<int64_t> lane, none(static_cast<size_t>(lanes.length()), 0);
+  for (int64_t i = 0; i < lanes.count(); ++i)
+    lane.push_back(i % of.channels);
+  return {lanes, lane, none, true, eps_of(site, kUsualEps)};
+}
+
+namespace {
+
+// An operand that not every row has.
+template <class T> View<const T> optional(const Call<T> &call, std::string_view name) {
+  unsigned place = call.site.operand(name);
+  return place < call.site.row.equation.equation.operand_count ? call.operand(place)
+                                                               : View<const T>();
+}
+
+template <class T> unsigned span_count(const Call<T> &call) {
+  return norm_spans(call.site, [&](std::string_view name) {
+    View<const T> view = optional(call, name);
+    return view ? std::optional(view.rank()) : std::nullopt;
+  });
+}
+
+template <class T> llvm::Expected<NormSpace> space_of(const Call<T> &call) {
+  const Site &site = call.site;
+  View<const T> x = call.operand("x");
+  llvm::StringRef name = row_name(site);
+  if (name.contains("layer_norm") || name.contains("rms_norm"))
+    return NormSpace::of_layers(site, *x.dims, span_count(call), name.contains("layer_norm"));
+  if (name.contains("instance_norm"))
+    return NormSpace::of_instances(site, *x.dims);
+  if (!name.contains("group_norm"))
+    return NormSpace::of_channels(site, *x.dims);
+  View<const T> mean = optional(call, "u");
+  std::optional<int64_t> groups = rules::number_attr(site.app, {"num_groups", "group", "groups"});
+  if (mean)
+    groups = mean.dim(1);
+  if (!groups || *groups <= 0 || x.dim(1) % *groups != 0)
+    return cannot_run(site, "the number of groups does not divide the channels");
+  return NormSpace::of_groups(site, *x.dims, *groups);
+}
+
+template <class T> NormOperands<T> operands_of(const Call<T> &call) {
+  // Batch and instance norms call their bias k; group_norm_backward has none.
+  View<const T> bias = optional(call, "b");
+  return {call.operand("x"), optional(call, "w"), bias ? bias : optional(call, "k")};
+}
+
+// Which places of the results are the mean and 1 / deviation: after y.
+template <class V> NormResults<V> results_of(const Site &site, llvm::ArrayRef<View<V>> results) {
+  auto at = [&](size_t i) { return i < results.size() ? results[i] : View<V>(); };
+  if (row_name(site).contains("rms_norm"))
+    return {at(0), {}, at(1)};
+  return {at(0), at(1), at(2)};
+}
+
+// By the last dimensions; none for other spaces.
+template <class T> std::optional<NormRows> rows_of(const Call<T> &call) {
+  llvm::StringRef name = row_name(call.site);
+  if (!name.contains("layer_norm") && !name.contains("rms_norm"))
+    return std::nullopt;
+  View<const T> x = call.operand("x");
+  unsigned spans = std::min(span_count(call), x.rank());
+  bool centred = name.contains("layer_norm");
+  llvm::ArrayRef<int64_t> dims(*x.dims);
+  return NormRows{count(dims.drop_back(spans)), count(dims.take_back(spans)), centred,
+                  norm_eps(call.site, centred)};
+}
+
+llvm::Error norm_forward(const Call<double> &call) {
+  if (std::optional<NormRows> rows = rows_of(call)) {
+    standardise_rows(*rows, operands_of(call), results_of(call.site, call.results));
+    return llvm::Error::success();
+  }
+  llvm::Expected<NormSpace> space = space_of(call);
+  if (!space)
+    return space.takeError();
+  for (const View<double> &result : call.results)
+    if (result)
+      std::fill_n(result.data, result.size(), 0.0);
+  standardise(*space, operands_of(call), results_of(call.site, call.results));
+  return llvm::Error::success();
+}
+
+llvm::Error norm_vjp(const VjpCall &vjp) {
+  NormGradients<double> asked{vjp.asked("x"), vjp.asked("w"), vjp.asked("b")};
+  if (!asked.b) // batch and instance norms call it so
+    asked.b = vjp.asked("k");
+  for (const View<double> &to : {asked.x, asked.w, asked.b})
+    if (to)
+      std::fill_n(to.data, to.size(), 0.0);
+  NormResults<const double> g = results_of(vjp.call.site, vjp.gradients);
+  if (std::optional<NormRows> rows = rows_of(vjp.call)) {
+    standardise_rows_gradient(*rows, operands_of(vjp.call), {}, {}, g, asked);
+    return llvm::Error::success();
+  }
+  llvm::Expected<NormSpace> space = space_of(vjp.call);
+  if (!space)
+    return space.takeError();
+  standardise_gradient(*space, operands_of(vjp.call), {}, {}, g, asked);
+  return llvm::Error::success();
+}
+
+// The declared result that is the i-th of the row; null where `output_mask` leaves it out.
+template <class T> View<T> row_result(const Call<T> &call, unsigned i) {
+  for (unsigned k = 0; k < call.results.size(); ++k)
+    if (rules::row_result(call.site.app, k) == i)
+      return call.results[k];
+  return {};
+}
+
+template <class T> llvm::Error norm_backward(const Call<T> &call) {
+  NormResults<const T> g;
+  g.y = call.operand("g");
+  NormGradients<T> asked = {row_result(call, 0), row_result(call, 1), row_result(call, 2)};
+  if constexpr (std::is_same_v<T, double>)
+    if (std::optional<NormRows> rows = rows_of(call)) {
+      standardise_rows_gradient(*rows, operands_of(call), optional(call, "u"), optional(call, "s"),
+                                g, asked);
+      return llvm::Error::success();
+    }
+  llvm::Expected<NormSpace> space = space_of(call);
+  if (!space)
+    return space.takeError();
+  const rules::Application &app = call.site.app;
+  if (row_name(call.site).startswith("batch_norm") && (app.attr("training") || app.attr("train")) &&
+      !flag_attr(app, "training") && !flag_attr(app, "train"))
+    return cannot_run(call.site, "only statistics of the batch itself have a gradient here");
+  standardise_gradient(*space, operands_of(call), optional(call, "u"), optional(call, "s"), g,
+                       asked);
+  return llvm::Error::success();
+}
+
+// With the statistics of other data.
+struct Inference {
+  explicit Inference(const Site &site) : eps(eps_of(site, kUsualEps)) {}
+  template <class T> T operator()(T x, T v, T w, T u, T k) const {
+    return (x - u) * rsqrt(v + eps) * w + k;
+  }
+  double eps;
+};
+// All operands but x, one number per channel, are aligned with its dimension 1.
+template <class T> llvm::Error batch_norm_inference(const Call<T> &call) {
+  Inference f(call.site);
+  View<const T> x = call.operand("x"), v = call.operand("v"), w = call.operand("w"),
+                u = call.operand("u"), k = call.operand("k");
+  Extents of(*x.dims);
+  for (int64_t i = 0; i < x.size(); ++i) {
+    int64_t c = i / of.inner % of.channels;
+    call.results[0][i] = f(x[i], v[c], w ? w[c] : T(1.0), u[c], k ? k[c] : T(0.0));
+  }
+  return llvm::Error::success();
+}
+
+using Composed = decltype(KernelDef::composed);
+constexpr KernelDef forward(std::string_view row, Composed composed = nullptr) {
+  return {.row = row,
+          .real = norm_forward,
+          .vjp = norm_vjp,
+          .assigns = true,
+          .vjp_assigns = true,
+          .together = true,
+          .composed = composed};
+}
+constexpr KernelDef backward(std::string_view row, Composed composed = nullptr) {
+  return {
+      .row = row, .real = norm_backward<double>, .taped = norm_backward<Var>, .composed = composed};
+}
+
+} // namespace
+
+llvm::ArrayRef<KernelDef> norm_kernels() {
+  static constexpr KernelDef kernels[] = {
+      forward("layer_norm", composed_layer_norm),
+      forward("native_layer_norm", composed_layer_norm),
+      backward("native_layer_norm_backward", composed_layer_norm_backward),
+      forward("rms_norm", composed_layer_norm),
+      forward("fused_rms_norm", composed_layer_norm),
+      backward("fused_rms_norm_backward", composed_layer_norm_backward),
+      forward("group_norm"),
+      forward("native_group_norm"),
+      backward("group_norm_backward"),
+      forward("batch_norm"),
+      backward("batch_norm_backward"),
+      forward("instance_norm"),
+      {.row = "batch_norm_inference",
+       .real = batch_norm_inference<double>,
+       .taped = batch_norm_inference<Var>},
+  };
+  return kernels;
+}
+
+} // namespace spmd::runtime

@@ -1,0 +1,73 @@
+// The largest or smallest sum of magnitudes of a row or a column.
+#include "runtime/kernels/reductions/matrix_norm.h"
+
+#include "runtime/kernels/lanes.h"
+
+namespace spmd::runtime {
+
+namespace {
+
+llvm::StringRef norm_word(const Site &site) { return rules::word_attr(site.app, {"ord", "p"}); }
+bool spells(const Site &site, llvm::StringRef name) {
+  return llvm::StringRef(site.spelling().data(), site.spelling().size()).contains(name);
+}
+bool is_nuclear(const Site &site) {
+  return norm_word(site) == "nuc" || spells(site, "nuclear_norm");
+}
+
+// The places of the rows and columns: torch takes `dim` in the order given.
+std::pair<unsigned, unsigned> matrix_dims(const Site &site, unsigned rank) {
+  std::optional<rules::Numbers> dims = rules::dim_numbers(site.app);
+  if (!dims || dims->size() != 2)
+    return {rank - 2, rank - 1};
+  return {*rules::place_of((*dims)[0], rank), *rules::place_of((*dims)[1], rank)};
+}
+
+} // namespace
+
+double norm_order(const Site &site) {
+  llvm::StringRef word = norm_word(site);
+  if (word == "inf" || word == "-inf")
+    return word == "inf" ? kInfinity : -kInfinity;
+  return site.number_attr("ord", site.number_attr("p", 2));
+}
+
+bool is_matrix_norm(const Site &site, unsigned rank) {
+  if (rank < 2 || norm_word(site) == "fro" || spells(site, "frobenius"))
+    return false;
+  bool stated = rules::any_attr(site.app, {"ord", "p"});
+  if (is_nuclear(site) || spells(site, "matrix_norm"))
+    return stated || is_nuclear(site); // else Frobenius'
+  std::optional<rules::Numbers> dims = rules::dim_numbers(site.app);
+  return spells(site, "linalg_norm") && stated && (dims ? dims->size() == 2 : rank == 2);
+}
+
+template <class T> llvm::Error matrix_norm(const Call<T> &call) {
+  View<const T> a = call.operand("a");
+  auto [rows, columns] = matrix_dims(call.site, a.rank());
+  double order = norm_order(call.site);
+  if (is_nuclear(call.site) || std::abs(order) == 2)
+    return cannot_run(call.site, "it has no kernel for norms of singular values");
+  if (std::abs(order) != 1 && !std::isinf(order))
+    return cannot_run(call.site, "matrices have no norm of that order");
+  bool of_rows = std::isinf(order);
+  unsigned kept = of_rows ? rows : columns, summed = of_rows ? columns : rows;
+  Lanes lanes(*a.dims, {rows, columns});
+  for (int64_t lane = 0; lane < lanes.count(); ++lane) {
+    T best = 0.0;
+    for (int64_t k = 0; k < a.dim(kept); ++k) {
+      T sum = 0.0;
+      for (int64_t s = 0; s < a.dim(summed); ++s)
+        sum +=
+            abs(a[lanes.place(lane, kept < summed ? k * a.dim(summed) + s : s * a.dim(kept) + k)]);
+      if (k == 0 || (order > 0 ? sum > best : sum < best))
+        best = sum;
+    }
+    call.results[0][lane] = best;
+  }
+  return llvm::Error::success();
+}
+template llvm::Error matrix_norm(const Call<double> &);
+template llvm::Error matrix_norm(const Call<Var> &);
+
+} // namespace spmd::runtime
