@@ -35,6 +35,12 @@ def is_user_code(path: str) -> bool:
 
 
 @functools.cache
+def is_own_code(path: str) -> bool:
+    """Whether a file is the program's own, and of no installed package."""
+    return is_user_code(path) and not os.path.abspath(path).startswith(SITE)
+
+
+@functools.cache
 def _position(code, instruction: int) -> tuple[int, int | None, tuple[int, int] | None]:
     """Line, column and end of an instruction; columns count code points from 1."""
     found = next(itertools.islice(code.co_positions(), instruction // 2, None))

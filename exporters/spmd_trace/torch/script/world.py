@@ -17,7 +17,7 @@ import torch.distributed.fsdp
 from torch.distributed import device_mesh, distributed_c10d
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from .. import messages
+from .. import groupsizes, messages, places
 from .. import recorder as recording
 from ..frameworks import cpu, ddp
 from ..frameworks.cpu import replaced
@@ -262,6 +262,10 @@ def groups_of_this_rank() -> list[tuple[str, list[int]]]:
     if not dist.is_initialized():
         return []
     found = []
+        by_script = lambda frame: places.is_own_code(frame.f_code.co_filename)  # noqa: E731
+        stack.enter_context(groupsizes.followed_in_script(by_script))
+        if log is not None:
+            stack.enter_context(calls.watched(log, job.world, _everywhere))
     for group, ranks in distributed_c10d._world.pg_group_ranks.items():
         if dist.get_rank() in ranks and len(ranks) > 1:
             found.append((group.group_desc, sorted(ranks, key=ranks.get)))
