@@ -4,7 +4,7 @@ spmd-trace lint train.py --batch-size 4
 spmd-trace lint --world 16 --format=json train.py
 
 Options of `spmdlint check` may stand before the script, with their values after `=`. The exit code is that of
-`spmdlint check`; 3 if the script cannot be recorded.
+`spmdlint check`; 3 if the script cannot be recorded, 4 if nothing was found and a part was not recorded.
 """
 
 import argparse
@@ -34,9 +34,11 @@ def run(parser: argparse.ArgumentParser, options, more=()) -> int:
     with tempfile.TemporaryDirectory() as folder:
         name = pathlib.Path(options.script).stem.rpartition(".")[2] if options.module else None
         trace = pathlib.Path(folder) / f"{name or pathlib.Path(options.script).stem}.spmd.json"
-        if record.record(parser, options, trace) is None:
+        done = record.record(parser, options, trace)
+        if done is None:
             return record.FAILED
         root = os.getcwd() if options.module else os.path.dirname(os.path.abspath(options.script))
         given = [one for one in more if one.startswith("--source-root")]
         words = [*more, *([] if given else [f"--source-root={root}"])]
-        return subprocess.run([program, "check", *words, str(trace)], check=False).returncode
+        code = subprocess.run([program, "check", *words, str(trace)], check=False).returncode
+        return record.IN_PART if code == 0 and done["refused"] else code

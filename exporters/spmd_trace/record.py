@@ -5,6 +5,7 @@ spmd-trace record --nproc-per-node 8 --nnodes 2 -o step.spmd.json train.py
 """
 
 import argparse
+import contextlib
 import importlib.util
 import json
 import os
@@ -17,10 +18,11 @@ import sys
 import tempfile
 import time
 
-from . import shifts
+from . import divergence, leftovers, shifts
 from .ranks import compared
 
 FAILED = 3
+IN_PART = 4  # recorded, but for some operations of which the trace says nothing
 MOST_RANKS = 16  # that run together on this machine
 
 
@@ -57,11 +59,11 @@ def add_script_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(parser: argparse.ArgumentParser, options) -> int:
-    ops = record(parser, options, options.output)
-    if ops is None:
+    done = record(parser, options, options.output)
+    if done is None:
         return FAILED
-    print(f"{options.output}: {ops} operations")
-    return 0
+    print(f"{options.output}: {done['ops']} operations")
+    return IN_PART if done["refused"] else 0
 
 
 def _settings(parser: argparse.ArgumentParser, options) -> dict:
@@ -78,8 +80,10 @@ def _settings(parser: argparse.ArgumentParser, options) -> dict:
     return words | {"rank": rank, "per_node": per_node, "nodes": nodes}
 
 
-def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> int | None:
-    """Records into a file; the number of operations, or None after a word about what failed."""
+def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> dict | None:
+    """Records into a file; the number of operations (`ops`) and what was `refused`, or None after a
+    word about what failed.
+    """
     settings = _settings(parser, options)
     if not options.module and not os.path.isfile(options.script):
         return _failed(f"{options.script}: no such file")
@@ -92,6 +96,8 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> in
         told = runs.alone("alone")
         if "error" not in told and (options.ranks == "auto" or told["messages"]):
             told = _by_all_ranks(runs, told, options)
+        if kept := leftovers.tidied(sorted(pathlib.Path(folder).glob("*/effects.jsonl"))):
+            _say(kept)
         if "error" in told:
             return _failed(told["error"])
         if told["contradicted"]:
@@ -100,12 +106,17 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> in
         partial = output.with_name(output.name + ".partial")
         shutil.copyfile(told["trace"], partial)
         partial.replace(output)
-        return told["ops"]
+        _say_refused(told["refused"])
+        return told
 
 
 def _by_all_ranks(runs: "_Runs", told: dict, options) -> dict:
     """The step once more, with what all ranks say of it together."""
     found, reason = runs.together() if options.ranks == "auto" else ({}, "--ranks one")
+    if runs.parted is not None:
+        divergence.state(told["trace"], runs.parted)
+        _say(f"rank-divergence: {runs.parted.sentence()}")
+        return told | {"ops": told["ops"] + 1}
     if not told["messages"]:
         if reason:
             _note(reason)
@@ -136,6 +147,7 @@ class _Runs:
         self.folder, self.settings, self.timeout = folder, settings, timeout
         self.rank = settings["rank"]
         self.seconds = 0.0  # that the last run of one rank took
+        self.parted: divergence.Divergence | None = None  # where ranks call other collectives
 
     def alone(self, name: str, **more) -> dict:
         """A run of the recorded rank, whose collectives move no data."""
@@ -152,7 +164,12 @@ class _Runs:
         (folder / "settings.json").write_text(json.dumps(settings))
         # What the script prints is not what the command prints; said once it is enough.
         target = sys.stderr if name == "alone" else subprocess.DEVNULL
-        error = _run_child(folder, self.rank, settings["script"], timeout or self.timeout, target)
+        watch = divergence.Watch(folder, ranks) if len(ranks) > 1 else None
+        limit = timeout or self.timeout
+        error = _run_child(folder, self.rank, settings["script"], limit, target, watch)
+        if watch is not None and not watch.all_done():
+            self.parted = watch.found
+            error = watch.reason or error
         lost = error or f"{settings['script']}: the process of the script left no trace"
         found = {}
         for rank in ranks:
@@ -183,6 +200,13 @@ class _Runs:
         return compared(self.rank, values, told["axes"], told["summed"], apart, exchanged)
 
 
+def _say_refused(refused: list[dict]) -> None:
+    """Each thing that was not recorded, once for each place."""
+    lines = dict.fromkeys(f"  {one['place']}{one['what']}; {one['remedy']}" for one in refused)
+    if lines:
+        _say("\n".join(["not recorded, and what comes of it is unknown:", *lines]))
+
+
 def _note(reason: str) -> None:
     _say(f"what differs between ranks stays unknown: {reason}")
 
@@ -195,8 +219,13 @@ def _say(text: str) -> None:
     print(f"spmd-trace: {text}", file=sys.stderr)
 
 
-def _run_child(folder: pathlib.Path, rank: int, script: str, timeout: int, target) -> str | None:
-    """Runs the script in processes of its own; what kept it from an outcome."""
+def _run_child(
+    folder: pathlib.Path, rank: int, script: str, timeout: int, target, watch=None
+) -> str | None:
+    """Runs the script in processes of its own; what kept it from an outcome.
+
+    `watch`: looks at ranks that run together, which end when all are done or cannot be.
+    """
     command = [sys.executable, "-m", "spmd_trace.torch.script.child", str(folder / "settings.json")]
     package = str(pathlib.Path(__file__).parents[1])
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -206,7 +235,7 @@ def _run_child(folder: pathlib.Path, rank: int, script: str, timeout: int, targe
     streams = {"stdout": target, "stderr": None if target is sys.stderr else target}
     child = subprocess.Popen(command, env=environment, start_new_session=True, **streams)
     try:
-        code = child.wait(timeout)
+        code = child.wait(timeout) if watch is None else watch.wait(child, timeout)
     except subprocess.TimeoutExpired:
         return (
             f"{_hanging_at(child, folder / str(rank))}the script is not done after {timeout:.0f} s"
@@ -232,13 +261,15 @@ def _hanging_at(child: subprocess.Popen, folder: pathlib.Path) -> str:
     """Where the script is, innermost first."""
     from .places import SITE, is_ours
 
-    os.kill(child.pid, signal.SIGUSR1)
-    try:
+    named = folder / "pid"  # not there where torch was still being imported
+    if not named.exists():
+        return ""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int(named.read_text()), signal.SIGUSR1)
+    with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(2)
-    except subprocess.TimeoutExpired:
-        pass
     standard = os.path.dirname(os.__file__) + os.sep
-    stacks = folder / "stacks.txt"  # not there where torch was still being imported
+    stacks = folder / "stacks.txt"
     text = stacks.read_text() if stacks.exists() else ""
     for file, line in re.findall(r'File "([^"]+)", line (\d+)', text):
         if not is_ours(file) and not file.startswith((*SITE, standard, "<")):

@@ -19,7 +19,7 @@ from ..document import Program
 from ..frameworks import ddp, dtensors, fsdp, fsdp1
 from ..frameworks.cpu import replaced
 from ..operands import flatten
-from ..recorder import Recorder
+from ..recorder import Recorder, Refusal
 from ..transitions import reinterpret
 from . import axes, evidence, roles, updates
 from .world import Job, Seen
@@ -75,6 +75,7 @@ class Steps:
         self._section = contextlib.ExitStack()
         self._in_backward = False
         self._used = False  # whether the recorded step has used the model
+        self.over = False  # whether the step has been handed on
         self.initial: dict | None = None  # `roles.initial_digests` before the first step
         self.updates = updates.Updates()
         self.exchanged: list[str] = []  # parameters that ranks send to each other
@@ -88,6 +89,8 @@ class Steps:
 
     def uses(self, parameters: list[torch.Tensor]) -> None:
         """A forward uses parameters."""
+        if self.over:
+            return
         if self.by_hand:
             self.updates.look()
         if self.between:
@@ -108,6 +111,8 @@ class Steps:
 
     def begins(self, used: bool = True) -> None:
         """A step begins here, by a use of the model or, not `used`, by clearing its gradients."""
+        if self.over:
+            return
         if self.digests and self.initial is None:
             self.initial = roles.initial_digests()
         if self.by_hand:
@@ -115,11 +120,13 @@ class Steps:
         if self.between:
             if self.recorder is not None:
                 self.finish()
+            if self.over:
+                return
             self._start()
         elif self.recorder is not None and used and not self._used:
             # What came between the two, such as printing the loss of the step before, is no part of this one.
             ops = self.recorder.program.ops
-            if not any(op.mut or op.name in ("send", "recv") for op in ops):
+            if not any(op.mut or op.body or op.name in ("send", "recv") for op in ops):
                 self._recording.close()
                 self._start()
         self._used = self._used or used
@@ -181,6 +188,7 @@ class Steps:
         mesh = axes.mesh(self.seen, self.job)
         recorder = self.recorder = Recorder(mesh, self.job.rank)
         recorder.whole_stack = True
+        recorder.refusals = []
         self.losses = []
         with recorder.hidden():
             by_hand = self.updates if self.by_hand else None
@@ -222,7 +230,7 @@ class Steps:
                 return original(tensors, grad_tensors, retain_graph, create_graph, inputs=inputs)
             if not isinstance(tensors, torch.Tensor):
                 if len(tensors) != 1:
-                    raise NotImplementedError("a backward of several values at once")
+                    tensors, grad_tensors = [_sum_of(tensors, grad_tensors)], None
                 (tensors,), grad_tensors = tensors, (grad_tensors or [None])[0]
             words = {"gradient": grad_tensors, "retain_graph": retain_graph}
             words |= {"create_graph": create_graph, "inputs": inputs}
@@ -300,6 +308,8 @@ class Steps:
 
     def finish(self) -> None:
         """Ends the recording, if the step is complete, and hands the program on."""
+        if self.over:
+            return
         if self.by_hand:
             self.updates.look()
         if self.recorder is None or self.taken < self.number:
@@ -309,19 +319,35 @@ class Steps:
         self.roles.name_state()
         self.roles.write_outputs()
         self.roles.note_random()
-        self._recording.enter_context(self.recorder.hidden())  # the process ends with the step
+        # What writes the trace is no part of the step.
+        self._recording.enter_context(self.recorder.hidden())
         program = self.recorder.program
         program.mesh.mark(self.roles.data_axes, "data")
         _leave_out_the_next(program)
         _name_phases(program.ops)
         self.messages = messages.log(program)
         if plan := self.observed.get("plan"):
-            messages.permute(program, plan)
+            try:
+                messages.permute(program, plan)
+            except messages.Unmatched as error:
+                place = self.messages[0]["place"] if self.messages else ""
+                remedy = "record one rank of its own: --ranks one"
+                self.recorder.refusals.append(Refusal(place, str(error), remedy))
         self.roles.type_messages()
         self.exchanged = evidence.exchanged(program)
         self.summed = evidence.summed(program, functools.partial(axes_of, program))
         mappings.state(program, functools.partial(axes_of, program))
         self.done(self.recorder)
+        self.over = True
+        self._recording.close()
+        self.recorder = None
+
+
+def _sum_of(tensors, gradients) -> torch.Tensor:
+    """One loss whose backward is that of several values at once, with their gradients where given."""
+    given = [None] * len(tensors) if gradients is None else list(gradients)
+    losses = [one if by is None else (one * by).sum() for one, by in zip(tensors, given)]
+    return functools.reduce(torch.add, losses)
 
 
 def axes_of(program, op) -> list[str]:
