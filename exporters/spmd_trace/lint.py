@@ -16,12 +16,6 @@ import tempfile
 
 from . import checker, record
 
-_NO_CHECKER = (
-    "spmd-trace: spmdlint is neither named by SPMDLINT nor beside the interpreter, on PATH or in "
-    "build/checker: build it with `./dev build`"
-)
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     record.add_script_options(parser)
 
@@ -29,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(parser: argparse.ArgumentParser, options, more=()) -> int:
     program = checker.find()
     if program is None:
-        print(_NO_CHECKER, file=sys.stderr)
+        print(f"spmd-trace: {checker.MISSING}", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as folder:
         name = pathlib.Path(options.script).stem.rpartition(".")[2] if options.module else None

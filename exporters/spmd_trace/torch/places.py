@@ -27,7 +27,7 @@ _SPOKESMEN = tuple(os.path.join(folder, "spmd_types") + os.sep for folder in SIT
 def is_user_code(path: str) -> bool:
     """Whether a frame of this file belongs to the recorded program."""
     if path.startswith("<"):
-        return False
+        return path.startswith("<ipython")  # a cell of a notebook
     path = os.path.abspath(path)
     if is_ours(path) or path.startswith((_HIDDEN[0], *_SPOKESMEN)):
         return False

@@ -64,7 +64,11 @@ class Steps:
     `observed`: what other ranks have; `digests`: whether to note for such a comparison what this one has.
     """
 
-    def __init__(self, job: Job, seen: Seen, number: int, done, observed: dict, digests: bool):
+    def __init__(
+        self, job: Job, seen: Seen, number: int, done, observed: dict, digests: bool = False
+    ):
+        self.given = False  # whether the program itself says where the step begins and ends
+        self.models: list[torch.nn.Module] | None = None  # those of the step; None: all that there are
         self.job, self.seen, self.number, self.done = job, seen, number, done
         self.observed, self.digests = observed, digests
         self.counts: dict[torch.optim.Optimizer, int] = {}
@@ -89,7 +93,7 @@ class Steps:
 
     def uses(self, parameters: list[torch.Tensor]) -> None:
         """A forward uses parameters."""
-        if self.over:
+        if self.over or self.given:
             return
         if self.by_hand:
             self.updates.look()
@@ -111,7 +115,7 @@ class Steps:
 
     def begins(self, used: bool = True) -> None:
         """A step begins here, by a use of the model or, not `used`, by clearing its gradients."""
-        if self.over:
+        if self.over or self.given:
             return
         if self.digests and self.initial is None:
             self.initial = roles.initial_digests()
@@ -162,9 +166,27 @@ class Steps:
             self.updates.backwards(),
             _Watch(self),
         ):
-            optimizers.register_optimizer_step_pre_hook(self._before_step)
-            optimizers.register_optimizer_step_post_hook(self._after_step)
-            yield
+            hooks = [
+                optimizers.register_optimizer_step_pre_hook(self._before_step),
+                optimizers.register_optimizer_step_post_hook(self._after_step),
+            ]
+            try:
+                yield
+            finally:
+                for hook in hooks:
+                    hook.remove()
+
+    @contextlib.contextmanager
+    def here(self):
+        """Records what runs inside as the step."""
+        self.given = True
+        with self.watched():
+            self._start()
+            try:
+                yield
+                self.finish()
+            finally:
+                self._recording.close()
 
     def _before_step(self, optimizer, args, kwargs) -> None:
         if self.recorder is None:
@@ -187,12 +209,13 @@ class Steps:
         self._used = False
         mesh = axes.mesh(self.seen, self.job)
         recorder = self.recorder = Recorder(mesh, self.job.rank)
-        recorder.whole_stack = True
+        recorder.whole_stack = not self.given
         recorder.refusals = []
         self.losses = []
         with recorder.hidden():
-            by_hand = self.updates if self.by_hand else None
-            self.roles = roles.Roles(recorder, self.seen, self.observed, by_hand)
+            by_hand = self.by_hand and not (self.given and roles.optimizers())
+            updates = self.updates if by_hand else None
+            self.roles = roles.Roles(recorder, self.seen, self.observed, updates, self.models)
         if self.digests:
             self.roles.digests = []
             self.roles.initial = self.initial or {}
@@ -310,9 +333,9 @@ class Steps:
         """Ends the recording, if the step is complete, and hands the program on."""
         if self.over:
             return
-        if self.by_hand:
+        if self.by_hand and not self.given:
             self.updates.look()
-        if self.recorder is None or self.taken < self.number:
+        if self.recorder is None or (self.taken < self.number and not self.given):
             return
         for loss in self.losses:
             self.recorder.output(loss, "loss")
