@@ -43,7 +43,18 @@ def add_script_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the rank that is recorded (0; where ranks send messages, one that takes part in all)",
     )
-    parser.add_argument("--step", type=int, default=2, metavar="N", help="the step, from 1 (2)")
+    parser.add_argument(
+        "--step", type=int, metavar="N", help="the step, from 1 (2); with --from, which time (1)"
+    )
+    parser.add_argument(
+        "--from",
+        dest="start",
+        metavar="FILE:LINE",
+        help="the part to record begins when this line is reached, whether or not it trains",
+    )
+    parser.add_argument(
+        "--until", metavar="FILE:LINE", help="and ends before this one (the end of the script)"
+    )
     parser.add_argument(
         "--ranks",
         choices=["auto", "one"],
@@ -62,6 +73,8 @@ def run(parser: argparse.ArgumentParser, options) -> int:
     done = record(parser, options, options.output)
     if done is None:
         return FAILED
+    if "parted" in done:
+        _say(f"rank-divergence: {done['parted']}")
     print(f"{options.output}: {done['ops']} operations")
     return IN_PART if done["refused"] else 0
 
@@ -71,18 +84,26 @@ def _settings(parser: argparse.ArgumentParser, options) -> dict:
         parser.error("--world stands alone, or --nproc-per-node with --nnodes")
     per_node = options.world if options.world is not None else options.nproc_per_node or 8
     nodes = options.nnodes or 1
+    if options.until and not options.start:
+        parser.error("--until stands with --from")
+    places = [place for place in (options.start, options.until) if place is not None]
+    if wrong := [one for one in places if not re.fullmatch(r".+:[1-9]\d*", one)]:
+        parser.error(f"{wrong[0]}: a place is FILE:LINE")
+    if options.step is None:
+        options.step = 1 if options.start else 2
     if per_node < 1 or nodes < 1 or options.step < 1 or options.timeout < 1:
         parser.error("ranks, hosts, steps and seconds are counted from 1")
     rank = options.rank or 0
     if not 0 <= rank < per_node * nodes:
         parser.error(f"--rank {rank}: there are {per_node * nodes} ranks")
-    words = {name: getattr(options, name) for name in ("script", "arguments", "step", "module")}
+    names = ("script", "arguments", "step", "module", "start", "until")
+    words = {name: getattr(options, name) for name in names}
     return words | {"rank": rank, "per_node": per_node, "nodes": nodes}
 
 
 def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> dict | None:
-    """Records into a file; the number of operations (`ops`) and what was `refused`, or None after a
-    word about what failed.
+    """Records into a file; the number of operations (`ops`), what was `refused` and where ranks `parted`,
+    or None after a word about what failed.
     """
     settings = _settings(parser, options)
     if not options.module and not os.path.isfile(options.script):
@@ -115,8 +136,7 @@ def _by_all_ranks(runs: "_Runs", told: dict, options) -> dict:
     found, reason = runs.together() if options.ranks == "auto" else ({}, "--ranks one")
     if runs.parted is not None:
         divergence.state(told["trace"], runs.parted)
-        _say(f"rank-divergence: {runs.parted.sentence()}")
-        return told | {"ops": told["ops"] + 1}
+        return told | {"ops": told["ops"] + 1, "parted": runs.parted.sentence()}
     if not told["messages"]:
         if reason:
             _note(reason)

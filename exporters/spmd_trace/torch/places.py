@@ -89,6 +89,43 @@ def user_locals():
     return list(frame.f_locals.items()) if frame is not None else []
 
 
+class Passages:
+    """How often the program has reached some of its lines, named as `file.py:12`."""
+
+    def __init__(self, start: str, until: str | None):
+        self.start = start
+        self.count = {place: 0 for place in (start, until) if place is not None}
+
+    @contextlib.contextmanager
+    def watched(self, passed):
+        """Calls `passed` with the name of each line that is reached, before it runs."""
+        wanted = {}  # by line: the end of the path, and the name
+        for place in self.count:
+            file, _, line = place.rpartition(":")
+            wanted.setdefault(int(line), []).append((os.sep + os.path.normpath(file), place))
+        ends = tuple(end for rows in wanted.values() for end, _ in rows)
+
+        def on_line(frame, event, argument):
+            if event == "line":
+                path = os.path.abspath(frame.f_code.co_filename)
+                for end, place in wanted.get(frame.f_lineno, ()):
+                    if path.endswith(end):
+                        self.count[place] += 1
+                        passed(place)
+            return on_line
+
+        def on_call(frame, event, argument):
+            path = frame.f_code.co_filename
+            return on_line if (os.sep + path).endswith(ends) else None
+
+        before = sys.gettrace()
+        sys.settrace(on_call)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+
 class Places(Tables):
     """The places of one program."""
 

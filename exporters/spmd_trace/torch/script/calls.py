@@ -54,6 +54,20 @@ _FUNCTIONAL = {
 _MESSAGES = {"send": "send", "recv_": "recv", "recv_any_source_": "recv"}
 
 
+_averages = False  # whether the sum that is called is to become an average
+
+
+@contextlib.contextmanager
+def averaging():
+    """What is called inside is an average, which the processes of a host take by a sum."""
+    global _averages
+    _averages = True
+    try:
+        yield
+    finally:
+        _averages = False
+
+
 class Log:
     """The calls of one rank, in a file that another process reads while they are made."""
 
@@ -123,7 +137,8 @@ class Watched(TorchDispatchMode):
             call, argument = _CALLS[name]
             words = [_shapes(given[argument])] if argument else []
             if "reduce_op" in given:
-                words.append(str(dist.ReduceOp.unbox(given["reduce_op"]).op).rsplit(".")[-1].lower())
+                word = str(dist.ReduceOp.unbox(given["reduce_op"]).op).rsplit(".")[-1].lower()
+                words.append("avg" if _averages else word)
             if name in ("broadcast_", "reduce_", "gather_", "scatter_"):
                 words.append(f"root {dist.get_global_rank(group, given['root_rank'])}")
             self.log.add(call, _named(group), ", ".join(words))

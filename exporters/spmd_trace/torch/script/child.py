@@ -100,6 +100,8 @@ def _because(error: BaseException, steps, script: str) -> str:
 
 
 def _steps(steps) -> str:
+    if steps.given:
+        return steps.part_reached()
     taken, wanted = steps.taken, steps.number
     if not steps.counts:
         return "no step of an optimizer"
@@ -171,7 +173,11 @@ def _run(settings: dict, rank: int) -> None:
         if not together:
             name = _name(settings)
             _Impatience(lambda error: outcome.end(error=_because(error, steps, name))).start()
-        with steps.watched():
+        if settings["start"]:
+            part = steps.part(settings["start"], settings["until"])
+        else:
+            part = steps.watched()
+        with part:
             reason, failed = _script(settings, steps)
         if together and (outcome.told or not failed):  # others may not be done, or wait for this one
             outcome.tell(error=reason)

@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import optimizer as optimizers
 from torch.overrides import TorchFunctionMode
 
-from .. import mappings, messages
+from .. import mappings, messages, places
 from ..composites import Composites
 from ..document import Program
 from ..frameworks import ddp, dtensors, fsdp, fsdp1
@@ -68,6 +68,7 @@ class Steps:
         self, job: Job, seen: Seen, number: int, done, observed: dict, digests: bool = False
     ):
         self.given = False  # whether the program itself says where the step begins and ends
+        self._part: places.Passages | None = None  # of the places that the caller has named
         self.models: list[torch.nn.Module] | None = None  # those of the step; None: all that there are
         self.job, self.seen, self.number, self.done = job, seen, number, done
         self.observed, self.digests = observed, digests
@@ -187,6 +188,26 @@ class Steps:
                 self.finish()
             finally:
                 self._recording.close()
+
+    @contextlib.contextmanager
+    def part(self, start: str, until: str | None):
+        """Records what the script runs from one place to another, the `number`th time."""
+        self.given, self._part = True, places.Passages(start, until)
+
+        def passed(which: str) -> None:
+            counted = self._part.count[start]
+            if which == start and counted == self.number and self.recorder is None:
+                self._start()
+            elif which == until and self.recorder is not None:
+                self.finish()
+
+        with self.watched(), self._part.watched(passed):
+            yield
+
+    def part_reached(self) -> str:
+        """What a script that has ended has reached of the part to record."""
+        times = self._part.count[self._part.start]
+        return f"it has reached {self._part.start} {times} of {self.number} times"
 
     def _before_step(self, optimizer, args, kwargs) -> None:
         if self.recorder is None:
@@ -346,7 +367,8 @@ class Steps:
         self._recording.enter_context(self.recorder.hidden())
         program = self.recorder.program
         program.mesh.mark(self.roles.data_axes, "data")
-        _leave_out_the_next(program)
+        if not self.given:
+            _leave_out_the_next(program)
         _name_phases(program.ops)
         self.messages = messages.log(program)
         if plan := self.observed.get("plan"):

@@ -185,7 +185,8 @@ def _averaging(collective):
         target = args[0] if args else kwargs.get("tensor", kwargs.get("output"))
         args = tuple(total if one == dist.ReduceOp.AVG else one for one in args)
         kwargs |= {"op": total} if "op" in kwargs else {}
-        work = collective(*args, **kwargs)
+        with calls.averaging():
+            work = collective(*args, **kwargs)
         if work is not None:
             work.wait()
         with recording.unrecorded():
