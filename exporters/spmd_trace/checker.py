@@ -8,8 +8,8 @@ import sys
 
 
 MISSING = (
-    "spmdlint is neither named by SPMDLINT nor beside the interpreter, on PATH or in build/checker: "
-    "build it with `./dev build`"
+    "spmdlint is neither named by SPMDLINT nor beside the interpreter, on PATH or in "
+    "build/checker: build it with `./dev build`"
 )
 
 

@@ -1,8 +1,8 @@
 """Ranks that do not call the same collectives, seen while all of them run.
 
-Each rank writes a line before each collective that it calls (`torch.script.calls`). The ranks of a group have to
-call the same ones in the same order: where two lists part, or where one ends and the others wait, is a finding of
-the trace (`rank-divergence`), with the way by which each side came there.
+Each rank writes a line before each collective that it calls (`torch.script.calls`). The ranks of a
+group have to call the same ones in the same order: where two lists part, or where one ends and the
+others wait, is a finding of the trace (`rank-divergence`), with the way by which each came there.
 """
 
 import dataclasses
@@ -78,7 +78,7 @@ def _listed(row: dict) -> str:
 
 
 def parted(logs: dict[int, list[dict]]) -> Divergence | None:
-    """The first call of a group that is another one on some of its ranks, among those that all have reached."""
+    """The first call of a group that is another one on some of its ranks, as far as all are."""
     for calls in _by_group(logs).values():
         for place in range(min(map(len, calls.values()))):
             rows = {rank: one[place] for rank, one in calls.items()}
@@ -150,7 +150,7 @@ class Watch:
         return all((self.folder / str(rank) / "outcome.json").exists() for rank in self.ranks)
 
     def wait(self, child: subprocess.Popen, timeout: float) -> int:
-        """Until all are done, until they cannot be, or until their process ends; its code, else 0."""
+        """Until all are done, cannot be, or their process ends; its code, else 0."""
         end = time.monotonic() + timeout
         while child.poll() is None and not self.all_done():
             if time.monotonic() > end:
@@ -225,7 +225,7 @@ class Watch:
         return int(file.read_text()) if file.exists() else None
 
     def _waits(self, rank: int) -> bool:
-        """Whether the rank stands inside of torch, and not in the script's own waiting or loading."""
+        """Whether the rank stands inside of torch, and not in what the script itself waits for."""
         stacks, pid = self.folder / str(rank) / "stacks.txt", self._pid(rank)
         if pid is None or not stacks.exists():
             return False
@@ -250,8 +250,9 @@ def _seconds_used(pid: int | None) -> float | None:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    waiting_for_disk = fields[0] == "D"
-    return None if waiting_for_disk else (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    if fields[0] == "D":  # waiting for a disk
+        return None
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def state(trace: pathlib.Path, found: Divergence) -> None:

@@ -9,7 +9,7 @@ _SHOWN = 3  # of the paths of one function
 
 
 def tidied(notes: list[pathlib.Path]) -> str:
-    """Removes the empty folders that runs of the script have made; what they wrote and did not delete."""
+    """Removes empty folders that runs of the script have made; what else they did not do."""
     rows = [json.loads(line) for file in notes for line in file.read_text().splitlines()]
     made = dict.fromkeys(row["made"] for row in rows if "made" in row)
     for folder in sorted(made, key=len, reverse=True):

@@ -2,6 +2,9 @@
 
 spmd-trace record train.py --batch-size 4
 spmd-trace record --nproc-per-node 8 --nnodes 2 -o step.spmd.json train.py
+spmd-trace record --from serve.py:40 --until serve.py:52 serve.py
+
+Exit codes: 3 if nothing could be recorded, 4 if a part could not be.
 """
 
 import argparse
@@ -102,8 +105,8 @@ def _settings(parser: argparse.ArgumentParser, options) -> dict:
 
 
 def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> dict | None:
-    """Records into a file; the number of operations (`ops`), what was `refused` and where ranks `parted`,
-    or None after a word about what failed.
+    """Records into a file; the number of operations (`ops`), what was `refused` and where ranks
+    `parted`, or None after a word about what failed.
     """
     settings = _settings(parser, options)
     if not options.module and not os.path.isfile(options.script):

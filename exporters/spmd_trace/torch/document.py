@@ -32,7 +32,7 @@ class Op:
     context: Context | None = None
     first_node: int | None = None  # autograd's number of the first of several nodes
     call: int | None = None  # of a custom autograd function: the number of the call that it is in
-    body: str | None = None  # of a call: the function, of which no more is known than what it takes and gives
+    body: str | None = None  # of a call: a function of which only operands and results are known
 
     def operands(self) -> list[Value]:
         """The values that it takes, lists flattened."""

@@ -262,9 +262,9 @@ def followed(*modules: str):
 
 @contextlib.contextmanager
 def followed_in_script(is_script):
-    """Follows the sizes that the script itself asks for (`is_script(frame)`) into products with tensors.
+    """Follows the sizes that the script itself asks for (`is_script(frame)`) into products.
 
-    Where the trace has no name for a size, a product with it is one with a number, as it is without a recording.
+    Where the trace has no name for a size, a product with it is one with a number.
     """
 
     def usable(tensor: torch.Tensor, number: _Size) -> bool:

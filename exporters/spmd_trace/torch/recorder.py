@@ -40,7 +40,7 @@ def unrecorded():
 
 @dataclasses.dataclass
 class Refusal:
-    """Something that a trace cannot say, where it stands in the program, and what to do about it."""
+    """Something that a trace cannot say, where the program does it, and what to do about it."""
 
     place: str
     what: str
@@ -428,7 +428,7 @@ class Recorder:
         return op
 
     def refuse(self, what: str, remedy: str, ins: list, outs: list) -> None:
-        """Says that something cannot be recorded: an operation of which nothing is known stands for it.
+        """Says that something cannot be recorded: an unknown operation stands for it.
 
         It has been carried out; `outs` are the tensors that it has made or written.
         """

@@ -1,4 +1,4 @@
-"""A step without a script: `spmd_trace.job` and `step` in a notebook or a test, and the fixture of the plug-in."""
+"""A step without a script: `spmd_trace.job` and `step` in a notebook or a test, and the fixture."""
 
 import json
 import os
@@ -112,7 +112,11 @@ def test_a_step_is_one_of_a_job():
         pass
     with pytest.raises(ValueError, match="rank 2: there are 2 ranks"), spmd_trace.job(2, 2):
         pass
-    with spmd_trace.job(2), pytest.raises(RuntimeError, match="plays a rank already"), spmd_trace.job(2):
+    with (
+        spmd_trace.job(2),
+        pytest.raises(RuntimeError, match="plays a rank already"),
+        spmd_trace.job(2),
+    ):
         pass
 
 

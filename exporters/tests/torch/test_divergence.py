@@ -1,4 +1,4 @@
-"""Ranks that do not call the same collectives: found by running them all, and never by waiting for ever."""
+"""Ranks that do not call the same collectives: found by running them all, without waiting long."""
 
 import json
 import os
@@ -66,24 +66,28 @@ for step in range(4):
 _CASES = {
     "not called": (
         "if rank != 1: dist.all_reduce(torch.ones(3))",
-        "`all_reduce(f32[3], sum)` of ranks 0, 2 meets `all_reduce(f32[4, 4], sum)` at script.py:11 of rank 1",
+        "`all_reduce(f32[3], sum)` of ranks 0, 2 "
+        "meets `all_reduce(f32[4, 4], sum)` at script.py:11 of rank 1",
         (12, 11),
     ),
     "another order": (
         "if rank: dist.all_reduce(torch.ones(3))\n"
         "    dist.broadcast(torch.ones(3), 0)\n"
         "    if not rank: dist.all_reduce(torch.ones(3))",
-        "`all_reduce(f32[3], sum)` of ranks 1, 2 meets `broadcast(f32[3], root 0)` at script.py:13 of rank 0",
+        "`all_reduce(f32[3], sum)` of ranks 1, 2 "
+        "meets `broadcast(f32[3], root 0)` at script.py:13 of rank 0",
         (12, 13),
     ),
     "another shape": (
         "dist.all_reduce(torch.ones(3 + (rank == 2)))",
-        "`all_reduce(f32[3], sum)` of ranks 0, 1 meets `all_reduce(f32[4], sum)` at script.py:12 of rank 2",
+        "`all_reduce(f32[3], sum)` of ranks 0, 1 "
+        "meets `all_reduce(f32[4], sum)` at script.py:12 of rank 2",
         (12, 12),
     ),
     "another reduction": (
         "dist.all_reduce(torch.ones(3), op=dist.ReduceOp.MAX if rank else dist.ReduceOp.SUM)",
-        "`all_reduce(f32[3], max)` of ranks 1, 2 meets `all_reduce(f32[3], sum)` at script.py:12 of rank 0",
+        "`all_reduce(f32[3], max)` of ranks 1, 2 "
+        "meets `all_reduce(f32[3], sum)` at script.py:12 of rank 0",
         (12, 12),
     ),
     "another group": (
@@ -117,12 +121,16 @@ def test_ranks_that_part_are_a_finding(case, tmp_path):
     inside, sentence, (line, other) = _CASES[case]
     done, seconds = _lint(tmp_path, _SCRIPT % inside, "lint", "--format=json")
     assert done.returncode == 1, done.stderr
-    (found,) = [one for one in json.loads(done.stdout)["findings"] if one["name"] == "rank-divergence"]
+    (found,) = [
+        one for one in json.loads(done.stdout)["findings"] if one["name"] == "rank-divergence"
+    ]
     assert found["message"] == sentence and found["places"][0]["line"] == line
     here, there = [note["text"].partition(": ")[2] for note in found["notes"]]
     last = 18 + inside.count("\n")
     assert here == f"script.py:{line} in update, script.py:{last}"
-    assert there == (f"script.py:{other} in update, script.py:{last}" if other else "the script has ended")
+    assert there == (
+        f"script.py:{other} in update, script.py:{last}" if other else "the script has ended"
+    )
     assert seconds < 60
 
 

@@ -1,4 +1,4 @@
-"""What a script would leave behind, and does not: checkpoints, logs, deletions; what hangs at its end."""
+"""What a script would leave behind, and does not; what hangs at its end."""
 
 import os
 import pathlib
@@ -78,7 +78,8 @@ def test_what_is_written_goes_elsewhere(tmp_path):
     assert line == (
         "spmd-trace: kept from happening: torch.save of old.pt (script.py:13); "
         "torch.save of out/new.pt (script.py:14); numpy.save of out/array.npy (script.py:15); "
-        "open of log.txt (script.py:16); open of loss.csv (script.py:18); os.replace of old.pt (script.py:21)"
+        "open of log.txt (script.py:16); open of loss.csv (script.py:18); "
+        "os.replace of old.pt (script.py:21)"
     )
 
 
@@ -124,12 +125,21 @@ def start_run():
     return None
 """
 _TENSORS = "def save_file(tensors, filename):\n    open(filename, 'w').close()\n"
+_WRITER = """
+import os
+class SummaryWriter:
+    def __init__(self, log_dir=None):
+        os.makedirs(log_dir)
+"""
 _PACKAGES = {"wandb": _WANDB, "mlflow": _MLFLOW, "safetensors/torch": _TENSORS}
+_PACKAGES["tensorboardX/writer"] = _WRITER
 _LOGS = """
 import wandb, mlflow
 from safetensors.torch import save_file
+from tensorboardX.writer import SummaryWriter
 import torch.distributed.checkpoint as dcp
 save_file({}, "x.safetensors")
+SummaryWriter("runs/first")
 wandb.init(project="x", mode="online")
 mlflow.set_tracking_uri("http://tracking.invalid")
 mlflow.start_run()
@@ -142,8 +152,14 @@ def test_loggers_upload_nothing(tmp_path):
     done, _ = _record(tmp_path, _LOGS, modules=_PACKAGES)
     assert done.returncode == 0, done.stderr
     assert _files(tmp_path) == {}
+    assert "SummaryWriter of runs/first (" in done.stderr
     assert "safetensors.torch.save_file of x.safetensors (" in done.stderr
-    for text in ("wandb.init (", "mlflow.set_tracking_uri (", "mlflow.start_run (", "save of dcp ("):
+    for text in (
+        "wandb.init (",
+        "mlflow.set_tracking_uri (",
+        "mlflow.start_run (",
+        "save of dcp (",
+    ):
         assert text in done.stderr
 
 
@@ -162,4 +178,6 @@ finally:
 def test_what_hangs_after_a_failure_is_not_waited_for(tmp_path):
     done, seconds = _record(tmp_path, _HANGS)
     assert done.returncode == 3 and seconds < 60
-    assert done.stderr.startswith("spmd-trace: script.py:17: the script raises RuntimeError: addmm: mat1")
+    assert done.stderr.startswith(
+        "spmd-trace: script.py:17: the script raises RuntimeError: addmm: mat1"
+    )

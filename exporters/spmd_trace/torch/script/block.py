@@ -1,7 +1,7 @@
 """One step of a program that is no script: of a cell of a notebook, of a test.
 
-`job` is the world of the program, `Step` records what runs inside of it. No other rank runs: what nothing says of a
-value is unknown, unless the caller says it.
+`job` is the world of the program, `Step` records what runs inside of it. No other rank runs: what
+nothing says of a value is unknown, unless the caller says it.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ _playing: tuple[world.Job, world.Seen] | None = None
 
 @contextlib.contextmanager
 def job(ranks: int = 8, rank: int = 0):
-    """Plays one rank of a job, for the time of the context: process groups move no data, GPUs are the CPU."""
+    """Plays one rank of a job: process groups move no data, GPUs are the CPU."""
     global _playing
     if _playing is not None or dist.is_initialized():
         raise RuntimeError("the process plays a rank already, or has process groups of its own")
@@ -52,13 +52,13 @@ def job(ranks: int = 8, rank: int = 0):
 
 
 class Step(contextlib.ContextDecorator):
-    """Records what runs inside, or inside of the function that it decorates, as one training step."""
+    """Records what runs inside, or in the function that it decorates, as one training step."""
 
     def __init__(self, file=None, model=None, kinds=None, data=()):
-        """`file`: where the trace goes; `model`: that of the step, where the process holds others as well.
+        """`file`: where the trace goes; `model`: that of the step, where the process holds others.
 
-        `kinds`: by name of a parameter or an input, its kind on each axis, as far as they are not known
-        otherwise; `data`: the axes along which ranks have batches of their own.
+        `kinds`: by name of a parameter or an input, its kind on each axis, as far as they are not
+        known otherwise; `data`: the axes along which ranks have batches of their own.
         """
         self.file = None if file is None else pathlib.Path(file)
         self.text = ""  # the trace, when the step is over
@@ -101,7 +101,7 @@ class Step(contextlib.ContextDecorator):
         return json.loads(self.text)
 
     def findings(self, *options: str) -> list[dict]:
-        """What `spmdlint check` finds, as in its JSON, but for hints; `options` are those of the command."""
+        """What `spmdlint check` finds, but for hints; `options` are those of the command."""
         found = json.loads(self._checked("--format=json", *options).stdout)["findings"]
         return [one for one in found if one["severity"] != "info"]
 

@@ -1,7 +1,7 @@
-"""What a rank calls that other ranks have to call with it: a line for each collective, before it runs.
+"""What a rank calls that others have to call with it: a line for each collective, before it runs.
 
-The lines of all ranks are compared while they run (`spmd_trace.divergence`): a rank that waits for one that does
-not come has no other way to tell where it is.
+The lines of all ranks are compared while they run (`spmd_trace.divergence`): a rank that waits for
+one that does not come has no other way to tell where it is.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ from .. import places
 from ..frameworks.cpu import replaced
 from ..values import DTYPES
 
-# What must be the same on all ranks of a group: by the name below c10d, that of the function in torch.distributed
-# and the argument whose shapes have to agree. Blocks of `all_to_all` may differ in size.
+# What must be the same on all ranks of a group: by the name below c10d, that of the function in
+# torch.distributed and the argument whose shapes have to agree. Blocks of `all_to_all` may differ.
 _CALLS = {
     "allreduce_": ("all_reduce", "tensors"),
     "allreduce_coalesced_": ("all_reduce_coalesced", "tensors"),
@@ -166,7 +166,7 @@ def _named(group) -> list:
 def watched(log: Log, world: int, everywhere):
     """Writes down what the script calls together with other ranks, while the context lasts.
 
-    `everywhere(stack, original, replacement)` replaces a function in all modules that have imported it.
+    `everywhere(stack, original, replacement)` replaces a function in all modules that have it.
     """
 
     def noting(original):

@@ -1,9 +1,9 @@
 """The process that runs a script: `python -m spmd_trace.torch.script.child SETTINGS`.
 
-SETTINGS is a file of JSON. What became of the script is written to a file in the folder that it names: the
-trace, or one sentence. The process ends without the script's `finally` and `atexit`, which may wait for other
-ranks. For several ranks it forks, since torch takes seconds to import: each goes on after its step, since others
-may need it for theirs, until the process that has started them all ends them.
+SETTINGS is a file of JSON. What became of the script is written to a file in the folder that it
+names: the trace, or one sentence. The process ends without the script's `finally` and `atexit`, which
+may wait for other ranks. For several ranks it forks, since torch takes seconds to import: each goes
+on after its step, since others may need it, until the process that has started them all ends them.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import time
 import traceback
 import warnings
 
-_PATIENCE = 10.0  # seconds
+_PATIENCE = 20.0  # seconds
 
 
 class Outcome:
@@ -52,7 +52,7 @@ class Outcome:
 
 
 class _Impatience(threading.Thread):
-    """Ends a script that has failed, or exits, and waits in its `finally` for what does not come."""
+    """Ends a script that has failed, or exits, and in its `finally` waits for ever."""
 
     def __init__(self, end):
         """`end` is called with the exception."""
@@ -65,7 +65,7 @@ class _Impatience(threading.Thread):
         while True:
             time.sleep(0.5)
             found = sys._current_exceptions().get(main)
-            error = found[1] if isinstance(found, tuple) else found  # Python 3.11 gives three things
+            error = found[1] if isinstance(found, tuple) else found  # Python 3.11 gives three
             frame = sys._current_frames()[main]
             now = (id(error), id(frame), frame.f_lasti)
             if error is None or now != before or time.process_time() - used > 0.5:
@@ -179,7 +179,7 @@ def _run(settings: dict, rank: int) -> None:
             part = steps.watched()
         with part:
             reason, failed = _script(settings, steps)
-        if together and (outcome.told or not failed):  # others may not be done, or wait for this one
+        if together and (outcome.told or not failed):  # others may not be done, or wait for it
             outcome.tell(error=reason)
             log.end()
             while True:

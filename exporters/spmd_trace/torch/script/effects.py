@@ -1,7 +1,7 @@
-"""What a script would leave behind: checkpoints and logs go to a scratch folder, deletions do not happen.
+"""What a script would leave behind: what it writes goes to a scratch folder, it deletes nothing.
 
-A recording is no training run. It must not replace the checkpoint of one, nor upload a curve of two steps. What
-was kept from happening is noted, and listed when the recording is over.
+A recording is no training run. It must not replace the checkpoint of one, nor upload a curve of two
+steps. What was kept from happening is noted, and listed when the recording is over.
 """
 
 import builtins
@@ -40,7 +40,7 @@ class Guard:
     # What happened.
 
     def note(self, what: str, path=None) -> None:
-        """What was done elsewhere, or not at all: `torch.save`, of what, and where in the script."""
+        """What was done elsewhere or not at all: `torch.save`, of what, and where in the script."""
         frames = places.user_frames()
         where = ""
         if frames:
@@ -147,7 +147,7 @@ def _reading(guard: Guard, original, place: int, name: str):
     return read
 
 
-def _not_done(guard: Guard, what: str, result=lambda: None, place: int | None = None, name: str = ""):
+def _not_done(guard: Guard, what: str, result=lambda: None, place=None, name: str = ""):
     """A function that does nothing but say so."""
 
     def nothing(*args, **kwargs):
@@ -167,7 +167,7 @@ _STANDARD = os.path.dirname(os.__file__) + os.sep
 
 
 def _by_script() -> bool:
-    """Whether the script's own files call, at once or through the standard library, and no package."""
+    """Whether the script's own files call, be it through the standard library, and no package."""
     frame = sys._getframe(2)
     while frame is not None:
         path = frame.f_code.co_filename

@@ -69,7 +69,7 @@ class Steps:
     ):
         self.given = False  # whether the program itself says where the step begins and ends
         self._part: places.Passages | None = None  # of the places that the caller has named
-        self.models: list[torch.nn.Module] | None = None  # those of the step; None: all that there are
+        self.models: list[torch.nn.Module] | None = None  # those of the step; None: all
         self.job, self.seen, self.number, self.done = job, seen, number, done
         self.observed, self.digests = observed, digests
         self.counts: dict[torch.optim.Optimizer, int] = {}
@@ -389,7 +389,7 @@ class Steps:
 
 
 def _sum_of(tensors, gradients) -> torch.Tensor:
-    """One loss whose backward is that of several values at once, with their gradients where given."""
+    """One loss whose backward is that of several values at once, with their gradients if given."""
     given = [None] * len(tensors) if gradients is None else list(gradients)
     losses = [one if by is None else (one * by).sum() for one, by in zip(tensors, given)]
     return functools.reduce(torch.add, losses)

@@ -161,7 +161,7 @@ def _receiving(stack: contextlib.ExitStack, job: Job) -> None:
         def wrapper(tensor, src=None, group=None, tag=0, group_src=None):
             with recording.unrecorded():
                 messages.fill(tensor)
-            if src is None and group_src is None:  # from any rank; the fake group cannot say from which
+            if src is None and group_src is None:  # the fake group cannot say from which rank
                 work = (group or dist.group.WORLD).recv_anysource([tensor], tag)
                 return work if receive.__name__ == "irecv" else (dist.get_rank() + 1) % job.world
             words = {} if group_src is None else {"group_src": group_src}
