@@ -43,6 +43,7 @@ class Divergence:
 
     call: Side
     instead: Side
+    settled: bool = True  # whether all ranks of the group have come to this call
 
     def statement(self, loc: int | None) -> dict:
         at = f" at {_place(self.instead.stack[0])}" if self.instead.stack else ""
@@ -78,17 +79,18 @@ def _listed(row: dict) -> str:
 
 
 def parted(logs: dict[int, list[dict]]) -> Divergence | None:
-    """The first call of a group that is another one on some of its ranks, as far as all are."""
+    """The first call of a group that is another one on some of its ranks, as far as they are."""
     for calls in _by_group(logs).values():
-        for place in range(min(map(len, calls.values()))):
-            rows = {rank: one[place] for rank, one in calls.items()}
+        for place in range(max(map(len, calls.values()))):
+            rows = {rank: one[place] for rank, one in calls.items() if len(one) > place}
             ranks: dict[tuple, list[int]] = {}
             for rank, row in rows.items():
                 ranks.setdefault((row["call"], row["about"]), []).append(rank)
             if len(ranks) > 1:
                 # What most do is what is meant.
                 most, others = sorted(ranks.values(), key=len, reverse=True)[:2]
-                return Divergence(_side(rows, most), _side(rows, others))
+                settled = len(rows) == len(calls)
+                return Divergence(_side(rows, most), _side(rows, others), settled)
     return None
 
 
@@ -157,6 +159,8 @@ class Watch:
                 self.found = self.last_look()
                 raise subprocess.TimeoutExpired(child.args, timeout)
             self.found = self.look()
+            if self.found is not None:
+                self._settle(child)
             if self.found or self.reason:
                 return 0
             time.sleep(0.1)
@@ -164,6 +168,14 @@ class Watch:
             self._new_rows()
             self.found = parted(self.logs)
         return child.poll() or 0
+
+    def _settle(self, child: subprocess.Popen) -> None:
+        """Gives slower ranks time to come to the same call: who is named does not depend on it."""
+        end = time.monotonic() + _QUIET
+        while not self.found.settled and time.monotonic() < end and child.poll() is None:
+            time.sleep(0.1)
+            self._new_rows()
+            self.found = parted(self.logs) or self.found
 
     def look(self) -> Divergence | None:
         """What the calls so far tell; ranks that wait for each other are told by their silence."""

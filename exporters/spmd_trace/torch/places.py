@@ -40,6 +40,10 @@ def is_own_code(path: str) -> bool:
     return is_user_code(path) and not os.path.abspath(path).startswith(SITE)
 
 
+def is_own_frame(frame) -> bool:
+    return is_own_code(frame.f_code.co_filename)
+
+
 @functools.cache
 def _position(code, instruction: int) -> tuple[int, int | None, tuple[int, int] | None]:
     """Line, column and end of an instruction; columns count code points from 1."""

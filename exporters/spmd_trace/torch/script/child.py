@@ -1,9 +1,9 @@
 """The process that runs a script: `python -m spmd_trace.torch.script.child SETTINGS`.
 
 SETTINGS is a file of JSON. What became of the script is written to a file in the folder that it
-names: the trace, or one sentence. The process ends without the script's `finally` and `atexit`, which
-may wait for other ranks. For several ranks it forks, since torch takes seconds to import: each goes
-on after its step, since others may need it, until the process that has started them all ends them.
+names: the trace, or one sentence. The process ends without the script's `finally` and `atexit`,
+which may wait for others. For several ranks it forks, since torch takes seconds to import: each goes on
+after its step, since others may need it, until the process that has started them all ends them.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ import traceback
 import warnings
 
 _PATIENCE = 20.0  # seconds
+_AFTERWARDS = 2.0
 
 
 class Outcome:
@@ -124,7 +125,8 @@ def main() -> None:
     started_by = os.getppid()
     while True:
         pid, status = os.waitpid(-1, os.WNOHANG)
-        if status:  # the others would wait for this one
+        if status:  # the others would wait for this one, but may be about to call what it does not
+            time.sleep(_AFTERWARDS)
             os._exit(0)
         if not pid:
             time.sleep(0.05)

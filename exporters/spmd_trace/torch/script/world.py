@@ -263,8 +263,7 @@ def played(job: Job, log: calls.Log | None = None):
         _groups(stack, job, seen)
         _meshes(stack, seen)
         _wrappers(stack, seen)
-        by_script = lambda frame: places.is_own_code(frame.f_code.co_filename)  # noqa: E731
-        stack.enter_context(groupsizes.followed_in_script(by_script))
+        stack.enter_context(groupsizes.followed_in_script(places.is_own_frame))
         if log is not None:
             stack.enter_context(calls.watched(log, job.world, _everywhere))
         yield seen
