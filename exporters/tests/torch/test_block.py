@@ -140,5 +140,8 @@ def test_the_fixture_begins_a_job_that_ends_with_the_test(tmp_path):
     (tmp_path / "test_suite.py").write_text(_SUITE)
     words = ["-p", "spmd_trace.pytest_plugin", "-p", "no:cacheprovider", "-q", "test_suite.py"]
     line = [sys.executable, "-m", "pytest", *words]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
+    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # it may be installed, too
+    done = subprocess.run(
+        line, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+    )
     assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
