@@ -12,6 +12,7 @@
 #include "rules/ops/registry.h"
 #include "rules/transitions/transition.h"
 #include "rules/violations/claims.h"
+#include "rules/violations/control.h"
 #include "rules/violations/gradients.h"
 #include "rules/violations/local.h"
 #include "rules/violations/shards.h"
@@ -626,6 +627,9 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
     return explain_run(finding);
   if (const auto *open = finding.violation.as<rules::UndecidedExtents>())
     return explain_symbols(program, *open);
+  if (const auto *ranks = finding.violation.as<rules::RanksDiverge>())
+    return {{Note::Form::Because, {}, false, ranks->ranks + ": " + ranks->stack},
+            {Note::Form::Because, {}, false, ranks->others + ": " + ranks->other_stack}};
   llvm::SmallVector<Note, 2> notes;
   if (finding.clash < result.clashes.size())
     notes = explain_clash(program, result.clashes[finding.clash]);

@@ -2,6 +2,28 @@
 
 `spmd_trace.torch` records what PyTorch executes, `spmd_trace.jax` what JAX traces. Neither framework
 is imported before one of these is, and a machine needs only the one that it uses.
+
+In a notebook or a test, `job` and `step` record a step of PyTorch without a script:
+
+    with spmd_trace.job(ranks=4):
+        model, optimizer = build()
+        with spmd_trace.step("step.spmd.json") as step:
+            train(model, optimizer)
+    print(step.report())
 """
 
 __version__ = "0.1.0"
+
+
+def job(ranks: int = 8, rank: int = 0):
+    """A context: the process plays one of so many ranks (`spmd_trace.torch.script.block`)."""
+    from .torch.script import block
+
+    return block.job(ranks, rank)
+
+
+def step(file=None, model=None, kinds=None, data=()):
+    """A context, or a decorator: what runs inside is recorded (`spmd_trace.torch.script.block`)."""
+    from .torch.script import block
+
+    return block.Step(file, model, kinds, data)

@@ -7,6 +7,12 @@ import subprocess
 import sys
 
 
+MISSING = (
+    "spmdlint is neither named by SPMDLINT nor beside the interpreter, on PATH or in "
+    "build/checker: build it with `./dev build`"
+)
+
+
 def find() -> str | None:
     """`spmdlint` as $SPMDLINT names it, beside the interpreter, on PATH, or in a build folder above."""
     if named := os.environ.get("SPMDLINT"):

@@ -4,7 +4,8 @@ spmd-trace lint train.py --batch-size 4
 spmd-trace lint --world 16 --format=json train.py
 
 Options of `spmdlint check` may stand before the script, with their values after `=`. The exit code is that of
-`spmdlint check`; 3 if the script cannot be recorded.
+`spmdlint check`; 3 if the script cannot be recorded, 4 if nothing was found and a part was not
+recorded.
 """
 
 import argparse
@@ -16,12 +17,6 @@ import tempfile
 
 from . import checker, record
 
-_NO_CHECKER = (
-    "spmd-trace: spmdlint is neither named by SPMDLINT nor beside the interpreter, on PATH or in "
-    "build/checker: build it with `./dev build`"
-)
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     record.add_script_options(parser)
 
@@ -29,14 +24,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(parser: argparse.ArgumentParser, options, more=()) -> int:
     program = checker.find()
     if program is None:
-        print(_NO_CHECKER, file=sys.stderr)
+        print(f"spmd-trace: {checker.MISSING}", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as folder:
         name = pathlib.Path(options.script).stem.rpartition(".")[2] if options.module else None
         trace = pathlib.Path(folder) / f"{name or pathlib.Path(options.script).stem}.spmd.json"
-        if record.record(parser, options, trace) is None:
+        done = record.record(parser, options, trace)
+        if done is None:
             return record.FAILED
         root = os.getcwd() if options.module else os.path.dirname(os.path.abspath(options.script))
         given = [one for one in more if one.startswith("--source-root")]
         words = [*more, *([] if given else [f"--source-root={root}"])]
-        return subprocess.run([program, "check", *words, str(trace)], check=False).returncode
+        code = subprocess.run([program, "check", *words, str(trace)], check=False).returncode
+        return record.IN_PART if code == 0 and done["refused"] else code

@@ -2,9 +2,13 @@
 
 spmd-trace record train.py --batch-size 4
 spmd-trace record --nproc-per-node 8 --nnodes 2 -o step.spmd.json train.py
+spmd-trace record --from serve.py:40 --until serve.py:52 serve.py
+
+Exit codes: 3 if nothing could be recorded, 4 if a part could not be.
 """
 
 import argparse
+import contextlib
 import importlib.util
 import json
 import os
@@ -17,10 +21,11 @@ import sys
 import tempfile
 import time
 
-from . import shifts
+from . import divergence, leftovers, shifts
 from .ranks import compared
 
 FAILED = 3
+IN_PART = 4  # recorded, but for some operations of which the trace says nothing
 MOST_RANKS = 16  # that run together on this machine
 
 
@@ -41,7 +46,18 @@ def add_script_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the rank that is recorded (0; where ranks send messages, one that takes part in all)",
     )
-    parser.add_argument("--step", type=int, default=2, metavar="N", help="the step, from 1 (2)")
+    parser.add_argument(
+        "--step", type=int, metavar="N", help="the step, from 1 (2); with --from, which time (1)"
+    )
+    parser.add_argument(
+        "--from",
+        dest="start",
+        metavar="FILE:LINE",
+        help="the part to record begins when this line is reached, whether or not it trains",
+    )
+    parser.add_argument(
+        "--until", metavar="FILE:LINE", help="and ends before this one (the end of the script)"
+    )
     parser.add_argument(
         "--ranks",
         choices=["auto", "one"],
@@ -57,11 +73,13 @@ def add_script_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(parser: argparse.ArgumentParser, options) -> int:
-    ops = record(parser, options, options.output)
-    if ops is None:
+    done = record(parser, options, options.output)
+    if done is None:
         return FAILED
-    print(f"{options.output}: {ops} operations")
-    return 0
+    if "parted" in done:
+        _say(f"rank-divergence: {done['parted']}")
+    print(f"{options.output}: {done['ops']} operations")
+    return IN_PART if done["refused"] else 0
 
 
 def _settings(parser: argparse.ArgumentParser, options) -> dict:
@@ -69,17 +87,27 @@ def _settings(parser: argparse.ArgumentParser, options) -> dict:
         parser.error("--world stands alone, or --nproc-per-node with --nnodes")
     per_node = options.world if options.world is not None else options.nproc_per_node or 8
     nodes = options.nnodes or 1
+    if options.until and not options.start:
+        parser.error("--until stands with --from")
+    places = [place for place in (options.start, options.until) if place is not None]
+    if wrong := [one for one in places if not re.fullmatch(r".+:[1-9]\d*", one)]:
+        parser.error(f"{wrong[0]}: a place is FILE:LINE")
+    if options.step is None:
+        options.step = 1 if options.start else 2
     if per_node < 1 or nodes < 1 or options.step < 1 or options.timeout < 1:
         parser.error("ranks, hosts, steps and seconds are counted from 1")
     rank = options.rank or 0
     if not 0 <= rank < per_node * nodes:
         parser.error(f"--rank {rank}: there are {per_node * nodes} ranks")
-    words = {name: getattr(options, name) for name in ("script", "arguments", "step", "module")}
+    names = ("script", "arguments", "step", "module", "start", "until")
+    words = {name: getattr(options, name) for name in names}
     return words | {"rank": rank, "per_node": per_node, "nodes": nodes}
 
 
-def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> int | None:
-    """Records into a file; the number of operations, or None after a word about what failed."""
+def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> dict | None:
+    """Records into a file; the number of operations (`ops`), what was `refused` and where ranks
+    `parted`, or None after a word about what failed.
+    """
     settings = _settings(parser, options)
     if not options.module and not os.path.isfile(options.script):
         return _failed(f"{options.script}: no such file")
@@ -92,6 +120,8 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> in
         told = runs.alone("alone")
         if "error" not in told and (options.ranks == "auto" or told["messages"]):
             told = _by_all_ranks(runs, told, options)
+        if kept := leftovers.tidied(sorted(pathlib.Path(folder).glob("*/effects.jsonl"))):
+            _say(kept)
         if "error" in told:
             return _failed(told["error"])
         if told["contradicted"]:
@@ -100,12 +130,16 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> in
         partial = output.with_name(output.name + ".partial")
         shutil.copyfile(told["trace"], partial)
         partial.replace(output)
-        return told["ops"]
+        _say_refused(told["refused"])
+        return told
 
 
 def _by_all_ranks(runs: "_Runs", told: dict, options) -> dict:
     """The step once more, with what all ranks say of it together."""
     found, reason = runs.together() if options.ranks == "auto" else ({}, "--ranks one")
+    if runs.parted is not None:
+        divergence.state(told["trace"], runs.parted)
+        return told | {"ops": told["ops"] + 1, "parted": runs.parted.sentence()}
     if not told["messages"]:
         if reason:
             _note(reason)
@@ -136,6 +170,7 @@ class _Runs:
         self.folder, self.settings, self.timeout = folder, settings, timeout
         self.rank = settings["rank"]
         self.seconds = 0.0  # that the last run of one rank took
+        self.parted: divergence.Divergence | None = None  # where ranks call other collectives
 
     def alone(self, name: str, **more) -> dict:
         """A run of the recorded rank, whose collectives move no data."""
@@ -152,7 +187,12 @@ class _Runs:
         (folder / "settings.json").write_text(json.dumps(settings))
         # What the script prints is not what the command prints; said once it is enough.
         target = sys.stderr if name == "alone" else subprocess.DEVNULL
-        error = _run_child(folder, self.rank, settings["script"], timeout or self.timeout, target)
+        watch = divergence.Watch(folder, ranks) if len(ranks) > 1 else None
+        limit = timeout or self.timeout
+        error = _run_child(folder, self.rank, settings["script"], limit, target, watch)
+        if watch is not None and not watch.all_done():
+            self.parted = watch.found
+            error = watch.reason or error
         lost = error or f"{settings['script']}: the process of the script left no trace"
         found = {}
         for rank in ranks:
@@ -183,6 +223,13 @@ class _Runs:
         return compared(self.rank, values, told["axes"], told["summed"], apart, exchanged)
 
 
+def _say_refused(refused: list[dict]) -> None:
+    """Each thing that was not recorded, once for each place."""
+    lines = dict.fromkeys(f"  {one['place']}{one['what']}; {one['remedy']}" for one in refused)
+    if lines:
+        _say("\n".join(["not recorded, and what comes of it is unknown:", *lines]))
+
+
 def _note(reason: str) -> None:
     _say(f"what differs between ranks stays unknown: {reason}")
 
@@ -195,8 +242,13 @@ def _say(text: str) -> None:
     print(f"spmd-trace: {text}", file=sys.stderr)
 
 
-def _run_child(folder: pathlib.Path, rank: int, script: str, timeout: int, target) -> str | None:
-    """Runs the script in processes of its own; what kept it from an outcome."""
+def _run_child(
+    folder: pathlib.Path, rank: int, script: str, timeout: int, target, watch=None
+) -> str | None:
+    """Runs the script in processes of its own; what kept it from an outcome.
+
+    `watch`: looks at ranks that run together, which end when all are done or cannot be.
+    """
     command = [sys.executable, "-m", "spmd_trace.torch.script.child", str(folder / "settings.json")]
     package = str(pathlib.Path(__file__).parents[1])
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -206,7 +258,7 @@ def _run_child(folder: pathlib.Path, rank: int, script: str, timeout: int, targe
     streams = {"stdout": target, "stderr": None if target is sys.stderr else target}
     child = subprocess.Popen(command, env=environment, start_new_session=True, **streams)
     try:
-        code = child.wait(timeout)
+        code = child.wait(timeout) if watch is None else watch.wait(child, timeout)
     except subprocess.TimeoutExpired:
         return (
             f"{_hanging_at(child, folder / str(rank))}the script is not done after {timeout:.0f} s"
@@ -232,13 +284,15 @@ def _hanging_at(child: subprocess.Popen, folder: pathlib.Path) -> str:
     """Where the script is, innermost first."""
     from .places import SITE, is_ours
 
-    os.kill(child.pid, signal.SIGUSR1)
-    try:
+    named = folder / "pid"  # not there where torch was still being imported
+    if not named.exists():
+        return ""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int(named.read_text()), signal.SIGUSR1)
+    with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(2)
-    except subprocess.TimeoutExpired:
-        pass
     standard = os.path.dirname(os.__file__) + os.sep
-    stacks = folder / "stacks.txt"  # not there where torch was still being imported
+    stacks = folder / "stacks.txt"
     text = stacks.read_text() if stacks.exists() else ""
     for file, line in re.findall(r'File "([^"]+)", line (\d+)', text):
         if not is_ours(file) and not file.startswith((*SITE, standard, "<")):

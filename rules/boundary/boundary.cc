@@ -10,6 +10,7 @@
 #include "rules/shards/shards.h"
 #include "rules/transitions/axes.h"
 #include "rules/violations/claims.h"
+#include "rules/violations/control.h"
 #include "rules/violations/operands.h"
 #include "rules/violations/shards.h"
 #include "rules/violations/transitions.h"
@@ -415,6 +416,21 @@ void token(const Application &app, Outcome &out) {
   give_result(app, out, type, {});
 }
 
+// What a recording of all ranks has seen: there is nothing to infer.
+void diverge(const Application &app, Outcome &out) {
+  RanksDiverge seen;
+  bool stated = true;
+  seen.fill([&](const char *key, std::string &text) {
+    const ir::AttrValue *attr = app.attr(key);
+    if (stated && (!attr || attr->form != ir::AttrForm::String))
+      stated = complain(out, key, "a text");
+    if (stated)
+      text = app.program.strings[attr->as<ir::StringId>()].str();
+  });
+  if (stated)
+    out.violations.push_back(std::move(seen));
+}
+
 // The attributes of a claim: a type, or kinds on axes.
 constexpr std::string_view kClaim = "type: type, axis: axes, group: any, src: kinds, dst: kinds";
 constexpr std::string_view kAxes = "axis: axes, group: any";
@@ -467,6 +483,10 @@ constexpr BoundaryOp kBoundaryOps[] = {
     {Boundary::Wait, "wait", 1, pass_first, "the value of an asynchronous op", "",
      BoundaryData::Same},
     {Boundary::Token, "token", 0, token, "orders effects; carries no data", "", BoundaryData::None},
+    {Boundary::Diverge, "diverge", 0, diverge,
+     "ranks that run different collectives here, seen when all of them ran",
+     "call: word, ranks: word, instead: word, others: word, stack: word, other_stack: word",
+     BoundaryData::None},
 };
 
 constexpr CallOp kCallOps[] = {

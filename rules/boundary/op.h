@@ -33,6 +33,7 @@ enum class Boundary : uint8_t {
   Recv,
   Wait,
   Token,
+  Diverge,
   Call,
   Checkpoint,
   LocalMap,

@@ -49,6 +49,30 @@ func @skip(%x: f32[8] P) {
 )",
 };
 
+constinit const DiagnosticInfo RanksDiverge::info = {
+    .name = "rank-divergence",
+    .message = "{call} of {ranks} meets {instead} of {others}",
+    .explain = R"(
+A recording ran all ranks and compared the collectives that they call, in order, in each group of
+ranks. Here they part: one rank calls a collective that another one of its group does not call,
+calls in another order, or calls with another shape, reduction or root. On devices the ranks wait
+for each other for ever, or exchange bytes that do not belong together. Usually a collective is
+under a condition that depends on the rank, on the data of the rank, or on the order of a set or a
+dictionary. The notes say how each side came there.
+)",
+    .wrong = R"(
+trace { mode = local }
+mesh m { tp = 4 }
+diverge { call = "`all_reduce(f32[4], sum)`", ranks = "ranks 1, 2, 3", instead = "`broadcast(f32[4])` at train.py:9", others = "rank 0", stack = "train.py:7 in update, train.py:20", other_stack = "train.py:9 in update, train.py:20" }
+)",
+    .right = R"(
+trace { mode = local }
+mesh m { tp = 4 }
+%x = input f32[4] P
+%y = all_reduce %x { axis = tp, src = P, dst = R }
+)",
+};
+
 constinit const DiagnosticInfo BranchMismatch::info = {
     .name = "branch-mismatch",
     .message = "{result} is {found} in one branch, {other} in the other",

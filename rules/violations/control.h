@@ -59,4 +59,20 @@ struct PartialCondition {
   static const DiagnosticInfo info;
 };
 
+// Seen when all ranks ran: the collective of one group that some ranks run where others run another one.
+struct RanksDiverge {
+  std::string call, ranks;     // "`all_reduce(f32[4], sum)`", "rank 1"
+  std::string instead, others; // what others run there and where, and who they are
+  std::string stack, other_stack;
+  static void each(auto &self, auto &&visit) {
+    visit("call", self.call), visit("ranks", self.ranks), visit("instead", self.instead),
+        visit("others", self.others), visit("stack", self.stack),
+        visit("other_stack", self.other_stack);
+  }
+  void fields(auto &&visit) const { each(*this, visit); }
+  void fill(auto &&visit) { each(*this, visit); }
+  bool operator==(const RanksDiverge &) const = default;
+  static const DiagnosticInfo info;
+};
+
 } // namespace spmd::rules

@@ -51,19 +51,37 @@ def record(recorder, func, args, kwargs):
     if "reduce_op" in given:
         reduction = str(dist.ReduceOp.unbox(given["reduce_op"]).op)
         attrs["op"] = _REDUCTIONS[reduction.rsplit(".")[-1]]
-    if name not in _HANDLERS:
-        raise NotImplementedError(f"the recorder does not know the collective {func}")
     # What it overwrites is what it was, and what it gives is there.
     recorder.see(flatten(list(given.values())))
     with recorder.hidden():
         result = func(*args, **kwargs)
         _work(result).wait()
-    if group.size() > 1:
-        _HANDLERS[name](recorder, given | {"size": group.size()}, attrs)
+    if name not in _HANDLERS:
+        _refuse(recorder, func, given, f"the recorder does not know the collective {func}")
+    elif group.size() > 1:
+        try:
+            _HANDLERS[name](recorder, given | {"size": group.size()}, attrs)
+        except NotImplementedError as error:
+            _refuse(recorder, func, given, str(error))
     elif name in _ALONE:
         for target, source in _ALONE[name](given):
             collective_lists.write(recorder, target, source)
     return result
+
+
+_REMEDY = "write it by collectives of one tensor, such as all_gather_into_tensor"
+
+
+def _refuse(recorder, func, given: dict, what: str) -> None:
+    """A collective that no operation of a trace is."""
+
+    def is_written(argument) -> bool:
+        # The schema cannot say it of lists of lists.
+        marked = argument.alias_info is not None and argument.alias_info.is_write
+        return argument.name in given and (marked or argument.name.startswith("output"))
+
+    written = [given[one.name] for one in func._schema.arguments if is_written(one)]
+    recorder.refuse(what, _REMEDY, list(given.values()), written)
 
 
 def _work(result) -> dist.Work:
@@ -191,7 +209,9 @@ def record_functional(recorder, func, args, kwargs):
     in_place, name = name.endswith("_"), name.removesuffix("_")
     several, name = name.endswith("_coalesced"), name.removesuffix("_coalesced")
     if name not in _FUNCTIONAL:
-        raise NotImplementedError(f"the recorder does not know the collective {func}")
+        what = f"the recorder does not know the collective {func}"
+        recorder.refuse(what, _REMEDY, list(given.values()), [result])
+        return result
     word, attrs = _FUNCTIONAL[name]
     group = given["group_name"]
     if isinstance(group, str):

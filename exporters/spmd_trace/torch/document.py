@@ -32,6 +32,7 @@ class Op:
     context: Context | None = None
     first_node: int | None = None  # autograd's number of the first of several nodes
     call: int | None = None  # of a custom autograd function: the number of the call that it is in
+    body: str | None = None  # of a call: a function of which only operands and results are known
 
     def operands(self) -> list[Value]:
         """The values that it takes, lists flattened."""
@@ -161,6 +162,8 @@ def _op(op: Op, ids: Numbering, default_grad: bool, context: int) -> dict:
         entry["out"] = [_value(value, ids, default_grad) for value in op.outs]
     if op.mut:
         entry["mut"] = op.mut
+    if op.body is not None:
+        entry["regions"] = {"body": op.body}
     if op.phase != "fwd":
         entry["phase"] = op.phase
     if op.bwd_of is not None:
@@ -174,6 +177,22 @@ def _op(op: Op, ids: Numbering, default_grad: bool, context: int) -> dict:
     if op.rank_only:
         entry["x_rank_only"] = True
     return entry
+
+
+def _functions(program: Program) -> dict:
+    """Functions without a body, as far as operations call them."""
+
+    def bare(value: Value) -> dict:
+        return {"dtype": value.dtype, "shape": value.shape}
+
+    return {
+        op.body: {
+            "params": [{"id": f"%p{at}"} | bare(value) for at, value in enumerate(op.operands())],
+            "out": [bare(value) for value in op.outs],
+        }
+        for op in program.ops
+        if op.body is not None
+    }
 
 
 def document(program: Program) -> dict:
@@ -200,6 +219,7 @@ def document(program: Program) -> dict:
         "meshes": [mesh.json() for mesh in program.meshes],
         "groups": program.groups,
         **program.places.json(),
+        **({"functions": functions} if (functions := _functions(program)) else {}),
         "contexts": contexts.json(),
         "params": params,
         "outputs": outputs,

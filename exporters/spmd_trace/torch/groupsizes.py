@@ -11,6 +11,9 @@ import sys
 
 import torch
 import torch.distributed as dist
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
 
 from . import recorder as recording
 from .frameworks.cpu import replaced
@@ -76,6 +79,19 @@ class WholeSize(_Size):
         return format(self.value, form)
 
 
+class ScriptSize(_Size, int):
+    """A size, or a product of sizes, as the script of a stranger has it: it may ask for an `int`.
+
+    `2.0 * size` and `1.0 / size` are plain numbers: floats do not ask what the other one is.
+    """
+
+    def __new__(cls, value: fractions.Fraction):
+        return super().__new__(cls, int(value))
+
+    def __reduce__(self):
+        return int, (int(self),)  # what is sent or saved is a number
+
+
 def _as_int(name: str):
     def method(size: WholeSize, *others):
         others = [int(o) if isinstance(o, WholeSize) else o for o in others]
@@ -104,28 +120,24 @@ def _product(left: _Size, right, sign: int):
         return NotImplemented
     plain = left.plain * parts[0] if sign > 0 else left.plain / parts[0]
     powers = _combined(left.powers, parts[1], sign)
-    whole = sign > 0 and isinstance(left, WholeSize) and isinstance(right, (int, WholeSize))
-    return _number(plain, powers, 1, whole)
+    whole = sign > 0 and not isinstance(left, RealSize) and isinstance(right, (int, WholeSize))
+    return _number(plain, powers, 1, type(left) if whole else RealSize)
 
 
-def _number(plain: fractions.Fraction, powers: _Powers, sign: int, whole: bool = False):
+def _number(plain: fractions.Fraction, powers: _Powers, sign: int, kind: type = RealSize):
     """plain * product of sizes ** (sign * power)."""
     powers = {ranks: sign * power for ranks, power in powers.items()}
     value = plain
     for ranks, power in powers.items():
         value *= fractions.Fraction(len(ranks)) ** power
-    number = WholeSize(value) if whole else RealSize(value)
+    number = kind(value)
     number.plain, number.powers = plain, powers
     return number
 
 
-def _followed(size: int, group) -> "int | WholeSize":
+def _followed(size: int, ranks: tuple[int, ...], kind: type = WholeSize):
     """The size of a group; one rank is no axis."""
-    if size <= 1:
-        return size
-    number = WholeSize(size)
-    number.plain, number.powers = fractions.Fraction(1), {_ranks(group): 1}
-    return number
+    return size if size <= 1 else _number(fractions.Fraction(1), {ranks: 1}, 1, kind)
 
 
 def _ranks(group) -> tuple[int, ...]:
@@ -199,12 +211,16 @@ def scaled(tensor: torch.Tensor, number, in_place: bool = False) -> torch.Tensor
     return Scale.apply(tensor, number, in_place)
 
 
-def _operator(name: str, in_place: bool, inverse: bool):
+def _operator(name: str, in_place: bool, inverse: bool, usable=lambda tensor, number: True):
+    """`usable`: whether a product with a number can be told as one with its sizes."""
     original = getattr(torch.Tensor, name)
 
     def method(tensor, other, *args, **kwargs):
         if args or kwargs or not isinstance(other, _Size) or not tensor.is_floating_point():
             return original(tensor, other, *args, **kwargs)
+        if not usable(tensor, other):
+            plain = float(other) if isinstance(other, RealSize) else int(other)
+            return original(tensor, plain)
         return scaled(tensor, 1 / other if inverse else other, in_place)
 
     return method
@@ -225,7 +241,7 @@ _OPERATORS = {
 
 def axis_size(group) -> "int | WholeSize":
     """The size of a group as a number that remembers it."""
-    return _followed(dist.get_world_size(group), group)
+    return _followed(dist.get_world_size(group), _ranks(group))
 
 
 @contextlib.contextmanager
@@ -235,23 +251,58 @@ def followed(*modules: str):
     Modules are named by the beginnings of their names: those that scale by sizes. Torch takes
     nothing but plain numbers for the extents that other modules make of sizes.
     """
-    size, world = dist.ProcessGroup.size, dist.get_world_size
 
     def asked_by(frame) -> bool:
         return frame.f_globals["__name__"].startswith(modules)
 
+    methods = {name: _operator(name, *how) for name, how in _OPERATORS.items()}
+    with _remembered(asked_by, WholeSize), replaced(torch.Tensor, **methods):
+        yield
+
+
+@contextlib.contextmanager
+def followed_in_script(is_script):
+    """Follows the sizes that the script itself asks for (`is_script(frame)`) into products.
+
+    Where the trace has no name for a size, a product with it is one with a number.
+    """
+
+    def usable(tensor: torch.Tensor, number: _Size) -> bool:
+        recorder = recording.active()
+        if recorder is None or isinstance(tensor, (DTensor, AsyncCollectiveTensor)):
+            return False
+        program = recorder.program
+        return all(program.mesh.axes_of_group(list(of), program.rank) for of in number.powers)
+
+    methods = {name: _operator(name, *how, usable) for name, how in _OPERATORS.items()}
+    with _remembered(is_script, ScriptSize), replaced(torch.Tensor, **methods):
+        yield
+
+
+@contextlib.contextmanager
+def _remembered(asked_by, kind: type):
+    """Sizes of groups and of meshes are numbers that remember whose they are, for those who ask."""
+    size, world, mesh_size = dist.ProcessGroup.size, dist.get_world_size, DeviceMesh.size
+
     def of_group(group):
         count = size(group)
-        return _followed(count, group) if asked_by(sys._getframe(1)) else count
+        return _followed(count, _ranks(group), kind) if asked_by(sys._getframe(1)) else count
 
     def get_world_size(group=None):
         count = world(group)
-        return _followed(count, group) if asked_by(sys._getframe(1)) else count
+        return _followed(count, _ranks(group), kind) if asked_by(sys._getframe(1)) else count
 
-    methods = {name: _operator(name, *how) for name, how in _OPERATORS.items()}
+    def of_mesh(mesh, mesh_dim=None):
+        count = mesh_size(mesh, mesh_dim)
+        if not asked_by(sys._getframe(1)) or mesh.get_coordinate() is None:
+            return count
+        if mesh_dim is None:
+            return _followed(count, tuple(sorted(mesh.mesh.flatten().tolist())), kind)
+        return _followed(count, _ranks(mesh.get_group(mesh_dim)), kind)
+
     with (
         replaced(dist.ProcessGroup, size=of_group),
         replaced(dist, get_world_size=get_world_size),
-        replaced(torch.Tensor, **methods),
+        replaced(DeviceMesh, size=of_mesh),
     ):
         yield

@@ -14,13 +14,18 @@ def send(recorder, given: dict, group) -> None:
 
 def receive(recorder, given: dict, group) -> None:
     if "src" not in given:
-        raise NotImplementedError("a message from any rank")
+        remedy = "say from which rank it comes"
+        return recorder.refuse("a message from any rank", remedy, [], given["tensors"])
     words = {"peer": dist.get_global_rank(group, given["src"]), "tag": given["tag"]}
     for tensor in given["tensors"]:
         op = Op("recv", [], [recorder.values.define(tensor, None, written=True)], dict(words))
         op.outs[0].requires_grad = False
         recorder.add(op)
         recorder.received(tensor, op.outs[0])
+
+
+class Unmatched(NotImplementedError):
+    """What a rank sends and receives is not what it did when all ranks ran."""
 
 
 def log(program: Program) -> list[dict]:
@@ -45,7 +50,7 @@ def permute(program: Program, plan: list[dict]) -> None:
     """Makes a permutation of each message that is sent and the one that is received with it."""
     calls = [op for op in program.ops if op.name in ("send", "recv")]
     if len(calls) != len(plan):
-        raise NotImplementedError("messages that depend on what other ranks have sent")
+        raise Unmatched("messages that depend on what other ranks have sent")
     ends: dict[int, dict[str, Op]] = {}
     for op, one in zip(calls, plan):
         ends.setdefault(one["round"], {})[op.name] = op

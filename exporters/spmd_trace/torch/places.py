@@ -27,11 +27,21 @@ _SPOKESMEN = tuple(os.path.join(folder, "spmd_types") + os.sep for folder in SIT
 def is_user_code(path: str) -> bool:
     """Whether a frame of this file belongs to the recorded program."""
     if path.startswith("<"):
-        return False
+        return path.startswith("<ipython")  # a cell of a notebook
     path = os.path.abspath(path)
     if is_ours(path) or path.startswith((_HIDDEN[0], *_SPOKESMEN)):
         return False
     return path.startswith(SITE) or not path.startswith(_HIDDEN[1])
+
+
+@functools.cache
+def is_own_code(path: str) -> bool:
+    """Whether a file is the program's own, and of no installed package."""
+    return is_user_code(path) and not os.path.abspath(path).startswith(SITE)
+
+
+def is_own_frame(frame) -> bool:
+    return is_own_code(frame.f_code.co_filename)
 
 
 @functools.cache
@@ -81,6 +91,43 @@ def user_locals():
     """Names and values of the variables of the innermost frame of the program."""
     frame = next((frame for frame in _frames() if _is_user_frame(frame)), None)
     return list(frame.f_locals.items()) if frame is not None else []
+
+
+class Passages:
+    """How often the program has reached some of its lines, named as `file.py:12`."""
+
+    def __init__(self, start: str, until: str | None):
+        self.start = start
+        self.count = {place: 0 for place in (start, until) if place is not None}
+
+    @contextlib.contextmanager
+    def watched(self, passed):
+        """Calls `passed` with the name of each line that is reached, before it runs."""
+        wanted = {}  # by line: the end of the path, and the name
+        for place in self.count:
+            file, _, line = place.rpartition(":")
+            wanted.setdefault(int(line), []).append((os.sep + os.path.normpath(file), place))
+        ends = tuple(end for rows in wanted.values() for end, _ in rows)
+
+        def on_line(frame, event, argument):
+            if event == "line":
+                path = os.path.abspath(frame.f_code.co_filename)
+                for end, place in wanted.get(frame.f_lineno, ()):
+                    if path.endswith(end):
+                        self.count[place] += 1
+                        passed(place)
+            return on_line
+
+        def on_call(frame, event, argument):
+            path = frame.f_code.co_filename
+            return on_line if (os.sep + path).endswith(ends) else None
+
+        before = sys.gettrace()
+        sys.settrace(on_call)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
 
 
 class Places(Tables):

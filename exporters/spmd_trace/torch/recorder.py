@@ -39,6 +39,15 @@ def unrecorded():
 
 
 @dataclasses.dataclass
+class Refusal:
+    """Something that a trace cannot say, where the program does it, and what to do about it."""
+
+    place: str
+    what: str
+    remedy: str
+
+
+@dataclasses.dataclass
 class _State:
     """What the program is doing: phase, module path, stated words, hidden parts."""
 
@@ -80,6 +89,8 @@ class Recorder:
         # Sees what another rank has sent, when it is first used: until then it may be on its way.
         self.on_received: Callable[[torch.Tensor, Value], None] = lambda tensor, value: None
         self._on_their_way: set[Value] = set()
+        # What could not be recorded, if the recording is to go on in spite of it.
+        self.refusals: list[Refusal] | None = None
         # Where an operation is checked; None is the context of the program.
         self.context: Callable[[Op], Context | None] = lambda op: None
 
@@ -255,9 +266,11 @@ class Recorder:
             _, offset, shape, strides, _ = base.key
             whole = tensor.as_strided(shape, strides, offset)
             steps = views.derive(views.of(whole), views.of(tensor))
-            if steps is None:
-                raise NotImplementedError(f"a view of {list(shape)} with gaps between its elements")
-            made = views.carry_out(whole, steps)
+            made = views.carry_out(whole, steps) if steps is not None else []
+        if steps is None:
+            what = f"a view of {list(shape)} with gaps between its elements"
+            self.refuse(what, "take a contiguous copy of it", [whole], [tensor])
+            return self.values.bind(tensor, self.values.find(tensor))
         value = self.current(whole)
         for (name, words), result in zip(steps, [*made[:-1], tensor]):
             operand, value = value, self.values.define(result, value, written=False)
@@ -413,6 +426,26 @@ class Recorder:
             op.outs.append(self.values.define(tensor, base, written=bool(mut) or base is None))
         self.add(op)
         return op
+
+    def refuse(self, what: str, remedy: str, ins: list, outs: list) -> None:
+        """Says that something cannot be recorded: an unknown operation stands for it.
+
+        It has been carried out; `outs` are the tensors that it has made or written.
+        """
+        if self.refusals is None:
+            raise NotImplementedError(what)
+        place = self.program.places.text(self.program.places.here())
+        self.refusals.append(Refusal(place, what, remedy))
+        made = [one for one in operands.flatten(outs) if isinstance(one, torch.Tensor)]
+        used = [one for one in operands.flatten(ins) if isinstance(one, torch.Tensor)]
+        if not made:
+            return
+        op = Op("call", [self._operand(one) for one in used], [])
+        op.body = f"@unrecorded{len(self.refusals)}"
+        for tensor in made:
+            op.outs.append(self.values.define(tensor, None, written=True))
+            op.outs[-1].requires_grad = tensor.requires_grad
+        self.add(op)
 
     def add(self, op: Op) -> None:
         """Appends an operation, with phase, place and pairing of the present moment."""

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 _SCRIPTS = BUNDLED / "scripts"
 _ARGUMENTS = {"megatron_by_hand": ["--tp", "2"]}
 _RIGHT = ["ddp", "ddp_accumulation", "fsdp2", "tp_dtensor", "megatron_by_hand", "zero1_by_hand"]
-_RIGHT += ["sgd_by_hand", "fsdp1", "ddp_hook", "ring"]
+_RIGHT += ["sgd_by_hand", "fsdp1", "ddp_hook", "ring", "logged_loss"]
 # Fewer ranks make another program of a ring, and other pieces of a flat parameter.
 _SMALLER = [name for name in _RIGHT if name not in ("fsdp1", "ring")]
 # What is found in the broken twins: findings, each with what stands in the line of the script that it names.
@@ -41,6 +41,7 @@ _FOUND = {
     "fsdp1_broken": {"norm-undercount": "clip_grad_norm_("},
     "ddp_hook_broken": {"scale-mismatch": "optimizer.step()"},
     "ring_broken": {"invariant-mixed": "model(x)"},
+    "logged_loss_broken": {"rank-divergence": "dist.all_reduce(parameter.grad)"},
     "zero1_by_hand_broken": {"invariant-mixed": "model(x)"},
 }
 
@@ -168,7 +169,7 @@ _FAILING = {
         "script.py: the process of the script ended with signal 9",
     ),
     "no Python": ("def f(:\n", "script.py:1: the script is no Python: invalid syntax"),
-    "hangs": ("import time\n\ntime.sleep(1000)\n", "script.py:3: the script is not done after 8 s"),
+    "hangs": ("import time\n\ntime.sleep(1000)\n", "script.py:3: the script is not done after 20 s"),
     "sends": (
         _TRAINS.replace("optimizer.zero_grad()", "dist.send(loss.detach(), 1)")
         + "import torch.distributed as dist\ndist.init_process_group()\ntrain(3)\n",
@@ -181,7 +182,7 @@ _FAILING = {
 def test_a_script_that_cannot_be_recorded_gives_one_sentence(case, tmp_path):
     code, sentence = _FAILING[case]
     (tmp_path / "script.py").write_text(code)
-    timeout = 8 if case == "hangs" else 100
+    timeout = 20 if case == "hangs" else 100
     done = command("record", "--timeout", timeout, "--world", 2, "script.py", cwd=tmp_path)
     assert done.returncode == 3 and done.stdout == ""
     (line,) = done.stderr.splitlines()
@@ -209,6 +210,37 @@ def test_the_script_ends_with_the_step(tmp_path):
     again = command(*words[:-3], "-o", "again.json", *words[-3:], cwd=tmp_path)
     assert again.returncode == 0
     assert (tmp_path / "again.json").read_text() == (tmp_path / "step.spmd.json").read_text()
+
+
+_SERVES = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+model = torch.nn.Linear(2, 2)
+def answer(x):
+    y = model(x)
+    dist.all_reduce(y)
+    return y.relu()
+with torch.no_grad():
+    for size in (1, 2, 3):
+        y = answer(torch.randn(size, 2))
+        print(y.sum().item())
+"""
+
+
+def test_a_part_between_two_lines_is_recorded(tmp_path):
+    words = ["--world", 2, "--from", "script.py:6"]
+    trace, _ = _recorded(tmp_path, _SERVES, *words, "--until", "script.py:8")
+    assert trace["phase"] == "forward"
+    assert [op["op"] for op in trace["ops"]] == ["aten.linear.default", "all_reduce_"]
+    (batch,) = [p for p in trace["params"] if p["role"] == "input"]
+    assert batch["shape"] == [1, 2] and batch["name"] == "x"
+    trace, _ = _recorded(tmp_path, _SERVES, *words, "--step", 3)
+    (batch,) = [p for p in trace["params"] if p["role"] == "input"]
+    assert batch["shape"] == [3, 2] and trace["ops"][-1]["op"] != "all_reduce_"
+    done = command("record", "--from", "script.py:6", "--step", 4, "script.py", cwd=tmp_path)
+    assert done.returncode == 3 and "after it has reached script.py:6 3 of 4 times" in done.stderr
+    done = command("record", "--from", "script.py", "script.py", cwd=tmp_path)
+    assert done.returncode == 2 and "a place is FILE:LINE" in done.stderr
 
 
 _FIRST = """

@@ -150,7 +150,8 @@ def _by_hook(recorder: Recorder, ddp, touched: set[int], hook, state) -> None:
             except (RuntimeError, LookupError, TypeError, ValueError) as error:
                 # What a hook keeps from step to step may be about the buckets that torch makes.
                 name = getattr(hook, "__name__", type(hook).__name__)
-                words = f"the communication hook {name} does not take gradients one by one"
-                raise NotImplementedError(f"{words}: {error}") from error
+                words = f"the communication hook {name} does not take gradients one by one: {error}"
+                recorder.refuse(words, "record it without the hook", [gradient], [gradient])
+                continue
             result = result[0] if isinstance(result, (list, tuple)) else result
             parameter.grad = result.view_as(gradient).to(gradient.dtype)

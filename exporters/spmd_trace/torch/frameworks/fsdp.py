@@ -191,11 +191,21 @@ def recorded(recorder: Recorder, where: Where):
         if recorder.is_hidden:
             return reduce(parameters, gradients, *settings, **options)
         dtype, divide, replicas, hook = settings[3], settings[5], settings[6], settings[10]
+
+        def unknown(what: str):
+            """Reduces as the program says; what comes of it is not known."""
+            with recorder.hidden():
+                result = reduce(parameters, gradients, *settings, **options)
+            trained = [one.sharded_param.grad for one in parameters]
+            made = [local_shard(one) for one in trained if one is not None]
+            recorder.refuse(what, "reduce as FSDP does by itself", gradients, made)
+            return result
+
         if hook is not None:
-            raise NotImplementedError("gradients that FSDP reduces by a hook of the program")
+            return unknown("gradients that FSDP reduces by a hook of the program")
         copies = dtensors.axes_of(recorder, replicas) if replicas is not None else []
         if copies and not settings[8]:
-            raise NotImplementedError("gradients that FSDP reduces over copies in a later backward")
+            return unknown("gradients that FSDP reduces over copies in a later backward")
         # By default it divides by the ranks of both groups.
         how = _Reduction(dtype, "avg" if divide is None else "sum", copies)
         how.divisor = None if divide in (None, 1.0) else float(divide)

@@ -77,9 +77,9 @@ class _Calls:
 
     def reduce(self, state, handle, run) -> None:
         """Pads the gradient, leaves each rank its piece of the average, and adds that to what is there."""
-        if state._comm_hook is not None:
-            raise NotImplementedError("gradients that a communication hook of FSDP reduces")
         flat = handle.flat_param
+        if state._comm_hook is not None:
+            return self._by_hook(flat.grad.data, run, lambda: flat._saved_grad_shard)
         gradient, old = flat.grad.data, getattr(flat, "_saved_grad_shard", None)
         self.recorder.see([gradient])
         cut, copies = self.places[handle]
@@ -105,6 +105,13 @@ class _Calls:
         else:
             self.recorder.emit("aten.alias.default", [piece], [target], {})
 
+    def _by_hook(self, gradient: torch.Tensor, run, made) -> None:
+        self.recorder.see([gradient])
+        with self.recorder.hidden():
+            run()
+        what = "gradients that a communication hook of FSDP reduces"
+        self.recorder.refuse(what, "record it without the hook", [gradient], [made()])
+
     def _padded(self, gradient: torch.Tensor, handle) -> torch.Tensor:
         short = -gradient.numel() % handle.world_size
         if not short:
@@ -114,9 +121,9 @@ class _Calls:
 
     def average(self, state, handle, run) -> None:
         """Whole gradients, on every rank."""
-        if state._comm_hook is not None:
-            raise NotImplementedError("gradients that a communication hook of FSDP reduces")
         gradient = handle.flat_param.grad
+        if state._comm_hook is not None:
+            return self._by_hook(gradient, run, lambda: handle.flat_param.grad)
         self.recorder.see([gradient])
         with self.recorder.hidden():
             run()

@@ -1,8 +1,9 @@
 """The process that runs a script: `python -m spmd_trace.torch.script.child SETTINGS`.
 
-SETTINGS is a file of JSON. What became of the script is written to a file in the folder that it names: the
-trace, or one sentence. The process ends without the script's `finally` and `atexit`, which may wait for other
-ranks. For several ranks it forks, since torch takes seconds to import.
+SETTINGS is a file of JSON. What became of the script is written to a file in the folder that it
+names: the trace, or one sentence. The process ends without the script's `finally` and `atexit`,
+which may wait for others. For several ranks it forks, since torch takes seconds to import: each goes on
+after its step, since others may need it, until the process that has started them all ends them.
 """
 
 import contextlib
@@ -13,37 +14,65 @@ import pathlib
 import runpy
 import signal
 import sys
+import threading
 import time
 import traceback
 import warnings
 
-
 _PATIENCE = 20.0  # seconds
+_AFTERWARDS = 2.0
 
 
 class Outcome:
     """Ends the process with a result or a reason."""
 
-    def __init__(self, folder: pathlib.Path, ranks: list[int]):
-        self.folder, self.ranks = folder, ranks
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+        self.told = False
         folder.mkdir()
+        self._write("pid", str(os.getpid()))
+
+    def _write(self, name: str, text: str) -> None:
+        """At once: others read it."""
+        partial = self.folder / f"{name}.partial"
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(self.folder / name)
+
+    def tell(self, **what) -> None:
+        """Writes down what became of the script; the first word counts."""
+        if not self.told:
+            self.told = True
+            self._write("outcome.json", json.dumps(what))
 
     def end(self, **what) -> None:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
-        partial = self.folder / "outcome.partial"
-        partial.write_text(json.dumps(what), encoding="utf-8")
-        partial.replace(self.folder / "outcome.json")
-        # Others may still read what this rank has sent: it stays until they are done, too.
-        end = time.monotonic() + _PATIENCE
-        while "error" not in what and time.monotonic() < end and not self._all_done():
-            time.sleep(0.02)
+        self.tell(**what)
         os._exit(1 if "error" in what else 0)
 
-    def _all_done(self) -> bool:
-        folder = self.folder.parent
-        return all((folder / str(rank) / "outcome.json").exists() for rank in self.ranks)
+
+class _Impatience(threading.Thread):
+    """Ends a script that has failed, or exits, and in its `finally` waits for ever."""
+
+    def __init__(self, end):
+        """`end` is called with the exception."""
+        super().__init__(daemon=True)
+        self._end = end
+
+    def run(self) -> None:
+        main = threading.main_thread().ident
+        before, since, used = None, 0.0, 0.0
+        while True:
+            time.sleep(0.5)
+            found = sys._current_exceptions().get(main)
+            error = found[1] if isinstance(found, tuple) else found  # Python 3.11 gives three
+            frame = sys._current_frames()[main]
+            now = (id(error), id(frame), frame.f_lasti)
+            if error is None or now != before or time.process_time() - used > 0.5:
+                before, since, used = now, time.monotonic(), time.process_time()
+            elif time.monotonic() - since > _PATIENCE:
+                self._end(error)
 
 
 def _place(frames) -> str:
@@ -72,6 +101,8 @@ def _because(error: BaseException, steps, script: str) -> str:
 
 
 def _steps(steps) -> str:
+    if steps.given:
+        return steps.part_reached()
     taken, wanted = steps.taken, steps.number
     if not steps.counts:
         return "no step of an optimizer"
@@ -91,11 +122,16 @@ def main() -> None:
     for rank in ranks:
         if os.fork() == 0:
             _run(settings, rank)
-    for _ in ranks:
-        _, status = os.wait()
-        if status:  # the others would wait for this one
-            break
-    os._exit(0)
+    started_by = os.getppid()
+    while True:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if status:  # the others would wait for this one, but may be about to call what it does not
+            time.sleep(_AFTERWARDS)
+            os._exit(0)
+        if not pid:
+            time.sleep(0.05)
+        if os.getppid() != started_by:  # which is to end us, and is gone
+            os.killpg(0, signal.SIGKILL)
 
 
 def _run(settings: dict, rank: int) -> None:
@@ -103,15 +139,14 @@ def _run(settings: dict, rank: int) -> None:
     import torch
 
     from ..document import dumps
-    from . import step, world
+    from . import calls, effects, step, world
 
-    outcome = Outcome(pathlib.Path(settings["folder"]) / str(rank), settings["ranks"])
+    outcome = Outcome(pathlib.Path(settings["folder"]) / str(rank))
     stacks = open(outcome.folder / "stacks.txt", "w", encoding="utf-8")
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False)
     script = settings["script"]
     sys.argv = [script, *settings["arguments"]]
-    folder = os.getcwd() if settings["module"] else os.path.dirname(os.path.abspath(script))
-    sys.path[0] = folder
+    sys.path[0] = os.getcwd() if settings["module"] else os.path.dirname(os.path.abspath(script))
     together = len(settings["ranks"]) > 1
     if together:
         torch.set_num_threads(1)
@@ -124,33 +159,56 @@ def _run(settings: dict, rank: int) -> None:
         axes = [[axis.name, axis.size, axis.stride] for axis in program.mesh.axes]
         what = {"axes": axes, "summed": steps.summed, "contradicted": steps.roles.contradicted}
         what |= {"messages": steps.messages, "exchanged": steps.exchanged}
-        outcome.end(ops=len(program.ops), values=steps.roles.digests, **what)
+        what |= {"ops": len(program.ops), "values": steps.roles.digests}
+        what["refused"] = [vars(one) for one in recorder.refusals]
+        if together:
+            outcome.tell(**what)
+        else:
+            outcome.end(**what)
 
-    with world.played(job) as seen:
+    log = calls.Log(outcome.folder / "calls.jsonl") if together else None
+    folder = pathlib.Path(settings["folder"])
+    guard = effects.Guard(folder / "scratch", folder / "effects.jsonl")
+    with world.played(job, log) as seen, effects.guarded(guard):
         observed = settings["observed"]
         steps = step.Steps(job, seen, settings["step"], done, observed, digests=together)
-        with steps.watched():
-            reason = _script(settings, steps)
+        if not together:
+            name = _name(settings)
+            _Impatience(lambda error: outcome.end(error=_because(error, steps, name))).start()
+        if settings["start"]:
+            part = steps.part(settings["start"], settings["until"])
+        else:
+            part = steps.watched()
+        with part:
+            reason, failed = _script(settings, steps)
+        if together and (outcome.told or not failed):  # others may not be done, or wait for it
+            outcome.tell(error=reason)
+            log.end()
+            while True:
+                time.sleep(3600)
     outcome.end(error=reason)
 
 
-def _script(settings: dict, steps) -> str:
-    """Runs the script to its end; why it ended without the step."""
-    script = settings["script"]
-    name = script if settings["module"] else os.path.basename(script)
+def _name(settings: dict) -> str:
+    return settings["script"] if settings["module"] else os.path.basename(settings["script"])
+
+
+def _script(settings: dict, steps) -> tuple[str, bool]:
+    """Runs the script to its end; why it ended without the step, and whether it failed."""
+    script, name = settings["script"], _name(settings)
     try:
         if settings["module"]:
             runpy.run_module(script, run_name="__main__", alter_sys=True)
         else:
             runpy.run_path(script, run_name="__main__")
         steps.finish()
-        return f"{name}: the script ends after {_steps(steps)}"
+        return f"{name}: the script ends after {_steps(steps)}", False
     except BaseException as error:  # the script's own, whatever it is
         if isinstance(error, SystemExit) and not error.code:
             steps.finish()
         if os.environ.get("SPMD_TRACE_DEBUG"):
             traceback.print_exc()
-        return _because(error, steps, name)
+        return _because(error, steps, name), not isinstance(error, SystemExit)
 
 
 if __name__ == "__main__":

@@ -43,9 +43,17 @@ def _roots() -> list[torch.nn.Module]:
     return sorted(roots, key=lambda root: -sum(p.numel() for p in root.parameters()))
 
 
-def optimizers() -> list[torch.optim.Optimizer]:
-    """All optimizers that the script holds."""
-    return _objects(torch.optim.Optimizer)
+def optimizers(models: list[torch.nn.Module] | None = None) -> list[torch.optim.Optimizer]:
+    """All optimizers that the script holds; those that train some models, if these are given."""
+    found = _objects(torch.optim.Optimizer)
+    if models is None:
+        return found
+    trained = {id(parameter) for model in models for parameter in model.parameters()}
+    return [
+        one
+        for one in found
+        if any(id(p) in trained for group in one.param_groups for p in group["params"])
+    ]
 
 
 def tensors() -> list[torch.Tensor]:
@@ -72,13 +80,16 @@ def _contract(kinds: dict[str, str], known: dict) -> dict:
 class Roles:
     """Declares values of one recording when they are first read."""
 
-    def __init__(self, recorder: Recorder, seen: Seen, observed: dict, updates=None):
+    def __init__(
+        self, recorder: Recorder, seen: Seen, observed: dict, updates=None, models=None
+    ):
         """`observed`: what other ranks have, as `spmd_trace.ranks.compared` says it; `updates`: what the
-        script has changed so far, if it has no optimizer.
+        script has changed so far, if it has no optimizer; `models`: those of the step, if not all.
         """
+        self._models = models
         self.recorder, self.seen = recorder, seen
         self.kinds: dict[str, dict[str, str]] = observed.get("kinds", {})  # by name and axis
-        self.roots = _roots()
+        self.roots = _roots() if models is None else models
         self.wrapped_axes = self._wrapped_axes()
         # Those along which ranks have batches of their own, so that their losses are addends.
         self.data_axes = list(dict.fromkeys([*self.wrapped_axes, *observed.get("data", [])]))
@@ -161,7 +172,7 @@ class Roles:
         return dtensors.claims(self.recorder, tensor) if isinstance(tensor, DTensor) else {}
 
     def _add_optimizers(self) -> None:
-        for optimizer in optimizers():
+        for optimizer in optimizers(self._models):
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
             for place, parameter in enumerate(parameters):
                 name = f"{type(optimizer).__name__}.params.{place}"

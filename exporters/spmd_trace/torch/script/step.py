@@ -13,13 +13,13 @@ from torch.distributed.tensor import DTensor
 from torch.optim import optimizer as optimizers
 from torch.overrides import TorchFunctionMode
 
-from .. import mappings, messages
+from .. import mappings, messages, places
 from ..composites import Composites
 from ..document import Program
 from ..frameworks import ddp, dtensors, fsdp, fsdp1
 from ..frameworks.cpu import replaced
 from ..operands import flatten
-from ..recorder import Recorder
+from ..recorder import Recorder, Refusal
 from ..transitions import reinterpret
 from . import axes, evidence, roles, updates
 from .world import Job, Seen
@@ -64,7 +64,12 @@ class Steps:
     `observed`: what other ranks have; `digests`: whether to note for such a comparison what this one has.
     """
 
-    def __init__(self, job: Job, seen: Seen, number: int, done, observed: dict, digests: bool):
+    def __init__(
+        self, job: Job, seen: Seen, number: int, done, observed: dict, digests: bool = False
+    ):
+        self.given = False  # whether the program itself says where the step begins and ends
+        self._part: places.Passages | None = None  # of the places that the caller has named
+        self.models: list[torch.nn.Module] | None = None  # those of the step; None: all
         self.job, self.seen, self.number, self.done = job, seen, number, done
         self.observed, self.digests = observed, digests
         self.counts: dict[torch.optim.Optimizer, int] = {}
@@ -75,6 +80,7 @@ class Steps:
         self._section = contextlib.ExitStack()
         self._in_backward = False
         self._used = False  # whether the recorded step has used the model
+        self.over = False  # whether the step has been handed on
         self.initial: dict | None = None  # `roles.initial_digests` before the first step
         self.updates = updates.Updates()
         self.exchanged: list[str] = []  # parameters that ranks send to each other
@@ -88,6 +94,8 @@ class Steps:
 
     def uses(self, parameters: list[torch.Tensor]) -> None:
         """A forward uses parameters."""
+        if self.over or self.given:
+            return
         if self.by_hand:
             self.updates.look()
         if self.between:
@@ -108,6 +116,8 @@ class Steps:
 
     def begins(self, used: bool = True) -> None:
         """A step begins here, by a use of the model or, not `used`, by clearing its gradients."""
+        if self.over or self.given:
+            return
         if self.digests and self.initial is None:
             self.initial = roles.initial_digests()
         if self.by_hand:
@@ -115,11 +125,13 @@ class Steps:
         if self.between:
             if self.recorder is not None:
                 self.finish()
+            if self.over:
+                return
             self._start()
         elif self.recorder is not None and used and not self._used:
             # What came between the two, such as printing the loss of the step before, is no part of this one.
             ops = self.recorder.program.ops
-            if not any(op.mut or op.name in ("send", "recv") for op in ops):
+            if not any(op.mut or op.body or op.name in ("send", "recv") for op in ops):
                 self._recording.close()
                 self._start()
         self._used = self._used or used
@@ -155,9 +167,47 @@ class Steps:
             self.updates.backwards(),
             _Watch(self),
         ):
-            optimizers.register_optimizer_step_pre_hook(self._before_step)
-            optimizers.register_optimizer_step_post_hook(self._after_step)
+            hooks = [
+                optimizers.register_optimizer_step_pre_hook(self._before_step),
+                optimizers.register_optimizer_step_post_hook(self._after_step),
+            ]
+            try:
+                yield
+            finally:
+                for hook in hooks:
+                    hook.remove()
+
+    @contextlib.contextmanager
+    def here(self):
+        """Records what runs inside as the step."""
+        self.given = True
+        with self.watched():
+            self._start()
+            try:
+                yield
+                self.finish()
+            finally:
+                self._recording.close()
+
+    @contextlib.contextmanager
+    def part(self, start: str, until: str | None):
+        """Records what the script runs from one place to another, the `number`th time."""
+        self.given, self._part = True, places.Passages(start, until)
+
+        def passed(which: str) -> None:
+            counted = self._part.count[start]
+            if which == start and counted == self.number and self.recorder is None:
+                self._start()
+            elif which == until and self.recorder is not None:
+                self.finish()
+
+        with self.watched(), self._part.watched(passed):
             yield
+
+    def part_reached(self) -> str:
+        """What a script that has ended has reached of the part to record."""
+        times = self._part.count[self._part.start]
+        return f"it has reached {self._part.start} {times} of {self.number} times"
 
     def _before_step(self, optimizer, args, kwargs) -> None:
         if self.recorder is None:
@@ -180,11 +230,13 @@ class Steps:
         self._used = False
         mesh = axes.mesh(self.seen, self.job)
         recorder = self.recorder = Recorder(mesh, self.job.rank)
-        recorder.whole_stack = True
+        recorder.whole_stack = not self.given
+        recorder.refusals = []
         self.losses = []
         with recorder.hidden():
-            by_hand = self.updates if self.by_hand else None
-            self.roles = roles.Roles(recorder, self.seen, self.observed, by_hand)
+            by_hand = self.by_hand and not (self.given and roles.optimizers())
+            updates = self.updates if by_hand else None
+            self.roles = roles.Roles(recorder, self.seen, self.observed, updates, self.models)
         if self.digests:
             self.roles.digests = []
             self.roles.initial = self.initial or {}
@@ -222,7 +274,7 @@ class Steps:
                 return original(tensors, grad_tensors, retain_graph, create_graph, inputs=inputs)
             if not isinstance(tensors, torch.Tensor):
                 if len(tensors) != 1:
-                    raise NotImplementedError("a backward of several values at once")
+                    tensors, grad_tensors = [_sum_of(tensors, grad_tensors)], None
                 (tensors,), grad_tensors = tensors, (grad_tensors or [None])[0]
             words = {"gradient": grad_tensors, "retain_graph": retain_graph}
             words |= {"create_graph": create_graph, "inputs": inputs}
@@ -300,28 +352,47 @@ class Steps:
 
     def finish(self) -> None:
         """Ends the recording, if the step is complete, and hands the program on."""
-        if self.by_hand:
+        if self.over:
+            return
+        if self.by_hand and not self.given:
             self.updates.look()
-        if self.recorder is None or self.taken < self.number:
+        if self.recorder is None or (self.taken < self.number and not self.given):
             return
         for loss in self.losses:
             self.recorder.output(loss, "loss")
         self.roles.name_state()
         self.roles.write_outputs()
         self.roles.note_random()
-        self._recording.enter_context(self.recorder.hidden())  # the process ends with the step
+        # What writes the trace is no part of the step.
+        self._recording.enter_context(self.recorder.hidden())
         program = self.recorder.program
         program.mesh.mark(self.roles.data_axes, "data")
-        _leave_out_the_next(program)
+        if not self.given:
+            _leave_out_the_next(program)
         _name_phases(program.ops)
         self.messages = messages.log(program)
         if plan := self.observed.get("plan"):
-            messages.permute(program, plan)
+            try:
+                messages.permute(program, plan)
+            except messages.Unmatched as error:
+                place = self.messages[0]["place"] if self.messages else ""
+                remedy = "record one rank of its own: --ranks one"
+                self.recorder.refusals.append(Refusal(place, str(error), remedy))
         self.roles.type_messages()
         self.exchanged = evidence.exchanged(program)
         self.summed = evidence.summed(program, functools.partial(axes_of, program))
         mappings.state(program, functools.partial(axes_of, program))
         self.done(self.recorder)
+        self.over = True
+        self._recording.close()
+        self.recorder = None
+
+
+def _sum_of(tensors, gradients) -> torch.Tensor:
+    """One loss whose backward is that of several values at once, with their gradients if given."""
+    given = [None] * len(tensors) if gradients is None else list(gradients)
+    losses = [one if by is None else (one * by).sum() for one, by in zip(tensors, given)]
+    return functools.reduce(torch.add, losses)
 
 
 def axes_of(program, op) -> list[str]:

@@ -17,10 +17,11 @@ import torch.distributed.fsdp
 from torch.distributed import device_mesh, distributed_c10d
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from .. import messages
+from .. import groupsizes, messages, places
 from .. import recorder as recording
 from ..frameworks import cpu, ddp
 from ..frameworks.cpu import replaced
+from . import calls
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +108,7 @@ def _groups(stack: contextlib.ExitStack, job: Job, seen: Seen) -> None:
     stack.enter_context(replaced(dist, get_backend=get_backend, is_nccl_available=lambda: True))
     _objects(stack, job.meeting is None)
     if job.meeting is None:
-        _receiving(stack)
+        _receiving(stack, job)
         stack.enter_context(replaced(dist, all_to_all_single=cpu._all_to_all_single))
     else:
         for name in ("all_reduce", "reduce", *_SCATTERING):
@@ -152,15 +153,19 @@ def _objects(stack: contextlib.ExitStack, alone: bool) -> None:
 _SCATTERING = ("reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single")
 
 
-def _receiving(stack: contextlib.ExitStack) -> None:
+def _receiving(stack: contextlib.ExitStack, job: Job) -> None:
     """What no other rank sends is some numbers."""
 
     def filling(receive):
         @functools.wraps(receive)
-        def wrapper(tensor, *args, **kwargs):
+        def wrapper(tensor, src=None, group=None, tag=0, group_src=None):
             with recording.unrecorded():
                 messages.fill(tensor)
-            return receive(tensor, *args, **kwargs)
+            if src is None and group_src is None:  # the fake group cannot say from which rank
+                work = (group or dist.group.WORLD).recv_anysource([tensor], tag)
+                return work if receive.__name__ == "irecv" else (dist.get_rank() + 1) % job.world
+            words = {} if group_src is None else {"group_src": group_src}
+            return receive(tensor, src, group, tag, **words)
 
         return wrapper
 
@@ -180,7 +185,8 @@ def _averaging(collective):
         target = args[0] if args else kwargs.get("tensor", kwargs.get("output"))
         args = tuple(total if one == dist.ReduceOp.AVG else one for one in args)
         kwargs |= {"op": total} if "op" in kwargs else {}
-        work = collective(*args, **kwargs)
+        with calls.averaging():
+            work = collective(*args, **kwargs)
         if work is not None:
             work.wait()
         with recording.unrecorded():
@@ -245,8 +251,11 @@ def _wrappers(stack: contextlib.ExitStack, seen: Seen) -> None:
 
 
 @contextlib.contextmanager
-def played(job: Job):
-    """The world of a script, for the time of the context; what the script makes in it."""
+def played(job: Job, log: calls.Log | None = None):
+    """The world of a script, for the time of the context; what the script makes in it.
+
+    `log`: where to note what it calls together with other ranks.
+    """
     seen = Seen()
     os.environ.update(job.environment())
     with contextlib.ExitStack() as stack:
@@ -254,6 +263,9 @@ def played(job: Job):
         _groups(stack, job, seen)
         _meshes(stack, seen)
         _wrappers(stack, seen)
+        stack.enter_context(groupsizes.followed_in_script(places.is_own_frame))
+        if log is not None:
+            stack.enter_context(calls.watched(log, job.world, _everywhere))
         yield seen
 
 

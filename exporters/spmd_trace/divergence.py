@@ -1,0 +1,295 @@
+"""Ranks that do not call the same collectives, seen while all of them run.
+
+Each rank writes a line before each collective that it calls (`torch.script.calls`). The ranks of a
+group have to call the same ones in the same order: where two lists part, or where one ends and the
+others wait, is a finding of the trace (`rank-divergence`), with the way by which each came there.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+from .document import text
+from .places import PACKAGE
+
+_QUIET = 3.0  # seconds without a sign of life, before a rank is asked where it is
+
+
+@dataclasses.dataclass
+class Side:
+    """What some ranks do where others do something else."""
+
+    ranks: list[int]
+    words: str  # what they do there
+    stack: list[dict]  # frames, innermost first; none where the script has ended
+
+    def who(self) -> str:
+        return f"rank{'s' * (len(self.ranks) > 1)} {', '.join(map(str, self.ranks))}"
+
+    def way(self) -> str:
+        """By which lines they came there."""
+        return ", ".join(map(_frame, self.stack)) or "the script has ended"
+
+
+@dataclasses.dataclass
+class Divergence:
+    """One collective that some ranks of a group call, and what others do instead."""
+
+    call: Side
+    instead: Side
+    settled: bool = True  # whether all ranks of the group have come to this call
+
+    def statement(self, loc: int | None) -> dict:
+        at = f" at {_place(self.instead.stack[0])}" if self.instead.stack else ""
+        words = {"call": self.call.words, "ranks": self.call.who()}
+        words |= {"instead": self.instead.words + at, "others": self.instead.who()}
+        words |= {"stack": self.call.way(), "other_stack": self.instead.way()}
+        place = {} if loc is None else {"loc": loc}
+        return {"op": "diverge", "attrs": words} | place
+
+    def sentence(self) -> str:
+        words = self.statement(None)["attrs"]
+        call, ranks, instead, others = (
+            words[key] for key in ("call", "ranks", "instead", "others")
+        )
+        return f"{_place(self.call.stack[0])}: {call} of {ranks} meets {instead} of {others}"
+
+
+def _place(frame: dict) -> str:
+    return f"{frame['file']}:{frame['line']}"
+
+
+def _frame(frame: dict) -> str:
+    inside = "" if frame["func"] == "<module>" else f" in {frame['func']}"
+    return _place(frame) + inside
+
+
+def _call(row: dict) -> str:
+    return f"`{row['call']}({row['about']})`"
+
+
+def _listed(row: dict) -> str:
+    return f" over ranks {', '.join(map(str, row['group'][1]))}"
+
+
+def parted(logs: dict[int, list[dict]]) -> Divergence | None:
+    """The first call of a group that is another one on some of its ranks, as far as they are."""
+    for calls in _by_group(logs).values():
+        for place in range(max(map(len, calls.values()))):
+            rows = {rank: one[place] for rank, one in calls.items() if len(one) > place}
+            ranks: dict[tuple, list[int]] = {}
+            for rank, row in rows.items():
+                ranks.setdefault((row["call"], row["about"]), []).append(rank)
+            if len(ranks) > 1:
+                # What most do is what is meant.
+                most, others = sorted(ranks.values(), key=len, reverse=True)[:2]
+                settled = len(rows) == len(calls)
+                return Divergence(_side(rows, most), _side(rows, others), settled)
+    return None
+
+
+def _side(rows: dict[int, dict], ranks: list[int]) -> Side:
+    row = rows[ranks[0]]
+    return Side(ranks, _call(row), row["stack"])
+
+
+def left_waiting(logs: dict[int, list[dict]]) -> Divergence | None:
+    """A call that some ranks of a group have reached and others do not: all wait, or have ended."""
+    for key, calls in _by_group(logs).items():
+        reached = min(map(len, calls.values()))
+        waiting = [rank for rank, one in calls.items() if len(one) > reached]
+        missing = [rank for rank in calls if rank not in waiting]
+        last = logs[missing[0]][-1] if missing and logs[missing[0]] else {}
+        # A rank that has not moved since its last call of this group waits for something else.
+        same = not last.get("end") and tuple(last.get("group", [None])[:1]) == key[:1]
+        if not waiting or not last or (same and not last.get("message")):
+            continue
+        alike = [rank for rank in missing if logs[rank] and _same(logs[rank][-1], last)]
+        row = calls[waiting[0]][reached]
+        side = Side(waiting, _call(row) + _listed(row), row["stack"])
+        if last.get("end"):
+            return Divergence(side, Side(alike, "the end of the script", []))
+        return Divergence(side, Side(alike, _call(last) + _listed(last), last["stack"]))
+    return None
+
+
+def _same(row: dict, other: dict) -> bool:
+    return all(row.get(key) == other.get(key) for key in ("end", "call", "about", "group"))
+
+
+def _by_group(logs: dict[int, list[dict]]) -> dict[tuple, dict[int, list[dict]]]:
+    """For each group, the collectives that each of its ranks has called."""
+    found: dict[tuple, dict[int, list[dict]]] = {}
+    for rank, rows in logs.items():
+        for row in rows:
+            if row.get("end") or row.get("message"):
+                continue
+            name, ranks = row["group"]
+            calls = found.setdefault((name, *ranks), {one: [] for one in ranks if one in logs})
+            calls.setdefault(rank, []).append(row)
+    return found
+
+
+class Watch:
+    """Looks at ranks that run together, from outside."""
+
+    def __init__(self, folder: pathlib.Path, ranks: list[int]):
+        self.folder, self.ranks = folder, ranks
+        self.logs: dict[int, list[dict]] = {rank: [] for rank in ranks}
+        self._read = dict.fromkeys(ranks, 0)
+        self._moved = time.monotonic()
+        self._used: dict[int, float] = {}  # seconds of a processor, when one was last seen busy
+        self.found: Divergence | None = None
+        self.reason = ""  # why they wait, where that is no divergence
+
+    def all_done(self) -> bool:
+        return all((self.folder / str(rank) / "outcome.json").exists() for rank in self.ranks)
+
+    def wait(self, child: subprocess.Popen, timeout: float) -> int:
+        """Until all are done, cannot be, or their process ends; its code, else 0."""
+        end = time.monotonic() + timeout
+        while child.poll() is None and not self.all_done():
+            if time.monotonic() > end:
+                self.found = self.last_look()
+                raise subprocess.TimeoutExpired(child.args, timeout)
+            self.found = self.look()
+            if self.found is not None:
+                self._settle(child)
+            if self.found or self.reason:
+                return 0
+            time.sleep(0.1)
+        if not self.all_done():
+            self._new_rows()
+            self.found = parted(self.logs)
+        return child.poll() or 0
+
+    def _settle(self, child: subprocess.Popen) -> None:
+        """Gives slower ranks time to come to the same call: who is named does not depend on it."""
+        end = time.monotonic() + _QUIET
+        while not self.found.settled and time.monotonic() < end and child.poll() is None:
+            time.sleep(0.1)
+            self._new_rows()
+            self.found = parted(self.logs) or self.found
+
+    def look(self) -> Divergence | None:
+        """What the calls so far tell; ranks that wait for each other are told by their silence."""
+        if self._new_rows():
+            self._moved = time.monotonic()
+            return parted(self.logs)
+        if self._busy():
+            self._moved = time.monotonic()
+        if time.monotonic() - self._moved < _QUIET:
+            return None
+        self._moved = time.monotonic()
+        return self.stuck()
+
+    def last_look(self) -> Divergence | None:
+        """As `look`, when the ranks have ended or their time is over."""
+        self._new_rows()
+        return parted(self.logs) or self.stuck()
+
+    def stuck(self) -> Divergence | None:
+        """Where every rank waits in torch, or has ended: what they wait for."""
+        ended = [rank for rank, rows in self.logs.items() if rows and rows[-1].get("end")]
+        running = [rank for rank in self.ranks if rank not in ended]
+        if not running or not all(map(self._waits, running)):
+            return None
+        found = left_waiting(self.logs)
+        rows = self.logs[running[0]]
+        if found is None and rows and rows[-1].get("stack"):
+            where = _place(rows[-1]["stack"][0])
+            self.reason = f"{where}: rank {running[0]} waits for what no other rank does"
+        return found
+
+    def _new_rows(self) -> bool:
+        new = False
+        for rank in self.ranks:
+            file = self.folder / str(rank) / "calls.jsonl"
+            if not file.exists():
+                continue
+            with open(file, "rb") as log:
+                log.seek(self._read[rank])
+                lines = log.read().split(b"\n")
+            whole, rest = lines[:-1], lines[-1]  # the last line may still be being written
+            self._read[rank] += sum(len(line) + 1 for line in whole)
+            self.logs[rank] += [json.loads(line) for line in whole]
+            new |= bool(whole)
+        return new
+
+    def _busy(self) -> bool:
+        """Whether a rank has computed since the last time; where that cannot be told, it has."""
+        now = {rank: _seconds_used(self._pid(rank)) for rank in self.ranks}
+        if None in now.values():
+            return True
+        busy = any(used - self._used.get(rank, 0) > 0.05 for rank, used in now.items())
+        if busy:
+            self._used = now
+        return busy
+
+    def _pid(self, rank: int) -> int | None:
+        file = self.folder / str(rank) / "pid"
+        return int(file.read_text()) if file.exists() else None
+
+    def _waits(self, rank: int) -> bool:
+        """Whether the rank stands inside of torch, and not in what the script itself waits for."""
+        stacks, pid = self.folder / str(rank) / "stacks.txt", self._pid(rank)
+        if pid is None or not stacks.exists():
+            return False
+        before = stacks.stat().st_size
+        try:
+            os.kill(pid, signal.SIGUSR1)
+        except ProcessLookupError:
+            return False
+        end = time.monotonic() + 2
+        while time.monotonic() < end and stacks.stat().st_size == before:
+            time.sleep(0.02)
+        time.sleep(0.05)
+        frame = re.search(r'File "([^"]+)"', stacks.read_text()[before:])
+        return frame is not None and (
+            f"{os.sep}torch{os.sep}" in frame[1] or frame[1].startswith(PACKAGE)
+        )
+
+
+def _seconds_used(pid: int | None) -> float | None:
+    """Of a processor, by a process; None where the system does not say."""
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    if fields[0] == "D":  # waiting for a disk
+        return None
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def state(trace: pathlib.Path, found: Divergence) -> None:
+    """Writes a divergence into a trace, as its first operation."""
+    document = json.loads(trace.read_text(encoding="utf-8"))
+    loc = None
+    for frame in reversed(found.call.stack):
+        loc = _location(document, frame, loc)
+    document["ops"].insert(0, found.statement(loc))
+    document["op_count"] += 1
+    trace.write_text(text(document), encoding="utf-8")
+
+
+def _location(document: dict, frame: dict, caller: int | None) -> int:
+    names = [one["path"] if isinstance(one, dict) else one for one in document["files"]]
+    if frame["file"] not in names:
+        names.append(frame["file"])
+        entry: dict | str = frame["file"]
+        if os.path.isfile(frame["path"]):
+            digest = hashlib.sha256(pathlib.Path(frame["path"]).read_bytes()).hexdigest()
+            entry = {"path": frame["file"], "sha256": digest}
+        document["files"].append(entry)
+    where = {"file": names.index(frame["file"]), "line": frame["line"]}
+    if frame["col"] is not None and frame["end"] is not None:
+        where |= {"col": frame["col"], "end": frame["end"]}
+    where |= {"func": frame["func"]} | ({} if caller is None else {"caller": caller})
+    document["locs"].append(where)
+    return len(document["locs"]) - 1

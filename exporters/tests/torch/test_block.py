@@ -1,0 +1,147 @@
+"""A step without a script: `spmd_trace.job` and `step` in a notebook or a test, and the fixture."""
+
+import json
+import os
+import subprocess
+import sys
+
+import jsonschema
+import pytest
+
+import judged
+import spmd_trace
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from traces import schema, stale_uses
+
+needs_checker = pytest.mark.skipif(judged.checker() is None, reason="SPMDLINT names no checker")
+
+
+def _build():
+    dist.init_process_group("nccl")
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Linear(4, 4).cuda())
+    return model, torch.optim.Adam(model.parameters(), lr=0.1)
+
+
+def _train(model, optimizer, summed=True):
+    with torch.enable_grad() if summed else model.no_sync():
+        loss = model(torch.randn(2, 4, device="cuda")).square().mean()
+        loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def _checked(trace: dict) -> dict:
+    jsonschema.Draft202012Validator(schema()).validate(trace)
+    assert stale_uses(trace) == []
+    return trace
+
+
+def test_what_runs_inside_is_the_step(tmp_path):
+    with spmd_trace.job(ranks=4, rank=1):
+        model, optimizer = _build()
+        _train(model, optimizer)
+        with spmd_trace.step(tmp_path / "step.spmd.json") as step:
+            _train(model, optimizer)
+    assert not dist.is_initialized() and "WORLD_SIZE" not in os.environ
+    trace = _checked(step.trace)
+    assert (tmp_path / "step.spmd.json").read_text() == step.text
+    assert (trace["world"], trace["rank"], trace["phase"]) == (4, 1, "step")
+    roles = [p["role"] for p in trace["params"]]
+    assert roles.count("param") == 2 and roles.count("input") == 1 and roles.count("opt_state") >= 4
+    assert [p["type"] for p in trace["params"] if p["role"] == "input"] == [{"dp": "V"}]
+    (file,) = [f if isinstance(f, str) else f["path"] for f in trace["files"]]
+    assert file.endswith("test_block.py")
+    assert step.refused == []
+
+
+@needs_checker
+def test_findings_name_lines_of_the_test():
+    with spmd_trace.job(ranks=4):
+        model, optimizer = _build()
+        with spmd_trace.step() as right:
+            _train(model, optimizer)
+        with spmd_trace.step() as wrong:
+            _train(model, optimizer, summed=False)
+    assert right.findings() == []
+    found = wrong.findings()
+    assert "unreduced-gradient" in {one["name"] for one in found}
+    assert "optimizer.step()" in wrong.report()
+
+
+def test_a_decorated_function_is_recorded_each_time(tmp_path):
+    with spmd_trace.job(ranks=2):
+        model, optimizer = _build()
+
+        @spmd_trace.step(tmp_path / "step.spmd.json", model=model)
+        def train(size):
+            model(torch.randn(size, 4)).sum().backward()
+
+        for size in (2, 3):
+            train(size)
+            (batch,) = [
+                p
+                for p in json.loads((tmp_path / "step.spmd.json").read_text())["params"]
+                if p["role"] == "input"
+            ]
+            assert batch["shape"] == [size, 4]
+
+
+def test_kinds_that_nothing_says_can_be_given():
+    with spmd_trace.job(ranks=2):
+        model = torch.nn.Linear(4, 4)
+        with spmd_trace.step(kinds={"weight": {"ranks": "R"}}, model=model) as step:
+            model(torch.randn(2, 4)).sum().backward()
+    kinds = {p["name"]: p["type"] for p in step.trace["params"] if p["role"] == "param"}
+    assert kinds == {"weight": {"ranks": "R"}, "bias": {"ranks": "?"}}
+
+
+def test_a_step_that_fails_leaves_nothing(tmp_path):
+    with spmd_trace.job(ranks=2):
+        with pytest.raises(ZeroDivisionError), spmd_trace.step(tmp_path / "step.spmd.json"):
+            1 / 0
+        with spmd_trace.step() as after:  # the next one is recorded
+            torch.ones(2).sum()
+    assert list(tmp_path.iterdir()) == [] and after.text
+
+
+def test_a_step_is_one_of_a_job():
+    with pytest.raises(RuntimeError, match="inside of `with spmd_trace.job"), spmd_trace.step():
+        pass
+    with pytest.raises(ValueError, match="rank 2: there are 2 ranks"), spmd_trace.job(2, 2):
+        pass
+    with (
+        spmd_trace.job(2),
+        pytest.raises(RuntimeError, match="plays a rank already"),
+        spmd_trace.job(2),
+    ):
+        pass
+
+
+_SUITE = """
+import spmd_trace.torch, torch, torch.distributed as dist
+
+def test_a_step(spmd_job):
+    spmd_job(ranks=4)
+    dist.init_process_group("nccl")
+    model = torch.nn.Linear(2, 2)
+    with spmd_trace.step() as step:
+        model(torch.randn(3, 2)).sum().backward()
+    assert step.trace["world"] == 4
+
+def test_the_job_is_over():
+    assert not dist.is_initialized()
+"""
+
+
+def test_the_fixture_begins_a_job_that_ends_with_the_test(tmp_path):
+    (tmp_path / "test_suite.py").write_text(_SUITE)
+    words = ["-p", "spmd_trace.pytest_plugin", "-p", "no:cacheprovider", "-q", "test_suite.py"]
+    line = [sys.executable, "-m", "pytest", *words]
+    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # it may be installed, too
+    done = subprocess.run(
+        line, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+    )
+    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr

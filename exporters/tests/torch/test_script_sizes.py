@@ -1,0 +1,58 @@
+"""Sizes of process groups in a script: a product with one is `scale`."""
+
+import json
+import subprocess
+import sys
+
+_SCRIPT = """
+import json, torch, torch.distributed as dist
+mesh = dist.init_device_mesh("cuda", (2, 4), mesh_dim_names=("dp", "tp"))
+dp, tp = mesh.get_group("dp"), mesh.get_group("tp")
+world, replicas = dist.get_world_size(), mesh.size(0)
+assert isinstance(world, int) and world == 8 and [0] * world
+assert torch.zeros(world, 2).view(world, -1).shape[0] == 8
+assert json.dumps([world, tp.size() * 2]) == "[8, 8]" and range(world)[-1] == 7 and 5 % world == 5
+odd = dist.new_group([0, 1, 2])
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = model(torch.randn(2, 4)).square().sum() / (2 * replicas)
+    loss = loss * 8 / 4.0
+    loss.backward()
+    for weight in model.parameters():
+        dist.all_reduce(weight.grad)
+        weight.grad /= tp.size()
+        weight.grad.mul_(1 / world)
+        weight.grad.div_(odd.size())
+    optimizer.step()
+"""
+
+
+def test_a_product_with_a_size_is_a_scale(tmp_path):
+    (tmp_path / "script.py").write_text(_SCRIPT)
+    line = [
+        sys.executable,
+        "-m",
+        "spmd_trace",
+        "record",
+        "--world",
+        "8",
+        "--ranks",
+        "one",
+        "script.py",
+    ]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    trace = json.loads((tmp_path / "step.spmd.json").read_text())
+    scaling = [op for op in trace["ops"] if "scale" in op["op"]]
+    scales = [(op["op"], op["attrs"]["by"], op.get("phase", "fwd")) for op in scaling]
+    assert scales == [
+        ("scale", "1/dp", "fwd"),
+        ("scale", "1/dp", "bwd"),
+        *[("scale_", "1/tp", "opt"), ("scale_", "1/(dp*tp)", "opt")] * 2,
+    ]
+    products = [op for op in trace["ops"] if op["op"].startswith(("aten.mul.", "aten.div"))]
+    numbers = [op["in"][1] for op in products if len(op["in"]) > 1]
+    assert 0.5 in numbers and 8 in numbers and 4.0 in numbers and 3 in numbers
