@@ -24,10 +24,10 @@ bool Walk::touched(const ir::Inst &inst, const llvm::DenseSet<uint32_t> &changed
 // The instruction, or one member of a coalesced call, is gone: whoever used its result uses its
 // operand.
 void Walk::dropped(const ir::Inst &inst) {
-  uint32_t member = edit_->member;
-  if (member >= inst.result_count || member >= args_.size())
+  uint32_t member = state_.edit->member;
+  if (member >= inst.result_count || member >= state_.args.size())
     return;
-  learn(inst.result(member), args_[member]);
+  state_.learn(inst.result(member), state_.args[member]);
 }
 
 // Gradients of edited operands go through the dual; one that refuses them leaves them as they are,
@@ -38,8 +38,8 @@ void Walk::backward(const Edit &edit, const ir::Inst &inst) {
     if (!llvm::is_contained(edit.gradients, result))
       continue;
     if (std::optional<rules::Arg> after =
-            transition(edit.dual_op, edit.dual_attrs, inst.context, known(result)))
-      learn(result, *after);
+            transition(edit.dual_op, edit.dual_attrs, inst.context, state_.known(result)))
+      state_.learn(result, *after);
   }
 }
 
@@ -91,31 +91,32 @@ bool Walk::runs_one_of(const ir::Inst &inst, const std::vector<bool> &functions)
 
 // What the edit makes of operands. In a body it may refuse them as one call has them.
 void Walk::edit_operands(const ir::Inst &inst) {
-  const bool main = trail_ == &main_;
-  for (const auto &[position, arg] : edit_->operands) {
-    if (position >= args_.size())
+  const bool main = state_.trail == &state_.main;
+  for (const auto &[position, arg] : state_.edit->operands) {
+    if (position >= state_.args.size())
       continue;
     std::optional<rules::Arg> made = arg;
     if (!main)
-      made = transition(edit_->mover, edit_->mover_attrs, inst.context, args_[position]);
+      made = transition(state_.edit->mover, state_.edit->mover_attrs, inst.context,
+                        state_.args[position]);
     if (made)
-      args_[position] = *made;
+      state_.args[position] = *made;
     else
-      trail_->refused = true;
+      state_.trail->refused = true;
   }
 }
 
 std::optional<std::vector<Finding>> Walk::retype(const Edit &edit) {
   undo_.clear();
-  main_ = {};
+  state_.main = {};
   llvm::DenseSet<uint32_t> changed;
-  edit_ = &edit;
+  state_.edit = &edit;
   const std::vector<bool> edited = functions_that_run(edit.inst);
   // Bodies that were typed so far are those without the edit.
-  std::vector<Instance> instances;
+  std::vector<TypedBody> instances;
   ir::IndexTable table;
   if (!edited.empty())
-    std::swap(instances, instances_), std::swap(table, instance_table_);
+    std::swap(instances, state_.bodies), std::swap(table, body_table_);
   uint32_t first_inst = edited.empty() ? edit.inst.index : program_.main.first.index;
   for (uint32_t i = first_inst; i < program_.main.last.index; ++i) {
     const ir::Inst inst = program_.insts[InstId{i}];
@@ -130,20 +131,20 @@ std::optional<std::vector<Finding>> Walk::retype(const Edit &edit) {
       remember(inst.result(r));
     instruction(InstId{i});
     for (size_t at = first; at < first + inst.result_count; ++at)
-      if (undo_[at].known != known(undo_[at].value))
+      if (undo_[at].known != state_.known(undo_[at].value))
         changed.insert(undo_[at].value.index);
   }
   for (uint32_t i = 0; i < program_.outputs.size(); ++i)
     if (changed.count(program_.outputs[i].value.index))
       output(i);
-  edit_ = nullptr;
+  state_.edit = nullptr;
   CheckResult made;
-  Collector collector(program_, instances_);
-  collector.add(main_, made);
+  Collector collector(program_, state_.bodies);
+  collector.add(state_.main, made);
   if (!edited.empty())
-    std::swap(instances, instances_), std::swap(table, instance_table_);
+    std::swap(instances, state_.bodies), std::swap(table, body_table_);
   for (const Before &entry : llvm::reverse(undo_))
-    learn(entry.value, entry.known);
+    state_.learn(entry.value, entry.known);
   if (collector.refused())
     return std::nullopt;
   return std::move(made.findings);
@@ -153,7 +154,7 @@ std::optional<rules::Arg> Walk::transition(ir::OpNameId op, ir::AttrsId attrs,
                                            ir::ContextId context, rules::Arg operand) {
   if (!op.valid())
     return std::nullopt;
-  const rules::ResolvedOp &resolved = rules_.resolve(op);
+  const rules::ResolvedOp &resolved = state_.rules.resolve(op);
   if (resolved.form != rules::OpForm::Transition && resolved.boundary != rules::Boundary::Scale)
     return std::nullopt;
   rules::Slot slot;
@@ -161,7 +162,7 @@ std::optional<rules::Arg> Walk::transition(ir::OpNameId op, ir::AttrsId attrs,
   slot.count = 1;
   rules::ResultClaim claim;
   const rules::Outcome &outcome =
-      rules_.apply({program_, resolved, attrs, context, slot, operand, claim});
+      state_.rules.apply({program_, resolved, attrs, context, slot, operand, claim});
   if (!outcome.violations.empty())
     return std::nullopt;
   return rules::Arg{outcome.types[0], outcome.shapes[0], outcome.sizes[0]};

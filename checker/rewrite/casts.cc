@@ -33,7 +33,7 @@ static AxisSet mixed_axes(const rules::Outcome &outcome) {
 // Shards and stated sums are no matter of LTensor's sets: there the finding stands.
 AxisSet Walk::union_axes(const rules::Application &app, const rules::Outcome &outcome) {
   AxisSet axes = mixed_axes(outcome), varying;
-  for (const rules::Arg &arg : args_) {
+  for (const rules::Arg &arg : state_.args) {
     const ir::Type &type = app.type(arg);
     axes -= type.unknown | (type.sharded() & app.global_axes());
     varying |= type.of(Kind::Varying);
@@ -49,7 +49,7 @@ AxisSet Walk::union_axes(const rules::Application &app, const rules::Outcome &ou
 // What each operand is cast on; none where it is not.
 llvm::SmallVector<AxisSet, 8> Walk::marked(AxisSet axes) {
   llvm::SmallVector<AxisSet, 8> casts;
-  for (rules::Arg &arg : args_) {
+  for (rules::Arg &arg : state_.args) {
     ir::Type type = program_.types[arg.type];
     AxisSet cast = axes & type.of(Kind::Invariant);
     cast -= type.either();
@@ -57,7 +57,7 @@ llvm::SmallVector<AxisSet, 8> Walk::marked(AxisSet axes) {
     if (casts.back().empty())
       continue;
     type.set_kind(casts.back(), Kind::Varying);
-    arg.type = intern(type);
+    arg.type = state_.intern(type);
   }
   return casts;
 }
@@ -68,16 +68,16 @@ bool Walk::cast_implicitly(ir::InstId id, const rules::Application &app,
   AxisSet axes = union_axes(app, outcome);
   if (axes.empty())
     return false;
-  const Args before = args_;
+  const Args before = state_.args;
   llvm::SmallVector<AxisSet, 8> casts = marked(axes);
-  if (AxisSet bad = mixed_axes(rules_.apply(app)) & axes) {
-    args_ = before;
+  if (AxisSet bad = mixed_axes(state_.rules.apply(app)) & axes) {
+    state_.args = before;
     casts = marked(axes - bad);
   }
   bool any = false;
   for (uint32_t i = 0; i < casts.size(); ++i)
     if (casts[i]) {
-      report(Place::inst(id), rules::ImplicitCast{{i}, casts[i]});
+      state_.report(Place::inst(id), rules::ImplicitCast{{i}, casts[i]});
       any = true;
     }
   return any;

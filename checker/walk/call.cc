@@ -39,26 +39,28 @@ Type unknown_on(const ir::Program &program, ir::MeshId mesh) {
 
 void Walk::call(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
                 rules::Outcome &outcome) {
-  rules::Arg unknown{intern(unknown_on(program_, program_.contexts[inst.context].mesh)), {}};
-  if (std::optional<rules::OperandIndex> cut = rules::cut_gradient(
-          {program_, op, inst.attrs, inst.context, operands_.slots, args_, claims_})) {
-    report(Place::inst(id), rules::MissingVjp{*cut, {}});
-    for (rules::Arg &arg : args_)
+  rules::Arg unknown{state_.intern(unknown_on(program_, program_.contexts[inst.context].mesh)), {}};
+  if (std::optional<rules::OperandIndex> cut =
+          rules::cut_gradient({program_, op, inst.attrs, inst.context, state_.operands.slots,
+                               state_.args, state_.claims})) {
+    state_.report(Place::inst(id), rules::MissingVjp{*cut, {}});
+    for (rules::Arg &arg : state_.args)
       arg.type = rules::without_gradient(program_, arg.type);
   }
   rules::Outcome attributes;
-  rules::Application app{program_,        op,    inst.attrs, inst.context,
-                         operands_.slots, args_, claims_,    false};
+  rules::Application app{
+      program_,      op,   inst.attrs, inst.context, state_.operands.slots, state_.args,
+      state_.claims, false};
   bool wrong = rules::check_boundary_attributes(app, attributes);
   for (rules::Violation &violation : attributes.violations)
-    report(Place::inst(id), std::move(violation));
-  CallSite site{id, inst, args_, {}, {}};
-  for (size_t i = 0; recording_ && open_.any() && i < args_.size(); ++i)
+    state_.report(Place::inst(id), std::move(violation));
+  CallSite site{id, inst, state_.args, {}, {}};
+  for (size_t i = 0; state_.recording && open_.any() && i < state_.args.size(); ++i)
     site.arg_rows.push_back(operand_row(i));
   if (op.boundary == rules::Boundary::LocalMap)
     site.region = region_axes(site, op);
   site.results.assign(inst.result_count, unknown);
-  OperandList kept = operands_;
+  OperandList kept = state_.operands;
   if (wrong) {
     // What it says is not known, so neither is what it gives.
   } else if (op.boundary == rules::Boundary::Cond)
@@ -70,7 +72,7 @@ void Walk::call(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
   else
     plain_call(site);
   tell_believed(site);
-  operands_ = std::move(kept);
+  state_.operands = std::move(kept);
   rows_ = site.rows;
   for (const rules::Arg &result : site.results) {
     outcome.types.push_back(result.type.valid() ? result.type : unknown.type);
@@ -82,12 +84,13 @@ void Walk::call(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
 
 // The axes that a `local_map` makes local, where they were not before.
 AxisSet Walk::region_axes(const CallSite &site, const rules::ResolvedOp &op) {
-  rules::Application app{program_,        op,    site.inst.attrs, site.inst.context,
-                         operands_.slots, args_, claims_,         false};
+  rules::Application app{
+      program_,      op,   site.inst.attrs, site.inst.context, state_.operands.slots, state_.args,
+      state_.claims, false};
   rules::Outcome found;
   std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, found);
   for (rules::Violation &violation : found.violations)
-    report(Place::inst(site.id), std::move(violation));
+    state_.report(Place::inst(site.id), std::move(violation));
   return axes ? axes->all() & app.global_axes() : AxisSet();
 }
 
@@ -100,9 +103,9 @@ void Walk::forget_shards(const CallSite &site, size_t operand, rules::Arg &arg) 
   llvm::SmallVector<rules::Violation, 1> found;
   rules::warn_uneven_lists(program_, arg, site.region, {static_cast<uint32_t>(operand)}, found);
   for (rules::Violation &violation : found)
-    report(Place::inst(site.id), std::move(violation));
+    state_.report(Place::inst(site.id), std::move(violation));
   Type type = before.erased(site.region);
-  arg.type = intern(type);
+  arg.type = state_.intern(type);
   if (!arg.sizes.valid())
     return;
   ir::ShardSizes sizes = program_.shard_sizes[arg.sizes];
@@ -126,7 +129,7 @@ std::optional<ir::FunctionId> Walk::region(const CallSite &site, llvm::StringRef
   const ir::AttrValue *attr = program_.find(site.inst.attrs, role);
   if (attr && attr->form == ir::AttrForm::Function)
     return attr->as<ir::FunctionId>();
-  report(Place::inst(site.id), rules::AttributeMismatch{role.str(), "a function"});
+  state_.report(Place::inst(site.id), rules::AttributeMismatch{role.str(), "a function"});
   return std::nullopt;
 }
 
@@ -136,9 +139,9 @@ bool Walk::counts(const CallSite &site, ir::FunctionId function, size_t params, 
   size_t returned = callee.opaque ? callee.outs.size() : program_.blocks[callee.results].size();
   auto agree = [&](const char *what, size_t declared, size_t found) {
     if (declared != found)
-      report(Place::inst(site.id),
-             rules::BoundaryShape{program_.strings[callee.name].str(), what,
-                                  static_cast<int64_t>(declared), static_cast<int64_t>(found)});
+      state_.report(Place::inst(site.id), rules::BoundaryShape{program_.strings[callee.name].str(),
+                                                               what, static_cast<int64_t>(declared),
+                                                               static_cast<int64_t>(found)});
     return declared == found;
   };
   bool enters = agree("parameters", callee.params.size(), params);
@@ -147,7 +150,7 @@ bool Walk::counts(const CallSite &site, ir::FunctionId function, size_t params, 
 
 // The operands from `first` on as the function sees them: the claims of its parameters, and those
 // of a region's `in_types`, are compared.
-Walk::Args Walk::enter(const CallSite &site, ir::FunctionId function, size_t first) {
+Args Walk::enter(const CallSite &site, ir::FunctionId function, size_t first) {
   const ir::Function &callee = program_.functions[function];
   const ir::AttrValue *stated = program_.find(site.inst.attrs, "in_types");
   Args args(llvm::drop_begin(site.args, first));
@@ -171,25 +174,27 @@ void Walk::cross(const CallSite &site, size_t operand, rules::Arg &arg, const De
                  const ir::Function &callee) {
   if (!declared.type.valid())
     return;
-  Type claimed = seen(declared.type, site.inst.context), found = program_.types[arg.type];
+  Type claimed = state_.seen(declared.type, site.inst.context), found = program_.types[arg.type];
   if (claimed.mesh() != found.mesh())
     return;
   rules::ClaimCheck check = rules::check_claim(found, claimed, found.gradient_free());
   AxisSet wrong = check.mismatched | check.unowned;
-  AxisSet judged = claimed.claimed() - local_axes(claimed.mesh(), site.inst.context) - site.region;
+  AxisSet judged =
+      claimed.claimed() - state_.local_axes(claimed.mesh(), site.inst.context) - site.region;
   llvm::SmallVector<rules::UndecidedExtents, 0> open;
   std::optional<rules::ShapesDiffer> shapes = rules::claimed_shape_differs(
       program_, arg, claimed, declared.shape, declared.global_shape, judged, open);
   for (rules::UndecidedExtents &each : open)
-    report(Place::inst(site.id), std::move(each));
+    state_.report(Place::inst(site.id), std::move(each));
   if (wrong || shapes)
-    report(Place::inst(site.id), rules::BoundaryMismatch{{static_cast<uint32_t>(operand)},
-                                                         program_.strings[callee.name].str(),
-                                                         arg.type,
-                                                         intern(claimed),
-                                                         shapes ? wrong | shapes->axes : wrong,
-                                                         shapes ? shapes->found : "",
-                                                         shapes ? shapes->claimed : ""});
+    state_.report(Place::inst(site.id),
+                  rules::BoundaryMismatch{{static_cast<uint32_t>(operand)},
+                                          program_.strings[callee.name].str(),
+                                          arg.type,
+                                          state_.intern(claimed),
+                                          shapes ? wrong | shapes->axes : wrong,
+                                          shapes ? shapes->found : "",
+                                          shapes ? shapes->claimed : ""});
   if (shapes)
     arg.shape = {}, arg.sizes = {};
   std::string needed = ir::print_scale(program_, claimed.scale, claimed.mesh());
@@ -197,18 +202,18 @@ void Walk::cross(const CallSite &site, size_t operand, rules::Arg &arg, const De
           rules::scale_differs(program_, found, claimed.scale, "its declaration states " + needed,
                                {static_cast<uint32_t>(operand)});
       differs && !wrong)
-    report(Place::inst(site.id), named(std::move(*differs)));
-  if (recording_)
+    state_.report(Place::inst(site.id), state_.named(std::move(*differs)));
+  if (state_.recording)
     meet(operand < site.arg_rows.size() ? site.arg_rows[operand] : 0, found, 0, check.type,
          Place::inst(site.id), [&](AxisId axis, ir::Kind other) {
            return rules::BoundaryMismatch{{static_cast<uint32_t>(operand)},
                                           program_.strings[callee.name].str(),
-                                          as_kind(found, axis, other),
-                                          on_axes(claimed, axis),
+                                          state_.as_kind(found, axis, other),
+                                          state_.on_axes(claimed, axis),
                                           axis};
          });
   check.type.scale = claimed.scale;
-  arg.type = intern(check.type);
+  arg.type = state_.intern(check.type);
 }
 
 Walk::Round Walk::opaque(const ir::Function &function, llvm::ArrayRef<rules::Arg> args) {
@@ -224,14 +229,14 @@ Walk::Round Walk::opaque(const ir::Function &function, llvm::ArrayRef<rules::Arg
     AxisSet &believed = round.believed.emplace_back();
     if (!claim.type.valid())
       continue;
-    Type type = seen(claim.type, ir::ContextId{0});
+    Type type = state_.seen(claim.type, ir::ContextId{0});
     type.set_gradient_free(free);
     type.set_unknown(silent);
     believed = type.claimed() - type.unknown;
     ir::ShardSizesId sizes;
     if (program_.mode == ir::Mode::Global)
       sizes = rules::declared_sizes(program_, type, claim.shape, claim.global_shape, 0).sizes;
-    result = {intern(type), claim.shape, sizes};
+    result = {state_.intern(type), claim.shape, sizes};
   }
   return round;
 }
@@ -247,29 +252,29 @@ Walk::Round Walk::evaluate(ir::FunctionId function, llvm::ArrayRef<rules::Arg> a
   for (ir::TypeId condition : conditions_)
     key.push_back(condition.index);
   uint64_t hash = ir::hash_bytes(key.data(), key.size() * sizeof(uint32_t));
-  uint32_t known = instance_table_.find(hash, [&](uint32_t i) { return instances_[i].key == key; });
+  uint32_t known = body_table_.find(hash, [&](uint32_t i) { return state_.bodies[i].key == key; });
   if (known == ir::IndexTable::kEmpty) {
-    Instance made{std::move(key), {}, {}, {}, {}};
-    OperandList kept = operands_; // of the call, which findings behind the body name
+    TypedBody made{std::move(key), {}, {}, {}, {}};
+    OperandList kept = state_.operands; // of the call, which findings behind the body name
     type_body(function, args, made);
-    operands_ = std::move(kept);
-    known = static_cast<uint32_t>(instances_.size());
+    state_.operands = std::move(kept);
+    known = static_cast<uint32_t>(state_.bodies.size());
     // Typing the body may have grown the table: the slot is looked up again.
     uint32_t &slot =
-        instance_table_.find(hash, [&](uint32_t i) { return instances_[i].key == made.key; });
+        body_table_.find(hash, [&](uint32_t i) { return state_.bodies[i].key == made.key; });
     slot = known;
-    instances_.push_back(std::move(made));
-    instance_table_.inserted();
+    state_.bodies.push_back(std::move(made));
+    body_table_.inserted();
   }
-  return {instances_[known].results, {known}, known};
+  return {state_.bodies[known].results, {known}, known};
 }
 
 void Walk::reach(CallSite &site, const Round &round) {
-  if (trail_->sites.empty() || trail_->sites.back().inst != site.id)
-    trail_->sites.push_back({site.id, {}});
-  trail_->sites.back().bodies.append(round.instances.begin(), round.instances.end());
+  if (state_.trail->sites.empty() || state_.trail->sites.back().inst != site.id)
+    state_.trail->sites.push_back({site.id, {}});
+  state_.trail->sites.back().bodies.append(round.instances.begin(), round.instances.end());
   for (uint32_t instance : round.instances)
-    trail_->entries.push_back({std::nullopt, instance});
+    state_.trail->entries.push_back({std::nullopt, instance});
   for (size_t r = 0; r < round.believed.size(); ++r) {
     if (r == site.believed.size())
       site.believed.emplace_back();
@@ -284,13 +289,14 @@ void Walk::tell_believed(const CallSite &site) {
       continue;
     const Type type = program_.types[site.results[r].type];
     if (AxisSet axes = site.believed[r] & (type.claimed() - type.unknown))
-      report(Place::inst(site.id), rules::UncheckedClaim{site.inst.result(static_cast<uint32_t>(r)),
-                                                         on_axes(type, axes)});
+      state_.report(Place::inst(site.id),
+                    rules::UncheckedClaim{site.inst.result(static_cast<uint32_t>(r)),
+                                          state_.on_axes(type, axes)});
   }
 }
 
 // The next call may type the same body otherwise.
-void Walk::keep_values(ir::FunctionId id, Instance &instance) {
+void Walk::keep_values(ir::FunctionId id, TypedBody &instance) {
   const ir::Function &function = program_.functions[id];
   uint32_t first = ~0u, last = 0;
   auto span = [&](ValueId value, uint32_t count) {
@@ -304,7 +310,7 @@ void Walk::keep_values(ir::FunctionId id, Instance &instance) {
       span(each.first_result, each.result_count);
   instance.first = first;
   for (uint32_t i = first; i < last; ++i)
-    instance.values.push_back(known(ValueId{i}));
+    instance.values.push_back(state_.known(ValueId{i}));
 }
 
 static bool has_error(const BodyResult &trail) {
@@ -321,8 +327,8 @@ void Walk::keep_typings() {
         ++body;
     return std::move(trail.sites);
   };
-  result_.typings.push_back({take(main_), 0, {}});
-  for (Instance &each : instances_)
+  result_.typings.push_back({take(state_.main), 0, {}});
+  for (TypedBody &each : state_.bodies)
     result_.typings.push_back({take(each.trail), each.first, std::move(each.values)});
   // Of a body that calls type in several ways, the first one in which something is wrong is shown: the
   // sentences speak of its values.
@@ -339,42 +345,42 @@ void Walk::keep_typings() {
   }
   for (uint32_t i = 1; i < reached.size(); ++i) {
     const Typing &typing = result_.typings[i];
-    if (reached[i] && has_error(instances_[i - 1].trail) && shown.insert(typing.first).second)
+    if (reached[i] && has_error(state_.bodies[i - 1].trail) && shown.insert(typing.first).second)
       for (uint32_t v = 0; v < typing.values.size(); ++v)
-        learn(ValueId{typing.first + v}, typing.values[v]);
+        state_.learn(ValueId{typing.first + v}, typing.values[v]);
   }
 }
 
-void Walk::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Instance &instance) {
+void Walk::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, TypedBody &instance) {
   const ir::Function &function = program_.functions[id];
   for (size_t i = 0; i < function.params.size(); ++i) {
     ValueId param = function.params[i].value;
-    if (edit_)
+    if (state_.edit)
       remember(param);
     ir::ShapeId shape = rules::stated_shape(program_, program_.values[param].shape, args[i].shape);
-    learn(param, {args[i].type, shape, args[i].sizes});
-    if (recording_) {
+    state_.learn(param, {args[i].type, shape, args[i].sizes});
+    if (state_.recording) {
       open_result(param, 0, program_.types[args[i].type]);
       instance.param_rows.push_back(open_.row(param));
     }
-    if (!edit_)
-      storage_.define(param);
+    if (!state_.edit)
+      state_.storage.define(param);
   }
   ir::Body body = function.body;
   ir::BlockId results = function.results;
-  BodyResult *outer = std::exchange(trail_, &instance.trail);
-  for (InstId inst = body.first; edit_ && inst.index < body.last.index; ++inst.index)
+  BodyResult *outer = std::exchange(state_.trail, &instance.trail);
+  for (InstId inst = body.first; state_.edit && inst.index < body.last.index; ++inst.index)
     for (uint32_t r = 0; r < program_.insts[inst].result_count; ++r)
       remember(program_.insts[inst].result(r));
   instructions(body);
-  trail_ = outer;
-  if (recording_)
+  state_.trail = outer;
+  if (state_.recording)
     keep_values(id, instance);
   for (const ir::Operand &operand : program_.blocks[results]) {
     rules::Arg &result = instance.results.emplace_back();
     if (operand.is_value())
-      result = known(operand.as_value());
-    if (recording_)
+      result = state_.known(operand.as_value());
+    if (state_.recording)
       instance.result_rows.push_back(operand.is_value() ? open_.row(operand.as_value()) : 0);
   }
 }
@@ -394,18 +400,18 @@ void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
     ir::TypeId declared = id.valid() ? program_.claims[id].type : program_.values[result].declared;
     Type type = program_.types[outcome.types[i]].erased(site.region);
     if (declared.valid() && site.region)
-      restate_scale(site.id, result, type, seen(declared, site.inst.context), site.args,
+      restate_scale(site.id, result, type, state_.seen(declared, site.inst.context), site.args,
                     site.region);
     if (declared.valid())
       join_region(site, result, type, declared);
     if (id.valid() && declared.valid())
       claim(site.id, result, type, declared, rules::Spec::Compared);
     if (AxisSet loose = (type.of(ir::Kind::Varying) - type.sharded()) & site.region) {
-      report(Place::inst(site.id), rules::NoSpec{{}, result, loose});
+      state_.report(Place::inst(site.id), rules::NoSpec{{}, result, loose});
       type.set_unknown(loose);
     }
     rules::Arg inside{outcome.types[i], outcome.shapes[i], outcome.sizes[i]};
-    outcome.types[i] = intern(type);
+    outcome.types[i] = state_.intern(type);
     if (id.valid())
       claim_shape(site.id, result, program_.claims[id].shape, outcome.shapes[i]);
     ir::ShapeId global = id.valid() ? program_.claims[id].global_shape : ir::ShapeId();
@@ -431,7 +437,7 @@ void Walk::state_results(const CallSite &site, rules::Outcome &outcome) {
                                          {outcome.types[i], outcome.shapes[i], {}}))
         found.push_back(std::move(*differs));
     for (rules::Violation &violation : found)
-      report(Place::inst(site.id), std::move(violation));
+      state_.report(Place::inst(site.id), std::move(violation));
   }
 }
 
@@ -451,7 +457,7 @@ bool Walk::gives_even(InstId id, llvm::ArrayRef<rules::Arg> args, AxisSet axes) 
 // Collectives that cut may give ranks unequal parts. `bodies`: those that were looked at.
 bool Walk::divides_evenly(InstId id, llvm::SmallDenseSet<uint32_t, 8> &bodies) {
   const ir::Inst &inst = program_.insts[id];
-  if (rules_.resolve(inst.op).form == rules::OpForm::Transition) {
+  if (state_.rules.resolve(inst.op).form == rules::OpForm::Transition) {
     OperandList operands;
     operands.read(program_, inst.operands);
     for (uint32_t r = 0; r < inst.result_count; ++r)
@@ -492,7 +498,7 @@ void Walk::restate_scale(InstId id, ValueId result, Type &type, const Type &clai
     return;
   Type stated = rules::restricted(claimed, axes);
   stated.scale = claimed.scale;
-  report(Place::inst(id), rules::UncheckedClaim{result, intern(stated)});
+  state_.report(Place::inst(id), rules::UncheckedClaim{result, state_.intern(stated)});
 }
 
 // What leaves a region is joined as the statement says, on the axes of the region. Values that differ between
@@ -511,8 +517,9 @@ void Walk::join_region(const CallSite &site, ValueId result, Type &type, ir::Typ
   rules::ClaimCheck check =
       rules::check_claim(type, pieces, type.gradient_free(), rules::Spec::Joined);
   if (AxisSet wrong = (check.mismatched | check.unowned) & loose)
-    report(Place::inst(site.id),
-           rules::ClaimMismatch{result, on_axes(type, wrong), on_axes(claimed, wrong), wrong});
+    state_.report(Place::inst(site.id),
+                  rules::ClaimMismatch{result, state_.on_axes(type, wrong),
+                                       state_.on_axes(claimed, wrong), wrong});
   type = check.type;
 }
 
@@ -528,37 +535,7 @@ void Walk::take_as_addends(InstId id, ValueId value, Type &type, const Type &cla
   type.set_kind(taken, ir::Kind::Partial);
   for (AxisId axis : taken)
     type.set_combiner(axis, claimed.combiner(axis));
-  report(Place::inst(id), rules::UncheckedClaim{value, on_axes(claimed, taken)});
-}
-
-Walk::Collector::Collector(const ir::Program &program, const std::vector<Instance> &instances)
-    : program_(program), instances_(instances), seen_(instances.size(), false) {}
-
-// A rule of the user is told once, where it is first used, and so is what symbols leave open.
-void Walk::Collector::add(BodyResult &trail, CheckResult &into) {
-  refused_ |= trail.refused;
-  for (BodyResult::Entry &entry : trail.entries) {
-    if (entry.instance != BodyResult::kNone) {
-      if (!seen_[entry.instance]) {
-        seen_[entry.instance] = true;
-        BodyResult body = instances_[entry.instance].trail;
-        add(body, into);
-      }
-      continue;
-    }
-    const Finding &finding = *entry.finding;
-    bool fresh = true;
-    if (finding.violation.is<rules::AssumedRule>())
-      fresh = assumed_.insert(program_.insts[finding.place.as_inst()].op.index).second;
-    else if (const auto *open = finding.violation.as<rules::UndecidedExtents>())
-      fresh = questions_.insert(rules::question(program_, open->a, open->b) >> 1).second;
-    if (fresh)
-      into.findings.push_back(std::move(*entry.finding));
-  }
-  into.inferred.insert(into.inferred.end(), trail.inferred.begin(), trail.inferred.end());
-  into.stats.ops += trail.stats.ops;
-  into.stats.unknown_ops += trail.stats.unknown_ops;
-  into.stats.silent += trail.stats.silent;
+  state_.report(Place::inst(id), rules::UncheckedClaim{value, state_.on_axes(claimed, taken)});
 }
 
 } // namespace spmd::checker

@@ -107,7 +107,7 @@ Walk::Choice Walk::choose(const CallSite &site, const Type &condition, Type type
   AxisSet varying = condition.of(Kind::Varying) - type.unknown;
   choice.partial = varying & pending(type);
   choice.invariant = (varying & type.of(Kind::Invariant)) - type.either();
-  choice.cut = (varying & type.sharded()) - local_axes(type.mesh(), site.inst.context);
+  choice.cut = (varying & type.sharded()) - state_.local_axes(type.mesh(), site.inst.context);
   AxisSet refused = choice.partial | choice.invariant | choice.cut;
   type.set_kind(varying - refused, Kind::Varying);
   type.set_unknown(condition.unknown | pending(condition) | refused);
@@ -118,11 +118,11 @@ Walk::Choice Walk::choose(const CallSite &site, const Type &condition, Type type
 void Walk::report_choice(InstId id, size_t result, const Choice &choice) {
   rules::ResultIndex index{static_cast<uint32_t>(result)};
   if (choice.invariant)
-    report(Place::inst(id), rules::VaryingChoice{index, Kind::Invariant, choice.invariant});
+    state_.report(Place::inst(id), rules::VaryingChoice{index, Kind::Invariant, choice.invariant});
   if (choice.partial)
-    report(Place::inst(id), rules::VaryingChoice{index, Kind::Partial, choice.partial});
+    state_.report(Place::inst(id), rules::VaryingChoice{index, Kind::Partial, choice.partial});
   if (choice.cut)
-    report(Place::inst(id), rules::VaryingChoice{index, Kind::Varying, choice.cut});
+    state_.report(Place::inst(id), rules::VaryingChoice{index, Kind::Varying, choice.cut});
 }
 
 // A condition is one truth value, on one device too: the axes along which it is cut, where that is reported, and
@@ -132,16 +132,16 @@ AxisSet Walk::several(const CallSite &site, const rules::Arg &condition) {
     return {};
   rules::Arg whole = condition;
   Type type = program_.types[condition.type];
-  type = type.erased(local_axes(type.mesh(), site.inst.context));
+  type = type.erased(state_.local_axes(type.mesh(), site.inst.context));
   ir::ShapeId shape = type.sharded() ? rules::global_shape(program_, type, whole) : whole.shape;
   if (!shape.valid() || !program_.shapes[shape].ranked)
     return {};
   std::optional<int64_t> count = ir::element_count(program_.shapes[shape]);
   if (!count || *count == 1)
     return {};
-  report(Place::inst(site.id),
-         rules::ShapeMismatch{"the condition and one truth value", "bool[]",
-                              ir::print_shape(program_, shape), type.sharded()});
+  state_.report(Place::inst(site.id),
+                rules::ShapeMismatch{"the condition and one truth value", "bool[]",
+                                     ir::print_shape(program_, shape), type.sharded()});
   return type.sharded();
 }
 
@@ -151,7 +151,7 @@ bool Walk::push_condition(const Type &condition) {
   varying.set_mesh(condition.mesh());
   varying.set_kind(program_.meshes[condition.mesh()].typed_axes(), Kind::Replicate);
   varying.set_kind(condition.of(Kind::Varying), Kind::Varying);
-  ir::TypeId id = intern(varying);
+  ir::TypeId id = state_.intern(varying);
   if (condition.of(Kind::Varying).empty() || llvm::is_contained(conditions_, id))
     return false;
   conditions_.push_back(id);
@@ -168,16 +168,7 @@ void Walk::divergent(InstId id, const rules::Application &app) {
     varying |= seen.violation ? app.mesh().typed_axes() : seen.type.of(Kind::Varying);
   }
   if (AxisSet axes = over & varying)
-    report(Place::inst(id), rules::CollectiveUnderVaryingControl{axes});
-}
-
-ir::TypeId Walk::as_kind(Type type, ir::AxisId axis, Kind kind) {
-  type.set_kind(axis, kind);
-  return on_axes(type, axis);
-}
-
-ir::TypeId Walk::on_axes(const Type &type, AxisSet axes) {
-  return intern(rules::restricted(type, axes));
+    state_.report(Place::inst(id), rules::CollectiveUnderVaryingControl{axes});
 }
 
 void Walk::branches(CallSite &site) {
@@ -185,7 +176,8 @@ void Walk::branches(CallSite &site) {
   if (!then || !other)
     return;
   if (site.args.empty())
-    return report(Place::inst(site.id), rules::OperandMismatch{"a condition", "none is given"});
+    return state_.report(Place::inst(site.id),
+                         rules::OperandMismatch{"a condition", "none is given"});
   size_t params = site.args.size() - 1, results = site.inst.result_count;
   bool fits = counts(site, *then, params, results);
   if (!counts(site, *other, params, results) || !fits)
@@ -193,7 +185,7 @@ void Walk::branches(CallSite &site) {
   Type condition = program_.types[site.args[0].type];
   condition.set_unknown(several(site, site.args[0]));
   if (AxisSet partial = pending(condition))
-    report(Place::inst(site.id), rules::PartialIntoNonlinear{{0}, partial});
+    state_.report(Place::inst(site.id), rules::PartialIntoNonlinear{{0}, partial});
   Args left = enter(site, *then, 1), right = enter(site, *other, 1);
   bool pushed = push_condition(condition);
   Round first = evaluate(*then, left), second = evaluate(*other, right);
@@ -212,27 +204,22 @@ rules::Arg Walk::joined(const CallSite &site, const Type &condition, size_t r,
   if (!then.type.valid() || !other.type.valid()) // a number: equal on all ranks
     return then.type.valid() ? then : other;
   const Type a = program_.types[then.type];
-  const Type b = seen_from(program_.types[other.type], a.mesh());
+  const Type b = state_.seen_from(program_.types[other.type], a.mesh());
   Common met = common(a, b);
   if (met.differs)
-    report(Place::inst(site.id), rules::BranchMismatch{{static_cast<uint32_t>(r)},
-                                                       on_axes(a, met.differs),
-                                                       on_axes(b, met.differs),
-                                                       met.differs});
+    state_.report(Place::inst(site.id), rules::BranchMismatch{{static_cast<uint32_t>(r)},
+                                                              state_.on_axes(a, met.differs),
+                                                              state_.on_axes(b, met.differs),
+                                                              met.differs});
   same_shape(site.id, fmt::format("the branches' result {}", r), other, then);
   met.type.set_unknown(met.differs);
   met.type.scale = is_zero(program_, a) ? b.scale : a.scale;
   if (!is_zero(program_, a) && !is_zero(program_, b) && !met.differs)
     same_scale(site.id, a, b, "the other branch gives ", {},
                site.inst.result(static_cast<uint32_t>(r)), met.type);
-  Choice choice = choose(site, seen_from(condition, a.mesh()), met.type);
+  Choice choice = choose(site, state_.seen_from(condition, a.mesh()), met.type);
   report_choice(site.id, r, choice);
-  return {intern(choice.type), then.shape.valid() ? then.shape : other.shape, then.sizes};
-}
-
-// A type on another mesh over the same ranks.
-Type Walk::seen_from(const Type &type, ir::MeshId mesh) {
-  return type.mesh() == mesh ? type : rules::remesh(program_, type, mesh, {}).type;
+  return {state_.intern(choice.type), then.shape.valid() ? then.shape : other.shape, then.sizes};
 }
 
 // Two values that take turns must be what is meant by the same factor; else the factor is not known.
@@ -243,7 +230,7 @@ void Walk::same_scale(InstId id, const Type &found, const Type &other, std::stri
   std::optional<rules::Violation> differs =
       rules::scale_differs(program_, found, other.scale, who + text, operand, value);
   if (differs) {
-    report(Place::inst(id), named(std::move(*differs)));
+    state_.report(Place::inst(id), state_.named(std::move(*differs)));
     made.scale = {};
   }
 }
@@ -253,12 +240,12 @@ void Walk::same_shape(InstId id, std::string what, const rules::Arg &stated,
                       const rules::Arg &found) {
   if (std::optional<rules::Violation> differs =
           rules::value_shape_differs(program_, what, stated, found))
-    report(Place::inst(id), std::move(*differs));
+    state_.report(Place::inst(id), std::move(*differs));
 }
 
 Walk::Carried Walk::carry(ir::TypeId enters_id, ir::TypeId leaves_id) {
   const Type enters = program_.types[enters_id];
-  const Type leaves = seen_from(program_.types[leaves_id], enters.mesh());
+  const Type leaves = state_.seen_from(program_.types[leaves_id], enters.mesh());
   Common met = common(enters, leaves);
   // A zero that each rank has whole is no shard of one.
   AxisSet started = (met.differs & enters.zero()) - leaves.sharded();
@@ -273,7 +260,7 @@ Walk::Carried Walk::carry(ir::TypeId enters_id, ir::TypeId leaves_id) {
   next.scale = is_zero(program_, enters) ? leaves.scale : enters.scale;
   next.unknown = enters.unknown;
   adopt(next, enters, met.type.unknown - enters.unknown);
-  return {intern(next), met.type, met.differs};
+  return {state_.intern(next), met.type, met.differs};
 }
 
 // Per carry of a body, those that it leaves as: a rotation hands each to the next.
@@ -336,20 +323,21 @@ Walk::Round Walk::carry_through(CallSite &site, ir::FunctionId body, Args &args,
     rules::Arg &leaving = round.results[c];
     uint32_t operand = static_cast<uint32_t>(first + c);
     if (AxisSet differs = met[c].differs)
-      report(Place::inst(site.id),
-             rules::CarryMismatch{{operand},
-                                  static_cast<int64_t>(c),
-                                  on_axes(program_.types[arg.type], differs),
-                                  on_axes(program_.types[leaving.type], differs),
-                                  differs});
+      state_.report(Place::inst(site.id),
+                    rules::CarryMismatch{{operand},
+                                         static_cast<int64_t>(c),
+                                         state_.on_axes(program_.types[arg.type], differs),
+                                         state_.on_axes(program_.types[leaving.type], differs),
+                                         differs});
     same_shape(site.id, fmt::format("carry {} as it enters and as it leaves", c), arg, leaving);
     met[c].type.set_unknown(met[c].differs);
     const Type entered = program_.types[arg.type];
     met[c].type.scale = entered.scale;
     if (leaving.type.valid() && !met[c].differs && !is_zero(program_, entered))
-      same_scale(site.id, entered, seen_from(program_.types[leaving.type], entered.mesh()),
+      same_scale(site.id, entered, state_.seen_from(program_.types[leaving.type], entered.mesh()),
                  "it leaves the body with ", {operand}, {}, met[c].type);
-    leaving = {intern(met[c].type), arg.shape.valid() ? arg.shape : leaving.shape, arg.sizes};
+    leaving = {state_.intern(met[c].type), arg.shape.valid() ? arg.shape : leaving.shape,
+               arg.sizes};
   }
   return round;
 }
@@ -364,8 +352,8 @@ void Walk::scan(CallSite &site) {
   int64_t operands = static_cast<int64_t>(site.args.size());
   if (consts < 0 || carry < 0 || consts > operands || carry > operands - consts ||
       carry > site.inst.result_count)
-    return report(Place::inst(site.id),
-                  rules::AttributeMismatch{"carry", "a count of operands and results"});
+    return state_.report(Place::inst(site.id),
+                         rules::AttributeMismatch{"carry", "a count of operands and results"});
   size_t first = static_cast<size_t>(consts), count = static_cast<size_t>(carry);
   std::optional<ir::Extent> length;
   if (const ir::AttrValue *stated = program_.find(site.inst.attrs, "length");
@@ -389,10 +377,11 @@ rules::Arg Walk::one_of(const CallSite &site, size_t operand, std::optional<ir::
   rules::Arg one = rules::entry_of(program_, whole);
   const AxisSet cut = ir::set_of(ir::shards_of(type, 0));
   if (cut) {
-    report(Place::inst(site.id), rules::UnwholeDimension{{static_cast<uint32_t>(operand)}, 0, cut});
+    state_.report(Place::inst(site.id),
+                  rules::UnwholeDimension{{static_cast<uint32_t>(operand)}, 0, cut});
     Type made = program_.types[one.type];
     made.set_unknown(cut);
-    one.type = intern(made);
+    one.type = state_.intern(made);
   }
   if (!whole.shape.valid() || !program_.shapes[whole.shape].ranked)
     return one;
@@ -402,13 +391,14 @@ rules::Arg Walk::one_of(const CallSite &site, size_t operand, std::optional<ir::
   if (shape.dims.empty() ||
       (length && !cut && !rules::may_be_equal(program_, *length, shape.dims[0], open, what))) {
     std::string needed = length ? ir::print(*length, program_.exprs, program_.strings) : "a length";
-    report(Place::inst(site.id),
-           rules::ShapeMismatch{what(), std::move(needed), ir::print_shape(program_, whole.shape)});
+    state_.report(
+        Place::inst(site.id),
+        rules::ShapeMismatch{what(), std::move(needed), ir::print_shape(program_, whole.shape)});
     one.shape = {};
     return one;
   }
   for (rules::UndecidedExtents &each : open)
-    report(Place::inst(site.id), std::move(each));
+    state_.report(Place::inst(site.id), std::move(each));
   if (!length)
     length = shape.dims[0];
   return one;
@@ -421,7 +411,7 @@ std::optional<size_t> Walk::loop_constants(const CallSite &site, ir::FunctionId 
   int64_t consts = integer(program_, site.inst.attrs, "consts");
   size_t operands = site.args.size(), carries = site.inst.result_count;
   if (consts < 0 || static_cast<size_t>(consts) > operands) {
-    report(Place::inst(site.id), rules::AttributeMismatch{"consts", "a count of operands"});
+    state_.report(Place::inst(site.id), rules::AttributeMismatch{"consts", "a count of operands"});
     return std::nullopt;
   }
   bool fits = counts(site, more, operands, 1);
@@ -430,8 +420,8 @@ std::optional<size_t> Walk::loop_constants(const CallSite &site, ir::FunctionId 
   size_t given = operands - static_cast<size_t>(consts);
   if (given == carries)
     return static_cast<size_t>(consts);
-  report(Place::inst(site.id), rules::OperandMismatch{fmt::format("{} carries", carries),
-                                                      fmt::format("{} given", given)});
+  state_.report(Place::inst(site.id), rules::OperandMismatch{fmt::format("{} carries", carries),
+                                                             fmt::format("{} given", given)});
   return std::nullopt;
 }
 
@@ -459,7 +449,8 @@ Walk::Turn Walk::turn(const CallSite &site, ir::FunctionId more, ir::FunctionId 
   for (rules::Arg &result : made.chosen.results)
     if (result.type.valid()) {
       const Type type = program_.types[result.type];
-      result.type = intern(choose(site, seen_from(made.condition, type.mesh()), type).type);
+      result.type =
+          state_.intern(choose(site, state_.seen_from(made.condition, type.mesh()), type).type);
     }
   return made;
 }
@@ -484,13 +475,13 @@ void Walk::loop(CallSite &site) {
     ir::ValueId value;
     if (!asking.opaque)
       value = program_.blocks[asking.results].front().as_value();
-    report(Place::inst(site.id), rules::PartialCondition{value, partial});
+    state_.report(Place::inst(site.id), rules::PartialCondition{value, partial});
   }
   bool one = several(site, last.asked).empty();
   for (size_t r = 0; r < last.left.results.size() && one; ++r)
     if (last.left.results[r].type.valid()) {
       const Type type = program_.types[last.left.results[r].type];
-      report_choice(site.id, r, choose(site, seen_from(last.condition, type.mesh()), type));
+      report_choice(site.id, r, choose(site, state_.seen_from(last.condition, type.mesh()), type));
     }
   site.results = std::move(round.results);
 }

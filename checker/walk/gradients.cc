@@ -147,7 +147,7 @@ std::optional<uint32_t> GradientBoundary::param_of(ValueId value) const {
 // The contract of a parameter, by its type as it was declared; a value that is none needs a gradient of its
 // own type.
 rules::Contract Walk::contract(ValueId value) {
-  ValueId root = storage_.root(value);
+  ValueId root = state_.storage.root(value);
   llvm::SmallVector<rules::Violation, 1> told; // with the declaration
   std::optional<uint32_t> param = boundary_.param_of(root.valid() ? root : value);
   if (!param)
@@ -180,7 +180,7 @@ void Walk::declare_contract(uint32_t index) {
     rules::check_step(program_, contract, after, {}, found);
   }
   for (rules::Violation &violation : found)
-    report({Place::Form::Param, index}, std::move(violation));
+    state_.report({Place::Form::Param, index}, std::move(violation));
   if (param.role == ir::Role::Param)
     boundary_.contracts[index] = std::move(contract);
 }
@@ -217,11 +217,12 @@ void Walk::unread_gradients() {
       continue;
     const rules::Contract &contract = *boundary_.contracts[i];
     llvm::SmallVector<rules::Violation, 2> found;
-    Type type = seen_from(program_.types[result_.types[gradient.index]], contract.needed.mesh());
+    Type type =
+        state_.seen_from(program_.types[result_.types[gradient.index]], contract.needed.mesh());
     type = rules::after_sync(program_, contract, type, found);
     rules::check_step(program_, contract, type, {}, found);
     for (rules::Violation &violation : found)
-      report(Place::inst(defining_inst(program_, gradient)), std::move(violation));
+      state_.report(Place::inst(defining_inst(program_, gradient)), std::move(violation));
   }
 }
 
@@ -237,7 +238,7 @@ void Walk::scales_at_root(Place place, const Type &root) {
     auto compare = [&](const Type &type, ir::ScaleId needed, const char *who) {
       if (std::optional<rules::Violation> differs =
               gradient_differs(program_, contract->param, type, needed, who))
-        report(place, std::move(*differs));
+        state_.report(place, std::move(*differs));
     };
     compare(gradient, contract->stated, kContractStates);
     const ir::GradContract &stated = program_.params[i].grad;
@@ -267,27 +268,27 @@ const Type &Walk::root_type(ValueId root) {
 
 // Puts beside the operands what the rule needs of the program.
 void Walk::boundary_operands(InstId id, Boundary op) {
-  if (op == Boundary::Grad && !args_.empty()) {
+  if (op == Boundary::Grad && !state_.args.empty()) {
     if (ValueId root = boundary_.root_before(id); root.valid())
-      args_.push_back({intern(root_type(root)), {}, {}});
+      state_.args.push_back({state_.intern(root_type(root)), {}, {}});
     return;
   }
-  if (op != Boundary::Step || args_.size() != 2)
+  if (op != Boundary::Step || state_.args.size() != 2)
     return;
-  rules::Contract contract = this->contract(operands_.values[0]);
-  rules::Arg needed = args_[0];
-  Type own = program_.types[args_[0].type], gradient = program_.types[args_[1].type];
+  rules::Contract contract = this->contract(state_.operands.values[0]);
+  rules::Arg needed = state_.args[0];
+  Type own = program_.types[state_.args[0].type], gradient = program_.types[state_.args[1].type];
   if (own.of(Kind::Varying) != contract.needed.of(Kind::Varying))
     needed.shape = {}, needed.sizes = {}; // the optimizer holds a block of the parameter
-  gradient = seen_from(gradient, contract.needed.mesh());
+  gradient = state_.seen_from(gradient, contract.needed.mesh());
   llvm::SmallVector<rules::Violation, 1> found;
   gradient = rules::after_sync(program_, contract, gradient, found);
   for (rules::Violation &violation : found)
-    report(Place::inst(id), std::move(violation));
-  args_[1].type = intern(gradient);
+    state_.report(Place::inst(id), std::move(violation));
+  state_.args[1].type = state_.intern(gradient);
   contract.needed.set_gradient_free(false);
-  needed.type = intern(contract.needed);
-  args_.push_back(needed);
+  needed.type = state_.intern(contract.needed);
+  state_.args.push_back(needed);
 }
 
 // What has no derivative may take values that no parameter is behind.
@@ -300,23 +301,23 @@ bool Walk::cut_gradients(const ir::Inst &inst) {
       combiner = program_.strings[op->as<ir::StringId>()];
     cuts |= combiner != "sum" && combiner != "avg";
   }
-  for (size_t i = 0; i < args_.size() && i < operands_.values.size(); ++i) {
-    const Type &type = program_.types[args_[i].type];
+  for (size_t i = 0; i < state_.args.size() && i < state_.operands.values.size(); ++i) {
+    const Type &type = program_.types[state_.args[i].type];
     if (type.gradient_free() || (!cuts && type.combining().empty()))
       continue;
     asked = true;
-    if (!boundary_.needs_gradient(operands_.values[i]))
-      args_[i].type = rules::without_gradient(program_, args_[i].type);
+    if (!boundary_.needs_gradient(state_.operands.values[i]))
+      state_.args[i].type = rules::without_gradient(program_, state_.args[i].type);
   }
   return asked;
 }
 
 // After the rule: the gradient that a contract states, and the scales that a root decides.
 void Walk::boundary_results(InstId id, Boundary op, const rules::Outcome &outcome) {
-  if (op == Boundary::Backward && !operands_.values.empty())
-    return scales_at_root(Place::inst(id), root_type(operands_.values[0]));
-  std::optional<uint32_t> param = op == Boundary::Grad && !operands_.values.empty()
-                                      ? boundary_.param_of(operands_.values[0])
+  if (op == Boundary::Backward && !state_.operands.values.empty())
+    return scales_at_root(Place::inst(id), root_type(state_.operands.values[0]));
+  std::optional<uint32_t> param = op == Boundary::Grad && !state_.operands.values.empty()
+                                      ? boundary_.param_of(state_.operands.values[0])
                                       : std::nullopt;
   if (!param || !boundary_.contracts[*param] || outcome.types.empty())
     return;
@@ -324,7 +325,7 @@ void Walk::boundary_results(InstId id, Boundary op, const rules::Outcome &outcom
   if (std::optional<rules::Violation> differs =
           gradient_differs(program_, contract.param, program_.types[outcome.types[0]],
                            contract.stated, kContractStates))
-    report(Place::inst(id), std::move(*differs));
+    state_.report(Place::inst(id), std::move(*differs));
 }
 
 // An output that is the gradient of a parameter is what the optimizer reads.
@@ -337,13 +338,13 @@ void Walk::gradient_output(uint32_t index, const Type &type) {
   rules::Contract contract = this->contract(out.of);
   llvm::SmallVector<rules::Violation, 2> found;
   Type gradient =
-      rules::after_sync(program_, contract, seen_from(type, contract.needed.mesh()), found);
+      rules::after_sync(program_, contract, state_.seen_from(type, contract.needed.mesh()), found);
   if (found.empty())
     rules::check_step(program_, contract, gradient, {}, found);
   for (rules::Violation &violation : found) {
     if (auto *scale = violation.as<rules::ScaleMismatch>())
       scale->value = out.value;
-    report({Place::Form::Output, index}, std::move(violation));
+    state_.report({Place::Form::Output, index}, std::move(violation));
   }
 }
 
@@ -354,14 +355,14 @@ void Walk::declared_gradients() {
     for (const ir::FunctionParam &param : function.params) {
       const ir::Value &value = program_.values[param.value];
       ir::TypeId grad = param.grad.valid() ? program_.claims[param.grad].type : ir::TypeId();
-      if (!grad.valid() || !value.declared.valid() || gradient_free(value, false))
+      if (!grad.valid() || !value.declared.valid() || state_.gradient_free(value, false))
         continue;
       llvm::SmallVector<rules::Violation, 1> found;
       ir::ContextId context = function.context.valid() ? function.context : ir::ContextId{0};
-      rules::check_declared_gradient(program_, param.value, seen(value.declared, context),
-                                     seen(grad, context), found);
+      rules::check_declared_gradient(program_, param.value, state_.seen(value.declared, context),
+                                     state_.seen(grad, context), found);
       for (rules::Violation &violation : found)
-        report({Place::Form::Function, i}, std::move(violation));
+        state_.report({Place::Form::Function, i}, std::move(violation));
     }
   }
 }

@@ -84,7 +84,7 @@ uint32_t InstructionCache::number_of(ValueId value, const rules::Arg &known) {
 // All that typing an instruction depends on, its place in the program apart. Notes what it writes.
 Walk::Surroundings Walk::make_key(const ir::Inst &inst) {
   Surroundings found;
-  auto &key = cache_.key();
+  auto &key = state_.cache.key();
   const size_t most = 4 + 4 * size_t(inst.result_count);
   llvm::ArrayRef<ir::Operand> operands = program_.blocks[inst.operands];
   key.resize_for_overwrite(most + 4 * operands.size());
@@ -93,8 +93,8 @@ Walk::Surroundings Walk::make_key(const ir::Inst &inst) {
   const bool open = open_.any();
   bool matters = inst.result_count >= 1u << 16; // which has no place in the key
   auto add_value = [&](ValueId value, bool written) __attribute__((always_inline)) {
-    matters |= storage_.is_stale(value) || (open && open_.row(value) != 0);
-    *at++ = number(value);
+    matters |= state_.storage.is_stale(value) || (open && open_.row(value) != 0);
+    *at++ = state_.number(value);
     if (written) {
       targets_.push_back(value);
       *at++ = kWritten;
@@ -164,32 +164,32 @@ Walk::Surroundings Walk::make_key(const ir::Inst &inst) {
 // True if an instruction like this one is in the cache.
 bool Walk::settle(InstId id) {
   before_.reset();
-  if (!caches_ || !conditions_.empty())
+  if (!state_.caches || !conditions_.empty())
     return false;
   const ir::Inst &inst = program_.insts[id];
   const Surroundings around = make_key(inst);
   if (around.matters)
     return false;
-  InstructionCache::Entry *entry = cache_.find();
+  InstructionCache::Entry *entry = state_.cache.find();
   if (!entry) {
     before_ = counted();
     return false;
   }
-  ++trail_->stats.ops;
+  ++state_.trail->stats.ops;
   rows_.clear();
   if (entry->infers)
     for (const rules::InferredWord &word : entry->outcome->inferred)
-      trail_->inferred.push_back({id, word});
+      state_.trail->inferred.push_back({id, word});
   if (targets_.empty() || overwrite(id, inst, *entry)) {
-    trail_->stats.silent += entry->silent;
+    state_.trail->stats.silent += entry->silent;
     ValueId result = inst.first_result;
-    for (uint32_t number : cache_.results(*entry, inst.result_count)) {
-      const rules::Arg &known = cache_.known(number);
+    for (uint32_t number : state_.cache.results(*entry, inst.result_count)) {
+      const rules::Arg &known = state_.cache.known(number);
       result_.types[result.index] = known.type;
       result_.shapes[result.index] = known.shape;
       result_.sizes[result.index] = known.sizes;
-      cache_.set_number(result, number);
-      storage_.define(result);
+      state_.cache.set_number(result, number);
+      state_.storage.define(result);
       ++result.index;
     }
   }
@@ -207,7 +207,7 @@ bool Walk::overwrite(InstId id, const ir::Inst &inst, InstructionCache::Entry &e
       entry.writes = keeps_types(inst, *entry.outcome) ? Writes::Keep : Writes::Change;
     if (entry.writes == Writes::Keep) {
       for (ValueId target : targets_)
-        storage_.write(target, id);
+        state_.storage.write(target, id);
       return true;
     }
   }
@@ -244,13 +244,13 @@ void Walk::note_cached(const ir::Inst &inst, const rules::ResolvedOp &op,
     ValueId result = inst.result(i);
     if (open_.row(result) != 0)
       return;
-    results.push_back(number(result));
+    results.push_back(state_.number(result));
   }
-  cache_.add({.outcome = &outcome,
-              .silent = silent,
-              .transition = !op.transition.empty(),
-              .infers = !outcome.inferred.empty()},
-             results);
+  state_.cache.add({.outcome = &outcome,
+                    .silent = silent,
+                    .transition = !op.transition.empty(),
+                    .infers = !outcome.inferred.empty()},
+                   results);
 }
 
 // A declaration like one without findings.
@@ -259,7 +259,7 @@ void Walk::declare(uint32_t index) {
   const ir::Value &value = program_.values[param.value];
   PlaceCache &places = place_cache_;
   places.kinds.resize(program_.params.size(), InstructionCache::kNone);
-  if (!caches_ || !param.grad.sync.empty() || value.alias_of.valid())
+  if (!state_.caches || !param.grad.sync.empty() || value.alias_of.valid())
     return judge_declaration(index);
   uint32_t kind = places.params.number(
       {static_cast<uint32_t>(param.role), value.declared.index, value.shape.index,
@@ -267,18 +267,18 @@ void Walk::declare(uint32_t index) {
        param.grad.stated, param.grad.grad.index, param.grad.step.index});
   places.kinds[index] = kind;
   if (kind == places.declared.size()) {
-    quiet_ = true;
+    state_.quiet = true;
     judge_declaration(index);
-    places.declared.push_back({index, number(param.value), quiet_});
+    places.declared.push_back({index, state_.number(param.value), state_.quiet});
     return;
   }
   const PlaceCache::Declared &like = places.declared[kind];
   if (!like.quiet)
     return judge_declaration(index);
-  learn(param.value, cache_.known(like.known));
-  cache_.set_number(param.value, like.known);
-  storage_.define(param.value);
-  state_[param.value.index] = state_[program_.params[like.index].value.index];
+  state_.learn(param.value, state_.cache.known(like.known));
+  state_.cache.set_number(param.value, like.known);
+  state_.storage.define(param.value);
+  state_.kept[param.value.index] = state_.kept[program_.params[like.index].value.index];
   if (std::optional<rules::Contract> &contract = boundary_.contracts[index];
       (contract = boundary_.contracts[like.index]))
     contract->param = param.value;
@@ -288,7 +288,7 @@ void Walk::declare(uint32_t index) {
 // states, depends on more.
 void Walk::output(uint32_t index) {
   const ir::Output &out = program_.outputs[index];
-  if (!caches_ || open_.any())
+  if (!state_.caches || open_.any())
     return judge_output(index);
   PlaceCache &places = place_cache_;
   uint32_t kind = InstructionCache::kNone;
@@ -301,16 +301,16 @@ void Walk::output(uint32_t index) {
   if (!alike)
     return judge_output(index);
   uint32_t at = places.outputs.number(
-      {static_cast<uint32_t>(out.role), number(out.value), out.declared.index,
-       out.of.valid() ? number(out.of) : uint32_t(InstructionCache::kNone), kind});
+      {static_cast<uint32_t>(out.role), state_.number(out.value), out.declared.index,
+       out.of.valid() ? state_.number(out.of) : uint32_t(InstructionCache::kNone), kind});
   if (at < places.quiet_outputs.size()) {
     if (!places.quiet_outputs[at])
       judge_output(index);
     return;
   }
-  quiet_ = true;
+  state_.quiet = true;
   judge_output(index);
-  places.quiet_outputs.push_back(quiet_);
+  places.quiet_outputs.push_back(state_.quiet);
 }
 
 } // namespace spmd::checker

@@ -190,8 +190,8 @@ ValueId pending_gradient(const ir::Program &program, const CheckResult &result,
 void Walk::gradients_and_moves(InstId id, const ir::Inst &inst, bool transition) {
   for (uint32_t i = 0; i < inst.result_count; ++i)
     if (program_.values[inst.result(i)].grad_of.valid())
-      joint(Place::inst(id), inst.result(i), told_of(id));
-  if (!edit_ && transition)
+      joint(Place::inst(id), inst.result(i), state_.told_of(id));
+  if (!state_.edit && transition)
     moves(id);
 }
 
@@ -275,7 +275,7 @@ AxisSet Walk::refused_gradient(ValueId id, const Type &forward, const Type &grad
                                AxisSet local) {
   ValueId of = program_.values[id].grad_of;
   AxisSet wrong = not_dual(forward, gradient, local);
-  if (is_state(of) && first_gradient(of) != id)
+  if (state_.is_kept(of) && first_gradient(of) != id)
     wrong -= forward.replicated() - gradient.of(Kind::Partial); // summed since backward left it
   // What never met the data of other ranks may be an addend that is the same on all.
   for (AxisId axis : ((wrong & local) & forward.replicated()) - gradient.sharded())
@@ -293,13 +293,13 @@ AxisSet Walk::refused_gradient(ValueId id, const Type &forward, const Type &grad
 // say is its scale; that is reported.
 bool Walk::fits(Place place, ValueId id) {
   using Pair = PlaceCache::Pair;
-  if (!caches_ || open_.any() || place.form != Place::Form::Inst)
+  if (!state_.caches || open_.any() || place.form != Place::Form::Inst)
     return false;
   ValueId of = program_.values[id].grad_of;
   if (kept_of_one_.count(of.index))
     return false;
   uint32_t at = place_cache_.pairs.number(
-      {number(of), number(id), program_.insts[place.as_inst()].context.index});
+      {state_.number(of), state_.number(id), program_.insts[place.as_inst()].context.index});
   if (at >= place_cache_.pair.size())
     place_cache_.pair.resize(at + 1);
   Pair pair = place_cache_.pair[at];
@@ -313,13 +313,13 @@ bool Walk::fits(Place place, ValueId id) {
 }
 
 void Walk::note_pair(Place place, ValueId id, PlaceCache::Pair pair) {
-  if (!caches_ || open_.any() || place.form != Place::Form::Inst)
+  if (!state_.caches || open_.any() || place.form != Place::Form::Inst)
     return;
   ValueId of = program_.values[id].grad_of;
   const Type &value = program_.types[result_.types[of.index]];
   bool same_mesh = value.mesh() == program_.types[result_.types[id.index]].mesh();
   uint32_t at = place_cache_.pairs.number(
-      {number(of), number(id), program_.insts[place.as_inst()].context.index});
+      {state_.number(of), state_.number(id), program_.insts[place.as_inst()].context.index});
   if (at >= place_cache_.pair.size())
     place_cache_.pair.resize(at + 1);
   place_cache_.pair[at] = same_mesh ? pair : PlaceCache::Pair::Ask;
@@ -346,8 +346,8 @@ void Walk::joint(Place place, ValueId id, bool told) {
     return note_pair(place, id, Pair::Free);
   ir::ContextId context =
       place.form == Place::Form::Inst ? program_.insts[place.as_inst()].context : ir::ContextId{0};
-  AxisSet local = local_axes(gradient.mesh(), context);
-  if (recording_ && open_.any())
+  AxisSet local = state_.local_axes(gradient.mesh(), context);
+  if (state_.recording && open_.any())
     open_gradient(place, id, forward, gradient, local);
   AxisSet wrong = refused_gradient(id, forward, gradient, local);
   AxisSet addends = never_summed(id) & gradient.of(Kind::Varying) & forward.of(Kind::Varying);
@@ -357,23 +357,24 @@ void Walk::joint(Place place, ValueId id, bool told) {
   }
   if (wrong) {
     if (!told)
-      report(place,
-             rules::GradientTypeMismatch{value.grad_of, intern(rules::restricted(gradient, wrong)),
-                                         intern(dual_on(forward, wrong)), wrong});
+      state_.report(place, rules::GradientTypeMismatch{
+                               value.grad_of, state_.intern(rules::restricted(gradient, wrong)),
+                               state_.intern(dual_on(forward, wrong)), wrong});
     gradient.drop_shards(wrong);
     gradient.set_unknown(wrong);
-    learn_type(id, intern(gradient));
+    state_.learn_type(id, state_.intern(gradient));
     return;
   }
   if (told)
     return;
-  rules::Arg of = known(value.grad_of), found = known(id);
+  rules::Arg of = state_.known(value.grad_of), found = state_.known(id);
   if (of.shape != found.shape || of.sizes != found.sizes) {
     std::string what =
         "the shapes of " + ir::print_value(program_, value.grad_of) + " and of its gradient";
     if (std::optional<rules::Violation> differs =
             rules::value_shape_differs(program_, what, of, found))
-      return report(place, std::move(*differs)), gradient_scale(place, id, forward, gradient);
+      return state_.report(place, std::move(*differs)),
+             gradient_scale(place, id, forward, gradient);
   }
   bool dual = not_dual(forward, gradient, local).empty();
   AxisSet varying = gradient.of(Kind::Varying) & forward.of(Kind::Varying);
@@ -386,7 +387,7 @@ void Walk::joint(Place place, ValueId id, bool told) {
 // know its root.
 void Walk::gradient_scale(Place place, ValueId id, const Type &forward, Type gradient) {
   ValueId of = program_.values[id].grad_of;
-  bool reduced = is_state(of) && first_gradient(of) != id; // perhaps by an average
+  bool reduced = state_.is_kept(of) && first_gradient(of) != id; // perhaps by an average
   bool in_body = place.form == Place::Form::Inst && (place.index < program_.main.first.index ||
                                                      place.index >= program_.main.last.index);
   if (reduced || in_body || !forward.scale.valid() || !gradient.scale.valid())
@@ -421,21 +422,21 @@ void Walk::gradient_scale(Place place, ValueId id, const Type &forward, Type gra
       rules::scale_differs(program_, gradient, needed, std::move(other), {}, id);
   if (!differs)
     return;
-  report(place, std::move(*differs));
+  state_.report(place, std::move(*differs));
   Type mended = program_.types[result_.types[id.index]];
   mended.scale = needed;
-  learn_type(id, intern(mended));
+  state_.learn_type(id, state_.intern(mended));
 }
 
 // Declared values that are gradients of what is made later. Told among the declarations.
 void Walk::late_gradients(size_t position) {
-  size_t before = trail_->entries.size();
+  size_t before = state_.trail->entries.size();
   for (uint32_t i = 0; i < program_.params.size(); ++i)
     joint({Place::Form::Param, i}, program_.params[i].value, false);
   auto at = [&](size_t entry) {
-    return trail_->entries.begin() + static_cast<std::ptrdiff_t>(entry);
+    return state_.trail->entries.begin() + static_cast<std::ptrdiff_t>(entry);
   };
-  std::rotate(at(position), at(before), trail_->entries.end());
+  std::rotate(at(position), at(before), state_.trail->entries.end());
 }
 
 // What the optimizer reads is the sum. The axes on which it reads addends of the gradient of a
@@ -443,14 +444,14 @@ void Walk::late_gradients(size_t position) {
 AxisSet Walk::unreduced(Place place, llvm::ArrayRef<ValueId> read, ValueId param, AxisSet axes) {
   if (axes.empty())
     return {};
-  quiet_ = false;
+  state_.quiet = false;
   ValueId known = param.valid() ? parameter_behind(program_, param) : param;
   ValueId found = pending_gradient(program_, result_, read, known, axes);
   if (!found.valid())
     return {};
   AxisSet missing = axes & program_.types[result_.types[found.index]].replicated();
   AxisSet fresh = missing;
-  if (!edit_) {
+  if (!state_.edit) {
     AxisSet &told = unreduced_[found.index];
     fresh -= told;
     told |= missing;
@@ -460,7 +461,7 @@ AxisSet Walk::unreduced(Place place, llvm::ArrayRef<ValueId> read, ValueId param
       return pending_gradient(program_, result_, operand, known, axes) == found;
     });
     auto position = static_cast<uint32_t>(through - read.begin());
-    report(place, rules::UnreducedGradient{found, {position}, fresh});
+    state_.report(place, rules::UnreducedGradient{found, {position}, fresh});
   }
   return missing;
 }
@@ -478,7 +479,8 @@ void Walk::state_output(uint32_t index) {
   Place place{Place::Form::Output, index};
   wrong -= unreduced(place, out.value, out.of, wrong);
   if (wrong)
-    report(place, rules::ClaimMismatch{out.value, result_.types[out.value.index], needed, wrong});
+    state_.report(place,
+                  rules::ClaimMismatch{out.value, result_.types[out.value.index], needed, wrong});
 }
 
 } // namespace spmd::checker

@@ -61,23 +61,23 @@ bool joins(OpenValues::Contradiction &known, const OpenValues::Contradiction &ne
 } // namespace
 
 void Walk::fact(OpenFact::Form form, uint32_t a, uint32_t b, AxisId axis) {
-  trail_->open.push_back({form, axis, a, b});
+  state_.trail->open.push_back({form, axis, a, b});
 }
 
 void Walk::need(Row row, AxisId axis, Kind kind, Place place, rules::Violation violation) {
   uint32_t said = open_.say(std::move(violation));
-  uint32_t entry = static_cast<uint32_t>(trail_->entries.size());
+  uint32_t entry = static_cast<uint32_t>(state_.trail->entries.size());
   fact(OpenFact::Form::Needs, open_.variable(row, axis), open_.use(place, kind, axis, said, entry));
 }
 
 // The variables of an operand, on the mesh on which the instruction sees it.
 Row Walk::operand_row(size_t operand) {
-  ValueId value = operands_.values[operand];
-  AxisSet open = open_axes(program_.types[args_[operand].type]);
+  ValueId value = state_.operands.values[operand];
+  AxisSet open = open_axes(program_.types[state_.args[operand].type]);
   if (!open)
     return 0;
   const Type own = program_.types[result_.types[value.index]];
-  ir::MeshId here = program_.types[args_[operand].type].mesh();
+  ir::MeshId here = program_.types[state_.args[operand].type].mesh();
   Row row = open_.row(value);
   if (own.mesh() == here) {
     Row whole = open_.completed(row, open);
@@ -104,11 +104,11 @@ const rules::Outcome &Walk::probe(const rules::Application &app, llvm::ArrayRef<
   for (auto [operand, kind] : probes) {
     Type type = program_.types[args[operand].type];
     type.set_kind(open_axes(type), kind);
-    args[operand].type = intern(type);
+    args[operand].type = state_.intern(type);
   }
   rules::Application tried = app;
   tried.args = args;
-  return rules_.apply(tried);
+  return state_.rules.apply(tried);
 }
 
 // Results that are open because the call states no `dst`. The pieces of a flattened axis have one
@@ -199,8 +199,8 @@ OpenLinks Walk::links_of(const rules::Application &app, const rules::Outcome &ou
 void Walk::open_uses(InstId id, const rules::Application &app, const rules::Outcome &outcome,
                      uint32_t application) {
   rows_.clear();
-  bool open = open_.any() &&
-              llvm::any_of(operands_.values, [&](ValueId value) { return open_.row(value) != 0; });
+  bool open = open_.any() && llvm::any_of(state_.operands.values,
+                                          [&](ValueId value) { return open_.row(value) != 0; });
   if (!open && outcome.inferred.empty())
     return;
   const OpenLinks *links = open_.known_links(application);
@@ -209,7 +209,7 @@ void Walk::open_uses(InstId id, const rules::Application &app, const rules::Outc
   if (links->empty())
     return;
   Rows operands;
-  for (size_t i = 0; i < args_.size(); ++i)
+  for (size_t i = 0; i < state_.args.size(); ++i)
     operands.push_back(operand_row(i));
   struct Made {
     AxisSet axes;
@@ -223,7 +223,7 @@ void Walk::open_uses(InstId id, const rules::Application &app, const rules::Outc
     case OpenLink::Form::Needs:
       fact(OpenFact::Form::Needs, open_.variable(operands[link.a], axis),
            open_.use(Place::inst(id), link.needs, axis, link.violation,
-                     static_cast<uint32_t>(trail_->entries.size())));
+                     static_cast<uint32_t>(state_.trail->entries.size())));
       break;
     case OpenLink::Form::Same:
       fact(OpenFact::Form::Same, open_.variable(operands[link.a], axis),
@@ -279,8 +279,9 @@ void Walk::open_gradient(Place place, ValueId gradient, const Type &value, const
   for (AxisId axis : (no_r | no_i) - (no_r & no_i)) {
     bool is_r = no_i.contains(axis);
     need(open_.row(of), axis, is_r ? Kind::Replicate : Kind::Invariant, place,
-         rules::GradientTypeMismatch{of, on_axes(found, axis),
-                                     intern(dual_on(is_r ? invariant : replicate, axis)), axis});
+         rules::GradientTypeMismatch{of, state_.on_axes(found, axis),
+                                     state_.intern(dual_on(is_r ? invariant : replicate, axis)),
+                                     axis});
   }
 }
 
@@ -309,7 +310,8 @@ void Walk::meet(Row row, const Type &one, Row other, const Type &two, Place plac
 // The call of a body: the variables of its parameters, as the caller has them.
 Walk::Rows Walk::bind_params(uint32_t instance, llvm::ArrayRef<Row> args) {
   fact(OpenFact::Form::Enter, 0, instance);
-  const Rows params(instances_[instance].param_rows.begin(), instances_[instance].param_rows.end());
+  const Rows params(state_.bodies[instance].param_rows.begin(),
+                    state_.bodies[instance].param_rows.end());
   Rows bound;
   for (size_t i = 0; i < params.size(); ++i) {
     Row row = open_.completed(i < args.size() ? args[i] : 0, open_.axes(params[i]));
@@ -321,8 +323,8 @@ Walk::Rows Walk::bind_params(uint32_t instance, llvm::ArrayRef<Row> args) {
 }
 
 Walk::Rows Walk::bind_results(uint32_t instance) {
-  const Rows results(instances_[instance].result_rows.begin(),
-                     instances_[instance].result_rows.end());
+  const Rows results(state_.bodies[instance].result_rows.begin(),
+                     state_.bodies[instance].result_rows.end());
   Rows bound;
   for (Row inside : results) {
     Row row = open_.fresh(open_.axes(inside));
@@ -334,7 +336,7 @@ Walk::Rows Walk::bind_results(uint32_t instance) {
 }
 
 void Walk::open_call(CallSite &site, const Round &round) {
-  if (!recording_ || round.body == BodyResult::kNone)
+  if (!state_.recording || round.body == BodyResult::kNone)
     return;
   bind_params(round.body, site.arg_rows);
   site.rows = bind_results(round.body);
@@ -343,7 +345,7 @@ void Walk::open_call(CallSite &site, const Round &round) {
 // `met`: the carries as the loop leaves them, from operand `first` on.
 void Walk::open_carry(CallSite &site, const Round &round, const Args &args, size_t first,
                       llvm::ArrayRef<Type> met) {
-  if (!recording_ || !open_.any())
+  if (!state_.recording || !open_.any())
     return;
   Rows params;
   for (uint32_t instance : round.instances)
@@ -360,15 +362,15 @@ void Walk::open_carry(CallSite &site, const Round &round, const Args &args, size
         return rules::VaryingChoice{{static_cast<uint32_t>(c)}, Kind::Invariant, axis};
       return rules::CarryMismatch{{operand},
                                   static_cast<int64_t>(c),
-                                  as_kind(enters, axis, other),
-                                  on_axes(leaves, axis),
+                                  state_.as_kind(enters, axis, other),
+                                  state_.on_axes(leaves, axis),
                                   axis};
     };
     Row entering = operand < site.arg_rows.size() ? site.arg_rows[operand] : 0;
     meet(entering, enters, 0, program_.types[args[operand].type], Place::inst(site.id), say);
     if (c >= results.size())
       continue;
-    const Type inside = program_.types[instances_[round.body].results[c].type];
+    const Type inside = program_.types[state_.bodies[round.body].results[c].type];
     meet(results[c], inside, operand < params.size() ? params[operand] : 0, leaves,
          Place::inst(site.id), say);
   }
@@ -376,7 +378,7 @@ void Walk::open_carry(CallSite &site, const Round &round, const Args &args, size
 }
 
 void Walk::open_branches(CallSite &site, const Round &then, const Round &other) {
-  if (!recording_ || !open_.any())
+  if (!state_.recording || !open_.any())
     return;
   llvm::ArrayRef<Row> args(site.arg_rows);
   Rows sides[2];
@@ -394,7 +396,7 @@ void Walk::open_branches(CallSite &site, const Round &then, const Round &other) 
       Type is = made;
       is.set_kind(axis, kind);
       return rules::BranchMismatch{
-          {static_cast<uint32_t>(r)}, on_axes(made, axis), on_axes(is, axis), axis};
+          {static_cast<uint32_t>(r)}, state_.on_axes(made, axis), state_.on_axes(is, axis), axis};
     };
     Row rows[2] = {};
     for (unsigned side = 0; side < 2; ++side)
@@ -410,10 +412,10 @@ void Walk::open_branches(CallSite &site, const Round &then, const Round &other) 
 // Rules know neither the names of values nor on which of their axes the kinds contradict.
 void Walk::name_clash(OpenValues::Contradiction &clash) {
   Finding &finding = clash.finding;
-  operands_.values.clear();
+  state_.operands.values.clear();
   if (finding.place.form == Place::Form::Inst)
-    operands_.read(program_, program_.insts[finding.place.as_inst()].operands);
-  finding.violation = named(std::move(finding.violation));
+    state_.operands.read(program_, program_.insts[finding.place.as_inst()].operands);
+  finding.violation = state_.named(std::move(finding.violation));
   if (AxisSet *axes = finding.violation.axes())
     *axes = clash.clash.axes;
 }
@@ -423,10 +425,10 @@ void Walk::name_clash(OpenValues::Contradiction &clash) {
 // Findings about declarations may have been told last, from entry `told` on; `late` of them were moved
 // to entry `declared`, before those of the instructions.
 void Walk::settle_open(size_t declared, size_t told, size_t late) {
-  if (!recording_ || !open_.any())
+  if (!state_.recording || !open_.any())
     return;
-  open_.solve(main_.open, [&](uint32_t body) -> llvm::ArrayRef<OpenFact> {
-    return instances_[body].trail.open;
+  open_.solve(state_.main.open, [&](uint32_t body) -> llvm::ArrayRef<OpenFact> {
+    return state_.bodies[body].trail.open;
   });
   auto moved = [&](Place place, uint32_t entry) {
     if (place.form == Place::Form::Param)
@@ -448,7 +450,7 @@ void Walk::settle_open(size_t declared, size_t told, size_t late) {
   for (size_t first = 0; first < found.size();) {
     uint32_t name = found[first].trail;
     std::vector<BodyResult::Entry> &entries =
-        (name == OpenValues::kMain ? main_ : instances_[name].trail).entries;
+        (name == OpenValues::kMain ? state_.main : state_.bodies[name].trail).entries;
     std::vector<BodyResult::Entry> merged;
     size_t at = 0;
     for (; first < found.size() && found[first].trail == name; ++first) {

@@ -1,12 +1,9 @@
-// The state of one check: what is known of each value so far. Internal to the checker.
+// The walk over a program in order. Internal to the checker.
 #pragma once
 
 #include "checker/check.h"
-#include "checker/gradual/lookups.h"
-#include "checker/gradual/norms.h"
-#include "checker/operand_list.h"
-#include "checker/walk/instruction_cache.h"
-#include "checker/walk/undecided.h"
+#include "checker/walk/edits.h"
+#include "checker/walk/state.h"
 
 #include "rules/boundary/boundary.h"
 #include "rules/boundary/contract.h"
@@ -17,99 +14,7 @@
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
-namespace spmd::rules {
-struct ScaleMismatch;
-}
-
 namespace spmd::checker {
-
-// Follows storage: which values share it, and whether one was overtaken by a write
-// (ir/README.md).
-class Storage {
-public:
-  explicit Storage(const ir::Program &program) : program_(program), names_(program.values.size()) {}
-
-  void define(ir::ValueId value) { // after the value's alias_of is defined
-    const ir::ValueId base = program_.values[value].alias_of;
-    ir::ValueId root = base.valid() ? names_[base.index].root : value;
-    if (!root.valid())
-      root = value;
-    if (root != value)
-      join(value, root);
-    Name &own = names_[value.index];
-    const uint32_t history = names_[root.index].history;
-    own.root = root;
-    own.made = history ? histories_[history - 1].writes : 0;
-  }
-  void write(ir::ValueId target, ir::InstId by); // before the results of the write are defined
-  // The instruction that wrote the storage after `value` was made; none if it is current.
-  ir::InstId overtaken_by(ir::ValueId value) const {
-    return is_stale(value) ? histories_[history_of(value) - 1].last : ir::InstId();
-  }
-  bool is_stale(ir::ValueId value) const {
-    const uint32_t history = history_of(value);
-    return history && histories_[history - 1].writes != names_[value.index].made;
-  }
-  ir::ValueId root(ir::ValueId value) const { return names_[value.index].root; }
-  // True if another name of the same storage, made before `id`, is used after it.
-  bool shared_after(ir::ValueId value, ir::InstId id);
-
-private:
-  struct Name {
-    ir::ValueId root, next;         // the first name, and another one, from the first on
-    uint32_t made = 0, history = 0; // writes until then; of a root: its history plus one, if any
-  };
-  struct History {
-    uint32_t writes = 0;
-    ir::InstId last;
-  };
-  void join(ir::ValueId value, ir::ValueId root);
-  void find_last_uses();
-  uint32_t history_of(ir::ValueId value) const {
-    ir::ValueId root = names_[value.index].root;
-    return root.valid() ? names_[root.index].history : 0;
-  }
-
-  const ir::Program &program_;
-  std::vector<Name> names_; // per value
-  std::vector<History> histories_;
-  std::vector<ir::InstId> last_use_; // per value, none: never; empty until it is asked for
-};
-
-// An edit that is tried in memory: some operands, the attributes, or the whole instruction.
-struct Edit {
-  ir::InstId inst;
-  llvm::SmallVector<std::pair<uint32_t, rules::Arg>, 1>
-      operands;      // position, and what it is seen as
-  ir::AttrsId attrs; // none: as they are
-  // What makes the operands that, on its own attributes. Needed in a body, which is typed for each call
-  // anew: there they are seen as what it gives for the operands of the call.
-  ir::OpNameId mover = {};
-  ir::AttrsId mover_attrs = {};
-  bool drop = false; // the result is the operand; of a coalesced call: that of `member` is
-  uint32_t member = 0;
-  // A transition forward has its dual backward: where the program contains the backward, gradients
-  // of the edited operands go through it.
-  llvm::SmallVector<ir::ValueId, 1> gradients;
-  ir::OpNameId dual_op;
-  ir::AttrsId dual_attrs;
-};
-
-// What typing a run of instructions came to, in their order. A body that was typed for a call
-// counts once, at the first call that is reached: loops try bodies whose findings nobody sees.
-struct BodyResult {
-  static constexpr uint32_t kNone = ~0u;
-  struct Entry {
-    std::optional<Finding> finding;
-    uint32_t instance = kNone; // a body in place of a finding
-  };
-  std::vector<Entry> entries;
-  std::vector<Typing::Site> sites;
-  std::vector<InferredAt> inferred;
-  std::vector<OpenFact> open;
-  CheckStats stats;
-  bool refused = false; // an edit that is tried does not take the operands that it moves
-};
 
 // Where gradients start and end in a program, found before the walk.
 class GradientBoundary {
@@ -147,6 +52,7 @@ private:
 class Walk {
 public:
   Walk(ir::Program &program, const CheckOptions &options, CheckResult &result);
+  ~Walk();
   void run();
 
   // Sees each op of an implicit region with its outcome, and may give it other operands and attributes:
@@ -192,10 +98,6 @@ private:
   Surroundings make_key(const ir::Inst &inst);
   bool overwrite(ir::InstId id, const ir::Inst &inst, InstructionCache::Entry &entry);
   bool keeps_types(const ir::Inst &inst, const rules::Outcome &outcome);
-  uint32_t number(ir::ValueId value) {
-    uint32_t known_as = cache_.number(value);
-    return known_as != InstructionCache::kNone ? known_as : cache_.number_of(value, known(value));
-  }
   // How many findings and facts there are, before an instruction and after it.
   struct Counts {
     size_t findings, words, facts;
@@ -203,8 +105,8 @@ private:
     friend bool operator==(const Counts &, const Counts &) = default;
   };
   Counts counted() const {
-    return {trail_->entries.size(), trail_->inferred.size(), trail_->open.size(),
-            trail_->stats.silent};
+    return {state_.trail->entries.size(), state_.trail->inferred.size(), state_.trail->open.size(),
+            state_.trail->stats.silent};
   }
   void note_cached(const ir::Inst &inst, const rules::ResolvedOp &op,
                    const rules::Outcome &outcome);
@@ -213,7 +115,6 @@ private:
   ir::AxisSet union_axes(const rules::Application &app, const rules::Outcome &outcome);
   llvm::SmallVector<ir::AxisSet, 8> marked(ir::AxisSet axes);
   bool cast_implicitly(ir::InstId id, const rules::Application &app, const rules::Outcome &outcome);
-  rules::Violation named(rules::Violation violation) const;
   std::string rule_text(const rules::ResolvedOp &op) const;
   void missing(ir::InstId id, const ir::Context &context);
   void aliases(ir::InstId id);
@@ -221,7 +122,6 @@ private:
   void type_results(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
                     llvm::ArrayRef<ir::AxisSet> unknown_axes);
   void gradients_and_moves(ir::InstId id, const ir::Inst &inst, bool transition);
-  bool told_of(ir::InstId id) const;
   void claim(ir::InstId id, ir::ValueId value, ir::Type &type, ir::TypeId declared,
              rules::Spec spec);
   void claim_scale(ir::InstId id, ir::ValueId value, ir::Type &type, const ir::Type &claimed,
@@ -239,17 +139,7 @@ private:
                       uint32_t result);
   ir::AxisSet drawn(ir::InstId id, uint32_t position, const ir::Type &before, const ir::Type &made,
                     ir::AxisSet bad);
-  using Args = llvm::SmallVector<rules::Arg, 8>;
   using Rows = llvm::SmallVector<OpenValues::Row, 4>;
-  // A body typed for one tuple of operand types and shapes, under one set of conditions.
-  struct Instance {
-    std::vector<uint32_t> key;
-    llvm::SmallVector<rules::Arg, 2> results;
-    BodyResult trail;
-    llvm::SmallVector<OpenValues::Row, 2> param_rows, result_rows;
-    uint32_t first = 0;
-    std::vector<rules::Arg> values = {}; // from ValueId `first` on
-  };
   // An instruction that runs bodies.
   struct CallSite {
     ir::InstId id;
@@ -272,21 +162,6 @@ private:
   struct Choice {
     ir::Type type;
     ir::AxisSet invariant, partial, cut;
-  };
-  // Puts trails into one list, each body once.
-  class Collector {
-  public:
-    Collector(const ir::Program &program, const std::vector<Instance> &instances);
-    void add(BodyResult &trail, CheckResult &into); // findings are moved out of `trail`
-    bool refused() const { return refused_; }
-
-  private:
-    const ir::Program &program_;
-    const std::vector<Instance> &instances_;
-    std::vector<bool> seen_;
-    bool refused_ = false;
-    llvm::DenseSet<uint32_t> assumed_;   // spellings whose rule was reported as assumed
-    llvm::DenseSet<uint64_t> questions_; // about symbols
   };
   ir::AxisSet region_axes(const CallSite &site, const rules::ResolvedOp &op);
   void forget_shards(const CallSite &site, size_t operand, rules::Arg &arg);
@@ -315,8 +190,8 @@ private:
   void reach(CallSite &site, const Round &round);
   void tell_believed(const CallSite &site);
   void keep_typings();
-  void keep_values(ir::FunctionId id, Instance &instance);
-  void type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Instance &instance);
+  void keep_values(ir::FunctionId id, TypedBody &instance);
+  void type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, TypedBody &instance);
   void state_results(const CallSite &site, rules::Outcome &outcome);
 
   void branches(CallSite &site);
@@ -345,16 +220,12 @@ private:
   void report_choice(ir::InstId id, size_t result, const Choice &choice);
   bool push_condition(const ir::Type &condition);
   ir::Type condition_of(const CallSite &site, const Round &asked);
-  ir::Type seen_from(const ir::Type &type, ir::MeshId mesh);
   void divergent(ir::InstId id, const rules::Application &app);
   void same_scale(ir::InstId id, const ir::Type &found, const ir::Type &other, std::string who,
                   rules::OperandIndex operand, ir::ValueId value, ir::Type &made);
   void same_shape(ir::InstId id, std::string what, const rules::Arg &stated,
                   const rules::Arg &found);
   rules::Arg one_of(const CallSite &site, size_t operand, std::optional<ir::Extent> &length);
-  ir::TypeId on_axes(const ir::Type &type, ir::AxisSet axes);
-  // On one axis alone, as if the value were of that kind there.
-  ir::TypeId as_kind(ir::Type type, ir::AxisId axis, ir::Kind kind);
   void output(uint32_t index);
   void judge_output(uint32_t index);
   ir::AxisSet refused_gradient(ir::ValueId gradient, const ir::Type &forward, const ir::Type &found,
@@ -418,44 +289,13 @@ private:
   void boundary_results(ir::InstId id, rules::Boundary op, const rules::Outcome &outcome);
   void gradient_output(uint32_t index, const ir::Type &type);
 
-  bool scale_told(Place place, const rules::ScaleMismatch &wrong);
-  void report(Place place, rules::Violation violation, uint32_t application = ~0u);
-  // Null unless the program is judged without declarations (gradual/gradual.h).
-  const Gradual *gradual() const { return result_.gradual.get(); }
-  bool certain(Place place, rules::Violation &violation);
-  bool again_in_optimizer(Place place, rules::Violation &violation);
-  void restated(ir::InstId id, const ir::Inst &inst);
-  void prove(ir::InstId id, ir::ValueId value, const ir::Type &type);
-  ir::AxisSet known_axes(const ir::Type &type) const;
-  void restore(ir::ValueId value, ir::Type &type) const;
-  ir::AxisSet known_pieces(ir::ValueId value, ir::MeshId mesh) const;
-  void norms(ir::InstId id, const rules::Application &app);
-  void take_counts(const rules::ResolvedOp &op);
-  void scale_zeros();
-  bool makes_zero(const ir::Inst &inst);
-  void keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results, ir::Type &type);
-  ir::AxisSet unknown_operands() const {
-    ir::AxisSet axes;
-    for (const rules::Arg &arg : args_)
-      axes |= program_.types[arg.type].unknown;
-    return axes;
-  }
-  ir::Type seen(ir::TypeId declared, ir::ContextId context) const;
-  ir::AxisSet local_axes(ir::MeshId mesh, ir::ContextId context) const;
-  bool is_state(ir::ValueId value) const { return value.valid() && state_[value.index]; }
-  ir::TypeId intern(const ir::Type &type) { return program_.types.add(type); }
-  bool gradient_free(const ir::Value &value, bool by_rule) const;
-
+  WalkState state_;
   ir::Program &program_;
-  const CheckOptions &options_;
   CheckResult &result_;
-  rules::Rules rules_;
-  Storage storage_;
+  std::unique_ptr<SecondReading> second_; // none unless the program is judged without declarations
   GradientBoundary boundary_;
-  std::vector<bool> state_; // per value: a parameter, a buffer or state of the optimizer
   std::vector<ir::ValueId>
       first_gradients_; // per value, as backward leaves them; empty: no gradients
-  llvm::DenseMap<uint32_t, Place> scale_told_; // by root of a storage: where first
   struct Root {
     ir::ValueId value;
     ir::TypeId known_as;
@@ -467,60 +307,24 @@ private:
   // Parameters, and the axes on which it was told that their gradient is not summed.
   llvm::DenseMap<uint32_t, ir::AxisSet> unreduced_;
   std::optional<Counts> before_; // the current instruction, as long as it may go into the cache
-  OperandList operands_;
-  Args args_;
-  llvm::SmallVector<rules::ResultClaim, 4> claims_;
-  BodyResult main_;
-  BodyResult *trail_ = &main_; // of the body that is being typed
-  std::vector<Instance> instances_;
-  ir::IndexTable instance_table_;
+  ir::IndexTable body_table_;
   // Types of the conditions around the current body that differ between ranks.
   llvm::SmallVector<ir::TypeId, 2> conditions_;
-  InstructionCache cache_;
   PlaceCache place_cache_;
-  bool quiet_ = true;   // false once something was reported, or asked of the program around
-  bool caches_ = false; // set while a whole program is typed
   llvm::SmallVector<ir::ValueId, 4> targets_; // written by the current instruction: see make_key
-  mutable std::vector<uint32_t> local_axes_;  // per context, and per mesh; none until asked
   OpenValues open_;
-  bool recording_ = true; // false once a completed check is only retyped
-  Rows rows_;             // of the results of the current instruction; may be shorter
+  Rows rows_; // of the results of the current instruction; may be shorter
   // The words that were decided, while retyping: per instruction.
   llvm::DenseMap<uint32_t, llvm::SmallVector<std::pair<ir::AxisSet, ir::Kind>, 1>> words_;
-  // Of findings at the current instruction; of what might be one, for all that is known.
-  ir::AxisSet told_axes_, open_axes_;
-  bool scale_open_ = false; // the scale of its results is not known
-  ir::AxisSet counted_;     // on which the current instruction divides by a rank's own count
-  llvm::DenseMap<uint32_t, Place>
-      pending_told_; // gradients that the optimizer reads, by value: where first
-  llvm::DenseSet<uint32_t> zero_blocks_; // values that are made of zeros, and cut
-  Norms norms_;
-  Lookups lookups_;
-  Lookups::Made looked_up_;                      // by the current instruction
-  llvm::SmallVector<Norms::Made, 2> made_norms_; // by the current instruction
-  const Edit *edit_ = nullptr;                   // while retyping
   // Per function, the functions that run it; found when an edit of a body is first tried.
   std::vector<llvm::SmallVector<ir::FunctionId, 2>> run_by_;
   const bool unites_; // LTensor: what is invariant varies where it meets what does
-  rules::Arg known(ir::ValueId value) const {
-    return {result_.types[value.index], result_.shapes[value.index], result_.sizes[value.index]};
-  }
-  void learn(ir::ValueId value, const rules::Arg &arg) {
-    result_.types[value.index] = arg.type;
-    result_.shapes[value.index] = arg.shape;
-    result_.sizes[value.index] = arg.sizes;
-    cache_.forget_number(value);
-  }
-  void learn_type(ir::ValueId value, ir::TypeId type) {
-    result_.types[value.index] = type;
-    cache_.forget_number(value);
-  }
   struct Before {
     ir::ValueId value;
     rules::Arg known;
   };
   std::vector<Before> undo_; // what an edit has changed so far
-  void remember(ir::ValueId value) { undo_.push_back({value, known(value)}); }
+  void remember(ir::ValueId value) { undo_.push_back({value, state_.known(value)}); }
 };
 
 } // namespace spmd::checker
