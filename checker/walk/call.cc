@@ -55,8 +55,8 @@ void Walk::call(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
   for (rules::Violation &violation : attributes.violations)
     state_.report(Place::inst(id), std::move(violation));
   CallSite site{id, inst, state_.args, {}, {}};
-  for (size_t i = 0; state_.recording && open_.any() && i < state_.args.size(); ++i)
-    site.arg_rows.push_back(operand_row(i));
+  for (size_t i = 0; undecided_.recording() && i < state_.args.size(); ++i)
+    site.arg_rows.push_back(undecided_.operand_row(i));
   if (op.boundary == rules::Boundary::LocalMap)
     site.region = region_axes(site, op);
   site.results.assign(inst.result_count, unknown);
@@ -73,7 +73,7 @@ void Walk::call(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
     plain_call(site);
   tell_believed(site);
   state_.operands = std::move(kept);
-  rows_ = site.rows;
+  undecided_.set_result_rows(site.rows);
   for (const rules::Arg &result : site.results) {
     outcome.types.push_back(result.type.valid() ? result.type : unknown.type);
     outcome.shapes.push_back(result.shape);
@@ -121,7 +121,7 @@ void Walk::plain_call(CallSite &site) {
   Args args = enter(site, *function, 0);
   Round round = evaluate(*function, args);
   reach(site, round);
-  open_call(site, round);
+  undecided_.call(site, round);
   site.results = std::move(round.results);
 }
 
@@ -203,20 +203,19 @@ void Walk::cross(const CallSite &site, size_t operand, rules::Arg &arg, const De
                                {static_cast<uint32_t>(operand)});
       differs && !wrong)
     state_.report(Place::inst(site.id), state_.named(std::move(*differs)));
-  if (state_.recording)
-    meet(operand < site.arg_rows.size() ? site.arg_rows[operand] : 0, found, 0, check.type,
-         Place::inst(site.id), [&](AxisId axis, ir::Kind other) {
-           return rules::BoundaryMismatch{{static_cast<uint32_t>(operand)},
-                                          program_.strings[callee.name].str(),
-                                          state_.as_kind(found, axis, other),
-                                          state_.on_axes(claimed, axis),
-                                          axis};
-         });
+  undecided_.meet(operand < site.arg_rows.size() ? site.arg_rows[operand] : 0, found, 0, check.type,
+                  Place::inst(site.id), [&](AxisId axis, ir::Kind other) {
+                    return rules::BoundaryMismatch{{static_cast<uint32_t>(operand)},
+                                                   program_.strings[callee.name].str(),
+                                                   state_.as_kind(found, axis, other),
+                                                   state_.on_axes(claimed, axis),
+                                                   axis};
+                  });
   check.type.scale = claimed.scale;
   arg.type = state_.intern(check.type);
 }
 
-Walk::Round Walk::opaque(const ir::Function &function, llvm::ArrayRef<rules::Arg> args) {
+Round Walk::opaque(const ir::Function &function, llvm::ArrayRef<rules::Arg> args) {
   bool free = llvm::all_of(
       args, [&](const rules::Arg &arg) { return program_.types[arg.type].gradient_free(); });
   AxisSet silent;
@@ -243,7 +242,7 @@ Walk::Round Walk::opaque(const ir::Function &function, llvm::ArrayRef<rules::Arg
 
 // Types the function for these operands, under the conditions around it; nothing is reported until
 // the body is reached.
-Walk::Round Walk::evaluate(ir::FunctionId function, llvm::ArrayRef<rules::Arg> args) {
+Round Walk::evaluate(ir::FunctionId function, llvm::ArrayRef<rules::Arg> args) {
   if (program_.functions[function].opaque)
     return opaque(program_.functions[function], args);
   std::vector<uint32_t> key{function.index};
@@ -272,8 +271,8 @@ Walk::Round Walk::evaluate(ir::FunctionId function, llvm::ArrayRef<rules::Arg> a
 void Walk::reach(CallSite &site, const Round &round) {
   if (state_.trail->sites.empty() || state_.trail->sites.back().inst != site.id)
     state_.trail->sites.push_back({site.id, {}});
-  state_.trail->sites.back().bodies.append(round.instances.begin(), round.instances.end());
-  for (uint32_t instance : round.instances)
+  state_.trail->sites.back().bodies.append(round.bodies.begin(), round.bodies.end());
+  for (uint32_t instance : round.bodies)
     state_.trail->entries.push_back({std::nullopt, instance});
   for (size_t r = 0; r < round.believed.size(); ++r) {
     if (r == site.believed.size())
@@ -360,8 +359,8 @@ void Walk::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, TypedBo
     ir::ShapeId shape = rules::stated_shape(program_, program_.values[param].shape, args[i].shape);
     state_.learn(param, {args[i].type, shape, args[i].sizes});
     if (state_.recording) {
-      open_result(param, 0, program_.types[args[i].type]);
-      instance.param_rows.push_back(open_.row(param));
+      undecided_.define(param, 0, program_.types[args[i].type]);
+      instance.param_rows.push_back(undecided_.row(param));
     }
     if (!state_.edit)
       state_.storage.define(param);
@@ -381,7 +380,7 @@ void Walk::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, TypedBo
     if (operand.is_value())
       result = state_.known(operand.as_value());
     if (state_.recording)
-      instance.result_rows.push_back(operand.is_value() ? open_.row(operand.as_value()) : 0);
+      instance.result_rows.push_back(operand.is_value() ? undecided_.row(operand.as_value()) : 0);
   }
 }
 

@@ -68,9 +68,8 @@ CheckResult check(ir::Program &program, const CheckOptions &options) {
 }
 
 Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &result)
-    : state_(program, options, result), program_(program), result_(result),
-      boundary_(program, state_.rules), open_(program.values.size()),
-      unites_(ir::dialect_of(program) == ir::Dialect::LTensor) {
+    : state_(program, options, result), program_(program), result_(result), undecided_(state_),
+      boundary_(program, state_.rules), unites_(ir::dialect_of(program) == ir::Dialect::LTensor) {
   if (result.gradual) {
     second_ = std::make_unique<SecondReading>(state_);
     state_.second = second_.get();
@@ -107,9 +106,9 @@ void Walk::run() {
   for (uint32_t i = 0; i < program_.outputs.size(); ++i)
     output(i);
   unread_gradients();
-  settle_open(declared, told, late);
+  undecided_.settle(declared, told, late);
   Collector(program_, state_.bodies).add(state_.main, result_);
-  open_.settle_words(result_);
+  undecided_.settle_words();
   state_.caches = false;
   keep_typings();
   state_.main = {};
@@ -118,9 +117,7 @@ void Walk::run() {
 
 void Walk::resume() {
   state_.recording = false;
-  for (const InferredAt &at : result_.inferred)
-    if (at.why != InferredAt::Why::Call && at.why != InferredAt::Why::NoGradient)
-      words_[at.inst.index].push_back({at.word.axes, at.word.dst.kind});
+  undecided_.take_decided_words();
   for (const ir::Param &param : program_.params)
     if (is_state_role(param.role))
       state_.kept[param.value.index] = true;
@@ -240,7 +237,7 @@ void Walk::type_instruction(InstId id) {
   if (op.form == rules::OpForm::Call) {
     before_.reset();
     rules::Outcome outcome;
-    rows_.clear();
+    undecided_.set_result_rows({});
     call(id, inst, op, outcome);
     results(id, inst, outcome);
     return;
@@ -291,8 +288,7 @@ void Walk::type_instruction(InstId id) {
     second_->judge(id, app);
   for (const rules::InferredWord &word : outcome.inferred)
     state_.trail->inferred.push_back({id, word});
-  if (state_.recording && (open_.any() || !outcome.inferred.empty()))
-    open_uses(id, app, outcome, application);
+  undecided_.apply(id, app, outcome, application);
   if (op.form == rules::OpForm::Boundary && context.check)
     boundary_results(id, op.boundary, outcome);
   results(id, inst, outcome);
@@ -363,7 +359,7 @@ void Walk::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &o
     shaped.shape = shape;
     type.set_gradient_free(state_.gradient_free(shaped, type.gradient_free()));
     if (!state_.recording)
-      keep_word(id, type);
+      undecided_.keep_word(id, type);
     type.set_unknown(unknown_axes[i]);
     if (value.declared.valid() && checked)
       claim(id, result, type, value.declared, joining_in(program_, inst));
@@ -377,8 +373,8 @@ void Walk::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &o
       second_->complete(id, inst, i, type);
     state_.trail->stats.silent += static_cast<uint64_t>(type.unknown.size());
     state_.learn(result, {state_.intern(type), shape, outcome.sizes[i]});
-    if (state_.recording && (open_.any() || open_axes(type)))
-      open_result(result, row_of(i), type);
+    if (state_.recording && (undecided_.any() || open_axes(type)))
+      undecided_.define(result, undecided_.result_row(i), type);
     if (value.global_shape.valid())
       claim_sizes(id, result, type);
     if (!state_.edit)
@@ -407,12 +403,11 @@ void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared, rule
   if (AxisSet wrong = check.mismatched | check.unowned)
     state_.report(Place::inst(id),
                   rules::ClaimMismatch{value, state_.intern(type), declared, wrong});
-  if (state_.recording && open_.any())
-    meet(row_of(value.index - program_.insts[id].first_result.index), type, 0, check.type,
-         Place::inst(id), [&](AxisId axis, Kind other) {
-           return rules::ClaimMismatch{value, state_.as_kind(type, axis, other),
-                                       state_.on_axes(claimed, axis), axis};
-         });
+  undecided_.meet(undecided_.result_row(value.index - program_.insts[id].first_result.index), type,
+                  0, check.type, Place::inst(id), [&](AxisId axis, Kind other) {
+                    return rules::ClaimMismatch{value, state_.as_kind(type, axis, other),
+                                                state_.on_axes(claimed, axis), axis};
+                  });
   if (claimed.scale.valid() && claimed.scale != program_.one())
     claim_scale(id, value, type, claimed, region);
   check.type.scale = type.scale;
@@ -519,11 +514,11 @@ void Walk::judge_output(uint32_t index) {
       if (wrong)
         state_.report(place, rules::ClaimMismatch{out.value, result_.types[out.value.index],
                                                   out.declared, wrong});
-      if (state_.recording)
-        meet(open_.row(out.value), type, 0, check.type, place, [&](AxisId axis, Kind other) {
-          return rules::ClaimMismatch{out.value, state_.as_kind(type, axis, other),
-                                      state_.on_axes(claimed, axis), axis};
-        });
+      undecided_.meet(undecided_.row(out.value), type, 0, check.type, place,
+                      [&](AxisId axis, Kind other) {
+                        return rules::ClaimMismatch{out.value, state_.as_kind(type, axis, other),
+                                                    state_.on_axes(claimed, axis), axis};
+                      });
       leaves = check.type;
     }
   }
@@ -537,9 +532,9 @@ void Walk::judge_output(uint32_t index) {
     for (rules::Violation &violation : rules::loss_violations(program_, out.value, type))
       state_.report(place, std::move(violation));
     if (state_.recording)
-      for (AxisId axis : open_axes(type) & open_.axes(open_.row(out.value)))
-        need(open_.row(out.value), axis, Kind::Invariant, place,
-             rules::LossKind{out.value, {.kind = Kind::Replicate}, axis});
+      for (AxisId axis : open_axes(type) & undecided_.axes(out.value))
+        undecided_.need(undecided_.row(out.value), axis, Kind::Invariant, place,
+                        rules::LossKind{out.value, {.kind = Kind::Replicate}, axis});
     return scales_at_root(place, root_type(out.value));
   }
   ir::ScaleId needed =

@@ -195,7 +195,7 @@ void Walk::branches(CallSite &site) {
   reach(site, second);
   for (size_t r = 0; r < results; ++r)
     site.results[r] = joined(site, condition, r, first.results[r], second.results[r]);
-  open_branches(site, first, second);
+  undecided_.branches(site, first, second);
 }
 
 // One result of `cond`.
@@ -284,8 +284,8 @@ takers_of(const ir::Program &program, ir::FunctionId id, size_t first, size_t co
 // Types a loop whose operands [first, first + count) are handed from round to round. A zero takes
 // the kind of what is added to it, R|I what the body needs, R or I without a gradient the other one;
 // everything else leaves as it entered.
-Walk::Round Walk::carry_through(CallSite &site, ir::FunctionId body, Args &args, size_t first,
-                                size_t count, llvm::function_ref<Round(const Args &)> run) {
+Round Walk::carry_through(CallSite &site, ir::FunctionId body, Args &args, size_t first,
+                          size_t count, llvm::function_ref<Round(const Args &)> run) {
   Round round;
   llvm::SmallVector<Carried, 4> met(count);
   const std::vector<llvm::SmallVector<uint32_t, 1>> takers =
@@ -317,7 +317,7 @@ Walk::Round Walk::carry_through(CallSite &site, ir::FunctionId body, Args &args,
   llvm::SmallVector<Type, 4> carried;
   for (const Carried &each : met)
     carried.push_back(each.type);
-  open_carry(site, round, args, first, carried);
+  undecided_.loop(site, round, args, first, carried);
   for (size_t c = 0; c < count; ++c) {
     const rules::Arg &arg = args[first + c];
     rules::Arg &leaving = round.results[c];
@@ -444,8 +444,8 @@ Walk::Turn Walk::turn(const CallSite &site, ir::FunctionId more, ir::FunctionId 
   if (made.chosen.believed.empty())
     made.chosen.believed.assign(made.left.results.size(),
                                 asked.believed.empty() ? AxisSet() : asked.believed.front());
-  made.chosen.instances = asked.instances;
-  made.chosen.instances.append(made.left.instances.begin(), made.left.instances.end());
+  made.chosen.bodies = asked.bodies;
+  made.chosen.bodies.append(made.left.bodies.begin(), made.left.bodies.end());
   for (rules::Arg &result : made.chosen.results)
     if (result.type.valid()) {
       const Type type = program_.types[result.type];

@@ -153,14 +153,16 @@ AxisSet Walk::written(InstId id, ValueId target, uint32_t position, const Type &
                     rules::MutationChangesType{
                         {position}, state_.intern(before), state_.intern(made), bad - told});
   }
-  if (state_.recording && open_.any() && (state || state_.storage.shared_after(target, id))) {
+  if (undecided_.recording() && (state || state_.storage.shared_after(target, id))) {
     Type after = made;
     after.set_unknown(made.of(Kind::Varying));
-    meet(open_.row(target), before, row_of(result), after, Place::inst(id),
-         [&](ir::AxisId axis, Kind kind) {
-           return rules::MutationChangesType{
-               {position}, state_.as_kind(before, axis, kind), state_.on_axes(made, axis), axis};
-         });
+    undecided_.meet(undecided_.row(target), before, undecided_.result_row(result), after,
+                    Place::inst(id), [&](ir::AxisId axis, Kind kind) {
+                      return rules::MutationChangesType{{position},
+                                                        state_.as_kind(before, axis, kind),
+                                                        state_.on_axes(made, axis),
+                                                        axis};
+                    });
   }
   if (!state_.edit)
     state_.storage.write(target, id);

@@ -90,10 +90,10 @@ Walk::Surroundings Walk::make_key(const ir::Inst &inst) {
   key.resize_for_overwrite(most + 4 * operands.size());
   uint32_t *at = key.data();
   targets_.clear();
-  const bool open = open_.any();
+  const bool open = undecided_.any();
   bool matters = inst.result_count >= 1u << 16; // which has no place in the key
   auto add_value = [&](ValueId value, bool written) __attribute__((always_inline)) {
-    matters |= state_.storage.is_stale(value) || (open && open_.row(value) != 0);
+    matters |= state_.storage.is_stale(value) || (open && undecided_.row(value) != 0);
     *at++ = state_.number(value);
     if (written) {
       targets_.push_back(value);
@@ -176,7 +176,7 @@ bool Walk::settle(InstId id) {
     return false;
   }
   ++state_.trail->stats.ops;
-  rows_.clear();
+  undecided_.set_result_rows({});
   if (entry->infers)
     for (const rules::InferredWord &word : entry->outcome->inferred)
       state_.trail->inferred.push_back({id, word});
@@ -202,7 +202,7 @@ bool Walk::settle(InstId id) {
 // then.
 bool Walk::overwrite(InstId id, const ir::Inst &inst, InstructionCache::Entry &entry) {
   using Writes = InstructionCache::Entry::Writes;
-  if (inst.result_count == 1 && !open_.any()) {
+  if (inst.result_count == 1 && !undecided_.any()) {
     if (entry.writes == Writes::Unasked)
       entry.writes = keeps_types(inst, *entry.outcome) ? Writes::Keep : Writes::Change;
     if (entry.writes == Writes::Keep) {
@@ -242,7 +242,7 @@ void Walk::note_cached(const ir::Inst &inst, const rules::ResolvedOp &op,
   llvm::SmallVector<uint32_t, 4> results;
   for (uint32_t i = 0; i < inst.result_count; ++i) {
     ValueId result = inst.result(i);
-    if (open_.row(result) != 0)
+    if (undecided_.row(result) != 0)
       return;
     results.push_back(state_.number(result));
   }
@@ -288,7 +288,7 @@ void Walk::declare(uint32_t index) {
 // states, depends on more.
 void Walk::output(uint32_t index) {
   const ir::Output &out = program_.outputs[index];
-  if (!state_.caches || open_.any())
+  if (!state_.caches || undecided_.any())
     return judge_output(index);
   PlaceCache &places = place_cache_;
   uint32_t kind = InstructionCache::kNone;

@@ -293,7 +293,7 @@ AxisSet Walk::refused_gradient(ValueId id, const Type &forward, const Type &grad
 // say is its scale; that is reported.
 bool Walk::fits(Place place, ValueId id) {
   using Pair = PlaceCache::Pair;
-  if (!state_.caches || open_.any() || place.form != Place::Form::Inst)
+  if (!state_.caches || undecided_.any() || place.form != Place::Form::Inst)
     return false;
   ValueId of = program_.values[id].grad_of;
   if (kept_of_one_.count(of.index))
@@ -313,7 +313,7 @@ bool Walk::fits(Place place, ValueId id) {
 }
 
 void Walk::note_pair(Place place, ValueId id, PlaceCache::Pair pair) {
-  if (!state_.caches || open_.any() || place.form != Place::Form::Inst)
+  if (!state_.caches || undecided_.any() || place.form != Place::Form::Inst)
     return;
   ValueId of = program_.values[id].grad_of;
   const Type &value = program_.types[result_.types[of.index]];
@@ -347,8 +347,10 @@ void Walk::joint(Place place, ValueId id, bool told) {
   ir::ContextId context =
       place.form == Place::Form::Inst ? program_.insts[place.as_inst()].context : ir::ContextId{0};
   AxisSet local = state_.local_axes(gradient.mesh(), context);
-  if (state_.recording && open_.any())
-    open_gradient(place, id, forward, gradient, local);
+  if (undecided_.recording())
+    undecided_.gradient(place, id, forward, gradient, [&](const Type &value) {
+      return refused_gradient(id, value, gradient, local);
+    });
   AxisSet wrong = refused_gradient(id, forward, gradient, local);
   AxisSet addends = never_summed(id) & gradient.of(Kind::Varying) & forward.of(Kind::Varying);
   if (wrong.empty() && addends) {

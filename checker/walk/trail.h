@@ -3,7 +3,7 @@
 #pragma once
 
 #include "checker/check.h"
-#include "checker/walk/undecided.h"
+#include "checker/walk/undecided/open_values.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SmallVector.h"

@@ -4,6 +4,7 @@
 #include "checker/check.h"
 #include "checker/walk/edits.h"
 #include "checker/walk/state.h"
+#include "checker/walk/undecided/undecided_kinds.h"
 
 #include "rules/boundary/boundary.h"
 #include "rules/boundary/contract.h"
@@ -139,25 +140,6 @@ private:
                       uint32_t result);
   ir::AxisSet drawn(ir::InstId id, uint32_t position, const ir::Type &before, const ir::Type &made,
                     ir::AxisSet bad);
-  using Rows = llvm::SmallVector<OpenValues::Row, 4>;
-  // An instruction that runs bodies.
-  struct CallSite {
-    ir::InstId id;
-    const ir::Inst &inst;
-    Args args;
-    llvm::SmallVector<rules::Arg, 2> results; // unknown until typed
-    ir::AxisSet region;                       // axes that are local inside, and were not outside
-    Rows arg_rows = {}, rows = {};            // of what is open; may be shorter
-    // Axes on which results are what an opaque function says; may be shorter.
-    llvm::SmallVector<ir::AxisSet, 2> believed = {};
-  };
-  // What running bodies leaves, and the bodies that were typed for it; none is of an opaque one.
-  struct Round {
-    llvm::SmallVector<rules::Arg, 2> results;
-    llvm::SmallVector<uint32_t, 2> instances = {};   // that of the results is the last one
-    uint32_t body = BodyResult::kNone;               // that of the results
-    llvm::SmallVector<ir::AxisSet, 2> believed = {}; // per result of an opaque one: what it claims
-  };
   // A result that a condition chooses; the axes on which it may not be chosen.
   struct Choice {
     ir::Type type;
@@ -246,38 +228,6 @@ private:
     return first_gradients_.empty() ? ir::ValueId() : first_gradients_[value.index];
   }
 
-  // What is open (erased.h).
-  using Say = llvm::function_ref<rules::Violation(ir::AxisId, ir::Kind other)>;
-  using Probe = std::pair<uint32_t, ir::Kind>; // an operand, taken as R or as I where it is open
-  void fact(OpenFact::Form form, uint32_t a, uint32_t b, ir::AxisId axis = {});
-  OpenValues::Row operand_row(size_t operand);
-  OpenValues::Row row_of(uint32_t result) const {
-    return result < rows_.size() ? rows_[result] : 0;
-  }
-  void open_uses(ir::InstId id, const rules::Application &app, const rules::Outcome &outcome,
-                 uint32_t application);
-  OpenLinks links_of(const rules::Application &app, const rules::Outcome &outcome);
-  void link_words(const rules::Application &app, const rules::Outcome &outcome, OpenLinks &links);
-  void link_pair(const rules::Application &app, Probe one, uint32_t other, ir::AxisSet axes,
-                 OpenLinks &links);
-  const rules::Outcome &probe(const rules::Application &app, llvm::ArrayRef<Probe> probes);
-  void open_result(ir::ValueId value, OpenValues::Row row, const ir::Type &type);
-  void open_gradient(Place place, ir::ValueId gradient, const ir::Type &value,
-                     const ir::Type &found, ir::AxisSet local);
-  void meet(OpenValues::Row row, const ir::Type &before, OpenValues::Row other,
-            const ir::Type &after, Place place, Say say);
-  void need(OpenValues::Row row, ir::AxisId axis, ir::Kind kind, Place place,
-            rules::Violation violation);
-  Rows bind_params(uint32_t instance, llvm::ArrayRef<OpenValues::Row> args);
-  Rows bind_results(uint32_t instance);
-  void open_call(CallSite &site, const Round &round);
-  void open_carry(CallSite &site, const Round &round, const Args &args, size_t first,
-                  llvm::ArrayRef<ir::Type> met);
-  void open_branches(CallSite &site, const Round &then, const Round &other);
-  void name_clash(OpenValues::Contradiction &clash);
-  void settle_open(size_t declared, size_t told, size_t late);
-  void keep_word(ir::InstId id, ir::Type &type) const;
-
   // The gradient boundary (gradients.cc).
   rules::Contract contract(ir::ValueId value);
   void declare_contract(uint32_t param);
@@ -293,6 +243,7 @@ private:
   ir::Program &program_;
   CheckResult &result_;
   std::unique_ptr<SecondReading> second_; // none unless the program is judged without declarations
+  UndecidedKinds undecided_;
   GradientBoundary boundary_;
   std::vector<ir::ValueId>
       first_gradients_; // per value, as backward leaves them; empty: no gradients
@@ -312,10 +263,6 @@ private:
   llvm::SmallVector<ir::TypeId, 2> conditions_;
   PlaceCache place_cache_;
   llvm::SmallVector<ir::ValueId, 4> targets_; // written by the current instruction: see make_key
-  OpenValues open_;
-  Rows rows_; // of the results of the current instruction; may be shorter
-  // The words that were decided, while retyping: per instruction.
-  llvm::DenseMap<uint32_t, llvm::SmallVector<std::pair<ir::AxisSet, ir::Kind>, 1>> words_;
   // Per function, the functions that run it; found when an edit of a body is first tried.
   std::vector<llvm::SmallVector<ir::FunctionId, 2>> run_by_;
   const bool unites_; // LTensor: what is invariant varies where it meets what does
