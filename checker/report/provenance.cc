@@ -5,7 +5,7 @@
 #include "checker/body_values.h"
 #include "checker/check.h"
 #include "checker/report/report.h"
-#include "checker/walk/joint.h"
+#include "checker/walk/gradients/joint.h"
 
 #include "ir/claims.h"
 #include "ir/text/text.h"

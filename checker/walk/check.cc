@@ -69,20 +69,12 @@ CheckResult check(ir::Program &program, const CheckOptions &options) {
 
 Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &result)
     : state_(program, options, result), program_(program), result_(result), undecided_(state_),
-      boundary_(program, state_.rules), unites_(ir::dialect_of(program) == ir::Dialect::LTensor) {
+      contracts_(state_), gradients_(state_, contracts_, undecided_),
+      effects_(state_, undecided_, gradients_),
+      unites_(ir::dialect_of(program) == ir::Dialect::LTensor) {
   if (result.gradual) {
     second_ = std::make_unique<SecondReading>(state_);
     state_.second = second_.get();
-  }
-  llvm::ArrayRef<ir::Value> values = program.values.all();
-  for (uint32_t i = 0; i < values.size(); ++i) {
-    ValueId of = values[i].grad_of;
-    if (!of.valid())
-      continue;
-    if (first_gradients_.empty())
-      first_gradients_.resize(values.size());
-    if (ValueId &first = first_gradients_[of.index]; !first.valid())
-      first = ValueId{i};
   }
 }
 
@@ -90,7 +82,7 @@ Walk::~Walk() = default;
 
 void Walk::run() {
   state_.caches = state_.options.memoise && !mover && !unites_ && !second_;
-  declared_gradients();
+  contracts_.judge_functions();
   for (uint32_t i = 0; i < program_.params.size(); ++i)
     declare(i);
   const size_t declared = state_.trail->entries.size();
@@ -101,11 +93,11 @@ void Walk::run() {
       state_.options.progress(i - first, last - first);
   }
   const size_t told = state_.trail->entries.size();
-  late_gradients(declared);
+  gradients_.judge_declared(declared);
   const size_t late = state_.trail->entries.size() - told;
   for (uint32_t i = 0; i < program_.outputs.size(); ++i)
     output(i);
-  unread_gradients();
+  contracts_.judge_unread();
   undecided_.settle(declared, told, late);
   Collector(program_, state_.bodies).add(state_.main, result_);
   undecided_.settle_words();
@@ -125,10 +117,8 @@ void Walk::resume() {
     state_.storage.define(ValueId{i});
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i)
     if (!state_.rules.resolve(program_.insts[InstId{i}].op).transition.empty())
-      moves(InstId{i});
-  for (const ir::Param &param : program_.params)
-    if (param.role == ir::Role::Param && param.grad.stated)
-      boundary_.contracts[*boundary_.param_of(param.value)] = contract(param.value);
+      gradients_.note_move(InstId{i});
+  contracts_.resume();
 }
 
 void Walk::judge_declaration(uint32_t index) {
@@ -156,7 +146,7 @@ void Walk::judge_declaration(uint32_t index) {
   state_.storage.define(param.value);
   if (is_state_role(param.role))
     state_.kept[param.value.index] = true;
-  declare_contract(index);
+  contracts_.declare(index);
 }
 
 // `R|I` is decided by the gradient contract, or does not matter where no gradient flows.
@@ -213,17 +203,17 @@ void Walk::type_instruction(InstId id) {
     if (state_.edit->attrs.valid())
       inst.attrs = state_.edit->attrs;
   } else if (!state_.edit && !program_.lacks(ir::Missing::Mutation)) {
-    aliases(id);
+    effects_.judge_stale(id);
   }
   if (before_)
     before_ = counted();
   if (!state_.options.permissive)
     missing(id, context);
   if (op.form == rules::OpForm::Boundary)
-    boundary_operands(id, op.boundary);
+    contracts_.put_operands(id, op.boundary);
   bool lifted = op.boundary == rules::Boundary::ReinterpretMesh || lift(id, inst);
   if (context.grad && (op.form == rules::OpForm::Transition || op.form == rules::OpForm::Call))
-    if (cut_gradients(inst))
+    if (contracts_.cut_gradients(inst))
       before_.reset();
   state_.claims.clear();
   for (uint32_t i = 0; i < inst.result_count; ++i) {
@@ -261,7 +251,7 @@ void Walk::type_instruction(InstId id) {
       bool changed = false;
       for (uint32_t at : gradients_that_end(state_.rules.apply(app))) {
         before_.reset(); // whether it is asked for depends on the value
-        if (boundary_.needs_gradient(state_.operands.values[at]))
+        if (contracts_.boundary().needs_gradient(state_.operands.values[at]))
           continue;
         state_.args[at].type = rules::without_gradient(program_, state_.args[at].type);
         changed = true;
@@ -290,7 +280,7 @@ void Walk::type_instruction(InstId id) {
     state_.trail->inferred.push_back({id, word});
   undecided_.apply(id, app, outcome, application);
   if (op.form == rules::OpForm::Boundary && context.check)
-    boundary_results(id, op.boundary, outcome);
+    contracts_.judge_results(id, op.boundary, outcome);
   results(id, inst, outcome);
 }
 
@@ -333,13 +323,13 @@ bool Walk::lift(InstId id, const ir::Inst &inst) {
 
 void Walk::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcome) {
   llvm::SmallVector<AxisSet, 4> unknown_axes(inst.result_count);
-  mutation(id, inst, outcome, unknown_axes);
+  effects_.write(id, inst, outcome, unknown_axes);
   type_results(id, inst, outcome, unknown_axes);
   const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
   if (before_)
     note_cached(inst, op, outcome);
   before_.reset();
-  gradients_and_moves(id, inst, !op.transition.empty());
+  gradients_.meet(id, inst, !op.transition.empty());
 }
 
 void Walk::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
@@ -510,7 +500,7 @@ void Walk::judge_output(uint32_t index) {
       AxisSet wrong = check.mismatched | check.unowned;
       told = !wrong.empty();
       if (out.role == ir::OutputRole::Grad)
-        wrong -= unreduced(place, out.value, out.of, wrong);
+        wrong -= gradients_.unreduced(place, out.value, out.of, wrong);
       if (wrong)
         state_.report(place, rules::ClaimMismatch{out.value, result_.types[out.value.index],
                                                   out.declared, wrong});
@@ -527,7 +517,7 @@ void Walk::judge_output(uint32_t index) {
   if (AxisSet loose = (leaves.of(Kind::Varying) - leaves.sharded()) & global)
     state_.report(place, rules::NoSpec{{}, out.value, loose});
   if (out.role == ir::OutputRole::Grad)
-    return told ? void() : gradient_output(index, type);
+    return told ? void() : contracts_.judge_output(index, type);
   if (out.role == ir::OutputRole::Loss) {
     for (rules::Violation &violation : rules::loss_violations(program_, out.value, type))
       state_.report(place, std::move(violation));
@@ -535,7 +525,7 @@ void Walk::judge_output(uint32_t index) {
       for (AxisId axis : open_axes(type) & undecided_.axes(out.value))
         undecided_.need(undecided_.row(out.value), axis, Kind::Invariant, place,
                         rules::LossKind{out.value, {.kind = Kind::Replicate}, axis});
-    return scales_at_root(place, root_type(out.value));
+    return contracts_.scales_at_root(place, contracts_.root_type(out.value));
   }
   ir::ScaleId needed =
       out.declared.valid() ? state_.seen(out.declared, ir::ContextId{0}).scale : program_.one();
@@ -546,6 +536,23 @@ void Walk::judge_output(uint32_t index) {
           rules::scale_differs(program_, type, needed, std::move(other), {}, out.value);
       differs && !told)
     state_.report(place, std::move(*differs));
+}
+
+// The new value of a parameter or buffer has the type of the old one.
+void Walk::state_output(uint32_t index) {
+  const ir::Output &out = program_.outputs[index];
+  if (out.role != ir::OutputRole::State || !out.of.valid() || out.declared.valid())
+    return;
+  const Type &made = program_.types[result_.types[out.value.index]];
+  ir::TypeId needed = result_.types[out.of.index];
+  if (made.mesh() != program_.types[needed].mesh())
+    return;
+  AxisSet wrong = rules::check_claim(made, program_.types[needed], made.gradient_free()).mismatched;
+  Place place{Place::Form::Output, index};
+  wrong -= gradients_.unreduced(place, out.value, out.of, wrong);
+  if (wrong)
+    state_.report(place,
+                  rules::ClaimMismatch{out.value, result_.types[out.value.index], needed, wrong});
 }
 
 } // namespace spmd::checker

@@ -1,7 +1,8 @@
 // Effects: what is written in place must leave its storage with a type that other names of it can rely
 // on, and what was written is no longer what older names say.
+#include "checker/walk/effects.h"
+
 #include "checker/report/provenance.h"
-#include "checker/walk/walk.h"
 
 #include "rules/boundary/name.h"
 #include "rules/ops/registry.h"
@@ -89,7 +90,7 @@ bool draws(const rules::ResolvedOp &op) {
 
 } // namespace
 
-void Walk::aliases(InstId id) {
+void Effects::judge_stale(InstId id) {
   for (size_t i = 0; i < state_.operands.values.size(); ++i) {
     InstId writer = state_.storage.overtaken_by(state_.operands.values[i]);
     // `alias new_base, old_alias` re-derives a view: its second operand is stale by nature.
@@ -104,8 +105,7 @@ void Walk::aliases(InstId id) {
   }
 }
 
-// `unknown_axes`: per result, the axes on which its storage was left with another type.
-void Walk::mutation(InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
+void Effects::write(InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
                     llvm::MutableArrayRef<AxisSet> unknown_axes) {
   if (!state_.edit && ends_storage(state_.rules.resolve(inst.op)) &&
       state_.operands.values.size() > 1)
@@ -124,8 +124,7 @@ void Walk::mutation(InstId id, const ir::Inst &inst, const rules::Outcome &outco
   }
 }
 
-// The axes on which a value that is written is left with another type, which other names of it notice.
-AxisSet Walk::left_with(ValueId target, ir::ContextId context, const Type &made) const {
+AxisSet Effects::left_with(ValueId target, ir::ContextId context, const Type &made) const {
   const Type before = state_.seen(result_.types[target.index], context);
   if (before.mesh() != made.mesh())
     return {};
@@ -133,8 +132,8 @@ AxisSet Walk::left_with(ValueId target, ir::ContextId context, const Type &made)
   return before.gradient_free() ? bad - before.of(Kind::Varying) : bad;
 }
 
-AxisSet Walk::written(InstId id, ValueId target, uint32_t position, const Type &made,
-                      uint32_t result) {
+AxisSet Effects::written(InstId id, ValueId target, uint32_t position, const Type &made,
+                         uint32_t result) {
   AxisSet bad;
   const Type before = state_.seen(result_.types[target.index], program_.insts[id].context);
   bool state = state_.is_kept(state_.storage.root(target));
@@ -142,8 +141,8 @@ AxisSet Walk::written(InstId id, ValueId target, uint32_t position, const Type &
     bad = left_with(target, program_.insts[id].context, made);
     AxisSet told = drawn(id, position, before, made, bad);
     if (state)
-      told |= unreduced(Place::inst(id), tensors_of(program_, id), state_.storage.root(target),
-                        bad - told);
+      told |= gradients_.unreduced(Place::inst(id), tensors_of(program_, id),
+                                   state_.storage.root(target), bad - told);
     AxisSet partial = state ? (bad - told) & made.of(Kind::Partial) : AxisSet();
     if (partial)
       state_.report(Place::inst(id), rules::PartialState{state_.storage.root(target), partial});
@@ -171,8 +170,8 @@ AxisSet Walk::written(InstId id, ValueId target, uint32_t position, const Type &
 
 // Random numbers are drawn where the storage differs between ranks, and nowhere else; the axes on
 // which they are not, reported.
-AxisSet Walk::drawn(InstId id, uint32_t position, const Type &before, const Type &made,
-                    AxisSet bad) {
+AxisSet Effects::drawn(InstId id, uint32_t position, const Type &before, const Type &made,
+                       AxisSet bad) {
   if (bad.empty() || !draws(state_.rules.resolve(program_.insts[id].op)))
     return {};
   AxisSet repeats = bad & before.of(Kind::Varying) & (made.replicated() | made.of(Kind::Invariant));

@@ -194,7 +194,7 @@ bool Walk::settle(InstId id) {
     }
   }
   if (around.gradients || entry->transition)
-    gradients_and_moves(id, inst, entry->transition);
+    gradients_.meet(id, inst, entry->transition);
   return true;
 }
 
@@ -212,7 +212,7 @@ bool Walk::overwrite(InstId id, const ir::Inst &inst, InstructionCache::Entry &e
     }
   }
   llvm::SmallVector<AxisSet, 4> unknown_axes(inst.result_count);
-  mutation(id, inst, *entry.outcome, unknown_axes);
+  effects_.write(id, inst, *entry.outcome, unknown_axes);
   if (llvm::all_of(unknown_axes, [](AxisSet axes) { return axes.empty(); }))
     return true;
   type_results(id, inst, *entry.outcome, unknown_axes);
@@ -222,7 +222,7 @@ bool Walk::overwrite(InstId id, const ir::Inst &inst, InstructionCache::Entry &e
 // True if the one result is of the type that each operand has that is written.
 bool Walk::keeps_types(const ir::Inst &inst, const rules::Outcome &outcome) {
   return llvm::all_of(targets_, [&](ValueId target) {
-    return left_with(target, inst.context, program_.types[outcome.types[0]]).empty();
+    return effects_.left_with(target, inst.context, program_.types[outcome.types[0]]).empty();
   });
 }
 
@@ -279,9 +279,7 @@ void Walk::declare(uint32_t index) {
   state_.cache.set_number(param.value, like.known);
   state_.storage.define(param.value);
   state_.kept[param.value.index] = state_.kept[program_.params[like.index].value.index];
-  if (std::optional<rules::Contract> &contract = boundary_.contracts[index];
-      (contract = boundary_.contracts[like.index]))
-    contract->param = param.value;
+  contracts_.declare_like(index, like.index);
 }
 
 // An output like one without findings. What a loss says of scales, and what no contract
@@ -293,7 +291,7 @@ void Walk::output(uint32_t index) {
   PlaceCache &places = place_cache_;
   uint32_t kind = InstructionCache::kNone;
   bool grad = out.role == ir::OutputRole::Grad, alike = out.role != ir::OutputRole::Loss;
-  if (std::optional<uint32_t> param = grad ? boundary_.param_of(out.of) : std::nullopt)
+  if (std::optional<uint32_t> param = grad ? contracts_.boundary().param_of(out.of) : std::nullopt)
     kind = places.kinds[*param];
   if (grad)
     alike = kind != InstructionCache::kNone &&

@@ -80,19 +80,8 @@ private:
   ir::IndexTable table_;
 };
 
-// The same for declarations, outputs and gradients: equal ones are judged once.
+// The same for declarations and outputs: equal ones are judged once.
 struct PlaceCache {
-  // A value and its gradient, as numbered, where they are met.
-  Tuples<3> pairs;
-  enum class Pair : uint8_t {
-    Unasked,
-    Free,   // the value has no gradient
-    Fits,   // types and shapes are dual
-    Varies, // so they are, if it is no addend (Walk::never_summed)
-    Ask,
-  };
-  std::vector<Pair> pair;
-
   Tuples<9> params; // what a declaration states
   struct Declared {
     uint32_t index = ~0u, known = ~0u; // of the first one: among the parameters, as numbered

@@ -3,6 +3,9 @@
 
 #include "checker/check.h"
 #include "checker/walk/edits.h"
+#include "checker/walk/effects.h"
+#include "checker/walk/gradients/contracts.h"
+#include "checker/walk/gradients/recorded_gradients.h"
 #include "checker/walk/state.h"
 #include "checker/walk/undecided/undecided_kinds.h"
 
@@ -16,39 +19,6 @@
 #include "llvm/ADT/SmallVector.h"
 
 namespace spmd::checker {
-
-// Where gradients start and end in a program, found before the walk.
-class GradientBoundary {
-public:
-  GradientBoundary(const ir::Program &program, rules::Rules &rules);
-
-  // The operand of the latest `backward` ahead of the instruction, in its body; none if there is none.
-  ir::ValueId root_before(ir::InstId id) const;
-  // The root of the gradients that a program marks there: as above, else its only loss.
-  ir::ValueId root_of(Place place) const;
-  // True if a gradient with respect to the value ends in a parameter, or in an input for which one is
-  // asked. Values of bodies are taken to.
-  bool needs_gradient(ir::ValueId value);
-  // The index of the parameter that a value is declared as.
-  std::optional<uint32_t> param_of(ir::ValueId value) const;
-  // True if a `step` or an output names the parameter: its contract is checked there.
-  bool is_stepped(ir::ValueId param) const { return stepped_.count(param.index); }
-  bool is_asked(ir::ValueId value) const { return llvm::is_contained(asked_, value); } // by `grad`
-
-  std::vector<std::optional<rules::Contract>> contracts; // per parameter, as far as needed
-
-private:
-  void note(ir::InstId id, rules::Boundary op);
-
-  const ir::Program &program_;
-  std::vector<std::pair<ir::InstId, ir::ValueId>> roots_; // in program order
-  std::vector<uint32_t> starts_;                          // first instructions of bodies
-  llvm::DenseMap<uint32_t, uint32_t> params_;             // by value
-  llvm::DenseSet<uint32_t> stepped_;
-  std::vector<ir::ValueId> asked_; // operands of `grad`
-  ir::ValueId loss_;
-  std::vector<bool> needs_gradient_; // by value; empty: not asked yet
-};
 
 class Walk {
 public:
@@ -118,11 +88,9 @@ private:
   bool cast_implicitly(ir::InstId id, const rules::Application &app, const rules::Outcome &outcome);
   std::string rule_text(const rules::ResolvedOp &op) const;
   void missing(ir::InstId id, const ir::Context &context);
-  void aliases(ir::InstId id);
   void results(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome);
   void type_results(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
                     llvm::ArrayRef<ir::AxisSet> unknown_axes);
-  void gradients_and_moves(ir::InstId id, const ir::Inst &inst, bool transition);
   void claim(ir::InstId id, ir::ValueId value, ir::Type &type, ir::TypeId declared,
              rules::Spec spec);
   void claim_scale(ir::InstId id, ir::ValueId value, ir::Type &type, const ir::Type &claimed,
@@ -133,13 +101,6 @@ private:
   void claim_sizes(ir::InstId id, ir::ValueId value, const ir::Type &type);
   void claim_whole(ir::InstId id, const ir::Type &type, const rules::Arg &found, ir::ShapeId stated,
                    ir::AxisSet joined);
-  void mutation(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
-                llvm::MutableArrayRef<ir::AxisSet> unknown_axes);
-  ir::AxisSet left_with(ir::ValueId target, ir::ContextId context, const ir::Type &made) const;
-  ir::AxisSet written(ir::InstId id, ir::ValueId target, uint32_t position, const ir::Type &made,
-                      uint32_t result);
-  ir::AxisSet drawn(ir::InstId id, uint32_t position, const ir::Type &before, const ir::Type &made,
-                    ir::AxisSet bad);
   // A result that a condition chooses; the axes on which it may not be chosen.
   struct Choice {
     ir::Type type;
@@ -210,53 +171,16 @@ private:
   rules::Arg one_of(const CallSite &site, size_t operand, std::optional<ir::Extent> &length);
   void output(uint32_t index);
   void judge_output(uint32_t index);
-  ir::AxisSet refused_gradient(ir::ValueId gradient, const ir::Type &forward, const ir::Type &found,
-                               ir::AxisSet local);
-  void joint(Place place, ir::ValueId gradient, bool told);
-  void unread_gradients();
-  bool fits(Place place, ir::ValueId gradient);
-  void note_pair(Place place, ir::ValueId gradient, PlaceCache::Pair pair);
-  void gradient_scale(Place place, ir::ValueId gradient, const ir::Type &forward, ir::Type found);
-  ir::AxisSet unreduced(Place place, llvm::ArrayRef<ir::ValueId> read, ir::ValueId param,
-                        ir::AxisSet axes);
-  void moves(ir::InstId id); // of a transition
-  void keeps_one(ir::InstId id);
-  ir::AxisSet never_summed(ir::ValueId gradient);
   void state_output(uint32_t index);
-  void late_gradients(size_t position);
-  ir::ValueId first_gradient(ir::ValueId value) const {
-    return first_gradients_.empty() ? ir::ValueId() : first_gradients_[value.index];
-  }
-
-  // The gradient boundary (gradients.cc).
-  rules::Contract contract(ir::ValueId value);
-  void declare_contract(uint32_t param);
-  void declared_gradients();
-  void scales_at_root(Place place, const ir::Type &root);
-  const ir::Type &root_type(ir::ValueId root);
-  void boundary_operands(ir::InstId id, rules::Boundary op);
-  bool cut_gradients(const ir::Inst &inst); // true if it depends on which values the operands are
-  void boundary_results(ir::InstId id, rules::Boundary op, const rules::Outcome &outcome);
-  void gradient_output(uint32_t index, const ir::Type &type);
 
   WalkState state_;
   ir::Program &program_;
   CheckResult &result_;
   std::unique_ptr<SecondReading> second_; // none unless the program is judged without declarations
   UndecidedKinds undecided_;
-  GradientBoundary boundary_;
-  std::vector<ir::ValueId>
-      first_gradients_; // per value, as backward leaves them; empty: no gradients
-  struct Root {
-    ir::ValueId value;
-    ir::TypeId known_as;
-    ir::Type type;                              // as gradients see it
-  } root_;                                      // the last one that was asked for
-  ir::ScaleId gradient_scale_;                  // of the root, where no value is known to be it
-  llvm::DenseMap<uint32_t, ir::ValueId> moved_; // operand of a transition -> its result
-  llvm::DenseMap<uint32_t, ir::AxisSet> kept_of_one_; // R of which a convert keeps that of one rank
-  // Parameters, and the axes on which it was told that their gradient is not summed.
-  llvm::DenseMap<uint32_t, ir::AxisSet> unreduced_;
+  GradientContracts contracts_;
+  RecordedGradients gradients_;
+  Effects effects_;
   std::optional<Counts> before_; // the current instruction, as long as it may go into the cache
   ir::IndexTable body_table_;
   // Types of the conditions around the current body that differ between ranks.

@@ -2,7 +2,7 @@
 // with the operand as R and as I, once per distinct application.
 #include "checker/walk/undecided/undecided_kinds.h"
 
-#include "checker/walk/joint.h"
+#include "checker/walk/gradients/joint.h"
 
 #include "rules/redistribute/call.h"
 #include "rules/shards/remesh.h"

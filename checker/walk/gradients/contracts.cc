@@ -1,8 +1,9 @@
 // The boundary that gradients cross: loss roots, contracts of parameters, the optimizer, declared gradients
 // of functions. What an instruction needs of the program around it is put beside its operands, so
 // that rules see it.
+#include "checker/walk/gradients/contracts.h"
+
 #include "checker/report/provenance.h"
-#include "checker/walk/walk.h"
 
 #include "rules/boundary/contract.h"
 #include "rules/boundary/loss.h"
@@ -61,99 +62,14 @@ bool has_root(const ir::Program &program, const GradientBoundary &boundary) {
 
 } // namespace
 
-GradientBoundary::GradientBoundary(const ir::Program &program, rules::Rules &rules)
-    : contracts(program.params.size()), program_(program) {
-  for (uint32_t i = 0; i < program.params.size(); ++i)
-    if (program.params[i].role == ir::Role::Param)
-      params_[program.params[i].value.index] = i;
-  uint32_t losses = 0;
-  for (const ir::Output &out : program.outputs)
-    if (out.role == ir::OutputRole::Grad && out.of.valid())
-      stepped_.insert(out.of.index);
-    else if (out.role == ir::OutputRole::Loss)
-      loss_ = losses++ == 0 ? out.value : ValueId();
-  starts_.push_back(program.main.first.index);
-  for (const ir::Function &function : program.functions)
-    if (!function.opaque && function.body.first.valid())
-      starts_.push_back(function.body.first.index);
-  llvm::sort(starts_);
-  std::vector<uint8_t> other(program.strings.size()); // spellings that mean no op of the boundary
-  llvm::ArrayRef<ir::Inst> insts = program.insts.all();
-  for (uint32_t i = 0; i < insts.size(); ++i) {
-    uint8_t &known = other[insts[i].op.index];
-    if (known)
-      continue;
-    Boundary boundary = rules.resolve(insts[i].op).boundary;
-    if (boundary == Boundary::None)
-      known = true;
-    else
-      note(InstId{i}, boundary);
-  }
-}
-
-void GradientBoundary::note(InstId id, Boundary op) {
-  if (op != Boundary::Backward && op != Boundary::Step && op != Boundary::Grad)
-    return;
-  llvm::ArrayRef<ir::Operand> operands = program_.blocks[program_.insts[id].operands];
-  if (operands.empty() || !operands.front().is_value())
-    return;
-  if (op == Boundary::Step)
-    stepped_.insert(operands.front().index);
-  else if (op == Boundary::Grad)
-    asked_.push_back(operands.front().as_value());
-  else
-    roots_.push_back({id, operands.front().as_value()});
-}
-
-ValueId GradientBoundary::root_before(InstId id) const {
-  auto root = llvm::partition_point(roots_, [&](const auto &r) { return r.first < id; });
-  if (root == roots_.begin())
-    return {};
-  uint32_t body = *std::prev(llvm::upper_bound(starts_, id.index));
-  --root;
-  return root->first.index >= body ? root->second : ValueId();
-}
-
-ValueId GradientBoundary::root_of(Place place) const {
-  ValueId root = place.form == Place::Form::Inst ? root_before(place.as_inst()) : ValueId();
-  return root.valid() ? root : loss_;
-}
-
-bool GradientBoundary::needs_gradient(ValueId value) {
-  if (!needs_gradient_.empty())
-    return needs_gradient_[value.index];
-  needs_gradient_.assign(program_.values.size(), true);
-  for (const ir::Param &param : program_.params)
-    needs_gradient_[param.value.index] =
-        param.role == ir::Role::Param ||
-        program_.values[param.value].requires_grad == ir::Tristate::True;
-  for (ValueId asked : asked_)
-    needs_gradient_[asked.index] = true;
-  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
-    const ir::Inst &inst = program_.insts[InstId{i}];
-    bool needs = llvm::any_of(tensors_of(program_, InstId{i}),
-                              [&](ValueId operand) { return needs_gradient_[operand.index]; });
-    for (uint32_t r = 0; r < inst.result_count; ++r)
-      needs_gradient_[inst.result(r).index] = needs;
-  }
-  return needs_gradient_[value.index];
-}
-
-std::optional<uint32_t> GradientBoundary::param_of(ValueId value) const {
-  auto at = params_.find(value.index);
-  return at == params_.end() ? std::nullopt : std::optional(at->second);
-}
-
-// The contract of a parameter, by its type as it was declared; a value that is none needs a gradient of its
-// own type.
-rules::Contract Walk::contract(ValueId value) {
+rules::Contract GradientContracts::contract(ValueId value) {
   ValueId root = state_.storage.root(value);
   llvm::SmallVector<rules::Violation, 1> told; // with the declaration
   std::optional<uint32_t> param = boundary_.param_of(root.valid() ? root : value);
   if (!param)
     return rules::contract_of(program_, {}, value, program_.types[result_.types[value.index]],
                               told);
-  std::optional<rules::Contract> &known = boundary_.contracts[*param];
+  std::optional<rules::Contract> &known = contracts_[*param];
   if (!known)
     known = rules::contract_of(
         program_, program_.params[*param].grad, program_.params[*param].value,
@@ -163,7 +79,7 @@ rules::Contract Walk::contract(ValueId value) {
 
 // What a contract states is checked where it is stated. Where nothing in the program reads the gradient,
 // its reductions alone must lead to the type that it says the optimizer needs.
-void Walk::declare_contract(uint32_t index) {
+void GradientContracts::declare(uint32_t index) {
   const ir::Param &param = program_.params[index];
   if (!param.grad.stated)
     return;
@@ -182,17 +98,15 @@ void Walk::declare_contract(uint32_t index) {
   for (rules::Violation &violation : found)
     state_.report({Place::Form::Param, index}, std::move(violation));
   if (param.role == ir::Role::Param)
-    boundary_.contracts[index] = std::move(contract);
+    contracts_[index] = std::move(contract);
 }
 
-// Where the program ends with a gradient that nothing reads, the optimizer reads it behind the end: what its
-// contract promises of it must be true by then.
-void Walk::unread_gradients() {
+void GradientContracts::judge_unread() {
   llvm::DenseMap<uint32_t, ValueId> last; // of the values of parameters: their last gradient
   for (uint32_t i = 0; i < program_.params.size(); ++i) {
     const ir::Param &param = program_.params[i];
-    if (param.role == ir::Role::Param && says_what_is_needed(param.grad) &&
-        boundary_.contracts[i] && !boundary_.is_stepped(param.value))
+    if (param.role == ir::Role::Param && says_what_is_needed(param.grad) && contracts_[i] &&
+        !boundary_.is_stepped(param.value))
       last[param.value.index] = {};
   }
   if (last.empty())
@@ -215,7 +129,7 @@ void Walk::unread_gradients() {
     const ValueId gradient = last.lookup(program_.params[i].value.index);
     if (!gradient.valid() || read.contains(gradient.index))
       continue;
-    const rules::Contract &contract = *boundary_.contracts[i];
+    const rules::Contract &contract = *contracts_[i];
     llvm::SmallVector<rules::Violation, 2> found;
     Type type =
         state_.seen_from(program_.types[result_.types[gradient.index]], contract.needed.mesh());
@@ -226,11 +140,9 @@ void Walk::unread_gradients() {
   }
 }
 
-// A root decides the scales of all gradients: of those that a contract speaks of, and no `grad` asks
-// for.
-void Walk::scales_at_root(Place place, const Type &root) {
-  for (size_t i = 0; i < boundary_.contracts.size(); ++i) {
-    std::optional<rules::Contract> &contract = boundary_.contracts[i];
+void GradientContracts::scales_at_root(Place place, const Type &root) {
+  for (size_t i = 0; i < contracts_.size(); ++i) {
+    std::optional<rules::Contract> &contract = contracts_[i];
     if (!contract || root.unknown || contract->gradient.mesh() != root.mesh())
       continue;
     Type gradient = contract->gradient;
@@ -253,8 +165,7 @@ void Walk::scales_at_root(Place place, const Type &root) {
   }
 }
 
-// The loss root as the gradients of it see it: nothing is known on axes where it is none.
-const Type &Walk::root_type(ValueId root) {
+const Type &GradientContracts::root_type(ValueId root) {
   ir::TypeId known_as = result_.types[root.index];
   if (root_.value == root && root_.known_as == known_as)
     return root_.type;
@@ -266,8 +177,7 @@ const Type &Walk::root_type(ValueId root) {
   return root_.type;
 }
 
-// Puts beside the operands what the rule needs of the program.
-void Walk::boundary_operands(InstId id, Boundary op) {
+void GradientContracts::put_operands(InstId id, Boundary op) {
   if (op == Boundary::Grad && !state_.args.empty()) {
     if (ValueId root = boundary_.root_before(id); root.valid())
       state_.args.push_back({state_.intern(root_type(root)), {}, {}});
@@ -291,8 +201,7 @@ void Walk::boundary_operands(InstId id, Boundary op) {
   state_.args.push_back(needed);
 }
 
-// What has no derivative may take values that no parameter is behind.
-bool Walk::cut_gradients(const ir::Inst &inst) {
+bool GradientContracts::cut_gradients(const ir::Inst &inst) {
   bool asked = false;
   bool cuts = rules::lacks_vjp(program_, inst.attrs);
   if (const ir::AttrValue *op = program_.find(inst.attrs, "op")) {
@@ -312,24 +221,22 @@ bool Walk::cut_gradients(const ir::Inst &inst) {
   return asked;
 }
 
-// After the rule: the gradient that a contract states, and the scales that a root decides.
-void Walk::boundary_results(InstId id, Boundary op, const rules::Outcome &outcome) {
+void GradientContracts::judge_results(InstId id, Boundary op, const rules::Outcome &outcome) {
   if (op == Boundary::Backward && !state_.operands.values.empty())
     return scales_at_root(Place::inst(id), root_type(state_.operands.values[0]));
   std::optional<uint32_t> param = op == Boundary::Grad && !state_.operands.values.empty()
                                       ? boundary_.param_of(state_.operands.values[0])
                                       : std::nullopt;
-  if (!param || !boundary_.contracts[*param] || outcome.types.empty())
+  if (!param || !contracts_[*param] || outcome.types.empty())
     return;
-  const rules::Contract &contract = *boundary_.contracts[*param];
+  const rules::Contract &contract = *contracts_[*param];
   if (std::optional<rules::Violation> differs =
           gradient_differs(program_, contract.param, program_.types[outcome.types[0]],
                            contract.stated, kContractStates))
     state_.report(Place::inst(id), std::move(*differs));
 }
 
-// An output that is the gradient of a parameter is what the optimizer reads.
-void Walk::gradient_output(uint32_t index, const Type &type) {
+void GradientContracts::judge_output(uint32_t index, const Type &type) {
   const ir::Output &out = program_.outputs[index];
   std::optional<uint32_t> param = boundary_.param_of(out.of);
   bool stated = param && program_.params[*param].grad.stated;
@@ -348,8 +255,7 @@ void Walk::gradient_output(uint32_t index, const Type &type) {
   }
 }
 
-// The gradients that a function declares to return, against the types of its parameters.
-void Walk::declared_gradients() {
+void GradientContracts::judge_functions() {
   for (uint32_t i = 0; i < program_.functions.size(); ++i) {
     const ir::Function &function = program_.functions[ir::FunctionId{i}];
     for (const ir::FunctionParam &param : function.params) {
@@ -365,6 +271,12 @@ void Walk::declared_gradients() {
         state_.report({Place::Form::Function, i}, std::move(violation));
     }
   }
+}
+
+void GradientContracts::resume() {
+  for (const ir::Param &param : program_.params)
+    if (param.role == ir::Role::Param && param.grad.stated)
+      contracts_[*boundary_.param_of(param.value)] = contract(param.value);
 }
 
 } // namespace spmd::checker
