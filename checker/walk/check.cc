@@ -70,7 +70,11 @@ CheckResult check(ir::Program &program, const CheckOptions &options) {
 Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &result)
     : state_(program, options, result), program_(program), result_(result), undecided_(state_),
       contracts_(state_), gradients_(state_, contracts_, undecided_),
-      effects_(state_, undecided_, gradients_),
+      effects_(state_, undecided_, gradients_), claims_(state_, undecided_), edits_(state_),
+      conditions_(state_), bodies_(state_, undecided_, edits_, conditions_,
+                                   [this](const ir::Body &body) { instructions(body); }),
+      control_(state_, undecided_, bodies_, conditions_),
+      calls_(state_, undecided_, claims_, bodies_, control_),
       unites_(ir::dialect_of(program) == ir::Dialect::LTensor) {
   if (result.gradual) {
     second_ = std::make_unique<SecondReading>(state_);
@@ -102,9 +106,26 @@ void Walk::run() {
   Collector(program_, state_.bodies).add(state_.main, result_);
   undecided_.settle_words();
   state_.caches = false;
-  keep_typings();
+  bodies_.keep_typings();
   state_.main = {};
   result_.stats.applications = state_.rules.distinct();
+}
+
+std::optional<std::vector<Finding>> Walk::retype(const Edit &edit) {
+  edits_.begin(edit);
+  for (InstId id = edits_.first(); id.index < program_.main.last.index; ++id.index)
+    if (edits_.concerns(id))
+      edits_.retype(id, [&](InstId each) { instruction(each); });
+  for (uint32_t i = 0; i < program_.outputs.size(); ++i)
+    if (edits_.changed(program_.outputs[i].value))
+      output(i);
+  CheckResult made;
+  Collector collector(program_, state_.bodies);
+  collector.add(state_.main, made);
+  edits_.end();
+  if (collector.refused())
+    return std::nullopt;
+  return std::move(made.findings);
 }
 
 void Walk::resume() {
@@ -197,11 +218,8 @@ void Walk::type_instruction(InstId id) {
   if (second_)
     second_->begin(op);
   if (state_.edit && state_.edit->inst == id) {
-    if (state_.edit->drop)
-      return dropped(inst);
-    edit_operands(inst);
-    if (state_.edit->attrs.valid())
-      inst.attrs = state_.edit->attrs;
+    if (edits_.apply(inst))
+      return;
   } else if (!state_.edit && !program_.lacks(ir::Missing::Mutation)) {
     effects_.judge_stale(id);
   }
@@ -228,7 +246,7 @@ void Walk::type_instruction(InstId id) {
     before_.reset();
     rules::Outcome outcome;
     undecided_.set_result_rows({});
-    call(id, inst, op, outcome);
+    calls_.run(id, inst, op, outcome);
     results(id, inst, outcome);
     return;
   }
@@ -241,7 +259,7 @@ void Walk::type_instruction(InstId id) {
                          state_.claims,
                          state_.options.infer_partial};
   if (!conditions_.empty())
-    divergent(id, app);
+    conditions_.judge(id, app);
   if (second_)
     if (std::optional<rules::Outcome> restated = second_->restated(inst, app))
       return results(id, inst, *restated);
@@ -343,7 +361,7 @@ void Walk::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &o
     const ir::Value &value = program_.values[result];
     ir::ShapeId shape = rules::stated_shape(program_, value.shape, outcome.shapes[i]);
     if (checked && !by_rule)
-      claim_shape(id, result, value.shape, outcome.shapes[i]);
+      claims_.judge_shape(id, result, value.shape, outcome.shapes[i]);
     Type type = program_.types[outcome.types[i]];
     ir::Value shaped = value;
     shaped.shape = shape;
@@ -352,7 +370,7 @@ void Walk::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &o
       undecided_.keep_word(id, type);
     type.set_unknown(unknown_axes[i]);
     if (value.declared.valid() && checked)
-      claim(id, result, type, value.declared, joining_in(program_, inst));
+      claims_.judge(id, result, type, value.declared, joining_in(program_, inst));
     else if (value.declared.valid()) {
       bool free = type.gradient_free();
       type = state_.seen(value.declared, inst.context);
@@ -366,123 +384,12 @@ void Walk::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &o
     if (state_.recording && (undecided_.any() || open_axes(type)))
       undecided_.define(result, undecided_.result_row(i), type);
     if (value.global_shape.valid())
-      claim_sizes(id, result, type);
+      claims_.judge_sizes(id, result, type);
     if (!state_.edit)
       state_.storage.define(result);
   }
-  if (state_.edit && !state_.edit->gradients.empty())
-    backward(*state_.edit, inst);
-}
-
-// The claim on a result decides what is undecided, and is reported where it contradicts.
-void Walk::claim(InstId id, ValueId value, Type &type, ir::TypeId declared, rules::Spec spec) {
-  // A statement that joins pieces speaks of the axes of the region.
-  ir::ContextId around =
-      spec == rules::Spec::Joined ? ir::ContextId{0} : program_.insts[id].context;
-  Type claimed = state_.seen(declared, around);
-  if (claimed.mesh() != type.mesh())
-    return;
-  AxisSet region;
-  if (spec == rules::Spec::Joined) {
-    region = state_.local_axes(type.mesh(), program_.insts[id].context);
-    type.drop_shards(region & claimed.sharded());
-    region -= state_.local_axes(type.mesh(), around);
-    take_as_addends(id, value, type, claimed, region);
-  }
-  rules::ClaimCheck check = rules::check_claim(type, claimed, type.gradient_free(), spec);
-  if (AxisSet wrong = check.mismatched | check.unowned)
-    state_.report(Place::inst(id),
-                  rules::ClaimMismatch{value, state_.intern(type), declared, wrong});
-  undecided_.meet(undecided_.result_row(value.index - program_.insts[id].first_result.index), type,
-                  0, check.type, Place::inst(id), [&](AxisId axis, Kind other) {
-                    return rules::ClaimMismatch{value, state_.as_kind(type, axis, other),
-                                                state_.on_axes(claimed, axis), axis};
-                  });
-  if (claimed.scale.valid() && claimed.scale != program_.one())
-    claim_scale(id, value, type, claimed, region);
-  check.type.scale = type.scale;
-  type = check.type;
-}
-
-// A scale that is stated is the one that follows, but on the axes of a region (restate_scale); where none is
-// stated nothing is reported.
-void Walk::claim_scale(InstId id, ValueId value, Type &type, const Type &claimed, AxisSet region) {
-  AxisSet axes = program_.meshes[type.mesh()].typed_axes();
-  if (axes && type.zero().contains(axes)) // a zero is of every scale
-    return;
-  // What leaves a region that was put in its place is an `identity`; other ops keep what they were given.
-  const rules::OpDef *row = state_.rules.resolve(program_.insts[id].op).row;
-  if (!region || !row || row->name != "identity") {
-    scale_claim_differs(id, value, type, claimed.scale, claimed.scale);
-    return;
-  }
-  Args entered; // not as they are seen in the region
-  for (ValueId operand : state_.operands.values)
-    entered.push_back(state_.known(operand));
-  restate_scale(id, value, type, claimed, entered, region);
-}
-
-// Reports a declaration of another scale. `needed`: what is left of it to be held against the type.
-bool Walk::scale_claim_differs(InstId id, ValueId value, const Type &type, ir::ScaleId needed,
-                               ir::ScaleId claimed) {
-  std::string other = "its declaration states " + ir::print_scale(program_, claimed, type.mesh());
-  std::optional<rules::Violation> differs =
-      rules::scale_differs(program_, type, needed, std::move(other), {}, value);
-  if (differs)
-    state_.report(Place::inst(id), std::move(*differs));
-  return differs.has_value();
-}
-
-// A shape that is stated of a result is the one that follows.
-void Walk::claim_shape(InstId id, ValueId value, ir::ShapeId claimed, ir::ShapeId found) {
-  std::string what = "the declared and the actual shape of " + ir::print_value(program_, value);
-  if (std::optional<rules::Violation> differs =
-          rules::shape_differs(program_, std::move(what), claimed, found))
-    state_.report(Place::inst(id), std::move(*differs));
-}
-
-// Global extents that the program states of a result must be those that follow; where nothing follows,
-// they are believed.
-void Walk::claim_sizes(InstId id, ValueId result, const Type &type) {
-  const ir::Value &value = program_.values[result];
-  if (program_.mode == ir::Mode::Local || type.unknown)
-    return;
-  AxisSet joined = type.sharded() & state_.local_axes(type.mesh(), program_.insts[id].context);
-  bool equation = state_.rules.resolve(program_.insts[id].op).form == rules::OpForm::Equation;
-  if (joined && !(equation && gives_even(id, state_.args, joined)))
-    return claim_whole(id, type, state_.known(result), value.global_shape, joined);
-  rules::DeclaredSizes stated = rules::declared_sizes(
-      program_, type, result_.shapes[result.index], value.global_shape, program_.rank.value_or(0));
-  if (stated.problem)
-    state_.report(Place::inst(id), std::move(*stated.problem));
-  else if (stated.sizes != result_.sizes[result.index])
-    state_.report(
-        Place::inst(id),
-        rules::ShapeMismatch{
-            "the declared and the actual global shape",
-            ir::print_shape(program_, value.global_shape),
-            ir::print_shape(program_, rules::global_shape(program_, type, state_.known(result)))});
-}
-
-// The same of the dimensions that none of the axes cuts whose pieces are joined by what is stated.
-void Walk::claim_whole(InstId id, const Type &type, const rules::Arg &found, ir::ShapeId stated,
-                       AxisSet joined) {
-  ir::ShapeId follows = rules::global_shape(program_, type, found);
-  if (program_.mode != ir::Mode::Global || type.unknown || !follows.valid() ||
-      !program_.shapes[stated].ranked)
-    return;
-  const ir::Shape &actual = program_.shapes[follows];
-  ir::Shape claimed = program_.shapes[stated];
-  bool lists = !(type.of(ir::Kind::Varying) - type.sharded()).empty();
-  for (unsigned d = 0; d < std::min(claimed.dims.size(), actual.dims.size()); ++d) {
-    const AxisSet cut = ir::set_of(ir::shards_of(type, d));
-    if ((cut & joined) || (!cut && lists))
-      claimed.dims[d] = actual.dims[d];
-  }
-  if (std::optional<rules::Violation> differs =
-          rules::shape_differs(program_, "the declared and the actual global shape",
-                               program_.shapes.add(std::move(claimed)), follows))
-    state_.report(Place::inst(id), std::move(*differs));
+  if (state_.edit)
+    edits_.take_gradients_back(inst);
 }
 
 void Walk::judge_output(uint32_t index) {

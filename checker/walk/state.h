@@ -84,7 +84,7 @@ public:
   llvm::SmallVector<rules::ResultClaim, 4> claims;
   BodyResult main;
   BodyResult *trail = &main; // of the body that is being typed
-  std::vector<TypedBody> bodies;
+  TypedBodies bodies;
   bool quiet = true;          // false once something was reported, or asked of the program around
   bool caches = false;        // set while a whole program is typed
   bool recording = true;      // false once a completed check is only retyped

@@ -7,7 +7,29 @@
 
 namespace spmd::checker {
 
-Collector::Collector(const ir::Program &program, const std::vector<TypedBody> &bodies)
+namespace {
+
+uint64_t hash_of(llvm::ArrayRef<uint32_t> key) {
+  return ir::hash_bytes(key.data(), key.size() * sizeof(uint32_t));
+}
+
+} // namespace
+
+std::optional<uint32_t> TypedBodies::find(llvm::ArrayRef<uint32_t> key) {
+  uint32_t at = table_.find(hash_of(key),
+                            [&](uint32_t i) { return llvm::makeArrayRef(bodies_[i].key) == key; });
+  return at == ir::IndexTable::kEmpty ? std::nullopt : std::optional(at);
+}
+
+uint32_t TypedBodies::add(TypedBody body) {
+  const auto index = static_cast<uint32_t>(bodies_.size());
+  table_.find(hash_of(body.key), [&](uint32_t i) { return bodies_[i].key == body.key; }) = index;
+  bodies_.push_back(std::move(body));
+  table_.inserted();
+  return index;
+}
+
+Collector::Collector(const ir::Program &program, const TypedBodies &bodies)
     : program_(program), bodies_(bodies), seen_(bodies.size(), false) {}
 
 // A rule of the user is told once, where it is first used, and so is what symbols leave open.

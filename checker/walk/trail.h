@@ -5,6 +5,8 @@
 #include "checker/check.h"
 #include "checker/walk/undecided/open_values.h"
 
+#include "ir/support/store.h"
+
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SmallVector.h"
 
@@ -36,16 +38,32 @@ struct TypedBody {
   std::vector<rules::Arg> values = {}; // from ValueId `first` on
 };
 
+// All of them, by what they were typed for.
+class TypedBodies {
+public:
+  std::optional<uint32_t> find(llvm::ArrayRef<uint32_t> key);
+  uint32_t add(TypedBody body); // that is not there
+  size_t size() const { return bodies_.size(); }
+  TypedBody &operator[](uint32_t index) { return bodies_[index]; }
+  const TypedBody &operator[](uint32_t index) const { return bodies_[index]; }
+  auto begin() { return bodies_.begin(); }
+  auto end() { return bodies_.end(); }
+
+private:
+  std::vector<TypedBody> bodies_;
+  ir::IndexTable table_;
+};
+
 // Puts trails into one list, each body once.
 class Collector {
 public:
-  Collector(const ir::Program &program, const std::vector<TypedBody> &bodies);
+  Collector(const ir::Program &program, const TypedBodies &bodies);
   void add(BodyResult &trail, CheckResult &into); // findings are moved out of `trail`
   bool refused() const { return refused_; }
 
 private:
   const ir::Program &program_;
-  const std::vector<TypedBody> &bodies_;
+  const TypedBodies &bodies_;
   std::vector<bool> seen_;
   bool refused_ = false;
   llvm::DenseSet<uint32_t> assumed_;   // spellings whose rule was reported as assumed

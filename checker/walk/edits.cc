@@ -1,6 +1,6 @@
 // What an edit would change: only instructions that depend on it are typed again, and everything is
 // put back.
-#include "checker/walk/walk.h"
+#include "checker/walk/edits.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -9,11 +9,64 @@ namespace spmd::checker {
 using ir::InstId;
 using ir::ValueId;
 
-bool Walk::touched(const ir::Inst &inst, const llvm::DenseSet<uint32_t> &changed) const {
+void Edits::begin(const Edit &edit) {
+  state_.edit = &edit;
+  state_.main = {};
+  undo_.clear();
+  changed_.clear();
+  run_edited_ = functions_that_run(edit.inst);
+  if (in_body())
+    std::swap(kept_bodies_, state_.bodies);
+}
+
+void Edits::end() {
+  state_.edit = nullptr;
+  if (in_body())
+    std::swap(kept_bodies_, state_.bodies);
+  kept_bodies_ = {};
+  for (const Before &entry : llvm::reverse(undo_))
+    state_.learn(entry.value, entry.known);
+}
+
+InstId Edits::first() const { return in_body() ? program_.main.first : state_.edit->inst; }
+
+bool Edits::concerns(InstId id) const {
+  const ir::Inst &inst = program_.insts[id];
+  auto is_result = [&](ValueId value) {
+    return value.index >= inst.first_result.index &&
+           value.index < inst.first_result.index + inst.result_count;
+  };
+  return id == state_.edit->inst || llvm::any_of(state_.edit->gradients, is_result) ||
+         touched(inst) || runs_edited(inst);
+}
+
+void Edits::retype(InstId id, llvm::function_ref<void(InstId)> type) {
+  const ir::Inst inst = program_.insts[id];
+  const size_t first = undo_.size();
+  for (uint32_t r = 0; r < inst.result_count; ++r)
+    remember(inst.result(r));
+  type(id);
+  for (size_t at = first; at < first + inst.result_count; ++at)
+    if (undo_[at].known != state_.known(undo_[at].value))
+      changed_.insert(undo_[at].value.index);
+}
+
+bool Edits::apply(ir::Inst &inst) {
+  if (state_.edit->drop) {
+    drop(inst);
+    return true;
+  }
+  edit_operands(inst);
+  if (state_.edit->attrs.valid())
+    inst.attrs = state_.edit->attrs;
+  return false;
+}
+
+bool Edits::touched(const ir::Inst &inst) const {
   llvm::SmallVector<ir::BlockId, 4> open{inst.operands};
   while (!open.empty())
     for (const ir::Operand &operand : program_.blocks[open.pop_back_val()]) {
-      if (operand.is_value() && changed.count(operand.index))
+      if (operand.is_value() && changed_.count(operand.index))
         return true;
       if (operand.form == ir::Operand::Form::List)
         open.push_back(operand.as_list());
@@ -23,7 +76,7 @@ bool Walk::touched(const ir::Inst &inst, const llvm::DenseSet<uint32_t> &changed
 
 // The instruction, or one member of a coalesced call, is gone: whoever used its result uses its
 // operand.
-void Walk::dropped(const ir::Inst &inst) {
+void Edits::drop(const ir::Inst &inst) {
   uint32_t member = state_.edit->member;
   if (member >= inst.result_count || member >= state_.args.size())
     return;
@@ -32,7 +85,10 @@ void Walk::dropped(const ir::Inst &inst) {
 
 // Gradients of edited operands go through the dual; one that refuses them leaves them as they are,
 // and the claims on them tell.
-void Walk::backward(const Edit &edit, const ir::Inst &inst) {
+void Edits::take_gradients_back(const ir::Inst &inst) {
+  const Edit &edit = *state_.edit;
+  if (edit.gradients.empty())
+    return;
   for (uint32_t r = 0; r < inst.result_count; ++r) {
     ValueId result = inst.result(r);
     if (!llvm::is_contained(edit.gradients, result))
@@ -55,7 +111,7 @@ void each_function(const ir::Program &program, const ir::Inst &inst,
 } // namespace
 
 // Those in whose bodies, or in bodies that they run, the instruction is; empty: it is in the main body.
-std::vector<bool> Walk::functions_that_run(InstId id) {
+std::vector<bool> Edits::functions_that_run(InstId id) {
   if (id.index >= program_.main.first.index && id.index < program_.main.last.index)
     return {};
   const uint32_t count = static_cast<uint32_t>(program_.functions.size());
@@ -82,15 +138,15 @@ std::vector<bool> Walk::functions_that_run(InstId id) {
   return found;
 }
 
-bool Walk::runs_one_of(const ir::Inst &inst, const std::vector<bool> &functions) const {
+bool Edits::runs_edited(const ir::Inst &inst) const {
   bool runs = false;
-  if (!functions.empty())
-    each_function(program_, inst, [&](ir::FunctionId each) { runs |= functions[each.index]; });
+  if (in_body())
+    each_function(program_, inst, [&](ir::FunctionId each) { runs |= run_edited_[each.index]; });
   return runs;
 }
 
 // What the edit makes of operands. In a body it may refuse them as one call has them.
-void Walk::edit_operands(const ir::Inst &inst) {
+void Edits::edit_operands(const ir::Inst &inst) {
   const bool main = state_.trail == &state_.main;
   for (const auto &[position, arg] : state_.edit->operands) {
     if (position >= state_.args.size())
@@ -106,52 +162,8 @@ void Walk::edit_operands(const ir::Inst &inst) {
   }
 }
 
-std::optional<std::vector<Finding>> Walk::retype(const Edit &edit) {
-  undo_.clear();
-  state_.main = {};
-  llvm::DenseSet<uint32_t> changed;
-  state_.edit = &edit;
-  const std::vector<bool> edited = functions_that_run(edit.inst);
-  // Bodies that were typed so far are those without the edit.
-  std::vector<TypedBody> instances;
-  ir::IndexTable table;
-  if (!edited.empty())
-    std::swap(instances, state_.bodies), std::swap(table, body_table_);
-  uint32_t first_inst = edited.empty() ? edit.inst.index : program_.main.first.index;
-  for (uint32_t i = first_inst; i < program_.main.last.index; ++i) {
-    const ir::Inst inst = program_.insts[InstId{i}];
-    bool gradient = llvm::any_of(edit.gradients, [&](ValueId value) {
-      return value.index >= inst.first_result.index &&
-             value.index < inst.first_result.index + inst.result_count;
-    });
-    if (i != edit.inst.index && !gradient && !touched(inst, changed) && !runs_one_of(inst, edited))
-      continue;
-    size_t first = undo_.size();
-    for (uint32_t r = 0; r < inst.result_count; ++r)
-      remember(inst.result(r));
-    instruction(InstId{i});
-    for (size_t at = first; at < first + inst.result_count; ++at)
-      if (undo_[at].known != state_.known(undo_[at].value))
-        changed.insert(undo_[at].value.index);
-  }
-  for (uint32_t i = 0; i < program_.outputs.size(); ++i)
-    if (changed.count(program_.outputs[i].value.index))
-      output(i);
-  state_.edit = nullptr;
-  CheckResult made;
-  Collector collector(program_, state_.bodies);
-  collector.add(state_.main, made);
-  if (!edited.empty())
-    std::swap(instances, state_.bodies), std::swap(table, body_table_);
-  for (const Before &entry : llvm::reverse(undo_))
-    state_.learn(entry.value, entry.known);
-  if (collector.refused())
-    return std::nullopt;
-  return std::move(made.findings);
-}
-
-std::optional<rules::Arg> Walk::transition(ir::OpNameId op, ir::AttrsId attrs,
-                                           ir::ContextId context, rules::Arg operand) {
+std::optional<rules::Arg> Edits::transition(ir::OpNameId op, ir::AttrsId attrs,
+                                            ir::ContextId context, rules::Arg operand) {
   if (!op.valid())
     return std::nullopt;
   const rules::ResolvedOp &resolved = state_.rules.resolve(op);

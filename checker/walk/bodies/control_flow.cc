@@ -1,6 +1,6 @@
 // Branches and loops: a condition that differs between ranks, results of two branches, and carries
 // that keep their type (rules/README.md).
-#include "checker/walk/walk.h"
+#include "checker/walk/bodies/control_flow.h"
 
 #include "rules/boundary/boundary.h"
 #include "rules/kinds/scale.h"
@@ -102,7 +102,7 @@ int64_t integer(const ir::Program &program, ir::AttrsId attrs, llvm::StringRef n
 
 // A condition acts as that of `where`: where it differs, results that were equal differ too. What is one
 // tensor in pieces has no piece of its own choice.
-Walk::Choice Walk::choose(const CallSite &site, const Type &condition, Type type) {
+ControlFlow::Choice ControlFlow::choose(const CallSite &site, const Type &condition, Type type) {
   Choice choice;
   AxisSet varying = condition.of(Kind::Varying) - type.unknown;
   choice.partial = varying & pending(type);
@@ -115,7 +115,7 @@ Walk::Choice Walk::choose(const CallSite &site, const Type &condition, Type type
   return choice;
 }
 
-void Walk::report_choice(InstId id, size_t result, const Choice &choice) {
+void ControlFlow::report_choice(InstId id, size_t result, const Choice &choice) {
   rules::ResultIndex index{static_cast<uint32_t>(result)};
   if (choice.invariant)
     state_.report(Place::inst(id), rules::VaryingChoice{index, Kind::Invariant, choice.invariant});
@@ -127,7 +127,7 @@ void Walk::report_choice(InstId id, size_t result, const Choice &choice) {
 
 // A condition is one truth value, on one device too: the axes along which it is cut, where that is reported, and
 // nothing follows.
-AxisSet Walk::several(const CallSite &site, const rules::Arg &condition) {
+AxisSet ControlFlow::several(const CallSite &site, const rules::Arg &condition) {
   if (!condition.type.valid() || !condition.shape.valid())
     return {};
   rules::Arg whole = condition;
@@ -145,62 +145,37 @@ AxisSet Walk::several(const CallSite &site, const rules::Arg &condition) {
   return type.sharded();
 }
 
-// True if the condition differs between ranks and was not around already.
-bool Walk::push_condition(const Type &condition) {
-  Type varying;
-  varying.set_mesh(condition.mesh());
-  varying.set_kind(program_.meshes[condition.mesh()].typed_axes(), Kind::Replicate);
-  varying.set_kind(condition.of(Kind::Varying), Kind::Varying);
-  ir::TypeId id = state_.intern(varying);
-  if (condition.of(Kind::Varying).empty() || llvm::is_contained(conditions_, id))
-    return false;
-  conditions_.push_back(id);
-  return true;
-}
-
-// Communication that only the ranks whose condition held would reach.
-void Walk::divergent(InstId id, const rules::Application &app) {
-  AxisSet over = rules::communicated_axes(app), varying;
-  if (over.empty())
-    return;
-  for (ir::TypeId condition : conditions_) {
-    rules::Remeshed seen = rules::remesh(program_, program_.types[condition], app.where().mesh, {});
-    varying |= seen.violation ? app.mesh().typed_axes() : seen.type.of(Kind::Varying);
-  }
-  if (AxisSet axes = over & varying)
-    state_.report(Place::inst(id), rules::CollectiveUnderVaryingControl{axes});
-}
-
-void Walk::branches(CallSite &site) {
-  std::optional<ir::FunctionId> then = region(site, "then"), other = region(site, "else");
+void ControlFlow::branches(CallSite &site) {
+  std::optional<ir::FunctionId> then = bodies_.region(site, "then"),
+                                other = bodies_.region(site, "else");
   if (!then || !other)
     return;
   if (site.args.empty())
     return state_.report(Place::inst(site.id),
                          rules::OperandMismatch{"a condition", "none is given"});
   size_t params = site.args.size() - 1, results = site.inst.result_count;
-  bool fits = counts(site, *then, params, results);
-  if (!counts(site, *other, params, results) || !fits)
+  bool fits = bodies_.counts(site, *then, params, results);
+  if (!bodies_.counts(site, *other, params, results) || !fits)
     return;
   Type condition = program_.types[site.args[0].type];
   condition.set_unknown(several(site, site.args[0]));
   if (AxisSet partial = pending(condition))
     state_.report(Place::inst(site.id), rules::PartialIntoNonlinear{{0}, partial});
-  Args left = enter(site, *then, 1), right = enter(site, *other, 1);
-  bool pushed = push_condition(condition);
-  Round first = evaluate(*then, left), second = evaluate(*other, right);
+  Args left = bodies_.enter(site, *then, 1), right = bodies_.enter(site, *other, 1);
+  bool pushed = conditions_.push(condition);
+  Round first = bodies_.evaluate(*then, left), second = bodies_.evaluate(*other, right);
   if (pushed)
-    conditions_.pop_back();
-  reach(site, first);
-  reach(site, second);
+    conditions_.pop();
+  bodies_.reach(site, first);
+  bodies_.reach(site, second);
   for (size_t r = 0; r < results; ++r)
     site.results[r] = joined(site, condition, r, first.results[r], second.results[r]);
   undecided_.branches(site, first, second);
 }
 
 // One result of `cond`.
-rules::Arg Walk::joined(const CallSite &site, const Type &condition, size_t r,
-                        const rules::Arg &then, const rules::Arg &other) {
+rules::Arg ControlFlow::joined(const CallSite &site, const Type &condition, size_t r,
+                               const rules::Arg &then, const rules::Arg &other) {
   if (!then.type.valid() || !other.type.valid()) // a number: equal on all ranks
     return then.type.valid() ? then : other;
   const Type a = program_.types[then.type];
@@ -223,8 +198,8 @@ rules::Arg Walk::joined(const CallSite &site, const Type &condition, size_t r,
 }
 
 // Two values that take turns must be what is meant by the same factor; else the factor is not known.
-void Walk::same_scale(InstId id, const Type &found, const Type &other, std::string who,
-                      rules::OperandIndex operand, ir::ValueId value, Type &made) {
+void ControlFlow::same_scale(InstId id, const Type &found, const Type &other, std::string who,
+                             rules::OperandIndex operand, ir::ValueId value, Type &made) {
   std::string text =
       other.scale.valid() ? ir::print_scale(program_, other.scale, other.mesh()) : "";
   std::optional<rules::Violation> differs =
@@ -236,14 +211,14 @@ void Walk::same_scale(InstId id, const Type &found, const Type &other, std::stri
 }
 
 // Two values that take turns have the same extents and, where they are cut, the same blocks.
-void Walk::same_shape(InstId id, std::string what, const rules::Arg &stated,
-                      const rules::Arg &found) {
+void ControlFlow::same_shape(InstId id, std::string what, const rules::Arg &stated,
+                             const rules::Arg &found) {
   if (std::optional<rules::Violation> differs =
           rules::value_shape_differs(program_, what, stated, found))
     state_.report(Place::inst(id), std::move(*differs));
 }
 
-Walk::Carried Walk::carry(ir::TypeId enters_id, ir::TypeId leaves_id) {
+ControlFlow::Carried ControlFlow::carry(ir::TypeId enters_id, ir::TypeId leaves_id) {
   const Type enters = program_.types[enters_id];
   const Type leaves = state_.seen_from(program_.types[leaves_id], enters.mesh());
   Common met = common(enters, leaves);
@@ -284,8 +259,8 @@ takers_of(const ir::Program &program, ir::FunctionId id, size_t first, size_t co
 // Types a loop whose operands [first, first + count) are handed from round to round. A zero takes
 // the kind of what is added to it, R|I what the body needs, R or I without a gradient the other one;
 // everything else leaves as it entered.
-Round Walk::carry_through(CallSite &site, ir::FunctionId body, Args &args, size_t first,
-                          size_t count, llvm::function_ref<Round(const Args &)> run) {
+Round ControlFlow::carry_through(CallSite &site, ir::FunctionId body, Args &args, size_t first,
+                                 size_t count, llvm::function_ref<Round(const Args &)> run) {
   Round round;
   llvm::SmallVector<Carried, 4> met(count);
   const std::vector<llvm::SmallVector<uint32_t, 1>> takers =
@@ -313,7 +288,7 @@ Round Walk::carry_through(CallSite &site, ir::FunctionId body, Args &args, size_
         }
     }
   }
-  reach(site, round);
+  bodies_.reach(site, round);
   llvm::SmallVector<Type, 4> carried;
   for (const Carried &each : met)
     carried.push_back(each.type);
@@ -343,9 +318,9 @@ Round Walk::carry_through(CallSite &site, ir::FunctionId body, Args &args, size_
 }
 
 // Constants, carries, then what is taken apart along dimension 0; carries, then what is stacked.
-void Walk::scan(CallSite &site) {
-  std::optional<ir::FunctionId> body = region(site, "body");
-  if (!body || !counts(site, *body, site.args.size(), site.inst.result_count))
+void ControlFlow::scan(CallSite &site) {
+  std::optional<ir::FunctionId> body = bodies_.region(site, "body");
+  if (!body || !bodies_.counts(site, *body, site.args.size(), site.inst.result_count))
     return;
   int64_t consts = integer(program_, site.inst.attrs, "consts");
   int64_t carry = integer(program_, site.inst.attrs, "carry");
@@ -361,9 +336,9 @@ void Walk::scan(CallSite &site) {
     length = ir::Extent(stated->as_integer());
   for (size_t i = first + count; i < site.args.size(); ++i)
     site.args[i] = one_of(site, i, length);
-  Args args = enter(site, *body, 0);
+  Args args = bodies_.enter(site, *body, 0);
   Round round = carry_through(site, *body, args, first, count,
-                              [&](const Args &taken) { return evaluate(*body, taken); });
+                              [&](const Args &taken) { return bodies_.evaluate(*body, taken); });
   for (size_t r = count; r < round.results.size(); ++r)
     round.results[r] = rules::stack_of(program_, round.results[r], length);
   site.results = std::move(round.results);
@@ -371,7 +346,8 @@ void Walk::scan(CallSite &site) {
 
 // One element of a scanned operand, whose number all of them share. Each rank takes its elements apart in
 // its own order, so none may have a part of them.
-rules::Arg Walk::one_of(const CallSite &site, size_t operand, std::optional<ir::Extent> &length) {
+rules::Arg ControlFlow::one_of(const CallSite &site, size_t operand,
+                               std::optional<ir::Extent> &length) {
   rules::Arg whole = site.args[operand];
   const Type type = program_.types[whole.type];
   rules::Arg one = rules::entry_of(program_, whole);
@@ -406,16 +382,16 @@ rules::Arg Walk::one_of(const CallSite &site, size_t operand, std::optional<ir::
 
 // `consts` operands that both regions take, then the carries. None, and reported, if the numbers of
 // values do not fit; else how many constants there are.
-std::optional<size_t> Walk::loop_constants(const CallSite &site, ir::FunctionId more,
-                                           ir::FunctionId body) {
+std::optional<size_t> ControlFlow::loop_constants(const CallSite &site, ir::FunctionId more,
+                                                  ir::FunctionId body) {
   int64_t consts = integer(program_, site.inst.attrs, "consts");
   size_t operands = site.args.size(), carries = site.inst.result_count;
   if (consts < 0 || static_cast<size_t>(consts) > operands) {
     state_.report(Place::inst(site.id), rules::AttributeMismatch{"consts", "a count of operands"});
     return std::nullopt;
   }
-  bool fits = counts(site, more, operands, 1);
-  if (!counts(site, body, operands, carries) || !fits)
+  bool fits = bodies_.counts(site, more, operands, 1);
+  if (!bodies_.counts(site, body, operands, carries) || !fits)
     return std::nullopt;
   size_t given = operands - static_cast<size_t>(consts);
   if (given == carries)
@@ -427,16 +403,16 @@ std::optional<size_t> Walk::loop_constants(const CallSite &site, ir::FunctionId 
 
 // One round: the condition, under itself where it differs, and the body; `chosen` is what ranks that
 // went on and ranks that did not have together.
-Walk::Turn Walk::turn(const CallSite &site, ir::FunctionId more, ir::FunctionId body,
-                      const Args &args) {
-  Round asked = evaluate(more, args);
+ControlFlow::Turn ControlFlow::turn(const CallSite &site, ir::FunctionId more, ir::FunctionId body,
+                                    const Args &args) {
+  Round asked = bodies_.evaluate(more, args);
   Turn made{condition_of(site, asked), asked.results[0], {}, {}};
-  bool pushed = push_condition(made.condition);
+  bool pushed = conditions_.push(made.condition);
   if (pushed)
-    asked = evaluate(more, args);
-  made.left = evaluate(body, args);
+    asked = bodies_.evaluate(more, args);
+  made.left = bodies_.evaluate(body, args);
   if (pushed)
-    conditions_.pop_back();
+    conditions_.pop();
   made.chosen = made.left;
   // Who goes on decides what all of them are.
   for (AxisSet &axes : made.chosen.believed)
@@ -455,15 +431,16 @@ Walk::Turn Walk::turn(const CallSite &site, ir::FunctionId more, ir::FunctionId 
   return made;
 }
 
-void Walk::loop(CallSite &site) {
-  std::optional<ir::FunctionId> more = region(site, "cond"), body = region(site, "body");
+void ControlFlow::loop(CallSite &site) {
+  std::optional<ir::FunctionId> more = bodies_.region(site, "cond"),
+                                body = bodies_.region(site, "body");
   if (!more || !body)
     return;
   std::optional<size_t> first = loop_constants(site, *more, *body);
   if (!first)
     return;
-  site.args = enter(site, *more, 0);
-  Args args = enter(site, *body, 0);
+  site.args = bodies_.enter(site, *more, 0);
+  Args args = bodies_.enter(site, *body, 0);
   Turn last;
   Round round =
       carry_through(site, *body, args, *first, site.inst.result_count, [&](const Args &now) {
@@ -487,7 +464,7 @@ void Walk::loop(CallSite &site) {
 }
 
 // A loop that goes on by a number does so on all ranks alike.
-Type Walk::condition_of(const CallSite &site, const Round &asked) {
+Type ControlFlow::condition_of(const CallSite &site, const Round &asked) {
   if (asked.results[0].type.valid())
     return program_.types[asked.results[0].type];
   Type type;
