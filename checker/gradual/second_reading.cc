@@ -1,7 +1,7 @@
-// Hooks of the walk: before a rule is applied, after it, at each result, and where something is reported.
+// Hooks of the walk: before a rule is applied, after it, at each result, and where something is
+// reported.
 #include "checker/gradual/second_reading.h"
 
-#include "rules/ops/registry.h"
 #include "rules/violations/gradients.h"
 #include "rules/violations/norms.h"
 
@@ -161,7 +161,8 @@ void SecondReading::keep_addends(const rules::ResolvedOp &op, uint32_t result, u
   type.set_kind(pending & type.unknown & unknown_operands() & ~told_axes_, Kind::Partial);
 }
 
-// What is cut out of a bucket is what was put there. `type`: as it would be if nothing were known of its parts.
+// What is cut out of a bucket is what was put there. `type`: as it would be if nothing were known
+// of its parts.
 void SecondReading::restore(ValueId value, Type &type) const {
   const Pieces &pieces = gradual_.pieces();
   const ValueId whole = pieces.whole(value);
@@ -192,7 +193,8 @@ AxisSet SecondReading::known_pieces(ValueId value, ir::MeshId mesh) const {
   return axes;
 }
 
-// A value is proved on an axis where all operands are, its rule applied there, and what it is follows.
+// A value is proved on an axis where all operands are, its rule applied there, and what it is
+// follows.
 void SecondReading::prove(InstId id, ValueId value, const Type &type) {
   AxisSet before = ~AxisSet(), axes = program_.meshes[type.mesh()].typed_axes();
   for (ValueId operand : state_.operands.values)

@@ -1,6 +1,7 @@
-// The second reading of a program without declarations (gradual.h): what is known of an instruction beyond what
-// its rule says of whole tensors, which findings hold whatever is unknown, and what is proved. The walk calls it
-// at each instruction; where the program declares its types there is none.
+// The second reading of a program without declarations (gradual.h): what is known of an instruction
+// beyond what its rule says of whole tensors, which findings hold whatever is unknown, and what is
+// proved. The walk calls it at each instruction; where the program declares its types there is
+// none.
 #pragma once
 
 #include "checker/gradual/gradual.h"
@@ -22,7 +23,8 @@ public:
 
   // Of each instruction, in this order; `state` holds its operands.
   void begin(const rules::ResolvedOp &op); // may see operands otherwise
-  // What the results are if it only says of per-rank values what they are to each other; none: the rule says it.
+  // What the results are if it only says of per-rank values what they are to each other; none: the
+  // rule says it.
   std::optional<rules::Outcome> restated(const ir::Inst &inst, const rules::Application &app);
   void judge(ir::InstId id, const rules::Application &app);
   // `type`: of the result at this index, as its rule and its declaration have it.

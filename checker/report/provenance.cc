@@ -437,7 +437,8 @@ ValueId parameter_of(const ir::Program &program, const CheckResult &result, cons
   return {};
 }
 
-// What the framework would have to be told for it to reduce the gradient of the parameter, by the trace.
+// What the framework would have to be told for it to reduce the gradient of the parameter, by the
+// trace.
 void add_hints(const ir::Program &program, ValueId value, const Finding &finding,
                llvm::SmallVectorImpl<Note> &notes) {
   const ir::Param *param = program.find_param(value);

@@ -6,9 +6,7 @@
 #include "rules/shapes/extent_facts.h"
 #include "rules/shards/shards.h"
 #include "rules/violations/claims.h"
-#include "rules/violations/coverage.h"
 #include "rules/violations/operands.h"
-#include "rules/violations/shards.h"
 
 #include "ir/claims.h"
 #include "ir/mesh/axis_scale.h"
@@ -55,14 +53,15 @@ void Claims::judge(InstId id, ValueId value, Type &type, ir::TypeId declared, ru
   type = check.type;
 }
 
-// A scale that is stated is the one that follows, but on the axes of a region (restate_scale); where none is
-// stated nothing is reported.
+// A scale that is stated is the one that follows, but on the axes of a region (restate_scale);
+// where none is stated nothing is reported.
 void Claims::judge_scale(InstId id, ValueId value, Type &type, const Type &claimed,
                          AxisSet region) {
   AxisSet axes = program_.meshes[type.mesh()].typed_axes();
   if (axes && type.zero().contains(axes)) // a zero is of every scale
     return;
-  // What leaves a region that was put in its place is an `identity`; other ops keep what they were given.
+  // What leaves a region that was put in its place is an `identity`; other ops keep what they were
+  // given.
   const rules::OpDef *row = state_.rules.resolve(program_.insts[id].op).row;
   if (!region || !row || row->name != "identity") {
     scale_claim_differs(id, value, type, claimed.scale, claimed.scale);
@@ -85,8 +84,9 @@ bool Claims::scale_claim_differs(InstId id, ValueId value, const Type &type, ir:
   return differs.has_value();
 }
 
-// Along its own axes a region means lists, and has no factors but those that it makes itself: which they
-// are of the whole is for the statement to say. What came in, and what is of other axes, stays.
+// Along its own axes a region means lists, and has no factors but those that it makes itself: which
+// they are of the whole is for the statement to say. What came in, and what is of other axes,
+// stays.
 void Claims::restate_scale(InstId id, ValueId result, Type &type, const Type &claimed,
                            llvm::ArrayRef<rules::Arg> args, AxisSet own) {
   Type found = type;
@@ -107,7 +107,8 @@ void Claims::restate_scale(InstId id, ValueId result, Type &type, const Type &cl
   state_.report(Place::inst(id), rules::UncheckedClaim{result, state_.intern(stated)});
 }
 
-// V that is stated to be a pending sum where it leaves a region: what each rank has is taken as its addend.
+// V that is stated to be a pending sum where it leaves a region: what each rank has is taken as its
+// addend.
 void Claims::take_as_addends(InstId id, ValueId value, Type &type, const Type &claimed,
                              AxisSet region) {
   AxisSet taken = (type.of(ir::Kind::Varying) - type.sharded()) & region &
@@ -130,8 +131,8 @@ void Claims::judge_shape(InstId id, ValueId value, ir::ShapeId claimed, ir::Shap
     state_.report(Place::inst(id), std::move(*differs));
 }
 
-// Global extents that the program states of a result must be those that follow; where nothing follows,
-// they are believed.
+// Global extents that the program states of a result must be those that follow; where nothing
+// follows, they are believed.
 void Claims::judge_sizes(InstId id, ValueId result, const Type &type) {
   const ir::Value &value = program_.values[result];
   if (program_.mode == ir::Mode::Local || type.unknown)

@@ -1,5 +1,5 @@
-// What a program states of a result is held against what follows; where nothing follows it is believed. Internal
-// to the checker.
+// What a program states of a result is held against what follows; where nothing follows it is
+// believed. Internal to the checker.
 #pragma once
 
 #include "checker/walk/state.h"

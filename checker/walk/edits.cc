@@ -110,7 +110,8 @@ void each_function(const ir::Program &program, const ir::Inst &inst,
 
 } // namespace
 
-// Those in whose bodies, or in bodies that they run, the instruction is; empty: it is in the main body.
+// Those in whose bodies, or in bodies that they run, the instruction is; empty: it is in the main
+// body.
 std::vector<bool> Edits::functions_that_run(InstId id) {
   if (id.index >= program_.main.first.index && id.index < program_.main.last.index)
     return {};

@@ -1,4 +1,5 @@
-// Edits that are tried in memory: what they change is typed again and put back. Internal to the checker.
+// Edits that are tried in memory: what they change is typed again and put back. Internal to the
+// checker.
 #pragma once
 
 #include "checker/walk/state.h"
@@ -15,8 +16,8 @@ struct Edit {
   llvm::SmallVector<std::pair<uint32_t, rules::Arg>, 1>
       operands;      // position, and what it is seen as
   ir::AttrsId attrs; // none: as they are
-  // What makes the operands that, on its own attributes. Needed in a body, which is typed for each call
-  // anew: there they are seen as what it gives for the operands of the call.
+  // What makes the operands that, on its own attributes. Needed in a body, which is typed for each
+  // call anew: there they are seen as what it gives for the operands of the call.
   ir::OpNameId mover = {};
   ir::AttrsId mover_attrs = {};
   bool drop = false; // the result is the operand; of a coalesced call: that of `member` is

@@ -1,11 +1,10 @@
-// Effects: what is written in place must leave its storage with a type that other names of it can rely
-// on, and what was written is no longer what older names say.
+// Effects: what is written in place must leave its storage with a type that other names of it can
+// rely on, and what was written is no longer what older names say.
 #include "checker/walk/effects.h"
 
 #include "checker/report/provenance.h"
 
 #include "rules/boundary/name.h"
-#include "rules/ops/registry.h"
 #include "rules/violations/claims.h"
 #include "rules/violations/local.h"
 

@@ -1,4 +1,5 @@
-// In-place writes, names that a write has overtaken, and random draws into storage. Internal to the checker.
+// In-place writes, names that a write has overtaken, and random draws into storage. Internal to the
+// checker.
 #pragma once
 
 #include "checker/walk/gradients/recorded_gradients.h"
@@ -15,11 +16,12 @@ public:
 
   // Operands that are read although their storage was written since.
   void judge_stale(ir::InstId id);
-  // What an instruction writes. `unknown_axes`: per result, the axes on which its storage was left with
-  // another type.
+  // What an instruction writes. `unknown_axes`: per result, the axes on which its storage was left
+  // with another type.
   void write(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
              llvm::MutableArrayRef<ir::AxisSet> unknown_axes);
-  // The axes on which a value that is written is left with another type, which other names of it notice.
+  // The axes on which a value that is written is left with another type, which other names of it
+  // notice.
   ir::AxisSet left_with(ir::ValueId target, ir::ContextId context, const ir::Type &made) const;
 
 private:

@@ -1,4 +1,5 @@
-// The results of instructions without findings, by all that they depend on. Internal to the checker.
+// The results of instructions without findings, by all that they depend on. Internal to the
+// checker.
 #pragma once
 
 #include "ir/support/successors.h"
@@ -78,20 +79,6 @@ public:
 private:
   std::vector<Tuple> tuples_;
   ir::IndexTable table_;
-};
-
-// The same for declarations and outputs: equal ones are judged once.
-struct PlaceCache {
-  Tuples<9> params; // what a declaration states
-  struct Declared {
-    uint32_t index = ~0u, known = ~0u; // of the first one: among the parameters, as numbered
-    bool quiet = false;
-  };
-  std::vector<Declared> declared;
-  std::vector<uint32_t> kinds; // per parameter: its number in `params`; none if it says more
-
-  Tuples<5> outputs;
-  std::vector<bool> quiet_outputs;
 };
 
 } // namespace spmd::checker

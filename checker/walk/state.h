@@ -1,5 +1,5 @@
-// What the parts of the walk share: the program, what is known of each value so far, the instruction at which
-// the walk is, and where findings go. Internal to the checker.
+// What the parts of the walk share: the program, what is known of each value so far, the
+// instruction at which the walk is, and where findings go. Internal to the checker.
 #pragma once
 
 #include "checker/check.h"

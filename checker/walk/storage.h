@@ -1,5 +1,5 @@
-// Which values share storage, and whether one was overtaken by a write (ir/README.md). Internal to the
-// checker.
+// Which values share storage, and whether one was overtaken by a write (ir/README.md). Internal to
+// the checker.
 #pragma once
 
 #include "ir/program.h"

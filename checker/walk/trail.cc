@@ -3,7 +3,6 @@
 
 #include "rules/shapes/extent_facts.h"
 #include "rules/violations/coverage.h"
-#include "rules/violations/shards.h"
 
 namespace spmd::checker {
 

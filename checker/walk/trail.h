@@ -1,5 +1,5 @@
-// What typing leaves behind: findings and facts in the order of the instructions, of the main body and of each
-// body that was typed for a call. Internal to the checker.
+// What typing leaves behind: findings and facts in the order of the instructions, of the main body
+// and of each body that was typed for a call. Internal to the checker.
 #pragma once
 
 #include "checker/check.h"

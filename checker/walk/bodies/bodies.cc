@@ -5,16 +5,11 @@
 #include "rules/kinds/scale.h"
 #include "rules/shapes/extent_facts.h"
 #include "rules/shards/shards.h"
-#include "rules/transitions/axes.h"
 #include "rules/violations/claims.h"
-#include "rules/violations/coverage.h"
-#include "rules/violations/gradients.h"
-#include "rules/violations/shards.h"
 #include "rules/violations/transitions.h"
 
 #include "ir/claims.h"
 #include "ir/mesh/axis_scale.h"
-#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -225,8 +220,8 @@ void Bodies::keep_typings() {
   result_.typings.push_back({take(state_.main), 0, {}});
   for (TypedBody &each : state_.bodies)
     result_.typings.push_back({take(each.trail), each.first, std::move(each.values)});
-  // Of a body that calls type in several ways, the first one in which something is wrong is shown: the
-  // sentences speak of its values.
+  // Of a body that calls type in several ways, the first one in which something is wrong is shown:
+  // the sentences speak of its values.
   std::vector<bool> reached(result_.typings.size());
   llvm::DenseSet<uint32_t> shown;
   llvm::SmallVector<uint32_t, 8> open{0};

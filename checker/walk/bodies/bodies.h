@@ -26,8 +26,8 @@ public:
   // The operands from `first` on as the function sees them: the claims of its parameters, and those
   // of a region's `in_types`, are compared.
   Args enter(const CallSite &site, ir::FunctionId function, size_t first);
-  // Types the function for these operands, under the conditions around it; nothing is reported until
-  // the body is reached.
+  // Types the function for these operands, under the conditions around it; nothing is reported
+  // until the body is reached.
   Round evaluate(ir::FunctionId function, llvm::ArrayRef<rules::Arg> args);
   void reach(CallSite &site, const Round &round);
   // Moves what is known of bodies into the result of the check.

@@ -3,18 +3,14 @@
 
 #include "rules/attributes/attributes.h"
 #include "rules/boundary/boundary.h"
-#include "rules/shapes/extent_facts.h"
 #include "rules/shards/shards.h"
 #include "rules/transitions/axes.h"
 #include "rules/violations/claims.h"
-#include "rules/violations/coverage.h"
 #include "rules/violations/gradients.h"
 #include "rules/violations/shards.h"
 
 #include "ir/claims.h"
 #include "ir/text/text.h"
-
-#include "llvm/ADT/STLExtras.h"
 
 namespace spmd::checker {
 
@@ -116,8 +112,8 @@ void Calls::tell_believed(const CallSite &site) {
   }
 }
 
-// What a region states of its results says how their pieces join; a list of values without a statement
-// does not leave it.
+// What a region states of its results says how their pieces join; a list of values without a
+// statement does not leave it.
 void Calls::state_results(const CallSite &site, rules::Outcome &outcome) {
   const ir::AttrValue *stated = program_.find(site.inst.attrs, "out_types");
   llvm::ArrayRef<ir::AttrValue> claims;
@@ -172,8 +168,8 @@ void Calls::state_results(const CallSite &site, rules::Outcome &outcome) {
   }
 }
 
-// What leaves a region is joined as the statement says, on the axes of the region. Values that differ between
-// ranks are pieces or addends of a whole, never the same on all.
+// What leaves a region is joined as the statement says, on the axes of the region. Values that
+// differ between ranks are pieces or addends of a whole, never the same on all.
 void Calls::join_region(const CallSite &site, ValueId result, Type &type, ir::TypeId declared) {
   const Type claimed = program_.types[declared];
   if (claimed.mesh() != type.mesh())

@@ -1,4 +1,5 @@
-// The conditions around the body that is being typed, as far as they differ between ranks. Internal to the checker.
+// The conditions around the body that is being typed, as far as they differ between ranks. Internal
+// to the checker.
 #pragma once
 
 #include "checker/walk/state.h"

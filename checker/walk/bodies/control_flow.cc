@@ -5,7 +5,6 @@
 #include "rules/boundary/boundary.h"
 #include "rules/kinds/scale.h"
 #include "rules/shapes/extent_facts.h"
-#include "rules/shards/remesh.h"
 #include "rules/shards/shards.h"
 #include "rules/shards/stacked.h"
 #include "rules/transitions/call.h"
@@ -17,8 +16,6 @@
 
 #include "ir/claims.h"
 #include "ir/text/text.h"
-
-#include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
 
@@ -100,8 +97,8 @@ int64_t integer(const ir::Program &program, ir::AttrsId attrs, llvm::StringRef n
 
 } // namespace
 
-// A condition acts as that of `where`: where it differs, results that were equal differ too. What is one
-// tensor in pieces has no piece of its own choice.
+// A condition acts as that of `where`: where it differs, results that were equal differ too. What
+// is one tensor in pieces has no piece of its own choice.
 ControlFlow::Choice ControlFlow::choose(const CallSite &site, const Type &condition, Type type) {
   Choice choice;
   AxisSet varying = condition.of(Kind::Varying) - type.unknown;
@@ -125,8 +122,8 @@ void ControlFlow::report_choice(InstId id, size_t result, const Choice &choice) 
     state_.report(Place::inst(id), rules::VaryingChoice{index, Kind::Varying, choice.cut});
 }
 
-// A condition is one truth value, on one device too: the axes along which it is cut, where that is reported, and
-// nothing follows.
+// A condition is one truth value, on one device too: the axes along which it is cut, where that is
+// reported, and nothing follows.
 AxisSet ControlFlow::several(const CallSite &site, const rules::Arg &condition) {
   if (!condition.type.valid() || !condition.shape.valid())
     return {};
@@ -197,7 +194,8 @@ rules::Arg ControlFlow::joined(const CallSite &site, const Type &condition, size
   return {state_.intern(choice.type), then.shape.valid() ? then.shape : other.shape, then.sizes};
 }
 
-// Two values that take turns must be what is meant by the same factor; else the factor is not known.
+// Two values that take turns must be what is meant by the same factor; else the factor is not
+// known.
 void ControlFlow::same_scale(InstId id, const Type &found, const Type &other, std::string who,
                              rules::OperandIndex operand, ir::ValueId value, Type &made) {
   std::string text =
@@ -257,8 +255,8 @@ takers_of(const ir::Program &program, ir::FunctionId id, size_t first, size_t co
 }
 
 // Types a loop whose operands [first, first + count) are handed from round to round. A zero takes
-// the kind of what is added to it, R|I what the body needs, R or I without a gradient the other one;
-// everything else leaves as it entered.
+// the kind of what is added to it, R|I what the body needs, R or I without a gradient the other
+// one; everything else leaves as it entered.
 Round ControlFlow::carry_through(CallSite &site, ir::FunctionId body, Args &args, size_t first,
                                  size_t count, llvm::function_ref<Round(const Args &)> run) {
   Round round;
@@ -344,8 +342,8 @@ void ControlFlow::scan(CallSite &site) {
   site.results = std::move(round.results);
 }
 
-// One element of a scanned operand, whose number all of them share. Each rank takes its elements apart in
-// its own order, so none may have a part of them.
+// One element of a scanned operand, whose number all of them share. Each rank takes its elements
+// apart in its own order, so none may have a part of them.
 rules::Arg ControlFlow::one_of(const CallSite &site, size_t operand,
                                std::optional<ir::Extent> &length) {
   rules::Arg whole = site.args[operand];
@@ -401,8 +399,8 @@ std::optional<size_t> ControlFlow::loop_constants(const CallSite &site, ir::Func
   return std::nullopt;
 }
 
-// One round: the condition, under itself where it differs, and the body; `chosen` is what ranks that
-// went on and ranks that did not have together.
+// One round: the condition, under itself where it differs, and the body; `chosen` is what ranks
+// that went on and ranks that did not have together.
 ControlFlow::Turn ControlFlow::turn(const CallSite &site, ir::FunctionId more, ir::FunctionId body,
                                     const Args &args) {
   Round asked = bodies_.evaluate(more, args);

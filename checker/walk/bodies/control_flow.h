@@ -1,5 +1,5 @@
-// Branches and loops: which kinds a condition lets through, results of two branches, and carries. Internal to the
-// checker.
+// Branches and loops: which kinds a condition lets through, results of two branches, and carries.
+// Internal to the checker.
 #pragma once
 
 #include "checker/walk/bodies/bodies.h"

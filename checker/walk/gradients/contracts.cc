@@ -1,12 +1,11 @@
-// The boundary that gradients cross: loss roots, contracts of parameters, the optimizer, declared gradients
-// of functions. What an instruction needs of the program around it is put beside its operands, so
-// that rules see it.
+// The boundary that gradients cross: loss roots, contracts of parameters, the optimizer, declared
+// gradients of functions. What an instruction needs of the program around it is put beside its
+// operands, so that rules see it.
 #include "checker/walk/gradients/contracts.h"
 
 #include "checker/report/provenance.h"
 
 #include "rules/boundary/contract.h"
-#include "rules/boundary/loss.h"
 #include "rules/kinds/scale.h"
 #include "rules/violations/gradients.h"
 
@@ -46,7 +45,8 @@ bool says_what_is_needed(const ir::GradContract &grad) {
   return !grad.sync.empty() || grad.step.valid();
 }
 
-// In a step that was recorded with its backward: what the optimizer reads is judged where it reads it.
+// In a step that was recorded with its backward: what the optimizer reads is judged where it reads
+// it.
 bool records_gradients(const ir::Program &program) {
   return llvm::any_of(program.values.all(),
                       [](const ir::Value &value) { return value.grad_of.valid(); });
@@ -77,8 +77,8 @@ rules::Contract GradientContracts::contract(ValueId value) {
   return *known;
 }
 
-// What a contract states is checked where it is stated. Where nothing in the program reads the gradient,
-// its reductions alone must lead to the type that it says the optimizer needs.
+// What a contract states is checked where it is stated. Where nothing in the program reads the
+// gradient, its reductions alone must lead to the type that it says the optimizer needs.
 void GradientContracts::declare(uint32_t index) {
   const ir::Param &param = program_.params[index];
   if (!param.grad.stated)

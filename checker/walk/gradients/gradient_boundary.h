@@ -17,12 +17,13 @@ class GradientBoundary {
 public:
   GradientBoundary(const ir::Program &program, rules::Rules &rules);
 
-  // The operand of the latest `backward` ahead of the instruction, in its body; none if there is none.
+  // The operand of the latest `backward` ahead of the instruction, in its body; none if there is
+  // none.
   ir::ValueId root_before(ir::InstId id) const;
   // The root of the gradients that a program marks there: as above, else its only loss.
   ir::ValueId root_of(Place place) const;
-  // True if a gradient with respect to the value ends in a parameter, or in an input for which one is
-  // asked. Values of bodies are taken to.
+  // True if a gradient with respect to the value ends in a parameter, or in an input for which one
+  // is asked. Values of bodies are taken to.
   bool needs_gradient(ir::ValueId value);
   // The index of the parameter that a value is declared as.
   std::optional<uint32_t> param_of(ir::ValueId value) const;

@@ -5,7 +5,6 @@
 #include "checker/walk/gradients/search.h"
 
 #include "rules/boundary/boundary.h"
-#include "rules/transitions/transition.h"
 
 #include "llvm/ADT/STLExtras.h"
 

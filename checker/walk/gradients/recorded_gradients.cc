@@ -9,7 +9,6 @@
 #include "rules/kinds/scale.h"
 #include "rules/shapes/extent_facts.h"
 #include "rules/shards/remesh.h"
-#include "rules/violations/claims.h"
 #include "rules/violations/gradients.h"
 
 #include "ir/mesh/axis_scale.h"
@@ -67,8 +66,8 @@ void RecordedGradients::note_move(InstId id) {
     moved_.try_emplace(tensors.front().index, inst.first_result);
 }
 
-// Of what is the same on all ranks a convert to a sum, or to one value for all, counts one: so its gradient
-// is that of one rank and zeros. Marks what the operand is made of, on the axes.
+// Of what is the same on all ranks a convert to a sum, or to one value for all, counts one: so its
+// gradient is that of one rank and zeros. Marks what the operand is made of, on the axes.
 void RecordedGradients::keeps_one(InstId id) {
   const ir::Inst &inst = program_.insts[id];
   llvm::SmallVector<ValueId, 4> tensors = tensors_of(program_, id);
@@ -145,8 +144,8 @@ AxisSet RecordedGradients::refused_gradient(ValueId id, const Type &forward, con
   return wrong;
 }
 
-// True if a gradient was judged that is known as this one is, and so is its value, and all that was to
-// say is its scale; that is reported.
+// True if a gradient was judged that is known as this one is, and so is its value, and all that was
+// to say is its scale; that is reported.
 bool RecordedGradients::fits(Place place, ValueId id) {
   if (!state_.caches || undecided_.any() || place.form != Place::Form::Inst)
     return false;
@@ -238,8 +237,8 @@ void RecordedGradients::judge(Place place, ValueId id, bool told) {
 }
 
 // Gradients of one root carry its scale: that of a value times that of its gradient is the same for
-// all. The root is that of `backward`, the loss, or else what the first gradient tells. A body does not
-// know its root.
+// all. The root is that of `backward`, the loss, or else what the first gradient tells. A body does
+// not know its root.
 void RecordedGradients::judge_scale(Place place, ValueId id, const Type &forward, Type gradient) {
   ValueId of = program_.values[id].grad_of;
   bool reduced = state_.is_kept(of) && first_gradient(of) != id; // perhaps by an average

@@ -1,5 +1,5 @@
-// Gradients that a program contains: whether each is of the dual type of its value, of the scale that its root
-// has, and summed before the optimizer reads it. Internal to the checker.
+// Gradients that a program contains: whether each is of the dual type of its value, of the scale
+// that its root has, and summed before the optimizer reads it. Internal to the checker.
 #pragma once
 
 #include "checker/walk/gradients/contracts.h"
@@ -14,12 +14,13 @@ class RecordedGradients {
 public:
   RecordedGradients(WalkState &state, GradientContracts &contracts, UndecidedKinds &undecided);
 
-  // The gradients among the results of an instruction. Told of in their turn, after the types of all
-  // results.
+  // The gradients among the results of an instruction. Told of in their turn, after the types of
+  // all results.
   void meet(ir::InstId id, const ir::Inst &inst, bool transition);
   // Remembers which value a transition made of which, where gradients of them may be met.
   void note_move(ir::InstId id);
-  // Declared values that are gradients of what is made later. Told among the declarations, at `position`.
+  // Declared values that are gradients of what is made later. Told among the declarations, at
+  // `position`.
   void judge_declared(size_t position);
   // What the optimizer reads is the sum. The axes on which it reads addends of the gradient of a
   // parameter, of `param` if it is one; reported where the first of them is read.

@@ -1,5 +1,5 @@
-// How variables of operands and results belong together. Rules are not asked how they judge a kind; each is tried
-// with the operand as R and as I, once per distinct application.
+// How variables of operands and results belong together. Rules are not asked how they judge a kind;
+// each is tried with the operand as R and as I, once per distinct application.
 #include "checker/walk/undecided/undecided_kinds.h"
 
 #include "checker/walk/gradients/joint.h"

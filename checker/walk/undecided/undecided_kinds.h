@@ -1,5 +1,5 @@
-// What the walk notes about values that are R or I where nothing says which: how the variables of operands and
-// results belong together, and which uses decide. Internal to the checker.
+// What the walk notes about values that are R or I where nothing says which: how the variables of
+// operands and results belong together, and which uses decide. Internal to the checker.
 #pragma once
 
 #include "checker/walk/bodies/call_site.h"
@@ -36,13 +36,13 @@ public:
              uint32_t application);
   // A value is made, or made again, with these variables and new ones where it lacks some.
   void define(ir::ValueId value, Row row, const ir::Type &type);
-  // The gradient of a value that is open: a kind that has no such gradient is ruled out. `refused`: the
-  // axes on which a value of that type has not.
+  // The gradient of a value that is open: a kind that has no such gradient is ruled out. `refused`:
+  // the axes on which a value of that type has not.
   void gradient(Place place, ir::ValueId gradient, const ir::Type &value, const ir::Type &found,
                 llvm::function_ref<ir::AxisSet(const ir::Type &value)> refused);
   // One value as it was known, and as it is known from here on: what was open and is no more was
-  // decided at this place; what is open still shares the variables of `other`. `say`: what stands here
-  // if it is the other kind.
+  // decided at this place; what is open still shares the variables of `other`. `say`: what stands
+  // here if it is the other kind.
   void meet(Row row, const ir::Type &before, Row other, const ir::Type &after, Place place,
             Say say);
   void need(Row row, ir::AxisId axis, ir::Kind kind, Place place, rules::Violation violation);
@@ -54,8 +54,8 @@ public:
   void branches(CallSite &site, const Round &then, const Round &other);
 
   // The whole program was walked: decides, and tells of uses that contradict where the second one
-  // stands. Findings about declarations may have been told last, from entry `told` on; `late` of them
-  // were moved to entry `declared`, before those of the instructions.
+  // stands. Findings about declarations may have been told last, from entry `told` on; `late` of
+  // them were moved to entry `declared`, before those of the instructions.
   void settle(size_t declared, size_t told, size_t late);
   void settle_words() { open_.settle_words(result_); }
 
