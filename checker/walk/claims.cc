@@ -1,7 +1,7 @@
 // Claims on results: types, scales, shapes and global extents, as the program states them.
 #include "checker/walk/claims.h"
 
-#include "rules/boundary/boundary.h"
+#include "rules/boundary/claims.h"
 #include "rules/kinds/scale.h"
 #include "rules/shapes/extent_facts.h"
 #include "rules/shards/shards.h"

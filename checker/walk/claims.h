@@ -5,7 +5,7 @@
 #include "checker/walk/state.h"
 #include "checker/walk/undecided/undecided_kinds.h"
 
-#include "rules/boundary/boundary.h"
+#include "rules/boundary/claims.h"
 
 #include "llvm/ADT/DenseSet.h"
 

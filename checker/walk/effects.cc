@@ -4,6 +4,7 @@
 
 #include "checker/report/provenance.h"
 
+#include "rules/boundary/claims.h"
 #include "rules/boundary/name.h"
 #include "rules/violations/claims.h"
 #include "rules/violations/local.h"

@@ -5,7 +5,7 @@
 #include "checker/gradual/second_reading.h"
 #include "checker/rewrite/casts.h"
 
-#include "rules/boundary/boundary.h"
+#include "rules/boundary/claims.h"
 #include "rules/shapes/extent_facts.h"
 #include "rules/shards/remesh.h"
 #include "rules/violations/claims.h"

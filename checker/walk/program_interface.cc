@@ -4,6 +4,7 @@
 
 #include "checker/gradual/second_reading.h"
 
+#include "rules/boundary/claims.h"
 #include "rules/boundary/loss.h"
 #include "rules/kinds/scale.h"
 #include "rules/shards/shards.h"

@@ -4,7 +4,7 @@
 #include "checker/gradual/second_reading.h"
 #include "checker/report/provenance.h"
 
-#include "rules/boundary/boundary.h"
+#include "rules/boundary/claims.h"
 #include "rules/shards/remesh.h"
 #include "rules/violations/gradients.h"
 

@@ -1,7 +1,7 @@
 // Bodies are typed once per distinct operand types, opaque functions by their signature.
 #include "checker/walk/bodies/bodies.h"
 
-#include "rules/boundary/boundary.h"
+#include "rules/boundary/claims.h"
 #include "rules/kinds/scale.h"
 #include "rules/shapes/extent_facts.h"
 #include "rules/shards/shards.h"

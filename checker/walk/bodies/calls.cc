@@ -2,7 +2,7 @@
 #include "checker/walk/bodies/calls.h"
 
 #include "rules/attributes/attributes.h"
-#include "rules/boundary/boundary.h"
+#include "rules/boundary/claims.h"
 #include "rules/shards/shards.h"
 #include "rules/transitions/axes.h"
 #include "rules/violations/claims.h"

@@ -2,7 +2,7 @@
 // that keep their type (rules/README.md).
 #include "checker/walk/bodies/control_flow.h"
 
-#include "rules/boundary/boundary.h"
+#include "rules/boundary/claims.h"
 #include "rules/kinds/scale.h"
 #include "rules/shapes/extent_facts.h"
 #include "rules/shards/shards.h"

@@ -5,7 +5,7 @@
 
 #include "ir/program.h"
 #include "rules/apply.h"
-#include "rules/boundary/boundary.h"
+#include "rules/boundary/op.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"

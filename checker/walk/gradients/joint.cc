@@ -4,7 +4,7 @@
 #include "checker/report/provenance.h"
 #include "checker/walk/gradients/search.h"
 
-#include "rules/boundary/boundary.h"
+#include "rules/boundary/claims.h"
 
 #include "llvm/ADT/STLExtras.h"
 

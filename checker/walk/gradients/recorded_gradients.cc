@@ -6,6 +6,7 @@
 #include "checker/walk/gradients/joint.h"
 #include "checker/walk/gradients/search.h"
 
+#include "rules/boundary/claims.h"
 #include "rules/kinds/scale.h"
 #include "rules/shapes/extent_facts.h"
 #include "rules/shards/remesh.h"
