@@ -1,5 +1,6 @@
-// Branches and loops. The backward of a branch is a branch on the same condition; that of a scan a scan
-// in the other direction, over the carries that each round began with, which a scan forward collects.
+// Branches and loops. The backward of a branch is a branch on the same condition; that of a scan a
+// scan in the other direction, over the carries that each round began with, which a scan forward
+// collects.
 #include "checker/backward/deriver.h"
 
 #include "rules/shards/stacked.h"
@@ -127,6 +128,62 @@ llvm::SmallVector<ValueId, 4> Deriver::put_call(llvm::StringRef ours,
   return results;
 }
 
+// One operand may be handed over twice: the sum of what both are given, as the branch returns it.
+ValueId Deriver::branch_gradient(const CondParts &cond, const Copied &body, Gradients &inner,
+                                 ValueId value) {
+  Gradients sum;
+  for (size_t i = 0; i < cond.args.size(); ++i)
+    if (cond.args[i] == value)
+      if (ValueId part = total(inner, body.params[i]); part.valid())
+        give(sum, body.params[i], part, cond.inside);
+  ValueId all;
+  for (size_t i = 0; i < cond.args.size(); ++i)
+    if (ValueId part = cond.args[i] == value ? total(sum, body.params[i]) : ValueId(); part.valid())
+      all = all.valid()
+                ? put("add", {Operand::value(all), Operand::value(part)}, {}, cond.inside, "sum")
+                : part;
+  const auto first = static_cast<size_t>(llvm::find(cond.args, value) - cond.args.begin());
+  if (!all.valid() && !sum.empty())
+    lose(value);
+  if (!all.valid())
+    all = put("zeros_like", Operand::value(body.params[first]), {}, cond.inside, "zero");
+  return all;
+}
+
+// The backward of one branch as a function; none if it cannot be typed.
+std::optional<AttrValue> Deriver::reverse_branch(const CondParts &cond, ir::FunctionId side) {
+  Copied body = copy_body(side);
+  NewBody made;
+  for (const Inst &each : body.insts)
+    made.add(each, 0);
+  std::swap(made, out_);
+  auto outer_active = active_;
+  Gradients inner;
+  llvm::SmallVector<ValueId, 8> params, wanted_params, returned;
+  for (size_t r = 0; r < cond.results.size(); ++r) {
+    if (!cond.results[r].valid())
+      continue;
+    params.push_back(parameter(arg(cond.results[r]), "g"));
+    if (r < body.results.size() && body.results[r].valid())
+      give(inner, body.results[r], params.back(), cond.inside);
+  }
+  for (size_t i = 0; i < cond.args.size(); ++i)
+    if (carries(body.params[i]) && active_.count(cond.args[i].index))
+      wanted_params.push_back(body.params[i]);
+  const bool fine = reverse(body.insts, wanted_params, inner);
+  for (ValueId value : cond.wanted)
+    if (fine)
+      returned.push_back(branch_gradient(cond, body, inner, value));
+  active_ = outer_active;
+  std::swap(made, out_);
+  if (!fine || llvm::any_of(returned, [](ValueId value) { return !value.valid(); }))
+    return std::nullopt;
+  ir::StringId name = program_.functions[side].name;
+  std::string stem = program_.strings[name].str() + "_vjp";
+  return AttrValue::function(
+      add_function(stem, joined(params, body.params), std::move(made), returned));
+}
+
 bool Deriver::through_cond(const Inst &inst, llvm::ArrayRef<ValueId> results,
                            Gradients &gradients) {
   OperandList operands;
@@ -137,83 +194,210 @@ bool Deriver::through_cond(const Inst &inst, llvm::ArrayRef<ValueId> results,
     return fail(inst, "has an opaque branch, which has no derivative");
   if (draws(*sides[0]) || draws(*sides[1]))
     return fail(inst, "draws random numbers in a branch, which its backward would draw again");
-  llvm::ArrayRef<ValueId> args = llvm::makeArrayRef(operands.values).drop_front();
-  llvm::SmallVector<ValueId, 8> given, wanted;
-  for (ValueId result : results)
-    if (result.valid())
-      given.push_back(result);
-  for (ValueId value : args)
-    if (active_.count(value.index) && !llvm::is_contained(wanted, value))
-      wanted.push_back(value);
-  const InsertionPoint around{inst.context, inst.loc, inst.first_result},
-      inside{inst.context, inst.loc, {}};
+  CondParts cond{.args = llvm::makeArrayRef(operands.values).drop_front(),
+                 .results = results,
+                 .inside = {inst.context, inst.loc, {}}};
+  for (ValueId value : cond.args)
+    if (active_.count(value.index) && !llvm::is_contained(cond.wanted, value))
+      cond.wanted.push_back(value);
   AttrValue functions[2];
   for (int side = 0; side < 2; ++side) {
-    Copied body = copy_body(*sides[side]);
-    NewBody made;
-    for (const Inst &each : body.insts)
-      made.add(each, 0);
-    std::swap(made, out_);
-    auto outer_active = active_;
-    Gradients inner;
-    llvm::SmallVector<ValueId, 8> params, wanted_params;
-    for (size_t r = 0; r < results.size(); ++r) {
-      if (!results[r].valid())
-        continue;
-      params.push_back(parameter(arg(results[r]), "g"));
-      if (r < body.results.size() && body.results[r].valid())
-        give(inner, body.results[r], params.back(), inside);
-    }
-    for (size_t i = 0; i < args.size(); ++i)
-      if (carries(body.params[i]) && active_.count(args[i].index))
-        wanted_params.push_back(body.params[i]);
-    bool fine = reverse(body.insts, wanted_params, inner);
-    llvm::SmallVector<ValueId, 8> returned;
-    for (ValueId value : wanted) {
-      // One operand may be handed over twice.
-      Gradients sum;
-      for (size_t i = 0; fine && i < args.size(); ++i)
-        if (args[i] == value)
-          if (ValueId part = total(inner, body.params[i]); part.valid())
-            give(sum, body.params[i], part, inside);
-      ValueId all;
-      for (size_t i = 0; fine && i < args.size(); ++i)
-        if (ValueId part = args[i] == value ? total(sum, body.params[i]) : ValueId(); part.valid())
-          all = all.valid()
-                    ? put("add", {Operand::value(all), Operand::value(part)}, {}, inside, "sum")
-                    : part;
-      size_t first = static_cast<size_t>(llvm::find(args, value) - args.begin());
-      if (!all.valid() && !sum.empty())
-        lose(value);
-      if (!all.valid())
-        all = put("zeros_like", Operand::value(body.params[first]), {}, inside, "zero");
-      returned.push_back(all);
-    }
-    active_ = outer_active;
-    std::swap(made, out_);
-    if (!fine || llvm::any_of(returned, [](ValueId value) { return !value.valid(); }))
+    std::optional<AttrValue> made = reverse_branch(cond, *sides[side]);
+    if (!made)
       return fail(inst, "has a branch whose gradient cannot be typed");
-    ir::StringId name = program_.functions[*sides[side]].name;
-    std::string stem = program_.strings[name].str() + "_vjp";
-    functions[side] = AttrValue::function(
-        add_function(stem, joined(params, body.params), std::move(made), returned));
+    functions[side] = *made;
   }
-  llvm::SmallVector<rules::Arg, 4> made;
-  for (ValueId value : wanted)
-    made.push_back(
-        {program_.types.add(this->wanted(value)), shapes_[value.index], sizes_[value.index]});
-  llvm::SmallVector<ValueId, 8> handed = {operands.values.front()};
-  handed.append(given.begin(), given.end());
-  handed.append(args.begin(), args.end());
-  if (made.empty())
+  if (cond.wanted.empty())
     return true;
+  llvm::SmallVector<rules::Arg, 4> made;
+  for (ValueId value : cond.wanted)
+    made.push_back(gradient_like(value));
+  llvm::SmallVector<ValueId, 8> handed = {operands.values.front()};
+  llvm::copy_if(results, std::back_inserter(handed), [](ValueId value) { return value.valid(); });
+  handed.append(cond.args.begin(), cond.args.end());
+  const InsertionPoint around{inst.context, inst.loc, inst.first_result};
   llvm::SmallVector<ValueId, 4> put_out =
       put_call("cond", handed,
                attrs({{"then", functions[0]}, {"else", functions[1]}}, inst.attrs,
                      {"in_types", "out_types"}),
                made, around, "grad");
-  for (size_t i = 0; i < wanted.size(); ++i)
-    give(gradients, wanted[i], put_out[i], around);
+  for (size_t i = 0; i < cond.wanted.size(); ++i)
+    give(gradients, cond.wanted[i], put_out[i], around);
+  return true;
+}
+
+// What is stacked along dimension 0, the last round first.
+ValueId Deriver::put_flipped(ValueId value, const InsertionPoint &around) {
+  ir::AttrList dims;
+  dims.items.push_back(AttrValue::integer(0));
+  AttrValue zero = AttrValue::list(program_.lists.add(std::move(dims)));
+  return put("flip", Operand::value(value), attrs({{"dims", zero}}), around, name(value).substr(1));
+}
+
+// How many rounds a scan has; none if nothing tells.
+std::optional<ir::Extent> Deriver::rounds_of(const ScanParts &scan) const {
+  std::optional<ir::Extent> length;
+  llvm::ArrayRef<ValueId> xs = scan.xs();
+  if (!xs.empty() && shapes_[xs[0].index].valid())
+    length = program_.shapes[shapes_[xs[0].index]].dims[0];
+  if (const AttrValue *stated = program_.find(scan.inst.attrs, "length");
+      stated && stated->form == ir::AttrForm::Integer)
+    length = ir::Extent(stated->as_integer());
+  return length;
+}
+
+// A scan forward that also returns the carries that each round began with.
+bool Deriver::save_carries(ScanParts &scan) {
+  Copied body = copy_body(scan.forward);
+  NewBody made;
+  for (const Inst &each : body.insts)
+    made.add(each, 0);
+  llvm::SmallVector<ValueId, 8> returned(
+      body.results.begin(), body.results.begin() + static_cast<ptrdiff_t>(scan.carries));
+  llvm::SmallVector<rules::Arg, 8> known;
+  for (size_t i = 0; i < scan.carries; ++i)
+    known.push_back(arg(scan.inst.result(static_cast<uint32_t>(i))));
+  std::optional<ir::Extent> length = rounds_of(scan);
+  for (size_t i = 0; i < scan.carries; ++i) {
+    ValueId param = body.params[scan.consts + i];
+    returned.push_back(param);
+    if (!length || !shapes_[param.index].valid() || !body.results[i].valid())
+      return fail(scan.inst, "has a length or a carry of unknown shape");
+    known.push_back(rules::stack_of(program_, arg(param), length));
+  }
+  ir::FunctionId saving =
+      add_function(scan.name + "_saving", body.params, std::move(made), returned);
+  llvm::SmallVector<ValueId, 4> saved =
+      put_call("scan", scan.args,
+               attrs({{"body", AttrValue::function(saving)}}, scan.inst.attrs, {"out_types"}),
+               known, scan.around, "saved");
+  for (size_t i = 0; i < scan.carries; ++i)
+    scan.stacks.push_back(put_flipped(saved[scan.carries + i], scan.around));
+  return true;
+}
+
+// Which operands have a gradient.
+void Deriver::find_places(ScanParts &scan) {
+  for (size_t i = 0; i < scan.args.size(); ++i) {
+    const bool carry = i >= scan.consts && i < scan.consts + scan.carries;
+    if (!carries(scan.body.params[i]) || (!carry && !active_.count(scan.args[i].index)))
+      continue;
+    scan.wanted_params.push_back(scan.body.params[i]);
+    (i < scan.consts ? scan.const_places : carry ? scan.carry_places : scan.x_places).push_back(i);
+  }
+}
+
+// The operands of the scan back: constants; gradients of the carries and sums for the constants;
+// what is taken apart.
+bool Deriver::hand_over(ScanParts &scan) {
+  const auto consts = static_cast<ptrdiff_t>(scan.consts);
+  scan.handed.append(scan.args.begin(), scan.args.begin() + consts);
+  for (size_t i : scan.carry_places) {
+    const size_t carry = i - scan.consts;
+    ValueId result = scan.inst.result(static_cast<uint32_t>(carry));
+    ValueId gradient = carry < scan.results.size() ? scan.results[carry] : ValueId();
+    if (!gradient.valid())
+      gradient = put("zeros_like", Operand::value(result), {}, scan.around, "zero");
+    scan.handed.push_back(gradient);
+    scan.carried_params.push_back(parameter(gradient_like(scan.body.params[i]), "g"));
+  }
+  for (size_t i : scan.const_places) {
+    scan.handed.push_back(put("zeros_like", Operand::value(scan.args[i]), {}, scan.around, "zero"));
+    scan.carried_params.push_back(parameter(gradient_like(scan.body.params[i]), "s"));
+  }
+  scan.handed.append(scan.stacks.begin(), scan.stacks.end());
+  for (ValueId value : scan.xs())
+    scan.handed.push_back(put_flipped(value, scan.around));
+  for (size_t r = scan.carries; r < scan.results.size(); ++r)
+    if (scan.results[r].valid() && scan.body.results[r].valid()) {
+      scan.handed.push_back(put_flipped(scan.results[r], scan.around));
+      scan.y_params.push_back(parameter(gradient_like(scan.body.results[r]), "g"));
+    }
+  return llvm::all_of(scan.handed, [](ValueId value) { return value.valid(); });
+}
+
+// What a round back returns: gradients of the carries, the sums for the constants with its own
+// part, and gradients of what it took apart.
+llvm::SmallVector<ValueId, 8> Deriver::round_back(const ScanParts &scan, Gradients &inner) {
+  auto leave = [&](ValueId value) {
+    ValueId gradient = total(inner, value);
+    if (!gradient.valid())
+      gradient = put("zeros_like", Operand::value(value), {}, scan.inside, "zero");
+    return gradient;
+  };
+  llvm::SmallVector<ValueId, 8> returned;
+  for (size_t i : scan.carry_places)
+    returned.push_back(leave(scan.body.params[i]));
+  for (size_t k = 0; k < scan.const_places.size(); ++k) {
+    ValueId part = leave(scan.body.params[scan.const_places[k]]);
+    ValueId before = scan.carried_params[scan.carry_places.size() + k];
+    returned.push_back(part.valid() ? put("add", {Operand::value(before), Operand::value(part)}, {},
+                                          scan.inside, "sum")
+                                    : part);
+  }
+  for (size_t i : scan.x_places)
+    returned.push_back(leave(scan.body.params[i]));
+  return returned;
+}
+
+// The backward of one round as a function; none if it cannot be typed.
+std::optional<ir::FunctionId> Deriver::reverse_round(const ScanParts &scan) {
+  const Copied &body = scan.body;
+  NewBody made;
+  for (const Inst &each : body.insts)
+    made.add(each, 0);
+  auto outer_active = active_;
+  std::swap(made, out_);
+  Gradients inner;
+  for (size_t k = 0; k < scan.carry_places.size(); ++k)
+    if (ValueId result = body.results[scan.carry_places[k] - scan.consts]; result.valid())
+      give(inner, result, scan.carried_params[k], scan.inside);
+  size_t next = 0;
+  for (size_t r = scan.carries; r < scan.results.size(); ++r)
+    if (scan.results[r].valid() && body.results[r].valid())
+      give(inner, body.results[r], scan.y_params[next++], scan.inside);
+  const bool fine = reverse(body.insts, scan.wanted_params, inner);
+  llvm::SmallVector<ValueId, 8> returned;
+  if (fine)
+    returned = round_back(scan, inner);
+  active_ = outer_active;
+  std::swap(made, out_);
+  if (!fine || llvm::any_of(returned, [](ValueId value) { return !value.valid(); }))
+    return std::nullopt;
+  const auto consts = static_cast<ptrdiff_t>(scan.consts);
+  llvm::SmallVector<ValueId, 8> params(body.params.begin(), body.params.begin() + consts);
+  params = joined(params, scan.carried_params);
+  params.append(body.params.begin() + consts, body.params.end());
+  params = joined(params, scan.y_params);
+  return add_function(scan.name + "_vjp", params, std::move(made), returned);
+}
+
+// The scan back, and what it gives to the operands.
+bool Deriver::put_scan_back(const ScanParts &scan, ir::FunctionId backward, Gradients &gradients) {
+  llvm::SmallVector<rules::Arg, 8> known;
+  for (const auto *places : {&scan.carry_places, &scan.const_places, &scan.x_places})
+    for (size_t i : *places)
+      known.push_back(gradient_like(scan.args[i]));
+  if (known.empty())
+    return true;
+  auto count = static_cast<int64_t>(scan.carry_places.size() + scan.const_places.size());
+  llvm::SmallVector<ValueId, 4> put_out = put_call(
+      "scan", scan.handed,
+      attrs({{"body", AttrValue::function(backward)}, {"carry", AttrValue::integer(count)}},
+            scan.inst.attrs, {"in_types", "out_types"}),
+      known, scan.around, "grad");
+  size_t at = 0;
+  for (size_t i : scan.carry_places)
+    if (ValueId gradient = put_out[at++]; active_.count(scan.args[i].index))
+      give(gradients, scan.args[i], gradient, scan.around);
+  for (size_t i : scan.const_places)
+    give(gradients, scan.args[i], put_out[at++], scan.around);
+  for (size_t i : scan.x_places) {
+    ValueId turned = put_flipped(put_out[at++], scan.around);
+    if (!turned.valid())
+      return fail(scan.inst, "has a gradient of what it takes apart that cannot be typed");
+    give(gradients, scan.args[i], turned, scan.around);
+  }
   return true;
 }
 
@@ -226,167 +410,25 @@ bool Deriver::through_scan(const Inst &inst, llvm::ArrayRef<ValueId> results,
     return fail(inst, "has an opaque body, which has no derivative");
   if (draws(*forward))
     return fail(inst, "draws random numbers in its body, which its backward would draw again");
-  const size_t consts = static_cast<size_t>(integer(program_, inst, "consts"));
-  const size_t carries_count = static_cast<size_t>(integer(program_, inst, "carry"));
-  llvm::ArrayRef<ValueId> args = operands.values;
-  auto xs = args.drop_front(consts + carries_count);
-  const InsertionPoint around{inst.context, inst.loc, inst.first_result},
-      inside{inst.context, inst.loc, {}};
-  std::string name = program_.strings[program_.functions[*forward].name].str();
-  auto gradient_like = [&](ValueId value) -> rules::Arg {
-    return {program_.types.add(wanted(value)), shapes_[value.index], sizes_[value.index]};
-  };
-  auto put_flipped = [&](ValueId value) {
-    ir::AttrList dims;
-    dims.items.push_back(AttrValue::integer(0));
-    AttrValue zero = AttrValue::list(program_.lists.add(std::move(dims)));
-    return put("flip", Operand::value(value), attrs({{"dims", zero}}), around,
-               this->name(value).substr(1));
-  };
-
-  // The carries that each round began with, stacked.
-  llvm::SmallVector<ValueId, 8> stacks;
-  if (carries_count) {
-    Copied body = copy_body(*forward);
-    NewBody made;
-    for (const Inst &each : body.insts)
-      made.add(each, 0);
-    llvm::SmallVector<ValueId, 8> returned(
-        body.results.begin(), body.results.begin() + static_cast<ptrdiff_t>(carries_count));
-    llvm::SmallVector<rules::Arg, 8> known;
-    for (size_t i = 0; i < carries_count; ++i)
-      known.push_back(arg(inst.result(static_cast<uint32_t>(i))));
-    std::optional<ir::Extent> length;
-    if (!xs.empty() && shapes_[xs[0].index].valid())
-      length = program_.shapes[shapes_[xs[0].index]].dims[0];
-    if (const AttrValue *stated = program_.find(inst.attrs, "length");
-        stated && stated->form == ir::AttrForm::Integer)
-      length = ir::Extent(stated->as_integer());
-    for (size_t i = 0; i < carries_count; ++i) {
-      ValueId param = body.params[consts + i];
-      returned.push_back(param);
-      if (!length || !shapes_[param.index].valid() || !body.results[i].valid())
-        return fail(inst, "has a length or a carry of unknown shape");
-      known.push_back(rules::stack_of(program_, arg(param), length));
-    }
-    ir::FunctionId saving = add_function(name + "_saving", body.params, std::move(made), returned);
-    llvm::SmallVector<ValueId, 4> saved = put_call(
-        "scan", args, attrs({{"body", AttrValue::function(saving)}}, inst.attrs, {"out_types"}),
-        known, around, "saved");
-    for (size_t i = 0; i < carries_count; ++i)
-      stacks.push_back(put_flipped(saved[carries_count + i]));
-  }
-
-  Copied body = copy_body(*forward);
-  NewBody made;
-  for (const Inst &each : body.insts)
-    made.add(each, 0);
-  auto outer_active = active_;
-  llvm::SmallVector<ValueId, 8> wanted_params, wanted_consts, flowing;
-  llvm::SmallVector<size_t, 8> const_places, carry_places, x_places;
-  for (size_t i = 0; i < args.size(); ++i) {
-    bool carry = i >= consts && i < consts + carries_count;
-    if (!carries(body.params[i]) || (!carry && !active_.count(args[i].index)))
-      continue;
-    wanted_params.push_back(body.params[i]);
-    (i < consts ? const_places : carry ? carry_places : x_places).push_back(i);
-  }
-  llvm::SmallVector<ValueId, 8> initial, carried_params, stack_params(body.params), handed;
-  // Operands: constants; gradients of the carries and sums for the constants; what is taken apart.
-  handed.append(args.begin(), args.begin() + static_cast<ptrdiff_t>(consts));
-  for (size_t i : carry_places) {
-    ValueId result = inst.result(static_cast<uint32_t>(i - consts));
-    ValueId gradient = i - consts < results.size() ? results[i - consts] : ValueId();
-    if (!gradient.valid())
-      gradient = put("zeros_like", Operand::value(result), {}, around, "zero");
-    handed.push_back(gradient);
-    carried_params.push_back(parameter(gradient_like(body.params[i]), "g"));
-  }
-  for (size_t i : const_places) {
-    handed.push_back(put("zeros_like", Operand::value(args[i]), {}, around, "zero"));
-    carried_params.push_back(parameter(gradient_like(body.params[i]), "s"));
-  }
-  for (ValueId stack : stacks)
-    handed.push_back(stack);
-  for (ValueId value : xs)
-    handed.push_back(put_flipped(value));
-  llvm::SmallVector<ValueId, 8> y_params;
-  for (size_t r = carries_count; r < results.size(); ++r)
-    if (results[r].valid() && body.results[r].valid()) {
-      handed.push_back(put_flipped(results[r]));
-      y_params.push_back(parameter(gradient_like(body.results[r]), "g"));
-    }
-  if (llvm::any_of(handed, [](ValueId value) { return !value.valid(); }))
+  ScanParts scan{.inst = inst,
+                 .args = operands.values,
+                 .results = results,
+                 .forward = *forward,
+                 .name = program_.strings[program_.functions[*forward].name].str(),
+                 .consts = static_cast<size_t>(integer(program_, inst, "consts")),
+                 .carries = static_cast<size_t>(integer(program_, inst, "carry")),
+                 .around = {inst.context, inst.loc, inst.first_result},
+                 .inside = {inst.context, inst.loc, {}}};
+  if (scan.carries && !save_carries(scan))
+    return false;
+  scan.body = copy_body(*forward);
+  find_places(scan);
+  if (!hand_over(scan))
     return fail(inst, "has operands whose gradient cannot be typed");
-
-  std::swap(made, out_);
-  Gradients inner;
-  for (size_t k = 0; k < carry_places.size(); ++k)
-    if (ValueId result = body.results[carry_places[k] - consts]; result.valid())
-      give(inner, result, carried_params[k], inside);
-  size_t next = 0;
-  for (size_t r = carries_count; r < results.size(); ++r)
-    if (results[r].valid() && body.results[r].valid())
-      give(inner, body.results[r], y_params[next++], inside);
-  bool fine = reverse(body.insts, wanted_params, inner);
-  llvm::SmallVector<ValueId, 8> returned;
-  auto leave = [&](ValueId value) {
-    ValueId gradient = fine ? total(inner, value) : ValueId();
-    if (fine && !gradient.valid())
-      gradient = put("zeros_like", Operand::value(value), {}, inside, "zero");
-    return gradient;
-  };
-  for (size_t i : carry_places)
-    returned.push_back(leave(body.params[i]));
-  for (size_t k = 0; k < const_places.size() && fine; ++k) {
-    ValueId part = leave(body.params[const_places[k]]);
-    ValueId before = carried_params[carry_places.size() + k];
-    returned.push_back(
-        part.valid() ? put("add", {Operand::value(before), Operand::value(part)}, {}, inside, "sum")
-                     : part);
-  }
-  for (size_t i : x_places)
-    returned.push_back(leave(body.params[i]));
-  active_ = outer_active;
-  std::swap(made, out_);
-  if (!fine || llvm::any_of(returned, [](ValueId value) { return !value.valid(); }))
+  std::optional<ir::FunctionId> backward = reverse_round(scan);
+  if (!backward)
     return fail(inst, "has a body whose gradient cannot be typed");
-
-  llvm::SmallVector<ValueId, 8> params(body.params.begin(),
-                                       body.params.begin() + static_cast<ptrdiff_t>(consts));
-  params = joined(params, carried_params);
-  params.append(body.params.begin() + static_cast<ptrdiff_t>(consts), body.params.end());
-  params = joined(params, y_params);
-  ir::FunctionId backward = add_function(name + "_vjp", params, std::move(made), returned);
-  llvm::SmallVector<rules::Arg, 8> known;
-  auto expect = [&](ValueId value) { known.push_back(gradient_like(value)); };
-  for (size_t i : carry_places)
-    expect(args[i]);
-  for (size_t i : const_places)
-    expect(args[i]);
-  for (size_t i : x_places)
-    expect(args[i]);
-  if (known.empty())
-    return true;
-  auto count = static_cast<int64_t>(carry_places.size() + const_places.size());
-  llvm::SmallVector<ValueId, 4> put_out = put_call(
-      "scan", handed,
-      attrs({{"body", AttrValue::function(backward)}, {"carry", AttrValue::integer(count)}},
-            inst.attrs, {"in_types", "out_types"}),
-      known, around, "grad");
-  size_t at = 0;
-  for (size_t i : carry_places)
-    if (ValueId gradient = put_out[at++]; active_.count(args[i].index))
-      give(gradients, args[i], gradient, around);
-  for (size_t i : const_places)
-    give(gradients, args[i], put_out[at++], around);
-  for (size_t i : x_places) {
-    ValueId turned = put_flipped(put_out[at++]);
-    if (!turned.valid())
-      return fail(inst, "has a gradient of what it takes apart that cannot be typed");
-    give(gradients, args[i], turned, around);
-  }
-  return true;
+  return put_scan_back(scan, *backward, gradients);
 }
 
 } // namespace spmd::checker

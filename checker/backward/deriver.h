@@ -1,6 +1,6 @@
-// What derives a backward: shared by the files that implement it (backward.cc: the body and its roots;
-// _emit: instructions that are put out; _rows: ordinary ops; _transitions: transitions and boundary ops;
-// _control: branches and loops).
+// What derives a backward: shared by the files that implement it (backward.cc: the body and its
+// roots; _emit: instructions that are put out; _rows: ordinary ops; _transitions: transitions and
+// boundary ops; _control: branches and loops).
 #pragma once
 
 #include "checker/backward/backward.h"
@@ -179,8 +179,49 @@ private:
     std::vector<Inst> insts;
     llvm::SmallVector<ValueId, 8> params, results; // results: none where a number is given back
   };
+  // A branch whose backward is put together.
+  struct CondParts {
+    llvm::ArrayRef<ValueId> args;              // of both branches
+    llvm::ArrayRef<ValueId> results;           // their gradients
+    llvm::SmallVector<ValueId, 8> wanted = {}; // operands that have a gradient
+    InsertionPoint inside;
+  };
   bool through_cond(const Inst &inst, llvm::ArrayRef<ValueId> results, Gradients &gradients);
+  std::optional<AttrValue> reverse_branch(const CondParts &cond, ir::FunctionId side);
+  ValueId branch_gradient(const CondParts &cond, const Copied &body, Gradients &inner,
+                          ValueId value);
+  // A scan whose backward is put together.
+  struct ScanParts {
+    const Inst &inst;
+    llvm::ArrayRef<ValueId> args;    // constants, carries, what is taken apart
+    llvm::ArrayRef<ValueId> results; // gradients of the results
+    ir::FunctionId forward;
+    std::string name; // of its body
+    size_t consts, carries;
+    InsertionPoint around, inside;
+    llvm::SmallVector<ValueId, 8> stacks = {}; // the carries that rounds began with, the last first
+    Copied body = {};                          // for the backward
+    // Positions of the operands that have a gradient.
+    llvm::SmallVector<size_t, 8> const_places = {}, carry_places = {}, x_places = {};
+    llvm::SmallVector<ValueId, 8> wanted_params = {};                 // their parameters
+    llvm::SmallVector<ValueId, 8> carried_params = {}, y_params = {}; // of the body back
+    llvm::SmallVector<ValueId, 8> handed = {};                        // operands of the scan back
+
+    llvm::ArrayRef<ValueId> xs() const { return args.drop_front(consts + carries); }
+  };
   bool through_scan(const Inst &inst, llvm::ArrayRef<ValueId> results, Gradients &gradients);
+  bool save_carries(ScanParts &scan);
+  void find_places(ScanParts &scan);
+  bool hand_over(ScanParts &scan);
+  std::optional<ir::FunctionId> reverse_round(const ScanParts &scan);
+  llvm::SmallVector<ValueId, 8> round_back(const ScanParts &scan, Gradients &inner);
+  bool put_scan_back(const ScanParts &scan, ir::FunctionId backward, Gradients &gradients);
+  std::optional<ir::Extent> rounds_of(const ScanParts &scan) const;
+  ValueId put_flipped(ValueId value, const InsertionPoint &around);
+  // What is known of the gradient of a value.
+  rules::Arg gradient_like(ValueId value) {
+    return {program_.types.add(wanted(value)), shapes_[value.index], sizes_[value.index]};
+  }
   bool draws(ir::FunctionId id);
   Copied copy_body(ir::FunctionId id);
   ValueId parameter(const rules::Arg &like, std::string stem);

@@ -2,6 +2,7 @@
 #include "checker/backward/deriver.h"
 
 #include "rules/boundary/boundary.h"
+#include "rules/boundary/claims.h"
 #include "rules/redistribute/transpose.h"
 #include "rules/redistribute/verify.h"
 #include "rules/shards/blocks.h"
@@ -61,8 +62,8 @@ Deriver::steps(const rules::Application &app, const rules::TransitionCall &call,
   return made;
 }
 
-// Where a step joined blocks of a value that do not follow the rule for what is cut, the lengths in which
-// its dual cuts.
+// Where a step joined blocks of a value that do not follow the rule for what is cut, the lengths in
+// which its dual cuts.
 std::optional<AttrValue> Deriver::lengths_of(ValueId of, const DualStep &step) {
   if (step.src.form != KindWord::Form::Shard || !sizes_[of.index].valid())
     return std::nullopt;

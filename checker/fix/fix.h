@@ -35,13 +35,16 @@ struct Fix {
       operands; // Transition: positions among the tensors of the instruction
   std::string
       replacement; // canonical text of the line to insert before the instruction, to put in its place, or (Result)
-      // to insert after it
+                   // to insert after it
   llvm::SmallVector<FixStep, 1> steps; // Transition, Result
   std::string remark;                  // the end of `text`, which is about other lines
-  // The same as `text` and `replacement` in the words of the dialect that was asked for; empty: it has none.
+  // The same as `text` and `replacement` in the words of the dialect that was asked for; empty: it
+  // has none.
   std::string words, words_replacement;
 };
 inline constexpr unsigned kMaxFixes = 3;
+
+struct FixState;
 
 // Finds fixes for the findings of one completed check. Keeps what is costly between findings.
 class FixFinder {
@@ -58,8 +61,7 @@ public:
   bool cut() const;
 
 private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<FixState> state_;
 };
 
 // Tells the fixes in the words of a dialect, where it has words that do just that.

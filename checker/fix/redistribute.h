@@ -1,4 +1,5 @@
-// The redistribution that would bring the operands of an op together: what `elaborate` puts in, as a fix.
+// The redistribution that would bring the operands of an op together: what `elaborate` puts in, as
+// a fix.
 #pragma once
 
 #include "checker/check.h"

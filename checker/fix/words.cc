@@ -1,5 +1,5 @@
-// A fix as a framework says it. What is offered was typed again in our words; here only its name changes, and
-// the rules are asked once more whether it still does the same.
+// A fix as a framework says it. What is offered was typed again in our words; here only its name
+// changes, and the rules are asked once more whether it still does the same.
 #include "checker/dialect/printer.h"
 #include "checker/fix/fix.h"
 

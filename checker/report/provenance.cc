@@ -5,7 +5,7 @@
 #include "checker/body_values.h"
 #include "checker/check.h"
 #include "checker/report/report.h"
-#include "checker/walk/joint.h"
+#include "checker/walk/gradients/joint.h"
 
 #include "ir/claims.h"
 #include "ir/text/text.h"
@@ -438,7 +438,8 @@ ValueId parameter_of(const ir::Program &program, const CheckResult &result, cons
   return {};
 }
 
-// What the framework would have to be told for it to reduce the gradient of the parameter, by the trace.
+// What the framework would have to be told for it to reduce the gradient of the parameter, by the
+// trace.
 void add_hints(const ir::Program &program, ValueId value, const Finding &finding,
                llvm::SmallVectorImpl<Note> &notes) {
   const ir::Param *param = program.find_param(value);

@@ -5,11 +5,10 @@
 #include "rules/violations/local.h"
 
 #include "checker/rewrite/inline.h"
-#include "checker/walk/walk.h"
+#include "checker/walk/state.h"
 
 #include "ir/claims.h"
 #include "ir/dialect/dialect.h"
-#include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -19,6 +18,7 @@ namespace spmd::checker {
 
 using ir::AxisId;
 using ir::AxisSet;
+using ir::InstId;
 using ir::Kind;
 using ir::ValueId;
 
@@ -31,53 +31,53 @@ static AxisSet mixed_axes(const rules::Outcome &outcome) {
 }
 
 // Shards and stated sums are no matter of LTensor's sets: there the finding stands.
-AxisSet Walk::union_axes(const rules::Application &app, const rules::Outcome &outcome) {
+static AxisSet union_axes(const WalkState &state, const rules::Application &app,
+                          const rules::Outcome &outcome) {
   AxisSet axes = mixed_axes(outcome), varying;
-  for (const rules::Arg &arg : args_) {
+  for (const rules::Arg &arg : state.args) {
     const ir::Type &type = app.type(arg);
     axes -= type.unknown | (type.sharded() & app.global_axes());
     varying |= type.of(Kind::Varying);
   }
   if (const ir::AttrValue *partial = app.attr("partial");
       partial && partial->form == ir::AttrForm::Axes)
-    for (const ir::AxisRef &ref : program_.axis_refs[partial->as<ir::AxisRefsId>()].refs)
+    for (const ir::AxisRef &ref : state.program.axis_refs[partial->as<ir::AxisRefsId>()].refs)
       if (std::optional<AxisId> axis = app.mesh().find(ref.axis))
         axes -= app.mesh().pieces_of(*axis);
   return axes & varying;
 }
 
 // What each operand is cast on; none where it is not.
-llvm::SmallVector<AxisSet, 8> Walk::marked(AxisSet axes) {
+static llvm::SmallVector<AxisSet, 8> mark_on(WalkState &state, AxisSet axes) {
   llvm::SmallVector<AxisSet, 8> casts;
-  for (rules::Arg &arg : args_) {
-    ir::Type type = program_.types[arg.type];
+  for (rules::Arg &arg : state.args) {
+    ir::Type type = state.program.types[arg.type];
     AxisSet cast = axes & type.of(Kind::Invariant);
     cast -= type.either();
     casts.push_back(type.gradient_free() ? AxisSet() : cast);
     if (casts.back().empty())
       continue;
     type.set_kind(casts.back(), Kind::Varying);
-    arg.type = intern(type);
+    arg.type = state.intern(type);
   }
   return casts;
 }
 
-// True if the operands of the application are seen otherwise now, by casts that make it right.
-bool Walk::cast_implicitly(ir::InstId id, const rules::Application &app,
-                           const rules::Outcome &outcome) {
-  AxisSet axes = union_axes(app, outcome);
+bool cast_implicitly(WalkState &state, InstId id, const rules::Application &app,
+                     const rules::Outcome &outcome) {
+  AxisSet axes = union_axes(state, app, outcome);
   if (axes.empty())
     return false;
-  const Args before = args_;
-  llvm::SmallVector<AxisSet, 8> casts = marked(axes);
-  if (AxisSet bad = mixed_axes(rules_.apply(app)) & axes) {
-    args_ = before;
-    casts = marked(axes - bad);
+  const Args before = state.args;
+  llvm::SmallVector<AxisSet, 8> casts = mark_on(state, axes);
+  if (AxisSet bad = mixed_axes(state.rules.apply(app)) & axes) {
+    state.args = before;
+    casts = mark_on(state, axes - bad);
   }
   bool any = false;
   for (uint32_t i = 0; i < casts.size(); ++i)
     if (casts[i]) {
-      report(Place::inst(id), rules::ImplicitCast{{i}, casts[i]});
+      state.report(Place::inst(id), rules::ImplicitCast{{i}, casts[i]});
       any = true;
     }
   return any;

@@ -1,10 +1,11 @@
-// Effects: what is written in place must leave its storage with a type that other names of it can rely
-// on, and what was written is no longer what older names say.
-#include "checker/report/provenance.h"
-#include "checker/walk/walk.h"
+// Effects: what is written in place must leave its storage with a type that other names of it can
+// rely on, and what was written is no longer what older names say.
+#include "checker/walk/effects.h"
 
+#include "checker/report/provenance.h"
+
+#include "rules/boundary/claims.h"
 #include "rules/boundary/name.h"
-#include "rules/ops/registry.h"
 #include "rules/violations/claims.h"
 #include "rules/violations/local.h"
 
@@ -89,9 +90,9 @@ bool draws(const rules::ResolvedOp &op) {
 
 } // namespace
 
-void Walk::aliases(InstId id) {
-  for (size_t i = 0; i < operands_.values.size(); ++i) {
-    InstId writer = storage_.overtaken_by(operands_.values[i]);
+void Effects::judge_stale(InstId id) {
+  for (size_t i = 0; i < state_.operands.values.size(); ++i) {
+    InstId writer = state_.storage.overtaken_by(state_.operands.values[i]);
     // `alias new_base, old_alias` re-derives a view: its second operand is stale by nature.
     if (!writer.valid() ||
         (i == 1 && rules::boundary_of(program_, program_.insts[id].op) == rules::Boundary::Alias))
@@ -100,15 +101,15 @@ void Walk::aliases(InstId id) {
     std::string text = "`" + program_.op_name(wrote.op).str() + "`";
     if (wrote.result_count)
       text += ", which made " + ir::print_value(program_, wrote.first_result);
-    report(Place::inst(id), rules::StaleAlias{{static_cast<uint32_t>(i)}, std::move(text)});
+    state_.report(Place::inst(id), rules::StaleAlias{{static_cast<uint32_t>(i)}, std::move(text)});
   }
 }
 
-// `unknown_axes`: per result, the axes on which its storage was left with another type.
-void Walk::mutation(InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
+void Effects::write(InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
                     llvm::MutableArrayRef<AxisSet> unknown_axes) {
-  if (!edit_ && ends_storage(rules_.resolve(inst.op)) && operands_.values.size() > 1)
-    storage_.write(operands_.values.front(), id);
+  if (!state_.edit && ends_storage(state_.rules.resolve(inst.op)) &&
+      state_.operands.values.size() > 1)
+    state_.storage.write(state_.operands.values.front(), id);
   if (inst.result_count == 0)
     return;
   uint32_t place = 0;
@@ -123,61 +124,63 @@ void Walk::mutation(InstId id, const ir::Inst &inst, const rules::Outcome &outco
   }
 }
 
-// The axes on which a value that is written is left with another type, which other names of it notice.
-AxisSet Walk::left_with(ValueId target, ir::ContextId context, const Type &made) const {
-  const Type before = seen(result_.types[target.index], context);
+AxisSet Effects::left_with(ValueId target, ir::ContextId context, const Type &made) const {
+  const Type before = state_.seen(result_.types[target.index], context);
   if (before.mesh() != made.mesh())
     return {};
   AxisSet bad = rules::check_claim(made, before, made.gradient_free()).mismatched - before.either();
   return before.gradient_free() ? bad - before.of(Kind::Varying) : bad;
 }
 
-AxisSet Walk::written(InstId id, ValueId target, uint32_t position, const Type &made,
-                      uint32_t result) {
+AxisSet Effects::written(InstId id, ValueId target, uint32_t position, const Type &made,
+                         uint32_t result) {
   AxisSet bad;
-  const Type before = seen(result_.types[target.index], program_.insts[id].context);
-  bool state = is_state(storage_.root(target));
-  if ((state || storage_.shared_after(target, id)) && before.mesh() == made.mesh()) {
+  const Type before = state_.seen(result_.types[target.index], program_.insts[id].context);
+  bool state = state_.is_kept(state_.storage.root(target));
+  if ((state || state_.storage.shared_after(target, id)) && before.mesh() == made.mesh()) {
     bad = left_with(target, program_.insts[id].context, made);
     AxisSet told = drawn(id, position, before, made, bad);
     if (state)
-      told |=
-          unreduced(Place::inst(id), tensors_of(program_, id), storage_.root(target), bad - told);
+      told |= gradients_.unreduced(Place::inst(id), tensors_of(program_, id),
+                                   state_.storage.root(target), bad - told);
     AxisSet partial = state ? (bad - told) & made.of(Kind::Partial) : AxisSet();
     if (partial)
-      report(Place::inst(id), rules::PartialState{storage_.root(target), partial});
+      state_.report(Place::inst(id), rules::PartialState{state_.storage.root(target), partial});
     told |= partial;
     if (bad - told)
-      report(Place::inst(id),
-             rules::MutationChangesType{{position}, intern(before), intern(made), bad - told});
+      state_.report(Place::inst(id),
+                    rules::MutationChangesType{
+                        {position}, state_.intern(before), state_.intern(made), bad - told});
   }
-  if (recording_ && open_.any() && (state || storage_.shared_after(target, id))) {
+  if (undecided_.recording() && (state || state_.storage.shared_after(target, id))) {
     Type after = made;
     after.set_unknown(made.of(Kind::Varying));
-    meet(open_.row(target), before, row_of(result), after, Place::inst(id),
-         [&](ir::AxisId axis, Kind kind) {
-           return rules::MutationChangesType{
-               {position}, as_kind(before, axis, kind), on_axes(made, axis), axis};
-         });
+    undecided_.meet(undecided_.row(target), before, undecided_.result_row(result), after,
+                    Place::inst(id), [&](ir::AxisId axis, Kind kind) {
+                      return rules::MutationChangesType{{position},
+                                                        state_.as_kind(before, axis, kind),
+                                                        state_.on_axes(made, axis),
+                                                        axis};
+                    });
   }
-  if (!edit_)
-    storage_.write(target, id);
+  if (!state_.edit)
+    state_.storage.write(target, id);
   return bad;
 }
 
 // Random numbers are drawn where the storage differs between ranks, and nowhere else; the axes on
 // which they are not, reported.
-AxisSet Walk::drawn(InstId id, uint32_t position, const Type &before, const Type &made,
-                    AxisSet bad) {
-  if (bad.empty() || !draws(rules_.resolve(program_.insts[id].op)))
+AxisSet Effects::drawn(InstId id, uint32_t position, const Type &before, const Type &made,
+                       AxisSet bad) {
+  if (bad.empty() || !draws(state_.rules.resolve(program_.insts[id].op)))
     return {};
   AxisSet repeats = bad & before.of(Kind::Varying) & (made.replicated() | made.of(Kind::Invariant));
   if (repeats)
-    report(Place::inst(id), rules::ShardedRandomRepeats{{position}, repeats});
+    state_.report(Place::inst(id), rules::ShardedRandomRepeats{{position}, repeats});
   AxisSet told = repeats;
   for (Kind kind : {Kind::Replicate, Kind::Reduced, Kind::Invariant})
     if (AxisSet diverges = (bad & before.of(kind) & made.of(Kind::Varying)) - told) {
-      report(Place::inst(id), rules::RandomDiverges{{position}, kind, diverges});
+      state_.report(Place::inst(id), rules::RandomDiverges{{position}, kind, diverges});
       told |= diverges;
     }
   return told;

@@ -1,4 +1,5 @@
-// The results of instructions without findings, by all that they depend on. Internal to the checker.
+// The results of instructions without findings, by all that they depend on. Internal to the
+// checker.
 #pragma once
 
 #include "ir/support/successors.h"
@@ -78,31 +79,6 @@ public:
 private:
   std::vector<Tuple> tuples_;
   ir::IndexTable table_;
-};
-
-// The same for declarations, outputs and gradients: equal ones are judged once.
-struct PlaceCache {
-  // A value and its gradient, as numbered, where they are met.
-  Tuples<3> pairs;
-  enum class Pair : uint8_t {
-    Unasked,
-    Free,   // the value has no gradient
-    Fits,   // types and shapes are dual
-    Varies, // so they are, if it is no addend (Walk::never_summed)
-    Ask,
-  };
-  std::vector<Pair> pair;
-
-  Tuples<9> params; // what a declaration states
-  struct Declared {
-    uint32_t index = ~0u, known = ~0u; // of the first one: among the parameters, as numbered
-    bool quiet = false;
-  };
-  std::vector<Declared> declared;
-  std::vector<uint32_t> kinds; // per parameter: its number in `params`; none if it says more
-
-  Tuples<5> outputs;
-  std::vector<bool> quiet_outputs;
 };
 
 } // namespace spmd::checker

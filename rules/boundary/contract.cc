@@ -1,5 +1,6 @@
 // Contracts resolved and compared. Each axis on its own; unknown ones are silent.
 #include "rules/boundary/contract.h"
+#include "rules/boundary/claims.h"
 
 #include "rules/kinds/scale.h"
 #include "rules/shards/remesh.h"
@@ -58,8 +59,8 @@ Type complete(const Type &stated, const Type &own) {
   return made;
 }
 
-// The axes on which the optimizer may not need what is stated, which is a shard of what is whole or the
-// same, or on which nothing is stated.
+// The axes on which the optimizer may not need what is stated, which is a shard of what is whole or
+// the same, or on which nothing is stated.
 AxisSet forbidden(const Type &stated, const Type &own, AxisSet local) {
   AxisSet both = known_to_both(stated, own);
   AxisSet whole = own.replicated() | own.of(Kind::Invariant);

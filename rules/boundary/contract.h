@@ -1,8 +1,8 @@
-// The gradient contract of a parameter: the gradient as backward leaves it, what is reduced outside of
-// the program, and what the optimizer needs. Source: rules/README.md, "Gradients".
+// The gradient contract of a parameter: the gradient as backward leaves it, what is reduced outside
+// of the program, and what the optimizer needs. Source: rules/README.md, "Gradients".
 #pragma once
 
-#include "rules/boundary/boundary.h"
+#include "rules/apply.h"
 
 namespace spmd::rules {
 
@@ -37,8 +37,8 @@ ir::Type after_sync(ir::Program &program, const Contract &contract, ir::Type gra
 void check_step(ir::Program &program, const Contract &contract, const ir::Type &gradient,
                 OperandIndex operand, llvm::SmallVectorImpl<Violation> &out);
 
-// In local judgment a gradient that differs between ranks, where its dual is partial, is an addend that
-// nobody has called so yet.
+// In local judgment a gradient that differs between ranks, where its dual is partial, is an addend
+// that nobody has called so yet.
 ir::Type as_addends(const ir::Program &program, ir::Type gradient, const ir::Type &dual);
 
 } // namespace spmd::rules

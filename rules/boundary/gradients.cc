@@ -1,5 +1,6 @@
 // Rules of the ops where gradients enter and leave a program (rules/README.md, "Gradients").
 #include "rules/violations/gradients.h"
+#include "rules/boundary/claims.h"
 #include "rules/boundary/contract.h"
 #include "rules/boundary/loss.h"
 #include "rules/boundary/rule.h"
@@ -38,8 +39,8 @@ void apply_grad(const Application &app, Outcome &out) {
   give_like_first(app, out, dual);
 }
 
-// Operands: the parameter, its gradient after the reductions of its contract, a value of the type that is
-// needed.
+// Operands: the parameter, its gradient after the reductions of its contract, a value of the type
+// that is needed.
 void apply_step(const Application &app, Outcome &out) {
   const unsigned needed = app.args.size() > 2 ? 2 : 0;
   Contract contract;

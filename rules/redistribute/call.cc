@@ -1,7 +1,7 @@
 // The ends of a call: what the operand is, what is asked for, and why that cannot be.
 #include "rules/redistribute/call.h"
 
-#include "rules/boundary/boundary.h"
+#include "rules/boundary/claims.h"
 #include "rules/redistribute/ends.h"
 #include "rules/redistribute/verify.h"
 #include "rules/shards/shards.h"

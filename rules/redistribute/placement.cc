@@ -1,7 +1,7 @@
 // Candidates of all axes in question are combined; what the rules accept is priced by its plans.
 #include "rules/redistribute/placement.h"
 
-#include "rules/boundary/boundary.h"
+#include "rules/boundary/claims.h"
 #include "rules/redistribute/candidates.h"
 #include "rules/redistribute/verify.h"
 #include "rules/shards/shards.h"
@@ -31,8 +31,8 @@ constexpr size_t kMostLeaders = 8; // operands whose types are tried for all
 
 bool is_error(const Violation &violation) { return info(violation).severity == Severity::Error; }
 
-// What a combination costs, and which operands it moves: the earlier ones stay where that is alike, and
-// as little as can be is decided.
+// What a combination costs, and which operands it moves: the earlier ones stay where that is alike,
+// and as little as can be is decided.
 struct Choice {
   Placement placement;
   llvm::SmallVector<bool, 4> moved;
@@ -131,7 +131,8 @@ private:
     }
   }
 
-  // As one of the operands is: likely to be cheap, and not to be missed where there are too many others.
+  // As one of the operands is: likely to be cheap, and not to be missed where there are too many
+  // others.
   void try_leaders(llvm::ArrayRef<std::pair<AxisId, std::vector<Strategy>>> choices) {
     for (size_t leader = 0; leader < types_.size() && leader < kMostLeaders; ++leader) {
       llvm::SmallVector<std::pair<AxisId, const Strategy *>, 3> chosen;

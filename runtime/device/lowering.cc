@@ -1,4 +1,5 @@
-// Each row by what stands behind it in the tables of kernels: boxes, functions of numbers, equations.
+// Each row by what stands behind it in the tables of kernels: boxes, functions of numbers,
+// equations.
 #include "runtime/device/lowering.h"
 
 #include "runtime/equation/derived.h"
@@ -220,7 +221,8 @@ bool RowLowering::copied(const Placed &from, const Placed &to) {
   return add_box(from, to, {{to.size()}, {1}, {1}}, false, commands_);
 }
 
-// Made elsewhere if it lies where an operand does: a part of it may be written before the other one is read.
+// Made elsewhere if it lies where an operand does: a part of it may be written before the other one
+// is read.
 bool RowLowering::complex_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &result) {
   const bool lies_there = lies_at_any(result, call_.args);
   const Placed out = lies_there ? in_scratch(result, result.dtype) : result;
@@ -326,7 +328,8 @@ bool RowLowering::term(const lowered::Term &term, const Placed &out, bool fresh)
   return add_inputs(term, loops, draft) && draft.build(commands_);
 }
 
-// Terms that sum nothing, in one nest: each element is rounded once, and may be written over an operand.
+// Terms that sum nothing, in one nest: each element is rounded once, and may be written over an
+// operand.
 bool RowLowering::all_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &out) {
   NestDraft draft;
   draft.out = out;
@@ -378,7 +381,8 @@ bool RowLowering::all_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &o
          program.constants.size() <= kSpmdConstants && draft.build(commands_);
 }
 
-// Variables that are one dimension of a matrix: one stride each in two arrays, once they are merged.
+// Variables that are one dimension of a matrix: one stride each in two arrays, once they are
+// merged.
 struct Flat {
   Strides extents, first, second;
   void add(int64_t extent, int64_t in_first, int64_t in_second) {
@@ -410,47 +414,46 @@ bool is_device_float(ir::DType dtype) {
          dtype == ir::DType::F16;
 }
 
-bool RowLowering::matrices(const lowered::Term &term, const Placed &out, bool fresh) {
-  using Form = lowered::Source::Form;
-  if (term.sources.size() != 2 || !term.indices.empty() || term.sources[0].form != Form::Operand ||
-      term.sources[1].form != Form::Operand)
-    return false;
-  const lowered::Source *a = &term.sources[0], *b = &term.sources[1];
-  const Placed &left = call_.args[a->arg], &right = call_.args[b->arg];
-  if (left.dtype != right.dtype || !is_device_float(left.dtype) ||
-      (out.dtype != left.dtype && out.dtype != ir::DType::F32))
-    return false;
+// A variable that both operands and the result have.
+struct Batch {
+  int64_t extent, a, b, out;
+};
+
+// The variables of a product of two operands, by what they are of a product of matrices.
+struct MatrixVariables {
   Flat rows, columns, inner;
-  struct Batch {
-    int64_t extent, a, b, out;
-  };
   llvm::SmallVector<Batch, 4> batch;
-  for (unsigned v = 0; v < term.extents.size(); ++v) {
-    const int64_t extent = term.extents[v], x = a->strides[v], y = b->strides[v],
-                  z = term.result[v];
-    if (extent == 1)
-      continue;
-    if (x && y && z)
-      batch.push_back({extent, x, y, z});
-    else if (x && z)
-      rows.add(extent, x, z);
-    else if (y && z)
-      columns.add(extent, y, z);
-    else if (x && y)
-      inner.add(extent, x, y);
-    else
-      return false;
+
+  // False: it is none.
+  bool sort(const lowered::Term &term) {
+    const lowered::Source &a = term.sources[0], &b = term.sources[1];
+    for (unsigned v = 0; v < term.extents.size(); ++v) {
+      const int64_t extent = term.extents[v], x = a.strides[v], y = b.strides[v],
+                    z = term.result[v];
+      if (extent == 1)
+        continue;
+      if (x && y && z)
+        batch.push_back({extent, x, y, z});
+      else if (x && z)
+        rows.add(extent, x, z);
+      else if (y && z)
+        columns.add(extent, y, z);
+      else if (x && y)
+        inner.add(extent, x, y);
+      else
+        return false;
+    }
+    return !inner.extents.empty() && rows.flatten() && columns.flatten() && inner.flatten();
   }
-  if (inner.extents.empty() || !rows.flatten() || !columns.flatten() || !inner.flatten())
-    return false;
-  SpmdMatrices made{};
-  made.element = element_of(left.dtype), made.out_element = element_of(out.dtype);
-  made.adds = !fresh;
-  made.rows = rows.extents[0], made.columns = columns.extents[0], made.inner = inner.extents[0];
-  made.factor = static_cast<double>(term.integer) * term.number / static_cast<double>(term.divisor);
-  made.a_row = rows.first[0], made.a_inner = inner.first[0];
-  made.b_inner = inner.second[0], made.b_column = columns.first[0];
-  made.out_row = rows.second[0], made.out_column = columns.second[0];
+};
+
+// The strides of one product; false where no dimension of a matrix lies next to itself.
+bool set_strides(const MatrixVariables &of, SpmdMatrices &made) {
+  made.rows = of.rows.extents[0], made.columns = of.columns.extents[0];
+  made.inner = of.inner.extents[0];
+  made.a_row = of.rows.first[0], made.a_inner = of.inner.first[0];
+  made.b_inner = of.inner.second[0], made.b_column = of.columns.first[0];
+  made.out_row = of.rows.second[0], made.out_column = of.columns.second[0];
   // A dimension of one place has any stride.
   auto settle = [](int64_t x, int64_t &in_x, int64_t y, int64_t &in_y) {
     if (x == 1)
@@ -459,11 +462,29 @@ bool RowLowering::matrices(const lowered::Term &term, const Placed &out, bool fr
       in_y = in_x == 1 ? x : 1;
     return in_x == 1 || in_y == 1;
   };
-  if (!settle(made.rows, made.a_row, made.inner, made.a_inner) ||
-      !settle(made.inner, made.b_inner, made.columns, made.b_column) ||
-      !settle(made.rows, made.out_row, made.columns, made.out_column))
+  return settle(made.rows, made.a_row, made.inner, made.a_inner) &&
+         settle(made.inner, made.b_inner, made.columns, made.b_column) &&
+         settle(made.rows, made.out_row, made.columns, made.out_column);
+}
+
+bool RowLowering::matrices(const lowered::Term &term, const Placed &out, bool fresh) {
+  using Form = lowered::Source::Form;
+  if (term.sources.size() != 2 || !term.indices.empty() || term.sources[0].form != Form::Operand ||
+      term.sources[1].form != Form::Operand)
     return false;
+  const Placed &left = call_.args[term.sources[0].arg], &right = call_.args[term.sources[1].arg];
+  if (left.dtype != right.dtype || !is_device_float(left.dtype) ||
+      (out.dtype != left.dtype && out.dtype != ir::DType::F32))
+    return false;
+  MatrixVariables variables;
+  SpmdMatrices made{};
+  if (!variables.sort(term) || !set_strides(variables, made))
+    return false;
+  made.element = element_of(left.dtype), made.out_element = element_of(out.dtype);
+  made.adds = !fresh;
+  made.factor = static_cast<double>(term.integer) * term.number / static_cast<double>(term.divisor);
   // The innermost loop of a batch is the library's, the others are calls of their own.
+  llvm::SmallVector<Batch, 4> &batch = variables.batch;
   llvm::sort(batch, [](const Batch &x, const Batch &y) { return x.out > y.out; });
   made.batch = 1;
   if (!batch.empty()) {

@@ -104,6 +104,79 @@ void fill_cells(Meaning &meaning, double value) {
       cell = cell < 0 ? -value : value;
 }
 
+// What is computed with: operands by their magnitude, with the sign that makes all terms add up.
+struct Magnitudes {
+  Meanings operands;
+  llvm::SmallVector<rules::Slot, 8> slots;
+  bool literals = false, divides = false, multiplies = false;
+  size_t terms = 0; // of one equation
+
+  bool is_float(const SeenInst &seen, unsigned arg) const {
+    return seen.from(arg) && ir::differentiable(seen.from(arg)->dtype()) &&
+           !operands[arg].pieces.empty();
+  }
+};
+
+// Turns the signs of what a row subtracts. False if the signs of its terms are not known.
+bool turn_signs(const SeenInst &seen, const rules::RowUse &use, Magnitudes &with) {
+  const rules::Equation &equation = use.row->equation.equation;
+  with.terms = std::max<size_t>(with.terms, equation.term_count);
+  for (unsigned t = 0; t < equation.term_count; ++t) {
+    with.divides |= equation.terms[t].divisors != 0;
+    with.multiplies |= values_in(equation, equation.terms[t]) > 1; // an operand by itself: a square
+  }
+  Signs signs = signs_of(equation);
+  if (!signs.known)
+    return false;
+  rules::Application bound{seen.app().program, use.op,    seen.app().attrs,
+                           seen.app().context, use.slots, seen.app().args,
+                           seen.app().results};
+  rules::OperandMismatch ignored;
+  std::optional<rules::Binding> binding = rules::bind_operands(bound, equation, ignored);
+  if (!binding)
+    return false;
+  for (unsigned i = 0; i < equation.operand_count; ++i) {
+    const rules::Slot *slot = (*binding)[i];
+    for (unsigned m = 0; slot && m < slot->count; ++m)
+      if (signs.turned[i] && with.is_float(seen, slot->first + m))
+        multiply_cells(with.operands[slot->first + m], -1);
+    if (!slot || slot->form != rules::Slot::Form::Literal || !is_number(slot->literal))
+      continue;
+    with.literals = true;
+    double size = std::abs(number_in(slot->literal)) * (signs.turned[i] ? -1 : 1);
+    for (rules::Slot &own : with.slots)
+      if (own.form == rules::Slot::Form::Literal && own.literal == slot->literal)
+        own.literal = ir::AttrValue::number(size);
+  }
+  return true;
+}
+
+// Of ones, the sum counts its terms.
+void make_ones(const SeenInst &seen, Magnitudes &with) {
+  for (unsigned arg = 0; arg < with.operands.size(); ++arg)
+    if (with.is_float(seen, arg))
+      fill_cells(with.operands[arg], 1);
+  for (rules::Slot &slot : with.slots)
+    if (slot.form == rules::Slot::Form::Literal && is_number(slot.literal))
+      slot.literal = ir::AttrValue::number(number_in(slot.literal) < 0 ? -1 : 1);
+}
+
+// The largest number of terms. A mean hides how many it is of.
+double most_terms(const Meanings &counts, const Magnitudes &with) {
+  double most = TermSums().count;
+  for (const Meaning &each : counts)
+    for (const Tensor &piece : each.pieces) {
+      const Tensor counted = runtime::magnitudes(piece);
+      for (double cell : counted.of<double>())
+        most = std::max(most, cell);
+    }
+  for (const Meaning &operand : with.operands)
+    for (const Tensor &piece : operand.pieces)
+      if (with.divides)
+        most = std::max(most, static_cast<double>(piece.size()));
+  return most;
+}
+
 } // namespace
 
 llvm::Expected<std::optional<TermSums>> term_sums(Reference &reference, const SeenInst &seen,
@@ -111,86 +184,34 @@ llvm::Expected<std::optional<TermSums>> term_sums(Reference &reference, const Se
   using Found = std::optional<TermSums>;
   TermSums found;
   found.copies = true;
-  Meanings operands = magnitudes;
-  llvm::SmallVector<rules::Slot, 8> slots(seen.app().slots.begin(), seen.app().slots.end());
-  bool literals = false, divides = false, multiplies = false;
-  size_t floats = 0, terms = 0;
-  auto is_float = [&](unsigned arg) {
-    return seen.from(arg) && ir::differentiable(seen.from(arg)->dtype()) &&
-           !operands[arg].pieces.empty();
-  };
-  for (unsigned arg = 0; arg < operands.size(); ++arg)
-    if (is_float(arg)) {
+  Magnitudes with{magnitudes, {seen.app().slots.begin(), seen.app().slots.end()}};
+  size_t floats = 0;
+  for (unsigned arg = 0; arg < magnitudes.size(); ++arg)
+    if (with.is_float(seen, arg)) {
       ++floats;
       found.widest = std::max(found.widest, seen.from(arg)->dtype());
     }
   for (const rules::RowUse &use : rules::row_uses(seen.app())) {
-    const rules::Equation &equation = use.row->equation.equation;
-    if (!is_sum_of_products(*use.row))
+    if (!is_sum_of_products(*use.row) || !turn_signs(seen, use, with))
       return Found();
     found.copies &= only_moves(*use.row);
-    terms = std::max<size_t>(terms, equation.term_count);
-    for (unsigned t = 0; t < equation.term_count; ++t) {
-      divides |= equation.terms[t].divisors != 0;
-      multiplies |= values_in(equation, equation.terms[t]) > 1; // an operand by itself: a square
-    }
-    Signs signs = signs_of(equation);
-    if (!signs.known)
-      return Found();
-    rules::Application bound{seen.app().program, use.op,    seen.app().attrs,
-                             seen.app().context, use.slots, seen.app().args,
-                             seen.app().results};
-    rules::OperandMismatch ignored;
-    std::optional<rules::Binding> binding = rules::bind_operands(bound, equation, ignored);
-    if (!binding)
-      return Found();
-    for (unsigned i = 0; i < equation.operand_count; ++i) {
-      const rules::Slot *slot = (*binding)[i];
-      for (unsigned m = 0; slot && m < slot->count; ++m)
-        if (signs.turned[i] && is_float(slot->first + m))
-          multiply_cells(operands[slot->first + m], -1);
-      if (!slot || slot->form != rules::Slot::Form::Literal || !is_number(slot->literal))
-        continue;
-      literals = true;
-      double size = std::abs(number_in(slot->literal)) * (signs.turned[i] ? -1 : 1);
-      for (rules::Slot &own : slots)
-        if (own.form == rules::Slot::Form::Literal && own.literal == slot->literal)
-          own.literal = ir::AttrValue::number(size);
-    }
   }
   if (found.copies)
     return Found(std::move(found));
-  llvm::Expected<Meanings> sums = reference.equation(seen, draws, operands, slots);
+  llvm::Expected<Meanings> sums = reference.equation(seen, draws, with.operands, with.slots);
   if (!sums)
     return sums.takeError();
   found.sums = std::move(*sums);
   for (Meaning &sum : found.sums)
     for (Tensor &piece : sum.pieces)
       piece = runtime::magnitudes(piece);
-  // Of ones, the sum counts its terms.
-  for (unsigned arg = 0; arg < operands.size(); ++arg)
-    if (is_float(arg))
-      fill_cells(operands[arg], 1);
-  for (rules::Slot &slot : slots)
-    if (slot.form == rules::Slot::Form::Literal && is_number(slot.literal))
-      slot.literal = ir::AttrValue::number(number_in(slot.literal) < 0 ? -1 : 1);
-  llvm::Expected<Meanings> counts = reference.equation(seen, draws, operands, slots);
+  make_ones(seen, with);
+  llvm::Expected<Meanings> counts = reference.equation(seen, draws, with.operands, with.slots);
   if (!counts)
     return counts.takeError();
-
-  for (const Meaning &each : *counts)
-    for (const Tensor &piece : each.pieces) {
-      const Tensor counted = runtime::magnitudes(piece);
-      for (double cell : counted.of<double>())
-        found.count = std::max(found.count, cell);
-    }
-  // A mean hides how many it is of.
-  for (const Meaning &operand : operands)
-    for (const Tensor &piece : operand.pieces)
-      if (divides)
-        found.count = std::max(found.count, static_cast<double>(piece.size()));
-  found.copies =
-      floats <= 1 && !literals && !divides && !multiplies && terms <= 1 && found.count <= 1;
+  found.count = most_terms(*counts, with);
+  found.copies = floats <= 1 && !with.literals && !with.divides && !with.multiplies &&
+                 with.terms <= 1 && found.count <= 1;
   return Found(std::move(found));
 }
 

@@ -1,7 +1,7 @@
 // The words that erased collectives leave to their uses. Every value that is R or I, and carries a
-// gradient, has a variable per axis; values that must be of one kind share it. What uses need of the
-// variables is recorded while typing and solved once, over all bodies that are reached. Internal to
-// the checker.
+// gradient, has a variable per axis; values that must be of one kind share it. What uses need of
+// the variables is recorded while typing and solved once, over all bodies that are reached.
+// Internal to the checker.
 #pragma once
 
 #include "checker/check.h"

@@ -1,6 +1,6 @@
 // The solver of erased words: union-find over the variables of open values. Facts are replayed in
 // program order, so that of two uses that contradict the second one is told.
-#include "checker/walk/undecided.h"
+#include "checker/walk/undecided/open_values.h"
 
 #include "llvm/ADT/STLExtras.h"
 

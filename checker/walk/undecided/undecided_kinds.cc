@@ -1,8 +1,8 @@
-// What the walk notes about values that are R or I: how the variables of operands and results belong
-// together, and which uses decide. Rules are not asked how they judge; each is tried with the operand
-// as R and as I, once per distinct application.
-#include "checker/walk/joint.h"
-#include "checker/walk/walk.h"
+// How variables of operands and results belong together. Rules are not asked how they judge a kind;
+// each is tried with the operand as R and as I, once per distinct application.
+#include "checker/walk/undecided/undecided_kinds.h"
+
+#include "checker/walk/gradients/joint.h"
 
 #include "rules/redistribute/call.h"
 #include "rules/shards/remesh.h"
@@ -60,24 +60,25 @@ bool joins(OpenValues::Contradiction &known, const OpenValues::Contradiction &ne
 
 } // namespace
 
-void Walk::fact(OpenFact::Form form, uint32_t a, uint32_t b, AxisId axis) {
-  trail_->open.push_back({form, axis, a, b});
+void UndecidedKinds::fact(OpenFact::Form form, uint32_t a, uint32_t b, AxisId axis) {
+  state_.trail->open.push_back({form, axis, a, b});
 }
 
-void Walk::need(Row row, AxisId axis, Kind kind, Place place, rules::Violation violation) {
+void UndecidedKinds::need(Row row, AxisId axis, Kind kind, Place place,
+                          rules::Violation violation) {
   uint32_t said = open_.say(std::move(violation));
-  uint32_t entry = static_cast<uint32_t>(trail_->entries.size());
+  uint32_t entry = static_cast<uint32_t>(state_.trail->entries.size());
   fact(OpenFact::Form::Needs, open_.variable(row, axis), open_.use(place, kind, axis, said, entry));
 }
 
 // The variables of an operand, on the mesh on which the instruction sees it.
-Row Walk::operand_row(size_t operand) {
-  ValueId value = operands_.values[operand];
-  AxisSet open = open_axes(program_.types[args_[operand].type]);
+Row UndecidedKinds::operand_row(size_t operand) {
+  ValueId value = state_.operands.values[operand];
+  AxisSet open = open_axes(program_.types[state_.args[operand].type]);
   if (!open)
     return 0;
   const Type own = program_.types[result_.types[value.index]];
-  ir::MeshId here = program_.types[args_[operand].type].mesh();
+  ir::MeshId here = program_.types[state_.args[operand].type].mesh();
   Row row = open_.row(value);
   if (own.mesh() == here) {
     Row whole = open_.completed(row, open);
@@ -99,22 +100,23 @@ Row Walk::operand_row(size_t operand) {
   return open_.completed(open_.make(known, variables, 0), open);
 }
 
-const rules::Outcome &Walk::probe(const rules::Application &app, llvm::ArrayRef<Probe> probes) {
+const rules::Outcome &UndecidedKinds::probe(const rules::Application &app,
+                                            llvm::ArrayRef<Probe> probes) {
   Args args(app.args.begin(), app.args.end());
   for (auto [operand, kind] : probes) {
     Type type = program_.types[args[operand].type];
     type.set_kind(open_axes(type), kind);
-    args[operand].type = intern(type);
+    args[operand].type = state_.intern(type);
   }
   rules::Application tried = app;
   tried.args = args;
-  return rules_.apply(tried);
+  return state_.rules.apply(tried);
 }
 
 // Results that are open because the call states no `dst`. The pieces of a flattened axis have one
 // word together: `a` is the first of them.
-void Walk::link_words(const rules::Application &app, const rules::Outcome &outcome,
-                      OpenLinks &links) {
+void UndecidedKinds::link_words(const rules::Application &app, const rules::Outcome &outcome,
+                                OpenLinks &links) {
   rules::Outcome ignored;
   std::optional<rules::TransitionCall> call;
   if (!rules::redistribute::states_whole_type(app) && !(call = rules::read_call(app, ignored)))
@@ -141,8 +143,8 @@ void Walk::link_words(const rules::Application &app, const rules::Outcome &outco
 }
 
 // True of two operands that may not be of different kinds, whatever becomes of them.
-void Walk::link_pair(const rules::Application &app, Probe one, uint32_t other, AxisSet axes,
-                     OpenLinks &links) {
+void UndecidedKinds::link_pair(const rules::Application &app, Probe one, uint32_t other,
+                               AxisSet axes, OpenLinks &links) {
   if (!axes)
     return;
   const rules::Outcome &mixed =
@@ -152,7 +154,33 @@ void Walk::link_pair(const rules::Application &app, Probe one, uint32_t other, A
       links.push_back({.form = OpenLink::Form::Same, .axis = axis, .a = one.first, .b = other});
 }
 
-OpenLinks Walk::links_of(const rules::Application &app, const rules::Outcome &outcome) {
+// Operands that are tried together, as R and as I.
+void UndecidedKinds::link_group(const rules::Application &app, const rules::Outcome &outcome,
+                                llvm::ArrayRef<uint32_t> operands, AxisSet refused,
+                                OpenLinks &links) {
+  llvm::SmallVector<Probe, 8> replicate, invariant;
+  for (uint32_t i : operands) {
+    replicate.push_back({i, Kind::Replicate});
+    invariant.push_back({i, Kind::Invariant});
+  }
+  const rules::Outcome &as_r = probe(app, replicate), &as_i = probe(app, invariant);
+  for (uint32_t i : operands)
+    for (AxisId axis : open_axes(app.type(app.args[i])) - refused) {
+      const rules::Violation *no_r = refusal(as_r, axis), *no_i = refusal(as_i, axis);
+      if (!no_r != !no_i)
+        links.push_back({.form = OpenLink::Form::Needs,
+                         .axis = axis,
+                         .needs = no_i ? Kind::Replicate : Kind::Invariant,
+                         .a = i,
+                         .violation = open_.say(no_i ? *no_i : *no_r)});
+      for (uint32_t r = 0; r < outcome.types.size(); ++r)
+        if (follows(program_.types[outcome.types[r]], program_.types[as_r.types[r]],
+                    program_.types[as_i.types[r]], axis))
+          links.push_back({.form = OpenLink::Form::Result, .axis = axis, .a = i, .b = r});
+    }
+}
+
+OpenLinks UndecidedKinds::links_of(const rules::Application &app, const rules::Outcome &outcome) {
   OpenLinks links;
   if (!outcome.inferred.empty())
     link_words(app, outcome, links);
@@ -166,29 +194,8 @@ OpenLinks Walk::links_of(const rules::Application &app, const rules::Outcome &ou
       open.push_back(i);
   auto axes_of_operand = [&](uint32_t i) { return open_axes(app.type(app.args[i])) - refused; };
   size_t step = open.size() > kTriedApart ? open.size() : 1;
-  for (size_t at = 0; at < open.size(); at += step) {
-    llvm::ArrayRef<uint32_t> group = llvm::ArrayRef<uint32_t>(open).slice(at, step);
-    llvm::SmallVector<Probe, 8> replicate, invariant;
-    for (uint32_t i : group) {
-      replicate.push_back({i, Kind::Replicate});
-      invariant.push_back({i, Kind::Invariant});
-    }
-    const rules::Outcome &as_r = probe(app, replicate), &as_i = probe(app, invariant);
-    for (uint32_t i : group)
-      for (AxisId axis : axes_of_operand(i)) {
-        const rules::Violation *no_r = refusal(as_r, axis), *no_i = refusal(as_i, axis);
-        if (!no_r != !no_i)
-          links.push_back({.form = OpenLink::Form::Needs,
-                           .axis = axis,
-                           .needs = no_i ? Kind::Replicate : Kind::Invariant,
-                           .a = i,
-                           .violation = open_.say(no_i ? *no_i : *no_r)});
-        for (uint32_t r = 0; r < outcome.types.size(); ++r)
-          if (follows(program_.types[outcome.types[r]], program_.types[as_r.types[r]],
-                      program_.types[as_i.types[r]], axis))
-            links.push_back({.form = OpenLink::Form::Result, .axis = axis, .a = i, .b = r});
-      }
-  }
+  for (size_t at = 0; at < open.size(); at += step)
+    link_group(app, outcome, llvm::makeArrayRef(open).slice(at, step), refused, links);
   for (size_t a = 0; a + 1 < open.size(); ++a)
     for (size_t b = a + 1; b < (step == 1 ? open.size() : a + 2); ++b)
       link_pair(app, {open[a], Kind::Replicate}, open[b],
@@ -196,11 +203,13 @@ OpenLinks Walk::links_of(const rules::Application &app, const rules::Outcome &ou
   return links;
 }
 
-void Walk::open_uses(InstId id, const rules::Application &app, const rules::Outcome &outcome,
-                     uint32_t application) {
+void UndecidedKinds::apply(InstId id, const rules::Application &app, const rules::Outcome &outcome,
+                           uint32_t application) {
+  if (!state_.recording || (!open_.any() && outcome.inferred.empty()))
+    return;
   rows_.clear();
-  bool open = open_.any() &&
-              llvm::any_of(operands_.values, [&](ValueId value) { return open_.row(value) != 0; });
+  bool open = open_.any() && llvm::any_of(state_.operands.values,
+                                          [&](ValueId value) { return open_.row(value) != 0; });
   if (!open && outcome.inferred.empty())
     return;
   const OpenLinks *links = open_.known_links(application);
@@ -208,87 +217,85 @@ void Walk::open_uses(InstId id, const rules::Application &app, const rules::Outc
     links = &open_.remember_links(application, links_of(app, outcome));
   if (links->empty())
     return;
-  Rows operands;
-  for (size_t i = 0; i < args_.size(); ++i)
+  OpenRows operands;
+  for (size_t i = 0; i < state_.args.size(); ++i)
     operands.push_back(operand_row(i));
-  struct Made {
-    AxisSet axes;
-    std::array<uint32_t, ir::kMaxAxes> variables;
-    Row like = 0;
-  };
   llvm::SmallVector<Made, 1> made(outcome.types.size());
-  for (const OpenLink &link : *links) {
-    AxisId axis = link.axis;
-    switch (link.form) {
-    case OpenLink::Form::Needs:
-      fact(OpenFact::Form::Needs, open_.variable(operands[link.a], axis),
-           open_.use(Place::inst(id), link.needs, axis, link.violation,
-                     static_cast<uint32_t>(trail_->entries.size())));
-      break;
-    case OpenLink::Form::Same:
-      fact(OpenFact::Form::Same, open_.variable(operands[link.a], axis),
-           open_.variable(operands[link.b], axis));
-      break;
-    case OpenLink::Form::Source:
-      fact(OpenFact::Form::Source, open_.variable(operands[link.a], axis), id.index, axis);
-      break;
-    case OpenLink::Form::Word: {
-      Made &result = made[link.b];
-      result.axes |= axis;
-      result.variables[axis.index] = open_.add_variable();
-      fact(OpenFact::Form::Word, result.variables[axis.index], id.index, axis);
-      if (link.a != axis.index)
-        fact(OpenFact::Form::Word, result.variables[axis.index], id.index,
-             AxisId{static_cast<uint8_t>(link.a)});
-      break;
-    }
-    case OpenLink::Form::Result: {
-      Made &result = made[link.b];
-      uint32_t variable = open_.variable(operands[link.a], axis);
-      if (result.axes.contains(axis)) {
-        fact(OpenFact::Form::Same, result.variables[axis.index], variable);
-        break;
-      }
-      result.axes |= axis;
-      result.variables[axis.index] = variable;
-      result.like = operands[link.a];
-      break;
-    }
-    }
-  }
+  for (const OpenLink &link : *links)
+    follow(id, link, operands, made);
   for (const Made &result : made)
     rows_.push_back(open_.make(result.axes, result.variables, result.like));
 }
 
-void Walk::open_result(ValueId value, Row row, const Type &type) {
+// One thing that an application says, of these operands.
+void UndecidedKinds::follow(InstId id, const OpenLink &link, llvm::ArrayRef<Row> operands,
+                            llvm::MutableArrayRef<Made> made) {
+  const AxisId axis = link.axis;
+  switch (link.form) {
+  case OpenLink::Form::Needs:
+    fact(OpenFact::Form::Needs, open_.variable(operands[link.a], axis),
+         open_.use(Place::inst(id), link.needs, axis, link.violation,
+                   static_cast<uint32_t>(state_.trail->entries.size())));
+    break;
+  case OpenLink::Form::Same:
+    fact(OpenFact::Form::Same, open_.variable(operands[link.a], axis),
+         open_.variable(operands[link.b], axis));
+    break;
+  case OpenLink::Form::Source:
+    fact(OpenFact::Form::Source, open_.variable(operands[link.a], axis), id.index, axis);
+    break;
+  case OpenLink::Form::Word: {
+    Made &result = made[link.b];
+    result.axes |= axis;
+    result.variables[axis.index] = open_.add_variable();
+    fact(OpenFact::Form::Word, result.variables[axis.index], id.index, axis);
+    if (link.a != axis.index)
+      fact(OpenFact::Form::Word, result.variables[axis.index], id.index,
+           AxisId{static_cast<uint8_t>(link.a)});
+    break;
+  }
+  case OpenLink::Form::Result: {
+    Made &result = made[link.b];
+    uint32_t variable = open_.variable(operands[link.a], axis);
+    if (result.axes.contains(axis)) {
+      fact(OpenFact::Form::Same, result.variables[axis.index], variable);
+      break;
+    }
+    result.axes |= axis;
+    result.variables[axis.index] = variable;
+    result.like = operands[link.a];
+    break;
+  }
+  }
+}
+
+void UndecidedKinds::define(ValueId value, Row row, const Type &type) {
   AxisSet open = open_axes(type);
   open_.set(value, open ? open_.completed(row, open) : 0);
 }
 
-// The gradient of a value that is open: a kind that has no such gradient is ruled out.
-void Walk::open_gradient(Place place, ValueId gradient, const Type &value, const Type &found,
-                         AxisSet local) {
+void UndecidedKinds::gradient(Place place, ValueId gradient, const Type &value, const Type &found,
+                              llvm::function_ref<AxisSet(const Type &)> refused) {
   ValueId of = program_.values[gradient].grad_of;
   AxisSet open = open_axes(value) & open_.axes(open_.row(of));
   if (!open || program_.types[result_.types[of.index]].mesh() != found.mesh())
     return;
   Type replicate = value, invariant = value;
   replicate.set_kind(open, Kind::Replicate), invariant.set_kind(open, Kind::Invariant);
-  AxisSet no_r = refused_gradient(gradient, replicate, found, local) & open;
-  AxisSet no_i = refused_gradient(gradient, invariant, found, local) & open;
+  AxisSet no_r = refused(replicate) & open;
+  AxisSet no_i = refused(invariant) & open;
   for (AxisId axis : (no_r | no_i) - (no_r & no_i)) {
     bool is_r = no_i.contains(axis);
     need(open_.row(of), axis, is_r ? Kind::Replicate : Kind::Invariant, place,
-         rules::GradientTypeMismatch{of, on_axes(found, axis),
-                                     intern(dual_on(is_r ? invariant : replicate, axis)), axis});
+         rules::GradientTypeMismatch{of, state_.on_axes(found, axis),
+                                     state_.intern(dual_on(is_r ? invariant : replicate, axis)),
+                                     axis});
   }
 }
 
-// One value as it was known, and as it is known from here on: what was open and is no more was
-// decided at this place; what is open still shares the variables of `other`. `say`: what stands here
-// if it is the other kind.
-void Walk::meet(Row row, const Type &one, Row other, const Type &two, Place place, Say say) {
-  if (!row || one.mesh() != two.mesh())
+void UndecidedKinds::meet(Row row, const Type &one, Row other, const Type &two, Place place,
+                          Say say) {
+  if (!row || !state_.recording || one.mesh() != two.mesh())
     return;
   const Type before = one, after = two; // what is counted makes types
   for (AxisId axis : open_axes(before) & open_.axes(row)) {
@@ -307,10 +314,11 @@ void Walk::meet(Row row, const Type &one, Row other, const Type &two, Place plac
 }
 
 // The call of a body: the variables of its parameters, as the caller has them.
-Walk::Rows Walk::bind_params(uint32_t instance, llvm::ArrayRef<Row> args) {
+OpenRows UndecidedKinds::bind_params(uint32_t instance, llvm::ArrayRef<Row> args) {
   fact(OpenFact::Form::Enter, 0, instance);
-  const Rows params(instances_[instance].param_rows.begin(), instances_[instance].param_rows.end());
-  Rows bound;
+  const OpenRows params(state_.bodies[instance].param_rows.begin(),
+                        state_.bodies[instance].param_rows.end());
+  OpenRows bound;
   for (size_t i = 0; i < params.size(); ++i) {
     Row row = open_.completed(i < args.size() ? args[i] : 0, open_.axes(params[i]));
     for (AxisId axis : open_.axes(params[i]))
@@ -320,10 +328,10 @@ Walk::Rows Walk::bind_params(uint32_t instance, llvm::ArrayRef<Row> args) {
   return bound;
 }
 
-Walk::Rows Walk::bind_results(uint32_t instance) {
-  const Rows results(instances_[instance].result_rows.begin(),
-                     instances_[instance].result_rows.end());
-  Rows bound;
+OpenRows UndecidedKinds::bind_results(uint32_t instance) {
+  const OpenRows results(state_.bodies[instance].result_rows.begin(),
+                         state_.bodies[instance].result_rows.end());
+  OpenRows bound;
   for (Row inside : results) {
     Row row = open_.fresh(open_.axes(inside));
     for (AxisId axis : open_.axes(inside))
@@ -333,22 +341,22 @@ Walk::Rows Walk::bind_results(uint32_t instance) {
   return bound;
 }
 
-void Walk::open_call(CallSite &site, const Round &round) {
-  if (!recording_ || round.body == BodyResult::kNone)
+void UndecidedKinds::call(CallSite &site, const Round &round) {
+  if (!state_.recording || round.body == BodyResult::kNone)
     return;
   bind_params(round.body, site.arg_rows);
   site.rows = bind_results(round.body);
 }
 
 // `met`: the carries as the loop leaves them, from operand `first` on.
-void Walk::open_carry(CallSite &site, const Round &round, const Args &args, size_t first,
-                      llvm::ArrayRef<Type> met) {
-  if (!recording_ || !open_.any())
+void UndecidedKinds::loop(CallSite &site, const Round &round, const Args &args, size_t first,
+                          llvm::ArrayRef<Type> met) {
+  if (!recording())
     return;
-  Rows params;
-  for (uint32_t instance : round.instances)
+  OpenRows params;
+  for (uint32_t instance : round.bodies)
     params = bind_params(instance, site.arg_rows);
-  Rows results;
+  OpenRows results;
   if (round.body != BodyResult::kNone)
     results = bind_results(round.body);
   for (size_t c = 0; c < met.size(); ++c) {
@@ -360,26 +368,26 @@ void Walk::open_carry(CallSite &site, const Round &round, const Args &args, size
         return rules::VaryingChoice{{static_cast<uint32_t>(c)}, Kind::Invariant, axis};
       return rules::CarryMismatch{{operand},
                                   static_cast<int64_t>(c),
-                                  as_kind(enters, axis, other),
-                                  on_axes(leaves, axis),
+                                  state_.as_kind(enters, axis, other),
+                                  state_.on_axes(leaves, axis),
                                   axis};
     };
     Row entering = operand < site.arg_rows.size() ? site.arg_rows[operand] : 0;
     meet(entering, enters, 0, program_.types[args[operand].type], Place::inst(site.id), say);
     if (c >= results.size())
       continue;
-    const Type inside = program_.types[instances_[round.body].results[c].type];
+    const Type inside = program_.types[state_.bodies[round.body].results[c].type];
     meet(results[c], inside, operand < params.size() ? params[operand] : 0, leaves,
          Place::inst(site.id), say);
   }
   site.rows = std::move(results);
 }
 
-void Walk::open_branches(CallSite &site, const Round &then, const Round &other) {
-  if (!recording_ || !open_.any())
+void UndecidedKinds::branches(CallSite &site, const Round &then, const Round &other) {
+  if (!recording())
     return;
   llvm::ArrayRef<Row> args(site.arg_rows);
-  Rows sides[2];
+  OpenRows sides[2];
   const Round *rounds[] = {&then, &other};
   for (unsigned side = 0; side < 2; ++side)
     if (rounds[side]->body != BodyResult::kNone) {
@@ -394,7 +402,7 @@ void Walk::open_branches(CallSite &site, const Round &then, const Round &other) 
       Type is = made;
       is.set_kind(axis, kind);
       return rules::BranchMismatch{
-          {static_cast<uint32_t>(r)}, on_axes(made, axis), on_axes(is, axis), axis};
+          {static_cast<uint32_t>(r)}, state_.on_axes(made, axis), state_.on_axes(is, axis), axis};
     };
     Row rows[2] = {};
     for (unsigned side = 0; side < 2; ++side)
@@ -408,25 +416,21 @@ void Walk::open_branches(CallSite &site, const Round &then, const Round &other) 
 }
 
 // Rules know neither the names of values nor on which of their axes the kinds contradict.
-void Walk::name_clash(OpenValues::Contradiction &clash) {
+void UndecidedKinds::name_clash(OpenValues::Contradiction &clash) {
   Finding &finding = clash.finding;
-  operands_.values.clear();
+  state_.operands.values.clear();
   if (finding.place.form == Place::Form::Inst)
-    operands_.read(program_, program_.insts[finding.place.as_inst()].operands);
-  finding.violation = named(std::move(finding.violation));
+    state_.operands.read(program_, program_.insts[finding.place.as_inst()].operands);
+  finding.violation = state_.named(std::move(finding.violation));
   if (AxisSet *axes = finding.violation.axes())
     *axes = clash.clash.axes;
 }
 
-// The whole program was walked: decides, and tells of uses that contradict where the second one
-// stands.
-// Findings about declarations may have been told last, from entry `told` on; `late` of them were moved
-// to entry `declared`, before those of the instructions.
-void Walk::settle_open(size_t declared, size_t told, size_t late) {
-  if (!recording_ || !open_.any())
+void UndecidedKinds::settle(size_t declared, size_t told, size_t late) {
+  if (!recording())
     return;
-  open_.solve(main_.open, [&](uint32_t body) -> llvm::ArrayRef<OpenFact> {
-    return instances_[body].trail.open;
+  open_.solve(state_.main.open, [&](uint32_t body) -> llvm::ArrayRef<OpenFact> {
+    return state_.bodies[body].trail.open;
   });
   auto moved = [&](Place place, uint32_t entry) {
     if (place.form == Place::Form::Param)
@@ -444,11 +448,16 @@ void Walk::settle_open(size_t declared, size_t told, size_t late) {
     each.finding.clash = static_cast<uint32_t>(result_.clashes.size());
     result_.clashes.push_back(each.clash);
   }
-  // Each trail is rebuilt once, in the order that the findings have.
+  put_in_order(std::move(found));
+  open_.settle_types(program_, result_);
+}
+
+// Each trail is rebuilt once, in the order that the findings have.
+void UndecidedKinds::put_in_order(std::vector<OpenValues::Contradiction> found) {
   for (size_t first = 0; first < found.size();) {
     uint32_t name = found[first].trail;
     std::vector<BodyResult::Entry> &entries =
-        (name == OpenValues::kMain ? main_ : instances_[name].trail).entries;
+        (name == OpenValues::kMain ? state_.main : state_.bodies[name].trail).entries;
     std::vector<BodyResult::Entry> merged;
     size_t at = 0;
     for (; first < found.size() && found[first].trail == name; ++first) {
@@ -460,11 +469,15 @@ void Walk::settle_open(size_t declared, size_t told, size_t late) {
       merged.push_back(std::move(entries[at++]));
     entries = std::move(merged);
   }
-  open_.settle_types(program_, result_);
 }
 
-// While an edit is tried the words stand as they were decided.
-void Walk::keep_word(InstId id, Type &type) const {
+void UndecidedKinds::take_decided_words() {
+  for (const InferredAt &at : result_.inferred)
+    if (at.why != InferredAt::Why::Call && at.why != InferredAt::Why::NoGradient)
+      words_[at.inst.index].push_back({at.word.axes, at.word.dst.kind});
+}
+
+void UndecidedKinds::keep_word(InstId id, Type &type) const {
   if (type.gradient_free())
     return;
   auto words = words_.find(id.index);

@@ -1,11 +1,11 @@
-// The boundary that gradients cross: loss roots, contracts of parameters, the optimizer, declared gradients
-// of functions. What an instruction needs of the program around it is put beside its operands, so
-// that rules see it.
+// The boundary that gradients cross: loss roots, contracts of parameters, the optimizer, declared
+// gradients of functions. What an instruction needs of the program around it is put beside its
+// operands, so that rules see it.
+#include "checker/walk/gradients/contracts.h"
+
 #include "checker/report/provenance.h"
-#include "checker/walk/walk.h"
 
 #include "rules/boundary/contract.h"
-#include "rules/boundary/loss.h"
 #include "rules/kinds/scale.h"
 #include "rules/violations/gradients.h"
 
@@ -45,7 +45,8 @@ bool says_what_is_needed(const ir::GradContract &grad) {
   return !grad.sync.empty() || grad.step.valid();
 }
 
-// In a step that was recorded with its backward: what the optimizer reads is judged where it reads it.
+// In a step that was recorded with its backward: what the optimizer reads is judged where it reads
+// it.
 bool records_gradients(const ir::Program &program) {
   return llvm::any_of(program.values.all(),
                       [](const ir::Value &value) { return value.grad_of.valid(); });
@@ -61,99 +62,14 @@ bool has_root(const ir::Program &program, const GradientBoundary &boundary) {
 
 } // namespace
 
-GradientBoundary::GradientBoundary(const ir::Program &program, rules::Rules &rules)
-    : contracts(program.params.size()), program_(program) {
-  for (uint32_t i = 0; i < program.params.size(); ++i)
-    if (program.params[i].role == ir::Role::Param)
-      params_[program.params[i].value.index] = i;
-  uint32_t losses = 0;
-  for (const ir::Output &out : program.outputs)
-    if (out.role == ir::OutputRole::Grad && out.of.valid())
-      stepped_.insert(out.of.index);
-    else if (out.role == ir::OutputRole::Loss)
-      loss_ = losses++ == 0 ? out.value : ValueId();
-  starts_.push_back(program.main.first.index);
-  for (const ir::Function &function : program.functions)
-    if (!function.opaque && function.body.first.valid())
-      starts_.push_back(function.body.first.index);
-  llvm::sort(starts_);
-  std::vector<uint8_t> other(program.strings.size()); // spellings that mean no op of the boundary
-  llvm::ArrayRef<ir::Inst> insts = program.insts.all();
-  for (uint32_t i = 0; i < insts.size(); ++i) {
-    uint8_t &known = other[insts[i].op.index];
-    if (known)
-      continue;
-    Boundary boundary = rules.resolve(insts[i].op).boundary;
-    if (boundary == Boundary::None)
-      known = true;
-    else
-      note(InstId{i}, boundary);
-  }
-}
-
-void GradientBoundary::note(InstId id, Boundary op) {
-  if (op != Boundary::Backward && op != Boundary::Step && op != Boundary::Grad)
-    return;
-  llvm::ArrayRef<ir::Operand> operands = program_.blocks[program_.insts[id].operands];
-  if (operands.empty() || !operands.front().is_value())
-    return;
-  if (op == Boundary::Step)
-    stepped_.insert(operands.front().index);
-  else if (op == Boundary::Grad)
-    asked_.push_back(operands.front().as_value());
-  else
-    roots_.push_back({id, operands.front().as_value()});
-}
-
-ValueId GradientBoundary::root_before(InstId id) const {
-  auto root = llvm::partition_point(roots_, [&](const auto &r) { return r.first < id; });
-  if (root == roots_.begin())
-    return {};
-  uint32_t body = *std::prev(llvm::upper_bound(starts_, id.index));
-  --root;
-  return root->first.index >= body ? root->second : ValueId();
-}
-
-ValueId GradientBoundary::root_of(Place place) const {
-  ValueId root = place.form == Place::Form::Inst ? root_before(place.as_inst()) : ValueId();
-  return root.valid() ? root : loss_;
-}
-
-bool GradientBoundary::needs_gradient(ValueId value) {
-  if (!needs_gradient_.empty())
-    return needs_gradient_[value.index];
-  needs_gradient_.assign(program_.values.size(), true);
-  for (const ir::Param &param : program_.params)
-    needs_gradient_[param.value.index] =
-        param.role == ir::Role::Param ||
-        program_.values[param.value].requires_grad == ir::Tristate::True;
-  for (ValueId asked : asked_)
-    needs_gradient_[asked.index] = true;
-  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
-    const ir::Inst &inst = program_.insts[InstId{i}];
-    bool needs = llvm::any_of(tensors_of(program_, InstId{i}),
-                              [&](ValueId operand) { return needs_gradient_[operand.index]; });
-    for (uint32_t r = 0; r < inst.result_count; ++r)
-      needs_gradient_[inst.result(r).index] = needs;
-  }
-  return needs_gradient_[value.index];
-}
-
-std::optional<uint32_t> GradientBoundary::param_of(ValueId value) const {
-  auto at = params_.find(value.index);
-  return at == params_.end() ? std::nullopt : std::optional(at->second);
-}
-
-// The contract of a parameter, by its type as it was declared; a value that is none needs a gradient of its
-// own type.
-rules::Contract Walk::contract(ValueId value) {
-  ValueId root = storage_.root(value);
+rules::Contract GradientContracts::contract(ValueId value) {
+  ValueId root = state_.storage.root(value);
   llvm::SmallVector<rules::Violation, 1> told; // with the declaration
   std::optional<uint32_t> param = boundary_.param_of(root.valid() ? root : value);
   if (!param)
     return rules::contract_of(program_, {}, value, program_.types[result_.types[value.index]],
                               told);
-  std::optional<rules::Contract> &known = boundary_.contracts[*param];
+  std::optional<rules::Contract> &known = contracts_[*param];
   if (!known)
     known = rules::contract_of(
         program_, program_.params[*param].grad, program_.params[*param].value,
@@ -161,9 +77,9 @@ rules::Contract Walk::contract(ValueId value) {
   return *known;
 }
 
-// What a contract states is checked where it is stated. Where nothing in the program reads the gradient,
-// its reductions alone must lead to the type that it says the optimizer needs.
-void Walk::declare_contract(uint32_t index) {
+// What a contract states is checked where it is stated. Where nothing in the program reads the
+// gradient, its reductions alone must lead to the type that it says the optimizer needs.
+void GradientContracts::declare(uint32_t index) {
   const ir::Param &param = program_.params[index];
   if (!param.grad.stated)
     return;
@@ -180,19 +96,17 @@ void Walk::declare_contract(uint32_t index) {
     rules::check_step(program_, contract, after, {}, found);
   }
   for (rules::Violation &violation : found)
-    report({Place::Form::Param, index}, std::move(violation));
+    state_.report({Place::Form::Param, index}, std::move(violation));
   if (param.role == ir::Role::Param)
-    boundary_.contracts[index] = std::move(contract);
+    contracts_[index] = std::move(contract);
 }
 
-// Where the program ends with a gradient that nothing reads, the optimizer reads it behind the end: what its
-// contract promises of it must be true by then.
-void Walk::unread_gradients() {
+void GradientContracts::judge_unread() {
   llvm::DenseMap<uint32_t, ValueId> last; // of the values of parameters: their last gradient
   for (uint32_t i = 0; i < program_.params.size(); ++i) {
     const ir::Param &param = program_.params[i];
-    if (param.role == ir::Role::Param && says_what_is_needed(param.grad) &&
-        boundary_.contracts[i] && !boundary_.is_stepped(param.value))
+    if (param.role == ir::Role::Param && says_what_is_needed(param.grad) && contracts_[i] &&
+        !boundary_.is_stepped(param.value))
       last[param.value.index] = {};
   }
   if (last.empty())
@@ -215,21 +129,20 @@ void Walk::unread_gradients() {
     const ValueId gradient = last.lookup(program_.params[i].value.index);
     if (!gradient.valid() || read.contains(gradient.index))
       continue;
-    const rules::Contract &contract = *boundary_.contracts[i];
+    const rules::Contract &contract = *contracts_[i];
     llvm::SmallVector<rules::Violation, 2> found;
-    Type type = seen_from(program_.types[result_.types[gradient.index]], contract.needed.mesh());
+    Type type =
+        state_.seen_from(program_.types[result_.types[gradient.index]], contract.needed.mesh());
     type = rules::after_sync(program_, contract, type, found);
     rules::check_step(program_, contract, type, {}, found);
     for (rules::Violation &violation : found)
-      report(Place::inst(defining_inst(program_, gradient)), std::move(violation));
+      state_.report(Place::inst(defining_inst(program_, gradient)), std::move(violation));
   }
 }
 
-// A root decides the scales of all gradients: of those that a contract speaks of, and no `grad` asks
-// for.
-void Walk::scales_at_root(Place place, const Type &root) {
-  for (size_t i = 0; i < boundary_.contracts.size(); ++i) {
-    std::optional<rules::Contract> &contract = boundary_.contracts[i];
+void GradientContracts::scales_at_root(Place place, const Type &root) {
+  for (size_t i = 0; i < contracts_.size(); ++i) {
+    std::optional<rules::Contract> &contract = contracts_[i];
     if (!contract || root.unknown || contract->gradient.mesh() != root.mesh())
       continue;
     Type gradient = contract->gradient;
@@ -237,7 +150,7 @@ void Walk::scales_at_root(Place place, const Type &root) {
     auto compare = [&](const Type &type, ir::ScaleId needed, const char *who) {
       if (std::optional<rules::Violation> differs =
               gradient_differs(program_, contract->param, type, needed, who))
-        report(place, std::move(*differs));
+        state_.report(place, std::move(*differs));
     };
     compare(gradient, contract->stated, kContractStates);
     const ir::GradContract &stated = program_.params[i].grad;
@@ -252,8 +165,7 @@ void Walk::scales_at_root(Place place, const Type &root) {
   }
 }
 
-// The loss root as the gradients of it see it: nothing is known on axes where it is none.
-const Type &Walk::root_type(ValueId root) {
+const Type &GradientContracts::root_type(ValueId root) {
   ir::TypeId known_as = result_.types[root.index];
   if (root_.value == root && root_.known_as == known_as)
     return root_.type;
@@ -265,33 +177,31 @@ const Type &Walk::root_type(ValueId root) {
   return root_.type;
 }
 
-// Puts beside the operands what the rule needs of the program.
-void Walk::boundary_operands(InstId id, Boundary op) {
-  if (op == Boundary::Grad && !args_.empty()) {
+void GradientContracts::put_operands(InstId id, Boundary op) {
+  if (op == Boundary::Grad && !state_.args.empty()) {
     if (ValueId root = boundary_.root_before(id); root.valid())
-      args_.push_back({intern(root_type(root)), {}, {}});
+      state_.args.push_back({state_.intern(root_type(root)), {}, {}});
     return;
   }
-  if (op != Boundary::Step || args_.size() != 2)
+  if (op != Boundary::Step || state_.args.size() != 2)
     return;
-  rules::Contract contract = this->contract(operands_.values[0]);
-  rules::Arg needed = args_[0];
-  Type own = program_.types[args_[0].type], gradient = program_.types[args_[1].type];
+  rules::Contract contract = this->contract(state_.operands.values[0]);
+  rules::Arg needed = state_.args[0];
+  Type own = program_.types[state_.args[0].type], gradient = program_.types[state_.args[1].type];
   if (own.of(Kind::Varying) != contract.needed.of(Kind::Varying))
     needed.shape = {}, needed.sizes = {}; // the optimizer holds a block of the parameter
-  gradient = seen_from(gradient, contract.needed.mesh());
+  gradient = state_.seen_from(gradient, contract.needed.mesh());
   llvm::SmallVector<rules::Violation, 1> found;
   gradient = rules::after_sync(program_, contract, gradient, found);
   for (rules::Violation &violation : found)
-    report(Place::inst(id), std::move(violation));
-  args_[1].type = intern(gradient);
+    state_.report(Place::inst(id), std::move(violation));
+  state_.args[1].type = state_.intern(gradient);
   contract.needed.set_gradient_free(false);
-  needed.type = intern(contract.needed);
-  args_.push_back(needed);
+  needed.type = state_.intern(contract.needed);
+  state_.args.push_back(needed);
 }
 
-// What has no derivative may take values that no parameter is behind.
-bool Walk::cut_gradients(const ir::Inst &inst) {
+bool GradientContracts::cut_gradients(const ir::Inst &inst) {
   bool asked = false;
   bool cuts = rules::lacks_vjp(program_, inst.attrs);
   if (const ir::AttrValue *op = program_.find(inst.attrs, "op")) {
@@ -300,35 +210,33 @@ bool Walk::cut_gradients(const ir::Inst &inst) {
       combiner = program_.strings[op->as<ir::StringId>()];
     cuts |= combiner != "sum" && combiner != "avg";
   }
-  for (size_t i = 0; i < args_.size() && i < operands_.values.size(); ++i) {
-    const Type &type = program_.types[args_[i].type];
+  for (size_t i = 0; i < state_.args.size() && i < state_.operands.values.size(); ++i) {
+    const Type &type = program_.types[state_.args[i].type];
     if (type.gradient_free() || (!cuts && type.combining().empty()))
       continue;
     asked = true;
-    if (!boundary_.needs_gradient(operands_.values[i]))
-      args_[i].type = rules::without_gradient(program_, args_[i].type);
+    if (!boundary_.needs_gradient(state_.operands.values[i]))
+      state_.args[i].type = rules::without_gradient(program_, state_.args[i].type);
   }
   return asked;
 }
 
-// After the rule: the gradient that a contract states, and the scales that a root decides.
-void Walk::boundary_results(InstId id, Boundary op, const rules::Outcome &outcome) {
-  if (op == Boundary::Backward && !operands_.values.empty())
-    return scales_at_root(Place::inst(id), root_type(operands_.values[0]));
-  std::optional<uint32_t> param = op == Boundary::Grad && !operands_.values.empty()
-                                      ? boundary_.param_of(operands_.values[0])
+void GradientContracts::judge_results(InstId id, Boundary op, const rules::Outcome &outcome) {
+  if (op == Boundary::Backward && !state_.operands.values.empty())
+    return scales_at_root(Place::inst(id), root_type(state_.operands.values[0]));
+  std::optional<uint32_t> param = op == Boundary::Grad && !state_.operands.values.empty()
+                                      ? boundary_.param_of(state_.operands.values[0])
                                       : std::nullopt;
-  if (!param || !boundary_.contracts[*param] || outcome.types.empty())
+  if (!param || !contracts_[*param] || outcome.types.empty())
     return;
-  const rules::Contract &contract = *boundary_.contracts[*param];
+  const rules::Contract &contract = *contracts_[*param];
   if (std::optional<rules::Violation> differs =
           gradient_differs(program_, contract.param, program_.types[outcome.types[0]],
                            contract.stated, kContractStates))
-    report(Place::inst(id), std::move(*differs));
+    state_.report(Place::inst(id), std::move(*differs));
 }
 
-// An output that is the gradient of a parameter is what the optimizer reads.
-void Walk::gradient_output(uint32_t index, const Type &type) {
+void GradientContracts::judge_output(uint32_t index, const Type &type) {
   const ir::Output &out = program_.outputs[index];
   std::optional<uint32_t> param = boundary_.param_of(out.of);
   bool stated = param && program_.params[*param].grad.stated;
@@ -337,33 +245,38 @@ void Walk::gradient_output(uint32_t index, const Type &type) {
   rules::Contract contract = this->contract(out.of);
   llvm::SmallVector<rules::Violation, 2> found;
   Type gradient =
-      rules::after_sync(program_, contract, seen_from(type, contract.needed.mesh()), found);
+      rules::after_sync(program_, contract, state_.seen_from(type, contract.needed.mesh()), found);
   if (found.empty())
     rules::check_step(program_, contract, gradient, {}, found);
   for (rules::Violation &violation : found) {
     if (auto *scale = violation.as<rules::ScaleMismatch>())
       scale->value = out.value;
-    report({Place::Form::Output, index}, std::move(violation));
+    state_.report({Place::Form::Output, index}, std::move(violation));
   }
 }
 
-// The gradients that a function declares to return, against the types of its parameters.
-void Walk::declared_gradients() {
+void GradientContracts::judge_functions() {
   for (uint32_t i = 0; i < program_.functions.size(); ++i) {
     const ir::Function &function = program_.functions[ir::FunctionId{i}];
     for (const ir::FunctionParam &param : function.params) {
       const ir::Value &value = program_.values[param.value];
       ir::TypeId grad = param.grad.valid() ? program_.claims[param.grad].type : ir::TypeId();
-      if (!grad.valid() || !value.declared.valid() || gradient_free(value, false))
+      if (!grad.valid() || !value.declared.valid() || state_.gradient_free(value, false))
         continue;
       llvm::SmallVector<rules::Violation, 1> found;
       ir::ContextId context = function.context.valid() ? function.context : ir::ContextId{0};
-      rules::check_declared_gradient(program_, param.value, seen(value.declared, context),
-                                     seen(grad, context), found);
+      rules::check_declared_gradient(program_, param.value, state_.seen(value.declared, context),
+                                     state_.seen(grad, context), found);
       for (rules::Violation &violation : found)
-        report({Place::Form::Function, i}, std::move(violation));
+        state_.report({Place::Form::Function, i}, std::move(violation));
     }
   }
+}
+
+void GradientContracts::resume() {
+  for (const ir::Param &param : program_.params)
+    if (param.role == ir::Role::Param && param.grad.stated)
+      contracts_[*boundary_.param_of(param.value)] = contract(param.value);
 }
 
 } // namespace spmd::checker

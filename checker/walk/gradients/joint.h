@@ -6,17 +6,17 @@
 
 namespace spmd::checker {
 
-// The axes on which `gradient` is not of the dual type of `value`, both on one mesh. R and I are one
-// here: no gradient is asked of a gradient. Undecided, unknown and zero are silent. V without a shard
-// may stand for addends that nobody has called so, and on the axes in `local` anything equal on all
-// ranks may stand for V.
+// The axes on which `gradient` is not of the dual type of `value`, both on one mesh. R and I are
+// one here: no gradient is asked of a gradient. Undecided, unknown and zero are silent. V without a
+// shard may stand for addends that nobody has called so, and on the axes in `local` anything equal
+// on all ranks may stand for V.
 ir::AxisSet not_dual(const ir::Type &value, const ir::Type &gradient, ir::AxisSet local);
 
 // The dual type on these axes alone, for a sentence.
 ir::Type dual_on(const ir::Type &value, ir::AxisSet axes);
 
-// True if a collective over the axis, in the same phase, made the value equal on all ranks: it is no
-// addend by itself.
+// True if a collective over the axis, in the same phase, made the value equal on all ranks: it is
+// no addend by itself.
 bool made_equal(const ir::Program &program, const CheckResult &result, ir::ValueId value,
                 ir::AxisId axis);
 

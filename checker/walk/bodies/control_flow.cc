@@ -1,11 +1,10 @@
 // Branches and loops: a condition that differs between ranks, results of two branches, and carries
 // that keep their type (rules/README.md).
-#include "checker/walk/walk.h"
+#include "checker/walk/bodies/control_flow.h"
 
-#include "rules/boundary/boundary.h"
+#include "rules/boundary/claims.h"
 #include "rules/kinds/scale.h"
 #include "rules/shapes/extent_facts.h"
-#include "rules/shards/remesh.h"
 #include "rules/shards/shards.h"
 #include "rules/shards/stacked.h"
 #include "rules/transitions/call.h"
@@ -17,8 +16,6 @@
 
 #include "ir/claims.h"
 #include "ir/text/text.h"
-
-#include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
 
@@ -100,14 +97,14 @@ int64_t integer(const ir::Program &program, ir::AttrsId attrs, llvm::StringRef n
 
 } // namespace
 
-// A condition acts as that of `where`: where it differs, results that were equal differ too. What is one
-// tensor in pieces has no piece of its own choice.
-Walk::Choice Walk::choose(const CallSite &site, const Type &condition, Type type) {
+// A condition acts as that of `where`: where it differs, results that were equal differ too. What
+// is one tensor in pieces has no piece of its own choice.
+ControlFlow::Choice ControlFlow::choose(const CallSite &site, const Type &condition, Type type) {
   Choice choice;
   AxisSet varying = condition.of(Kind::Varying) - type.unknown;
   choice.partial = varying & pending(type);
   choice.invariant = (varying & type.of(Kind::Invariant)) - type.either();
-  choice.cut = (varying & type.sharded()) - local_axes(type.mesh(), site.inst.context);
+  choice.cut = (varying & type.sharded()) - state_.local_axes(type.mesh(), site.inst.context);
   AxisSet refused = choice.partial | choice.invariant | choice.cut;
   type.set_kind(varying - refused, Kind::Varying);
   type.set_unknown(condition.unknown | pending(condition) | refused);
@@ -115,150 +112,113 @@ Walk::Choice Walk::choose(const CallSite &site, const Type &condition, Type type
   return choice;
 }
 
-void Walk::report_choice(InstId id, size_t result, const Choice &choice) {
+void ControlFlow::report_choice(InstId id, size_t result, const Choice &choice) {
   rules::ResultIndex index{static_cast<uint32_t>(result)};
   if (choice.invariant)
-    report(Place::inst(id), rules::VaryingChoice{index, Kind::Invariant, choice.invariant});
+    state_.report(Place::inst(id), rules::VaryingChoice{index, Kind::Invariant, choice.invariant});
   if (choice.partial)
-    report(Place::inst(id), rules::VaryingChoice{index, Kind::Partial, choice.partial});
+    state_.report(Place::inst(id), rules::VaryingChoice{index, Kind::Partial, choice.partial});
   if (choice.cut)
-    report(Place::inst(id), rules::VaryingChoice{index, Kind::Varying, choice.cut});
+    state_.report(Place::inst(id), rules::VaryingChoice{index, Kind::Varying, choice.cut});
 }
 
-// A condition is one truth value, on one device too: the axes along which it is cut, where that is reported, and
-// nothing follows.
-AxisSet Walk::several(const CallSite &site, const rules::Arg &condition) {
+// A condition is one truth value, on one device too: the axes along which it is cut, where that is
+// reported, and nothing follows.
+AxisSet ControlFlow::several(const CallSite &site, const rules::Arg &condition) {
   if (!condition.type.valid() || !condition.shape.valid())
     return {};
   rules::Arg whole = condition;
   Type type = program_.types[condition.type];
-  type = type.erased(local_axes(type.mesh(), site.inst.context));
+  type = type.erased(state_.local_axes(type.mesh(), site.inst.context));
   ir::ShapeId shape = type.sharded() ? rules::global_shape(program_, type, whole) : whole.shape;
   if (!shape.valid() || !program_.shapes[shape].ranked)
     return {};
   std::optional<int64_t> count = ir::element_count(program_.shapes[shape]);
   if (!count || *count == 1)
     return {};
-  report(Place::inst(site.id),
-         rules::ShapeMismatch{"the condition and one truth value", "bool[]",
-                              ir::print_shape(program_, shape), type.sharded()});
+  state_.report(Place::inst(site.id),
+                rules::ShapeMismatch{"the condition and one truth value", "bool[]",
+                                     ir::print_shape(program_, shape), type.sharded()});
   return type.sharded();
 }
 
-// True if the condition differs between ranks and was not around already.
-bool Walk::push_condition(const Type &condition) {
-  Type varying;
-  varying.set_mesh(condition.mesh());
-  varying.set_kind(program_.meshes[condition.mesh()].typed_axes(), Kind::Replicate);
-  varying.set_kind(condition.of(Kind::Varying), Kind::Varying);
-  ir::TypeId id = intern(varying);
-  if (condition.of(Kind::Varying).empty() || llvm::is_contained(conditions_, id))
-    return false;
-  conditions_.push_back(id);
-  return true;
-}
-
-// Communication that only the ranks whose condition held would reach.
-void Walk::divergent(InstId id, const rules::Application &app) {
-  AxisSet over = rules::communicated_axes(app), varying;
-  if (over.empty())
-    return;
-  for (ir::TypeId condition : conditions_) {
-    rules::Remeshed seen = rules::remesh(program_, program_.types[condition], app.where().mesh, {});
-    varying |= seen.violation ? app.mesh().typed_axes() : seen.type.of(Kind::Varying);
-  }
-  if (AxisSet axes = over & varying)
-    report(Place::inst(id), rules::CollectiveUnderVaryingControl{axes});
-}
-
-ir::TypeId Walk::as_kind(Type type, ir::AxisId axis, Kind kind) {
-  type.set_kind(axis, kind);
-  return on_axes(type, axis);
-}
-
-ir::TypeId Walk::on_axes(const Type &type, AxisSet axes) {
-  return intern(rules::restricted(type, axes));
-}
-
-void Walk::branches(CallSite &site) {
-  std::optional<ir::FunctionId> then = region(site, "then"), other = region(site, "else");
+void ControlFlow::branches(CallSite &site) {
+  std::optional<ir::FunctionId> then = bodies_.region(site, "then"),
+                                other = bodies_.region(site, "else");
   if (!then || !other)
     return;
   if (site.args.empty())
-    return report(Place::inst(site.id), rules::OperandMismatch{"a condition", "none is given"});
+    return state_.report(Place::inst(site.id),
+                         rules::OperandMismatch{"a condition", "none is given"});
   size_t params = site.args.size() - 1, results = site.inst.result_count;
-  bool fits = counts(site, *then, params, results);
-  if (!counts(site, *other, params, results) || !fits)
+  bool fits = bodies_.counts(site, *then, params, results);
+  if (!bodies_.counts(site, *other, params, results) || !fits)
     return;
   Type condition = program_.types[site.args[0].type];
   condition.set_unknown(several(site, site.args[0]));
   if (AxisSet partial = pending(condition))
-    report(Place::inst(site.id), rules::PartialIntoNonlinear{{0}, partial});
-  Args left = enter(site, *then, 1), right = enter(site, *other, 1);
-  bool pushed = push_condition(condition);
-  Round first = evaluate(*then, left), second = evaluate(*other, right);
+    state_.report(Place::inst(site.id), rules::PartialIntoNonlinear{{0}, partial});
+  Args left = bodies_.enter(site, *then, 1), right = bodies_.enter(site, *other, 1);
+  bool pushed = conditions_.push(condition);
+  Round first = bodies_.evaluate(*then, left), second = bodies_.evaluate(*other, right);
   if (pushed)
-    conditions_.pop_back();
-  reach(site, first);
-  reach(site, second);
+    conditions_.pop();
+  bodies_.reach(site, first);
+  bodies_.reach(site, second);
   for (size_t r = 0; r < results; ++r)
     site.results[r] = joined(site, condition, r, first.results[r], second.results[r]);
-  open_branches(site, first, second);
+  undecided_.branches(site, first, second);
 }
 
 // One result of `cond`.
-rules::Arg Walk::joined(const CallSite &site, const Type &condition, size_t r,
-                        const rules::Arg &then, const rules::Arg &other) {
+rules::Arg ControlFlow::joined(const CallSite &site, const Type &condition, size_t r,
+                               const rules::Arg &then, const rules::Arg &other) {
   if (!then.type.valid() || !other.type.valid()) // a number: equal on all ranks
     return then.type.valid() ? then : other;
   const Type a = program_.types[then.type];
-  const Type b = seen_from(program_.types[other.type], a.mesh());
+  const Type b = state_.seen_from(program_.types[other.type], a.mesh());
   Common met = common(a, b);
   if (met.differs)
-    report(Place::inst(site.id), rules::BranchMismatch{{static_cast<uint32_t>(r)},
-                                                       on_axes(a, met.differs),
-                                                       on_axes(b, met.differs),
-                                                       met.differs});
+    state_.report(Place::inst(site.id), rules::BranchMismatch{{static_cast<uint32_t>(r)},
+                                                              state_.on_axes(a, met.differs),
+                                                              state_.on_axes(b, met.differs),
+                                                              met.differs});
   same_shape(site.id, fmt::format("the branches' result {}", r), other, then);
   met.type.set_unknown(met.differs);
   met.type.scale = is_zero(program_, a) ? b.scale : a.scale;
   if (!is_zero(program_, a) && !is_zero(program_, b) && !met.differs)
     same_scale(site.id, a, b, "the other branch gives ", {},
                site.inst.result(static_cast<uint32_t>(r)), met.type);
-  Choice choice = choose(site, seen_from(condition, a.mesh()), met.type);
+  Choice choice = choose(site, state_.seen_from(condition, a.mesh()), met.type);
   report_choice(site.id, r, choice);
-  return {intern(choice.type), then.shape.valid() ? then.shape : other.shape, then.sizes};
+  return {state_.intern(choice.type), then.shape.valid() ? then.shape : other.shape, then.sizes};
 }
 
-// A type on another mesh over the same ranks.
-Type Walk::seen_from(const Type &type, ir::MeshId mesh) {
-  return type.mesh() == mesh ? type : rules::remesh(program_, type, mesh, {}).type;
-}
-
-// Two values that take turns must be what is meant by the same factor; else the factor is not known.
-void Walk::same_scale(InstId id, const Type &found, const Type &other, std::string who,
-                      rules::OperandIndex operand, ir::ValueId value, Type &made) {
+// Two values that take turns must be what is meant by the same factor; else the factor is not
+// known.
+void ControlFlow::same_scale(InstId id, const Type &found, const Type &other, std::string who,
+                             rules::OperandIndex operand, ir::ValueId value, Type &made) {
   std::string text =
       other.scale.valid() ? ir::print_scale(program_, other.scale, other.mesh()) : "";
   std::optional<rules::Violation> differs =
       rules::scale_differs(program_, found, other.scale, who + text, operand, value);
   if (differs) {
-    report(Place::inst(id), named(std::move(*differs)));
+    state_.report(Place::inst(id), state_.named(std::move(*differs)));
     made.scale = {};
   }
 }
 
 // Two values that take turns have the same extents and, where they are cut, the same blocks.
-void Walk::same_shape(InstId id, std::string what, const rules::Arg &stated,
-                      const rules::Arg &found) {
+void ControlFlow::same_shape(InstId id, std::string what, const rules::Arg &stated,
+                             const rules::Arg &found) {
   if (std::optional<rules::Violation> differs =
           rules::value_shape_differs(program_, what, stated, found))
-    report(Place::inst(id), std::move(*differs));
+    state_.report(Place::inst(id), std::move(*differs));
 }
 
-Walk::Carried Walk::carry(ir::TypeId enters_id, ir::TypeId leaves_id) {
+ControlFlow::Carried ControlFlow::carry(ir::TypeId enters_id, ir::TypeId leaves_id) {
   const Type enters = program_.types[enters_id];
-  const Type leaves = seen_from(program_.types[leaves_id], enters.mesh());
+  const Type leaves = state_.seen_from(program_.types[leaves_id], enters.mesh());
   Common met = common(enters, leaves);
   // A zero that each rank has whole is no shard of one.
   AxisSet started = (met.differs & enters.zero()) - leaves.sharded();
@@ -273,7 +233,7 @@ Walk::Carried Walk::carry(ir::TypeId enters_id, ir::TypeId leaves_id) {
   next.scale = is_zero(program_, enters) ? leaves.scale : enters.scale;
   next.unknown = enters.unknown;
   adopt(next, enters, met.type.unknown - enters.unknown);
-  return {intern(next), met.type, met.differs};
+  return {state_.intern(next), met.type, met.differs};
 }
 
 // Per carry of a body, those that it leaves as: a rotation hands each to the next.
@@ -295,10 +255,10 @@ takers_of(const ir::Program &program, ir::FunctionId id, size_t first, size_t co
 }
 
 // Types a loop whose operands [first, first + count) are handed from round to round. A zero takes
-// the kind of what is added to it, R|I what the body needs, R or I without a gradient the other one;
-// everything else leaves as it entered.
-Walk::Round Walk::carry_through(CallSite &site, ir::FunctionId body, Args &args, size_t first,
-                                size_t count, llvm::function_ref<Round(const Args &)> run) {
+// the kind of what is added to it, R|I what the body needs, R or I without a gradient the other
+// one; everything else leaves as it entered.
+Round ControlFlow::carry_through(CallSite &site, ir::FunctionId body, Args &args, size_t first,
+                                 size_t count, llvm::function_ref<Round(const Args &)> run) {
   Round round;
   llvm::SmallVector<Carried, 4> met(count);
   const std::vector<llvm::SmallVector<uint32_t, 1>> takers =
@@ -326,46 +286,47 @@ Walk::Round Walk::carry_through(CallSite &site, ir::FunctionId body, Args &args,
         }
     }
   }
-  reach(site, round);
+  bodies_.reach(site, round);
   llvm::SmallVector<Type, 4> carried;
   for (const Carried &each : met)
     carried.push_back(each.type);
-  open_carry(site, round, args, first, carried);
+  undecided_.loop(site, round, args, first, carried);
   for (size_t c = 0; c < count; ++c) {
     const rules::Arg &arg = args[first + c];
     rules::Arg &leaving = round.results[c];
     uint32_t operand = static_cast<uint32_t>(first + c);
     if (AxisSet differs = met[c].differs)
-      report(Place::inst(site.id),
-             rules::CarryMismatch{{operand},
-                                  static_cast<int64_t>(c),
-                                  on_axes(program_.types[arg.type], differs),
-                                  on_axes(program_.types[leaving.type], differs),
-                                  differs});
+      state_.report(Place::inst(site.id),
+                    rules::CarryMismatch{{operand},
+                                         static_cast<int64_t>(c),
+                                         state_.on_axes(program_.types[arg.type], differs),
+                                         state_.on_axes(program_.types[leaving.type], differs),
+                                         differs});
     same_shape(site.id, fmt::format("carry {} as it enters and as it leaves", c), arg, leaving);
     met[c].type.set_unknown(met[c].differs);
     const Type entered = program_.types[arg.type];
     met[c].type.scale = entered.scale;
     if (leaving.type.valid() && !met[c].differs && !is_zero(program_, entered))
-      same_scale(site.id, entered, seen_from(program_.types[leaving.type], entered.mesh()),
+      same_scale(site.id, entered, state_.seen_from(program_.types[leaving.type], entered.mesh()),
                  "it leaves the body with ", {operand}, {}, met[c].type);
-    leaving = {intern(met[c].type), arg.shape.valid() ? arg.shape : leaving.shape, arg.sizes};
+    leaving = {state_.intern(met[c].type), arg.shape.valid() ? arg.shape : leaving.shape,
+               arg.sizes};
   }
   return round;
 }
 
 // Constants, carries, then what is taken apart along dimension 0; carries, then what is stacked.
-void Walk::scan(CallSite &site) {
-  std::optional<ir::FunctionId> body = region(site, "body");
-  if (!body || !counts(site, *body, site.args.size(), site.inst.result_count))
+void ControlFlow::scan(CallSite &site) {
+  std::optional<ir::FunctionId> body = bodies_.region(site, "body");
+  if (!body || !bodies_.counts(site, *body, site.args.size(), site.inst.result_count))
     return;
   int64_t consts = integer(program_, site.inst.attrs, "consts");
   int64_t carry = integer(program_, site.inst.attrs, "carry");
   int64_t operands = static_cast<int64_t>(site.args.size());
   if (consts < 0 || carry < 0 || consts > operands || carry > operands - consts ||
       carry > site.inst.result_count)
-    return report(Place::inst(site.id),
-                  rules::AttributeMismatch{"carry", "a count of operands and results"});
+    return state_.report(Place::inst(site.id),
+                         rules::AttributeMismatch{"carry", "a count of operands and results"});
   size_t first = static_cast<size_t>(consts), count = static_cast<size_t>(carry);
   std::optional<ir::Extent> length;
   if (const ir::AttrValue *stated = program_.find(site.inst.attrs, "length");
@@ -373,26 +334,28 @@ void Walk::scan(CallSite &site) {
     length = ir::Extent(stated->as_integer());
   for (size_t i = first + count; i < site.args.size(); ++i)
     site.args[i] = one_of(site, i, length);
-  Args args = enter(site, *body, 0);
+  Args args = bodies_.enter(site, *body, 0);
   Round round = carry_through(site, *body, args, first, count,
-                              [&](const Args &taken) { return evaluate(*body, taken); });
+                              [&](const Args &taken) { return bodies_.evaluate(*body, taken); });
   for (size_t r = count; r < round.results.size(); ++r)
     round.results[r] = rules::stack_of(program_, round.results[r], length);
   site.results = std::move(round.results);
 }
 
-// One element of a scanned operand, whose number all of them share. Each rank takes its elements apart in
-// its own order, so none may have a part of them.
-rules::Arg Walk::one_of(const CallSite &site, size_t operand, std::optional<ir::Extent> &length) {
+// One element of a scanned operand, whose number all of them share. Each rank takes its elements
+// apart in its own order, so none may have a part of them.
+rules::Arg ControlFlow::one_of(const CallSite &site, size_t operand,
+                               std::optional<ir::Extent> &length) {
   rules::Arg whole = site.args[operand];
   const Type type = program_.types[whole.type];
   rules::Arg one = rules::entry_of(program_, whole);
   const AxisSet cut = ir::set_of(ir::shards_of(type, 0));
   if (cut) {
-    report(Place::inst(site.id), rules::UnwholeDimension{{static_cast<uint32_t>(operand)}, 0, cut});
+    state_.report(Place::inst(site.id),
+                  rules::UnwholeDimension{{static_cast<uint32_t>(operand)}, 0, cut});
     Type made = program_.types[one.type];
     made.set_unknown(cut);
-    one.type = intern(made);
+    one.type = state_.intern(made);
   }
   if (!whole.shape.valid() || !program_.shapes[whole.shape].ranked)
     return one;
@@ -402,13 +365,14 @@ rules::Arg Walk::one_of(const CallSite &site, size_t operand, std::optional<ir::
   if (shape.dims.empty() ||
       (length && !cut && !rules::may_be_equal(program_, *length, shape.dims[0], open, what))) {
     std::string needed = length ? ir::print(*length, program_.exprs, program_.strings) : "a length";
-    report(Place::inst(site.id),
-           rules::ShapeMismatch{what(), std::move(needed), ir::print_shape(program_, whole.shape)});
+    state_.report(
+        Place::inst(site.id),
+        rules::ShapeMismatch{what(), std::move(needed), ir::print_shape(program_, whole.shape)});
     one.shape = {};
     return one;
   }
   for (rules::UndecidedExtents &each : open)
-    report(Place::inst(site.id), std::move(each));
+    state_.report(Place::inst(site.id), std::move(each));
   if (!length)
     length = shape.dims[0];
   return one;
@@ -416,37 +380,37 @@ rules::Arg Walk::one_of(const CallSite &site, size_t operand, std::optional<ir::
 
 // `consts` operands that both regions take, then the carries. None, and reported, if the numbers of
 // values do not fit; else how many constants there are.
-std::optional<size_t> Walk::loop_constants(const CallSite &site, ir::FunctionId more,
-                                           ir::FunctionId body) {
+std::optional<size_t> ControlFlow::loop_constants(const CallSite &site, ir::FunctionId more,
+                                                  ir::FunctionId body) {
   int64_t consts = integer(program_, site.inst.attrs, "consts");
   size_t operands = site.args.size(), carries = site.inst.result_count;
   if (consts < 0 || static_cast<size_t>(consts) > operands) {
-    report(Place::inst(site.id), rules::AttributeMismatch{"consts", "a count of operands"});
+    state_.report(Place::inst(site.id), rules::AttributeMismatch{"consts", "a count of operands"});
     return std::nullopt;
   }
-  bool fits = counts(site, more, operands, 1);
-  if (!counts(site, body, operands, carries) || !fits)
+  bool fits = bodies_.counts(site, more, operands, 1);
+  if (!bodies_.counts(site, body, operands, carries) || !fits)
     return std::nullopt;
   size_t given = operands - static_cast<size_t>(consts);
   if (given == carries)
     return static_cast<size_t>(consts);
-  report(Place::inst(site.id), rules::OperandMismatch{fmt::format("{} carries", carries),
-                                                      fmt::format("{} given", given)});
+  state_.report(Place::inst(site.id), rules::OperandMismatch{fmt::format("{} carries", carries),
+                                                             fmt::format("{} given", given)});
   return std::nullopt;
 }
 
-// One round: the condition, under itself where it differs, and the body; `chosen` is what ranks that
-// went on and ranks that did not have together.
-Walk::Turn Walk::turn(const CallSite &site, ir::FunctionId more, ir::FunctionId body,
-                      const Args &args) {
-  Round asked = evaluate(more, args);
+// One round: the condition, under itself where it differs, and the body; `chosen` is what ranks
+// that went on and ranks that did not have together.
+ControlFlow::Turn ControlFlow::turn(const CallSite &site, ir::FunctionId more, ir::FunctionId body,
+                                    const Args &args) {
+  Round asked = bodies_.evaluate(more, args);
   Turn made{condition_of(site, asked), asked.results[0], {}, {}};
-  bool pushed = push_condition(made.condition);
+  bool pushed = conditions_.push(made.condition);
   if (pushed)
-    asked = evaluate(more, args);
-  made.left = evaluate(body, args);
+    asked = bodies_.evaluate(more, args);
+  made.left = bodies_.evaluate(body, args);
   if (pushed)
-    conditions_.pop_back();
+    conditions_.pop();
   made.chosen = made.left;
   // Who goes on decides what all of them are.
   for (AxisSet &axes : made.chosen.believed)
@@ -454,25 +418,27 @@ Walk::Turn Walk::turn(const CallSite &site, ir::FunctionId more, ir::FunctionId 
   if (made.chosen.believed.empty())
     made.chosen.believed.assign(made.left.results.size(),
                                 asked.believed.empty() ? AxisSet() : asked.believed.front());
-  made.chosen.instances = asked.instances;
-  made.chosen.instances.append(made.left.instances.begin(), made.left.instances.end());
+  made.chosen.bodies = asked.bodies;
+  made.chosen.bodies.append(made.left.bodies.begin(), made.left.bodies.end());
   for (rules::Arg &result : made.chosen.results)
     if (result.type.valid()) {
       const Type type = program_.types[result.type];
-      result.type = intern(choose(site, seen_from(made.condition, type.mesh()), type).type);
+      result.type =
+          state_.intern(choose(site, state_.seen_from(made.condition, type.mesh()), type).type);
     }
   return made;
 }
 
-void Walk::loop(CallSite &site) {
-  std::optional<ir::FunctionId> more = region(site, "cond"), body = region(site, "body");
+void ControlFlow::loop(CallSite &site) {
+  std::optional<ir::FunctionId> more = bodies_.region(site, "cond"),
+                                body = bodies_.region(site, "body");
   if (!more || !body)
     return;
   std::optional<size_t> first = loop_constants(site, *more, *body);
   if (!first)
     return;
-  site.args = enter(site, *more, 0);
-  Args args = enter(site, *body, 0);
+  site.args = bodies_.enter(site, *more, 0);
+  Args args = bodies_.enter(site, *body, 0);
   Turn last;
   Round round =
       carry_through(site, *body, args, *first, site.inst.result_count, [&](const Args &now) {
@@ -484,19 +450,19 @@ void Walk::loop(CallSite &site) {
     ir::ValueId value;
     if (!asking.opaque)
       value = program_.blocks[asking.results].front().as_value();
-    report(Place::inst(site.id), rules::PartialCondition{value, partial});
+    state_.report(Place::inst(site.id), rules::PartialCondition{value, partial});
   }
   bool one = several(site, last.asked).empty();
   for (size_t r = 0; r < last.left.results.size() && one; ++r)
     if (last.left.results[r].type.valid()) {
       const Type type = program_.types[last.left.results[r].type];
-      report_choice(site.id, r, choose(site, seen_from(last.condition, type.mesh()), type));
+      report_choice(site.id, r, choose(site, state_.seen_from(last.condition, type.mesh()), type));
     }
   site.results = std::move(round.results);
 }
 
 // A loop that goes on by a number does so on all ranks alike.
-Type Walk::condition_of(const CallSite &site, const Round &asked) {
+Type ControlFlow::condition_of(const CallSite &site, const Round &asked) {
   if (asked.results[0].type.valid())
     return program_.types[asked.results[0].type];
   Type type;

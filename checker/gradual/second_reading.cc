@@ -1,0 +1,303 @@
+// Hooks of the walk: before a rule is applied, after it, at each result, and where something is
+// reported.
+#include "checker/gradual/second_reading.h"
+
+#include "rules/violations/gradients.h"
+#include "rules/violations/norms.h"
+
+#include "ir/claims.h"
+#include "ir/mesh/axis_scale.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::checker {
+
+using ir::AxisId;
+using ir::AxisSet;
+using ir::InstId;
+using ir::Kind;
+using ir::Type;
+using ir::ValueId;
+
+SecondReading::SecondReading(WalkState &state)
+    : state_(state), program_(state.program), result_(state.result),
+      gradual_(*state.result.gradual) {
+  result_.proved.resize(program_.values.size());
+}
+
+void SecondReading::declare(ValueId value, const Type &type) {
+  result_.proved[value.index] = known_axes(type) - gradual_.copies().differing(value);
+}
+
+void SecondReading::begin(const rules::ResolvedOp &op) {
+  told_axes_ = open_axes_ = {};
+  scale_open_ = false;
+  looked_up_ = {};
+  made_norms_.clear();
+  take_counts(op);
+  scale_zeros();
+}
+
+AxisSet SecondReading::unknown_operands() const {
+  AxisSet axes;
+  for (const rules::Arg &arg : state_.args)
+    axes |= program_.types[arg.type].unknown;
+  return axes;
+}
+
+// The number of a rank's own elements divides its own sums: a mean for each rank.
+void SecondReading::take_counts(const rules::ResolvedOp &op) {
+  counted_ = {};
+  if (!op.row || op.row->name != "div" || state_.args.size() != 2 || !state_.args[1].shape.valid())
+    return;
+  Type type = program_.types[state_.args[1].type];
+  AxisSet pending = type.of(Kind::Partial) - type.zero() - type.unknown;
+  const ir::Shape &shape = program_.shapes[state_.args[1].shape];
+  if (!pending || !shape.ranked || !shape.dims.empty() || !type.gradient_free())
+    return;
+  counted_ = pending;
+  type.set_kind(pending, Kind::Replicate);
+  state_.args[1].type = state_.intern(type);
+}
+
+// Blocks of zeros are of the scale of what they are put together with.
+void SecondReading::scale_zeros() {
+  if (zero_blocks_.empty())
+    return;
+  auto is_zero = [&](size_t i) { return zero_blocks_.count(state_.operands.values[i].index) != 0; };
+  std::optional<ir::ScaleId> scale;
+  for (size_t i = 0; i < state_.args.size() && !scale; ++i)
+    if (ir::ShapeId shape = state_.args[i].shape;
+        !is_zero(i) && shape.valid() && ir::differentiable(program_.shapes[shape].dtype))
+      scale = program_.types[state_.args[i].type].scale;
+  for (size_t i = 0; i < state_.args.size() && scale; ++i)
+    if (is_zero(i)) {
+      Type type = program_.types[state_.args[i].type];
+      type.scale = *scale;
+      state_.args[i].type = state_.intern(type);
+    }
+}
+
+// What is known already needs no such word, and the data are as they were.
+std::optional<rules::Outcome> SecondReading::restated(const ir::Inst &inst,
+                                                      const rules::Application &app) {
+  if (!Gradual::only_restates(app))
+    return std::nullopt;
+  rules::Outcome outcome;
+  for (uint32_t i = 0; i < inst.result_count; ++i) {
+    const rules::Arg &from = state_.args[std::min<size_t>(i, state_.args.size() - 1)];
+    Type type = program_.types[from.type];
+    type.set_unknown(type.of(Kind::Varying) - type.sharded());
+    outcome.types.push_back(state_.intern(type));
+    outcome.shapes.push_back(from.shape);
+    outcome.sizes.push_back(from.sizes);
+  }
+  return outcome;
+}
+
+// What the instruction makes of norms of blocks, and what is wrong with it.
+void SecondReading::judge(InstId id, const rules::Application &app) {
+  made_norms_.clear();
+  looked_up_ = lookups_.made(app, state_.operands.values);
+  for (uint32_t r = 0; r < app.results.size(); ++r) {
+    Norms::Made made = norms_.made(app, state_.operands.values, r);
+    if (AxisSet axes = made.left_out - told_axes_)
+      state_.report(Place::inst(id), rules::NormUndercount{{made.operand}, axes});
+    if (AxisSet axes = made.counted - told_axes_)
+      state_.report(Place::inst(id), rules::NormOvercount{{made.operand}, axes});
+    made_norms_.push_back(made);
+  }
+}
+
+void SecondReading::complete(InstId id, const ir::Inst &inst, uint32_t index, Type &type) {
+  const ValueId value = inst.result(index);
+  const AxisSet zero = type.zero();
+  type = gradual_.known(value, type, ~(told_axes_ | unknown_operands()));
+  if (zero && type.sharded().contains(zero))
+    zero_blocks_.insert(value.index);
+  if (makes_zero(inst))
+    type.set_zero(program_.meshes[type.mesh()].typed_axes());
+  keep_addends(state_.rules.resolve(inst.op), index, inst.result_count, type);
+  if (index < made_norms_.size())
+    apply_norms(value, index, type);
+  type.scale = ir::product(program_, type.scale, gradual_.numbers().scale(id, result_.types));
+  type.scale = ir::product(program_, type.scale, ir::axes_scale(program_, type.mesh(), counted_));
+  restore(value, type);
+  if (scale_open_)
+    type.scale = ir::ScaleId();
+  prove(id, value, type);
+}
+
+// Squares of norms of blocks, and what was looked up in a rank's own rows, are addends.
+void SecondReading::apply_norms(ValueId value, uint32_t index, Type &type) {
+  const Norms::Made &made = made_norms_[index];
+  norms_.learn(value, made);
+  type.set_kind(made.square.axes - told_axes_, Kind::Partial);
+  open_axes_ -= made.root.axes | made.square.axes;
+  lookups_.learn(value, looked_up_);
+  type.set_kind(looked_up_.addends - told_axes_, Kind::Partial);
+  open_axes_ -= looked_up_.looked_up | looked_up_.addends;
+}
+
+// A tensor that is made of the number 0 is of every kind and scale.
+bool SecondReading::makes_zero(const ir::Inst &inst) {
+  const rules::OpDef *row = state_.rules.resolve(inst.op).row;
+  if (!row || row->constant != rules::OpDef::Constant::Either)
+    return false;
+  for (llvm::StringRef name : {"s", "value", "fill_value"})
+    if (const ir::AttrValue *value = program_.find(inst.attrs, name))
+      return (value->form == ir::AttrForm::Integer && value->bits == 0) ||
+             (value->form == ir::AttrForm::Float && std::bit_cast<double>(value->bits) == 0);
+  return false;
+}
+
+// What is pending is so still when it is multiplied by something unknown, which was reported.
+void SecondReading::keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results,
+                                 Type &type) {
+  if (!op.row || (op.row->name != "mul" && op.row->name != "div") || state_.args.size() < results)
+    return;
+  const Type &kept = program_.types[state_.args[result].type];
+  AxisSet pending = kept.of(Kind::Partial) - kept.zero() - kept.unknown;
+  type.set_kind(pending & type.unknown & unknown_operands() & ~told_axes_, Kind::Partial);
+}
+
+// What is cut out of a bucket is what was put there. `type`: as it would be if nothing were known
+// of its parts.
+void SecondReading::restore(ValueId value, Type &type) const {
+  const Pieces &pieces = gradual_.pieces();
+  const ValueId whole = pieces.whole(value);
+  if (!whole.valid() || program_.types[result_.types[whole.index]].mesh() != type.mesh())
+    return;
+  const Type &before = program_.types[result_.types[whole.index]];
+  AxisSet loose = (type.of(Kind::Varying) - type.sharded()) | type.unknown;
+  for (AxisId axis : loose - pieces.changed(value) - told_axes_ - before.unknown) {
+    if (std::optional<Kind> kind = before.kind(axis);
+        kind == Kind::Replicate || kind == Kind::Invariant)
+      type.set_kind(axis, *kind);
+    if (std::optional<unsigned> dim = before.dim(axis);
+        dim && pieces.same_shape(value, whole) && ir::shards_of(type, *dim).empty()) {
+      type.set_kind(axis, Kind::Varying);
+      type.set_shard(axis, *dim, 0);
+    }
+  }
+}
+
+// The axes on which all that a flat tensor consists of is known.
+AxisSet SecondReading::known_pieces(ValueId value, ir::MeshId mesh) const {
+  llvm::ArrayRef<Pieces::Piece> pieces = gradual_.pieces().of(value);
+  AxisSet axes = pieces.empty() ? AxisSet() : ~gradual_.pieces().changed(value);
+  for (const Pieces::Piece &piece : pieces) {
+    const Type &type = program_.types[result_.types[piece.of.index]];
+    axes &= type.mesh() == mesh ? known_axes(type) : AxisSet();
+  }
+  return axes;
+}
+
+// A value is proved on an axis where all operands are, its rule applied there, and what it is
+// follows.
+void SecondReading::prove(InstId id, ValueId value, const Type &type) {
+  AxisSet before = ~AxisSet(), axes = program_.meshes[type.mesh()].typed_axes();
+  for (ValueId operand : state_.operands.values)
+    before &= result_.proved[operand.index];
+  AxisSet proved =
+      (axes & before & (known_axes(type) | norms_.root(value).axes | looked_up_.looked_up)) -
+      told_axes_ - open_axes_;
+  // How tensors lie behind one another is no question of cuts.
+  proved |= axes & before & known_pieces(value, type.mesh());
+  for (AxisId axis : (axes & before) - proved)
+    if (llvm::none_of(result_.lost, [&](const auto &each) { return each.first == axis; }))
+      result_.lost.push_back({axis, id});
+  result_.proved[value.index] = proved;
+}
+
+// Kind, cut and scale are known there.
+AxisSet SecondReading::known_axes(const Type &type) const {
+  if (!type.scale.valid())
+    return {};
+  return program_.meshes[type.mesh()].typed_axes() - type.unknown -
+         (type.of(Kind::Varying) - type.sharded());
+}
+
+bool SecondReading::admits(Place place, rules::Violation &violation) {
+  const bool inst = place.form == Place::Form::Inst;
+  if (certain(place, violation) && !again_in_optimizer(place, violation)) {
+    if (inst)
+      told_axes_ |= rules::axes_of(violation);
+    return true;
+  }
+  if (inst)
+    open_axes_ |= rules::axes_of(violation);
+  scale_open_ |= violation.is<rules::ScaleMismatch>();
+  return false;
+}
+
+// A finding is certain if it does not depend on what is unknown of the operands.
+bool SecondReading::certain(Place place, rules::Violation &violation) {
+  return gradual_.certain(place, violation, open_at(place, violation));
+}
+
+// The axes on which something that a finding depends on is not known.
+AxisSet SecondReading::open_at(Place place, rules::Violation &violation) {
+  AxisSet open;
+  // What is printed or logged goes no further.
+  if (place.form == Place::Form::Inst)
+    if (const rules::OpDef *row = state_.rules.resolve(program_.insts[place.as_inst()].op).row;
+        row && row->name == "item")
+      open = ~AxisSet();
+  auto add = [&](ir::TypeId id, AxisSet roots = {}) {
+    if (id.valid())
+      open |= program_.types[id].unknown |
+              (program_.types[id].of(Kind::Varying) - program_.types[id].sharded() - roots);
+  };
+  if (place.form == Place::Form::Inst)
+    for (size_t i = 0; i < state_.args.size(); ++i)
+      add(state_.args[i].type, i < state_.operands.values.size()
+                                   ? norms_.root(state_.operands.values[i]).axes
+                                   : AxisSet());
+  if (const ValueId *value = violation.value(); value && value->valid())
+    add(result_.types[value->index]);
+  // A gradient that is the rank's own, or that of a block which was inferred, may be right.
+  if (const auto *mismatch = violation.as<rules::GradientTypeMismatch>()) {
+    add(mismatch->found);
+    const ir::TypeId of =
+        mismatch->value.valid() ? result_.types[mismatch->value.index] : ir::TypeId();
+    for (AxisId axis : of.valid() ? program_.types[of].sharded() : AxisSet())
+      if (gradual_.cuts().origin(mismatch->value, axis).value_or(Origin::Stated) != Origin::Stated)
+        open |= axis;
+  }
+  // Of what is not proved the scale is a guess.
+  if (violation.is<rules::ScaleMismatch>()) {
+    for (ValueId value : state_.operands.values)
+      if (place.form == Place::Form::Inst)
+        open |= ~result_.proved[value.index];
+    if (const ValueId *value = violation.value(); value && value->valid())
+      open |= ~result_.proved[value->index];
+  }
+  // Counts and places of its own are what a rank may need them for.
+  if (const rules::OperandIndex *operand = violation.operand();
+      operand && place.form == Place::Form::Inst && operand->index < state_.args.size()) {
+    ir::ShapeId shape = state_.args[operand->index].shape;
+    if (shape.valid() && program_.shapes[shape].dtype != ir::DType::Unknown &&
+        !ir::differentiable(program_.shapes[shape].dtype))
+      open = ~AxisSet();
+  }
+  return open;
+}
+
+// The optimizer reads a gradient that is pending more than once.
+bool SecondReading::again_in_optimizer(Place place, rules::Violation &violation) {
+  const rules::OperandIndex *operand = violation.operand();
+  if (place.form != Place::Form::Inst || !operand ||
+      operand->index >= state_.operands.values.size() ||
+      program_.insts[place.as_inst()].phase != ir::Phase::Optimizer)
+    return false;
+  const ValueId value = state_.operands.values[operand->index];
+  if ((program_.types[state_.args[operand->index].type].of(Kind::Partial) &
+       rules::axes_of(violation))
+          .empty())
+    return false;
+  Place &first = pending_told_.try_emplace(value.index, place).first->second;
+  return first != place;
+}
+
+} // namespace spmd::checker

@@ -1,0 +1,71 @@
+// The second reading of a program without declarations (gradual.h): what is known of an instruction
+// beyond what its rule says of whole tensors, which findings hold whatever is unknown, and what is
+// proved. The walk calls it at each instruction; where the program declares its types there is
+// none.
+#pragma once
+
+#include "checker/gradual/gradual.h"
+#include "checker/gradual/lookups.h"
+#include "checker/gradual/norms.h"
+#include "checker/walk/state.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SmallVector.h"
+
+namespace spmd::checker {
+
+class SecondReading {
+public:
+  explicit SecondReading(WalkState &state); // its result has the first reading
+
+  void declare(ir::ValueId value, const ir::Type &type);
+
+  // Of each instruction, in this order; `state` holds its operands.
+  void begin(const rules::ResolvedOp &op); // may see operands otherwise
+  // What the results are if it only says of per-rank values what they are to each other; none: the
+  // rule says it.
+  std::optional<rules::Outcome> restated(const ir::Inst &inst, const rules::Application &app);
+  void judge(ir::InstId id, const rules::Application &app);
+  // `type`: of the result at this index, as its rule and its declaration have it.
+  void complete(ir::InstId id, const ir::Inst &inst, uint32_t index, ir::Type &type);
+
+  // Whether a finding does not depend on what is unknown, and is no repetition.
+  bool admits(Place place, rules::Violation &violation);
+  // Whether it depends on a cut that nobody stated.
+  bool stands_on_inference(Place place, const rules::Violation &violation) const {
+    return gradual_.stands_on_inference(place, violation);
+  }
+
+private:
+  void take_counts(const rules::ResolvedOp &op);
+  void scale_zeros();
+  bool makes_zero(const ir::Inst &inst);
+  void keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results, ir::Type &type);
+  void apply_norms(ir::ValueId value, uint32_t index, ir::Type &type);
+  void restore(ir::ValueId value, ir::Type &type) const;
+  void prove(ir::InstId id, ir::ValueId value, const ir::Type &type);
+  ir::AxisSet known_axes(const ir::Type &type) const;
+  ir::AxisSet known_pieces(ir::ValueId value, ir::MeshId mesh) const;
+  ir::AxisSet unknown_operands() const;
+  bool certain(Place place, rules::Violation &violation);
+  ir::AxisSet open_at(Place place, rules::Violation &violation);
+  bool again_in_optimizer(Place place, rules::Violation &violation);
+
+  WalkState &state_;
+  ir::Program &program_;
+  CheckResult &result_;
+  const Gradual &gradual_;
+  Norms norms_;
+  Lookups lookups_;
+  llvm::DenseSet<uint32_t> zero_blocks_;         // values that are made of zeros, and cut
+  llvm::DenseMap<uint32_t, Place> pending_told_; // gradients that the optimizer reads: where first
+  // The current instruction: axes of its findings, and of what might be one, for all that is known.
+  ir::AxisSet told_axes_, open_axes_;
+  bool scale_open_ = false; // the scale of its results is not known
+  ir::AxisSet counted_;     // on which it divides by a rank's own count
+  Lookups::Made looked_up_;
+  llvm::SmallVector<Norms::Made, 2> made_norms_;
+};
+
+} // namespace spmd::checker

@@ -1,0 +1,59 @@
+// Reads the operands of an instruction: values, lists of values, numbers and names.
+#include "checker/operand_list.h"
+
+namespace spmd::checker {
+
+void OperandList::add(const ir::Program &program, const ir::Operand &operand, ir::StringId name) {
+  rules::Slot slot;
+  slot.name = name;
+  slot.first = static_cast<uint32_t>(values.size());
+  switch (operand.form) {
+  case ir::Operand::Form::Value:
+    slot.form = rules::Slot::Form::Tensor;
+    slot.count = 1;
+    values.push_back(operand.as_value());
+    written.push_back(operand.mut);
+    break;
+  case ir::Operand::Form::Literal:
+    slot.literal = program.literals[operand.index];
+    if (slot.literal.form != ir::AttrForm::Null)
+      slot.form = rules::Slot::Form::Literal;
+    break;
+  case ir::Operand::Form::List: {
+    slot.form = rules::Slot::Form::List;
+    uint64_t tensors = 0;
+    unsigned position = 0;
+    for (const ir::Operand &member : program.blocks[operand.as_list()]) {
+      if (member.is_value()) {
+        values.push_back(member.as_value());
+        written.push_back(operand.mut);
+        ++slot.count;
+        tensors |= position < 63 ? uint64_t(1) << position : 0;
+      }
+      ++position;
+    }
+    slot.literal = ir::AttrValue::integer(static_cast<int64_t>(tensors));
+    break;
+  }
+  case ir::Operand::Form::Name:
+    return;
+  }
+  slots.push_back(slot);
+}
+
+void OperandList::read(const ir::Program &program, ir::BlockId block) {
+  slots.clear();
+  values.clear();
+  written.clear();
+  ir::StringId name;
+  for (const ir::Operand &operand : program.blocks[block]) {
+    if (operand.form == ir::Operand::Form::Name) {
+      name = operand.as_name();
+      continue;
+    }
+    add(program, operand, name);
+    name = {};
+  }
+}
+
+} // namespace spmd::checker

@@ -1,0 +1,40 @@
+// In-place writes, names that a write has overtaken, and random draws into storage. Internal to the
+// checker.
+#pragma once
+
+#include "checker/walk/gradients/recorded_gradients.h"
+#include "checker/walk/state.h"
+#include "checker/walk/undecided/undecided_kinds.h"
+
+namespace spmd::checker {
+
+class Effects {
+public:
+  Effects(WalkState &state, UndecidedKinds &undecided, RecordedGradients &gradients)
+      : state_(state), program_(state.program), result_(state.result), undecided_(undecided),
+        gradients_(gradients) {}
+
+  // Operands that are read although their storage was written since.
+  void judge_stale(ir::InstId id);
+  // What an instruction writes. `unknown_axes`: per result, the axes on which its storage was left
+  // with another type.
+  void write(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
+             llvm::MutableArrayRef<ir::AxisSet> unknown_axes);
+  // The axes on which a value that is written is left with another type, which other names of it
+  // notice.
+  ir::AxisSet left_with(ir::ValueId target, ir::ContextId context, const ir::Type &made) const;
+
+private:
+  ir::AxisSet written(ir::InstId id, ir::ValueId target, uint32_t position, const ir::Type &made,
+                      uint32_t result);
+  ir::AxisSet drawn(ir::InstId id, uint32_t position, const ir::Type &before, const ir::Type &made,
+                    ir::AxisSet bad);
+
+  WalkState &state_;
+  ir::Program &program_;
+  CheckResult &result_;
+  UndecidedKinds &undecided_;
+  RecordedGradients &gradients_;
+};
+
+} // namespace spmd::checker

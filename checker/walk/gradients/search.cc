@@ -1,0 +1,48 @@
+// What a value is made of, through lists and views.
+#include "checker/walk/gradients/search.h"
+
+#include "rules/ops/registry.h"
+
+namespace spmd::checker {
+
+using ir::InstId;
+using ir::Phase;
+using ir::ValueId;
+
+bool is_forward(const ir::Inst &inst) {
+  return inst.phase == Phase::Unstated || inst.phase == Phase::Forward;
+}
+
+rules::ResolvedOp op_of(const ir::Program &program, InstId inst) {
+  return rules::resolve_spelling(program.op_name(program.insts[inst].op), "spmd");
+}
+
+llvm::SmallVector<ValueId, 4> sources(const ir::Program &program, InstId id, ValueId result) {
+  const ir::Inst &inst = program.insts[id];
+  llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, id);
+  llvm::ArrayRef<ir::Operand> operands = program.blocks[inst.operands];
+  uint32_t place = result.index - inst.first_result.index;
+  if (inst.result_count > 1 && !operands.empty() &&
+      operands.front().form == ir::Operand::Form::List &&
+      program.blocks[operands.front().as_list()].size() == inst.result_count &&
+      tensors.size() >= inst.result_count)
+    return {tensors[place]};
+  return tensors;
+}
+
+ValueId parameter_behind(const ir::Program &program, ValueId value) {
+  for (size_t step = 0; step < kReach; ++step) {
+    InstId inst = defining_inst(program, value);
+    if (!inst.valid()) {
+      const ir::Param *param = program.find_param(value);
+      return param && param->role == ir::Role::Param ? value : ValueId{};
+    }
+    llvm::SmallVector<ValueId, 4> tensors = sources(program, inst, value);
+    if (tensors.size() != 1)
+      return {};
+    value = tensors.front();
+  }
+  return {};
+}
+
+} // namespace spmd::checker

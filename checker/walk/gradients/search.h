@@ -1,0 +1,46 @@
+// Searches backwards from a value through what it is made of. Internal to the checker.
+#pragma once
+
+#include "checker/report/provenance.h"
+
+#include "ir/program.h"
+#include "rules/ops/op.h"
+
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SmallVector.h"
+
+namespace spmd::checker {
+
+inline constexpr size_t kReach = 1 << 10; // values that a search backwards looks at
+
+bool is_forward(const ir::Inst &inst);
+rules::ResolvedOp op_of(const ir::Program &program, ir::InstId inst);
+// The operands that a result is made of: of a call on a list, the one in its place.
+llvm::SmallVector<ir::ValueId, 4> sources(const ir::Program &program, ir::InstId id,
+                                          ir::ValueId result);
+// The parameter that a value is, or is a cast or a view of; none if it is made of several values.
+ir::ValueId parameter_behind(const ir::Program &program, ir::ValueId value);
+
+// Visits definitions backwards, nearest first, through operands that `follow` names; until `found`.
+template <class Follow, class Found>
+ir::ValueId search(const ir::Program &program, llvm::ArrayRef<ir::ValueId> start, Follow follow,
+                   Found found) {
+  llvm::SmallVector<ir::ValueId, 16> queue(start.begin(), start.end());
+  llvm::DenseSet<uint32_t> seen;
+  for (size_t at = 0; at < queue.size() && at < kReach; ++at) {
+    ir::ValueId value = queue[at];
+    if (!seen.insert(value.index).second)
+      continue;
+    if (found(value))
+      return value;
+    ir::InstId inst = defining_inst(program, value);
+    if (!inst.valid())
+      continue;
+    for (ir::ValueId operand : sources(program, inst, value))
+      if (follow(inst, operand))
+        queue.push_back(operand);
+  }
+  return {};
+}
+
+} // namespace spmd::checker

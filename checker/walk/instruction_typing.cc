@@ -1,0 +1,329 @@
+// A rule is applied to the operands as it takes them; what it cannot see (aliases, meshes, missing
+// types, claims) is settled before and after.
+#include "checker/walk/instruction_typing.h"
+
+#include "checker/gradual/second_reading.h"
+#include "checker/rewrite/casts.h"
+
+#include "rules/boundary/claims.h"
+#include "rules/shapes/extent_facts.h"
+#include "rules/shards/remesh.h"
+#include "rules/violations/claims.h"
+#include "rules/violations/coverage.h"
+#include "rules/violations/gradients.h"
+#include "rules/violations/operands.h"
+
+#include "ir/dialect/dialect.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::checker {
+
+using ir::AxisSet;
+using ir::InstId;
+using ir::Type;
+using ir::ValueId;
+
+namespace {
+
+// What leaves a local region, stated inside of it, says how its pieces join.
+rules::Spec joining_in(const ir::Program &program, const ir::Inst &inst) {
+  return program.contexts[inst.context].local ? rules::Spec::Joined : rules::Spec::Compared;
+}
+
+// Operands to which an ordinary op gives no gradient.
+llvm::SmallVector<uint32_t, 2> gradients_that_end(const rules::Outcome &outcome) {
+  llvm::SmallVector<uint32_t, 2> operands;
+  for (const rules::Violation &violation : outcome.violations)
+    if (const auto *found = violation.as<rules::MissingVjp>())
+      operands.push_back(found->operand.index);
+  return operands;
+}
+
+std::string rule_text(const rules::ResolvedOp &op) {
+  std::string_view text = op.row ? op.row->equation.equation.text : op.transition;
+  return std::string(text);
+}
+
+} // namespace
+
+InstructionTyping::InstructionTyping(WalkState &state, UndecidedKinds &undecided,
+                                     GradientContracts &contracts, RecordedGradients &gradients,
+                                     Edits &edits, const Mover &mover)
+    : state_(state), program_(state.program), result_(state.result), undecided_(undecided),
+      contracts_(contracts), gradients_(gradients), edits_(edits), mover_(mover),
+      casts_(ir::dialect_of(state.program) == ir::Dialect::LTensor),
+      effects_(state, undecided, gradients), claims_(state, undecided), conditions_(state),
+      bodies_(state, undecided, edits, conditions_,
+              [this](const ir::Body &body) { instructions(body); }),
+      control_(state, undecided, bodies_, conditions_),
+      calls_(state, undecided, claims_, bodies_, control_), known_(state, undecided) {}
+
+void InstructionTyping::instructions(const ir::Body &body) {
+  for (uint32_t i = body.first.index; i < body.last.index; ++i)
+    instruction(InstId{i});
+}
+
+void InstructionTyping::type(InstId id) {
+  ir::Inst inst = program_.insts[id];
+  const ir::Context &context = program_.contexts[inst.context];
+  const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
+  ++state_.trail->stats.ops;
+  read_operands(inst, op);
+  if (state_.edit && state_.edit->inst == id) {
+    if (edits_.apply(inst))
+      return;
+  } else if (!state_.edit && !program_.lacks(ir::Missing::Mutation)) {
+    effects_.judge_stale(id);
+  }
+  known_.count();
+  const bool lifted = prepare(id, inst, op);
+  if (op.form == rules::OpForm::Unknown)
+    ++state_.trail->stats.unknown_ops;
+  if (op.assumed)
+    state_.report(Place::inst(id), rules::AssumedRule{rule_text(op)});
+  if (op.form == rules::OpForm::Call) {
+    known_.forget();
+    rules::Outcome outcome;
+    undecided_.set_result_rows({});
+    calls_.run(id, inst, op, outcome);
+    return results(id, inst, outcome);
+  }
+  rules::Application app{program_,
+                         op,
+                         inst.attrs,
+                         inst.context,
+                         state_.operands.slots,
+                         state_.args,
+                         state_.claims,
+                         state_.options.infer_partial};
+  if (!conditions_.empty())
+    conditions_.judge(id, app);
+  if (state_.second)
+    if (std::optional<rules::Outcome> restated = state_.second->restated(inst, app))
+      return results(id, inst, *restated);
+  if (mover_ && lifted && context.implicit)
+    mover_(id, state_.rules, state_.operands.values, judged(app), app, state_.args);
+  if (casts_ && op.form == rules::OpForm::Equation && lifted && context.check)
+    cast_implicitly(state_, id, app, judged(app));
+  const rules::Outcome &outcome = judged(app);
+  // Where checking is off nothing is refused; what does not follow is unknown.
+  take(id, app, outcome, lifted && context.check);
+  if (op.form == rules::OpForm::Boundary && context.check)
+    contracts_.judge_results(id, op.boundary, outcome);
+  results(id, inst, outcome);
+}
+
+void InstructionTyping::read_operands(const ir::Inst &inst, const rules::ResolvedOp &op) {
+  state_.operands.read(program_, inst.operands);
+  state_.args.clear();
+  for (ValueId value : state_.operands.values)
+    state_.args.push_back(state_.known(value));
+  if (state_.second)
+    state_.second->begin(op);
+}
+
+// Operands and claims as the rule takes them. False if some operand cannot be seen on the mesh of
+// the instruction.
+bool InstructionTyping::prepare(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op) {
+  if (!state_.options.permissive)
+    judge_missing(id);
+  if (op.form == rules::OpForm::Boundary)
+    contracts_.put_operands(id, op.boundary);
+  const bool lifted = op.boundary == rules::Boundary::ReinterpretMesh || lift(id, inst);
+  const bool cuts = op.form == rules::OpForm::Transition || op.form == rules::OpForm::Call;
+  if (cuts && program_.contexts[inst.context].grad && contracts_.cut_gradients(inst))
+    known_.forget();
+  state_.claims.clear();
+  for (uint32_t i = 0; i < inst.result_count; ++i) {
+    const ir::Value &value = program_.values[inst.result(i)];
+    state_.claims.push_back({value.shape, value.declared, value.global_shape});
+  }
+  return lifted;
+}
+
+// Where an op gives an operand no gradient nothing is wrong if no parameter is behind it.
+const rules::Outcome &InstructionTyping::judged(const rules::Application &app) {
+  while (app.op.form == rules::OpForm::Equation) {
+    bool changed = false;
+    for (uint32_t at : gradients_that_end(state_.rules.apply(app))) {
+      known_.forget(); // whether it is asked for depends on the value
+      if (contracts_.boundary().needs_gradient(state_.operands.values[at]))
+        continue;
+      state_.args[at].type = rules::without_gradient(program_, state_.args[at].type);
+      changed = true;
+    }
+    if (!changed)
+      break;
+  }
+  return state_.rules.apply(app);
+}
+
+// What the rule says of more than its results.
+void InstructionTyping::take(InstId id, const rules::Application &app,
+                             const rules::Outcome &outcome, bool checked) {
+  const uint32_t application = state_.rules.last_index();
+  if (checked) {
+    for (const rules::Violation &violation : outcome.violations)
+      state_.report(Place::inst(id), state_.named(violation), application);
+    for (const rules::UndecidedExtents &open : outcome.undecided)
+      state_.report(Place::inst(id), open, application);
+  }
+  if (state_.second)
+    state_.second->judge(id, app);
+  for (const rules::InferredWord &word : outcome.inferred)
+    state_.trail->inferred.push_back({id, word});
+  undecided_.apply(id, app, outcome, application);
+}
+
+// A value without a claim on an axis is reported at its first use and silent from then on.
+void InstructionTyping::judge_missing(InstId id) {
+  for (size_t i = 0; i < state_.args.size(); ++i) {
+    Type type = program_.types[state_.args[i].type];
+    AxisSet absent = program_.meshes[type.mesh()].typed_axes() - type.claimed();
+    if (absent.empty())
+      continue;
+    state_.report(Place::inst(id), rules::MissingClaim{{static_cast<uint32_t>(i)}, absent});
+    type.unknown |= absent;
+    state_.args[i].type = state_.intern(type);
+    state_.learn_type(state_.operands.values[i], state_.args[i].type);
+  }
+}
+
+// Operands on another mesh over the same ranks are seen on the mesh of the instruction.
+bool InstructionTyping::lift(InstId id, const ir::Inst &inst) {
+  ir::MeshId mesh = program_.contexts[inst.context].mesh;
+  bool fine = true;
+  for (size_t i = 0; i < state_.args.size(); ++i) {
+    const Type type = program_.types[state_.args[i].type];
+    if (type.mesh() == mesh)
+      continue;
+    rules::Remeshed seen = rules::remesh(program_, type, mesh, {static_cast<uint32_t>(i)});
+    if (seen.violation) {
+      state_.report(Place::inst(id), *seen.violation);
+      fine = false;
+    }
+    state_.args[i].type = state_.intern(seen.type);
+  }
+  return fine;
+}
+
+void InstructionTyping::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcome) {
+  llvm::SmallVector<AxisSet, 4> unknown_axes(inst.result_count);
+  effects_.write(id, inst, outcome, unknown_axes);
+  type_results(id, inst, outcome, unknown_axes);
+  const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
+  known_.keep(inst, op, outcome);
+  known_.forget();
+  gradients_.meet(id, inst, !op.transition.empty());
+}
+
+void InstructionTyping::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
+                                     llvm::ArrayRef<AxisSet> unknown_axes) {
+  for (uint32_t i = 0; i < inst.result_count; ++i)
+    type_result(id, inst, i, {outcome.types[i], outcome.shapes[i], outcome.sizes[i]},
+                unknown_axes[i]);
+  if (state_.edit)
+    edits_.take_gradients_back(inst);
+}
+
+// `found`: what the rule says of it.
+void InstructionTyping::type_result(InstId id, const ir::Inst &inst, uint32_t index,
+                                    const rules::Arg &found, AxisSet unknown_axes) {
+  const bool checked = program_.contexts[inst.context].check;
+  const rules::OpForm form = state_.rules.resolve(inst.op).form;
+  // Rules hold the shapes of their results against the stated ones themselves.
+  const bool by_rule = form == rules::OpForm::Equation || form == rules::OpForm::Transition;
+  const ValueId result = inst.result(index);
+  const ir::Value &value = program_.values[result];
+  ir::ShapeId shape = rules::stated_shape(program_, value.shape, found.shape);
+  if (checked && !by_rule)
+    claims_.judge_shape(id, result, value.shape, found.shape);
+  Type type = program_.types[found.type];
+  ir::Value shaped = value;
+  shaped.shape = shape;
+  type.set_gradient_free(state_.gradient_free(shaped, type.gradient_free()));
+  if (!state_.recording)
+    undecided_.keep_word(id, type);
+  type.set_unknown(unknown_axes);
+  if (value.declared.valid() && checked)
+    claims_.judge(id, result, type, value.declared, joining_in(program_, inst));
+  else if (value.declared.valid()) {
+    bool free = type.gradient_free();
+    type = state_.seen(value.declared, inst.context);
+    type.set_gradient_free(free);
+    state_.report(Place::inst(id), rules::UncheckedClaim{result, value.declared});
+  }
+  if (state_.second)
+    state_.second->complete(id, inst, index, type);
+  state_.trail->stats.silent += static_cast<uint64_t>(type.unknown.size());
+  state_.learn(result, {state_.intern(type), shape, found.sizes});
+  if (state_.recording && (undecided_.any() || open_axes(type)))
+    undecided_.define(result, undecided_.result_row(index), type);
+  if (value.global_shape.valid())
+    claims_.judge_sizes(id, result, type);
+  if (!state_.edit)
+    state_.storage.define(result);
+}
+
+// True if an instruction like this one was typed before, without a finding.
+bool InstructionTyping::repeat(InstId id) {
+  known_.forget();
+  if (!state_.caches || !conditions_.empty())
+    return false;
+  const ir::Inst &inst = program_.insts[id];
+  InstructionCache::Entry *entry = known_.find(inst);
+  if (!entry)
+    return false;
+  ++state_.trail->stats.ops;
+  undecided_.set_result_rows({});
+  if (entry->infers)
+    for (const rules::InferredWord &word : entry->outcome->inferred)
+      state_.trail->inferred.push_back({id, word});
+  if (known_.targets().empty() || overwrite(id, inst, *entry)) {
+    state_.trail->stats.silent += entry->silent;
+    ValueId result = inst.first_result;
+    for (uint32_t number : state_.cache.results(*entry, inst.result_count)) {
+      const rules::Arg &known = state_.cache.known(number);
+      result_.types[result.index] = known.type;
+      result_.shapes[result.index] = known.shape;
+      result_.sizes[result.index] = known.sizes;
+      state_.cache.set_number(result, number);
+      state_.storage.define(result);
+      ++result.index;
+    }
+  }
+  if (known_.has_gradients() || entry->transition)
+    gradients_.meet(id, inst, entry->transition);
+  return true;
+}
+
+// What an instruction of the cache writes. False if that is left with another type; its results are
+// typed then.
+bool InstructionTyping::overwrite(InstId id, const ir::Inst &inst, InstructionCache::Entry &entry) {
+  using Writes = InstructionCache::Entry::Writes;
+  if (inst.result_count == 1 && !undecided_.any()) {
+    if (entry.writes == Writes::Unasked)
+      entry.writes = keeps_types(inst, *entry.outcome) ? Writes::Keep : Writes::Change;
+    if (entry.writes == Writes::Keep) {
+      for (ValueId target : known_.targets())
+        state_.storage.write(target, id);
+      return true;
+    }
+  }
+  llvm::SmallVector<AxisSet, 4> unknown_axes(inst.result_count);
+  effects_.write(id, inst, *entry.outcome, unknown_axes);
+  if (llvm::all_of(unknown_axes, [](AxisSet axes) { return axes.empty(); }))
+    return true;
+  type_results(id, inst, *entry.outcome, unknown_axes);
+  return false;
+}
+
+// True if the one result is of the type that each operand has that is written.
+bool InstructionTyping::keeps_types(const ir::Inst &inst, const rules::Outcome &outcome) {
+  return llvm::all_of(known_.targets(), [&](ValueId target) {
+    return effects_.left_with(target, inst.context, program_.types[outcome.types[0]]).empty();
+  });
+}
+
+} // namespace spmd::checker

@@ -1,0 +1,79 @@
+// Types one instruction after another: operands, rule, results, and what they do to storage and
+// gradients. Internal to the checker.
+#pragma once
+
+#include "checker/walk/bodies/bodies.h"
+#include "checker/walk/bodies/calls.h"
+#include "checker/walk/bodies/conditions.h"
+#include "checker/walk/bodies/control_flow.h"
+#include "checker/walk/claims.h"
+#include "checker/walk/edits.h"
+#include "checker/walk/effects.h"
+#include "checker/walk/gradients/contracts.h"
+#include "checker/walk/gradients/recorded_gradients.h"
+#include "checker/walk/known_instructions.h"
+#include "checker/walk/state.h"
+#include "checker/walk/undecided/undecided_kinds.h"
+
+#include <functional>
+
+namespace spmd::checker {
+
+// Sees each op of an implicit region with its outcome, and may give it other operands and
+// attributes: those that are moved (elaborate.h). `values`: what the operands are.
+using Mover = std::function<void(ir::InstId, rules::Rules &, llvm::ArrayRef<ir::ValueId> values,
+                                 const rules::Outcome &, rules::Application &,
+                                 llvm::MutableArrayRef<rules::Arg>)>;
+
+class InstructionTyping {
+public:
+  InstructionTyping(WalkState &state, UndecidedKinds &undecided, GradientContracts &contracts,
+                    RecordedGradients &gradients, Edits &edits, const Mover &mover);
+
+  void instruction(ir::InstId id) {
+    if (!repeat(id))
+      type(id);
+  }
+  // What is known of bodies goes into the result of the check.
+  void keep_typings() { bodies_.keep_typings(); }
+  // LTensor: what is invariant varies where it meets what does.
+  bool casts() const { return casts_; }
+
+private:
+  void instructions(const ir::Body &body);
+  void type(ir::InstId id);
+  void read_operands(const ir::Inst &inst, const rules::ResolvedOp &op);
+  bool prepare(ir::InstId id, const ir::Inst &inst, const rules::ResolvedOp &op);
+  void judge_missing(ir::InstId id);
+  bool lift(ir::InstId id, const ir::Inst &inst);
+  const rules::Outcome &judged(const rules::Application &app);
+  void take(ir::InstId id, const rules::Application &app, const rules::Outcome &outcome,
+            bool checked);
+  void results(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome);
+  void type_results(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
+                    llvm::ArrayRef<ir::AxisSet> unknown_axes);
+  void type_result(ir::InstId id, const ir::Inst &inst, uint32_t index, const rules::Arg &found,
+                   ir::AxisSet unknown_axes);
+  bool repeat(ir::InstId id);
+  bool overwrite(ir::InstId id, const ir::Inst &inst, InstructionCache::Entry &entry);
+  bool keeps_types(const ir::Inst &inst, const rules::Outcome &outcome);
+
+  WalkState &state_;
+  ir::Program &program_;
+  CheckResult &result_;
+  UndecidedKinds &undecided_;
+  GradientContracts &contracts_;
+  RecordedGradients &gradients_;
+  Edits &edits_;
+  const Mover &mover_;
+  const bool casts_;
+  Effects effects_;
+  Claims claims_;
+  Conditions conditions_;
+  Bodies bodies_;
+  ControlFlow control_;
+  Calls calls_;
+  KnownInstructions known_;
+};
+
+} // namespace spmd::checker

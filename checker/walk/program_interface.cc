@@ -1,0 +1,220 @@
+// Declarations and outputs: what each states is held against what is known, and equal ones are
+// judged once.
+#include "checker/walk/program_interface.h"
+
+#include "checker/gradual/second_reading.h"
+
+#include "rules/boundary/claims.h"
+#include "rules/boundary/loss.h"
+#include "rules/kinds/scale.h"
+#include "rules/shards/shards.h"
+#include "rules/violations/claims.h"
+#include "rules/violations/operands.h"
+#include "rules/violations/shards.h"
+
+#include "ir/mesh/axis_scale.h"
+
+namespace spmd::checker {
+
+using ir::AxisId;
+using ir::AxisSet;
+using ir::Kind;
+using ir::Type;
+using ir::ValueId;
+
+static bool is_state_role(ir::Role role) {
+  return role == ir::Role::Param || role == ir::Role::Buffer || role == ir::Role::OptState;
+}
+
+void ProgramInterface::resume() {
+  for (const ir::Param &param : program_.params)
+    if (is_state_role(param.role))
+      state_.kept[param.value.index] = true;
+}
+
+// A declaration like one without findings.
+void ProgramInterface::declare(uint32_t index) {
+  const ir::Param &param = program_.params[index];
+  const ir::Value &value = program_.values[param.value];
+  if (!state_.caches || !param.grad.sync.empty() || value.alias_of.valid())
+    return judge_declaration(index);
+  uint32_t kind = params_.number({static_cast<uint32_t>(param.role), value.declared.index,
+                                  value.shape.index, value.global_shape.index, value.mesh.index,
+                                  static_cast<uint32_t>(value.requires_grad), param.grad.stated,
+                                  param.grad.grad.index, param.grad.step.index});
+  kinds_[index] = kind;
+  if (kind == declared_.size()) {
+    state_.quiet = true;
+    judge_declaration(index);
+    declared_.push_back({index, state_.number(param.value), state_.quiet});
+    return;
+  }
+  const Declared &like = declared_[kind];
+  if (!like.quiet)
+    return judge_declaration(index);
+  state_.learn(param.value, state_.cache.known(like.known));
+  state_.cache.set_number(param.value, like.known);
+  state_.storage.define(param.value);
+  state_.kept[param.value.index] = state_.kept[program_.params[like.index].value.index];
+  contracts_.declare_like(index, like.index);
+}
+
+void ProgramInterface::judge_declaration(uint32_t index) {
+  const ir::Param &param = program_.params[index];
+  const ir::Value &value = program_.values[param.value];
+  Type type;
+  type.set_mesh(value.mesh.valid() ? value.mesh : program_.contexts[ir::ContextId{0}].mesh);
+  if (value.declared.valid())
+    type = state_.seen(value.declared, ir::ContextId{0});
+  bool carries = param.role == ir::Role::Input || param.role == ir::Role::Param;
+  type.set_gradient_free(state_.gradient_free(value, !carries));
+  AxisSet axes = program_.meshes[type.mesh()].typed_axes();
+  if (state_.options.permissive)
+    type.unknown |= axes - type.claimed();
+  decide(index, type);
+  rules::DeclaredSizes sizes;
+  if (value.declared.valid() && program_.mode == ir::Mode::Global)
+    sizes = rules::declared_sizes(program_, type, value.shape, value.global_shape,
+                                  program_.rank.value_or(0));
+  if (sizes.problem)
+    state_.report({Place::Form::Param, index}, std::move(*sizes.problem));
+  state_.learn(param.value, {state_.intern(type), value.shape, sizes.sizes});
+  if (state_.second)
+    state_.second->declare(param.value, type);
+  state_.storage.define(param.value);
+  if (is_state_role(param.role))
+    state_.kept[param.value.index] = true;
+  contracts_.declare(index);
+}
+
+// `R|I` is decided by the gradient contract, or does not matter where no gradient flows.
+void ProgramInterface::decide(uint32_t index, Type &type) {
+  AxisSet open = type.either() - type.zero();
+  if (open.empty() || type.gradient_free())
+    return;
+  const ir::Param &param = program_.params[index];
+  if (param.grad.grad.valid()) {
+    ir::TypeId stated = program_.claims[param.grad.grad].type;
+    if (stated.valid()) {
+      const Type &grad = program_.types[stated];
+      AxisSet partial = open & grad.of(Kind::Partial), invariant = open & grad.of(Kind::Invariant);
+      type.set_kind(partial, Kind::Replicate);
+      type.set_kind(invariant, Kind::Invariant);
+      open -= partial | invariant;
+    }
+  }
+  if (open.empty())
+    return;
+  state_.report({Place::Form::Param, index}, rules::UndecidedKind{param.value, open});
+  type.set_unknown(open);
+}
+
+// An output like one without findings. What a loss says of scales, and what no contract
+// states, depends on more.
+void ProgramInterface::output(uint32_t index) {
+  const ir::Output &out = program_.outputs[index];
+  if (!state_.caches || undecided_.any())
+    return judge_output(index);
+  uint32_t kind = InstructionCache::kNone;
+  bool grad = out.role == ir::OutputRole::Grad, alike = out.role != ir::OutputRole::Loss;
+  if (std::optional<uint32_t> param = grad ? contracts_.boundary().param_of(out.of) : std::nullopt)
+    kind = kinds_[*param];
+  if (grad)
+    alike = kind != InstructionCache::kNone &&
+            (program_.params[declared_[kind].index].grad.stated || out.declared.valid());
+  if (!alike)
+    return judge_output(index);
+  uint32_t at = outputs_.number(
+      {static_cast<uint32_t>(out.role), state_.number(out.value), out.declared.index,
+       out.of.valid() ? state_.number(out.of) : uint32_t(InstructionCache::kNone), kind});
+  if (at < quiet_outputs_.size()) {
+    if (!quiet_outputs_[at])
+      judge_output(index);
+    return;
+  }
+  state_.quiet = true;
+  judge_output(index);
+  quiet_outputs_.push_back(state_.quiet);
+}
+
+// What the claim says of it; true if it contradicts. `leaves`: the type, then as it is claimed.
+bool ProgramInterface::judge_claim(uint32_t index, Type &leaves) {
+  const ir::Output &out = program_.outputs[index];
+  if (!out.declared.valid())
+    return false;
+  const Type type = leaves, claimed = state_.seen(out.declared, ir::ContextId{0});
+  if (claimed.mesh() != type.mesh())
+    return false;
+  const Place place{Place::Form::Output, index};
+  // The claim says how the pieces of what was local join.
+  rules::ClaimCheck check =
+      rules::check_claim(type, claimed, type.gradient_free(), rules::Spec::Joined);
+  AxisSet wrong = check.mismatched | check.unowned;
+  const bool told = !wrong.empty();
+  if (out.role == ir::OutputRole::Grad)
+    wrong -= gradients_.unreduced(place, out.value, out.of, wrong);
+  if (wrong)
+    state_.report(place, rules::ClaimMismatch{out.value, result_.types[out.value.index],
+                                              out.declared, wrong});
+  undecided_.meet(undecided_.row(out.value), type, 0, check.type, place,
+                  [&](AxisId axis, Kind other) {
+                    return rules::ClaimMismatch{out.value, state_.as_kind(type, axis, other),
+                                                state_.on_axes(claimed, axis), axis};
+                  });
+  leaves = check.type;
+  return told;
+}
+
+void ProgramInterface::judge_output(uint32_t index) {
+  const ir::Output &out = program_.outputs[index];
+  const Type type = program_.types[result_.types[out.value.index]];
+  const Place place{Place::Form::Output, index};
+  Type leaves = type;
+  const bool told = judge_claim(index, leaves);
+  judge_state(index);
+  AxisSet global = leaves.claimed() - state_.local_axes(leaves.mesh(), ir::ContextId{0});
+  if (AxisSet loose = (leaves.of(Kind::Varying) - leaves.sharded()) & global)
+    state_.report(place, rules::NoSpec{{}, out.value, loose});
+  if (out.role == ir::OutputRole::Grad)
+    return told ? void() : contracts_.judge_output(index, type);
+  if (out.role == ir::OutputRole::Loss)
+    return judge_loss(place, out.value, type);
+  ir::ScaleId needed =
+      out.declared.valid() ? state_.seen(out.declared, ir::ContextId{0}).scale : program_.one();
+  if (type.scale == needed)
+    return;
+  std::string other = ir::print_scale(program_, needed, type.mesh()) + " is needed";
+  if (std::optional<rules::Violation> differs =
+          rules::scale_differs(program_, type, needed, std::move(other), {}, out.value);
+      differs && !told)
+    state_.report(place, std::move(*differs));
+}
+
+void ProgramInterface::judge_loss(Place place, ValueId value, const Type &type) {
+  for (rules::Violation &violation : rules::loss_violations(program_, value, type))
+    state_.report(place, std::move(violation));
+  if (state_.recording)
+    for (AxisId axis : open_axes(type) & undecided_.axes(value))
+      undecided_.need(undecided_.row(value), axis, Kind::Invariant, place,
+                      rules::LossKind{value, {.kind = Kind::Replicate}, axis});
+  contracts_.scales_at_root(place, contracts_.root_type(value));
+}
+
+// The new value of a parameter or buffer has the type of the old one.
+void ProgramInterface::judge_state(uint32_t index) {
+  const ir::Output &out = program_.outputs[index];
+  if (out.role != ir::OutputRole::State || !out.of.valid() || out.declared.valid())
+    return;
+  const Type &made = program_.types[result_.types[out.value.index]];
+  ir::TypeId needed = result_.types[out.of.index];
+  if (made.mesh() != program_.types[needed].mesh())
+    return;
+  AxisSet wrong = rules::check_claim(made, program_.types[needed], made.gradient_free()).mismatched;
+  Place place{Place::Form::Output, index};
+  wrong -= gradients_.unreduced(place, out.value, out.of, wrong);
+  if (wrong)
+    state_.report(place,
+                  rules::ClaimMismatch{out.value, result_.types[out.value.index], needed, wrong});
+}
+
+} // namespace spmd::checker

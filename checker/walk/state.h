@@ -1,0 +1,101 @@
+// What the parts of the walk share: the program, what is known of each value so far, the
+// instruction at which the walk is, and where findings go. Internal to the checker.
+#pragma once
+
+#include "checker/check.h"
+#include "checker/operand_list.h"
+#include "checker/walk/instruction_cache.h"
+#include "checker/walk/storage.h"
+#include "checker/walk/trail.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/SmallVector.h"
+
+namespace spmd::rules {
+struct ScaleMismatch;
+}
+
+namespace spmd::checker {
+
+struct Edit;
+class SecondReading;
+
+using Args = llvm::SmallVector<rules::Arg, 8>;
+
+class WalkState {
+public:
+  WalkState(ir::Program &program, const CheckOptions &options, CheckResult &result);
+
+  // --- what is known of values ---
+
+  rules::Arg known(ir::ValueId value) const {
+    return {result.types[value.index], result.shapes[value.index], result.sizes[value.index]};
+  }
+  void learn(ir::ValueId value, const rules::Arg &arg) {
+    result.types[value.index] = arg.type;
+    result.shapes[value.index] = arg.shape;
+    result.sizes[value.index] = arg.sizes;
+    cache.forget_number(value);
+  }
+  void learn_type(ir::ValueId value, ir::TypeId type) {
+    result.types[value.index] = type;
+    cache.forget_number(value);
+  }
+  // What is known of a value, numbered: equal where it is.
+  uint32_t number(ir::ValueId value) {
+    uint32_t known_as = cache.number(value);
+    return known_as != InstructionCache::kNone ? known_as : cache.number_of(value, known(value));
+  }
+  // A parameter, a buffer or state of the optimizer.
+  bool is_kept(ir::ValueId value) const { return value.valid() && kept[value.index]; }
+  bool gradient_free(const ir::Value &value, bool by_rule) const;
+
+  // --- types ---
+
+  ir::TypeId intern(const ir::Type &type) { return program.types.add(type); }
+  // On these axes partition specs are no matter here. Regions make axes of their own mesh local.
+  ir::AxisSet local_axes(ir::MeshId mesh, ir::ContextId context) const;
+  // A claim as it is judged at a place: without the specs of axes that are local there.
+  ir::Type seen(ir::TypeId declared, ir::ContextId context) const;
+  // A type on another mesh over the same ranks.
+  ir::Type seen_from(const ir::Type &type, ir::MeshId mesh);
+  ir::TypeId on_axes(const ir::Type &type, ir::AxisSet axes);
+  // On one axis alone, as if the value were of that kind there.
+  ir::TypeId as_kind(ir::Type type, ir::AxisId axis, ir::Kind kind);
+
+  // --- findings ---
+
+  void report(Place place, rules::Violation violation, uint32_t application = ~0u);
+  // Rules do not know the names of values: where they leave one out, the first operand is meant.
+  rules::Violation named(rules::Violation violation) const;
+  // True if the last instruction of the trail is this one and something is wrong with it.
+  bool told_of(ir::InstId id) const;
+
+  ir::Program &program;
+  const CheckOptions &options;
+  CheckResult &result;
+  rules::Rules rules;
+  Storage storage;
+  InstructionCache cache;
+  std::vector<bool> kept; // per value: see is_kept
+  // The instruction that is being typed.
+  OperandList operands;
+  Args args;
+  llvm::SmallVector<rules::ResultClaim, 4> claims;
+  BodyResult main;
+  BodyResult *trail = &main; // of the body that is being typed
+  TypedBodies bodies;
+  bool quiet = true;          // false once something was reported, or asked of the program around
+  bool caches = false;        // set while a whole program is typed
+  bool recording = true;      // false once a completed check is only retyped
+  const Edit *edit = nullptr; // while retyping
+  SecondReading *second = nullptr; // none unless the program is judged without declarations
+
+private:
+  bool scale_told(Place place, const rules::ScaleMismatch &wrong);
+
+  llvm::DenseMap<uint32_t, Place> scale_told_; // by root of a storage: where first
+  mutable std::vector<uint32_t> local_axes_;   // per context, and per mesh; none until asked
+};
+
+} // namespace spmd::checker
