@@ -1,7 +1,7 @@
 // Linear searches: asked for findings that are shown, of no others.
 #include "checker/body_values.h"
 
-#include "checker/report/provenance.h"
+#include "checker/definitions.h"
 
 namespace spmd::checker {
 namespace {

@@ -2,8 +2,8 @@
 // it. Internal to the checker.
 #pragma once
 
+#include "checker/definitions.h"
 #include "checker/fix/redistribute.h"
-#include "checker/report/provenance.h"
 #include "checker/walk/walk.h"
 
 #include "rules/violations/claims.h"

@@ -1,7 +1,7 @@
 // Finds parameters of which ranks have different values, and what brings these together or keeps them apart.
 #include "checker/gradual/copies.h"
 
-#include "checker/report/provenance.h"
+#include "checker/definitions.h"
 
 #include "rules/violations/gradients.h"
 

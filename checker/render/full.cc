@@ -1,6 +1,8 @@
 // The format for people: message, place, source line, operand types, notes, priced fixes, counts.
 #include "checker/render/render.h"
 
+#include "checker/definitions.h"
+
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -2,6 +2,7 @@
 // suppressions. checker/report/output.schema.json describes it; keys stand in a fixed order.
 #include "checker/render/render.h"
 
+#include "checker/definitions.h"
 #include "checker/render/json_text.h"
 #include "checker/rewrite/annotate.h"
 

@@ -2,6 +2,8 @@
 // the struct. Relies on ir/text/text.h for whatever has a text form.
 #include "checker/report/report.h"
 
+#include "checker/definitions.h"
+
 #include "ir/mesh/symbols.h"
 #include "ir/text/text.h"
 #include "rules/ops/registry.h"

@@ -4,6 +4,7 @@
 
 #include "checker/body_values.h"
 #include "checker/check.h"
+#include "checker/definitions.h"
 #include "checker/report/report.h"
 #include "checker/walk/gradients/joint.h"
 
@@ -17,7 +18,6 @@
 #include "rules/violations/local.h"
 #include "rules/violations/shards.h"
 
-#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -35,40 +35,7 @@ namespace {
 
 std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
 
-InstId defining_in(const ir::Program &program, const ir::Body &body, ValueId value) {
-  uint32_t low = body.first.index, high = body.last.index;
-  while (low < high) {
-    const uint32_t half = low + (high - low) / 2;
-    uint32_t middle = half;
-    while (middle < high && program.insts[InstId{middle}].result_count == 0)
-      ++middle; // which has no place among the values
-    if (middle == high) {
-      high = half;
-      continue;
-    }
-    const ir::Inst &inst = program.insts[InstId{middle}];
-    if (value.index < inst.first_result.index)
-      high = half;
-    else if (value.index >= inst.first_result.index + inst.result_count)
-      low = middle + 1;
-    else
-      return InstId{middle};
-  }
-  return {};
-}
-
 } // namespace
-
-InstId defining_inst(const ir::Program &program, ValueId value) {
-  InstId found = defining_in(program, program.main, value);
-  for (const ir::Function &function : program.functions) {
-    if (found.valid())
-      break;
-    if (!function.opaque)
-      found = defining_in(program, function.body, value);
-  }
-  return found;
-}
 
 Note note_at_declaration(const ir::Program &program, ValueId value) {
   const ir::Param *param = program.find_param(value);
@@ -80,36 +47,6 @@ Note note_at_declaration(const ir::Program &program, ValueId value) {
   }
   auto index = static_cast<uint32_t>(param - program.params.data());
   return {Note::Form::Since, {Place::Form::Param, index}, true, {}};
-}
-
-// Axes are those of their layout, on whichever mesh they are named.
-bool runs_over(const ir::Program &program, InstId id, AxisSet axes) {
-  const ir::Inst &inst = program.insts[id];
-  const ir::MeshId mesh_id = program.contexts[inst.context].mesh;
-  const ir::Mesh &mesh = program.meshes[mesh_id];
-  auto meets = [&](llvm::ArrayRef<ir::Atom> layout) {
-    auto found = ir::axes_of_layout(mesh, layout);
-    return found && llvm::any_of(*found, [&](AxisId axis) { return axes.contains(axis); });
-  };
-  if (const ir::AttrValue *axis = program.find(inst.attrs, "axis");
-      axis && axis->form == ir::AttrForm::Axes)
-    return llvm::any_of(program.axis_refs[axis->as<ir::AxisRefsId>()].refs,
-                        [&](const ir::AxisRef &ref) {
-                          std::string unknown;
-                          auto found = find_axis(program, mesh_id, ref, unknown);
-                          return found && meets(program.meshes[found->mesh][found->axis].layout);
-                        });
-  const ir::AttrValue *key = program.find(inst.attrs, "group");
-  for (const ir::Group &group : program.groups) {
-    if (!key || key->form != ir::AttrForm::String || group.key != key->as<ir::StringId>())
-      continue;
-    if (group.form == ir::Group::Form::Axes)
-      return meets(ir::layout_of_axes(program.meshes[group.mesh], group.axes));
-    std::optional<ir::Layout> listed =
-        group.form == ir::Group::Form::Ranks ? ir::layout_of(group.ranks) : group.layout;
-    return listed && meets(*listed);
-  }
-  return false;
 }
 
 namespace {
@@ -299,35 +236,6 @@ ir::MeshId type_mesh(const ir::Program &program, const Finding &finding) {
   return program.contexts[program.insts[finding.place.as_inst()].context].mesh;
 }
 
-// How far ahead a sum is looked for, in instructions; a layer is far shorter.
-constexpr uint32_t kSumHorizon = 256;
-
-void collect(const ir::Program &program, ir::BlockId block, llvm::SmallVectorImpl<ValueId> &out) {
-  for (const ir::Operand &operand : program.blocks[block]) {
-    if (operand.is_value())
-      out.push_back(operand.as_value());
-    else if (operand.form == ir::Operand::Form::List)
-      collect(program, operand.as_list(), out);
-  }
-}
-
-// True if an operand may end up as an addend of the result: the op is no plain product.
-bool adds(const rules::ResolvedOp &op) {
-  if (op.form != rules::OpForm::Equation)
-    return false;
-  const rules::Equation &equation = op.row->equation.equation;
-  return equation.term_count != 1 || equation.terms[0].atom_count < 2;
-}
-
-// True if addends of an operand are addends of the result, and it is not just looked at.
-bool passes_addends(const rules::ResolvedOp &op) {
-  if (op.form != rules::OpForm::Equation || op.row->equation.equation.has_function)
-    return false;
-  const rules::Equation &equation = op.row->equation.equation;
-  return llvm::any_of(llvm::ArrayRef(equation.refs.data(), equation.ref_count),
-                      [](const rules::Ref &ref) { return ref.role == rules::RefRole::Value; });
-}
-
 // Where the kind comes from that a write would bring in: from an operand other than the target.
 std::optional<Note> brought_in(const ir::Program &program, const CheckResult &result,
                                const rules::MutationChangesType &change,
@@ -478,39 +386,6 @@ void explain_parameter(const ir::Program &program, const CheckResult &result,
 }
 
 } // namespace
-
-llvm::SmallVector<ValueId, 4> tensors_of(const ir::Program &program, InstId inst) {
-  llvm::SmallVector<ValueId, 4> tensors;
-  collect(program, program.insts[inst].operands, tensors);
-  return tensors;
-}
-
-InstId sum_ahead(const ir::Program &program, InstId from, AxisSet axes) {
-  if (!adds(rules::resolve_spelling(program.op_name(program.insts[from].op), "spmd")))
-    return {};
-  llvm::DenseSet<uint32_t> reached;
-  auto mark = [&](const ir::Inst &inst) {
-    for (uint32_t r = 0; r < inst.result_count; ++r)
-      reached.insert(inst.result(r).index);
-  };
-  mark(program.insts[from]);
-  ir::Phase phase = program.insts[from].phase;
-  uint32_t last = std::min<uint32_t>(program.insts.size(), from.index + kSumHorizon);
-  for (uint32_t i = from.index + 1; i < last; ++i) {
-    const ir::Inst &inst = program.insts[InstId{i}];
-    if (inst.phase != phase || llvm::none_of(tensors_of(program, InstId{i}), [&](ValueId value) {
-          return reached.count(value.index);
-        }))
-      continue;
-    rules::ResolvedOp op = rules::resolve_spelling(program.op_name(inst.op), "spmd");
-    if (passes_addends(op))
-      mark(inst);
-    else if (op.transition == "all_reduce" || op.transition == "reduce_scatter")
-      if (runs_over(program, InstId{i}, axes))
-        return InstId{i};
-  }
-  return {};
-}
 
 namespace {
 

@@ -37,20 +37,6 @@ Note note_at_declaration(const ir::Program &program, ir::ValueId value);
 llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const CheckResult &result,
                                            const Finding &finding);
 
-// The erased sum over one of these axes that the results of an instruction run into by way of
-// linear ops only: there they are addends, whatever they are called. None if there is none, or if
-// the instruction multiplies its operands, so that none of them is an addend by itself.
-ir::InstId sum_ahead(const ir::Program &program, ir::InstId inst, ir::AxisSet axes);
-
-// The instruction that makes a value; none if it is declared.
-ir::InstId defining_inst(const ir::Program &program, ir::ValueId value);
-
-// True if the call runs over one of the axes, by name or by group.
-bool runs_over(const ir::Program &program, ir::InstId inst, ir::AxisSet axes);
-
-// The operands of an instruction as rules count them: tensors in order, lists flattened.
-llvm::SmallVector<ir::ValueId, 4> tensors_of(const ir::Program &program, ir::InstId inst);
-
 // Where the size of one of the axes comes from in the scale of a value; none if it does not occur there.
 std::optional<Note> explain_scale(const ir::Program &program, const CheckResult &result,
                                   ir::AxisSet axes, ir::ValueId value);

@@ -2,6 +2,8 @@
 // no others. Relies on origins (byte offsets) where a program states no source frames.
 #include "checker/report/report.h"
 
+#include "checker/definitions.h"
+
 #include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"

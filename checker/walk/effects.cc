@@ -2,7 +2,7 @@
 // rely on, and what was written is no longer what older names say.
 #include "checker/walk/effects.h"
 
-#include "checker/report/provenance.h"
+#include "checker/definitions.h"
 
 #include "rules/boundary/claims.h"
 #include "rules/boundary/name.h"

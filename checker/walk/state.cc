@@ -1,8 +1,8 @@
 // What is known and what is reported, while a program is walked.
 #include "checker/walk/state.h"
 
+#include "checker/definitions.h"
 #include "checker/gradual/second_reading.h"
-#include "checker/report/provenance.h"
 
 #include "rules/boundary/claims.h"
 #include "rules/shards/remesh.h"

@@ -3,7 +3,7 @@
 
 #include "rules/violations/runs.h"
 
-#include "checker/report/provenance.h"
+#include "checker/definitions.h"
 
 #include "ir/text/text.h"
 

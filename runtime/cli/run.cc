@@ -20,7 +20,7 @@
 #include "checker/cli/input.h"
 #include "checker/cli/output.h"
 #include "checker/cli/present.h"
-#include "checker/report/provenance.h"
+#include "checker/definitions.h"
 #include "checker/rewrite/inlined_size.h"
 
 #include "ir/support/escape.h"

@@ -4,8 +4,8 @@
 
 #include "runtime/kernels/kernel.h"
 
+#include "checker/definitions.h"
 #include "checker/operand_list.h"
-#include "checker/report/provenance.h"
 
 #include "llvm/ADT/STLExtras.h"
 

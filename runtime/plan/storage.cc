@@ -1,7 +1,7 @@
 // Views are carried out on the numbers of places instead of the elements.
 #include "runtime/plan/storage.h"
 
-#include "checker/report/provenance.h"
+#include "checker/definitions.h"
 
 #include "ir/support/check.h"
 #include "ir/text/text.h"

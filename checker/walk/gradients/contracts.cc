@@ -3,7 +3,7 @@
 // operands, so that rules see it.
 #include "checker/walk/gradients/contracts.h"
 
-#include "checker/report/provenance.h"
+#include "checker/definitions.h"
 
 #include "rules/boundary/contract.h"
 #include "rules/kinds/scale.h"

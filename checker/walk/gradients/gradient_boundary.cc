@@ -1,7 +1,7 @@
 // Finds roots, parameters that are stepped, and values whose gradient is asked for.
 #include "checker/walk/gradients/gradient_boundary.h"
 
-#include "checker/report/provenance.h"
+#include "checker/definitions.h"
 
 namespace spmd::checker {
 

@@ -1,7 +1,7 @@
 // Duals of types, and which forward instruction or parameter a gradient belongs to.
 #include "checker/walk/gradients/joint.h"
 
-#include "checker/report/provenance.h"
+#include "checker/definitions.h"
 #include "checker/walk/gradients/search.h"
 
 #include "rules/boundary/claims.h"

@@ -2,7 +2,7 @@
 // never summed is followed to the outputs and to the writes of the optimizer.
 #include "checker/walk/gradients/recorded_gradients.h"
 
-#include "checker/report/provenance.h"
+#include "checker/definitions.h"
 #include "checker/walk/gradients/joint.h"
 #include "checker/walk/gradients/search.h"
 

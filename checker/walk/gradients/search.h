@@ -1,10 +1,10 @@
 // Searches backwards from a value through what it is made of. Internal to the checker.
 #pragma once
 
-#include "checker/report/provenance.h"
+#include "checker/definitions.h"
 
 #include "ir/program.h"
-#include "rules/ops/op.h"
+#include "rules/apply.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SmallVector.h"
