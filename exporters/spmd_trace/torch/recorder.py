@@ -88,6 +88,8 @@ class Recorder:
         self.from_outside: Callable[[torch.Tensor], Value] = self._constant
         # Sees what another rank has sent, when it is first used: until then it may be on its way.
         self.on_received: Callable[[torch.Tensor, Value], None] = lambda tensor, value: None
+        # Numbers of the script that become a tensor: one, as a value; several, after a backward, yet to be one.
+        self.on_literal: Callable[[torch.Tensor, Value | None], None] = lambda tensor, value: None
         self._on_their_way: set[Value] = set()
         # What could not be recorded, if the recording is to go on in spite of it.
         self.refusals: list[Refusal] | None = None
@@ -296,8 +298,11 @@ class Recorder:
             return collectives.record(self, func, args, kwargs)
         if func.namespace == "_c10d_functional":
             return collectives.record_functional(self, func, args, kwargs)
-        if func is torch.ops.aten.lift_fresh.default and args[0].dim() == 0:
-            return self._literal(args[0])
+        if func is torch.ops.aten.lift_fresh.default:
+            if args[0].dim() == 0:
+                return self._literal(args[0])
+            if any(op.phase == "bwd" for op in self.program.ops):
+                self.on_literal(args[0], None)
         bound = operands.bind(func, args, kwargs)
         if packed := [t for t in bound.tensors() if self.pieces(t)]:
             return self._dispatch_packed(func, args, kwargs, bound, packed[0])
@@ -314,6 +319,7 @@ class Recorder:
             number = operands.number(tensor.tolist())
         words = {"dtype": DTYPES[tensor.dtype]}
         self.emit("aten.scalar_tensor.default", [number], [tensor], words)
+        self.on_literal(tensor, self.current(tensor))
         return tensor
 
     def fold(self, func: torch._ops.OpOverload, run, args: tuple, kwargs: dict):

@@ -110,6 +110,9 @@ class Roles:
         self._messages: list[tuple[str, Value]] = []  # that were received, with names
         recorder.from_outside = self.declare
         recorder.on_received = self._received
+        self._literals: list[tuple[str, Value]] = []  # numbers that are tensors, with names
+        self._lists: dict[int, torch.Tensor] = {}  # by storage: several numbers that are one
+        recorder.on_literal = self._literal
 
     # What there is.
 
@@ -210,6 +213,26 @@ class Roles:
                 kinds |= dict.fromkeys(messages.along(program, op.attrs["peer"]), "V")
                 op.outs[0].claims["type"] = kinds
 
+    def _literal(self, tensor: torch.Tensor, value: Value | None) -> None:
+        """Numbers of the script, such as those that it logs: where ranks differ in them, each has its own."""
+        if value is None:
+            self._lists[storage_of(tensor)] = tensor
+            return
+        name = f"literal.{len(self._literals)}"
+        self._literals.append((name, value))
+        self.note("literal", name, tensor)
+
+    def type_literals(self) -> None:
+        """A number in which ranks were seen to differ comes from outside: no operation makes it so."""
+        program = self.recorder.program
+        for name, value in self._literals:
+            kinds = self.kinds.get(name, {})
+            if "V" not in kinds.values():
+                continue
+            program.ops = [op for op in program.ops if all(one is not value for one in op.outs)]
+            program.params.append(value)
+            value.claims = {"role": "const", "name": name, "type": kinds}
+
     def name_state(self) -> None:
         """What there was before and what is written after the backward is the state of an update by hand."""
         ops = self.recorder.program.ops
@@ -244,6 +267,8 @@ class Roles:
             if name in self._frozen:
                 value.requires_grad = False
             return self.recorder.current(tensor)
+        if storage_of(tensor) in self._lists and storage_of(tensor) not in self.batches:
+            return self._declare(tensor, "const", self._name(tensor, "literals"), {})
         inside = self.recorder.in_module and storage_of(tensor) not in self.batches
         if inside:  # a mask or a table that a module has made for itself
             return self._declare(tensor, "const", self._name(tensor, "const"), {})
