@@ -9,6 +9,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <utility>
+
 namespace spmd::checker {
 
 using ir::ValueId;
@@ -27,11 +29,68 @@ CutPositions::CutPositions(ir::Program &program, const CheckResult &checked)
     for (unsigned d = 0; shape.valid() && d < program.shapes[shape].dims.size(); ++d)
       node_at({ValueId{i}, d, 1});
   }
+  spread_all();
+  settle_unit_views();
+}
+
+void CutPositions::spread_all() {
   while (!open_.empty()) {
     uint32_t node = open_.back();
     open_.pop_back();
     spread(node);
   }
+}
+
+bool CutPositions::is_unit_view(const Link &link, UnitView &view) const {
+  if (link.ends.size() != 2 || link.extent <= 1)
+    return false;
+  auto behind_unit = [&](const End &end) {
+    return end.outer == 1 && end.dim > 0 && extent(end.value, end.dim) == link.extent &&
+           extent(end.value, end.dim - 1) == 1;
+  };
+  const bool first = behind_unit(link.ends[0]), second = behind_unit(link.ends[1]);
+  if (first == second)
+    return false;
+  view = {link.ends[first], link.ends[second], link.extent};
+  auto rank = [&](const End &end) {
+    return program_.shapes[checked_.shapes[end.value.index]].dims.size();
+  };
+  return rank(view.merged) < rank(view.split);
+}
+
+bool CutPositions::holds(Class cls, llvm::ArrayRef<End> ends) const {
+  return llvm::any_of(ends, [&](const End &end) {
+    std::optional<Class> front = in_front(end.value, end.dim);
+    return front && find(*front) == cls;
+  });
+}
+
+// Attention needs the elements of a head whole: what was cut is which heads there are. All that meets its heads,
+// such as values and results, has its blocks there, too.
+void CutPositions::settle_unit_views() {
+  std::vector<End> heads;
+  auto take = [&](const UnitView &view, const End &end, int64_t length) {
+    add_link({length, {view.merged, end}});
+    for (ValueId value : {view.merged.value, end.value})
+      llvm::append_range(open_, nodes_of_[value.index]);
+    spread_all();
+  };
+  for (bool found = true; std::exchange(found, false);)
+    for (size_t i = 0; i < unit_views_.size();) {
+      const UnitView view = unit_views_[i];
+      const std::optional<Class> beside = in_front(view.split.value, view.split.dim);
+      const std::optional<Class> unit = in_front(view.split.value, view.split.dim - 1);
+      if (!(beside && holds(find(*beside), whole_)) && !(unit && holds(find(*unit), heads))) {
+        ++i;
+        continue;
+      }
+      heads.push_back(view.unit());
+      unit_views_.erase(unit_views_.begin() + static_cast<std::ptrdiff_t>(i));
+      take(view, view.unit(), 1);
+      found = true;
+    }
+  for (const UnitView &view : unit_views_)
+    take(view, view.split, view.extent);
 }
 
 std::optional<int64_t> CutPositions::extent(ValueId value, unsigned dim) const {
@@ -102,10 +161,22 @@ void CutPositions::row(const rules::RowUse &use, const rules::Application &app,
     add(operands[i], map.args[i]);
   for (size_t r = 0; r < use.results.size() && r < map.results.size(); ++r)
     add(results[use.results[r]], map.results[r]);
-  // A dimension of one element may be another one that is stretched: only views say that it is the same.
-  for (Link &link : links)
-    if (link.ends.size() > 1 && (link.extent > 1 || use.row->factors))
+  const bool has_whole =
+      llvm::any_of(map.factors, [](const rules::FactorInfo &factor) { return factor.whole; });
+  for (size_t f = 0; f < links.size() && !use.row->factors; ++f)
+    if (map.factors[f].whole && links[f].extent > 1)
+      llvm::append_range(whole_, links[f].ends);
+  // A dimension of one element may be another one that is stretched: only views say that it is the same, and rows
+  // that name their dimensions, as attention does. What states a shape may split a dimension, what states a place
+  // makes a new one.
+  const bool reshapes = use.row->factors && !app.attr("dim");
+  for (Link &link : links) {
+    UnitView view;
+    if (reshapes && is_unit_view(link, view))
+      unit_views_.push_back(view);
+    else if (link.ends.size() > 1 && (link.extent > 1 || use.row->factors || has_whole))
       add_link(std::move(link));
+  }
 }
 
 void CutPositions::alike(ValueId a, ValueId b) {

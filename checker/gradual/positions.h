@@ -50,12 +50,23 @@ private:
     int64_t extent;
     llvm::SmallVector<End, 3> ends;
   };
+  // A view of [.., 8] as [.., 1, 8], or back. Ranks that have one head each hold blocks of the dimension of one element,
+  // and blocks of the other one where that is what stands beside it by chance.
+  struct UnitView {
+    End merged, split; // the dimension that both have
+    int64_t extent;
+    End unit() const { return {split.value, split.dim - 1, 1}; }
+  };
 
   void instruction(ir::InstId id, rules::Rules &rules);
   void row(const rules::RowUse &use, const rules::Application &app,
            llvm::ArrayRef<ir::ValueId> operands, llvm::ArrayRef<ir::ValueId> results);
   void alike(ir::ValueId a, ir::ValueId b);
+  bool is_unit_view(const Link &link, UnitView &view) const;
+  bool holds(Class cls, llvm::ArrayRef<End> ends) const;
+  void settle_unit_views();
   void add_link(Link link);
+  void spread_all();
   void spread(uint32_t node);
   uint32_t node_at(Position at);
   uint32_t find(uint32_t node) const;
@@ -69,6 +80,8 @@ private:
   std::vector<llvm::SmallVector<uint32_t, 2>> nodes_of_; // per value
   std::vector<Link> links_;
   std::vector<llvm::SmallVector<uint32_t, 4>> links_of_; // per value
+  std::vector<UnitView> unit_views_;
+  std::vector<End> whole_; // dimensions that a row needs whole on each rank
 };
 
 } // namespace spmd::checker

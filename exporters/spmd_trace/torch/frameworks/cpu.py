@@ -279,13 +279,25 @@ def _all_to_all_single(
         return output.copy_(input[rows]) if len(input) else output.zero_()
 
 
+def fake_options():
+    """Of a process group that moves no data: other ranks have what this one has.
+
+    Older versions of torch have no such option, and leave some results as they were.
+    """
+    kind = getattr(torch._C._distributed_c10d.FakeProcessGroup, "Options", None)
+    if kind is None:
+        return None
+    options = kind()
+    if hasattr(options, "simulate_uniform_ranks"):
+        options.simulate_uniform_ranks = True
+    return options
+
+
 @contextlib.contextmanager
 def fake_ranks(rank: int, world: int):
     """A default process group of `world` ranks of which this process plays one."""
-    options = torch._C._distributed_c10d.FakeProcessGroup.Options()
-    options.simulate_uniform_ranks = True
     dist.init_process_group(
-        "fake", rank=rank, world_size=world, store=FakeStore(), pg_options=options
+        "fake", rank=rank, world_size=world, store=FakeStore(), pg_options=fake_options()
     )
     try:
         with replaced(dist, all_to_all_single=_all_to_all_single):

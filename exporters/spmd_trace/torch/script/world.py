@@ -74,12 +74,6 @@ def _everywhere(stack: contextlib.ExitStack, original, replacement) -> None:
             stack.enter_context(replaced(module, **dict.fromkeys(found, replacement)))
 
 
-def _options():
-    options = torch._C._distributed_c10d.FakeProcessGroup.Options()
-    options.simulate_uniform_ranks = True
-    return options
-
-
 def _groups(stack: contextlib.ExitStack, job: Job, seen: Seen) -> None:
     """Process groups of any backend become groups of the CPU."""
     init, new, backend_of = dist.init_process_group, dist.new_group, dist.get_backend
@@ -91,13 +85,13 @@ def _groups(stack: contextlib.ExitStack, job: Job, seen: Seen) -> None:
         if job.meeting is not None:
             init("gloo", init_method=f"file://{job.meeting}", **place)
         else:
-            init("fake", store=FakeStore(), pg_options=_options(), **place)
+            init("fake", store=FakeStore(), pg_options=cpu.fake_options(), **place)
 
     @functools.wraps(new)
     def new_group(ranks=None, timeout=None, backend=None, pg_options=None, *args, **kwargs):
         kwargs.pop("device_id", None)
         kwargs["use_local_synchronization"] = False
-        return new(ranks, None, None, None if job.meeting else _options(), **kwargs)
+        return new(ranks, None, None, None if job.meeting else cpu.fake_options(), **kwargs)
 
     def get_backend(group=None):
         backend_of(group)  # refuses as torch does
