@@ -9,6 +9,7 @@ Exit codes: 3 if nothing could be recorded, 4 if a part could not be.
 
 import argparse
 import contextlib
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -27,6 +28,8 @@ from .ranks import compared
 FAILED = 3
 IN_PART = 4  # recorded, but for some operations of which the trace says nothing
 MOST_RANKS = 16  # that run together on this machine
+# Process groups that move no data and give results all the same; 2.11 has none.
+_OLDEST_TORCH = (2, 15)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -104,6 +107,10 @@ def _settings(parser: argparse.ArgumentParser, options) -> dict:
     return words | {"rank": rank, "per_node": per_node, "nodes": nodes}
 
 
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
 def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> dict | None:
     """Records into a file; the number of operations (`ops`), what was `refused` and where ranks
     `parted`, or None after a word about what failed.
@@ -115,6 +122,9 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> di
         return _failed(f"{output}: no such folder")
     if importlib.util.find_spec("torch") is None:
         return _failed("torch is not installed: pip install 'spmd-trace[torch]'")
+    if _numbers(found := importlib.metadata.version("torch")) < _OLDEST_TORCH:
+        oldest = ".".join(map(str, _OLDEST_TORCH))
+        return _failed(f"torch {found} is too old for recordings: pip install 'torch>={oldest}'")
     with tempfile.TemporaryDirectory() as folder:
         runs = _Runs(pathlib.Path(folder), settings, options.timeout)
         told = runs.alone("alone")

@@ -280,16 +280,9 @@ def _all_to_all_single(
 
 
 def fake_options():
-    """Of a process group that moves no data: other ranks have what this one has.
-
-    Older versions of torch have no such option, and leave some results as they were.
-    """
-    kind = getattr(torch._C._distributed_c10d.FakeProcessGroup, "Options", None)
-    if kind is None:
-        return None
-    options = kind()
-    if hasattr(options, "simulate_uniform_ranks"):
-        options.simulate_uniform_ranks = True
+    """Of a process group that moves no data: other ranks have what this one has."""
+    options = torch._C._distributed_c10d.FakeProcessGroup.Options()
+    options.simulate_uniform_ranks = True
     return options
 
 

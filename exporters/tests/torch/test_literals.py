@@ -1,0 +1,44 @@
+"""Numbers of a script that it makes tensors of: those in which ranks differ are not alike."""
+
+import json
+import subprocess
+import sys
+
+_SCRIPT = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+rank = int(os.environ["RANK"])
+torch.manual_seed(0)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+draws = torch.Generator().manual_seed(1 + rank)
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = model(torch.randn(2, 4, generator=draws)).square().mean()
+    loss.backward()
+    optimizer.step()
+    logged = torch.tensor(loss.item() / 2)
+    dist.all_reduce(logged)
+    counts = torch.tensor([loss.item(), 1.0])
+    dist.all_reduce(counts)
+    alike = torch.tensor(0.25)
+    dist.all_reduce(alike)
+"""
+
+
+def test_numbers_that_ranks_log_differ_where_they_do(tmp_path):
+    (tmp_path / "script.py").write_text(_SCRIPT)
+
+    def run(*words):
+        line = [sys.executable, "-m", "spmd_trace", *words, "script.py"]
+        return subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    done = run("lint", "--world", "2", "--format=json")
+    findings = json.loads(done.stdout)["findings"]
+    assert [finding["name"] for finding in findings] == ["reduce-of-replicated"], done.stderr
+    line = _SCRIPT.split("\n").index("    dist.all_reduce(alike)") + 1
+    assert findings[0]["places"][0]["line"] == line
+    run("record", "--world", "2", "-o", "step.spmd.json")
+    trace = json.loads((tmp_path / "step.spmd.json").read_text())
+    constants = [one for one in trace["params"] if one["role"] == "const"]
+    assert [list(one["type"].values()) for one in constants] == [["V"], ["V"]]
