@@ -81,6 +81,9 @@ class Recorder:
         self._state = _State()
         self._packed: dict[int, list[torch.Tensor]] = {}
         self._scratch: set[int] = set()
+        # By storage: copies that composite functions have made of views of their operands, which a backward may read.
+        self._copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._folding = False  # inside of such a function
         self.whole_stack = (
             False  # whether places have the callers of the code that starts recording
         )
@@ -245,6 +248,11 @@ class Recorder:
             base = self.values.holder(tensor)
             if base is not None:
                 return self._view_of(tensor, base)
+        if storage in self._copies:
+            operand, copy = self._copies.pop(storage)
+            value = self.values.define(copy, None, written=False)
+            self.add(Op("aten.clone.default", [self.current(operand)], [value], derived=True))
+            return self.current(tensor)
         if storage in self._scratch:
             value = self.values.define(tensor, None, written=False)
             self.add(Op("aten.empty.memory_format", [], [value], {"size": list(tensor.shape)}))
@@ -291,7 +299,10 @@ class Recorder:
     def dispatch(self, func, args, kwargs):
         """Runs one operation of the program and records it."""
         if self.is_hidden:
-            return func(*args, **kwargs)
+            result = func(*args, **kwargs)
+            if self._folding and func is torch.ops.aten.clone.default:
+                self._copies[result.untyped_storage()._cdata] = args[0], result
+            return result
         if func.namespace == "profiler":
             return func(*args, **kwargs)
         if func.namespace == "c10d":
@@ -327,8 +338,10 @@ class Recorder:
         bound = operands.bind(func, args, kwargs)
         op = self.open(str(func), bound)
         op.first_node = self.pairing.newest_number() + 1
+        before, self._folding = self._folding, True
         with self.hidden():
             result = run()
+        self._folding = before
         self._close(op, bound, result)
         return result
 

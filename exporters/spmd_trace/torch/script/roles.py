@@ -233,6 +233,12 @@ class Roles:
             program.params.append(value)
             value.claims = {"role": "const", "name": name, "type": kinds}
 
+    def note_parts(self, parts) -> None:
+        """Which parts of tensors this rank takes."""
+        if self.digests is not None:
+            rows = [{"role": "part", "name": one.name, "digest": str(one.index)} for one in parts]
+            self.digests += rows
+
     def name_state(self) -> None:
         """What there was before and what is written after the backward is the state of an update by hand."""
         ops = self.recorder.program.ops

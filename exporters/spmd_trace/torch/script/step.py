@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import optimizer as optimizers
 from torch.overrides import TorchFunctionMode
 
-from .. import mappings, messages, places
+from .. import mappings, messages, ownparts, places
 from ..composites import Composites
 from ..document import Program
 from ..frameworks import ddp, dtensors, fsdp, fsdp1
@@ -380,6 +380,9 @@ class Steps:
                 remedy = "record one rank of its own: --ranks one"
                 self.recorder.refusals.append(Refusal(place, str(error), remedy))
         self.roles.type_messages()
+        parts = ownparts.found(program)
+        self.roles.note_parts(parts)
+        ownparts.convert(program, parts, self.roles.kinds)
         self.exchanged = evidence.exchanged(program)
         self.summed = evidence.summed(program, functools.partial(axes_of, program))
         mappings.state(program, functools.partial(axes_of, program))
