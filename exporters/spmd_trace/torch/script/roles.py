@@ -10,6 +10,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from .. import messages
+from ..document import Op
 from ..frameworks import ddp, dtensors, fsdp1
 from ..frameworks.fsdp import local_shard
 from ..places import user_locals
@@ -113,6 +114,8 @@ class Roles:
         self._literals: list[tuple[str, Value]] = []  # numbers that are tensors, with names
         self._lists: dict[int, torch.Tensor] = {}  # by storage: several numbers that are one
         recorder.on_literal = self._literal
+        self._draws: list[tuple[str, Op]] = []  # operations that draw at random, with names
+        recorder.on_made = self._made
 
     # What there is.
 
@@ -321,12 +324,26 @@ class Roles:
         self._unnamed += 1
         return f"{role}.{self._unnamed}"
 
+    def _made(self, op: Op, result) -> None:
+        if op.name.startswith(_RANDOM):
+            drawn = result[-1] if isinstance(result, tuple) else result  # of a dropout: which elements stay
+            name = f"random.{len(self._draws)}"
+            self._draws.append((name, op))
+            self.note("random", name, drawn)
+
     def note_random(self) -> None:
-        """What ranks with batches of their own draw at random is their own."""
+        """What ranks draw at random is their own where they were seen to differ, and where they have batches of
+        their own, unless what they drew was the same.
+        """
+        names = {id(op): name for name, op in self._draws}
         for op in self.recorder.program.ops:
-            if op.name.startswith(_RANDOM):
-                for value in op.outs:
-                    value.claims["type"] = dict.fromkeys(self.data_axes, "V")
+            if not op.name.startswith(_RANDOM):
+                continue
+            seen = self.kinds.get(names.get(id(op)), {})
+            own = [axis for axis in self.data_axes if seen.get(axis, "V") == "V"]
+            own += [axis for axis in seen if seen[axis] == "V" and axis not in own]
+            for value in op.outs:
+                value.claims["type"] = dict.fromkeys(own, "V")
 
     def note_batch(self, arguments) -> None:
         """What a model is called with is a batch, not a constant of the model."""
