@@ -342,7 +342,7 @@ class Roles:
             seen = self.kinds.get(names.get(id(op)), {})
             own = [axis for axis in self.data_axes if seen.get(axis, "V") == "V"]
             own += [axis for axis in seen if seen[axis] == "V" and axis not in own]
-            for value in op.outs:
+            for value in op.outs if own else ():
                 value.claims["type"] = dict.fromkeys(own, "V")
 
     def note_batch(self, arguments) -> None:

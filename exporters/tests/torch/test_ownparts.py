@@ -1,0 +1,57 @@
+"""What one rank's program does not show: parts that ranks take each for itself, what they draw alike, copies that
+torch makes inside of composite functions.
+"""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+_SCRIPT = """
+import os, torch, torch.distributed as dist, torch.nn.functional as F
+dist.init_process_group("gloo")
+rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+torch.manual_seed(0)
+w = torch.nn.Parameter(torch.randn(8, 6))
+optimizer = torch.optim.SGD([w], lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    x = torch.ones(4, 3, 8)
+    first = x.chunk(world, dim=0)[rank]
+    second = x[:, :, rank * 4 : rank * 4 + 4]
+    fixed = x[:, 0:1]
+    y = torch.einsum("sbd,de->bse", first.transpose(0, 1).transpose(1, 0), w)
+    y = F.dropout(y, 0.5, True)
+    (y.sum() + second.sum() + fixed.sum()).backward()
+    dist.all_reduce(w.grad)
+    optimizer.step()
+"""
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory) -> dict:
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "script.py").write_text(_SCRIPT)
+    line = [sys.executable, "-m", "spmd_trace", "record", "--world", "2", "-o", "step.spmd.json"]
+    done = subprocess.run(
+        [*line, "script.py"], capture_output=True, text=True, check=False, cwd=folder
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "step.spmd.json").read_text())
+
+
+def test_a_part_that_each_rank_takes_for_itself_is_a_shard(trace):
+    taken = [op["attrs"]["dst"] for op in trace["ops"] if op["op"] == "convert"]
+    assert taken == ["S(0)", "S(2)"]
+    assert [op["op"] for op in trace["ops"] if op["op"].startswith("aten.slice")]
+
+
+def test_draws_that_are_equal_are_no_own_ones(trace):
+    drawn = [op for op in trace["ops"] if op["op"].startswith("aten.bernoulli")]
+    assert drawn and all("type" not in out for op in drawn for out in op["out"])
+
+
+def test_copies_inside_of_a_composite_function_come_from_its_operands(trace):
+    names = [value["name"] for value in trace["params"]]
+    assert not [name for name in names if name.startswith("input.")], names
