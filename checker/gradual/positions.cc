@@ -48,25 +48,27 @@ bool CutPositions::is_unit_view(const Link &link, UnitView &view) const {
     return end.outer == 1 && end.dim > 0 && extent(end.value, end.dim) == link.extent &&
            extent(end.value, end.dim - 1) == 1;
   };
-  const bool first = behind_unit(link.ends[0]), second = behind_unit(link.ends[1]);
-  if (first == second)
+  const End &a = link.ends[0], &b = link.ends[1];
+  const bool a_splits = behind_unit(a);
+  if (a_splits == behind_unit(b))
     return false;
-  view = {link.ends[first], link.ends[second], link.extent};
+  view = a_splits ? UnitView{b, a, link.extent} : UnitView{a, b, link.extent};
   auto rank = [&](const End &end) {
     return program_.shapes[checked_.shapes[end.value.index]].dims.size();
   };
   return rank(view.merged) < rank(view.split);
 }
 
-bool CutPositions::holds(Class cls, llvm::ArrayRef<End> ends) const {
-  return llvm::any_of(ends, [&](const End &end) {
-    std::optional<Class> front = in_front(end.value, end.dim);
-    return front && find(*front) == cls;
-  });
+llvm::DenseSet<CutPositions::Class> CutPositions::classes_of(llvm::ArrayRef<End> ends) const {
+  llvm::DenseSet<Class> classes;
+  for (const End &end : ends)
+    if (std::optional<Class> front = in_front(end.value, end.dim))
+      classes.insert(*front);
+  return classes;
 }
 
 // Attention needs the elements of a head whole: what was cut is which heads there are. All that meets its heads,
-// such as values and results, has its blocks there, too.
+// such as values and results, has its blocks there, too; what one pass unites the next one sees.
 void CutPositions::settle_unit_views() {
   std::vector<End> heads;
   auto take = [&](const UnitView &view, const End &end, int64_t length) {
@@ -75,20 +77,22 @@ void CutPositions::settle_unit_views() {
       llvm::append_range(open_, nodes_of_[value.index]);
     spread_all();
   };
-  for (bool found = true; std::exchange(found, false);)
-    for (size_t i = 0; i < unit_views_.size();) {
-      const UnitView view = unit_views_[i];
+  for (bool found = true; std::exchange(found, false);) {
+    const llvm::DenseSet<Class> whole = classes_of(whole_), of_heads = classes_of(heads);
+    std::vector<UnitView> open;
+    for (const UnitView &view : std::exchange(unit_views_, {})) {
       const std::optional<Class> beside = in_front(view.split.value, view.split.dim);
       const std::optional<Class> unit = in_front(view.split.value, view.split.dim - 1);
-      if (!(beside && holds(find(*beside), whole_)) && !(unit && holds(find(*unit), heads))) {
-        ++i;
-        continue;
+      if ((beside && whole.contains(*beside)) || (unit && of_heads.contains(*unit))) {
+        heads.push_back(view.unit());
+        take(view, view.unit(), 1);
+        found = true;
+      } else {
+        open.push_back(view);
       }
-      heads.push_back(view.unit());
-      unit_views_.erase(unit_views_.begin() + static_cast<std::ptrdiff_t>(i));
-      take(view, view.unit(), 1);
-      found = true;
     }
+    unit_views_ = std::move(open);
+  }
   for (const UnitView &view : unit_views_)
     take(view, view.split, view.extent);
 }

@@ -9,6 +9,7 @@
 #include "rules/factors/factors.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 
 namespace spmd::checker {
 
@@ -63,7 +64,7 @@ private:
            llvm::ArrayRef<ir::ValueId> operands, llvm::ArrayRef<ir::ValueId> results);
   void alike(ir::ValueId a, ir::ValueId b);
   bool is_unit_view(const Link &link, UnitView &view) const;
-  bool holds(Class cls, llvm::ArrayRef<End> ends) const;
+  llvm::DenseSet<Class> classes_of(llvm::ArrayRef<End> ends) const;
   void settle_unit_views();
   void add_link(Link link);
   void spread_all();
