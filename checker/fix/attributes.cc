@@ -24,23 +24,6 @@ using rules::Wire;
 
 static std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
 
-// Bytes that one rank sends around a ring of n, for b bytes of the larger side.
-int64_t price(Wire wire, int64_t bytes, int64_t ranks) {
-  switch (wire) {
-  case Wire::None:
-    return 0;
-  case Wire::AllReduce:
-    return 2 * bytes / ranks * (ranks - 1);
-  case Wire::AllGather:
-  case Wire::ReduceScatter:
-  case Wire::AllToAll:
-  case Wire::Broadcast:
-  case Wire::Permute:
-    return bytes / ranks * (ranks - 1);
-  }
-  return 0;
-}
-
 bool Candidates::try_attrs(ir::AttrsId attrs, std::string text, bool changes_value) {
   state_.tried = true;
   if (!search_.repairs({.inst = search_.id, .attrs = attrs}))

@@ -6,7 +6,6 @@ others wait, is a finding of the trace (`rank-divergence`), with the way by whic
 """
 
 import dataclasses
-import hashlib
 import json
 import os
 import pathlib
@@ -16,7 +15,7 @@ import subprocess
 import time
 
 from .document import text
-from .places import PACKAGE
+from .places import PACKAGE, file_entry
 
 _QUIET = 3.0  # seconds without a sign of life, before a rank is asked where it is
 
@@ -282,11 +281,7 @@ def _location(document: dict, frame: dict, caller: int | None) -> int:
     names = [one["path"] if isinstance(one, dict) else one for one in document["files"]]
     if frame["file"] not in names:
         names.append(frame["file"])
-        entry: dict | str = frame["file"]
-        if os.path.isfile(frame["path"]):
-            digest = hashlib.sha256(pathlib.Path(frame["path"]).read_bytes()).hexdigest()
-            entry = {"path": frame["file"], "sha256": digest}
-        document["files"].append(entry)
+        document["files"].append(file_entry(frame["file"], frame["path"]))
     where = {"file": names.index(frame["file"]), "line": frame["line"]}
     if frame["col"] is not None and frame["end"] is not None:
         where |= {"col": frame["col"], "end": frame["end"]}

@@ -38,6 +38,13 @@ def relative_path(path: str) -> str:
     return os.path.basename(path)
 
 
+def file_entry(name: str, path: str) -> dict | str:
+    """How a trace names a file: with the hash of what it holds, where it can be read."""
+    if not os.path.isfile(path):
+        return name
+    return {"path": name, "sha256": hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()}
+
+
 class Tables:
     """Numbered files, locations and scopes; a location may have another one as its caller."""
 
@@ -82,14 +89,7 @@ class Tables:
         return f"{relative_path(self.files[entry['file']])}:{entry['line']}: "
 
     def files_json(self) -> list:
-        entries: list = []
-        for path in self.files:
-            if os.path.isfile(path):
-                digest = hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
-                entries.append({"path": relative_path(path), "sha256": digest})
-            else:
-                entries.append(relative_path(path))
-        return entries
+        return [file_entry(relative_path(path), path) for path in self.files]
 
     def json(self) -> dict:
         """The three tables as they stand in a trace."""

@@ -68,7 +68,6 @@ private:
   int64_t outer_, inner_;
   Form form_ = Form::Each;
   uint32_t wide_loop_ = 0; // along which elements are taken side by side
-  bool has_loops_;
   int64_t width_ = 1;
   int64_t lanes_ = 1, results_ = 1; // of threads, for one result; of results in a block
   int64_t parts_ = 1, blocks_ = 1;
@@ -79,8 +78,7 @@ private:
 
 Writer::Writer(const SpmdNest &nest, int64_t scratch)
     : nest_(nest), split_(nest.loops - nest.inner), outer_(places(nest.extents, 0, split_)),
-      inner_(places(nest.extents, split_, nest.loops)), has_loops_(nest.loops > 0),
-      scratch_(scratch) {}
+      inner_(places(nest.extents, split_, nest.loops)), scratch_(scratch) {}
 
 bool is_data(const SpmdArray &array) { return array.element != kSpmdNoElement; }
 
@@ -114,7 +112,7 @@ bool Writer::is_vector(const SpmdArray &array) const {
 void Writer::choose_form() {
   if (nest_.inner == 0) {
     form_ = Form::Each;
-    wide_loop_ = has_loops_ ? nest_.loops - 1 : 0;
+    wide_loop_ = nest_.loops > 0 ? nest_.loops - 1 : 0;
     return;
   }
   bool rows = false, columns = false;
@@ -131,7 +129,7 @@ void Writer::choose_form() {
 // The same for every alignment where elements are combined: it decides their order. Loads of arrays that are not
 // aligned so are narrow.
 void Writer::choose_width() {
-  if (!has_loops_)
+  if (nest_.loops == 0)
     return;
   width_ = kMostWidth;
   for (uint32_t i = 0; i < nest_.arrays; ++i)
@@ -219,7 +217,7 @@ void Writer::load_arrays() {
 // x0, x1, ...: of element `v` of the group.
 void Writer::numbers_of_arrays() {
   auto along = [&](const SpmdArray &array) {
-    const int64_t stride = has_loops_ ? array.strides[wide_loop_] : 0;
+    const int64_t stride = nest_.loops > 0 ? array.strides[wide_loop_] : 0;
     return stride == 0 || width_ == 1 ? std::string() : " + v * " + text_of(stride) + "ll";
   };
   for (uint32_t i = 0; i < nest_.arrays; ++i) {

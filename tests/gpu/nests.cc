@@ -12,11 +12,6 @@ namespace {
 // Functions of a device and of a host are not the same text: some units in the last place of a double.
 constexpr double kFunctions = 4e-15;
 
-void set_steps(SpmdNest &nest, const std::vector<SpmdScalarStep> &steps) {
-  nest.steps = static_cast<uint32_t>(steps.size());
-  std::copy(steps.begin(), steps.end(), nest.program);
-}
-
 // One loop over flat arrays; the result is the first array.
 SpmdNest flat(int64_t count, uint32_t arrays) {
   SpmdNest nest{};

@@ -4,6 +4,7 @@
 
 #include "runtime/device/scalar.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <random>
@@ -25,6 +26,12 @@ struct Elements {
   void set(int64_t place, double value) { device::store(on_host(), element, place, value); }
   uint64_t bytes() const { return static_cast<uint64_t>(count) * device::bytes_of(element); }
 };
+
+// The program of a nest.
+inline void set_steps(SpmdNest &nest, const std::vector<SpmdScalarStep> &steps) {
+  nest.steps = static_cast<uint32_t>(steps.size());
+  std::copy(steps.begin(), steps.end(), nest.program);
+}
 
 class OpenedDevice {
 public:

@@ -86,11 +86,6 @@ private:
   double copy_rate_ = 0;
 };
 
-void set_steps(SpmdNest &nest, const std::vector<SpmdScalarStep> &steps) {
-  nest.steps = static_cast<uint32_t>(steps.size());
-  std::copy(steps.begin(), steps.end(), nest.program);
-}
-
 // A matrix of kRows x kColumns from matrices alike.
 SpmdNest over_matrices(const Speed &speed, uint32_t element, uint32_t count) {
   SpmdNest nest{};

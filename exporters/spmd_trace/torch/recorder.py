@@ -84,6 +84,7 @@ class Recorder:
         # By storage: copies that composite functions have made of views of their operands, which a backward may read.
         self._copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._folding = False  # inside of such a function
+        self._went_back = False  # an operation of a backward was recorded
         self.whole_stack = (
             False  # whether places have the callers of the code that starts recording
         )
@@ -313,7 +314,7 @@ class Recorder:
         if func is torch.ops.aten.lift_fresh.default:
             if args[0].dim() == 0:
                 return self._literal(args[0])
-            if any(op.phase == "bwd" for op in self.program.ops):
+            if self._went_back:
                 self.on_literal(args[0], None)
         bound = operands.bind(func, args, kwargs)
         if packed := [t for t in bound.tensors() if self.pieces(t)]:
@@ -478,6 +479,7 @@ class Recorder:
             value.mesh = op.context.mesh if op.context else None
         op.loc = self.program.places.here()
         if op.phase == "bwd":
+            self._went_back = True
             op.bwd_of = self.pairing.running_forward()
         elif op.phase == "fwd" and not op.derived:
             self._pair(op)

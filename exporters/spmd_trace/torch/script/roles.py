@@ -228,13 +228,15 @@ class Roles:
     def type_literals(self) -> None:
         """A number in which ranks were seen to differ comes from outside: no operation makes it so."""
         program = self.recorder.program
+        given: set[int] = set()
         for name, value in self._literals:
             kinds = self.kinds.get(name, {})
-            if "V" not in kinds.values():
-                continue
-            program.ops = [op for op in program.ops if all(one is not value for one in op.outs)]
-            program.params.append(value)
-            value.claims = {"role": "const", "name": name, "type": kinds}
+            if "V" in kinds.values():
+                given.add(id(value))
+                program.params.append(value)
+                value.claims = {"role": "const", "name": name, "type": kinds}
+        if given:
+            program.ops = [op for op in program.ops if all(id(one) not in given for one in op.outs)]
 
     def note_parts(self, parts) -> None:
         """Which parts of tensors this rank takes."""
