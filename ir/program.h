@@ -158,6 +158,9 @@ struct Param {
   Role role = Role::Input;
   StringId name; // the framework's path; none if not stated
   GradContract grad;
+  // Axes along which ranks had one value before the first step and have several now, as a recorder
+  // saw it; none if it saw no such thing.
+  AxisRefsId drifted;
   LocId loc;
 };
 

@@ -289,6 +289,18 @@ void keep_errors(const ir::Program &program, const CheckResult &first, CheckResu
   }
 }
 
+// Parameters that began as one number, and which no cut explains, have drifted as others have that
+// surely did.
+void join_drift(CheckResult &result) {
+  AxisSet sure;
+  for (const Finding &finding : result.findings)
+    if (finding.violation.is<rules::CopiesDrift>() && !finding.inferred)
+      sure |= rules::axes_of(finding.violation);
+  for (Finding &finding : result.findings)
+    if (finding.violation.is<rules::CopiesDrift>())
+      finding.inferred &= !sure.contains(rules::axes_of(finding.violation));
+}
+
 } // namespace
 
 CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
@@ -300,6 +312,7 @@ CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   Walk(program, options, result).run();
   prefer_kinds(result.gradual->by_kinds(), result);
   keep_errors(program, result.gradual->by_kinds(), result);
+  join_drift(result);
   find_equal_batches(program, result);
   result.gradual->copies().restore(program, result);
   llvm::ArrayRef<Finding> copies = result.gradual->copies().findings();

@@ -61,12 +61,18 @@ Numbers::Numbers(ir::Program &program, const CheckResult &checked)
       made_by_[inst.result(r).index] = ir::InstId{i};
     bool product = factor_of(op, operands).has_value();
     for (uint32_t r = 0; r < inst.result_count && r < operands.values.size(); ++r) {
-      if (keeps_elements(op) || product) {
+      const bool scales = op.boundary == rules::Boundary::Scale;
+      if (scales)
+        for (ValueId value : {operands.values[r], inst.result(r)})
+          scaled_.insert(value.index);
+      if (keeps_elements(op) || product || scales) {
         next_[operands.values[r].index] = inst.result(r);
         before_[inst.result(r).index] = operands.values[r];
       }
       if (op.form != rules::OpForm::Transition || !rules::unstated_words(op.transition).reduces)
         continue;
+      next_[operands.values[r].index] = inst.result(r);
+      before_[inst.result(r).index] = operands.values[r];
       rules::Application app{program, op, inst.attrs, inst.context, operands.slots, {}, {}};
       rules::Outcome ignored;
       if (std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, ignored)) {
@@ -94,11 +100,16 @@ void Numbers::instruction(ir::InstId id, rules::Rules &rules) {
   if (*factor < 1 && inst.bwd_of.valid())
     mean_backward(id, op, ranks);
   AxisSet axes = beside(operands.values[0], inst.result(0), ranks);
+  // What it is in the forward it is in the backward.
+  if (const ir::InstId forward = inst.bwd_of.valid() ? made_by_[inst.bwd_of.index] : ir::InstId();
+      forward.valid() && scales_.count(forward.index) && factors_.lookup(forward.index) == *factor)
+    scales_[id.index] = scales_.lookup(forward.index);
   if (!axes)
     return;
   ir::MeshId mesh = program_.contexts[inst.context].mesh;
   ir::ScaleId scale = ir::axes_scale(program_, mesh, axes);
   scales_[id.index] = *factor < 1 ? ir::quotient(program_, program_.one(), scale) : scale;
+  factors_[id.index] = *factor;
 }
 
 // The number of elements that a mean of the forward took together.
@@ -138,17 +149,19 @@ AxisSet Numbers::beside(ValueId operand, ValueId result, int64_t ranks) const {
     return at->second;
   };
   ValueId back = operand, on = result;
+  AxisSet found;
   for (unsigned step = 0; step < kSteps; ++step) {
-    if (back.valid())
-      if (AxisSet axes = fits(left_, back))
-        return axes;
-    if (on.valid())
-      if (AxisSet axes = fits(entered_, on))
-        return axes;
+    // Where the program says which number is a size, no other one is.
+    if ((back.valid() && scaled_.count(back.index)) || (on.valid() && scaled_.count(on.index)))
+      return {};
+    if (back.valid() && !found)
+      found = fits(left_, back);
+    if (on.valid() && !found)
+      found = fits(entered_, on);
     back = back.valid() ? before_.lookup(back.index) : back;
     on = on.valid() ? next_.lookup(on.index) : on;
   }
-  return {};
+  return found;
 }
 
 ir::ScaleId Numbers::scale(ir::InstId id, llvm::ArrayRef<ir::TypeId> types) const {

@@ -5,6 +5,7 @@
 #include "checker/check.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 
 namespace spmd::checker {
 
@@ -30,10 +31,13 @@ private:
   std::vector<ir::InstId> made_by_; // per value; none: declared
   llvm::DenseMap<uint32_t, ir::ValueId>
       next_; // a value -> the one that holds the same elements, scaled or moved
-  llvm::DenseMap<uint32_t, ir::ValueId> before_;  // the other way
+  llvm::DenseMap<uint32_t, ir::ValueId> before_; // the other way
+  llvm::DenseSet<uint32_t>
+      scaled_; // what a size that the program names multiplies, and the products
   llvm::DenseMap<uint32_t, ir::AxisSet> entered_; // operands of collectives that add up
   llvm::DenseMap<uint32_t, ir::AxisSet> left_;    // their results
   llvm::DenseMap<uint32_t, ir::ScaleId> scales_;  // by instruction
+  llvm::DenseMap<uint32_t, double> factors_;      // likewise: the number that it is
   llvm::DenseMap<uint32_t, Mean> means_;          // likewise
 };
 

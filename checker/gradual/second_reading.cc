@@ -2,8 +2,11 @@
 // reported.
 #include "checker/gradual/second_reading.h"
 
+#include "rules/bind.h"
+#include "rules/shards/remesh.h"
 #include "rules/violations/gradients.h"
 #include "rules/violations/norms.h"
+#include "rules/violations/operands.h"
 
 #include "ir/claims.h"
 #include "ir/mesh/axis_scale.h"
@@ -29,12 +32,13 @@ void SecondReading::declare(ValueId value, const Type &type) {
   result_.proved[value.index] = known_axes(type) - gradual_.copies().differing(value);
 }
 
-void SecondReading::begin(const rules::ResolvedOp &op) {
+void SecondReading::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   told_axes_ = open_axes_ = {};
   scale_open_ = false;
   looked_up_ = {};
   made_norms_.clear();
-  take_counts(op);
+  unread_.clear();
+  take_counts(inst, op);
   scale_zeros();
 }
 
@@ -45,17 +49,45 @@ AxisSet SecondReading::unknown_operands() const {
   return axes;
 }
 
-// The number of a rank's own elements divides its own sums: a mean for each rank.
-void SecondReading::take_counts(const rules::ResolvedOp &op) {
-  counted_ = {};
-  if (!op.row || op.row->name != "div" || state_.args.size() != 2 || !state_.args[1].shape.valid())
+// The axes that an attribute names.
+AxisSet SecondReading::axes_in(const ir::Inst &inst, llvm::StringRef key) const {
+  AxisSet axes;
+  const ir::AttrValue *value = program_.find(inst.attrs, key);
+  auto add = [&](const ir::AttrValue &name) {
+    if (name.form == ir::AttrForm::String)
+      axes |= rules::axes_named(program_, program_.contexts[inst.context].mesh,
+                                {{}, name.as<ir::StringId>()})
+                  .value_or(AxisSet());
+  };
+  if (value && value->form == ir::AttrForm::List)
+    llvm::for_each(program_.lists[value->as<ir::AttrListId>()].items, add);
+  else if (value)
+    add(*value);
+  return axes;
+}
+
+// The number of a rank's own elements divides its own sums: a mean for each rank. Whether all ranks
+// have as many is for a recorder to see. Multiplied with it the mean is the sum again.
+void SecondReading::take_counts(const ir::Inst &inst, const rules::ResolvedOp &op) {
+  count_scale_ = program_.one();
+  uneven_ = axes_in(inst, "counts_differ");
+  divided_ = uneven_ | axes_in(inst, "counts_equal");
+  const bool divides = op.row && op.row->name == "div",
+             multiplies = op.row && op.row->name == "mul";
+  if (!(divides || multiplies) || state_.args.size() != 2 || !state_.args[1].shape.valid())
     return;
   Type type = program_.types[state_.args[1].type];
   AxisSet pending = type.of(Kind::Partial) - type.zero() - type.unknown;
+  if (multiplies)
+    pending &= means_.lookup(state_.operands.values[0].index).axes;
   const ir::Shape &shape = program_.shapes[state_.args[1].shape];
   if (!pending || !shape.ranked || !shape.dims.empty() || !type.gradient_free())
     return;
-  counted_ = pending;
+  const ir::ScaleId ranks = ir::axes_scale(program_, type.mesh(), pending);
+  count_scale_ = divides ? ranks : ir::quotient(program_, program_.one(), ranks);
+  if (divides)
+    open_axes_ |= pending - axes_in(inst, "counts_equal");
+  divided_ |= divides ? pending : AxisSet();
   type.set_kind(pending, Kind::Replicate);
   state_.args[1].type = state_.intern(type);
 }
@@ -81,6 +113,8 @@ void SecondReading::scale_zeros() {
 // What is known already needs no such word, and the data are as they were.
 std::optional<rules::Outcome> SecondReading::restated(const ir::Inst &inst,
                                                       const rules::Application &app) {
+  find_unread(app);
+  overwrite(app);
   if (!Gradual::only_restates(app))
     return std::nullopt;
   rules::Outcome outcome;
@@ -109,6 +143,39 @@ void SecondReading::judge(InstId id, const rules::Application &app) {
   }
 }
 
+// What an operation overwrites, or only takes the shape of, says nothing of its results.
+void SecondReading::find_unread(const rules::Application &app) {
+  auto add = [&](const rules::Slot *slot) {
+    for (uint32_t i = 0; slot && i < slot->count; ++i)
+      unread_.insert(slot->first + i);
+  };
+  add(app.named("out"));
+  if (app.op.form != rules::OpForm::Equation || !app.op.row)
+    return;
+  const rules::Equation &row = app.op.row->equation.equation;
+  rules::OperandMismatch ignored;
+  std::optional<rules::Binding> binding = rules::bind_operands(app, row, ignored);
+  for (unsigned operand = 0; binding && operand < row.operand_count; ++operand) {
+    bool shapes = false, data = false;
+    for (unsigned r = 0; r < row.ref_count; ++r)
+      if (row.refs[r].operand == operand)
+        (row.refs[r].role == rules::RefRole::ShapeOnly ? shapes : data) = true;
+    if (shapes && !data)
+      add((*binding)[operand]);
+  }
+}
+
+// What is overwritten as a whole is what it is overwritten with: temporary storage is of no kind. What
+// the storage of a parameter keeps is judged where it is written (effects.h).
+void SecondReading::overwrite(const rules::Application &app) {
+  if (unread_.size() != 1 || state_.args.size() != 2)
+    return;
+  rules::Arg &target = state_.args[*unread_.begin()];
+  const rules::Arg &source = state_.args[1 - *unread_.begin()];
+  if (target.shape == source.shape && app.type(target).mesh() == app.type(source).mesh())
+    target.type = source.type;
+}
+
 void SecondReading::complete(InstId id, const ir::Inst &inst, uint32_t index, Type &type) {
   const ValueId value = inst.result(index);
   const AxisSet zero = type.zero();
@@ -121,11 +188,30 @@ void SecondReading::complete(InstId id, const ir::Inst &inst, uint32_t index, Ty
   if (index < made_norms_.size())
     apply_norms(value, index, type);
   type.scale = ir::product(program_, type.scale, gradual_.numbers().scale(id, result_.types));
-  type.scale = ir::product(program_, type.scale, ir::axes_scale(program_, type.mesh(), counted_));
+  type.scale = ir::product(program_, type.scale, count_scale_);
   restore(value, type);
   if (scale_open_)
     type.scale = ir::ScaleId();
+  follow_means(id, value, index);
   prove(id, value, type);
+}
+
+// The mean of what was divided by a rank's own count is that of all only where the counts are equal,
+// or where the count multiplies it again. What a backward begins with is none of these.
+void SecondReading::follow_means(InstId id, ValueId value, uint32_t index) {
+  const rules::ResolvedOp &op = state_.rules.resolve(program_.insts[id].op);
+  if (divided_ && index == 0)
+    means_[value.index] = {id, divided_, uneven_};
+  else if (state_.operands.values.size() == 1)
+    if (auto from = means_.find(state_.operands.values[0].index); from != means_.end())
+      means_.try_emplace(value.index, Mean(from->second));
+  const ValueId root = program_.values[value].grad_of;
+  const bool seed = op.row && op.row->constant != rules::OpDef::Constant::No;
+  if (!root.valid() || !seed)
+    return;
+  const Mean mean = means_.lookup(root.index);
+  if (AxisSet axes = mean.uneven & program_.types[result_.types[root.index]].of(Kind::Partial))
+    state_.report(Place::inst(mean.by), rules::UnequalCounts{root, axes});
 }
 
 // Squares of norms of blocks, and what was looked up in a rank's own rows, are addends.
@@ -197,8 +283,9 @@ AxisSet SecondReading::known_pieces(ValueId value, ir::MeshId mesh) const {
 // follows.
 void SecondReading::prove(InstId id, ValueId value, const Type &type) {
   AxisSet before = ~AxisSet(), axes = program_.meshes[type.mesh()].typed_axes();
-  for (ValueId operand : state_.operands.values)
-    before &= result_.proved[operand.index];
+  for (uint32_t i = 0; i < state_.operands.values.size(); ++i)
+    if (!unread_.contains(i))
+      before &= result_.proved[state_.operands.values[i].index];
   AxisSet proved =
       (axes & before & (known_axes(type) | norms_.root(value).axes | looked_up_.looked_up)) -
       told_axes_ - open_axes_;

@@ -11,6 +11,7 @@
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SmallSet.h"
 #include "llvm/ADT/SmallVector.h"
 
 namespace spmd::checker {
@@ -22,7 +23,7 @@ public:
   void declare(ir::ValueId value, const ir::Type &type);
 
   // Of each instruction, in this order; `state` holds its operands.
-  void begin(const rules::ResolvedOp &op); // may see operands otherwise
+  void begin(const ir::Inst &inst, const rules::ResolvedOp &op); // may see operands otherwise
   // What the results are if it only says of per-rank values what they are to each other; none: the
   // rule says it.
   std::optional<rules::Outcome> restated(const ir::Inst &inst, const rules::Application &app);
@@ -38,8 +39,16 @@ public:
   }
 
 private:
-  void take_counts(const rules::ResolvedOp &op);
+  struct Mean { // what ranks divided by their own counts, and where these differ
+    ir::InstId by;
+    ir::AxisSet axes, uneven;
+  };
+  ir::AxisSet axes_in(const ir::Inst &inst, llvm::StringRef key) const;
+  void take_counts(const ir::Inst &inst, const rules::ResolvedOp &op);
+  void follow_means(ir::InstId id, ir::ValueId value, uint32_t index);
   void scale_zeros();
+  void find_unread(const rules::Application &app);
+  void overwrite(const rules::Application &app);
   bool makes_zero(const ir::Inst &inst);
   void keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results, ir::Type &type);
   void apply_norms(ir::ValueId value, uint32_t index, ir::Type &type);
@@ -63,7 +72,11 @@ private:
   // The current instruction: axes of its findings, and of what might be one, for all that is known.
   ir::AxisSet told_axes_, open_axes_;
   bool scale_open_ = false; // the scale of its results is not known
-  ir::AxisSet counted_;     // on which it divides by a rank's own count
+  // Axes on which it divides by a rank's own count, on which these differ, and what that does to scales.
+  ir::AxisSet divided_, uneven_;
+  ir::ScaleId count_scale_;
+  llvm::DenseMap<uint32_t, Mean> means_; // by value
+  llvm::SmallSet<uint32_t, 4> unread_;   // operands, by index
   Lookups::Made looked_up_;
   llvm::SmallVector<Norms::Made, 2> made_norms_;
 };

@@ -210,17 +210,22 @@ void print_fold(Printer &printer, const Diagnostic &diagnostic) {
   size_t more = diagnostic.places.size() - 1;
   if (more == 0)
     return;
-  std::string line =
-      fmt::format("and at {} more place{} with the same types", more, more == 1 ? "" : "s");
-  if (!diagnostic.folded_scope.empty())
-    line += fmt::format(" ({})", printable(diagnostic.folded_scope));
-  printer.fact(line);
+  std::string line;
+  const Place &place = diagnostic.first->place;
+  const bool step = place.form == Place::Form::Inst &&
+                    printer.program().insts[place.as_inst()].phase == ir::Phase::Optimizer;
+  if (place.form != Place::Form::Param && (!step || diagnostic.parameters.size() < 2)) {
+    line = fmt::format("and at {} more place{} with the same types", more, more == 1 ? "" : "s");
+    if (!diagnostic.folded_scope.empty())
+      line += fmt::format(" ({})", printable(diagnostic.folded_scope));
+    printer.fact(line);
+  }
   constexpr size_t kShown = 8;
   llvm::ArrayRef<std::string> others = diagnostic.parameters;
   others = others.drop_front(std::min<size_t>(1, others.size()));
   if (others.empty())
     return;
-  line = "for " + llvm::join(others.take_front(kShown), ", ");
+  line = (line.empty() ? "and for " : "for ") + llvm::join(others.take_front(kShown), ", ");
   if (others.size() > kShown)
     line += fmt::format(" and {} more", others.size() - kShown);
   printer.fact(printable(line));

@@ -60,32 +60,80 @@ std::string merge_scopes(llvm::StringRef folded, llvm::StringRef scope) {
   return out;
 }
 
-ir::LocId loc_of(const ir::Program &program, const Place &place) {
+// A declaration that a recorder has no place for stands where it is read first.
+ir::LocId loc_of(const Report &report, const Place &place) {
+  const ir::Program &program = *report.program;
   if (place.form == Place::Form::Inst)
     return program.insts[place.as_inst()].loc;
-  return place.form == Place::Form::Param ? program.params[place.index].loc : ir::LocId{};
+  if (place.form != Place::Form::Param)
+    return {};
+  const ir::Param &param = program.params[place.index];
+  return param.loc.valid() ? param.loc : report.first_uses.lookup(param.value.index);
 }
 
-std::string scope_of(const ir::Program &program, const Place &place) {
-  ir::LocId loc = loc_of(program, place);
+std::string scope_of(const Report &report, const Place &place) {
+  const ir::Program &program = *report.program;
+  ir::LocId loc = loc_of(report, place);
   if (!loc.valid() || !program.locs[loc].scope.valid())
     return "";
   return program.strings[program.locs[loc].scope].str();
 }
 
-ir::FrameId frame_of(const ir::Program &program, const Place &place) {
-  ir::LocId loc = loc_of(program, place);
-  return loc.valid() ? program.locs[loc].frame : ir::FrameId{};
+ir::FrameId frame_of(const Report &report, const Place &place) {
+  ir::LocId loc = loc_of(report, place);
+  return loc.valid() ? report.program->locs[loc].frame : ir::FrameId{};
+}
+
+// Where declared values are read first, by value; nothing where a program has no places of its own.
+llvm::DenseMap<uint32_t, ir::LocId> first_uses(const ir::Program &program,
+                                               const CheckResult &result) {
+  llvm::DenseMap<uint32_t, ir::LocId> found;
+  const bool asked = llvm::any_of(result.findings, [](const Finding &finding) {
+    return finding.place.form == Place::Form::Param;
+  });
+  if (!asked || program.frames.size() == 0)
+    return found;
+  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
+    for (ir::ValueId value : tensors_of(program, ir::InstId{i}))
+      if (program.insts[ir::InstId{i}].loc.valid() && program.find_param(value))
+        found.try_emplace(value.index, program.insts[ir::InstId{i}].loc);
+  return found;
+}
+
+// What an optimizer reads of many parameters, or what is wrong with many of them, has one cause.
+std::string fold_step(const Report &report, const Finding &finding) {
+  const Place &place = finding.place;
+  std::string text =
+      fmt::format("{}|{}|{}|{}", finding.info().name, static_cast<unsigned>(finding.severity()),
+                  rules::axes_of(finding.violation).bits(), finding.suppressed);
+  if (place.form == Place::Form::Inst && frame_of(report, place).valid())
+    text += "|" + print(locate(report, place));
+  rules::for_each_field(finding.violation, [&](std::string_view, const rules::Field &field) {
+    if (const auto *words = std::get_if<std::string>(&field)) // a factor
+      text += "|" + *words;
+  });
+  return text;
+}
+
+bool concerns_parameters(const Report &report, const Finding &finding) {
+  const Place &place = finding.place;
+  if (!finding.info().by_meaning)
+    return false;
+  return place.form == Place::Form::Param ||
+         (place.form == Place::Form::Inst && frame_of(report, place).valid() &&
+          report.program->insts[place.as_inst()].phase == ir::Phase::Optimizer);
 }
 
 // What must be equal for two findings to be one. Without a frame and a scope nothing is alike.
 std::string fold_text(const Report &report, const Finding &finding) {
   const ir::Program &program = *report.program;
   const Place &place = finding.place;
-  std::string scope = scope_of(program, place);
+  if (concerns_parameters(report, finding))
+    return fold_step(report, finding);
+  std::string scope = scope_of(report, place);
   std::string text = fmt::format("{}|{}|{}|{}", finding.info().name, star_digits(scope),
                                  finding.reason, static_cast<unsigned>(place.form));
-  if (frame_of(program, place).valid())
+  if (frame_of(report, place).valid())
     text += "|" + print(locate(report, place));
   else if (scope.empty() || place.form != Place::Form::Inst)
     text += fmt::format("|@{}", byte_of(program, place));
@@ -117,23 +165,54 @@ void count(Report &report, const Finding &finding) {
     ++report.infos;
 }
 
-void add_parameters(const ir::Program &program, Diagnostic &diagnostic, const Finding &finding) {
-  rules::for_each_field(finding.violation, [&](std::string_view, const rules::Field &field) {
-    const auto *value = std::get_if<ir::ValueId>(&field);
-    const ir::Param *param = value && value->valid() ? program.find_param(*value) : nullptr;
+// The declared value in whose storage a value lies, or whose gradient does; null if there is none.
+const ir::Param *param_behind(const ir::Program &program, ir::ValueId value) {
+  while (value.valid()) {
+    if (const ir::Param *param = program.find_param(value))
+      return param;
+    const ir::Value &known = program.values[value];
+    if (known.grad_of.valid())
+      if (const ir::Param *param = program.find_param(known.grad_of))
+        return param;
+    value = known.alias_of.valid() && known.alias_of.index < value.index ? known.alias_of
+                                                                         : ir::ValueId();
+  }
+  return nullptr;
+}
+
+void add_parameters(const Report &report, Diagnostic &diagnostic, const Finding &finding) {
+  const ir::Program &program = *report.program;
+  auto add = [&](const ir::Param *param) {
     if (!param || !param->name.valid())
-      return;
+      return false;
     std::string name = program.strings[param->name].str();
     if (!llvm::is_contained(diagnostic.parameters, name))
       diagnostic.parameters.push_back(std::move(name));
+    return true;
+  };
+  bool named = false;
+  llvm::SmallVector<ir::ValueId, 4> operands;
+  if (finding.place.form == Place::Form::Inst && concerns_parameters(report, finding))
+    operands = tensors_of(program, finding.place.as_inst());
+  rules::for_each_field(finding.violation, [&](std::string_view, const rules::Field &field) {
+    if (const auto *value = std::get_if<ir::ValueId>(&field); value && value->valid())
+      named |= add(operands.empty() ? program.find_param(*value) : param_behind(program, *value));
+    if (const auto *at = std::get_if<rules::OperandIndex>(&field);
+        at && at->index < operands.size())
+      named |= add(param_behind(program, operands[at->index]));
   });
+  if (named || operands.empty() || program.insts[finding.place.as_inst()].result_count != 1)
+    return;
+  for (ir::ValueId operand : operands)
+    if (const ir::Param *param = param_behind(program, operand);
+        param && param->role == ir::Role::Param)
+      add(param);
 }
 
 void add_place(Report &report, Diagnostic &diagnostic, const Finding &finding) {
   diagnostic.places.push_back(finding.place);
-  add_parameters(*report.program, diagnostic, finding);
-  diagnostic.folded_scope =
-      merge_scopes(diagnostic.folded_scope, scope_of(*report.program, finding.place));
+  add_parameters(report, diagnostic, finding);
+  diagnostic.folded_scope = merge_scopes(diagnostic.folded_scope, scope_of(report, finding.place));
 }
 
 void fold(Report &report, const ReportOptions &options) {
@@ -152,9 +231,9 @@ void fold(Report &report, const ReportOptions &options) {
     }
     report.diagnostics.push_back({.first = &finding,
                                   .places = {finding.place},
-                                  .folded_scope = scope_of(*report.program, finding.place),
+                                  .folded_scope = scope_of(report, finding.place),
                                   .fold_key = key_of(text)});
-    add_parameters(*report.program, report.diagnostics.back(), finding);
+    add_parameters(report, report.diagnostics.back(), finding);
   }
 }
 
@@ -281,6 +360,7 @@ Report make_report(std::string input, llvm::StringRef bytes, ir::Program &progra
     index_columns(report);
   report.words = options.dialect.value_or(ir::dialect_of(program));
   report.judged = judged_part(program, result);
+  report.first_uses = first_uses(program, result);
   fold(report, options);
   cut(report, options.max_findings);
   explain(report, check_options, options.fixes);
@@ -307,7 +387,7 @@ void add_finding(Report &report, Finding finding) {
 SourcePlace locate(const Report &report, const Place &place) {
   const ir::Program &program = *report.program;
   SourcePlace found;
-  found.scope = scope_of(program, place);
+  found.scope = scope_of(report, place);
   // What is said of the program as a whole stands at none of the files that it was made from.
   if (place.form == Place::Form::File && place.index >= program.files.size()) {
     found.path = report.input;
@@ -318,7 +398,7 @@ SourcePlace locate(const Report &report, const Place &place) {
     found.path = program.strings[program.files[found.file].path].str();
     return found;
   }
-  ir::FrameId frame_id = frame_of(program, place);
+  ir::FrameId frame_id = frame_of(report, place);
   if (!frame_id.valid()) {
     locate_in_input(report, byte_of(program, place), found);
     return found;

@@ -9,6 +9,7 @@
 #include "ir/dialect/dialect.h"
 #include "ir/input/input.h"
 
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringRef.h"
 
 #include <deque>
@@ -56,6 +57,7 @@ struct Report {
   std::vector<uint64_t> line_starts; // byte offsets of the lines of the input
   // Columns at some offsets within long lines: a trace may be a single one.
   std::vector<std::pair<uint64_t, uint32_t>> columns;
+  llvm::DenseMap<uint32_t, ir::LocId> first_uses; // declared values: where each is read first
   std::deque<Finding> made; // findings that the report adds to those of the check
 };
 

@@ -147,7 +147,10 @@ AxisSet Effects::written(InstId id, ValueId target, uint32_t position, const Typ
     if (partial)
       state_.report(Place::inst(id), rules::PartialState{state_.storage.root(target), partial});
     told |= partial;
-    if (bad - told)
+    if (!state && state_.second) {
+      forget_others(id, target, bad - told);
+      bad &= told;
+    } else if (bad - told)
       state_.report(Place::inst(id),
                     rules::MutationChangesType{
                         {position}, state_.intern(before), state_.intern(made), bad - told});
@@ -166,6 +169,18 @@ AxisSet Effects::written(InstId id, ValueId target, uint32_t position, const Typ
   if (!state_.edit)
     state_.storage.write(target, id);
   return bad;
+}
+
+// Nobody has said what temporary storage is: it is what was written last, and what other names of it
+// hold from then on is not known.
+void Effects::forget_others(InstId id, ValueId target, AxisSet axes) {
+  if (!axes || state_.edit)
+    return;
+  for (ValueId value : state_.storage.others_after(target, id)) {
+    Type type = program_.types[result_.types[value.index]];
+    type.set_unknown(axes & program_.meshes[type.mesh()].typed_axes());
+    result_.types[value.index] = state_.intern(type);
+  }
 }
 
 // Random numbers are drawn where the storage differs between ranks, and nowhere else; the axes on

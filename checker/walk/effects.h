@@ -27,6 +27,7 @@ public:
 private:
   ir::AxisSet written(ir::InstId id, ir::ValueId target, uint32_t position, const ir::Type &made,
                       uint32_t result);
+  void forget_others(ir::InstId id, ir::ValueId target, ir::AxisSet axes);
   ir::AxisSet drawn(ir::InstId id, uint32_t position, const ir::Type &before, const ir::Type &made,
                     ir::AxisSet bad);
 

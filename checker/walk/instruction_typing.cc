@@ -120,7 +120,7 @@ void InstructionTyping::read_operands(const ir::Inst &inst, const rules::Resolve
   for (ValueId value : state_.operands.values)
     state_.args.push_back(state_.known(value));
   if (state_.second)
-    state_.second->begin(op);
+    state_.second->begin(inst, op);
 }
 
 // Operands and claims as the rule takes them. False if some operand cannot be seen on the mesh of

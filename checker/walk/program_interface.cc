@@ -8,7 +8,9 @@
 #include "rules/boundary/loss.h"
 #include "rules/kinds/scale.h"
 #include "rules/shards/shards.h"
+#include "rules/shards/remesh.h"
 #include "rules/violations/claims.h"
+#include "rules/violations/gradients.h"
 #include "rules/violations/operands.h"
 #include "rules/violations/shards.h"
 
@@ -41,7 +43,8 @@ void ProgramInterface::declare(uint32_t index) {
   uint32_t kind = params_.number({static_cast<uint32_t>(param.role), value.declared.index,
                                   value.shape.index, value.global_shape.index, value.mesh.index,
                                   static_cast<uint32_t>(value.requires_grad), param.grad.stated,
-                                  param.grad.grad.index, param.grad.step.index});
+                                  param.grad.grad.index, param.grad.step.index,
+                                  param.drifted.index});
   kinds_[index] = kind;
   if (kind == declared_.size()) {
     state_.quiet = true;
@@ -78,6 +81,9 @@ void ProgramInterface::judge_declaration(uint32_t index) {
                                   program_.rank.value_or(0));
   if (sizes.problem)
     state_.report({Place::Form::Param, index}, std::move(*sizes.problem));
+  const AxisSet same = (type.replicated() | type.of(Kind::Invariant)) - type.unknown;
+  if (AxisSet drifted = rules::axes_of(program_, param.drifted, type.mesh()) & same)
+    state_.report({Place::Form::Param, index}, rules::CopiesDrift{param.value, drifted});
   state_.learn(param.value, {state_.intern(type), value.shape, sizes.sizes});
   if (state_.second)
     state_.second->declare(param.value, type);

@@ -36,7 +36,7 @@ private:
   RecordedGradients &gradients_;
 
   // What a declaration states, numbered. Equal ones without findings are judged once.
-  Tuples<9> params_;
+  Tuples<10> params_;
   struct Declared {
     uint32_t index = ~0u, known = ~0u; // of the first one: among the parameters, as numbered
     bool quiet = false;

@@ -24,16 +24,17 @@ void Storage::find_last_uses() {
   }
 }
 
-bool Storage::shared_after(ValueId value, InstId id) {
+llvm::SmallVector<ValueId, 2> Storage::others_after(ValueId value, InstId id) {
+  llvm::SmallVector<ValueId, 2> others;
   for (ValueId name = names_[value.index].root; name.valid(); name = names_[name.index].next) {
     if (name == value)
       continue;
     if (last_use_.empty())
       find_last_uses();
     if (InstId last = last_use_[name.index]; last.valid() && last.index > id.index)
-      return true;
+      others.push_back(name);
   }
-  return false;
+  return others;
 }
 
 // One more name of the storage.

@@ -4,6 +4,8 @@
 
 #include "ir/program.h"
 
+#include "llvm/ADT/SmallVector.h"
+
 #include <vector>
 
 namespace spmd::checker {
@@ -35,7 +37,9 @@ public:
   }
   ir::ValueId root(ir::ValueId value) const { return names_[value.index].root; }
   // True if another name of the same storage, made before `id`, is used after it.
-  bool shared_after(ir::ValueId value, ir::InstId id);
+  bool shared_after(ir::ValueId value, ir::InstId id) { return !others_after(value, id).empty(); }
+  // Those names.
+  llvm::SmallVector<ir::ValueId, 2> others_after(ir::ValueId value, ir::InstId id);
 
 private:
   struct Name {

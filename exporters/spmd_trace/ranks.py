@@ -1,6 +1,10 @@
 """What differs between ranks, as kinds of the values that a step starts from."""
 
 
+# Far above what the order of a sum does to numbers of 32 bits, far below what a step does.
+_ROUNDING = 1e-5
+
+
 def compared(
     rank: int,
     rows: dict[int, list[dict]],
@@ -14,10 +18,12 @@ def compared(
     `rows` are the digests of each rank, `axes` the mesh (names, sizes, strides), `summed` the axes along which
     the program sums the gradient of a parameter. A parameter that is equal on ranks is used by each of them (R)
     where its gradient is summed, and by all as one (I) elsewhere. What has no gradient is either (R|I).
+    What ranks had in common before the first step, and have no more, has drifted along the axis.
     `exchanged`: parameters that ranks send to each other, whose copies may drift apart. `apart`: ranks run
     programs of their own, and a parameter that another one lacks differs from what it has.
     """
     kinds: dict[str, dict[str, str]] = {}
+    drifted: dict[str, list[str]] = {}
     roles = {row["name"]: row["role"] for row in rows[rank]}
     for axis, size, stride in axes:
         first = rank - rank // stride % size * stride
@@ -29,6 +35,9 @@ def compared(
             own = [name for name, role in roles.items() if role == "param" and name not in alike]
             equal_ones |= dict.fromkeys(own, False)
         now = _compared([_by_name(one, "digest") for one in others])
+        for name in _drifted(others, {True, None}) - set(exchanged):
+            if not apart and equal_ones.get(name) is not False and _apart(name, others):
+                drifted.setdefault(name, []).append(axis)
         equal_ones |= {name: False for name in exchanged if now.get(name) is False}
         # Blocks may begin as one number, too, where the axis cuts other parameters.
         cuts = any(not equal and roles.get(name) == "param" for name, equal in equal_ones.items())
@@ -57,7 +66,7 @@ def compared(
         for name, of in kinds.items()
         if roles.get(name) == "loss"
     }
-    return {"kinds": kinds, "data": data, "whole": whole}
+    return {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted}
 
 
 def _equal(ranks: list[list[dict]]) -> dict[str, bool]:
@@ -72,12 +81,23 @@ def _equal(ranks: list[list[dict]]) -> dict[str, bool]:
     return {name: equal for name, equal in (now | began).items() if name not in drifted}
 
 
-def _drifted(ranks: list[list[dict]]) -> set[str]:
-    """Parameters that began as one number on all ranks, and differ now."""
+def _drifted(ranks: list[list[dict]], began_as=frozenset({None})) -> set[str]:
+    """Parameters that differ now, and began equal (True), or as one number on all ranks (None)."""
     began = _compared([_by_name(rows, "initial") for rows in ranks])
     now = _compared([_by_name(rows, "digest") for rows in ranks])
-    parameters = {row["name"] for row in ranks[0] if "initial" in row}
-    return {name for name in parameters - set(began) if now.get(name) is False}
+    names = _by_name(ranks[0], "initial")
+    return {name for name in names if began.get(name) in began_as and now.get(name) is False}
+
+
+def _apart(name: str, ranks: list[list[dict]]) -> bool:
+    """Whether what ranks have of a parameter are more than roundings of one value."""
+    told = [_by_name(rows, "sketch").get(name, []) for rows in ranks]
+    return any(
+        abs(a - b) > _ROUNDING * max(one[0], there[0])
+        for other in told
+        for one, there in zip(told[0], other)
+        for a, b in zip(one, there)
+    )
 
 
 def _compared(named: list[dict[str, list]]) -> dict[str, bool]:

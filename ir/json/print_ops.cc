@@ -54,6 +54,10 @@ void JsonPrinter::param(const Param &param) {
   value(param.value, mesh_of(ContextId{0}));
   if (param.grad.stated)
     gradient(param.grad, made, value_meshes_[param.value.index]);
+  if (param.drifted.valid()) {
+    key("drifted");
+    axes(p_.axis_refs[param.drifted].refs);
+  }
   location(param.loc);
   out_ += '}';
 }

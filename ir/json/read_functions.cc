@@ -14,10 +14,17 @@ constexpr std::array<std::string_view, 5> kFunctionKeys = {"ctx", "params", "ops
                                                            "out"};
 enum FunctionKey : unsigned { Ctx, Params, Ops, Results, Out };
 
-constexpr std::array<std::string_view, ValueKeyCount + 5> kParamKeys = {
-    "dtype",         "shape",   "gshape",   "mesh", "type", "spec", "scale", "id",
-    "requires_grad", "grad_of", "alias_of", "role", "name", "grad", "loc",   "scope"};
-enum ParamKey : unsigned { RoleKey = ValueKeyCount, NameKey, GradKey, LocKey, ScopeKey };
+constexpr std::array<std::string_view, ValueKeyCount + 6> kParamKeys = {
+    "dtype",   "shape",    "gshape", "mesh", "type", "spec",    "scale", "id",   "requires_grad",
+    "grad_of", "alias_of", "role",   "name", "grad", "drifted", "loc",   "scope"};
+enum ParamKey : unsigned {
+  RoleKey = ValueKeyCount,
+  NameKey,
+  GradKey,
+  DriftedKey,
+  LocKey,
+  ScopeKey
+};
 
 constexpr std::array<std::string_view, ClaimKeyCount + 3> kGradientKeys = {
     "dtype", "shape", "gshape", "mesh", "type", "spec", "scale", "step", "sync", "hints"};
@@ -110,6 +117,8 @@ void JsonReader::param() {
     param.name = text();
   if (members.at(GradKey) && param.value.valid())
     param.grad = gradient(mesh_of(param.value), rank_of(param.value));
+  if (members.at(DriftedKey) && param.value.valid())
+    param.drifted = declared_axes(mesh_of(param.value));
   param.loc = location(members, LocKey, ScopeKey);
   if (!param.value.valid())
     return;

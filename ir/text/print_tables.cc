@@ -228,6 +228,8 @@ void TextPrinter::param(const Param &param) {
     words.push_back(stated);
   if (value.requires_grad != Tristate::Unstated)
     words.push_back(fmt::format("requires_grad = {}", value.requires_grad == Tristate::True));
+  if (param.drifted.valid())
+    words.push_back("drifted = " + axes(program_.axis_refs[param.drifted]));
   if (!words.empty())
     text += fmt::format(" {{ {} }}", joined(words));
   line(text + where(param.loc) + in_words(param.value, 1));

@@ -352,13 +352,19 @@ bool TextReader::read_declaration(WrittenValue written, Role role, uint64_t orig
 }
 
 bool TextReader::read_declaration_key(Param &param, const Token &token, Key key) {
-  static constexpr std::string_view kKeys[] = {"grad", "sync", "step", "hints", "requires_grad"};
+  static constexpr std::string_view kKeys[] = {"grad",  "sync",          "step",
+                                               "hints", "requires_grad", "drifted"};
   if (key == "requires_grad") {
     std::optional<bool> requires_grad = boolean();
     if (requires_grad)
       program_.values[param.value].requires_grad =
           *requires_grad ? Tristate::True : Tristate::False;
     return requires_grad.has_value();
+  }
+  if (key == "drifted") {
+    std::optional<AxisRefsId> refs = declared_axes();
+    param.drifted = refs.value_or(AxisRefsId());
+    return refs.has_value();
   }
   bool contract = llvm::is_contained(llvm::ArrayRef(kKeys).take_front(4), view(key));
   if (!contract) {

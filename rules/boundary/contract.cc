@@ -25,13 +25,6 @@ std::optional<Type> stated_type(ir::Program &program, ir::ClaimId claim, ir::Mes
   return ir::canonical_scale(program, program.types[id]).erased(program.local_axes(mesh));
 }
 
-AxisSet axes_of(const ir::Program &program, const ir::Sync &sync, ir::MeshId mesh) {
-  AxisSet axes;
-  for (const ir::AxisRef &ref : program.axis_refs[sync.axes].refs)
-    axes |= axes_named(program, mesh, ref).value_or(AxisSet());
-  return axes;
-}
-
 ir::TypeId shown(ir::Program &program, const Type &type, AxisSet axes) {
   return program.types.add(restricted(type, axes));
 }
@@ -109,7 +102,7 @@ Contract contract_of(ir::Program &program, const ir::GradContract &stated, ir::V
     made.needed = needed;
   }
   for (const ir::Sync &sync : stated.sync)
-    made.sync.push_back({axes_of(program, sync, mesh), sync.op == ir::Combiner::Avg});
+    made.sync.push_back({axes_of(program, sync.axes, mesh), sync.op == ir::Combiner::Avg});
   return made;
 }
 

@@ -375,6 +375,9 @@ constexpr Alias kAliases[] = {
     {.spelling = "gather_backward", .op = "value_selecting_backward", .order = "g - i"},
     {.spelling = "aten.bucketize", .op = "bucketize", .order = "x b"},
     // Normalisation and losses.
+    {.spelling = "aten._embedding_bag_backward",
+     .op = "embedding_bag_backward",
+     .order = "g i - o p q w"},
     {.spelling = "torch.nn.functional.embedding_bag", .op = "embedding_bag", .order = "i t o w"},
     {.spelling = "aten.instance_norm", .op = "instance_norm", .order = "x w k - -"},
     {.spelling = "aten.batch_norm_backward",

@@ -146,6 +146,14 @@ std::optional<AxisSet> axes_named(const ir::Program &program, ir::MeshId mesh, i
   return counterparts(program, found->mesh, on.pieces_of(found->axis) & on.typed_axes(), mesh);
 }
 
+AxisSet axes_of(const ir::Program &program, ir::AxisRefsId list, ir::MeshId mesh) {
+  AxisSet axes;
+  if (list.valid())
+    for (const ir::AxisRef &ref : program.axis_refs[list].refs)
+      axes |= axes_named(program, mesh, ref).value_or(AxisSet());
+  return axes;
+}
+
 // Shards follow; false, with the axes of a dimension that cannot, if some do not.
 static bool move_shards(const Mesh &from, const Mesh &to, const ir::Layout &pieces,
                         llvm::ArrayRef<Group> groups, const Type &type, Type &made,

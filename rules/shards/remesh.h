@@ -22,6 +22,8 @@ ir::AxisSet counterparts(const ir::Program &program, ir::MeshId from, ir::AxisSe
 // The typed axes that a reference names, on this mesh or another one over the same ranks; none if there is
 // no such axis.
 std::optional<ir::AxisSet> axes_named(const ir::Program &program, ir::MeshId mesh, ir::AxisRef ref);
+// All those that a list names; an invalid list is empty.
+ir::AxisSet axes_of(const ir::Program &program, ir::AxisRefsId list, ir::MeshId mesh);
 
 Remeshed remesh(const ir::Program &program, const ir::Type &type, ir::MeshId to,
                 OperandIndex operand);

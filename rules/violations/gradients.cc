@@ -199,4 +199,74 @@ mesh m { dp = 4 "data" }
 )",
 };
 
+constinit const DiagnosticInfo UnequalCounts::info = {
+    .name = "unequal-counts",
+    .severity = Severity::Warning,
+    .by_meaning = true,
+    .message = "`{op}` divides by a count that differs between ranks of {axes}: the mean of what they get "
+               "is not the mean of all",
+    .explain = R"(
+Each rank divides a sum over its own samples by their number, and the gradients of the quotients are averaged over the
+ranks, or added up. The ranks that ran up to the step had different numbers: tokens that are no padding, targets that
+are not ignored, samples in the last batch. So a sample of a rank that has few of them weighs more than one of a rank
+that has many, and the gradient is not that of the mean over all samples.
+
+Add up the numbers over the ranks first (`all_reduce` of the count), divide the rank's own sum by that, and multiply by
+the number of ranks where gradients are averaged, as DDP does.
+)",
+    .wrong = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 4 "data" }
+%x = input f32[8, 10] V
+%t = input i64[8] V
+%w = param f32[10] R { grad = P, step = R }
+%p = mul %x, %w
+%loss, %count = aten.nll_loss_forward.default %p, %t { reduction = 1, counts_differ = "dp" }
+%g grad_of %loss = aten.ones_like.default %loss { bwd_of = %loss, phase = bwd }
+)",
+    .right = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 4 "data" }
+%x = input f32[8, 10] V
+%t = input i64[8] V
+%w = param f32[10] R { grad = P, step = R }
+%p = mul %x, %w
+%loss, %count = aten.nll_loss_forward.default %p, %t { reduction = 1, counts_equal = "dp" }
+%g grad_of %loss = aten.ones_like.default %loss { bwd_of = %loss, phase = bwd }
+)",
+};
+
+constinit const DiagnosticInfo CopiesDrift::info = {
+    .name = "copies-drift",
+    .by_meaning = true,
+    .message = "{value} was the same on all ranks of {axes} before the first step, and is not any more",
+    .explain = R"(
+The ranks along this axis ran up to the step. They had one value of the parameter before they took the first step, and
+have several now. So each of them has updated its copy in its own way, and the copies move apart with every step: the
+job trains several models at once, and what a checkpoint keeps is one of them.
+
+The usual reasons: the gradient is never summed over the ranks (the forward goes around the wrapper of the model, the
+parameter is not in the list or bucket that is reduced, a backward passes the gradient on without the sum that its
+forward calls for); it is summed after the optimizer has read it; only some ranks update, and what they have is not
+sent to the others; or the ranks draw different random numbers where they are to compute the same.
+
+Sum the gradient before the step, or send the new value to all ranks after it. A parameter that is meant to be each
+rank's own should begin as its own.
+)",
+    .wrong = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 4 "data" }
+%x = input f32[8, 16] V
+%w = param f32[4, 16] I { drifted = dp }
+%y = linear %x, %w
+)",
+    .right = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 4 "data" }
+%x = input f32[8, 16] V
+%w = param f32[4, 16] I
+%y = linear %x, %w
+)",
+};
+
 } // namespace spmd::rules

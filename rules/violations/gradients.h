@@ -78,4 +78,20 @@ struct CopiesDiffer {
   static const DiagnosticInfo info;
 };
 
+struct UnequalCounts {
+  ir::ValueId value; // the loss that comes of it
+  ir::AxisSet axes;
+  void fields(auto &&visit) const { visit("value", value), visit("axes", axes); }
+  bool operator==(const UnequalCounts &) const = default;
+  static const DiagnosticInfo info;
+};
+
+struct CopiesDrift {
+  ir::ValueId value; // a parameter
+  ir::AxisSet axes;
+  void fields(auto &&visit) const { visit("value", value), visit("axes", axes); }
+  bool operator==(const CopiesDrift &) const = default;
+  static const DiagnosticInfo info;
+};
+
 } // namespace spmd::rules

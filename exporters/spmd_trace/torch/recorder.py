@@ -92,7 +92,7 @@ class Recorder:
         self.from_outside: Callable[[torch.Tensor], Value] = self._constant
         # Sees what another rank has sent, when it is first used: until then it may be on its way.
         self.on_received: Callable[[torch.Tensor, Value], None] = lambda tensor, value: None
-        self.on_made: Callable[[Op, object], None] = lambda op, result: None
+        self.on_made: Callable[[Op, object, tuple], None] = lambda op, result, args: None
         # Numbers of the script that become a tensor: one, as a value; several, after a backward, yet to be one.
         self.on_literal: Callable[[torch.Tensor, Value | None], None] = lambda tensor, value: None
         self._on_their_way: set[Value] = set()
@@ -324,7 +324,7 @@ class Recorder:
         about_types = not bound.tensors() and not isinstance(result, (torch.Tensor, list, tuple))
         if (result is not None and not about_types) or op.mut or op.kw:  # else an assertion about data
             self._close(op, bound, result)
-            self.on_made(op, result)
+            self.on_made(op, result, args)
         return result
 
     def _literal(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -3,7 +3,7 @@
 import pytest
 
 from spmd_trace.ranks import compared
-from spmd_trace.torch.script import axes, world
+from spmd_trace.torch.script import axes, evidence, world
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,42 @@ def test_a_parameter_is_what_it_was_before_the_first_step():
     assert "w" not in zeros["kinds"]
     kept = compared(0, {0: rank(None, "2", "1"), 1: rank(None, "2", "2")}, axes, {})
     assert kept["kinds"]["w"] == {"dp": "I"}
+
+
+def test_what_ranks_had_in_common_and_have_no_more_has_drifted():
+    def rank(began, now, sketch):
+        told = {"name": "w", "role": "param", "initial": began, "digest": now, "sketch": sketch}
+        return [told, {"name": "x", "role": "input", "digest": now}]
+
+    def drifted(*ranks, **more):
+        return compared(0, dict(enumerate(ranks)), [["dp", 2, 1]], {}, **more)["drifted"]
+
+    assert drifted(rank("1", "2", [1.0, 0.5]), rank("1", "3", [1.0, 0.6])) == {"w": ["dp"]}
+    assert drifted(rank(None, "2", [1.0, 0.5]), rank(None, "3", [1.0, 0.6])) == {"w": ["dp"]}  # zeros at first
+    assert drifted(rank("1", "2", [1.0, 0.5]), rank("1", "2", [1.0, 0.5])) == {}
+    assert drifted(rank("1", "2", [1.0, 0.5]), rank("4", "3", [1.0, 0.6])) == {}  # they never were one
+    # The order of a sum is no drift, nor are models that ranks train apart and exchange.
+    assert drifted(rank("1", "2", [1.0, 0.5]), rank("1", "3", [1.0, 0.5 + 1e-7])) == {}
+    assert drifted(rank("1", "2", [1.0, 0.5]), rank("1", "3", [1.0, 0.6]), exchanged=["w"]) == {}
+    assert drifted(rank("1", "2", [1.0, 0.5]), rank("1", "3", [1.0, 0.6]), apart=True) == {}
+
+
+def test_a_sketch_tells_rounding_from_a_step():
+    torch = pytest.importorskip("torch")
+    drawn = torch.Generator().manual_seed(0)
+    weight = torch.randn(64, 32, generator=drawn)
+    rounded, decayed = weight + weight * 1e-7, weight * 0.999
+    moved = weight + 1e-3 * torch.randn(64, 32, generator=drawn)
+
+    def drifts(other):
+        ranks = [
+            [{"name": "w", "role": "param", "initial": "1", "digest": d, "sketch": evidence.sketch(w)}]
+            for d, w in (("2", weight), ("3", other))
+        ]
+        return bool(compared(0, dict(enumerate(ranks)), [["dp", 2, 1]], {})["drifted"])
+
+    assert not drifts(weight.clone()) and not drifts(rounded)
+    assert drifts(decayed) and drifts(moved)
 
 
 def test_ranks_have_batches_of_their_own_where_gradients_are_summed():

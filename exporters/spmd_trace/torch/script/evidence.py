@@ -28,6 +28,17 @@ def digest(tensor: torch.Tensor) -> str | None:
     return told.hexdigest()
 
 
+def sketch(tensor: torch.Tensor) -> list[float]:
+    """The root of the sum of squares of the elements, and sums of them with signs drawn from a fixed seed: two
+    tensors that differ by rounding alone have about the same ones.
+    """
+    with torch.no_grad(), torch._C.DisableTorchFunction():
+        plain = _elements(tensor).double()
+        drawn = torch.Generator().manual_seed(plain.numel())
+        signs = torch.randint(0, 2, (3, plain.numel()), generator=drawn).double() * 2 - 1
+        return [float(plain.square().sum().sqrt()), *(float(one) for one in signs @ plain)]
+
+
 def content(tensor: torch.Tensor) -> int | None:
     """The same for the same bytes, in one process; None where there are none."""
     with torch.no_grad(), torch._C.DisableTorchFunction():

@@ -18,7 +18,7 @@ from ..recorder import Recorder
 from ..transitions import DUAL
 from ..values import Value, ValueTable
 from . import variables
-from .evidence import digest
+from .evidence import digest, sketch
 from .world import Seen
 
 _RANDOM = ("aten.bernoulli", "aten.native_dropout", "aten.uniform", "aten.normal")
@@ -78,6 +78,17 @@ def _contract(kinds: dict[str, str], known: dict) -> dict:
     return known | words | {"step": step | {"type": kinds | step.get("type", {})}}
 
 
+def _count(op: Op, result, args: tuple) -> torch.Tensor | None:
+    """What an operation divides by that may be the number of a rank's own samples; None: nothing."""
+    if op.name.startswith(("aten.nll_loss_forward", "aten.nll_loss2d_forward")):
+        return result[1] if op.attrs.get("reduction") == 1 else None
+    if op.name not in ("aten.div.Tensor", "aten.div_.Tensor") or len(args) < 2:
+        return None
+    by = args[1]
+    counts = isinstance(by, torch.Tensor) and by.dim() == 0 and not by.requires_grad
+    return by if counts and args[0].requires_grad else None
+
+
 class Roles:
     """Declares values of one recording when they are first read."""
 
@@ -90,6 +101,7 @@ class Roles:
         self._models = models
         self.recorder, self.seen = recorder, seen
         self.kinds: dict[str, dict[str, str]] = observed.get("kinds", {})  # by name and axis
+        self.drifted: dict[str, list[str]] = observed.get("drifted", {})  # parameters, with axes
         self.roots = _roots() if models is None else models
         self.wrapped_axes = self._wrapped_axes()
         # Those along which ranks have batches of their own, so that their losses are addends.
@@ -114,6 +126,7 @@ class Roles:
         self._literals: list[tuple[str, Value]] = []  # numbers that are tensors, with names
         self._lists: dict[int, torch.Tensor] = {}  # by storage: several numbers that are one
         recorder.on_literal = self._literal
+        self._counts: list[tuple[str, Op]] = []  # operations that divide by a count, with its name
         self._draws: list[tuple[str, Op]] = []  # operations that draw at random, with names
         recorder.on_made = self._made
 
@@ -301,6 +314,8 @@ class Roles:
         summed = any(kinds.get(a) == "R" for a in self.data_axes if a not in stated)
         if "grad" in claims or (role == "param" and summed):
             claims["grad"] = _contract(kinds, claims.get("grad", {}))
+        if role == "param" and name in self.drifted:
+            claims["drifted"] = self.drifted[name]
         self.note(role, name, tensor)
         value = self.recorder.declare(tensor, role, name, **claims)
         self.declared.append((tensor, value))
@@ -314,6 +329,7 @@ class Roles:
             row = {"role": role, "name": name, "digest": digest(tensor)}
             if role == "param":
                 _, row["initial"] = self.initial.get(storage_of(tensor), (None, row["digest"]))
+                row["sketch"] = sketch(tensor) if tensor.is_floating_point() else []
             self.digests.append(row)
 
     def _name(self, tensor: torch.Tensor, role: str) -> str:
@@ -326,12 +342,24 @@ class Roles:
         self._unnamed += 1
         return f"{role}.{self._unnamed}"
 
-    def _made(self, op: Op, result) -> None:
+    def _made(self, op: Op, result, args: tuple) -> None:
         if op.name.startswith(_RANDOM):
             drawn = result[-1] if isinstance(result, tuple) else result  # of a dropout: which elements stay
             name = f"random.{len(self._draws)}"
             self._draws.append((name, op))
             self.note("random", name, drawn)
+        elif (count := _count(op, result, args)) is not None:
+            name = f"count.{len(self._counts)}"
+            self._counts.append((name, op))
+            self.note("count", name, count)
+
+    def note_counts(self) -> None:
+        """Of what is divided by: along which axes ranks have the same, and along which they have not."""
+        for name, op in self._counts:
+            seen = self.kinds.get(name, {})
+            for key, kind in (("counts_equal", "R|I"), ("counts_differ", "V")):
+                if axes := [axis for axis in seen if seen[axis] == kind]:
+                    op.attrs[key] = axes
 
     def note_random(self) -> None:
         """What ranks draw at random is their own where they were seen to differ, and where they have batches of

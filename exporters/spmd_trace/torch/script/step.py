@@ -363,6 +363,7 @@ class Steps:
         self.roles.name_state()
         self.roles.write_outputs()
         self.roles.note_random()
+        self.roles.note_counts()
         self.roles.type_literals()
         # What writes the trace is no part of the step.
         self._recording.enter_context(self.recorder.hidden())
