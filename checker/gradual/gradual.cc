@@ -1,6 +1,8 @@
 // The two readings, and what one tells the other.
 #include "checker/gradual/gradual.h"
 
+#include "checker/gradual/accumulation.h"
+
 #include "checker/operand_list.h"
 #include "checker/suppress.h"
 #include "checker/walk/walk.h"
@@ -314,6 +316,7 @@ CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   keep_errors(program, result.gradual->by_kinds(), result);
   join_drift(result);
   find_equal_batches(program, result);
+  judge_accumulation(program, result);
   result.gradual->copies().restore(program, result);
   llvm::ArrayRef<Finding> copies = result.gradual->copies().findings();
   result.findings.insert(result.findings.begin(), copies.begin(), copies.end());

@@ -32,7 +32,8 @@ bool is_product(const rules::ResolvedOp &op) {
   return op.row && (op.row->name == "mul" || op.row->name == "div");
 }
 
-// The factor that a multiplication or division by a number comes to, as 1/n or n; 0: it is none.
+} // namespace
+
 std::optional<double> factor_of(const rules::ResolvedOp &op, const OperandList &operands) {
   if (!is_product(op) || operands.slots.size() != 2 ||
       operands.slots[1].form != rules::Slot::Form::Literal)
@@ -45,8 +46,6 @@ std::optional<double> factor_of(const rules::ResolvedOp &op, const OperandList &
     return std::nullopt;
   return op.row->name == "div" ? 1 / number : number;
 }
-
-} // namespace
 
 Numbers::Numbers(ir::Program &program, const CheckResult &checked)
     : program_(program), checked_(checked), made_by_(program.values.size()) {

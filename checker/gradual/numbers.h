@@ -3,11 +3,15 @@
 #pragma once
 
 #include "checker/check.h"
+#include "checker/operand_list.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 
 namespace spmd::checker {
+
+// The factor that a multiplication or division by a number comes to; none: it is none.
+std::optional<double> factor_of(const rules::ResolvedOp &op, const OperandList &operands);
 
 class Numbers {
 public:

@@ -236,6 +236,135 @@ mesh m { dp = 4 "data" }
 )",
 };
 
+constinit const DiagnosticInfo AccumulatedMeans::info = {
+    .name = "accumulated-means",
+    .severity = Severity::Warning,
+    .by_meaning = true,
+    .message = "{passes} backward passes begin here and their gradients are added up, each that of a "
+               "mean: nothing divides them by {passes}",
+    .explain = R"(
+A step takes its batch in several parts. The loss of each part is a mean over the samples of that part, and the
+gradients of the parts are added up before the optimizer reads them. Their sum is the gradient of the mean over the
+whole batch times the number of parts: the step is so many times too long, and clipping and weight decay meet other
+gradients than they were set for.
+
+Divide the loss of each part by the number of parts before `backward`, or the gradients once after the last one.
+)",
+    .wrong = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 4 "data" }
+%x = input f32[8, 4] V
+%z = input f32[8, 4] V
+%w = param f32[4] R { grad = P@dp, step = R@dp }
+%p = mul %x, %w
+%a = mean %p
+%q = mul %z, %w
+%b = mean %q
+with { grad = false } {
+  %ga grad_of %a = ones_like %a { bwd_of = %a, phase = bwd } at "train.py":9:5
+  %ea = expand %ga { shape = [8, 4], bwd_of = %a, phase = bwd }
+  %da = div %ea, 32.0 { bwd_of = %a, phase = bwd }
+  %ma = mul %da, %x { bwd_of = %p, phase = bwd }
+  %wa grad_of %w = sum %ma { dim = [0], bwd_of = %p, phase = bwd }
+  %gb grad_of %b = ones_like %b { bwd_of = %b, phase = bwd } at "train.py":9:5
+  %eb = expand %gb { shape = [8, 4], bwd_of = %b, phase = bwd }
+  %db = div %eb, 32.0 { bwd_of = %b, phase = bwd }
+  %mb = mul %db, %z { bwd_of = %q, phase = bwd }
+  %wb grad_of %w = sum %mb { dim = [0], bwd_of = %q, phase = bwd }
+  %sum = add %wa, %wb { phase = bwd }
+  %all = all_reduce %sum { axis = dp, op = avg, phase = opt }
+  %new aliases %w = sub_ mut %w, %all { phase = opt }
+}
+output state %new of %w
+)",
+    .right = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 4 "data" }
+%x = input f32[8, 4] V
+%z = input f32[8, 4] V
+%w = param f32[4] R { grad = P@dp, step = R@dp }
+%p = mul %x, %w
+%a = mean %p
+%q = mul %z, %w
+%b = mean %q
+with { grad = false } {
+  %ga grad_of %a = ones_like %a { bwd_of = %a, phase = bwd } at "train.py":9:5
+  %ea = expand %ga { shape = [8, 4], bwd_of = %a, phase = bwd }
+  %da = div %ea, 32.0 { bwd_of = %a, phase = bwd }
+  %ma = mul %da, %x { bwd_of = %p, phase = bwd }
+  %wa grad_of %w = sum %ma { dim = [0], bwd_of = %p, phase = bwd }
+  %gb grad_of %b = ones_like %b { bwd_of = %b, phase = bwd } at "train.py":9:5
+  %eb = expand %gb { shape = [8, 4], bwd_of = %b, phase = bwd }
+  %db = div %eb, 32.0 { bwd_of = %b, phase = bwd }
+  %mb = mul %db, %z { bwd_of = %q, phase = bwd }
+  %wb grad_of %w = sum %mb { dim = [0], bwd_of = %q, phase = bwd }
+  %sum = add %wa, %wb { phase = bwd }
+  %mean = div %sum, 2.0 { phase = bwd }
+  %all = all_reduce %mean { axis = dp, op = avg, phase = opt }
+  %new aliases %w = sub_ mut %w, %all { phase = opt }
+}
+output state %new of %w
+)",
+};
+
+constinit const DiagnosticInfo DroppedGradients::info = {
+    .name = "dropped-gradients",
+    .severity = Severity::Warning,
+    .by_meaning = true,
+    .message = "the gradients of {dropped} of {passes} backward passes that begin here reach no parameter",
+    .explain = R"(
+Several backward passes begin at one line, as for the parts of a batch. What some of them compute never reaches a
+parameter: it is overwritten or thrown away before the optimizer reads it, most often because the gradients are set to
+zero inside of the loop over the parts instead of once before it. The step then learns from the last part alone.
+
+Set gradients to zero once a step, before the first backward pass.
+)",
+    .wrong = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 4 "data" }
+%x = input f32[8, 4] V
+%z = input f32[8, 4] V
+%w = param f32[4] R { grad = P@dp, step = R@dp }
+%p = mul %x, %w
+%a = mean %p
+%q = mul %z, %w
+%b = mean %q
+with { grad = false } {
+  %ga grad_of %a = ones_like %a { bwd_of = %a, phase = bwd } at "train.py":9:5
+  %ea = expand %ga { shape = [8, 4], bwd_of = %a, phase = bwd }
+  %da = div %ea, 32.0 { bwd_of = %a, phase = bwd }
+  %ma = mul %da, %x { bwd_of = %p, phase = bwd }
+  %wa grad_of %w = sum %ma { dim = [0], bwd_of = %p, phase = bwd }
+  %gb grad_of %b = ones_like %b { bwd_of = %b, phase = bwd } at "train.py":9:5
+  %eb = expand %gb { shape = [8, 4], bwd_of = %b, phase = bwd }
+  %db = div %eb, 32.0 { bwd_of = %b, phase = bwd }
+  %mb = mul %db, %z { bwd_of = %q, phase = bwd }
+  %wb grad_of %w = sum %mb { dim = [0], bwd_of = %q, phase = bwd }
+  %all = all_reduce %wb { axis = dp, op = avg, phase = opt }
+  %new aliases %w = sub_ mut %w, %all { phase = opt }
+}
+output state %new of %w
+)",
+    .right = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 4 "data" }
+%z = input f32[8, 4] V
+%w = param f32[4] R { grad = P@dp, step = R@dp }
+%q = mul %z, %w
+%b = mean %q
+with { grad = false } {
+  %gb grad_of %b = ones_like %b { bwd_of = %b, phase = bwd } at "train.py":9:5
+  %eb = expand %gb { shape = [8, 4], bwd_of = %b, phase = bwd }
+  %db = div %eb, 32.0 { bwd_of = %b, phase = bwd }
+  %mb = mul %db, %z { bwd_of = %q, phase = bwd }
+  %wb grad_of %w = sum %mb { dim = [0], bwd_of = %q, phase = bwd }
+  %all = all_reduce %wb { axis = dp, op = avg, phase = opt }
+  %new aliases %w = sub_ mut %w, %all { phase = opt }
+}
+output state %new of %w
+)",
+};
+
 constinit const DiagnosticInfo CopiesDrift::info = {
     .name = "copies-drift",
     .by_meaning = true,
@@ -257,14 +386,14 @@ rank's own should begin as its own.
 trace { mode = gradual, phase = step }
 mesh m { dp = 4 "data" }
 %x = input f32[8, 16] V
-%w = param f32[4, 16] I { drifted = dp }
+%w = param f32[4, 16] R { grad = P, step = R, drifted = dp }
 %y = linear %x, %w
 )",
     .right = R"(
 trace { mode = gradual, phase = step }
 mesh m { dp = 4 "data" }
 %x = input f32[8, 16] V
-%w = param f32[4, 16] I
+%w = param f32[4, 16] R { grad = P, step = R }
 %y = linear %x, %w
 )",
 };

@@ -86,6 +86,26 @@ struct UnequalCounts {
   static const DiagnosticInfo info;
 };
 
+struct AccumulatedMeans {
+  ir::ValueId value;  // the loss of the first pass
+  int64_t passes = 0; // at one line
+  ir::AxisSet axes;   // none: it is wrong on each of them
+  void fields(auto &&visit) const { visit("value", value), visit("passes", passes); }
+  bool operator==(const AccumulatedMeans &) const = default;
+  static const DiagnosticInfo info;
+};
+
+struct DroppedGradients {
+  ir::ValueId value; // the loss of the first pass
+  int64_t dropped = 0, passes = 0;
+  ir::AxisSet axes; // none: likewise
+  void fields(auto &&visit) const {
+    visit("value", value), visit("dropped", dropped), visit("passes", passes);
+  }
+  bool operator==(const DroppedGradients &) const = default;
+  static const DiagnosticInfo info;
+};
+
 struct CopiesDrift {
   ir::ValueId value; // a parameter
   ir::AxisSet axes;

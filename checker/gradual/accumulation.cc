@@ -1,0 +1,154 @@
+// Looks backward from what the step leaves: which passes reach it, and which numbers are on the way.
+#include "checker/gradual/accumulation.h"
+
+#include "checker/gradual/numbers.h"
+#include "checker/operand_list.h"
+
+#include "rules/shapes/attrs.h"
+#include "rules/violations/gradients.h"
+
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+
+namespace spmd::checker {
+
+using ir::InstId;
+using ir::ValueId;
+
+namespace {
+
+class Accumulation {
+public:
+  Accumulation(ir::Program &program, CheckResult &result)
+      : program_(program), result_(result), rules_(program), made_by_(program.values.size()),
+        needed_(program.values.size()) {}
+
+  void run();
+
+private:
+  void need_backward();
+  bool is_seed(InstId id);
+  bool takes_mean(InstId id);
+  bool is_mean(ValueId root);
+  bool divides_by(int64_t count);
+  ValueId root(InstId seed) const {
+    return program_.values[program_.insts[seed].first_result].grad_of;
+  }
+  ir::Program &program_;
+  CheckResult &result_;
+  rules::Rules rules_;
+  std::vector<InstId> made_by_; // per value; none: declared
+  llvm::BitVector needed_;      // values that what the step leaves depends on
+  OperandList operands_;
+};
+
+// In reverse program order; a name of a storage is needed where a later name is.
+void Accumulation::need_backward() {
+  for (const ir::Output &output : program_.outputs)
+    if (output.role == ir::OutputRole::State || output.role == ir::OutputRole::Grad)
+      needed_.set(output.value.index);
+  for (uint32_t i = program_.main.last.index; i-- > program_.main.first.index;) {
+    const ir::Inst &inst = program_.insts[InstId{i}];
+    bool used = false;
+    for (uint32_t r = 0; r < inst.result_count; ++r) {
+      made_by_[inst.result(r).index] = InstId{i};
+      used |= needed_.test(inst.result(r).index);
+    }
+    if (!used)
+      continue;
+    operands_.read(program_, inst.operands);
+    for (ValueId value : operands_.values)
+      needed_.set(value.index);
+  }
+}
+
+// What a pass begins with: ones in the place of the gradient of a loss.
+bool Accumulation::is_seed(InstId id) {
+  const ir::Inst &inst = program_.insts[id];
+  if (inst.phase != ir::Phase::Backward || inst.result_count != 1 || !inst.loc.valid() ||
+      !root(id).valid())
+    return false;
+  const rules::OpDef *row = rules_.resolve(inst.op).row;
+  return row && row->constant != rules::OpDef::Constant::No;
+}
+
+bool Accumulation::takes_mean(InstId id) {
+  if (!id.valid())
+    return false;
+  const ir::Inst &inst = program_.insts[id];
+  const rules::ResolvedOp &op = rules_.resolve(inst.op);
+  if (!op.row)
+    return false;
+  operands_.read(program_, inst.operands);
+  if (op.row->reduces) {
+    rules::Application app{program_, op, inst.attrs, inst.context, operands_.slots, {}, {}};
+    return rules::reduction_of(app) == "mean";
+  }
+  const rules::Equation &row = op.row->equation.equation;
+  return row.term_count > 0 && row.terms[0].divisors != 0;
+}
+
+// A mean, multiplied by numbers and named again.
+bool Accumulation::is_mean(ValueId root) {
+  while (made_by_[root.index].valid()) {
+    if (takes_mean(made_by_[root.index]))
+      return true;
+    operands_.read(program_, program_.insts[made_by_[root.index]].operands);
+    if (operands_.values.size() != 1)
+      return false;
+    root = operands_.values[0];
+  }
+  return false;
+}
+
+// A number on the way divides by so many, perhaps together with a number of ranks.
+bool Accumulation::divides_by(int64_t count) {
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[InstId{i}];
+    if (inst.result_count == 0 || !needed_.test(inst.first_result.index))
+      continue;
+    if (inst.bwd_of.valid() && takes_mean(made_by_[inst.bwd_of.index]))
+      continue; // the number of its elements
+    operands_.read(program_, inst.operands);
+    const std::optional<double> factor = factor_of(rules_.resolve(inst.op), operands_);
+    const double left = factor ? 1 / std::abs(*factor * double(count)) : 0;
+    if (left > 0.5 && std::abs(left - std::round(left)) < 1e-6 * left)
+      return true;
+  }
+  return false;
+}
+
+void Accumulation::run() {
+  need_backward();
+  llvm::MapVector<uint32_t, llvm::SmallVector<InstId, 4>> passes; // by line of the script
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i)
+    if (is_seed(InstId{i}))
+      passes[program_.locs[program_.insts[InstId{i}].loc].frame.index].push_back(InstId{i});
+  for (auto &[line, seeds] : passes) {
+    const int64_t count = int64_t(seeds.size());
+    auto reaches = [&](InstId seed) {
+      return needed_.test(program_.insts[seed].first_result.index);
+    };
+    const int64_t kept = llvm::count_if(seeds, reaches);
+    if (count < 2 || kept == 0)
+      continue;
+    if (kept < count)
+      result_.findings.push_back({rules::DroppedGradients{root(seeds[0]), count - kept, count},
+                                  Place::inst(*llvm::find_if_not(seeds, reaches))});
+    else if (llvm::all_of(seeds, [&](InstId seed) { return is_mean(root(seed)); }) &&
+             !divides_by(count))
+      result_.findings.push_back(
+          {rules::AccumulatedMeans{root(seeds[0]), count}, Place::inst(seeds[0])});
+  }
+}
+
+} // namespace
+
+void judge_accumulation(ir::Program &program, CheckResult &result) {
+  Accumulation(program, result).run();
+}
+
+} // namespace spmd::checker
