@@ -166,6 +166,13 @@ bool Gradual::certain(const Place &place, const rules::Violation &violation, Axi
   // Frameworks write parts of a storage whose other parts are read on.
   if (violation.is<rules::StaleAlias>())
     return false;
+  // What lies side by side is not added up.
+  if (violation.is<rules::PartialPlusReplicate>() && place.form == Place::Form::Inst) {
+    rules::Rules rules(program_);
+    if (const rules::OpDef *row = rules.resolve(program_.insts[place.as_inst()].op).row;
+        row && (row->factors == rules::cat_factors || row->factors == rules::stack_factors))
+      return false;
+  }
   if (told_.count({static_cast<unsigned>(place.form), place.index, violation.info().name}))
     return true;
   return violation.info().by_meaning && !(rules::axes_of(violation) & open);

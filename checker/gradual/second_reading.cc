@@ -39,6 +39,7 @@ void SecondReading::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   made_norms_.clear();
   unread_.clear();
   take_counts(inst, op);
+  add_to_means(op);
   scale_zeros();
 }
 
@@ -90,6 +91,28 @@ void SecondReading::take_counts(const ir::Inst &inst, const rules::ResolvedOp &o
   divided_ |= divides ? pending : AxisSet();
   type.set_kind(pending, Kind::Replicate);
   state_.args[1].type = state_.intern(type);
+}
+
+// Each rank's mean counts once per rank, and so does what is equal on all ranks and added to it: an
+// average over them is right for both.
+void SecondReading::add_to_means(const rules::ResolvedOp &op) {
+  if (!op.row || (op.row->name != "add" && op.row->name != "sub") || state_.args.size() != 2)
+    return;
+  for (size_t mean : {0, 1}) {
+    const Type &of = program_.types[state_.args[mean].type];
+    Type other = program_.types[state_.args[1 - mean].type];
+    const AxisSet equal = (other.replicated() | other.of(Kind::Invariant)) - other.zero();
+    const ir::ScaleId times = ir::quotient(program_, of.scale, other.scale);
+    if (!times.valid() || of.mesh() != other.mesh())
+      continue;
+    for (AxisId axis : of.of(Kind::Partial) & equal & ~of.zero() & ~of.unknown)
+      if (ir::exponent_of(program_, times, of.mesh(), axis) == 1) {
+        other.set_kind(axis, Kind::Partial);
+        other.scale =
+            ir::product(program_, other.scale, ir::axis_scale(program_, other.mesh(), axis));
+      }
+    state_.args[1 - mean].type = state_.intern(other);
+  }
 }
 
 // Blocks of zeros are of the scale of what they are put together with.

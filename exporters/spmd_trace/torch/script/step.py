@@ -387,6 +387,10 @@ class Steps:
         self.exchanged = evidence.exchanged(program)
         self.summed = evidence.summed(program, functools.partial(axes_of, program))
         mappings.state(program, functools.partial(axes_of, program))
+        for op in program.ops:
+            if op.name.rstrip("_") == "reduce":  # only its root has the sum
+                for value in op.outs:
+                    value.claims["type"] = dict.fromkeys(axes_of(program, op), "?")
         self.done(self.recorder)
         self.over = True
         self._recording.close()
