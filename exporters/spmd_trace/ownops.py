@@ -17,14 +17,16 @@ def mark(trace: pathlib.Path, rank: int, traces: dict[int, pathlib.Path], axes: 
 
     `traces`: of the same step, by rank; `axes`: names, sizes and strides.
     """
-    rows = {one: _rows(json.loads(path.read_text(encoding="utf-8"))) for one, path in traces.items()}
+    documents = {one: json.loads(path.read_text(encoding="utf-8")) for one, path in traces.items()}
+    rows = {one: _rows(document) for one, document in documents.items()}
+    numbered = _numbered(rows[rank])
     own: dict[tuple, set[str]] = {}  # by operation: the axes
     for name, size, stride in axes:
         first = rank - rank // stride % size * stride
         for other in (first + place * stride for place in range(size)):
             if rows[other] != rows[rank]:
-                for which in _lacking(rows[rank], rows[other]):
-                    own.setdefault(which, set()).add(name)
+                for place in _lacking(rows[rank], rows[other], documents[rank]["ops"]):
+                    own.setdefault(numbered[place], set()).add(name)
     if not own:
         return 0
     document = json.loads(trace.read_text(encoding="utf-8"))
@@ -62,18 +64,36 @@ def _numbered(rows: list[tuple]) -> list[tuple]:
     return numbered
 
 
-def _lacking(mine: list[tuple], theirs: list[tuple]) -> list[tuple]:
+def _lacking(mine: list[tuple], theirs: list[tuple], ops: list[dict]) -> list[int]:
     """The operations of one rank that have none like them on another, line by line of the script."""
     lines: dict[tuple, tuple[list, list]] = {}
     for side, rows in enumerate((mine, theirs)):
-        for which in _numbered(rows):
-            lines.setdefault(which[0][0][:2], ([], []))[side].append(which)
-    lacking: list[tuple] = []
+        for place, row in enumerate(rows):
+            lines.setdefault(row[0][:2], ([], []))[side].append(place)
+    lacking: list[int] = []
     for here, there in lines.values():
         if len(here) <= len(there):  # the others run more, or make it otherwise
             continue
-        alike = difflib.SequenceMatcher(None, [w[0] for w in here], [w[0] for w in there], False)
+        wanted, known = [mine[place] for place in here], [theirs[place] for place in there]
+        alike = difflib.SequenceMatcher(None, wanted, known, False)
         for tag, start, end, *_ in alike.get_opcodes():
-            if tag in ("delete", "replace"):
+            if tag == "delete":
+                lacking += _closed(here, wanted, start, end, ops)
+            elif tag == "replace":
                 lacking += here[start:end]
     return lacking
+
+
+def _closed(here: list[int], rows: list[tuple], start: int, end: int, ops: list[dict]) -> list[int]:
+    """Of runs that look the same, each a place further, the one whose results others read least."""
+    runs = [here[start:end]]
+    while end < len(rows) and rows[start] == rows[end] and len(runs) < len(runs[0]):
+        start, end = start + 1, end + 1
+        runs.append(here[start:end])
+
+    def read_outside(run: list[int]) -> int:
+        made = {out["id"] for place in run for out in ops[place].get("out", [])}
+        others = (ops[place] for place in here if place not in run)
+        return sum(one in made for op in others for one in op.get("in", []) if isinstance(one, str))
+
+    return min(runs, key=read_outside)
