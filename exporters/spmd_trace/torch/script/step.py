@@ -369,6 +369,7 @@ class Steps:
         self._recording.enter_context(self.recorder.hidden())
         program = self.recorder.program
         program.mesh.mark(self.roles.data_axes, "data")
+        program.stepped = not self.by_hand and self.taken >= self.number
         if not self.given:
             _leave_out_the_next(program)
         _name_phases(program.ops)
