@@ -52,7 +52,8 @@ void Accumulation::need_backward() {
       needed_.set(output.value.index);
   for (uint32_t i = program_.main.last.index; i-- > program_.main.first.index;) {
     const ir::Inst &inst = program_.insts[InstId{i}];
-    bool used = false;
+    // `step` and `store` leave something without a name.
+    bool used = inst.result_count == 0 && rules_.resolve(inst.op).form == rules::OpForm::Boundary;
     for (uint32_t r = 0; r < inst.result_count; ++r) {
       made_by_[inst.result(r).index] = InstId{i};
       used |= needed_.test(inst.result(r).index);

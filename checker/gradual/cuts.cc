@@ -248,11 +248,22 @@ std::optional<unsigned> Cuts::dim(ValueId value, AxisId id) const {
   std::optional<unsigned> dim;
   for (const CutPositions::Found &each : positions_.of(value))
     if (at->second.cut.count(each.cls)) {
-      if (dim || each.at.outer != 1)
+      if (dim && dim != each.at.dim)
         return std::nullopt;
       dim = each.at.dim;
     }
   return dim;
+}
+
+bool Cuts::inside(ValueId value, AxisId id) const {
+  const ir::TypeId type = checked_.types[value.index];
+  auto at = type.valid()
+                ? axes_.find({static_cast<uint16_t>(program_.types[type].mesh().index), id.index})
+                : axes_.end();
+  return at != axes_.end() &&
+         llvm::any_of(positions_.of(value), [&](const CutPositions::Found &each) {
+           return each.at.outer != 1 && at->second.cut.count(each.cls) != 0;
+         });
 }
 
 std::optional<Kind> Cuts::same(ValueId value, AxisId id) const {

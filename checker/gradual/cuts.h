@@ -18,8 +18,10 @@ public:
   // `checked`: of the program, judged by kinds.
   Cuts(ir::Program &program, const CheckResult &checked);
 
-  // The dimension of the value that the axis cuts, if it differs there; none: not known, or inside of a dimension.
+  // The dimension of the value that the axis cuts, if it differs there, at its front or inside; none: not known.
   std::optional<unsigned> dim(ir::ValueId value, ir::AxisId axis) const;
+  // Whether the axis cuts it inside: ranks side by side do not have neighbouring blocks.
+  bool inside(ir::ValueId value, ir::AxisId axis) const;
   // Of a declared value of which it is not known whether it differs, and that is not cut: what it is, as most
   // parameters are on the axis. None if nothing is known of any.
   std::optional<ir::Kind> same(ir::ValueId value, ir::AxisId axis) const;

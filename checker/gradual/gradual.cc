@@ -65,7 +65,7 @@ ir::TypeId Gradual::with_cuts(ir::TypeId declared, ValueId value) const {
     return declared;
   Type type = program_.types[declared];
   for (AxisId axis : (type.of(Kind::Varying) - type.sharded()) | type.unknown)
-    if (std::optional<unsigned> dim = cuts_.dim(value, axis))
+    if (std::optional<unsigned> dim = cuts_.dim(value, axis); dim && !cuts_.inside(value, axis))
       if (ir::shards_of(type, *dim).empty()) {
         type.set_kind(axis, Kind::Varying);
         type.set_shard(axis, *dim, 0);

@@ -5,6 +5,7 @@
 #include "checker/operand_list.h"
 
 #include "rules/shapes/shape_rule.h"
+#include "rules/transitions/axes.h"
 #include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -165,6 +166,10 @@ void CutPositions::row(const rules::RowUse &use, const rules::Application &app,
     add(operands[i], map.args[i]);
   for (size_t r = 0; r < use.results.size() && r < map.results.size(); ++r)
     add(results[use.results[r]], map.results[r]);
+  if (use.row->factors == rules::split_factors || use.row->factors == rules::chunk_factors)
+    parts(operands[0], results);
+  else if (use.row->factors == rules::cat_factors && results.size() == 1)
+    parts(results[0], operands);
   const bool has_whole =
       llvm::any_of(map.factors, [](const rules::FactorInfo &factor) { return factor.whole; });
   for (size_t f = 0; f < links.size() && !use.row->factors; ++f)
@@ -180,6 +185,35 @@ void CutPositions::row(const rules::RowUse &use, const rules::Application &app,
       unit_views_.push_back(view);
     else if (link.ends.size() > 1 && (link.extent > 1 || use.row->factors || has_whole))
       add_link(std::move(link));
+  }
+}
+
+// Equal parts of a dimension, side by side in the whole: each lies inside of it, behind as many others.
+// Not what ranks have in common, and not one part for each rank in front of other dimensions: these are
+// blocks on their way from rank to rank.
+void CutPositions::parts(ValueId whole, llvm::ArrayRef<ValueId> parts) {
+  const ir::TypeId id = checked_.types[whole.index];
+  if (parts.size() < 2 || !id.valid())
+    return;
+  const ir::Type &type = program_.types[id];
+  const ir::Mesh &mesh = program_.meshes[type.mesh()];
+  const unsigned last = unsigned(program_.shapes[checked_.shapes[whole.index]].dims.size()) - 1;
+  bool each_rank = false;
+  for (ir::AxisId axis : mesh.typed_axes()) {
+    if (type.kind(axis) != ir::Kind::Varying)
+      return;
+    each_rank |= rules::size_of(mesh, axis) == int64_t(parts.size());
+  }
+  for (unsigned d = 0; std::optional<int64_t> length = extent(whole, d); ++d) {
+    const std::optional<int64_t> part = extent(parts[0], d);
+    const bool equal = llvm::all_of(parts, [&](ValueId one) { return extent(one, d) == part; });
+    if (!part || !equal || *part < 2 || (each_rank && d != last) ||
+        *length != *part * int64_t(parts.size()))
+      continue;
+    Link link{*part, {{whole, d, int64_t(parts.size())}}};
+    for (ValueId one : parts)
+      link.ends.push_back({one, d, 1});
+    add_link(std::move(link));
   }
 }
 

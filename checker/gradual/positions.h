@@ -62,6 +62,7 @@ private:
   void instruction(ir::InstId id, rules::Rules &rules);
   void row(const rules::RowUse &use, const rules::Application &app,
            llvm::ArrayRef<ir::ValueId> operands, llvm::ArrayRef<ir::ValueId> results);
+  void parts(ir::ValueId whole, llvm::ArrayRef<ir::ValueId> parts);
   void alike(ir::ValueId a, ir::ValueId b);
   bool is_unit_view(const Link &link, UnitView &view) const;
   llvm::DenseSet<Class> classes_of(llvm::ArrayRef<End> ends) const;

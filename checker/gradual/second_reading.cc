@@ -4,6 +4,7 @@
 
 #include "rules/bind.h"
 #include "rules/shards/remesh.h"
+#include "rules/transitions/call.h"
 #include "rules/violations/gradients.h"
 #include "rules/violations/norms.h"
 #include "rules/violations/operands.h"
@@ -28,8 +29,13 @@ SecondReading::SecondReading(WalkState &state)
   result_.proved.resize(program_.values.size());
 }
 
-void SecondReading::declare(ValueId value, const Type &type) {
+void SecondReading::declare(ValueId value, Type &type) {
+  type = gradual_.known(value, type, {});
   result_.proved[value.index] = known_axes(type) - gradual_.copies().differing(value);
+  // Which rows of a fused weight a rank has, its type cannot tell.
+  for (AxisId axis : type.sharded())
+    if (gradual_.cuts().inside(value, axis))
+      result_.proved[value.index] -= axis;
 }
 
 void SecondReading::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
@@ -154,6 +160,16 @@ std::optional<rules::Outcome> SecondReading::restated(const ir::Inst &inst,
 
 // What the instruction makes of norms of blocks, and what is wrong with it.
 void SecondReading::judge(InstId id, const rules::Application &app) {
+  // Blocks from inside of a dimension do not join to it in the order of the ranks.
+  if (app.op.form == rules::OpForm::Transition && (app.attr("dim") || app.attr("split_dim"))) {
+    llvm::SmallVector<ValueId, 4> values(state_.operands.values.begin(),
+                                         state_.operands.values.end());
+    for (uint32_t r = 0; r < program_.insts[id].result_count; ++r)
+      values.push_back(program_.insts[id].result(r));
+    for (AxisId axis : rules::communicated_axes(app))
+      if (llvm::any_of(values, [&](ValueId value) { return gradual_.cuts().inside(value, axis); }))
+        open_axes_ |= axis;
+  }
   made_norms_.clear();
   looked_up_ = lookups_.made(app, state_.operands.values);
   for (uint32_t r = 0; r < app.results.size(); ++r) {
@@ -203,7 +219,7 @@ void SecondReading::complete(InstId id, const ir::Inst &inst, uint32_t index, Ty
   const ValueId value = inst.result(index);
   const AxisSet zero = type.zero();
   type = gradual_.known(value, type, ~(told_axes_ | unknown_operands()));
-  if (zero && type.sharded().contains(zero))
+  if (!(zero & type.of(Kind::Varying)).empty())
     zero_blocks_.insert(value.index);
   if (makes_zero(inst))
     type.set_zero(program_.meshes[type.mesh()].typed_axes());
@@ -336,9 +352,32 @@ bool SecondReading::admits(Place place, rules::Violation &violation) {
     return true;
   }
   if (inst)
-    open_axes_ |= rules::axes_of(violation);
+    open_axes_ |= rules::axes_of(violation) - moved(place.as_inst());
   scale_open_ |= violation.is<rules::ScaleMismatch>();
   return false;
+}
+
+// The axes of which it is known where each cut goes in what an instruction moves: a rule that asks for
+// a whole dimension does not know of cuts inside of it, as of the heads in a fused qkv.
+AxisSet SecondReading::moved(InstId id) const {
+  const ir::Inst &inst = program_.insts[id];
+  const rules::OpDef *row = state_.rules.resolve(inst.op).row;
+  if (!row || !row->factors || inst.result_count == 0)
+    return {};
+  const rules::Equation &equation = row->equation.equation;
+  if (equation.term_count != 1 || equation.terms[0].atom_count != 1 ||
+      equation.terms[0].divisors != 0 || equation.atoms[0].form != rules::Atom::Form::Ref)
+    return {};
+  AxisSet axes;
+  for (AxisId axis : program_.meshes[program_.contexts[inst.context].mesh].typed_axes()) {
+    auto known = [&](ValueId value) { return gradual_.cuts().dim(value, axis).has_value(); };
+    bool all = llvm::all_of(state_.operands.values, known);
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      all = all && known(inst.result(r));
+    if (all)
+      axes |= axis;
+  }
+  return axes;
 }
 
 // A finding is certain if it does not depend on what is unknown of the operands.

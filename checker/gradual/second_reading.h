@@ -20,7 +20,8 @@ class SecondReading {
 public:
   explicit SecondReading(WalkState &state); // its result has the first reading
 
-  void declare(ir::ValueId value, const ir::Type &type);
+  // Adds what is known of it that no type can state.
+  void declare(ir::ValueId value, ir::Type &type);
 
   // Of each instruction, in this order; `state` holds its operands.
   void begin(const ir::Inst &inst, const rules::ResolvedOp &op); // may see operands otherwise
@@ -60,6 +61,7 @@ private:
   ir::AxisSet unknown_operands() const;
   bool certain(Place place, rules::Violation &violation);
   ir::AxisSet open_at(Place place, rules::Violation &violation);
+  ir::AxisSet moved(ir::InstId id) const;
   bool again_in_optimizer(Place place, rules::Violation &violation);
 
   WalkState &state_;

@@ -330,6 +330,9 @@ class Roles:
             claims["grad"] = _contract(kinds, claims.get("grad", {}))
         if role == "param" and name in self.drifted:
             claims["drifted"] = self.drifted[name]
+            # What a wrapper that cuts parameters has left out is a block of nothing.
+            left = [axis for axis in self.wrapped_axes if axis in self.drifted[name]]
+            kinds |= {axis: "I" for axis in left if axis not in stated and kinds[axis] == "V"}
         self.note(role, name, tensor)
         value = self.recorder.declare(tensor, role, name, **claims)
         self.declared.append((tensor, value))
