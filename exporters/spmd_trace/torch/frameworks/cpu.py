@@ -14,6 +14,8 @@ import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from .. import versions
+
 
 class _Idle:
     """A stream, a graph or another object whose methods have nothing to do."""
@@ -279,21 +281,15 @@ def _all_to_all_single(
         return output.copy_(input[rows]) if len(input) else output.zero_()
 
 
-def fake_options():
-    """Of a process group that moves no data: other ranks have what this one has."""
-    options = torch._C._distributed_c10d.FakeProcessGroup.Options()
-    options.simulate_uniform_ranks = True
-    return options
-
-
 @contextlib.contextmanager
 def fake_ranks(rank: int, world: int):
     """A default process group of `world` ranks of which this process plays one."""
+    options = versions.fake_options()
     dist.init_process_group(
-        "fake", rank=rank, world_size=world, store=FakeStore(), pg_options=fake_options()
+        "fake", rank=rank, world_size=world, store=FakeStore(), pg_options=options
     )
     try:
-        with replaced(dist, all_to_all_single=_all_to_all_single):
+        with replaced(dist, all_to_all_single=_all_to_all_single), versions.uniform_ranks():
             yield
     finally:
         dist.destroy_process_group()
