@@ -5,12 +5,17 @@ A process group that moves no data gives the results of ranks that all have what
 """
 
 import contextlib
+import dataclasses
 import functools
+import inspect
 import warnings
 
 import torch
+import torch.cpu
 import torch.distributed as dist
 from torch._C._distributed_c10d import FakeProcessGroup, _create_work_from_future
+
+from .operands import flatten
 
 _UNIFORM = hasattr(FakeProcessGroup.Options, "simulate_uniform_ranks")
 
@@ -33,10 +38,10 @@ def reduction(boxed) -> str:
         found = dist.ReduceOp.unbox(boxed).op
     elif hasattr(boxed, "op"):
         found = dist.ReduceOp.RedOpType(boxed.op())
-    elif _last_reduction is not None:
-        found = _last_reduction
     else:
-        raise NotImplementedError(f"torch {torch.__version__} does not tell which reduction this is")
+        # Below Python 2.6 has the sums of DistributedDataParallel and functional collectives, which
+        # say by themselves what they are.
+        found = _last_reduction or dist.ReduceOp.SUM
     return str(getattr(found, "op", found)).rsplit(".", maxsplit=1)[-1]
 
 
@@ -62,21 +67,67 @@ def _told(method):
     return wrapper
 
 
-def _tell_reductions() -> None:
+def _complete() -> None:
+    """Adds what the oldest versions lack."""
     if not hasattr(dist.ReduceOp, "unbox"):
         for name in _REDUCING:
             setattr(dist.ProcessGroup, name, _told(getattr(dist.ProcessGroup, name)))
+    # FSDP2 calls them where it runs on a CPU.
+    for name in ("record_event", "wait_event"):
+        if not hasattr(torch.cpu.Stream, name):
+            setattr(torch.cpu.Stream, name, lambda stream, *events: None)
 
 
-_tell_reductions()
+_complete()
+
+
+def held(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Those of the tensors that the garbage collector knows of behind which there still is one, kept alive."""
+    found = []
+    for tensor in tensors:
+        tensor._fix_weakref()  # else what is behind it may go first
+        try:
+            found += [tensor] if tensor.device else []
+        except RuntimeError:  # it has gone: the shell of a tensor, as 2.6 leaves them
+            continue
+    return found
+
+
+def sharded_groups(state) -> list:
+    """The groups of parameters that one module of FSDP2 gathers."""
+    if hasattr(state, "_fsdp_param_groups"):
+        return state._fsdp_param_groups
+    return [state._fsdp_param_group] if state._fsdp_param_group is not None else []
+
+
+@dataclasses.dataclass
+class ShardedReduction:
+    """What FSDP2 is told of one reduction of gradients."""
+
+    dtype: torch.dtype
+    divisor: float | None  # a number in place of that of the ranks
+    replicas: dist.ProcessGroup | None
+    all_replicas: bool  # reduce over them now
+    by_hand: bool  # in a way that only the program knows
+
+
+def sharded_reduction(reduce, *args, **kwargs) -> ShardedReduction:
+    """Reads the arguments of a call of `foreach_reduce` of FSDP2."""
+    bound = inspect.signature(reduce).bind(*args, **kwargs)
+    bound.apply_defaults()
+    given = bound.arguments
+    return ShardedReduction(
+        given["reduce_dtype"] or given["unsharded_grads"][0].dtype,
+        given.get("gradient_divide_factor"),
+        given["all_reduce_group"],
+        given["all_reduce_grads"],
+        given.get("all_reduce_hook") is not None or given.get("reduce_scatter_reduce_op") is not None,
+    )
 
 
 def _reduced(target: torch.Tensor, source: torch.Tensor, size: int, boxed) -> None:
     """What `size` ranks with the same `source` reduce it to."""
-    try:
-        word = reduction(boxed)
-    except NotImplementedError:
-        word = "SUM"  # functional collectives of 2.6: of what the numbers are, nothing is recorded
+    word = reduction(boxed)
     target.copy_(source)
     if word == "SUM":
         target.mul_(size)
@@ -115,6 +166,10 @@ def _reduce_scatter_coalesced(group, given) -> None:
         _reduce_scatter_base(group, given | one)
 
 
+def _broadcast(group, given) -> None:
+    """What one rank has, all have."""
+
+
 def _gather(group, given) -> None:
     for targets, source in zip(given["output_tensors"], given["input_tensors"]):
         for target in targets:
@@ -126,10 +181,14 @@ def _scatter(group, given) -> None:
         target.copy_(sources[group.rank()])
 
 
+def _gather_base(group, given) -> None:
+    for part in given["output_tensor"].view(group.size(), -1):
+        part.copy_(given["input_tensor"].reshape(-1))
+
+
 def _gather_coalesced(group, given) -> None:
     for target, source in zip(given["outputs"], given["inputs"]):
-        for part in target.view(group.size(), -1):
-            part.copy_(source.view(-1))
+        _gather_base(group, {"output_tensor": target, "input_tensor": source})
 
 
 def _all_to_all(group, given) -> None:
@@ -145,34 +204,54 @@ def _all_to_all_base(group, given) -> None:
         part.copy_(_chunk(given["input"], group))
 
 
-# By operator of c10d; and what it returns beside the handle: the argument, or nothing.
+# By operator of c10d, and the argument that it writes.
 _KERNELS = {
     "allreduce_": (_all_reduce, "tensors"),
-    "allreduce_coalesced_": (_all_reduce, None),
-    "reduce_": (_reduce, None),
+    "allreduce_coalesced_": (_all_reduce, "tensors"),
+    "reduce_": (_reduce, "tensors"),
     "reduce_scatter_": (_reduce_scatter, "output_tensors"),
     "_reduce_scatter_base_": (_reduce_scatter_base, "output_tensor"),
-    "reduce_scatter_tensor_coalesced_": (_reduce_scatter_coalesced, None),
-    "allgather_into_tensor_coalesced_": (_gather_coalesced, None),
-    "gather_": (_gather, None),
+    "reduce_scatter_tensor_coalesced_": (_reduce_scatter_coalesced, "outputs"),
+    "broadcast_": (_broadcast, "tensors"),
+    "allgather_": (_gather, "output_tensors"),
+    "_allgather_base_": (_gather_base, "output_tensor"),
+    "allgather_into_tensor_coalesced_": (_gather_coalesced, "outputs"),
+    "gather_": (_gather, "output_tensors"),
     "scatter_": (_scatter, "output_tensors"),
     "alltoall_": (_all_to_all, "output_tensors"),
-    "alltoall_base_": (_all_to_all_base, None),
+    "alltoall_base_": (_all_to_all_base, "output"),
 }
 
 
+@functools.cache
+def _finished():
+    """Begins a future that has the tensors it is given, which code below Python can read."""
+
+    def same(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        return tensors
+
+    return functools.partial(torch.jit.fork, torch.jit.script(same))
+
+
+def _work(*results):
+    """The handle of a collective that is done; of several results, the first that is there."""
+    found = ([one for one in flatten([part]) if isinstance(one, torch.Tensor)] for part in results)
+    future = _finished()(next(filter(None, found)))
+    future.wait()
+    return _create_work_from_future(future).boxed()
+
+
 def _kernel(name: str):
-    compute, returned = _KERNELS[name]
-    arguments = [one.name for one in getattr(torch.ops.c10d, name).default._schema.arguments]
+    compute, written = _KERNELS[name]
+    schema = getattr(torch.ops.c10d, name).default._schema
+    arguments = [one.name for one in schema.arguments]
 
     def kernel(*args, **kwargs):
         given = dict(zip(arguments, args)) | kwargs
         with torch.no_grad(), torch._C._AutoDispatchBelowAutograd(), torch._C.DisableTorchFunction():
             compute(dist.ProcessGroup.unbox(given["process_group"]), given)
-        future = torch.futures.Future()
-        future.set_result([])
-        work = _create_work_from_future(future).boxed()
-        return work if returned is None else (given[returned], work)
+            work = _work(given[written], list(given.values()))
+        return work if len(schema.returns) == 1 else (given[written], work)
 
     return kernel
 

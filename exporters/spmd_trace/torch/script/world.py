@@ -171,14 +171,17 @@ def _receiving(stack: contextlib.ExitStack, job: Job) -> None:
 def _averaging(collective):
     """Averages by a sum: the processes of a host cannot average."""
 
+    def is_average(given) -> bool:
+        reductions = (dist.ReduceOp, dist.ReduceOp.RedOpType)
+        return isinstance(given, reductions) and given == dist.ReduceOp.AVG
+
     @functools.wraps(collective)
     def wrapper(*args, **kwargs):
-        asked = next((one for one in [*args, kwargs.get("op")] if one == dist.ReduceOp.AVG), None)
-        if asked is None:
+        if not any(is_average(one) for one in [*args, *kwargs.values()]):
             return collective(*args, **kwargs)
         total = dist.ReduceOp.SUM
         target = args[0] if args else kwargs.get("tensor", kwargs.get("output"))
-        args = tuple(total if one == dist.ReduceOp.AVG else one for one in args)
+        args = tuple(total if is_average(one) else one for one in args)
         kwargs |= {"op": total} if "op" in kwargs else {}
         with calls.averaging():
             work = collective(*args, **kwargs)
@@ -196,9 +199,9 @@ def _meshes(stack: contextlib.ExitStack, seen: Seen) -> None:
     init = cls.__init__
 
     @functools.wraps(init)
-    def __init__(mesh, device_type="cpu", *args, **kwargs):
-        init(mesh, str(cpu._off_cuda(device_type)), *args, **kwargs)
-        seen.meshes.append(mesh)
+    def __init__(made, device_type="cpu", *args, **kwargs):
+        init(made, str(cpu._off_cuda(device_type)), *args, **kwargs)
+        seen.meshes.append(made)
 
     stack.enter_context(replaced(cls, __init__=__init__))
 
