@@ -13,7 +13,9 @@ import warnings
 import torch
 import torch.cpu
 import torch.distributed as dist
+import torch.distributed.fsdp
 from torch._C._distributed_c10d import FakeProcessGroup, _create_work_from_future
+from torch.distributed.fsdp._fully_shard import _fsdp_collectives as collectives
 
 from .operands import flatten
 
@@ -72,10 +74,29 @@ def _complete() -> None:
     if not hasattr(dist.ReduceOp, "unbox"):
         for name in _REDUCING:
             setattr(dist.ProcessGroup, name, _told(getattr(dist.ProcessGroup, name)))
-    # FSDP2 calls them where it runs on a CPU.
+    _complete_sharding()
+
+
+def _complete_sharding() -> None:
+    """What FSDP2 of 2.6 needs where it runs on a CPU."""
     for name in ("record_event", "wait_event"):
         if not hasattr(torch.cpu.Stream, name):
-            setattr(torch.cpu.Stream, name, lambda stream, *events: None)
+            setattr(torch.cpu.Stream, name, lambda stream, *events: torch.cpu.Event())
+    copy_out = collectives.foreach_all_gather_copy_out
+    if "_unsafe_preserve_version_counter" in copy_out.__code__.co_names:
+        return
+
+    packet = torch.ops.fsdp.split_with_sizes_copy
+    copy = packet._op
+
+    def split_with_sizes_copy(*args, out, **kwargs):
+        # A parameter that is gathered again is what it was: on a CPU the copy would count as a write.
+        with contextlib.ExitStack() as kept:
+            for tensor in out:
+                kept.enter_context(torch.autograd._unsafe_preserve_version_counter(tensor))
+            copy(*args, out=out, **kwargs)
+
+    packet._op = split_with_sizes_copy
 
 
 _complete()

@@ -56,7 +56,8 @@ def _off_cuda(device):
     """A device as the program names it, by the CPU where it is a GPU; numbers are GPUs."""
     if device is None or isinstance(device, bool):
         return device
-    return "cpu" if torch.device(device).type == "cuda" else device
+    # A number is a GPU; without one some versions of torch do not make a device of it.
+    return "cpu" if type(device) is int or torch.device(device).type == "cuda" else device
 
 
 class _OnCpu(TorchFunctionMode):
@@ -66,10 +67,11 @@ class _OnCpu(TorchFunctionMode):
         kwargs = dict(kwargs or {})
         if "device" in kwargs:
             kwargs["device"] = _off_cuda(kwargs["device"])
-        if func is torch.Tensor.to and len(args) > 1:
-            target = args[1]
+        place = {torch.Tensor.to: 1, torch._C._nn._parse_to: 0}.get(func, len(args))
+        if place < len(args):
+            target = args[place]
             if isinstance(target, (str, torch.device)) or type(target) is int:
-                args = (args[0], _off_cuda(target), *args[2:])
+                args = (*args[:place], _off_cuda(target), *args[place + 1 :])
         return func(*args, **kwargs)
 
 

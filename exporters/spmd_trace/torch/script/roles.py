@@ -139,7 +139,7 @@ class Roles:
             found += dtensors.axes_of(self.recorder, wrapped.process_group)
         for module in (one for root in self.roots for one in root.modules()):
             if isinstance(module, torch.distributed.fsdp.FSDPModule):
-                for group in module._get_fsdp_state()._fsdp_param_groups:
+                for group in versions.sharded_groups(module._get_fsdp_state()):
                     for of in ("shard_process_group", "replicate_process_group"):
                         if (ranks := getattr(group.mesh_info, of, None)) is not None:
                             found += dtensors.axes_of(self.recorder, ranks)
