@@ -83,7 +83,7 @@ def _complete_sharding() -> None:
         if not hasattr(torch.cpu.Stream, name):
             setattr(torch.cpu.Stream, name, lambda stream, *events: torch.cpu.Event())
     copy_out = collectives.foreach_all_gather_copy_out
-    if "_unsafe_preserve_version_counter" in copy_out.__code__.co_names:
+    if "_unsafe_preserve_version_counter" in inspect.unwrap(copy_out).__code__.co_names:
         return
 
     packet = torch.ops.fsdp.split_with_sizes_copy
