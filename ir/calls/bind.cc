@@ -302,8 +302,8 @@ BoundCall bind_call(Builder &builder, const Call &call) {
     asked = true;
     Binder binder(builder, call, signature);
     if (!binder.fits()) {
-      made.problem = known.size() == 1 || is_chosen ? binder.problem()
-                                                    : "none of its overloads takes these arguments";
+      if (!llvm::StringRef(made.problem).contains(binder.problem()))
+        made.problem += (made.problem.empty() ? "" : "; or ") + binder.problem();
       continue;
     }
     if (fewest && *fewest <= binder.converted())

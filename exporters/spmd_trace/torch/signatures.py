@@ -44,6 +44,9 @@ _BY_HAND = {
         f"other Tensor self, Tensor other, {_TO}",
     ],
 }
+_BY_HAND |= dict.fromkeys(
+    ["torch.nonzero", "torch.Tensor.nonzero"], ["- Tensor self, *, bool as_tuple=False"]
+)
 
 
 def _parameter(argument, text: str) -> str:
@@ -68,6 +71,8 @@ def _of_schema(schema) -> str | None:
     arguments, found = iter(schema.arguments), []
     for text in texts:
         found.append(text if text == "*" else _parameter(next(arguments), text))
+    if any(one.name == "pin_memory" for one in schema.arguments):
+        found.append("_ requires_grad=False")  # Python adds it
     return ", ".join(found)
 
 
