@@ -73,7 +73,10 @@ class _Graph:
         """What a result is, as far as the graph knows its shape."""
         entry = {"id": self._id()}
         if isinstance(tensor, torch.Tensor):
-            entry |= {"dtype": DTYPES[tensor.dtype], "shape": [self.extent(n) for n in tensor.shape]}
+            entry |= {
+                "dtype": DTYPES[tensor.dtype],
+                "shape": [self.extent(n) for n in tensor.shape],
+            }
         return entry
 
     def declare(self, node, role: str, name: str, value) -> None:
@@ -95,7 +98,9 @@ class _Graph:
             if known is None and isinstance(value, torch.SymInt):
                 return {"sym": self.extent(value)}
             if known is None:
-                raise NotImplementedError(f"{item.name} is no tensor: its use as an argument is not read")
+                raise NotImplementedError(
+                    f"{item.name} is no tensor: its use as an argument is not read"
+                )
             return known
         if isinstance(item, (list, tuple)):
             return [self.argument(one) for one in item]
@@ -114,10 +119,15 @@ class _Graph:
         value = node.meta.get("val", node.meta.get("example_value"))
         if isinstance(value, (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)):
             return  # numbers of the host: where one is an argument, it stands there
-        if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "_c10d_functional":
+        if (
+            isinstance(node.target, torch._ops.OpOverload)
+            and node.target.namespace == "_c10d_functional"
+        ):
             entry = self._collective(node)
         else:
-            args, kwargs = self.argument(node.args), {k: self.argument(v) for k, v in node.kwargs.items()}
+            args, kwargs = self.argument(node.args), {
+                k: self.argument(v) for k, v in node.kwargs.items()
+            }
             entry = {"op": _name_of(node), "args": args} | ({"kwargs": kwargs} if kwargs else {})
         several = isinstance(value, (list, tuple))
         made = [self.described(one) for one in (value if several else [value])]
@@ -129,7 +139,11 @@ class _Graph:
         """What is written in place goes on under the name of the result."""
         schema = getattr(node.target, "_schema", None)
         named = node.op == "call_method" and node.target.endswith("_") and node.target[-2:] != "__"
-        marked = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments] if schema else []
+        marked = (
+            [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
+            if schema
+            else []
+        )
         if (named or any(marked[:1])) and isinstance(node.args[0], torch.fx.Node):
             made[0]["alias_of"] = self.names[node.args[0]]
             self.names[node.args[0]] = made[0]["id"]
@@ -145,7 +159,9 @@ class _Graph:
         word, attrs = collectives._FUNCTIONAL[name]
         group = str(given["group_name"])
         if group not in self.groups:
-            raise NotImplementedError(f"which axis the group {group} is has to be told: --group {group}=AXIS")
+            raise NotImplementedError(
+                f"which axis the group {group} is has to be told: --group {group}=AXIS"
+            )
         axes = self.groups[group]
         attrs = {"axis": axes if len(axes) > 1 else axes[0]} | attrs
         if "reduce_op" in given:
@@ -230,7 +246,12 @@ def _name_of(node) -> str:
     return f"{module}.{name}"
 
 
-_ROLES = {"PARAMETER": "param", "BUFFER": "buffer", "CONSTANT_TENSOR": "const", "USER_INPUT": "input"}
+_ROLES = {
+    "PARAMETER": "param",
+    "BUFFER": "buffer",
+    "CONSTANT_TENSOR": "const",
+    "USER_INPUT": "input",
+}
 
 
 def import_graph(graph, mesh: dict[str, int], types=None, groups=None, inputs=None) -> dict:
@@ -324,8 +345,17 @@ def run(parser: argparse.ArgumentParser, options) -> int:
         parser.error(f"{options.file}: no such file")
     try:
         graph = _load(options.file)
-    except (RuntimeError, ValueError, AttributeError, ImportError, EOFError, pickle.UnpicklingError) as error:
-        parser.error(f"{options.file} is neither an archive of torch.export nor a saved graph: {error}")
+    except (
+        RuntimeError,
+        ValueError,
+        AttributeError,
+        ImportError,
+        EOFError,
+        pickle.UnpicklingError,
+    ) as error:
+        parser.error(
+            f"{options.file} is neither an archive of torch.export nor a saved graph: {error}"
+        )
     if not isinstance(graph, (torch.export.ExportedProgram, torch.fx.GraphModule)):
         parser.error(f"{options.file} holds a {type(graph).__name__}, and no graph")
     try:

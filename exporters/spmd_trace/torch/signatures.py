@@ -81,7 +81,9 @@ def _annotated(annotation) -> str:
     parts = getattr(annotation, "__args__", ())
     optional = type(None) in parts
     chosen = [one for one in parts if one is not type(None)] if optional else [annotation]
-    found = [word for known, word in _ANNOTATIONS.items() if len(chosen) == 1 and known == chosen[0]]
+    found = [
+        word for known, word in _ANNOTATIONS.items() if len(chosen) == 1 and known == chosen[0]
+    ]
     return found[0] + "?" * optional if found else "any"
 
 
@@ -91,7 +93,10 @@ def _of_function(name: str, function) -> str | None:
         parameters = list(inspect.signature(function, eval_str=True).parameters.values())
     except (ValueError, TypeError, NameError):
         return None
-    if [one.kind for one in parameters] == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]:
+    if [one.kind for one in parameters] == [
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.VAR_KEYWORD,
+    ]:
         # It chooses between two functions by a flag; the simple one says what the others are called.
         simple = getattr(torch.nn.functional, "_" + name.rpartition(".")[2], None)
         return _of_function("", simple) if simple is not None else None
@@ -154,7 +159,9 @@ def groups() -> dict[str, list[str]]:
                 names[prefix + word].append(name)
     found = {}
     for name, spelled in names.items():
-        lines = [f"{overload} {text}".rstrip() for overload, text in sorted(operators[name].items())]
+        lines = [
+            f"{overload} {text}".rstrip() for overload, text in sorted(operators[name].items())
+        ]
         found[" ".join(spelled)] = lines
     return found | {name: [f"- {text}"] for name, text in functions.items() if text} | _BY_HAND
 
@@ -182,7 +189,9 @@ def text() -> str:
     heads = known([name.split(" ")[0] for name in every])
     lines = [f"# Signatures of torch {torch.__version__.split('+')[0]}, written by",
              "# exporters/spmd_trace/torch/signatures.py, which says how to read them."]  # fmt: skip
-    named = [(name, one) for name, one in sorted(vars(torch).items()) if isinstance(one, torch.dtype)]
+    named = [
+        (name, one) for name, one in sorted(vars(torch).items()) if isinstance(one, torch.dtype)
+    ]
     lines += [f"! {name} {DTYPES[one]}" for name, one in named if one in DTYPES]
     for names, signatures in sorted(every.items()):
         if names.split(" ")[0] in heads:

@@ -142,7 +142,8 @@ def sharded_reduction(reduce, *args, **kwargs) -> ShardedReduction:
         given.get("gradient_divide_factor"),
         given["all_reduce_group"],
         given["all_reduce_grads"],
-        given.get("all_reduce_hook") is not None or given.get("reduce_scatter_reduce_op") is not None,
+        given.get("all_reduce_hook") is not None
+        or given.get("reduce_scatter_reduce_op") is not None,
     )
 
 
@@ -269,7 +270,11 @@ def _kernel(name: str):
 
     def kernel(*args, **kwargs):
         given = dict(zip(arguments, args)) | kwargs
-        with torch.no_grad(), torch._C._AutoDispatchBelowAutograd(), torch._C.DisableTorchFunction():
+        with (
+            torch.no_grad(),
+            torch._C._AutoDispatchBelowAutograd(),
+            torch._C.DisableTorchFunction(),
+        ):
             compute(dist.ProcessGroup.unbox(given["process_group"]), given)
             work = _work(given[written], list(given.values()))
         return work if len(schema.returns) == 1 else (given[written], work)

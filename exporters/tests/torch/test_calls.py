@@ -29,10 +29,12 @@ _KNOWN = dict.fromkeys(
 )
 _KNOWN |= dict.fromkeys(["torch.atleast_1d", "torch.atleast_2d"], "the row takes no list")
 _KNOWN |= dict.fromkeys(
-    ["torch.conv_transpose1d", "torch.conv_transpose2d", "torch.conv_transpose3d"], "groups are not counted"
+    ["torch.conv_transpose1d", "torch.conv_transpose2d", "torch.conv_transpose3d"],
+    "groups are not counted",
 )
 _KNOWN |= dict.fromkeys(
-    ["torch.cosine_similarity", "torch.masked_scatter", "torch.take_along_dim"], "nothing is broadcast"
+    ["torch.cosine_similarity", "torch.masked_scatter", "torch.take_along_dim"],
+    "nothing is broadcast",
 )
 _KNOWN |= {
     "torch.cat": "an empty tensor of one dimension goes with any other",
@@ -46,7 +48,9 @@ _KNOWN |= {
 
 
 def test_the_table_is_that_of_the_installed_torch():
-    assert _TABLE.read_text() == signatures.text(), "python -m spmd_trace.torch.signatures -o ir/calls/torch.txt"
+    assert (
+        _TABLE.read_text() == signatures.text()
+    ), "python -m spmd_trace.torch.signatures -o ir/calls/torch.txt"
 
 
 def _names() -> set[str]:
@@ -69,7 +73,9 @@ class _Calls:
         if isinstance(item, torch.Tensor):
             if item.layout is not torch.strided or item.dtype not in DTYPES:
                 raise NotImplementedError
-            self.params.append(self._value(item) | {"role": "input", "type": {"tp": "R"}, "requires_grad": False})
+            self.params.append(
+                self._value(item) | {"role": "input", "type": {"tp": "R"}, "requires_grad": False}
+            )
             return self.params[-1]["id"]
         if isinstance(item, (list, tuple)):
             return [self.argument(one) for one in item]
@@ -85,7 +91,11 @@ class _Calls:
         try:
             if not all(isinstance(one, torch.Tensor) for one in results):
                 raise NotImplementedError
-            call = {"op": name, "args": self.argument(args), "kwargs": {k: self.argument(v) for k, v in kwargs.items()}}
+            call = {
+                "op": name,
+                "args": self.argument(args),
+                "kwargs": {k: self.argument(v) for k, v in kwargs.items()},
+            }
         except NotImplementedError:
             del self.params[kept:]
             return
@@ -103,10 +113,20 @@ class _Calls:
 def _named(info) -> list[tuple[str, collections.abc.Callable]]:
     """The names under which what `info` is about is called, and what to call."""
     word = getattr(info.op, "__name__", "")
-    places = {"torch": torch, "torch.nn.functional": torch.nn.functional, "torch.special": torch.special}
+    places = {
+        "torch": torch,
+        "torch.nn.functional": torch.nn.functional,
+        "torch.special": torch.special,
+    }
     places |= {"torch.linalg": torch.linalg, "torch.fft": torch.fft}
-    found = [(f"{place}.{word}", info.op) for place, owner in places.items() if getattr(owner, word, 0) is info.op][:1]
-    return found + ([(f"torch.Tensor.{word}", info.method_variant)] if found and info.method_variant else [])
+    found = [
+        (f"{place}.{word}", info.op)
+        for place, owner in places.items()
+        if getattr(owner, word, 0) is info.op
+    ][:1]
+    return found + (
+        [(f"torch.Tensor.{word}", info.method_variant)] if found and info.method_variant else []
+    )
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +155,14 @@ def _checked(calls: _Calls, path) -> dict[str, set[str]]:
     left_out: set[int] = set()
     while True:
         path.write_text(calls.trace(left_out))
-        line = [judged.checker(), "check", "--format=json", "--no-fold", "--max-findings=100000", path]
+        line = [
+            judged.checker(),
+            "check",
+            "--format=json",
+            "--no-fold",
+            "--max-findings=100000",
+            path,
+        ]
         found = json.loads(subprocess.run(line, capture_output=True, text=True, check=False).stdout)
         kept = [at for at in range(len(calls.ops)) if at not in left_out]
         for error in found["inputs"][0]["errors"]:
@@ -154,6 +181,10 @@ def test_calls_of_all_functions_are_bound(calls, tmp_path):
     functions = {op["op"] for op in calls.ops}
     assert len(functions) > 500 and len(calls.ops) > 3000
     said = _checked(calls, tmp_path / "calls.spmd.json")
-    unknown = {name: words for name, words in said.items() if name.replace("Tensor.", "") not in _KNOWN}
+    unknown = {
+        name: words for name, words in said.items() if name.replace("Tensor.", "") not in _KNOWN
+    }
     assert not unknown
-    assert not _KNOWN.keys() - {name.replace("Tensor.", "") for name in said}, "these are right by now"
+    assert not _KNOWN.keys() - {
+        name.replace("Tensor.", "") for name in said
+    }, "these are right by now"

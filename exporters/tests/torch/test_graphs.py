@@ -34,7 +34,9 @@ class Block(torch.nn.Module):
         self.seen.add_(1.0)
         h = F.gelu(self.up(x), approximate="tanh")
         first, second = torch.chunk(self.down(h), 2, dim=-1)
-        return torch.sum(first.reshape(2, -1), 1, True) + second.mean(), torch.zeros(2, 3, dtype=torch.int64)
+        return torch.sum(first.reshape(2, -1), 1, True) + second.mean(), torch.zeros(
+            2, 3, dtype=torch.int64
+        )
 
 
 _TYPES = {"x": {"tp": "R"}, "up.*": {"tp": "V"}, "down.weight": {"tp": "V"}, "seen": {"tp": "R"}}
@@ -54,7 +56,13 @@ def test_an_exported_program_is_a_trace():
     trace = spmd_trace.import_graph(_exported(), {"tp": 2}, _TYPES)
     jsonschema.Draft202012Validator(schema()).validate(trace)
     roles = {p["name"]: p["role"] for p in trace["params"]}
-    assert roles == {"up.weight": "param", "up.bias": "param", "down.weight": "param", "seen": "buffer", "x": "input"}
+    assert roles == {
+        "up.weight": "param",
+        "up.bias": "param",
+        "down.weight": "param",
+        "seen": "buffer",
+        "x": "input",
+    }
     names = [op["op"] for op in trace["ops"]]
     assert names[:3] == ["aten.add_.Tensor", "aten.linear.default", "aten.gelu.default"]
     (chunk,) = [op for op in trace["ops"] if op["op"] == "aten.chunk.default"]
@@ -75,8 +83,13 @@ def test_the_checker_binds_its_calls(tmp_path):
 @needs_checker
 def test_a_traced_module_is_followed_into_its_parts(tmp_path):
     graph = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()))
-    trace = spmd_trace.import_graph(graph, {"tp": 2}, {"input": {"tp": "R"}}, inputs=[torch.zeros(2, 8)])
-    assert [op["op"] for op in trace["ops"]] == ["torch.nn.functional.linear", "torch.nn.functional.relu"]
+    trace = spmd_trace.import_graph(
+        graph, {"tp": 2}, {"input": {"tp": "R"}}, inputs=[torch.zeros(2, 8)]
+    )
+    assert [op["op"] for op in trace["ops"]] == [
+        "torch.nn.functional.linear",
+        "torch.nn.functional.relu",
+    ]
     assert trace["ops"][0]["out"][0]["shape"] == [2, 4]
     assert _findings(trace, tmp_path) == []
 
@@ -90,7 +103,9 @@ def test_functions_and_methods_of_python_are_bound(tmp_path):
         return torch.cat([y, y], dim=1).sum(axis=0, keepdims=True), torch.max(z, 1), 1.0 - z
 
     inputs = [torch.zeros(6, 4), torch.zeros(3, dtype=torch.int64), torch.zeros(5, 4)]
-    trace = spmd_trace.import_graph(torch.fx.symbolic_trace(program), {"tp": 2}, {"*": {"tp": "R"}}, inputs=inputs)
+    trace = spmd_trace.import_graph(
+        torch.fx.symbolic_trace(program), {"tp": 2}, {"*": {"tp": "R"}}, inputs=inputs
+    )
     assert "torch.Tensor.mul_" in [op["op"] for op in trace["ops"]]
     assert _findings(trace, tmp_path) == []
 
@@ -120,7 +135,9 @@ def test_what_no_trace_can_say_is_refused():
     with pytest.raises(NotImplementedError, match="an argument of slice has no form in a trace"):
         spmd_trace.import_graph(sliced, {"tp": 2}, inputs=[torch.zeros(4)])
     with pytest.raises(ValueError, match="nothing is called y; there are: x"):
-        spmd_trace.import_graph(torch.fx.symbolic_trace(lambda x: x + 1), {"tp": 2}, {"y": {"tp": "R"}})
+        spmd_trace.import_graph(
+            torch.fx.symbolic_trace(lambda x: x + 1), {"tp": 2}, {"y": {"tp": "R"}}
+        )
 
 
 def _command(*words):
@@ -134,7 +151,9 @@ def test_the_command_reads_archives_and_saved_graphs(tmp_path):
     done = _command(tmp_path / "block.pt2", *words)
     assert done.returncode == 0 and done.stdout.endswith("out.json: 10 operations\n"), done.stderr
     torch.save(torch.fx.symbolic_trace(torch.nn.ReLU()), tmp_path / "relu.pt")
-    done = _command(tmp_path / "relu.pt", "--input", "f32[2,8]", "--type", "input:tp=V", *words[:2], *words[4:])
+    done = _command(
+        tmp_path / "relu.pt", "--input", "f32[2,8]", "--type", "input:tp=V", *words[:2], *words[4:]
+    )
     assert done.returncode == 0, done.stderr
     (op,) = json.loads((tmp_path / "out.json").read_text())["ops"]
     assert (op["op"], op["out"][0]["shape"]) == ("torch.nn.functional.relu", [2, 8])
