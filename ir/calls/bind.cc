@@ -43,8 +43,8 @@ public:
     llvm::SmallVectorImpl<Operand> &operands = made.operands;
     while (!operands.empty() && is_null(operands.back()))
       operands.pop_back();
-    for (const auto &[name, operand] : named_)
-      operands.append({Operand::name(name), operand});
+    for (const auto &[word, operand] : named_)
+      operands.append({Operand::name(word), operand});
     return made;
   }
 

@@ -278,8 +278,7 @@ private:
   void ops();
   void op();
   OpNameId op_name(const JsonMembers &members, OpShape &shape);
-  BlockId read_operands(const JsonMembers &members, Inst &inst, AttrDict &literals,
-                        OpShape &shape);
+  BlockId read_operands(const JsonMembers &members, Inst &inst, AttrDict &literals, OpShape &shape);
   AttrsId all_attrs(const JsonMembers &members, const AttrDict &literals, const OpShape &shape);
   void results(Inst &inst, OpShape &shape);
   void assertions(const JsonMembers &members, uint32_t index);
