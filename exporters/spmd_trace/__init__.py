@@ -27,3 +27,10 @@ def step(file=None, model=None, kinds=None, data=()):
     from .torch.script import block
 
     return block.Step(file, model, kinds, data)
+
+
+def import_graph(graph, mesh, types=None, groups=None, inputs=None) -> dict:
+    """The trace of a graph of torch.fx or torch.export (`spmd_trace.torch.graphs`)."""
+    from .torch import graphs
+
+    return graphs.import_graph(graph, mesh, types, groups, inputs)

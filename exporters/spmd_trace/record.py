@@ -28,8 +28,7 @@ from .ranks import compared
 FAILED = 3
 IN_PART = 4  # recorded, but for some operations of which the trace says nothing
 MOST_RANKS = 16  # that run together on this machine
-# Process groups that move no data and give results all the same; 2.11 has none.
-_OLDEST_TORCH = (2, 15)
+_OLDEST_TORCH = (2, 6)  # what differs between versions: torch/versions.py
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -173,7 +173,7 @@ void JsonReader::version() {
 void JsonReader::features() {
   json_.array([&](uint32_t) {
     Token token = json_.at();
-    if (StringId feature = text(); feature.valid())
+    if (StringId feature = text(); feature.valid() && program_.strings[feature] != kCallsFeature)
       json_.error(token, "trace-feature",
                   fmt::format("the feature `{}` is not known",
                               program_.strings[feature].take_front(60).str()));

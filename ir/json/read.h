@@ -267,14 +267,18 @@ private:
   Operand operand();
   AttrValue literal();
   void named_operands(llvm::SmallVectorImpl<Operand> &out, AttrDict &literals);
-  AttrValue as_attr(Operand operand);
   void mark_mutated(llvm::MutableArrayRef<Operand> operands);
+
+  // read_calls.cc
+  Operand argument();
+  llvm::SmallVector<Operand, 8> read_call(const JsonMembers &members, unsigned args,
+                                          unsigned kwargs, Inst &inst, AttrDict &literals);
 
   // read_ops.cc, read_functions.cc
   void ops();
   void op();
   OpNameId op_name(const JsonMembers &members, OpShape &shape);
-  BlockId read_operands(const JsonMembers &members, AttrDict &literals, OpShape &shape);
+  BlockId read_operands(const JsonMembers &members, Inst &inst, AttrDict &literals, OpShape &shape);
   AttrsId all_attrs(const JsonMembers &members, const AttrDict &literals, const OpShape &shape);
   void results(Inst &inst, OpShape &shape);
   void assertions(const JsonMembers &members, uint32_t index);

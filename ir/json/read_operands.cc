@@ -61,17 +61,8 @@ void JsonReader::named_operands(llvm::SmallVectorImpl<Operand> &out, AttrDict &l
       json_.error(token, "trace-key",
                   fmt::format("`{}` is an attribute, and stands among the operands", name.str()));
     else
-      literals.attrs.push_back({key, as_attr(made)});
+      literals.attrs.push_back({key, as_attr(program_, made)});
   });
-}
-
-AttrValue JsonReader::as_attr(Operand operand) {
-  if (operand.form == Operand::Form::Literal)
-    return program_.literals[operand.index];
-  AttrList list;
-  for (size_t i = 0; i < program_.blocks[operand.as_list()].size(); ++i)
-    list.items.push_back(as_attr(program_.blocks[operand.as_list()][i]));
-  return AttrValue::list(program_.lists.add(std::move(list)));
 }
 
 // Positions count the operands by position, then those by name.

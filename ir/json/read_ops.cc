@@ -14,9 +14,9 @@ namespace spmd::ir {
 namespace {
 
 // In the order of the exporters: see JsonCursor::fields.
-constexpr std::array<std::string_view, 14> kOpKeys = {"op",    "in",      "kw",     "attrs", "out",
-                                                      "mut",   "phase",   "bwd_of", "ctx",   "loc",
-                                                      "scope", "regions", "ignore", "expect"};
+constexpr std::array<std::string_view, 16> kOpKeys = {
+    "op",  "in",  "kw",    "attrs",   "out",    "mut",    "phase", "bwd_of",
+    "ctx", "loc", "scope", "regions", "ignore", "expect", "args",  "kwargs"};
 enum OpKey : unsigned {
   Name,
   In,
@@ -31,7 +31,9 @@ enum OpKey : unsigned {
   ScopeKey,
   Regions,
   Ignore,
-  Expect
+  Expect,
+  Args,
+  Kwargs
 };
 
 constexpr uint32_t kProgressOps = 1 << 15; // how often progress is told
@@ -56,7 +58,7 @@ void JsonReader::op() {
       inst.context = contexts_[*context];
   shape.mesh = mesh_of(inst.context);
   AttrDict literals;
-  inst.operands = read_operands(members, literals, shape);
+  inst.operands = read_operands(members, inst, literals, shape);
   if (members.at(BwdOf))
     inst.bwd_of = value_ref();
   if (members.at(Out))
@@ -92,10 +94,17 @@ OpNameId JsonReader::op_name(const JsonMembers &members, OpShape &shape) {
   return OpNameId{*known >> 1};
 }
 
-BlockId JsonReader::read_operands(const JsonMembers &members, AttrDict &literals, OpShape &shape) {
+BlockId JsonReader::read_operands(const JsonMembers &members, Inst &inst, AttrDict &literals,
+                                  OpShape &shape) {
   operands_.clear();
   if (members.at(In))
     operands(operands_);
+  if (members.has(Args) || members.has(Kwargs)) {
+    if (members.has(In) || members.has(Kw))
+      json_.error(members.token(), "trace-key",
+                  "`args` and `kwargs` are a call, `in` and `kw` operands: one op has either");
+    operands_ = read_call(members, Args, Kwargs, inst, literals);
+  }
   for (Operand operand : operands_) {
     bool known = operand.is_value() && operand.as_value().valid();
     shape.in.push_back(known ? rank_of(program_.values[operand.as_value()].shape) : std::nullopt);

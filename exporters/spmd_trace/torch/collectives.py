@@ -7,7 +7,7 @@ determines them. Waiting for an asynchronous call is not an operation: the resul
 import torch
 import torch.distributed as dist
 
-from . import collective_lists, messages
+from . import collective_lists, messages, versions
 from .document import Op
 from .operands import flatten
 
@@ -49,8 +49,7 @@ def record(recorder, func, args, kwargs):
     if group.size() > 1:
         attrs["group"] = group_key(recorder, group)
     if "reduce_op" in given:
-        reduction = str(dist.ReduceOp.unbox(given["reduce_op"]).op)
-        attrs["op"] = _REDUCTIONS[reduction.rsplit(".")[-1]]
+        attrs["op"] = _REDUCTIONS[versions.reduction(given["reduce_op"])]
     # What it overwrites is what it was, and what it gives is there.
     recorder.see(flatten(list(given.values())))
     with recorder.hidden():

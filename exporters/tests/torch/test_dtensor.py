@@ -11,6 +11,7 @@ import tomllib
 import pytest
 import torch
 
+import of_one_torch  # noqa: F401  what is kept is of one version
 import judged
 from spmd_trace.torch.dtensor import assignments, comparison, programs, propagation, record
 from spmd_trace.torch.dtensor import samples, verdicts

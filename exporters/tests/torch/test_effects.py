@@ -178,6 +178,5 @@ finally:
 def test_what_hangs_after_a_failure_is_not_waited_for(tmp_path):
     done, seconds = _record(tmp_path, _HANGS)
     assert done.returncode == 3 and seconds < 60
-    assert done.stderr.startswith(
-        "spmd-trace: script.py:17: the script raises RuntimeError: addmm: mat1"
-    )
+    # The words of torch differ between its versions.
+    assert done.stderr.startswith("spmd-trace: script.py:17: the script raises RuntimeError: ")

@@ -6,6 +6,7 @@ import subprocess
 import numpy as np
 import pytest
 
+import of_one_torch  # noqa: F401  what is kept is of one version
 import spmd_trace.torch  # noqa: F401  before torch: it says what to do without CUDA libraries
 import torch
 from spmd_trace.torch.operands import bind

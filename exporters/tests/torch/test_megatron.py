@@ -3,6 +3,7 @@
 import jsonschema
 import pytest
 
+import of_one_torch  # noqa: F401  what is kept is of one version
 import spmd_trace.torch
 from spmd_trace.torch.programs import megatron_gpt
 from traces import BUNDLED, leaves, operands, schema, stale_uses

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import of_one_torch  # noqa: F401  what is kept is of one version
 import spmd_trace.torch
 from spmd_trace.torch.programs import megatron_gpt
 from traces import BUNDLED

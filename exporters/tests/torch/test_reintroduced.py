@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import of_one_torch  # noqa: F401  what is kept is of one version
 import judged
 import spmd_trace.torch
 from spmd_trace.torch.programs import known_megatron_bugs, known_torchtitan_bugs

@@ -12,6 +12,8 @@ import jsonschema
 import pytest
 
 import judged
+import spmd_trace.torch  # noqa: F401  before torch: it says what to do without CUDA libraries
+import torch
 from traces import BUNDLED, schema, stale_uses
 
 pytestmark = pytest.mark.skipif(
@@ -92,7 +94,10 @@ def test_a_right_script_is_recorded_as_it_is(name, recorded):
 @needs_checker
 @pytest.mark.parametrize("name", _RIGHT)
 def test_nothing_is_found_in_a_right_script(name, recorded):
-    assert judged.reports(recorded(name)) == []
+    found = [report["name"] for report in judged.reports(recorded(name))]
+    # FSDP2 of 2.6 adds 1e-6 to the norm of each rank before it adds them up.
+    small_fault = name == "fsdp2" and torch.__version__.startswith("2.6.")
+    assert found == (["norm-undercount"] if small_fault else [])
 
 
 @needs_checker

@@ -2,6 +2,7 @@
 
 import pytest
 
+import of_one_torch  # noqa: F401  what is kept is of one version
 import judged
 import spmd_trace.torch
 from spmd_trace.torch.programs import megatron_gpt, torchtitan_models

@@ -8,6 +8,7 @@ import re
 import jsonschema
 import pytest
 
+import of_one_torch  # noqa: F401  what is kept is of one version
 import judged
 import spmd_trace.torch
 import test_megatron as documents

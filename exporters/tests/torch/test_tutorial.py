@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import of_one_torch  # noqa: F401  what is kept is of one version
 TUTORIAL = pathlib.Path(__file__).resolve().parents[3] / "docs" / "tutorial"
 
 

@@ -14,6 +14,8 @@ import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from .. import versions
+
 
 class _Idle:
     """A stream, a graph or another object whose methods have nothing to do."""
@@ -54,7 +56,8 @@ def _off_cuda(device):
     """A device as the program names it, by the CPU where it is a GPU; numbers are GPUs."""
     if device is None or isinstance(device, bool):
         return device
-    return "cpu" if torch.device(device).type == "cuda" else device
+    # A number is a GPU; without one some versions of torch do not make a device of it.
+    return "cpu" if type(device) is int or torch.device(device).type == "cuda" else device
 
 
 class _OnCpu(TorchFunctionMode):
@@ -64,10 +67,11 @@ class _OnCpu(TorchFunctionMode):
         kwargs = dict(kwargs or {})
         if "device" in kwargs:
             kwargs["device"] = _off_cuda(kwargs["device"])
-        if func is torch.Tensor.to and len(args) > 1:
-            target = args[1]
+        place = {torch.Tensor.to: 1, torch._C._nn._parse_to: 0}.get(func, len(args))
+        if place < len(args):
+            target = args[place]
             if isinstance(target, (str, torch.device)) or type(target) is int:
-                args = (args[0], _off_cuda(target), *args[2:])
+                args = (*args[:place], _off_cuda(target), *args[place + 1 :])
         return func(*args, **kwargs)
 
 
@@ -279,21 +283,15 @@ def _all_to_all_single(
         return output.copy_(input[rows]) if len(input) else output.zero_()
 
 
-def fake_options():
-    """Of a process group that moves no data: other ranks have what this one has."""
-    options = torch._C._distributed_c10d.FakeProcessGroup.Options()
-    options.simulate_uniform_ranks = True
-    return options
-
-
 @contextlib.contextmanager
 def fake_ranks(rank: int, world: int):
     """A default process group of `world` ranks of which this process plays one."""
+    options = versions.fake_options()
     dist.init_process_group(
-        "fake", rank=rank, world_size=world, store=FakeStore(), pg_options=fake_options()
+        "fake", rank=rank, world_size=world, store=FakeStore(), pg_options=options
     )
     try:
-        with replaced(dist, all_to_all_single=_all_to_all_single):
+        with replaced(dist, all_to_all_single=_all_to_all_single), versions.uniform_ranks():
             yield
     finally:
         dist.destroy_process_group()

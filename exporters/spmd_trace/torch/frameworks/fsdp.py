@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from torch.distributed.fsdp._fully_shard import _fsdp_param_group as groups
 
+from .. import versions
 from ..mesh import Context, Mesh
 from ..recorder import Recorder
 from ..values import DTYPES, Value
@@ -32,7 +33,7 @@ def sharded_parameters(model: torch.nn.Module) -> dict[torch.nn.Parameter, objec
     found = {}
     for module in model.modules():
         if isinstance(module, torch.distributed.fsdp.FSDPModule):
-            for group in module._get_fsdp_state()._fsdp_param_groups:
+            for group in versions.sharded_groups(module._get_fsdp_state()):
                 found |= {known.sharded_param: known for known in group.fsdp_params}
     return found
 
@@ -190,7 +191,7 @@ def recorded(recorder: Recorder, where: Where):
     def foreach_reduce(parameters, gradients, *settings, **options):
         if recorder.is_hidden:
             return reduce(parameters, gradients, *settings, **options)
-        dtype, divide, replicas, hook = settings[3], settings[5], settings[6], settings[10]
+        asked = versions.sharded_reduction(reduce, parameters, gradients, *settings, **options)
 
         def unknown(what: str):
             """Reduces as the program says; what comes of it is not known."""
@@ -201,14 +202,15 @@ def recorded(recorder: Recorder, where: Where):
             recorder.refuse(what, "reduce as FSDP does by itself", gradients, made)
             return result
 
-        if hook is not None:
-            return unknown("gradients that FSDP reduces by a hook of the program")
-        copies = dtensors.axes_of(recorder, replicas) if replicas is not None else []
-        if copies and not settings[8]:
+        if asked.by_hand:
+            return unknown("gradients that FSDP reduces in the program's own way")
+        group, divisor = asked.replicas, asked.divisor
+        copies = dtensors.axes_of(recorder, group) if group is not None else []
+        if copies and not asked.all_replicas:
             return unknown("gradients that FSDP reduces over copies in a later backward")
         # By default it divides by the ranks of both groups.
-        how = _Reduction(dtype, "avg" if divide is None else "sum", copies)
-        how.divisor = None if divide in (None, 1.0) else float(divide)
+        how = _Reduction(asked.dtype, "avg" if divisor is None else "sum", copies)
+        how.divisor = None if divisor in (None, 1.0) else float(divisor)
 
         def run():
             return reduce(parameters, gradients, *settings, **options)

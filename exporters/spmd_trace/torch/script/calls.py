@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...places import relative_path
-from .. import places
+from .. import places, versions
 from ..frameworks.cpu import replaced
 from ..values import DTYPES
 
@@ -137,7 +137,7 @@ class Watched(TorchDispatchMode):
             call, argument = _CALLS[name]
             words = [_shapes(given[argument])] if argument else []
             if "reduce_op" in given:
-                word = str(dist.ReduceOp.unbox(given["reduce_op"]).op).rsplit(".")[-1].lower()
+                word = versions.reduction(given["reduce_op"]).lower()
                 words.append("avg" if _averages else word)
             if name in ("broadcast_", "reduce_", "gather_", "scatter_"):
                 words.append(f"root {dist.get_global_rank(group, given['root_rank'])}")

@@ -9,7 +9,7 @@ import gc
 import torch
 from torch.distributed.tensor import DTensor
 
-from .. import messages
+from .. import messages, versions
 from ..document import Op
 from ..frameworks import ddp, dtensors, fsdp1
 from ..frameworks.fsdp import local_shard
@@ -60,7 +60,7 @@ def optimizers(models: list[torch.nn.Module] | None = None) -> list[torch.optim.
 def tensors() -> list[torch.Tensor]:
     """All tensors with memory of their own that the process holds."""
     with torch._C.DisableTorchFunction():
-        found = _objects(torch.Tensor)
+        found = versions.held(_objects(torch.Tensor))
         return [one for one in found if one.layout is torch.strided and one.device.type == "cpu"]
 
 
@@ -152,7 +152,7 @@ class Roles:
             found += dtensors.axes_of(self.recorder, wrapped.process_group)
         for module in (one for root in self.roots for one in root.modules()):
             if isinstance(module, torch.distributed.fsdp.FSDPModule):
-                for group in module._get_fsdp_state()._fsdp_param_groups:
+                for group in versions.sharded_groups(module._get_fsdp_state()):
                     for of in ("shard_process_group", "replicate_process_group"):
                         if (ranks := getattr(group.mesh_info, of, None)) is not None:
                             found += dtensors.axes_of(self.recorder, ranks)

@@ -17,7 +17,7 @@ import torch.distributed.fsdp
 from torch.distributed import device_mesh, distributed_c10d
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from .. import groupsizes, messages, places
+from .. import groupsizes, messages, places, versions
 from .. import recorder as recording
 from ..frameworks import cpu, ddp
 from ..frameworks.cpu import replaced
@@ -85,13 +85,13 @@ def _groups(stack: contextlib.ExitStack, job: Job, seen: Seen) -> None:
         if job.meeting is not None:
             init("gloo", init_method=f"file://{job.meeting}", **place)
         else:
-            init("fake", store=FakeStore(), pg_options=cpu.fake_options(), **place)
+            init("fake", store=FakeStore(), pg_options=versions.fake_options(), **place)
 
     @functools.wraps(new)
     def new_group(ranks=None, timeout=None, backend=None, pg_options=None, *args, **kwargs):
         kwargs.pop("device_id", None)
         kwargs["use_local_synchronization"] = False
-        return new(ranks, None, None, None if job.meeting else cpu.fake_options(), **kwargs)
+        return new(ranks, None, None, None if job.meeting else versions.fake_options(), **kwargs)
 
     def get_backend(group=None):
         backend_of(group)  # refuses as torch does
@@ -102,6 +102,7 @@ def _groups(stack: contextlib.ExitStack, job: Job, seen: Seen) -> None:
     stack.enter_context(replaced(dist, get_backend=get_backend, is_nccl_available=lambda: True))
     _objects(stack, job.meeting is None)
     if job.meeting is None:
+        stack.enter_context(versions.uniform_ranks())
         _receiving(stack, job)
         stack.enter_context(replaced(dist, all_to_all_single=cpu._all_to_all_single))
     else:
@@ -170,14 +171,17 @@ def _receiving(stack: contextlib.ExitStack, job: Job) -> None:
 def _averaging(collective):
     """Averages by a sum: the processes of a host cannot average."""
 
+    def is_average(given) -> bool:
+        reductions = (dist.ReduceOp, dist.ReduceOp.RedOpType)
+        return isinstance(given, reductions) and given == dist.ReduceOp.AVG
+
     @functools.wraps(collective)
     def wrapper(*args, **kwargs):
-        asked = next((one for one in [*args, kwargs.get("op")] if one == dist.ReduceOp.AVG), None)
-        if asked is None:
+        if not any(is_average(one) for one in [*args, *kwargs.values()]):
             return collective(*args, **kwargs)
         total = dist.ReduceOp.SUM
         target = args[0] if args else kwargs.get("tensor", kwargs.get("output"))
-        args = tuple(total if one == dist.ReduceOp.AVG else one for one in args)
+        args = tuple(total if is_average(one) else one for one in args)
         kwargs |= {"op": total} if "op" in kwargs else {}
         with calls.averaging():
             work = collective(*args, **kwargs)
@@ -195,9 +199,9 @@ def _meshes(stack: contextlib.ExitStack, seen: Seen) -> None:
     init = cls.__init__
 
     @functools.wraps(init)
-    def __init__(mesh, device_type="cpu", *args, **kwargs):
-        init(mesh, str(cpu._off_cuda(device_type)), *args, **kwargs)
-        seen.meshes.append(mesh)
+    def __init__(made, device_type="cpu", *args, **kwargs):
+        init(made, str(cpu._off_cuda(device_type)), *args, **kwargs)
+        seen.meshes.append(made)
 
     stack.enter_context(replaced(cls, __init__=__init__))
 

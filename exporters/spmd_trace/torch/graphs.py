@@ -1,0 +1,369 @@
+"""Makes a trace of a graph: an archive of torch.export, or a GraphModule of torch.fx.
+
+spmd-trace import model.pt2 --mesh dp=2,tp=4 --type 'layers.*.weight:tp=S(0)' -o model.spmd.json
+spmd-trace import graph.pt --mesh tp=2 --input 'f32[8,16]' --group 0=tp
+
+A graph is what one rank runs, and its shapes are those of one rank. It says nothing of the mesh and of
+types: these are options. What they leave out is unknown.
+
+A saved GraphModule is a pickle: reading one runs code that it names.
+"""
+
+import argparse
+import fnmatch
+import math
+import operator
+import pathlib
+import pickle
+import re
+import zipfile
+
+import torch
+import torch.export
+import torch.fx
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+from .. import document, places
+from . import collectives
+from .values import DTYPES
+
+_WORDS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+
+
+class _Everything(torch.fx.Tracer):
+    """Follows the program into modules of torch."""
+
+    def is_leaf_module(self, module, name) -> bool:
+        return False
+
+
+class _Graph:
+    """The values of one graph, in the order in which they are made."""
+
+    def __init__(self, graph: torch.fx.Graph, owner, mesh: dict, types: dict, groups: dict):
+        self.graph, self.owner = graph, owner
+        self.mesh, self.types, self.groups = mesh, types, groups
+        self.tables = places.Tables()
+        self.names: dict[torch.fx.Node, object] = {}  # a value, or those of several results
+        self.values = 0
+        self.symbols: dict[str, dict] = {}
+        self.params: list[dict] = []
+        self.ops: list[dict] = []
+        self.outputs: list[dict] = []
+        self.unused = set(types)  # patterns of types that nothing has had
+
+    def _id(self) -> str:
+        self.values += 1
+        return f"%{self.values - 1}"
+
+    # Values.
+
+    def extent(self, size):
+        if isinstance(size, int):
+            return size
+        expression = size.node.expr
+        for symbol in expression.free_symbols:
+            known = size.node.shape_env.var_to_range.get(symbol) if size.node.shape_env else None
+            least = int(known.lower) if known is not None and known.lower.is_finite else 0
+            self.symbols.setdefault(str(symbol), {"min": max(least, 0)})
+        return str(expression).replace("//", "/")
+
+    def described(self, tensor) -> dict:
+        """What a result is, as far as the graph knows its shape."""
+        entry = {"id": self._id()}
+        if isinstance(tensor, torch.Tensor):
+            entry |= {
+                "dtype": DTYPES[tensor.dtype],
+                "shape": [self.extent(n) for n in tensor.shape],
+            }
+        return entry
+
+    def declare(self, node, role: str, name: str, value) -> None:
+        entry = self.described(value) | {"role": role, "name": name}
+        kinds = dict.fromkeys(self.mesh, "?")
+        for pattern, stated in self.types.items():
+            if fnmatch.fnmatchcase(name, pattern):
+                kinds |= stated
+                self.unused.discard(pattern)
+        self.names[node] = entry["id"]
+        self.params.append(entry | {"type": kinds})
+
+    # Calls.
+
+    def argument(self, item):
+        if isinstance(item, torch.fx.Node):
+            known = self.names.get(item)
+            value = item.meta.get("val")
+            if known is None and isinstance(value, torch.SymInt):
+                return {"sym": self.extent(value)}
+            if known is None:
+                raise NotImplementedError(
+                    f"{item.name} is no tensor: its use as an argument is not read"
+                )
+            return known
+        if isinstance(item, (list, tuple)):
+            return [self.argument(one) for one in item]
+        if isinstance(item, torch.SymInt):
+            return {"sym": self.extent(item)}
+        if isinstance(item, _WORDS):
+            return str(item)
+        if item is None or isinstance(item, (bool, int, float, str)):
+            return document.number(item)
+        raise NotImplementedError(f"an argument of {type(item).__name__} has no form in a trace")
+
+    def call(self, node: torch.fx.Node) -> None:
+        if node.target is operator.getitem and isinstance(self.names.get(node.args[0]), list):
+            self.names[node] = self.names[node.args[0]][node.args[1]]
+            return
+        value = node.meta.get("val", node.meta.get("example_value"))
+        if isinstance(value, (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return  # numbers of the host: where one is an argument, it stands there
+        if (
+            isinstance(node.target, torch._ops.OpOverload)
+            and node.target.namespace == "_c10d_functional"
+        ):
+            entry = self._collective(node)
+        else:
+            args, kwargs = self.argument(node.args), {
+                k: self.argument(v) for k, v in node.kwargs.items()
+            }
+            entry = {"op": _name_of(node), "args": args} | ({"kwargs": kwargs} if kwargs else {})
+        several = isinstance(value, (list, tuple))
+        made = [self.described(one) for one in (value if several else [value])]
+        self._written(node, made)
+        self.names[node] = [one["id"] for one in made] if several else made[0]["id"]
+        self.ops.append(entry | {"out": made} | self._place(node))
+
+    def _written(self, node, made: list[dict]) -> None:
+        """What is written in place goes on under the name of the result."""
+        schema = getattr(node.target, "_schema", None)
+        named = node.op == "call_method" and node.target.endswith("_") and node.target[-2:] != "__"
+        marked = (
+            [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
+            if schema
+            else []
+        )
+        if (named or any(marked[:1])) and isinstance(node.args[0], torch.fx.Node):
+            made[0]["alias_of"] = self.names[node.args[0]]
+            self.names[node.args[0]] = made[0]["id"]
+
+    def _collective(self, node) -> dict:
+        """A functional collective; waiting for it is no operation of its own."""
+        given = dict(zip([a.name for a in node.target._schema.arguments], node.args)) | node.kwargs
+        name = node.target._schema.name.split("::")[1]
+        if name == "wait_tensor":
+            return {"op": "_c10d_functional.wait_tensor", "in": [self.argument(given["tensor"])]}
+        if name not in collectives._FUNCTIONAL:
+            raise NotImplementedError(f"the collective {node.target} is not read from a graph")
+        word, attrs = collectives._FUNCTIONAL[name]
+        group = str(given["group_name"])
+        if group not in self.groups:
+            raise NotImplementedError(
+                f"which axis the group {group} is has to be told: --group {group}=AXIS"
+            )
+        axes = self.groups[group]
+        attrs = {"axis": axes if len(axes) > 1 else axes[0]} | attrs
+        if "reduce_op" in given:
+            attrs["op"] = given["reduce_op"].lower().replace("product", "prod")
+        return {"op": word, "in": [self.argument(given["input"])], "attrs": attrs}
+
+    def _place(self, node) -> dict:
+        """The line of the program, and the module."""
+        entry: dict = {}
+        frames = [f for f in _FRAME.findall(node.meta.get("stack_trace") or "")
+                  if not f[0].startswith(places.SITE)]  # fmt: skip
+        if frames:
+            path, line, function = frames[-1]
+            known = self.tables.known(frames[-1])
+            added = {"line": int(line), "col": 1}
+            entry["loc"] = known if known is not None else self.tables.add(
+                frames[-1], path, added, function, None)  # fmt: skip
+        stack = list((node.meta.get("nn_module_stack") or {}).values())
+        scope = self.tables.scope_named(str(stack[-1][0]) if stack else None)
+        return entry | ({"scope": scope} if scope is not None else {})
+
+    def read(self, inputs: dict) -> None:
+        """`inputs`: role and name of each placeholder."""
+        for node in self.graph.nodes:
+            if node.op == "placeholder":
+                role, name = inputs.get(node.name, ("input", node.target))
+                if role is not None:
+                    self.declare(node, role, name, node.meta.get("val"))
+            elif node.op == "get_attr":
+                self._attribute(node)
+            elif node.op == "output":
+                self._end(node.args[0])
+            else:
+                self.call(node)
+
+    def _attribute(self, node) -> None:
+        found = operator.attrgetter(node.target)(self.owner)
+        if not isinstance(found, torch.Tensor):
+            raise NotImplementedError(f"the graph has another graph in it: {node.target}")
+        role = "param" if isinstance(found, torch.nn.Parameter) else "buffer"
+        self.declare(node, role, node.target, found)
+
+    def _end(self, results) -> None:
+        nodes = results if isinstance(results, (list, tuple)) else [results]
+        for node in nodes:
+            if isinstance(node, torch.fx.Node) and isinstance(self.names.get(node), str):
+                self.outputs.append({"value": self.names[node], "role": "output"})
+
+    def trace(self, frontend: str) -> dict:
+        sizes = list(self.mesh.values())
+        axes = [{"name": name, "size": size} for name, size in self.mesh.items()]
+        version = torch.__version__.split("+")[0]
+        return document.head(f"torch {version}", frontend) | {
+            "version": "1.1",
+            "mode": "local",
+            "phase": "forward",
+            "requires": ["calls"],
+            # A graph does not say which of its values are views of each other.
+            "missing": ["mutation"],
+            "world": math.prod(sizes),
+            "op_count": len(self.ops),
+            **({"symbols": self.symbols} if self.symbols else {}),
+            "meshes": [{"id": "main", "axes": axes}],
+            **self.tables.json(),
+            "params": self.params,
+            "outputs": self.outputs,
+            "ops": self.ops,
+        }
+
+
+def _name_of(node) -> str:
+    if node.op == "call_method":
+        return f"torch.Tensor.{node.target}"
+    if isinstance(node.target, torch._ops.OpOverload):
+        return str(node.target)
+    name = node.target.__name__
+    module = (getattr(node.target, "__module__", None) or "torch").removeprefix("_")
+    # Functions that are written in C say nothing of where they stand.
+    for place in (torch, torch.nn.functional, torch.special, torch.linalg, torch.fft):
+        if getattr(place, name, None) is node.target:
+            return f"{place.__name__}.{name}"
+    return f"{module}.{name}"
+
+
+_ROLES = {
+    "PARAMETER": "param",
+    "BUFFER": "buffer",
+    "CONSTANT_TENSOR": "const",
+    "USER_INPUT": "input",
+}
+
+
+def import_graph(graph, mesh: dict[str, int], types=None, groups=None, inputs=None) -> dict:
+    """The trace of a GraphModule, or of what torch.export gives, as plain data.
+
+    `types`: by name, or pattern of names, of inputs and parameters: the kind on each axis. `groups`: by name
+    of a process group: its axes. `inputs`: tensors to find the shapes with, where the graph has none.
+    """
+    types, groups = dict(types or {}), dict(groups or {})
+    signature, owner, frontend = {}, graph, "fx"
+    if isinstance(graph, torch.export.ExportedProgram):
+        owner, frontend = graph.graph_module, "pt2"
+        for one in graph.graph_signature.input_specs:
+            name = getattr(one.arg, "name", None)
+            signature[name] = (_ROLES.get(one.kind.name), one.target or name)
+    elif inputs is not None or any(node.op == "call_module" for node in graph.graph.nodes):
+        owner = torch.fx.GraphModule(graph, _Everything().trace(graph))
+    if inputs is not None:
+        with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            given = [mode.from_tensor(one) for one in inputs]
+            FakeTensorProp(owner, mode).propagate_dont_convert_inputs(*given)
+    made = _Graph(owner.graph, owner, mesh, types, groups)
+    made.read(signature)
+    if made.unused:
+        names = ", ".join(one["name"] for one in made.params)
+        raise ValueError(f"nothing is called {', '.join(sorted(made.unused))}; there are: {names}")
+    return made.trace(frontend)
+
+
+# The command.
+
+
+def _mesh(text: str) -> dict[str, int]:
+    if not re.fullmatch(r"\w+=[1-9]\d*(,\w+=[1-9]\d*)*", text):
+        raise argparse.ArgumentTypeError(f"{text}: a mesh is AXIS=SIZE,AXIS=SIZE, outermost first")
+    return {name: int(size) for name, size in (part.split("=") for part in text.split(","))}
+
+
+def _type(text: str) -> tuple[str, dict[str, str]]:
+    name, _, kinds = text.rpartition(":")
+    if not name or not re.fullmatch(r"\w+=[^=,]+(,\w+=[^=,]+)*", kinds):
+        raise argparse.ArgumentTypeError(f"{text}: a type is NAME:AXIS=KIND,AXIS=KIND")
+    return name, dict(part.split("=") for part in kinds.split(","))
+
+
+def _group(text: str) -> tuple[str, list[str]]:
+    name, _, axes = text.rpartition("=")
+    if not name or not axes:
+        raise argparse.ArgumentTypeError(f"{text}: a group is NAME=AXIS,AXIS")
+    return name, axes.split(",")
+
+
+def _input(text: str) -> torch.Tensor:
+    words = {word: dtype for dtype, word in DTYPES.items()}
+    found = re.fullmatch(r"(\w+)\[([\d, ]*)\]", text)
+    if not found or found[1] not in words:
+        raise argparse.ArgumentTypeError(f"{text}: an input is DTYPE[SIZE,SIZE], such as f32[8,16]")
+    return torch.empty([int(n) for n in re.findall(r"\d+", found[2])], dtype=words[found[1]])
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    several = {"action": "append", "default": []}
+    parser.add_argument("file", type=pathlib.Path, help="a .pt2 archive, or a saved GraphModule")
+    parser.add_argument("--mesh", type=_mesh, required=True, metavar="AXIS=SIZE,...")
+    parser.add_argument(
+        "--type", type=_type, metavar="NAME:AXIS=KIND,...", **several,
+        help="of inputs, parameters, buffers: R, I, V, P, S(0), ...; NAME may be a pattern",
+    )  # fmt: skip
+    parser.add_argument(
+        "--group", type=_group, metavar="NAME=AXIS", help="the axes of a process group", **several
+    )
+    parser.add_argument(
+        "--input", type=_input, metavar="DTYPE[SIZE,...]", action="append",
+        help="of a graph without shapes: what its inputs are, in their order",
+    )  # fmt: skip
+    parser.add_argument(
+        "-o", "--output", type=pathlib.Path, metavar="FILE", default="graph.spmd.json"
+    )
+
+
+def _load(path: pathlib.Path):
+    if path.suffix == ".pt2":
+        return torch.export.load(path)
+    if zipfile.is_zipfile(path):
+        return torch.load(path, weights_only=False)
+    return pickle.loads(path.read_bytes())
+
+
+def run(parser: argparse.ArgumentParser, options) -> int:
+    if not options.file.is_file():
+        parser.error(f"{options.file}: no such file")
+    try:
+        graph = _load(options.file)
+    except (
+        RuntimeError,
+        ValueError,
+        AttributeError,
+        ImportError,
+        EOFError,
+        pickle.UnpicklingError,
+    ) as error:
+        parser.error(
+            f"{options.file} is neither an archive of torch.export nor a saved graph: {error}"
+        )
+    if not isinstance(graph, (torch.export.ExportedProgram, torch.fx.GraphModule)):
+        parser.error(f"{options.file} holds a {type(graph).__name__}, and no graph")
+    try:
+        trace = import_graph(
+            graph, options.mesh, dict(options.type), dict(options.group), options.input
+        )
+    except (NotImplementedError, ValueError) as error:
+        parser.error(f"{options.file}: {error}")
+    options.output.write_text(document.text(trace), encoding="utf-8")
+    print(f"{options.output}: {trace['op_count']} operations")
+    return 0
