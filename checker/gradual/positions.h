@@ -63,6 +63,8 @@ private:
   void row(const rules::RowUse &use, const rules::Application &app,
            llvm::ArrayRef<ir::ValueId> operands, llvm::ArrayRef<ir::ValueId> results);
   void alike(ir::ValueId a, ir::ValueId b);
+  void body(ir::InstId id, const rules::ResolvedOp &op);
+  void entries(ir::ValueId stacked, ir::ValueId entry);
   bool is_unit_view(const Link &link, UnitView &view) const;
   llvm::DenseSet<Class> classes_of(llvm::ArrayRef<End> ends) const;
   void settle_unit_views();
