@@ -3,6 +3,8 @@
 
 #include "checker/operand_list.h"
 
+#include "rules/factors/factors.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <tuple>
@@ -37,6 +39,7 @@ Cuts::Cuts(ir::Program &program, const CheckResult &checked)
   }
   for (auto &[key, values] : inputs_)
     choose_inputs(axes_[key], values);
+  find_taken_apart();
   for (auto &[key, values] : unknown_)
     for (ValueId value : values)
       for (const CutPositions::Found &each : positions_.of(value))
@@ -109,6 +112,45 @@ void Cuts::result(InstId id) {
 static bool holds(llvm::ArrayRef<ValueId> parameters, ValueId value) {
   return std::binary_search(parameters.begin(), parameters.end(), value,
                             [](ValueId a, ValueId b) { return a.index < b.index; });
+}
+
+// The rows of a batch that a rank takes apart for a loop are its own in each part; in which order is all the same.
+void Cuts::find_taken_apart() {
+  rules::Rules rules(program_);
+  std::vector<InstId> made_by(program_.values.size());
+  for (uint32_t i = 0; i < program_.insts.size(); ++i)
+    for (uint32_t r = 0; r < program_.insts[InstId{i}].result_count; ++r)
+      made_by[program_.insts[InstId{i}].result(r).index] = InstId{i};
+  auto extent = [&](ValueId value, unsigned dim) -> std::optional<ir::Extent> {
+    const ir::ShapeId shape = checked_.shapes[value.index];
+    if (!shape.valid() || dim >= program_.shapes[shape].dims.size())
+      return std::nullopt;
+    return program_.shapes[shape].dims[dim];
+  };
+  for (uint32_t i = 0; i < program_.insts.size(); ++i) {
+    if (rules.resolve(program_.insts[InstId{i}].op).boundary != rules::Boundary::Scan)
+      continue;
+    OperandList operands;
+    operands.read(program_, program_.insts[InstId{i}].operands);
+    for (ValueId value : operands.values) {
+      const InstId made = made_by[value.index];
+      const rules::ResolvedOp *op =
+          made.valid() ? &rules.resolve(program_.insts[made].op) : nullptr;
+      if (!op || !op->row || op->row->factors != rules::reshape_factors)
+        continue;
+      OperandList whole;
+      whole.read(program_, program_.insts[made].operands);
+      if (!whole.values.empty() && positions_.in_front(value, 0) &&
+          positions_.in_front(value, 0) == positions_.in_front(whole.values[0], 0) &&
+          extent(value, 0) != extent(whole.values[0], 0) && extent(value, 1))
+        apart_.insert(value.index);
+    }
+  }
+  for (auto &[key, axis] : axes_)
+    for (uint32_t value : apart_)
+      if (axis.cut.count(*positions_.in_front(ValueId{value}, 0)))
+        if (std::optional<uint32_t> rows = positions_.in_front(ValueId{value}, 1))
+          axis.cut.insert(*rows);
 }
 
 // A weight is a block of columns where all ranks multiply it with the same, and a block of rows where they
@@ -247,8 +289,10 @@ std::optional<unsigned> Cuts::dim(ValueId value, AxisId id) const {
     return std::nullopt;
   std::optional<unsigned> dim;
   for (const CutPositions::Found &each : positions_.of(value))
-    if (at->second.cut.count(each.cls)) {
-      if (dim && dim != each.at.dim)
+    if (at->second.cut.count(each.cls) && dim != each.at.dim) {
+      if (each.at.dim == 0 && apart_.count(value.index))
+        continue;
+      if (dim)
         return std::nullopt;
       dim = each.at.dim;
     }

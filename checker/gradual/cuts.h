@@ -47,6 +47,7 @@ private:
   void declared(const ir::Param &param);
   void result(ir::InstId id);
   void products(ir::InstId id);
+  void find_taken_apart();
   bool is_own(const Axis &axis, ir::ValueId value) const;
   void find_drifted(const Key &key, Axis &axis);
   void choose_parameters(Axis &axis, llvm::ArrayRef<ir::ValueId> values);
@@ -59,6 +60,7 @@ private:
   CutPositions positions_;
   std::map<Key, Axis> axes_;
   std::map<Key, std::vector<ir::ValueId>> parameters_, inputs_; // that vary there, of unknown cut
+  llvm::DenseSet<uint32_t> apart_; // values: batches that are taken apart for a loop
   std::map<Key, std::vector<ir::ValueId>> unknown_; // of which it is not known whether they do
 };
 

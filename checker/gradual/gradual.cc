@@ -48,7 +48,7 @@ Gradual::Gradual(ir::Program &program, const CheckOptions &options)
 // A number that is stretched over a dimension, or made there, is a block of it as well as the whole.
 void Gradual::find_stretched() {
   rules::Rules rules(program_);
-  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+  for (uint32_t i = 0; i < program_.insts.size(); ++i) {
     const ir::Inst inst = program_.insts[ir::InstId{i}];
     const rules::ResolvedOp &op = rules.resolve(inst.op);
     bool stretches = op.row && (op.row->constant != rules::OpDef::Constant::No ||
@@ -166,13 +166,6 @@ bool Gradual::certain(const Place &place, const rules::Violation &violation, Axi
   // Frameworks write parts of a storage whose other parts are read on.
   if (violation.is<rules::StaleAlias>())
     return false;
-  // What lies side by side is not added up.
-  if (violation.is<rules::PartialPlusReplicate>() && place.form == Place::Form::Inst) {
-    rules::Rules rules(program_);
-    if (const rules::OpDef *row = rules.resolve(program_.insts[place.as_inst()].op).row;
-        row && (row->factors == rules::cat_factors || row->factors == rules::stack_factors))
-      return false;
-  }
   if (told_.count({static_cast<unsigned>(place.form), place.index, violation.info().name}))
     return true;
   return violation.info().by_meaning && !(rules::axes_of(violation) & open);

@@ -20,8 +20,14 @@ CutPositions::CutPositions(ir::Program &program, const CheckResult &checked)
     : program_(program), checked_(checked), nodes_of_(program.values.size()),
       links_of_(program.values.size()) {
   rules::Rules rules(program);
-  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
-    instruction(ir::InstId{i}, rules);
+  auto instructions = [&](ir::Body body) {
+    for (uint32_t i = body.first.index; i < body.last.index; ++i)
+      instruction(ir::InstId{i}, rules);
+  };
+  instructions(program.main);
+  for (const ir::Function &function : program.functions)
+    if (!function.opaque)
+      instructions(function.body);
   for (uint32_t i = 0; i < program.values.size(); ++i)
     if (ValueId of = program.values[ValueId{i}].grad_of; of.valid())
       alike(of, ValueId{i});
@@ -128,10 +134,59 @@ void CutPositions::instruction(ir::InstId id, rules::Rules &rules) {
     }
     return;
   }
+  if (op.form == rules::OpForm::Call)
+    return body(id, op);
   // Collectives and casts move elements along the dimensions whose extents they change, and no others.
   bool same = op.form == rules::OpForm::Transition || rules::passes_data(op.boundary);
   for (size_t i = 0; same && i < results.size() && i < operands.values.size(); ++i)
     alike(operands.values[i], results[i]);
+}
+
+// What enters a body is what its parameters are, and what it returns is what leaves it; a loop hands its carries to
+// itself, and takes what it scans apart.
+void CutPositions::body(ir::InstId id, const rules::ResolvedOp &op) {
+  const ir::Inst inst = program_.insts[id];
+  OperandList operands;
+  operands.read(program_, inst.operands);
+  auto count = [&](llvm::StringRef name) {
+    const ir::AttrValue *attr = program_.find(inst.attrs, name);
+    return attr && attr->form == ir::AttrForm::Integer ? size_t(attr->as_integer()) : 0;
+  };
+  const bool scans = op.boundary == rules::Boundary::Scan;
+  const bool loops = scans || op.boundary == rules::Boundary::While;
+  const size_t given = op.boundary == rules::Boundary::Cond ? 1 : 0, consts = count("consts");
+  const size_t carried = scans ? count("carry") : inst.result_count;
+  for (const ir::Attr &attr : program_.attrs[inst.attrs].attrs) {
+    if (attr.value.form != ir::AttrForm::Function)
+      continue;
+    const ir::Function &function = program_.functions[attr.value.as<ir::FunctionId>()];
+    auto link = [&](ValueId outside, ValueId inside, bool stacked) {
+      if (stacked)
+        entries(outside, inside);
+      else
+        alike(outside, inside);
+    };
+    for (size_t i = 0; i < function.params.size() && i + given < operands.values.size(); ++i)
+      link(operands.values[i + given], function.params[i].value, scans && i >= consts + carried);
+    llvm::ArrayRef<ir::Operand> returned = program_.blocks[function.results];
+    for (uint32_t r = 0; r < inst.result_count && returned.size() == inst.result_count; ++r) {
+      if (returned[r].is_value())
+        link(inst.result(r), returned[r].as_value(), scans && r >= carried);
+      if (loops && r < carried && consts + r < operands.values.size())
+        alike(operands.values[consts + r], inst.result(r));
+    }
+  }
+}
+
+// One entry of what is stacked along dimension 0.
+void CutPositions::entries(ValueId stacked, ValueId entry) {
+  ir::ShapeId one = checked_.shapes[entry.index];
+  if (!one.valid())
+    return;
+  for (unsigned d = 0; d < program_.shapes[one].dims.size(); ++d)
+    if (std::optional<int64_t> length = extent(entry, d);
+        length && length == extent(stacked, d + 1))
+      add_link({*length, {{stacked, d + 1, 1}, {entry, d, 1}}});
 }
 
 void CutPositions::row(const rules::RowUse &use, const rules::Application &app,

@@ -64,6 +64,8 @@ private:
            llvm::ArrayRef<ir::ValueId> operands, llvm::ArrayRef<ir::ValueId> results);
   void parts(ir::ValueId whole, llvm::ArrayRef<ir::ValueId> parts);
   void alike(ir::ValueId a, ir::ValueId b);
+  void body(ir::InstId id, const rules::ResolvedOp &op);
+  void entries(ir::ValueId stacked, ir::ValueId entry);
   bool is_unit_view(const Link &link, UnitView &view) const;
   llvm::DenseSet<Class> classes_of(llvm::ArrayRef<End> ends) const;
   void settle_unit_views();

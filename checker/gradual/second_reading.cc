@@ -8,6 +8,8 @@
 #include "rules/violations/gradients.h"
 #include "rules/violations/norms.h"
 #include "rules/violations/operands.h"
+#include "rules/violations/shards.h"
+#include "rules/violations/transitions.h"
 
 #include "ir/claims.h"
 #include "ir/mesh/axis_scale.h"
@@ -27,6 +29,8 @@ SecondReading::SecondReading(WalkState &state)
     : state_(state), program_(state.program), result_(state.result),
       gradual_(*state.result.gradual) {
   result_.proved.resize(program_.values.size());
+  scaled_.resize(program_.values.size());
+  own_.resize(program_.values.size());
 }
 
 void SecondReading::declare(ValueId value, Type &type) {
@@ -36,17 +40,45 @@ void SecondReading::declare(ValueId value, Type &type) {
   for (AxisId axis : type.sharded())
     if (gradual_.cuts().inside(value, axis))
       result_.proved[value.index] -= axis;
+  scaled_[value.index] = result_.proved[value.index];
 }
 
 void SecondReading::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
-  told_axes_ = open_axes_ = {};
+  told_axes_ = open_axes_ = own_now_ = {};
   scale_open_ = false;
   looked_up_ = {};
   made_norms_.clear();
   unread_.clear();
   take_counts(inst, op);
-  add_to_means(op);
   scale_zeros();
+  take_shares(inst, op);
+}
+
+// Equal on n ranks and divided by n: an addend on each, which is what a sum makes one of again.
+void SecondReading::take_shares(const ir::Inst &inst, const rules::ResolvedOp &op) {
+  AxisSet axes;
+  if (op.form == rules::OpForm::Transition && rules::unstated_words(op.transition).reduces) {
+    rules::Application app{program_,    op, inst.attrs, inst.context, state_.operands.slots,
+                           state_.args, {}};
+    rules::Outcome ignored;
+    std::optional<rules::TransitionCall> call = rules::read_call(app, ignored);
+    if (call && call->combiner.value_or(ir::Combiner::Sum) == ir::Combiner::Sum)
+      axes = call->axes.all();
+  } else if (op.row && (op.row->name == "add" || op.row->name == "sub")) {
+    for (const rules::Arg &arg : state_.args)
+      axes |= program_.types[arg.type].of(Kind::Partial) - program_.types[arg.type].zero();
+  }
+  for (rules::Arg &arg : state_.args) {
+    Type type = program_.types[arg.type];
+    AxisSet same = type.replicated() | type.of(Kind::Invariant) | type.either();
+    same = (same - type.zero()) & axes;
+    for (AxisId axis : same)
+      if (type.scale.valid() && ir::exponent_of(program_, type.scale, type.mesh(), axis) < 0) {
+        type.set_kind(axis, Kind::Partial);
+        type.scale = ir::product(program_, type.scale, ir::axis_scale(program_, type.mesh(), axis));
+      }
+    arg.type = state_.intern(type);
+  }
 }
 
 AxisSet SecondReading::unknown_operands() const {
@@ -97,28 +129,6 @@ void SecondReading::take_counts(const ir::Inst &inst, const rules::ResolvedOp &o
   divided_ |= divides ? pending : AxisSet();
   type.set_kind(pending, Kind::Replicate);
   state_.args[1].type = state_.intern(type);
-}
-
-// Each rank's mean counts once per rank, and so does what is equal on all ranks and added to it: an
-// average over them is right for both.
-void SecondReading::add_to_means(const rules::ResolvedOp &op) {
-  if (!op.row || (op.row->name != "add" && op.row->name != "sub") || state_.args.size() != 2)
-    return;
-  for (size_t mean : {0, 1}) {
-    const Type &of = program_.types[state_.args[mean].type];
-    Type other = program_.types[state_.args[1 - mean].type];
-    const AxisSet equal = (other.replicated() | other.of(Kind::Invariant)) - other.zero();
-    const ir::ScaleId times = ir::quotient(program_, of.scale, other.scale);
-    if (!times.valid() || of.mesh() != other.mesh())
-      continue;
-    for (AxisId axis : of.of(Kind::Partial) & equal & ~of.zero() & ~of.unknown)
-      if (ir::exponent_of(program_, times, of.mesh(), axis) == 1) {
-        other.set_kind(axis, Kind::Partial);
-        other.scale =
-            ir::product(program_, other.scale, ir::axis_scale(program_, other.mesh(), axis));
-      }
-    state_.args[1 - mean].type = state_.intern(other);
-  }
 }
 
 // Blocks of zeros are of the scale of what they are put together with.
@@ -172,6 +182,9 @@ void SecondReading::judge(InstId id, const rules::Application &app) {
   }
   made_norms_.clear();
   looked_up_ = lookups_.made(app, state_.operands.values);
+  if (AxisSet axes = looked_up_.summed - told_axes_)
+    state_.report(Place::inst(id),
+                  rules::WrongSource{{0}, {.kind = Kind::Partial}, {.kind = Kind::Varying}, axes});
   for (uint32_t r = 0; r < app.results.size(); ++r) {
     Norms::Made made = norms_.made(app, state_.operands.values, r);
     if (AxisSet axes = made.left_out - told_axes_)
@@ -218,8 +231,9 @@ void SecondReading::overwrite(const rules::Application &app) {
 void SecondReading::complete(InstId id, const ir::Inst &inst, uint32_t index, Type &type) {
   const ValueId value = inst.result(index);
   const AxisSet zero = type.zero();
+  keep_own(value, type);
   type = gradual_.known(value, type, ~(told_axes_ | unknown_operands()));
-  if (!(zero & type.of(Kind::Varying)).empty())
+  if (zero.contains(program_.meshes[type.mesh()].typed_axes()) && type.of(Kind::Varying))
     zero_blocks_.insert(value.index);
   if (makes_zero(inst))
     type.set_zero(program_.meshes[type.mesh()].typed_axes());
@@ -251,6 +265,21 @@ void SecondReading::follow_means(InstId id, ValueId value, uint32_t index) {
   const Mean mean = means_.lookup(root.index);
   if (AxisSet axes = mean.uneven & program_.types[result_.types[root.index]].of(Kind::Partial))
     state_.report(Place::inst(mean.by), rules::UnequalCounts{root, axes});
+}
+
+// What counts or orders a rank's own elements numbers what it has by itself: summed over, it is no addend of the
+// whole, but a thing of its own.
+void SecondReading::keep_own(ValueId value, Type &type) {
+  AxisSet own = own_now_, before;
+  for (ValueId operand : state_.operands.values) {
+    own |= own_[operand.index];
+    before |= program_.types[result_.types[operand.index]].of(Kind::Partial);
+  }
+  if (own.empty())
+    return;
+  const AxisSet made = type.of(Kind::Partial) & own;
+  type.set_kind(made - before, Kind::Varying);
+  own_[value.index] = own & (type.of(Kind::Varying) | type.unknown);
 }
 
 // Squares of norms of blocks, and what was looked up in a rank's own rows, are addends.
@@ -325,6 +354,9 @@ void SecondReading::prove(InstId id, ValueId value, const Type &type) {
   for (uint32_t i = 0; i < state_.operands.values.size(); ++i)
     if (!unread_.contains(i))
       before &= result_.proved[state_.operands.values[i].index];
+  llvm::SmallVector<ValueId, 2> returned = returned_as(id, value);
+  for (ValueId each : returned)
+    before &= result_.proved[each.index];
   AxisSet proved =
       (axes & before & (known_axes(type) | norms_.root(value).axes | looked_up_.looked_up)) -
       told_axes_ - open_axes_;
@@ -334,6 +366,42 @@ void SecondReading::prove(InstId id, ValueId value, const Type &type) {
     if (llvm::none_of(result_.lost, [&](const auto &each) { return each.first == axis; }))
       result_.lost.push_back({axis, id});
   result_.proved[value.index] = proved;
+  AxisSet scaled = axes;
+  if (is_float(value)) {
+    for (uint32_t i = 0; i < state_.operands.values.size(); ++i)
+      if (ValueId operand = state_.operands.values[i]; is_float(operand) && !unread_.contains(i))
+        scaled &= scaled_[operand.index];
+    for (ValueId each : returned)
+      scaled &= scaled_[each.index];
+    scaled &= known_axes(type) - told_axes_ - open_axes_;
+  }
+  scaled_[value.index] = scaled | proved;
+}
+
+// What the bodies of a call return for this result of it.
+llvm::SmallVector<ValueId, 2> SecondReading::returned_as(InstId id, ValueId value) const {
+  llvm::SmallVector<ValueId, 2> found;
+  const ir::Inst &inst = program_.insts[id];
+  if (state_.rules.resolve(inst.op).form != rules::OpForm::Call)
+    return found;
+  for (const ir::Attr &attr : program_.attrs[inst.attrs].attrs) {
+    if (attr.value.form != ir::AttrForm::Function)
+      continue;
+    const ir::Function &function = program_.functions[attr.value.as<ir::FunctionId>()];
+    if (function.opaque || program_.blocks[function.results].size() != inst.result_count)
+      continue;
+    const ir::Operand &operand =
+        program_.blocks[function.results][value.index - inst.first_result.index];
+    if (operand.is_value())
+      found.push_back(operand.as_value());
+  }
+  return found;
+}
+
+bool SecondReading::is_float(ValueId value) const {
+  const ir::ShapeId stated = program_.values[value].shape;
+  const ir::ShapeId shape = stated.valid() ? stated : gradual_.by_kinds().shapes[value.index];
+  return !shape.valid() || ir::differentiable(program_.shapes[shape].dtype);
 }
 
 // Kind, cut and scale are known there.
@@ -354,6 +422,10 @@ bool SecondReading::admits(Place place, rules::Violation &violation) {
   if (inst)
     open_axes_ |= rules::axes_of(violation) - moved(place.as_inst());
   scale_open_ |= violation.is<rules::ScaleMismatch>();
+  if (const auto *whole = violation.as<rules::UnwholeDimension>(); whole && inst)
+    if (const rules::OpDef *row = state_.rules.resolve(program_.insts[place.as_inst()].op).row;
+        row && !row->factors)
+      own_now_ |= whole->axes;
   return false;
 }
 
@@ -401,7 +473,8 @@ AxisSet SecondReading::open_at(Place place, rules::Violation &violation) {
   if (place.form == Place::Form::Inst)
     for (size_t i = 0; i < state_.args.size(); ++i)
       add(state_.args[i].type, i < state_.operands.values.size()
-                                   ? norms_.root(state_.operands.values[i]).axes
+                                   ? norms_.root(state_.operands.values[i]).axes |
+                                         lookups_.axes(state_.operands.values[i])
                                    : AxisSet());
   if (const ValueId *value = violation.value(); value && value->valid())
     add(result_.types[value->index]);
@@ -414,14 +487,24 @@ AxisSet SecondReading::open_at(Place place, rules::Violation &violation) {
       if (gradual_.cuts().origin(mismatch->value, axis).value_or(Origin::Stated) != Origin::Stated)
         open |= axis;
   }
-  // Of what is not proved the scale is a guess.
+  // Where a rank has data of its own, which it does not by an index of its own, the scale is a guess.
   if (violation.is<rules::ScaleMismatch>()) {
     for (ValueId value : state_.operands.values)
       if (place.form == Place::Form::Inst)
-        open |= ~result_.proved[value.index];
+        open |= ~scaled_[value.index];
     if (const ValueId *value = violation.value(); value && value->valid())
-      open |= ~result_.proved[value->index];
+      open |= ~scaled_[value->index];
   }
+  // So is that each rank has an addend.
+  if (const auto *source = violation.as<rules::WrongSource>();
+      source && source->found.kind == Kind::Partial && place.form == Place::Form::Inst)
+    for (ValueId value : state_.operands.values)
+      open |= ~result_.proved[value.index];
+  // What is equal on all ranks may be handed on, as the first block of a pipeline is.
+  if (violation.is<rules::WrongSource>() && place.form == Place::Form::Inst &&
+      state_.rules.resolve(program_.insts[place.as_inst()].op).transition == "collective_permute")
+    for (const rules::Arg &arg : state_.args)
+      open |= program_.types[arg.type].replicated() | program_.types[arg.type].either();
   // Counts and places of its own are what a rank may need them for.
   if (const rules::OperandIndex *operand = violation.operand();
       operand && place.form == Place::Form::Inst && operand->index < state_.args.size()) {

@@ -46,15 +46,18 @@ private:
   };
   ir::AxisSet axes_in(const ir::Inst &inst, llvm::StringRef key) const;
   void take_counts(const ir::Inst &inst, const rules::ResolvedOp &op);
-  void add_to_means(const rules::ResolvedOp &op);
   void follow_means(ir::InstId id, ir::ValueId value, uint32_t index);
   void scale_zeros();
   void find_unread(const rules::Application &app);
   void overwrite(const rules::Application &app);
+  void take_shares(const ir::Inst &inst, const rules::ResolvedOp &op);
   bool makes_zero(const ir::Inst &inst);
   void keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results, ir::Type &type);
+  void keep_own(ir::ValueId value, ir::Type &type);
   void apply_norms(ir::ValueId value, uint32_t index, ir::Type &type);
   void restore(ir::ValueId value, ir::Type &type) const;
+  llvm::SmallVector<ir::ValueId, 2> returned_as(ir::InstId id, ir::ValueId value) const;
+  bool is_float(ir::ValueId value) const;
   void prove(ir::InstId id, ir::ValueId value, const ir::Type &type);
   ir::AxisSet known_axes(const ir::Type &type) const;
   ir::AxisSet known_pieces(ir::ValueId value, ir::MeshId mesh) const;
@@ -68,12 +71,16 @@ private:
   ir::Program &program_;
   CheckResult &result_;
   const Gradual &gradual_;
+  // By value: axes on which its scale is known, though the value may not be, and those along which ranks have
+  // numbered what they have by themselves.
+  std::vector<ir::AxisSet> scaled_, own_;
   Norms norms_;
   Lookups lookups_;
   llvm::DenseSet<uint32_t> zero_blocks_;         // values that are made of zeros, and cut
   llvm::DenseMap<uint32_t, Place> pending_told_; // gradients that the optimizer reads: where first
   // The current instruction: axes of its findings, and of what might be one, for all that is known.
   ir::AxisSet told_axes_, open_axes_;
+  ir::AxisSet own_now_;     // along which it numbers what a rank has
   bool scale_open_ = false; // the scale of its results is not known
   // Axes on which it divides by a rank's own count, on which these differ, and what that does to scales.
   ir::AxisSet divided_, uneven_;

@@ -15,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 
-from . import checker, record
+from . import checker, jaxscript, record
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     record.add_script_options(parser)
@@ -26,6 +27,8 @@ def run(parser: argparse.ArgumentParser, options, more=()) -> int:
     if program is None:
         print(f"spmd-trace: {checker.MISSING}", file=sys.stderr)
         return 2
+    if not options.module and jaxscript.is_one(options.script):
+        return _of_jax(program, options, more)
     with tempfile.TemporaryDirectory() as folder:
         name = pathlib.Path(options.script).stem.rpartition(".")[2] if options.module else None
         trace = pathlib.Path(folder) / f"{name or pathlib.Path(options.script).stem}.spmd.json"
@@ -33,7 +36,22 @@ def run(parser: argparse.ArgumentParser, options, more=()) -> int:
         if done is None:
             return record.FAILED
         root = os.getcwd() if options.module else os.path.dirname(os.path.abspath(options.script))
-        given = [one for one in more if one.startswith("--source-root")]
-        words = [*more, *([] if given else [f"--source-root={root}"])]
-        code = subprocess.run([program, "check", *words, str(trace)], check=False).returncode
-        return record.IN_PART if code == 0 and done["refused"] else code
+        return _checked(program, more, root, [trace], done["refused"])
+
+
+def _of_jax(program: str, options, more) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        done = jaxscript.recorded(options, pathlib.Path(folder))
+        if done is None:
+            return record.FAILED
+        root = os.path.dirname(os.path.abspath(options.script))
+        missing = done["refused"] or "error" in done
+        return _checked(program, more, root, done["traces"], missing)
+
+
+def _checked(program: str, more, root: str, traces: list[pathlib.Path], missing) -> int:
+    """What the checker ends with; `missing`: something was not recorded."""
+    given = [one for one in more if one.startswith("--source-root")]
+    words = [*more, *([] if given else [f"--source-root={root}"])]
+    code = subprocess.run([program, "check", *words, *map(str, traces)], check=False).returncode
+    return record.IN_PART if code == 0 and missing else code

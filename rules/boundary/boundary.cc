@@ -152,7 +152,9 @@ ir::ShardSizesId sizes_of(const Application &app, const Type &type, ir::ShapeId 
 
 // The scale that a value must have here; else it is unknown.
 void need_scale(const Application &app, unsigned i, ir::ScaleId needed, Type &made, Outcome &out) {
-  const Type &found = app.type(app.args[i]);
+  Type found = app.type(app.args[i]);
+  found.set_unknown(
+      made.unknown); // along an axis on which it is another thing its factor means nothing
   std::string text = ir::print_scale(app.program, needed, found.mesh()) + " is needed";
   std::optional<Violation> differs =
       scale_differs(app.program, found, needed, std::move(text), {static_cast<uint32_t>(i)});

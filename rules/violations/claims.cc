@@ -5,6 +5,7 @@ namespace spmd::rules {
 
 constinit const DiagnosticInfo ClaimMismatch::info = {
     .name = "claim-mismatch",
+    .by_meaning = true,
     .message = "{value} is {found}[ of shape {found_shape}], {claims} {claimed}[ of shape "
                "{claimed_shape}]",
     .explain = R"(

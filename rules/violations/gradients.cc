@@ -318,9 +318,6 @@ parameter: it is overwritten or thrown away before the optimizer reads it, most 
 zero inside of the loop over the parts instead of once before it. The step then learns from the last part alone.
 
 Set gradients to zero once a step, before the first backward pass.
-
-If no pass of a step reaches a parameter, the optimizer has other tensors than the model, such as those that the model
-had before it was wrapped or cut: make the optimizer last.
 )",
     .wrong = R"(
 trace { mode = gradual, phase = step }

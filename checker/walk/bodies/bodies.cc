@@ -1,6 +1,8 @@
 // Bodies are typed once per distinct operand types, opaque functions by their signature.
 #include "checker/walk/bodies/bodies.h"
 
+#include "checker/gradual/second_reading.h"
+
 #include "rules/boundary/claims.h"
 #include "rules/kinds/scale.h"
 #include "rules/shapes/extent_facts.h"
@@ -249,6 +251,8 @@ void Bodies::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Typed
       edits_.remember(param);
     ir::ShapeId shape = rules::stated_shape(program_, program_.values[param].shape, args[i].shape);
     state_.learn(param, {args[i].type, shape, args[i].sizes});
+    if (state_.second)
+      state_.second->declare(param, program_.types[args[i].type]);
     if (state_.recording) {
       undecided_.define(param, 0, program_.types[args[i].type]);
       typed.param_rows.push_back(undecided_.row(param));

@@ -228,11 +228,24 @@ ControlFlow::Carried ControlFlow::carry(ir::TypeId enters_id, ir::TypeId leaves_
   if (enters.gradient_free())
     met.type.set_either(same_on_all(enters) & open_axes(leaves));
   met.differs -= started;
+  AxisSet loose; // where nobody declares what a carry is: what rounds do not agree in
+  if (state_.second) {
+    AxisSet blocks = met.differs & (enters.either() | enters.zero()) & leaves.sharded();
+    adopt(met.type, leaves, blocks); // a number everywhere is a block, too
+    for (AxisId axis : blocks)
+      met.type.set_shard(axis, *leaves.dim(axis), leaves.order(axis));
+    met.differs -= blocks;
+    loose = met.differs - pending(enters) - pending(leaves);
+    met.type.drop_shards(loose);
+    met.type.set_kind(loose & leaves.of(Kind::Varying), Kind::Varying);
+    met.type.set_unknown(loose - leaves.of(Kind::Varying));
+    met.differs -= loose;
+  }
   // What is unknown at the end was reported inside: the body keeps what it was typed with.
   Type next = met.type;
   next.scale = is_zero(program_, enters) ? leaves.scale : enters.scale;
-  next.unknown = enters.unknown;
-  adopt(next, enters, met.type.unknown - enters.unknown);
+  next.unknown = enters.unknown | (met.type.unknown & loose);
+  adopt(next, enters, met.type.unknown - next.unknown);
   return {state_.intern(next), met.type, met.differs};
 }
 

@@ -1,8 +1,8 @@
 """Records JAX programs as traces for a static type checker, with the types that JAX inferred."""
 
 from .document import Program, document, dumps
-from .record import Local, record, record_gradients, record_local
-from .states import Unrecordable
+from .record import Local, lint, record, record_gradients, record_local
+from .refused import Unrecordable
 
 __all__ = [
     "Local",
@@ -10,6 +10,7 @@ __all__ = [
     "Unrecordable",
     "document",
     "dumps",
+    "lint",
     "record",
     "record_gradients",
     "record_local",

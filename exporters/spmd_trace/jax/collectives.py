@@ -3,8 +3,11 @@
 A tiled collective concatenates or cuts a dimension, `S(dim)`; one that is not adds or removes it, `V`.
 """
 
+import dataclasses
+import math
+
 from .document import Value
-from .states import Unrecordable
+from .refused import Unrecordable
 
 
 def _axes(eqn) -> list[str]:
@@ -78,11 +81,50 @@ def _all_to_all(recorder, name: str, eqn) -> None:
 def _ppermute(recorder, name: str, eqn) -> None:
     attrs = {"axis": _axes(eqn), "src": "V", "dst": "V"}
     attrs["perm"] = [list(pair) for pair in eqn.params["perm"]]
+    ranks = math.prod(recorder.region.sizes[axis] for axis in attrs["axis"])
+    if any(rank >= ranks for pair in attrs["perm"] for rank in pair):
+        raise Unrecordable(f"`ppermute` to or from a rank that is not there: {ranks} are")
     recorder.emit(name, [recorder.tensor(eqn.invars[0])], recorder.results(eqn, True), attrs)
 
 
 def _axis_index(recorder, name: str, eqn) -> None:
-    recorder.emit(name, [], recorder.results(eqn, False), {"axis": _axes(eqn)})
+    outs = recorder.results(eqn, False)
+    recorder.emit(name, [], outs, {"axis": _axes(eqn)})
+    if recorder.program.parts:
+        recorder.program.parts.index(outs[0], _axes(eqn))
+
+
+def _erased(recorder, name: str, eqn) -> None:
+    """What JAX does not say the state of: sums and extremes, of what and for whom is for the checker."""
+    word = {"psum_invariant": "psum", "unreduced_psum": "psum"}.get(name, name)
+    for atom, var in zip(eqn.invars, eqn.outvars):
+        operand, out = recorder.tensor(atom), recorder.region.value(var.aval)
+        if word in ("pmax", "pmin"):  # JAX has no gradient of them, so none is taken
+            operand = dataclasses.replace(given := operand, derived=False)
+            recorder.emit("stop_gradient", [given], [operand])
+        recorder.values[var] = out
+        recorder.emit(word, [operand], [out], {"axis": _axes(eqn), "dst": "R"})
+
+
+def _gathered(recorder, name: str, eqn) -> None:
+    dim = eqn.params["all_gather_dimension"]
+    src = f"S({dim})" if eqn.params["tiled"] else "V"
+    attrs = {"axis": _axes(eqn), "src": src, "dst": "R", "dim": dim}
+    outs = recorder.results(eqn, True)
+    recorder.emit("all_gather", [recorder.tensor(eqn.invars[0])], outs, attrs)
+
+
+def _scattered(recorder, name: str, eqn) -> None:
+    dim = eqn.params["scatter_dimension"]
+    dst = f"S({dim})" if eqn.params["tiled"] else "V"
+    attrs = {"axis": _axes(eqn), "src": "P", "dst": dst, "dim": dim}
+    outs = recorder.results(eqn, True)
+    recorder.emit("reduce_scatter", [recorder.tensor(eqn.invars[0])], outs, attrs)
+
+
+def _kept(recorder, name: str, eqn) -> None:
+    """A cast of states that nobody has."""
+    recorder.values[eqn.outvars[0]] = recorder.tensor(eqn.invars[0])
 
 
 def _refused(recorder, name: str, eqn) -> None:
@@ -114,4 +156,12 @@ RECORDED = {
     "pbroadcast": _refused,
     "psend": _refused,
     "precv": _refused,
+}
+
+# Where JAX infers no states.
+UNTYPED = {
+    **dict.fromkeys(("psum", "psum_invariant", "unreduced_psum", "pmax", "pmin"), _erased),
+    **dict.fromkeys(("all_gather", "all_gather_reduced", "all_gather_invariant"), _gathered),
+    **dict.fromkeys(("reduce_scatter", "unreduced_reduce_scatter"), _scattered),
+    **dict.fromkeys(("pvary", "preduced", "vary_unreduced_cast", "reduced_vary_cast"), _kept),
 }

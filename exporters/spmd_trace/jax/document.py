@@ -6,9 +6,14 @@ in program order.
 
 import dataclasses
 import math
+import typing
 
 from ..document import head, number, text
 from .places import Places
+from .sizes import Sizes
+
+if typing.TYPE_CHECKING:
+    from .ownparts import OwnParts
 
 
 @dataclasses.dataclass(eq=False)
@@ -89,10 +94,15 @@ class Program:
     outputs: list[dict] = dataclasses.field(default_factory=list)
     function_names: set[str] = dataclasses.field(default_factory=set)
     missing: list[str] = dataclasses.field(default_factory=list)  # what the trace does not say
+    gradual: bool = False  # no types but those of declarations and claims
+    parts: "OwnParts | None" = None  # of ranks, where nothing is declared
+    sizes: Sizes = dataclasses.field(default_factory=Sizes)  # of axes, in its numbers
 
     @property
-    def is_local(self) -> bool:
-        return set(self.main.local) == set(self.axes)
+    def mode(self) -> str:
+        if self.gradual:
+            return "gradual"
+        return "local" if set(self.main.local) == set(self.axes) else "global"
 
 
 class _Numbering:
@@ -160,6 +170,8 @@ def document(program: Program) -> dict:
     ids, main = _Numbering(program.main), program.main
     functions = main.bodies()
     locals_ = list(dict.fromkeys([main.local, *(body.local for body in functions)]))
+    if program.gradual:  # where axes are local depends on what is known
+        locals_ = [()]
     contexts = [{"mesh": "main"} | ({"local": list(axes)} if axes else {}) for axes in locals_]
     params = []
     for value, name, role in zip(main.params, main.names, main.roles):
@@ -170,7 +182,7 @@ def document(program: Program) -> dict:
     return {
         **head(program.framework, "jaxpr"),
         "dialect": "jax",
-        "mode": "local" if program.is_local else "global",
+        "mode": program.mode,
         "phase": "joint" if "bwd" in phases else "forward",
         **({"missing": program.missing} if program.missing else {}),
         "world": math.prod(program.axes.values()),
@@ -179,7 +191,8 @@ def document(program: Program) -> dict:
         **program.places.json(),
         "contexts": contexts,
         "functions": {
-            "@" + one.name: _function(one, locals_.index(one.local)) for one in functions
+            "@" + one.name: _function(one, 0 if program.gradual else locals_.index(one.local))
+            for one in functions
         },
         "params": params,
         "outputs": [one | {"value": ids(one["value"])} for one in program.outputs],

@@ -9,7 +9,7 @@ JAX types.
 from .attributes import attributes
 from .document import Value
 from .redistribution import entry_axes, redistribute
-from .states import Unrecordable
+from .refused import Unrecordable
 
 
 def joined(recorder, ins: list, outs: list[Value]) -> list:

@@ -39,6 +39,17 @@ class Places(Tables):
             loc = self._intern(frame, loc)
         return loc
 
+    def function(self, debug_info) -> int | None:
+        """Where a function begins, for what stands in no line of it: `body at /train.py:12`."""
+        name, _, place = (debug_info.func_src_info or "").partition(" at ")
+        file, _, line = place.rpartition(":")
+        if not line.isdigit() or is_ours(_absolute(file)):
+            return None
+        key = (file, int(line), 0, name, None)
+        if (known := self.known(key)) is not None:
+            return known
+        return self.add(key, file, {"line": int(line), "col": 1}, name, None)
+
     def _intern(self, frame, caller: int | None) -> int:
         key = (frame.file_name, frame.start_line, frame.start_column, frame.function_name, caller)
         if (known := self.known(key)) is not None:

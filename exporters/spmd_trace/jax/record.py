@@ -1,30 +1,124 @@
 """Recording a function: it is traced by JAX, on shapes, without devices."""
 
+import contextlib
 import dataclasses
+import inspect
+import json
 import pathlib
+import tempfile
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax._src import api_util, config, core
 from jax._src.interpreters import partial_eval
 from jax._src.tree_util import FlatTree
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
-from .document import Program
+from ..checker import MISSING, find, output
+from . import sizes
+from .document import Program, dumps
 from .recorder import record_jaxpr
+from .refused import Unrecordable
+from .unchecked import first_mesh, is_unchecked, record_unchecked
 
 
 def _names(closed) -> list[str]:
     return list(closed.jaxpr.debug_info.arg_names or ())
 
 
+def _recorded(function, args, mesh, gradual=False, specs=(), names=None, **more) -> Program:
+    def trace(mesh):
+        with jax.sharding.use_abstract_mesh(mesh):
+            return jax.make_jaxpr(function)(*[_on(mesh, one) for one in args])
+
+    closed = trace(mesh)
+    names = _names(closed) if names is None else names
+    if not (gradual or is_unchecked(closed.jaxpr)):
+        return record_jaxpr(closed, mesh, names=names, **more)
+
+    def whole(closed, mesh) -> Program:
+        found = sizes.of_program(trace, closed, mesh)
+        return record_unchecked(closed, mesh, names, found, specs)
+
+    fewer = sizes.smaller(closed.jaxpr)
+    with contextlib.suppress(Exception), sizes.with_sizes(fewer):
+        if fewer:  # unless the program is not for fewer ranks
+            return whole(trace(sizes.resized(mesh)), sizes.resized(mesh))
+    return whole(closed, mesh)
+
+
+def _on(mesh, argument):
+    """The argument, cut alike in a mesh of other sizes."""
+    sharding = getattr(argument, "sharding", None)
+    if not isinstance(argument, jax.ShapeDtypeStruct) or not isinstance(sharding, NamedSharding):
+        return argument
+    moved = NamedSharding(mesh, sharding.spec)
+    return jax.ShapeDtypeStruct(argument.shape, argument.dtype, sharding=moved)
+
+
 def record(function, *args, mesh) -> Program:
     """The program of `function(*args)`; args are arrays or `jax.ShapeDtypeStruct`, with shardings on
     explicit axes. mesh: abstract, or of devices."""
-    abstract = getattr(mesh, "abstract_mesh", mesh)
-    with jax.sharding.use_abstract_mesh(abstract):
-        closed = jax.make_jaxpr(function)(*args)
-    return record_jaxpr(closed, abstract, names=_names(closed))
+    return _recorded(function, args, getattr(mesh, "abstract_mesh", mesh))
+
+
+def _argument(function, path) -> str:
+    """`params['w']` for a leaf of a call's arguments."""
+    which, first, *rest = path
+    if which.idx == 1:  # by name
+        return f"{first.key}{jax.tree_util.keystr(tuple(rest))}"
+    try:
+        names = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        names = []
+    told = first.idx < len(names) and names[first.idx].kind in _POSITIONAL
+    name = names[first.idx].name if told else f"[{first.idx}]"
+    return f"{name}{jax.tree_util.keystr(tuple(rest))}"
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def record_call(function, args, kwargs) -> Program | None:
+    """The program of a call, whose arguments may be trees with arrays in them. It is judged without
+    declarations. None if it has no shard_map."""
+    leaves, tree = jax.tree.flatten((args, kwargs))
+    are_arrays = (jax.Array, np.ndarray, np.generic)
+    arrays = [place for place, one in enumerate(leaves) if isinstance(one, are_arrays)]
+    names = [_argument(function, path) for path, _ in jax.tree.leaves_with_path((args, kwargs))]
+
+    def called(*given):
+        filled = list(leaves)
+        for place, one in zip(arrays, given):
+            filled[place] = one
+        positional, by_name = jax.tree.unflatten(tree, filled)
+        return function(*positional, **by_name)
+
+    shardings = [getattr(leaves[place], "sharding", None) for place in arrays]
+    named = [one if isinstance(one, NamedSharding) else None for one in shardings]
+    avals = [jax.ShapeDtypeStruct(leaves[place].shape, leaves[place].dtype, sharding=sharding)
+             for place, sharding in zip(arrays, named)]  # fmt: skip
+    mesh = first_mesh(jax.make_jaxpr(called)(*avals).jaxpr)
+    if mesh is None:
+        return None
+    specs = [one and one.spec for one in named]
+    return _recorded(called, avals, mesh.abstract_mesh, gradual=True, specs=specs,
+                     names=[names[place] for place in arrays])  # fmt: skip
+
+
+def lint(function, *args, **kwargs) -> list[dict]:
+    """The findings of the call `function(*args, **kwargs)`, which is traced and not made, as the
+    JSON output of `spmdlint check` lists them."""
+    program = record_call(function, args, kwargs)
+    if program is None:
+        raise Unrecordable("there is no shard_map in it")
+    if (checker := find()) is None:
+        raise FileNotFoundError(MISSING)
+    with tempfile.TemporaryDirectory() as folder:
+        trace = pathlib.Path(folder) / "call.spmd.json"
+        trace.write_text(dumps(program), encoding="utf-8")
+        return json.loads(output([checker, "check", "--format=json", trace]))["findings"]
 
 
 def record_gradients(function, *args, mesh, argnums=(0,)) -> Program:
@@ -32,9 +126,9 @@ def record_gradients(function, *args, mesh, argnums=(0,)) -> Program:
     abstract = getattr(mesh, "abstract_mesh", mesh)
     with jax.sharding.use_abstract_mesh(abstract):
         forward = jax.make_jaxpr(function)(*args)
-        closed = jax.make_jaxpr(jax.value_and_grad(function, argnums))(*args)
     gradients = {1 + place: argnum for place, argnum in enumerate(argnums)}
-    program = record_jaxpr(closed, abstract, names=_names(closed), gradients=gradients, loss=0)
+    program = _recorded(jax.value_and_grad(function, argnums), args, abstract,
+                        gradients=gradients, loss=0)  # fmt: skip
     # JAX puts the body of such a function in its place, without a mark.
     if _brings_derivative(forward.jaxpr):
         program.missing.append("derivatives")

@@ -5,6 +5,8 @@ Calls that only name a part (`jit`, `custom_jvp`, `custom_vjp`) are put in their
 rematerialisation and shard_map are kept as operations with bodies.
 """
 
+import dataclasses
+
 import jax
 from jax._src import core
 from jax.sharding import AxisType
@@ -14,7 +16,9 @@ from . import collectives, explicit, regions
 from .attributes import attributes
 from .document import Body, Op, Program, Value
 from .places import phase_of
-from .states import Region, Unrecordable
+from .sizes import Sized, words
+from .refused import Unrecordable
+from .states import Region
 
 INLINED = {
     "jit": "jaxpr",
@@ -34,6 +38,7 @@ class Recorder:
         self.program, self.body, self.region = program, body, region
         self.values: dict[core.Var, Value] = {}
         self._eqn = None  # the equation that is recorded
+        self.around = None  # the place of what has none
 
     def inside(self, name: str, region: Region) -> "Recorder":
         """A recorder of a function that the current equation uses."""
@@ -42,7 +47,7 @@ class Recorder:
             number += 1
         taken.add(unique)
         inner = Recorder(self.program, Body(unique, region.manual), region)
-        inner._eqn = self._eqn
+        inner._eqn, inner.around = self._eqn, self.around
         return inner
 
     def parameters(self, variables, names=(), roles=(), values=()) -> None:
@@ -80,6 +85,12 @@ class Recorder:
         attrs = {"shape": value.shape, "dtype": value.dtype}
         if item == 0:
             self.emit("zeros", [], [value], attrs)
+            if self.program.parts:
+                self.program.parts.zero.add(id(value))
+        elif isinstance(item, Sized):
+            base = dataclasses.replace(value)
+            self.emit("full", [], [base], attrs | {"fill_value": number(item.base)})
+            self.emit("scale", [base], [value], {"by": words(item.powers)})
         else:
             self.emit("full", [], [value], attrs | {"fill_value": number(item)})
 
@@ -89,7 +100,7 @@ class Recorder:
         item = atom.val.item() if hasattr(atom.val, "item") else atom.val
         if isinstance(item, complex):
             return self.full(abs(item), atom.aval)
-        return item
+        return self.program.sizes.number(self._eqn, atom, item)
 
     def emit(self, name, ins, outs, attrs=None, regions=None, expected=True) -> Op:
         """Appends an operation that stands where the current equation stands."""
@@ -97,6 +108,7 @@ class Recorder:
         if self._eqn is not None:
             stack = str(self._eqn.source_info.name_stack)
             op.loc = self.program.places.loc(self._eqn.source_info)
+            op.loc = self.around if op.loc is None else op.loc
             op.scope = self.program.places.scope(stack)
             op.phase = phase_of(stack)
         self.body.ops.append(op)
@@ -122,7 +134,7 @@ class Recorder:
     def closed(self, closed, eqn) -> None:
         """Puts a call in its place."""
         inner = Recorder(self.program, self.body, self.region)
-        inner._eqn = self._eqn
+        inner._eqn, inner.around = self._eqn, self.around
         for var, atom in zip(closed.jaxpr.invars, eqn.invars):
             item = self.operand(atom)
             inner.values[var] = item if isinstance(item, Value) else inner.written(item, atom.aval)
@@ -161,13 +173,16 @@ class Recorder:
             )
         elif name in regions.RECORDED:
             regions.RECORDED[name](self, eqn)
+        elif self.region.untyped and name in collectives.UNTYPED:
+            collectives.UNTYPED[name](self, name, eqn)
         elif name in collectives.RECORDED:
             collectives.RECORDED[name](self, name, eqn)
         elif name == "convert_element_type" and not isinstance(self.operand(eqn.invars[0]), Value):
             item = self.operand(eqn.invars[0])
             is_float = jax.numpy.issubdtype(eqn.params["new_dtype"], jax.numpy.floating)
             self.values[eqn.outvars[0]] = self.written(
-                float(item) if is_float else item, eqn.outvars[0].aval
+                float(item) if is_float and not isinstance(item, float) else item,
+                eqn.outvars[0].aval,
             )
         elif self.region.auto and any(getattr(var.aval, "ndim", 0) for var in eqn.outvars):
             raise Unrecordable(
@@ -214,8 +229,35 @@ class Recorder:
                 explicit.check_cuts(name, eqn, ins)
             ins = explicit.joined(self, ins, outs)
         name = name.replace("-", "_")
-        self.emit(name, ins, outs, attrs)
+        parts, by = self.program.parts, _sizes_of(name, ins)
+        if parts:
+            parts.learn(name, ins, outs)
+        if parts and (cut := parts.cut(name, ins, outs)):
+            self.emit("convert", [cut[0]], outs, cut[1])
+        elif by:
+            self._emit_scaled(name, ins, outs, by)
+        else:
+            self.emit(name, ins, outs, attrs)
         return outs
+
+    def _emit_scaled(self, name: str, ins: list, outs: list[Value], by: dict[str, int]) -> None:
+        """A product or quotient with a number that has sizes of axes in it: the number, then the sizes."""
+        ins = [item.base if isinstance(item, Sized) else item for item in ins]
+        middle = dataclasses.replace(outs[0])
+        if isinstance(ins[0], Value) and ins[1] == 1.0:
+            middle = ins[0]
+        else:
+            self.emit(name, ins, [middle], {}, expected=False)
+        self.emit("scale", [middle], outs, {"by": words(by)})
+
+
+def _sizes_of(name: str, ins: list) -> dict[str, int]:
+    """The powers of axes by which numbers multiply the result."""
+    by: dict[str, int] = {}
+    for place, item in enumerate(ins if name in ("mul", "div") else []):
+        for axis, power in item.powers.items() if isinstance(item, Sized) else ():
+            by[axis] = by.get(axis, 0) + (-power if name == "div" and place == 1 else power)
+    return {axis: power for axis, power in by.items() if power}
 
 
 _POINTWISE = {
@@ -239,7 +281,13 @@ def record_jaxpr(closed, mesh, manual=(), names=(), gradients=None, loss=None) -
     recorder = Recorder(program, program.main, region)
     entry = regions.entry_values(closed.jaxpr, region) if region.auto else ()
     recorder.parameters(closed.jaxpr.invars, names, values=entry)
-    for place, item in enumerate(recorder.jaxpr(closed.jaxpr, closed.consts)):
+    results = recorder.jaxpr(closed.jaxpr, closed.consts)
+    add_outputs(program, results, gradients, loss)
+    return program
+
+
+def add_outputs(program: Program, results: list, gradients=None, loss=None) -> None:
+    for place, item in enumerate(results):
         if not isinstance(item, Value):
             continue
         output = {"value": item}
@@ -250,4 +298,3 @@ def record_jaxpr(closed, mesh, manual=(), names=(), gradients=None, loss=None) -
         if place == loss:
             output["role"] = "loss"
         program.outputs.append(output)
-    return program

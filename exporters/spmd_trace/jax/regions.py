@@ -3,7 +3,8 @@
 from jax._src import core
 
 from .document import Value
-from .states import Region, Unrecordable
+from .refused import Unrecordable
+from .states import Region
 
 
 def _closed(jaxpr):
@@ -108,8 +109,8 @@ def _checkpoint(recorder, eqn) -> None:
 
 def _shard_map(recorder, eqn) -> None:
     params = eqn.params
-    if not params["check_vma"]:
-        raise Unrecordable("a shard_map with check_vma=False: JAX infers no states in it")
+    if recorder.region.untyped:
+        raise Unrecordable("a shard_map inside of one that is judged without states")
     manual = [axis for axis in params["mesh"].axis_names if axis in params["newly_manual_axes"]]
     region = recorder.region
     ins = _operands(recorder, eqn)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from .cases import FLOAT_STATES, Case, Sample
 from .document import Program, dumps
 from .record import Local, record_local
-from .states import Unrecordable
+from .refused import Unrecordable
 
 _DUAL = {"I": "I", "V": "V", "P": "Reduced", "Reduced": "P"}
 

@@ -11,6 +11,7 @@ from jax._src import core
 from jax.sharding import AxisType, PartitionSpec
 
 from .document import Value
+from .refused import Unrecordable
 
 _DTYPES = {
     "bool": "bool", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8",
@@ -18,10 +19,6 @@ _DTYPES = {
     "float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128",
     "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2",
 }  # fmt: skip
-
-
-class Unrecordable(Exception):
-    """The program has something that a trace cannot say."""
 
 
 def dtype_word(dtype) -> str:
@@ -75,8 +72,9 @@ def local_shape(shape, spec: PartitionSpec, sizes: dict[str, int]) -> list[int]:
 class Region:
     """Where operations stand: which axes are manual, explicit, or the compiler's."""
 
-    def __init__(self, sizes: dict[str, int], types: dict[str, AxisType]):
+    def __init__(self, sizes: dict[str, int], types: dict[str, AxisType], untyped: bool = False):
         self.sizes = sizes
+        self.untyped = untyped  # JAX says nothing of what ranks hold
         self.manual = tuple(axis for axis in sizes if types[axis] == AxisType.Manual)
         self.explicit = tuple(axis for axis in sizes if types[axis] == AxisType.Explicit)
         self.auto = tuple(axis for axis in sizes if types[axis] == AxisType.Auto)
@@ -84,6 +82,11 @@ class Region:
     @classmethod
     def of_mesh(cls, mesh) -> "Region":
         return cls(dict(mesh.shape), dict(zip(mesh.axis_names, mesh.axis_types)))
+
+    @classmethod
+    def untyped_of(cls, sizes: dict[str, int]) -> "Region":
+        """Inside of shard_maps over all axes that JAX does not check."""
+        return cls(sizes, {axis: AxisType.Manual for axis in sizes}, untyped=True)
 
     def inside(self, manual) -> "Region":
         """The region inside a shard_map over these axes."""
@@ -95,6 +98,10 @@ class Region:
         """A value as one rank holds it, with what JAX inferred about it."""
         if not isinstance(aval, core.ShapedArray):
             raise Unrecordable(f"a value of {aval}: neither an array nor a random key")
+        if self.untyped:
+            made = Value(dtype_word(aval.dtype), list(aval.shape), {})
+            made.derived = derived and made.floating
+            return made
         spec = aval.sharding.spec
         kinds = spec_kinds(spec, self.explicit)
         states = aval.manual_axis_type

@@ -1,8 +1,8 @@
-"""Four devices of the CPU, for what JAX is asked to run; set before JAX starts."""
+"""Eight devices of the CPU, for what JAX is asked to run; set before JAX starts."""
 
 import os
 
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
 import jax
 

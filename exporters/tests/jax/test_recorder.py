@@ -124,14 +124,6 @@ def test_communication_that_cannot_be_said(function, words):
         record_local(function, Local((4,), kinds=(("tp", "V"),)), mesh=mesh())
 
 
-def test_without_states_nothing_is_recorded():
-    outside = mesh(AxisType.Auto)
-    f = jax.shard_map(lambda x: lax.psum(x, "tp"), mesh=outside, in_specs=P("tp"), out_specs=P(),
-                      check_vma=False)  # fmt: skip
-    with pytest.raises(Unrecordable, match="check_vma"):
-        record(f, array(8), mesh=outside)
-
-
 def test_operations_on_axes_of_the_compiler_are_refused():
     with pytest.raises(Unrecordable, match="explicit axes"):
         record(jnp.sin, array(8), mesh=mesh(AxisType.Auto))

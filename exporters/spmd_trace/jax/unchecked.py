@@ -1,0 +1,241 @@
+"""Programs with shard_maps in which JAX checks nothing (`check_vma=False`).
+
+Nothing is inferred there, so the trace has no types but those that the specs state: the whole program is one of
+what each rank holds, judged gradually. The bodies of shard_maps stand in their place; what one of them
+returns, another one takes by the same spec as it was. Where something else uses it, the spec is a claim.
+"""
+
+import jax
+from jax._src import core
+from jax.sharding import PartitionSpec
+
+from .document import Body, Program, Value
+from .ownparts import OwnParts
+from .recorder import INLINED, Recorder, add_outputs
+from .redistribution import redistribute
+from .sizes import Sizes
+from .states import Region, local_shape, spec_entries
+
+
+def is_unchecked(jaxpr) -> bool:
+    """Whether a shard_map in it is not checked by JAX."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "shard_map":
+            if not eqn.params["check_vma"]:
+                return True
+        elif any(map(is_unchecked, core.jaxprs_in_params(eqn.params))):
+            return True
+    return False
+
+
+def placed(sizes, aval, spec) -> Value:
+    """A whole array as the blocks that a spec says."""
+    local = local_shape(aval.shape, spec, sizes)
+    entries = spec_entries(spec, len(local), tuple(sizes))
+    cut = {axis for one in entries for axis in ([one] if isinstance(one, str) else one or ())}
+    kinds = {axis: "V" if axis in cut else "R" for axis in sizes}
+    made = Region.untyped_of(sizes).value(aval)
+    return Value(made.dtype, local, kinds, entries if any(entries) else None, made.derived)
+
+
+def first_mesh(jaxpr):
+    """The mesh of the first shard_map; none: there is none."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "shard_map":
+            return eqn.params["mesh"]
+        for body in core.jaxprs_in_params(eqn.params):
+            if (found := first_mesh(body)) is not None:
+                return found
+    return None
+
+
+class Outside(Recorder):
+    """What surrounds the shard_maps: operations on whole arrays."""
+
+    def __init__(self, program, body, region):
+        super().__init__(program, body, region)
+        self.left: dict[core.Var, tuple] = {}  # what shard_maps return: value, spec, equation, name
+
+    def operand(self, atom):
+        if isinstance(atom, core.Var) and atom not in self.values and atom in self.left:
+            self._claim(atom)
+        return super().operand(atom)
+
+    def _claim(self, var) -> None:
+        """What the spec of a shard_map says of what it returns."""
+        item, spec, eqn, path = self.left[var]
+        out = placed(self.region.sizes, var.aval, spec)
+        outer, self._eqn = self._eqn, eqn
+        self.around = self.program.places.function(eqn.params["jaxpr"].debug_info)
+        if not isinstance(item, Value):
+            item = self.full(item, var.aval)
+        stated = {"type": out.type} | ({"spec": out.spec} if out.spec else {})
+        op = self.emit("assert_type", [item], [out], stated, expected=False)
+        op.scope = self.program.places.scope_named(path)
+        self._eqn, self.around = outer, None
+        self.values[var] = out
+
+    def closed(self, closed, eqn) -> None:
+        inner = Outside(self.program, self.body, self.region)
+        inner._eqn = self._eqn
+        for var, atom in zip(closed.jaxpr.invars, eqn.invars):
+            if isinstance(atom, core.Var) and atom not in self.values and atom in self.left:
+                inner.left[var] = self.left[atom]
+                continue
+            item = self.operand(atom)
+            inner.values[var] = item if isinstance(item, Value) else inner.written(item, atom.aval)
+        inner.body_of(closed)
+        for var, atom in zip(eqn.outvars, closed.jaxpr.outvars):
+            if isinstance(atom, core.Var) and atom not in inner.values and atom in inner.left:
+                self.left[var] = inner.left[atom]
+                continue
+            item = inner.operand(atom)
+            self.values[var] = item if isinstance(item, Value) else self.written(item, var.aval)
+
+    def body_of(self, closed) -> None:
+        for var, value in zip(closed.jaxpr.constvars, closed.consts):
+            self._constant(var, value)
+        outer = self._eqn
+        for eqn in closed.jaxpr.eqns:
+            self._eqn = eqn
+            self._equation(eqn)
+        self._eqn = outer
+
+    def _equation(self, eqn) -> None:
+        name = eqn.primitive.name
+        constant = not any(isinstance(self._known(atom), Value) for atom in eqn.invars)
+        if name == "shard_map":
+            self._shard_map(eqn)
+        elif name in ("reshard", "sharding_constraint"):
+            self._reshard(eqn)
+        elif name in INLINED or (constant and name in ("convert_element_type", "broadcast_in_dim")):
+            super()._equation(eqn)
+        else:
+            self._whole(eqn)
+
+    def _known(self, atom):
+        if isinstance(atom, core.Var) and atom not in self.values and atom in self.left:
+            return self.left[atom][0]
+        return self.operand(atom)
+
+    def _shard_map(self, eqn) -> None:
+        jaxpr = eqn.params["jaxpr"]
+        inner = Recorder(self.program, self.body, self.region)
+        inner.around = self.program.places.function(jaxpr.debug_info)
+        for var, atom, spec in zip(jaxpr.invars, eqn.invars, eqn.params["in_specs"]):
+            inner.values[var] = self._entering(var, atom, spec)
+        results = inner.jaxpr(jaxpr)
+        paths = jaxpr.debug_info.result_paths or ()
+        for place, (var, item) in enumerate(zip(eqn.outvars, results)):
+            path = paths[place] if place < len(paths) else "result"
+            path = path.replace("result", "out_specs", 1)
+            self.left[var] = (item, eqn.params["out_specs"][place], eqn, path)
+
+    def _entering(self, var, atom, spec) -> Value:
+        if isinstance(atom, core.Var) and atom not in self.values and atom in self.left:
+            item, left, *_ = self.left[atom]
+            if left == spec:
+                return item if isinstance(item, Value) else self.written(item, var.aval)
+        item = self.operand(atom)
+        if not isinstance(item, Value):
+            return self.written(item, var.aval)
+        return self._as(item, placed(self.region.sizes, atom.aval, spec))
+
+    def _as(self, value: Value, like: Value) -> Value:
+        """The same whole array in other blocks."""
+        if value.spec == like.spec:
+            return value
+        made = Value(value.dtype, like.shape, like.type, like.spec, value.derived)
+        redistribute(self, value, made)
+        return made
+
+    def _reshard(self, eqn) -> None:
+        """The same array, where the program wants it."""
+        (atom,), (var,) = eqn.invars, eqn.outvars
+        item, spec = self.operand(atom), (eqn.params.get("dst_sharding") or eqn.params["sharding"]).spec
+        if isinstance(item, Value):
+            self.values[var] = self._as(item, placed(self.region.sizes, atom.aval, spec))
+        else:
+            self.values[var] = self.written(item, var.aval)
+
+    def _whole(self, eqn) -> None:
+        """An operation that the compiler divides: blocks where it is one for each element, else whole."""
+        name = eqn.primitive.name
+        shape = getattr(eqn.outvars[0].aval, "shape", ())
+        values = [self._known(atom) for atom in eqn.invars]
+        for atom, value in zip(eqn.invars, values):
+            if isinstance(value, Value):
+                self.operand(atom)
+        like = None
+        if name in POINTWISE:
+            like = next((value for atom in eqn.invars
+                         if isinstance(value := self.operand(atom), Value)
+                         and atom.aval.shape == shape and value.spec), None)  # fmt: skip
+        sizes = self.region.sizes
+        whole = {axis: "R" for axis in sizes}
+        kept = dict(self.values)
+        for atom in eqn.invars:
+            value = self.operand(atom)
+            if not isinstance(value, Value) or isinstance(atom, core.Literal):
+                continue
+            spread = like is not None and atom.aval.shape == shape
+            target = like if spread else Value(value.dtype, list(atom.aval.shape), whole)
+            self.values[atom] = self._as(value, target)
+        outs = []
+        for var in eqn.outvars:
+            made = self.region.value(var.aval)
+            made.type = dict(like.type if like is not None else whole)
+            made.spec, made.shape = (like.spec, list(like.shape)) if like else (None, made.shape)
+            outs.append(made)
+        self.ordinary(name, eqn, outs)
+        self.values = kept | dict(zip(eqn.outvars, outs))
+
+
+POINTWISE = {
+    *("add", "add_any", "sub", "mul", "div", "max", "min", "pow", "atan2", "select_n", "rem"),
+    *("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "neg", "sign", "abs", "floor"),
+    *("ceil", "round", "exp", "exp2", "expm1", "log", "log1p", "tanh", "logistic", "sin", "cos"),
+    *("tan", "sqrt", "rsqrt", "cbrt", "square", "integer_pow", "erf", "erf_inv", "is_finite"),
+    *("convert_element_type", "copy", "copy_p", "clamp", "stop_gradient"),
+}
+
+
+def _entry_specs(jaxpr) -> dict:
+    """By argument, the spec of the first shard_map that takes it."""
+    said: dict[core.Var, PartitionSpec] = {}
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "shard_map":
+            specs = dict([pair for pair in zip(eqn.invars, eqn.params["in_specs"])
+                          if isinstance(pair[0], core.Var)])  # fmt: skip
+        elif eqn.primitive.name in INLINED:
+            inner = eqn.params[INLINED[eqn.primitive.name]]
+            inner = getattr(inner, "jaxpr", inner)
+            found = _entry_specs(inner)
+            specs = {atom: found[var] for atom, var in zip(eqn.invars, inner.invars)
+                     if var in found and isinstance(atom, core.Var)}  # fmt: skip
+        else:
+            continue
+        for atom, spec in specs.items():
+            said.setdefault(atom, spec)
+    return said
+
+
+def record_unchecked(closed, mesh, names, sizes: Sizes, shardings=()) -> Program:
+    """The program of a jaxpr of whole arrays, in which shard_maps are not checked. Gradients in it are values like
+    others: what they must be is what the specs say. shardings: specs of arguments that no shard_map takes.
+    """
+    region = Region.untyped_of(dict(mesh.shape))
+    program = Program(dict(mesh.shape), f"jax {jax.__version__}", Body("main", region.manual))
+    program.gradual, program.sizes = True, sizes
+    program.parts = OwnParts(region.sizes)
+    recorder = Outside(program, program.main, region)
+    specs = _entry_specs(closed.jaxpr)
+    for var, spec in zip(closed.jaxpr.invars, shardings):
+        specs.setdefault(var, spec or PartitionSpec())
+    values = [placed(region.sizes, var.aval, specs.get(var, PartitionSpec()))
+              for var in closed.jaxpr.invars]  # fmt: skip
+    recorder.parameters(closed.jaxpr.invars, names, values=values)
+    recorder.body_of(closed)
+    results = [recorder.operand(atom) for atom in closed.jaxpr.outvars]
+    add_outputs(program, results)
+    return program

@@ -1,0 +1,77 @@
+"""JAX scripts for `lint`: a script runs as it is, with as many virtual devices of the CPU as its mesh wants, and each
+jitted function with a shard_map in it is recorded when it is first called.
+"""
+
+import ast
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+_DEVICES = "--xla_force_host_platform_device_count="
+
+
+def is_one(script: str) -> bool:
+    """Whether it imports jax, and not torch."""
+    try:
+        tree = ast.parse(pathlib.Path(script).read_bytes())
+    except (OSError, SyntaxError):
+        return False
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {one.name.partition(".")[0] for one in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.partition(".")[0])
+    return "torch" not in names and bool(names & {"jax", "flax", "optax", "equinox", "haiku"})
+
+
+def recorded(options, folder: pathlib.Path) -> dict | None:
+    """The files of the traces (`traces`), and what was `refused`; None after a word about what failed."""
+    told = _run(options, folder, options.world or 8)
+    if "wants" in told:
+        told = _run(options, folder, told["wants"])
+    for what in told["refused"]:
+        _say(f"not recorded: {what}")
+    if "error" in told:
+        _say(told["error"])
+    if told["traces"]:
+        return told | {"traces": [folder / name for name in told["traces"]]}
+    if not told["refused"] and "error" not in told:
+        _say(f"{options.script}: no jitted function with a shard_map in it was called")
+    return None
+
+
+def _run(options, folder: pathlib.Path, devices: int) -> dict:
+    package = str(pathlib.Path(__file__).parents[1])
+    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+    flags = [one for one in os.environ.get("XLA_FLAGS", "").split() if not one.startswith(_DEVICES)]
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": " ".join([*flags, f"{_DEVICES}{devices}"]),
+    }
+    command = [sys.executable, "-m", "spmd_trace.jax.script", str(folder)]
+    command += [options.script, *options.arguments]
+    # What the script prints is not what the command prints.
+    child = subprocess.Popen(command, env=environment, stdout=sys.stderr, start_new_session=True)
+    ended = None
+    try:
+        child.wait(options.timeout)
+    except subprocess.TimeoutExpired:
+        ended = f"{options.script}: not done after {options.timeout} s"
+    finally:
+        child.kill()
+        child.wait()
+    outcome = folder / "outcome.json"
+    if not outcome.exists():
+        return {"traces": [], "refused": [], "error": ended or f"{options.script}: left no trace"}
+    told = json.loads(outcome.read_text())
+    if ended:  # what was recorded until then is there
+        told |= {"error": ended, "traces": sorted(one.name for one in folder.glob("*.spmd.json"))}
+    return told
+
+
+def _say(text: str) -> None:
+    print(f"spmd-trace: {text}", file=sys.stderr)

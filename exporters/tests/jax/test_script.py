@@ -1,0 +1,110 @@
+"""`spmd-trace lint` of JAX scripts, which run as they are."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import pytest
+import unchecked_programs as programs
+from jax import lax
+from jax.sharding import AbstractMesh, AxisType, PartitionSpec
+
+from spmd_trace.checker import output
+from spmd_trace.jax import dumps, lint
+from spmd_trace.jax.record import record_call
+
+SCRIPT = pathlib.Path(__file__).parents[3] / "examples" / "jax" / "train_step.py"
+PACKAGE = pathlib.Path(__file__).parents[2]
+
+pytestmark = pytest.mark.skipif(
+    "SPMDLINT" not in os.environ, reason="SPMDLINT does not name a checker"
+)
+
+
+def linted(folder, text: str, *options: str) -> subprocess.CompletedProcess:
+    script = folder / "train.py"
+    script.write_text(text)
+    command = [sys.executable, "-m", "spmd_trace", "lint", *options, str(script)]
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE)}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+def test_a_whole_step_has_no_findings(tmp_path):
+    done = linted(tmp_path, SCRIPT.read_text())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "" and "no findings" in done.stderr
+
+
+def test_a_mistake_is_found_at_its_line(tmp_path):
+    text = SCRIPT.read_text()
+    wrong = text.replace('"tp") + params["bias"]', '"tp")').replace(
+        'h @ params["w2"]', 'h @ params["w2"] + params["bias"]'
+    )
+    assert wrong != text
+    done = linted(tmp_path, wrong)
+    line = 1 + wrong[: wrong.index("out = ")].count("\n")
+    assert done.returncode == 1
+    assert f"train.py:{line}:" in done.stdout and "partial-plus-replicate" in done.stdout
+
+
+SIXTEEN = """
+import functools, jax, jax.numpy as jnp
+from jax.sharding import AxisType, PartitionSpec as P
+mesh = jax.make_mesh((16,), ("dp",), axis_types=(AxisType.Auto,))
+@jax.jit
+@functools.partial(jax.shard_map, mesh=mesh, in_specs=P("dp"), out_specs=P(), check_vma=False)
+def total(x):
+    return jax.lax.psum(jnp.sum(x), "dp")
+total(jnp.ones(32))
+"""
+
+
+def test_as_many_devices_as_the_mesh_wants(tmp_path):
+    assert linted(tmp_path, SIXTEEN).returncode == 0
+
+
+def test_what_was_recorded_before_a_script_fails_is_checked(tmp_path):
+    done = linted(tmp_path, SIXTEEN + "1 / 0\n")
+    assert done.returncode == 4
+    assert "train.py:10: ZeroDivisionError" in done.stderr
+
+
+def test_a_script_without_a_shard_map(tmp_path):
+    done = linted(tmp_path, "import jax\njax.jit(lambda x: x)(1.0)\n")
+    assert done.returncode == 3
+    assert "no jitted function with a shard_map in it was called" in done.stderr
+
+
+def test_lint_of_a_function():
+    mesh = AbstractMesh((4,), ("tp",), axis_types=(AxisType.Auto,))
+
+    def mapped(body):
+        return jax.shard_map(body, mesh=mesh, in_specs=PartitionSpec("tp"),
+                             out_specs=PartitionSpec(), check_vma=False)  # fmt: skip
+
+    x = jnp.ones((8, 3))
+    assert lint(mapped(lambda x: lax.psum(jnp.sum(x), "tp")), x) == []
+    (found,) = lint(mapped(lambda x: jnp.tanh(jnp.sum(x)) + lax.psum(jnp.sum(x), "tp")), x)
+    assert found["name"] == "partial-into-nonlinear"
+
+
+# Right with check_vma=True, too: their gradients are taken outside, or they have none.
+BOTH = ["attention", "batch_norm", "halo", "layer_scan", "summa", "tensor_mlp", "vocab_loss"]
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_programs_that_jax_checks(name, tmp_path, monkeypatch):
+    text = programs.text
+    checked = lambda one: text(one).replace("check_vma=False", "check_vma=True")  # noqa: E731
+    monkeypatch.setattr(programs, "text", checked)
+    module = programs.loaded(name, tmp_path)
+    axes = module["AXES"]
+    mesh = AbstractMesh(tuple(axes.values()), tuple(axes), axis_types=(AxisType.Auto,) * len(axes))
+    function, arguments = module["program"](mesh)
+    trace = tmp_path / "trace.spmd.json"
+    trace.write_text(dumps(record_call(function, arguments, {})))
+    told = output([os.environ["SPMDLINT"], "check", "--isolated", "--no-fixes", trace])
+    assert told == ""
