@@ -136,7 +136,8 @@ InstId sum_ahead(const ir::Program &program, InstId from, AxisSet axes) {
     rules::ResolvedOp op = rules::resolve_spelling(program.op_name(inst.op), "spmd");
     if (passes_addends(op))
       mark(inst);
-    else if (op.transition == "all_reduce" || op.transition == "reduce_scatter")
+    else if (op.transition == rules::TransitionOp::AllReduce ||
+             op.transition == rules::TransitionOp::ReduceScatter)
       if (runs_over(program, InstId{i}, axes))
         return InstId{i};
   }

@@ -4,6 +4,7 @@
 
 #include "rules/boundary/op.h"
 #include "rules/ops/op.h"
+#include "rules/transitions/op.h"
 #include "rules/violation.h"
 #include "rules/violations/symbols.h"
 
@@ -93,7 +94,7 @@ struct ResolvedOp {
   OpForm form = OpForm::Unknown;
   const OpDef *row = nullptr;                       // Equation
   const Alias *alias = nullptr;                     // null if the spelling is the row's own name
-  std::string_view transition;                      // Transition: the common name of its rows
+  TransitionOp transition = TransitionOp::None;     // Transition
   rules::Boundary boundary = rules::Boundary::None; // Boundary, Call
   llvm::SmallVector<uint8_t, 6>
       order; // operand of the row per position, or one of the two below. Empty: as the row

@@ -88,7 +88,7 @@ ValueId Deriver::put(ir::OpNameId op, llvm::ArrayRef<Operand> operands, ir::Attr
 ValueId Deriver::reinterpret(ValueId gradient, AxisSet axes, Kind src, Kind dst,
                              const InsertionPoint &around) {
   auto word = [](Kind kind) { return AttrValue::kind({.kind = kind}); };
-  const rules::Transition *row = rules::find_transition("reinterpret", src, dst);
+  const rules::Transition *row = rules::find_transition(rules::TransitionOp::Reinterpret, src, dst);
   llvm::SmallVector<std::pair<llvm::StringRef, AttrValue>, 4> list = {
       {"axis", axes_attr(refs_of(type(gradient).mesh(), axes))},
       {"src", word(src)},

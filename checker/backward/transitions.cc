@@ -161,8 +161,7 @@ ValueId Deriver::dual(const Inst &inst, const DualStep &step, const rules::Trans
   InsertionPoint around = outside;
   if (row->dst == Kind::Varying && step.src.form != KindWord::Form::Shard)
     around.context = local_on(step.typed, outside.context);
-  ValueId made = put(llvm::StringRef(row->name.data(), row->name.size()), Operand::value(gradient),
-                     *with, around, stem(of));
+  ValueId made = put(row->name(), Operand::value(gradient), *with, around, stem(of));
   // The backward of an average divides too.
   bool average = call.combiner == ir::Combiner::Avg && step.row->src == Kind::Partial;
   if (!average || !made.valid() || step.typed.empty())
@@ -186,7 +185,7 @@ ValueId Deriver::joint_dual(const rules::Application &app, const rules::Transiti
   const Type found = app.type(app.args[operand]);
   rules::TransitionOperand view{
       app, call, found, app.shape(app.args[operand]), nullptr, app.global_axes()};
-  rules::redistribute::Step step{.row = call.name};
+  rules::redistribute::Step step{.op = call.op};
   step.before = program_.types.add(found);
   step.after = program_.types.add(type(result));
   for (size_t i = 0; i < call.axes.written.size(); ++i)
@@ -201,7 +200,7 @@ ValueId Deriver::joint_dual(const rules::Application &app, const rules::Transiti
   if (step.axes.empty())
     return put("identity", Operand::value(gradient), {}, around, stem(of));
   rules::redistribute::Step dual = rules::redistribute::transpose(program_, step);
-  return put(llvm::StringRef(dual.row.data(), dual.row.size()), Operand::value(gradient),
+  return put(rules::name_of(dual.op), Operand::value(gradient),
              rules::redistribute::attributes_of(program_, dual), around, stem(of));
 }
 

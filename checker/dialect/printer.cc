@@ -299,8 +299,8 @@ struct DialectPrinter::State {
             move.dst = {.kind = kind.value_or(Kind::Invariant)};
           }
           bool list = read.erased->reduces && move.src.kind == Kind::Varying;
-          move.row = rules::find_transition(read.name, list ? Kind::Partial : move.src.kind,
-                                            move.dst.kind);
+          move.row =
+              rules::find_transition(read.op, list ? Kind::Partial : move.src.kind, move.dst.kind);
           if (!move.row)
             move.row = effect.row;
           if (!move.row)

@@ -42,7 +42,7 @@ int64_t Candidates::price(Wire wire, int64_t bytes, int64_t ranks) {
 
 bool Candidates::keeps_value(const Transition &row) {
   bool same_ends = row.dst != Kind::Varying && row.dst != Kind::Partial && row.src != Kind::Varying;
-  return row.name != "reinterpret" || same_ends;
+  return row.op != rules::TransitionOp::Reinterpret || same_ends;
 }
 
 std::string Candidates::axes_text(AxisSet axes) const {
@@ -114,14 +114,16 @@ void Candidates::on_gradient(const rules::GradientTypeMismatch &wrong) {
   };
   for (const Transition &row : rules::transitions())
     if (row.fixes && row.src == *src && row.dst == *dst)
-      after(row.name, row.wire, word(from, *src), word(to, *dst), made, !keeps_value(row));
+      after(row.op, row.wire, word(from, *src), word(to, *dst), made, !keeps_value(row));
   // What varies may be addends that nobody has called so.
   if (src == Kind::Varying && (dst == Kind::Invariant || dst == Kind::Replicate))
-    after("all_reduce", Wire::AllReduce, std::nullopt, {.kind = *dst}, made, true);
+    after(rules::TransitionOp::AllReduce, Wire::AllReduce, std::nullopt, {.kind = *dst}, made,
+          true);
 }
 
-void Candidates::after(std::string_view name, Wire wire, std::optional<KindWord> src, KindWord dst,
+void Candidates::after(rules::TransitionOp op, Wire wire, std::optional<KindWord> src, KindWord dst,
                        ValueId made, bool changes) {
+  const std::string_view name = rules::name_of(op);
   Edit edit{.inst = search_.id};
   edit.gradients.push_back(made);
   edit.dual_op = state_.op(name);
@@ -287,7 +289,7 @@ void Candidates::add_price(Fix &fix, const Transition &row, const rules::Arg &be
     return;
   int64_t bytes = std::max(*a, *b), ranks = rank_count();
   fix.forward_bytes = fix.forward_bytes.value_or(0) + price(row.wire, bytes, ranks);
-  const Transition *dual = rules::find_transition(row.dual.name, row.dual.src, row.dual.dst);
+  const Transition *dual = rules::find_transition(row.dual.op, row.dual.src, row.dual.dst);
   bool gradient = !program_.types[before.type].gradient_free();
   fix.backward_bytes =
       fix.backward_bytes.value_or(0) + (dual && gradient ? price(dual->wire, bytes, ranks) : 0);

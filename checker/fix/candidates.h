@@ -35,7 +35,7 @@ private:
 
   // Transitions on results and on operands.
   void on_gradient(const rules::GradientTypeMismatch &wrong);
-  void after(std::string_view name, rules::Wire wire, std::optional<ir::KindWord> src,
+  void after(rules::TransitionOp op, rules::Wire wire, std::optional<ir::KindWord> src,
              ir::KindWord dst, ir::ValueId made, bool changes);
   void redistributed();
   void innermost();

@@ -150,7 +150,8 @@ bool Gradual::stands_on_inference(const Place &place, const rules::Violation &vi
 }
 
 bool Gradual::only_restates(const rules::Application &app) {
-  if (app.op.transition == "broadcast" && !app.args.empty()) { // of what is equal already
+  if (app.op.transition == rules::TransitionOp::Broadcast &&
+      !app.args.empty()) { // of what is equal already
     const Type &type = app.type(app.args[0]);
     return (type.replicated() | type.of(Kind::Invariant)).contains(rules::communicated_axes(app));
   }
@@ -158,7 +159,7 @@ bool Gradual::only_restates(const rules::Application &app) {
     const ir::AttrValue *word = app.attr(key);
     return word && word->form == ir::AttrForm::Kind && word->as_kind().kind == Kind::Varying;
   };
-  return app.op.transition == "reinterpret" && !app.args.empty() &&
+  return app.op.transition == rules::TransitionOp::Reinterpret && !app.args.empty() &&
          (varies("src") || varies("dst"));
 }
 

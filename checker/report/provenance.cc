@@ -85,7 +85,8 @@ private:
   // The operand whose kind the instruction merely passes on; none if the kind arises here.
   ValueId passes(InstId id) const {
     const ir::Inst &inst = program_.insts[id];
-    if (rules::is_transition(view(plain_name(inst))) && changes_axis(id, inst))
+    if (rules::find_transition_op(view(plain_name(inst))) != rules::TransitionOp::None &&
+        changes_axis(id, inst))
       return {};
     if (partial_stated(inst) && kind_ == Kind::Partial)
       return {};
@@ -262,7 +263,7 @@ std::string forward_text(const ir::Program &program, const CheckResult &result, 
   rules::ResolvedOp op = rules::resolve_spelling(program.op_name(inst.op), "spmd");
   llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, id);
   std::string text = fmt::format("it belongs to the backward of `{}`", name);
-  if (op.transition.empty() || tensors.empty() || inst.result_count == 0)
+  if (op.form != rules::OpForm::Transition || tensors.empty() || inst.result_count == 0)
     return text;
   const ir::Type &from = program.types[result.types[tensors.front().index]];
   const ir::Type &to = program.types[result.types[inst.first_result.index]];
@@ -275,12 +276,12 @@ std::string forward_text(const ir::Program &program, const CheckResult &result, 
     if (rules::unstated_words(op.transition).reduces && src == Kind::Varying)
       src = Kind::Partial;
     const rules::Transition *row = rules::find_transition(op.transition, *src, *dst);
-    if (!row || row->dual.name.empty())
+    if (!row || row->composed)
       continue;
     std::string backward =
-        row->dual.name == op.transition && row->dual.src == *src
+        row->dual.op == op.transition && row->dual.src == *src
             ? fmt::format("its backward is the same")
-            : fmt::format("its backward is `{}`, {} to {}", row->dual.name,
+            : fmt::format("its backward is `{}`, {} to {}", row->dual.name(),
                           ir::info(row->dual.src).name, ir::info(row->dual.dst).name);
     return fmt::format("{}, {} to {} on {}: {}", text, ir::info(*src).name, ir::info(*dst).name,
                        ir::print_axes(program, to.mesh(), AxisSet(axis)), backward);

@@ -96,7 +96,7 @@ private:
     if (resolved.boundary == rules::Boundary::Scale)
       note.text = fmt::format("`{}` {} by the size of {}", written,
                               exponent(value) > 0 ? "multiplies" : "divides", axis);
-    else if (resolved.transition == "reinterpret")
+    else if (resolved.transition == rules::TransitionOp::Reinterpret)
       note.text =
           fmt::format("`{}` has each rank of {} take the whole as its addend", written, axis);
     else if (resolved.form == rules::OpForm::Transition)

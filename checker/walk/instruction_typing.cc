@@ -41,7 +41,7 @@ llvm::SmallVector<uint32_t, 2> gradients_that_end(const rules::Outcome &outcome)
 }
 
 std::string rule_text(const rules::ResolvedOp &op) {
-  std::string_view text = op.row ? op.row->equation.equation.text : op.transition;
+  std::string_view text = op.row ? op.row->equation.equation.text : rules::name_of(op.transition);
   return std::string(text);
 }
 
@@ -215,7 +215,7 @@ void InstructionTyping::results(InstId id, const ir::Inst &inst, const rules::Ou
   const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
   known_.keep(inst, op, outcome);
   known_.forget();
-  gradients_.meet(id, inst, !op.transition.empty());
+  gradients_.meet(id, inst, op.form == rules::OpForm::Transition);
 }
 
 void InstructionTyping::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &outcome,

@@ -126,7 +126,7 @@ void KnownInstructions::keep(const ir::Inst &inst, const rules::ResolvedOp &op,
   }
   state_.cache.add({.outcome = &outcome,
                     .silent = silent,
-                    .transition = !op.transition.empty(),
+                    .transition = op.form == rules::OpForm::Transition,
                     .infers = !outcome.inferred.empty()},
                    results);
 }

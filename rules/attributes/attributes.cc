@@ -244,18 +244,19 @@ AttributeList attributes_of(const OpDef &row, const Alias *alias) {
   return list;
 }
 
-AttributeList attributes_of_transition(std::string_view name) {
+AttributeList attributes_of_transition(TransitionOp op) {
   AttributeList list;
   auto any = [&](auto &&has) {
-    llvm::ArrayRef<Transition> rows = name == "reorder" ? joint_transitions() : transitions();
+    llvm::ArrayRef<Transition> rows =
+        op == TransitionOp::Reorder ? joint_transitions() : transitions();
     return llvm::any_of(rows, [&](const Transition &row) {
-      return (row.name == name || name == "redistribute") && has(row);
+      return (row.op == op || op == TransitionOp::Redistribute) && has(row);
     });
   };
   add(list, "axis: axes, group: any, src: kinds, dst: kinds");
   list.shared = false;
   add(list, "op_dtype|out_dtype: any, async: flag, tag: any");
-  if (unstated_words(name).reduces || name == "redistribute")
+  if (unstated_words(op).reduces || op == TransitionOp::Redistribute)
     add(list, "op: any");
   // Harmless where no row of the name asks for it.
   add(list, "expert: flag");
@@ -264,13 +265,13 @@ AttributeList attributes_of_transition(std::string_view name) {
   if (any([](const Transition &row) { return row.wire == Wire::AllToAll; }))
     add(list, "split_dim: any, concat_dim: any, in_splits: any, out_splits: any");
   // No step of a plan has a root.
-  if (name != "redistribute" && any([](const Transition &row) {
+  if (op != TransitionOp::Redistribute && any([](const Transition &row) {
         return row.wire == Wire::Broadcast || row.act == LocalStep::KeepOnRoot;
       }))
     add(list, "root: rank");
-  if (name == "collective_permute")
+  if (op == TransitionOp::CollectivePermute)
     add(list, "perm: pairs");
-  if (name == "redistribute")
+  if (op == TransitionOp::Redistribute)
     add(list, "type|to: type, grad: type");
   return list;
 }

@@ -59,7 +59,7 @@ struct AttributeList {
 };
 AttributeList attributes_of(const OpDef &row, const Alias *alias);
 // Those of a transition of that name.
-AttributeList attributes_of_transition(std::string_view name);
+AttributeList attributes_of_transition(TransitionOp op);
 // Those of a boundary op, or of a call, of that name.
 AttributeList attributes_of_boundary(Boundary op);
 // The names of the attribute that places dimensions, separated by `|`.
@@ -72,7 +72,7 @@ std::string_view describe(AttributeForm form);
 bool check_attributes(const Application &app, const OpDef &row, const Binding &binding,
                       Outcome &out);
 // `ranks`: the size of the group; none if it is not known.
-bool check_transition_attributes(const Application &app, std::string_view name,
+bool check_transition_attributes(const Application &app, TransitionOp op,
                                  std::optional<int64_t> ranks, Outcome &out);
 // Of a boundary op, or of a call.
 bool check_boundary_attributes(const Application &app, Outcome &out);

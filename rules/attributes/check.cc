@@ -483,11 +483,11 @@ bool check_boundary_attributes(const Application &app, Outcome &out) {
          Checker(app, out).run(attributes_of_boundary(app.op.boundary));
 }
 
-bool check_transition_attributes(const Application &app, std::string_view name,
+bool check_transition_attributes(const Application &app, TransitionOp op,
                                  std::optional<int64_t> ranks, Outcome &out) {
   Checker checker(app, out);
   checker.in_group_of(ranks);
-  return checker.run(attributes_of_transition(name));
+  return checker.run(attributes_of_transition(op));
 }
 
 } // namespace spmd::rules

@@ -569,8 +569,8 @@ std::vector<Alias> all_aliases() {
   add_synonyms(kSynonyms, all);
   add_synonyms(jax_synonyms(), all);
   for (const SpelledWords &row : all_spelled_words())
-    if (row.to.empty() || row.to == "varying") // a spelling with several meanings has one name
-      all.push_back({.spelling = row.spelling, .op = row.name});
+    if (all.back().spelling != row.spelling) // one with several meanings has one name
+      all.push_back({.spelling = row.spelling, .op = name_of(row.op)});
   return all;
 }
 

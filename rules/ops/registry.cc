@@ -62,7 +62,7 @@ private:
     return {};
   }
   bool means_something(std::string_view op) const {
-    return rows.count(ref(op)) || is_transition(op) || find_boundary(ref(op)) != Boundary::None;
+    return rows.count(ref(op)) || find_transition_op(op) != TransitionOp::None || find_boundary(ref(op)) != Boundary::None;
   }
 };
 
@@ -181,11 +181,10 @@ private:
     return true;
   }
   bool try_transition(llvm::StringRef name) {
-    std::string_view word{name.data(), name.size()};
-    if (!is_transition(word))
+    out_.transition = find_transition_op(name);
+    if (out_.transition == TransitionOp::None)
       return false;
     out_.form = OpForm::Transition;
-    out_.transition = unstated_words(word).name;
     return true;
   }
   bool try_boundary(llvm::StringRef name) {
@@ -246,9 +245,8 @@ llvm::SmallVector<llvm::StringRef, 0> all_names() {
   for (llvm::ArrayRef<OpDef> family : op_families())
     for (const OpDef &row : family)
       names.push_back(ref(row.name));
-  for (const Transition &row : transitions())
-    names.push_back(ref(row.name));
-  names.push_back(ref(joint_transitions().front().name));
+  for (std::string_view name : llvm::makeArrayRef(kTransitionNames).drop_front())
+    names.push_back(ref(name));
   for (const BoundaryOp &row : boundary_ops())
     names.push_back(ref(row.name));
   for (const CallOp &row : call_ops())

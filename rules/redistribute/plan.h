@@ -36,7 +36,7 @@ struct Request {
 
 // One call of a transition.
 struct Step {
-  std::string_view row;
+  TransitionOp op = TransitionOp::None;
   llvm::SmallVector<ir::AxisId, 4> axes;       // outermost first
   llvm::SmallVector<ir::KindWord, 4> src, dst; // per axis
   ir::TypeId before, after;

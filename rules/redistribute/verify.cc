@@ -58,7 +58,7 @@ Arg arg_of(ir::Program &program, ir::TypeId id, ir::ShapeId whole) {
 
 Outcome apply_step(ir::Program &program, Rules &rules, const Step &step, const Arg &value,
                    ir::ShapeId whole) {
-  ir::OpNameId name{program.strings.add(llvm::StringRef(step.row.data(), step.row.size())).index};
+  ir::OpNameId name{program.strings.add(name_of(step.op)).index};
   ir::ContextId context =
       program.contexts.add({.mesh = program.types[value.type].mesh(), .local = {}});
   Slot slot;
@@ -292,11 +292,11 @@ void Replay::place(const Step &step, int64_t rank, Holding &holding) const {
 }
 
 std::string Replay::step(const Step &step) {
-  bool gathers = step.row == "all_gather" || step.row == "all_to_all";
-  bool sums = step.row == "all_reduce" || step.row == "reduce_scatter";
-  bool reorders = step.row == "reorder";
+  bool gathers = step.op == TransitionOp::AllGather || step.op == TransitionOp::AllToAll;
+  bool sums = step.op == TransitionOp::AllReduce || step.op == TransitionOp::ReduceScatter;
+  bool reorders = step.op == TransitionOp::Reorder;
   // Zeros around the own block.
-  bool fills = step.row == "convert" && step.src[0].form == KindWord::Form::Shard;
+  bool fills = step.op == TransitionOp::Convert && step.src[0].form == KindWord::Form::Shard;
   auto sources = reorders
                      ? reorder_sources(mesh_, step.axes, shards_of(program_.types[step.before]),
                                        shards_of(program_.types[step.after]))

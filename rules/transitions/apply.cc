@@ -170,7 +170,7 @@ bool OperandJudgment::needs_mark(const AxisEffect &effect) const {
   if (!gradient_free_ || !is_replicated(effect.src.kind))
     return true;
   Kind other = effect.src.kind == Kind::Invariant ? Kind::Replicate : Kind::Invariant;
-  const Transition *row = find_transition(call_.name, other, effect.dst.kind);
+  const Transition *row = find_transition(call_.op, other, effect.dst.kind);
   return !is_replicated(effect.dst.kind) && (!row || row->expert);
 }
 
@@ -193,8 +193,8 @@ std::optional<Verdict::Form> OperandJudgment::spec_form(const AxisEffect &effect
     return std::nullopt;
   if (shard && !by_dimension) {
     // The blocks of one tensor are no addends.
-    bool adds = dst.kind == Kind::Partial && call_.name == "reinterpret";
-    adds |= call_.erased->reduces && call_.name != "reduce";
+    bool adds = dst.kind == Kind::Partial && call_.op == TransitionOp::Reinterpret;
+    adds |= call_.erased->reduces && call_.op != TransitionOp::Reduce;
     return adds ? Verdict::Form::WrongSource : Verdict::Form::NoShardRule;
   }
   if (plain_target)
@@ -270,7 +270,7 @@ Verdict OperandJudgment::judge(const AxisEffect &effect, AxisId axis) const {
 void OperandJudgment::name_layout(const AxisEffect &effect, Verdict &verdict) const {
   if (!view_.shape || !view_.shape->ranked)
     return;
-  bool exchanges = call_.name == "all_to_all";
+  bool exchanges = call_.op == TransitionOp::AllToAll;
   auto name = [&](KindWord &word, bool applies, int stacked, llvm::StringRef key) {
     bool plain = word.form == KindWord::Form::Plain && word.kind == Kind::Varying;
     if (!applies || !plain || view_.result_has(stacked))
@@ -279,10 +279,10 @@ void OperandJudgment::name_layout(const AxisEffect &effect, Verdict &verdict) co
     if (std::optional<int64_t> dim = from_front(word); dim && *dim >= 0 && *dim < ir::kMaxDims)
       word.dim = static_cast<int8_t>(*dim);
   };
-  name(verdict.src, !effect.src_stated && (exchanges || call_.name == "all_gather"), +1,
+  name(verdict.src, !effect.src_stated && (exchanges || call_.op == TransitionOp::AllGather), +1,
        exchanges ? "concat_dim" : "dim");
-  name(verdict.dst, !effect.dst_stated && (exchanges || call_.name == "reduce_scatter"), -1,
-       exchanges ? "split_dim" : "dim");
+  name(verdict.dst, !effect.dst_stated && (exchanges || call_.op == TransitionOp::ReduceScatter),
+       -1, exchanges ? "split_dim" : "dim");
 }
 
 void OperandJudgment::report(const Verdict &verdict, AxisSet axes) {
@@ -420,7 +420,7 @@ void OperandJudgment::rescale(ir::Type &result, const Verdict &verdict, AxisSet 
   AxisSet summed = axes & (type_.of(Kind::Partial) - type_.zero());
   if (call_.combiner == Combiner::Avg && verdict.src.kind == Kind::Partial)
     result.scale = ir::quotient(program, result.scale, ir::axes_scale(program, mesh, summed));
-  bool counted = call_.name == "reinterpret" && verdict.dst.kind == Kind::Partial &&
+  bool counted = call_.op == TransitionOp::Reinterpret && verdict.dst.kind == Kind::Partial &&
                  verdict.dst.form == KindWord::Form::Plain && is_same_everywhere(verdict.src);
   if (counted)
     result.scale = ir::product(program, result.scale, ir::axes_scale(program, mesh, axes));
@@ -517,7 +517,7 @@ static void apply_calls(const Application &app, Outcome &out) {
   bool ranks = app.attr("root") || app.attr("perm");
   if (ranks &&
       check_transition_attributes(
-          app, call->name, ir::most_ranks(app.program, size_of(app.mesh(), call->axes.all())), out))
+          app, call->op, ir::most_ranks(app.program, size_of(app.mesh(), call->axes.all())), out))
     return;
   for (size_t i = 0; i < operands.size(); ++i) {
     ResultClaim declared = i < app.results.size() ? app.results[i] : ResultClaim{};

@@ -128,15 +128,15 @@ llvm::SmallVector<uint32_t, 2> operands_of(const Application &app) {
 
 std::optional<TransitionCall> read_call(const Application &app, Outcome &out) {
   TransitionCall call;
-  call.name = app.op.transition;
-  call.erased = &unstated_words(call.name);
+  call.op = app.op.transition;
+  call.erased = &unstated_words(call.op);
   const SpelledWords *spelled = nullptr;
   if (app.op.alias && !read_spelling(app, spelled, out))
     return std::nullopt;
   if (spelled) {
     call.combiner = spelled->combiner;
-    call.name = spelled->name;
-    call.erased = &unstated_words(call.name);
+    call.op = spelled->op;
+    call.erased = &unstated_words(call.op);
   }
   if (!read_combiner(app, call.combiner, out))
     return std::nullopt;

@@ -14,7 +14,7 @@ struct CallWords {
 };
 
 struct TransitionCall {
-  std::string_view name;
+  TransitionOp op = TransitionOp::None;
   const UnstatedWords *erased = nullptr; // what absent words mean
   CallAxes axes;
   llvm::SmallVector<CallWords, 2> words; // per axis as written
@@ -22,7 +22,7 @@ struct TransitionCall {
   bool marked = false;                   // `expert`, or a spelling that names the row
 
   // One step over all axes together: joint_transitions().
-  bool joint() const { return name == "reorder"; }
+  bool joint() const { return op == TransitionOp::Reorder; }
 
   // How the addends are joined, where the operand is to be partial; an average is a sum.
   ir::Combiner asked(const ir::KindWord &src) const {

@@ -26,9 +26,9 @@ bool has_form(const Transition &row, const KindWord &src, const KindWord &dst) {
   return row.src != Kind::Varying || row.dst != Kind::Varying || src_shard == dst_shard;
 }
 
-const Transition *row_of(std::string_view name, Kind src, Kind dst) {
-  const Transition *row = find_transition(name, src, dst);
-  return row || src != Kind::Reduced ? row : find_transition(name, Kind::Replicate, dst);
+const Transition *row_of(TransitionOp op, Kind src, Kind dst) {
+  const Transition *row = find_transition(op, src, dst);
+  return row || src != Kind::Reduced ? row : find_transition(op, Kind::Replicate, dst);
 }
 
 // The word of the operand, where the call states none: what the name expects, else what it is.
@@ -38,9 +38,9 @@ std::optional<KindWord> erased_source(const TransitionOperand &operand,
   std::optional<unsigned> dim = operand.dim(axis);
   bool shard = dim || (!axis && operand.is_global(axis));
   if (call.erased->src == Kind::Varying && shard && !operand.result_has(+1)) {
-    if (call.name == "all_gather")
+    if (call.op == TransitionOp::AllGather)
       return shard_word(operand, "dim");
-    if (call.name == "all_to_all")
+    if (call.op == TransitionOp::AllToAll)
       return shard_word(operand, "concat_dim");
   }
   if (call.erased->src)
@@ -48,7 +48,8 @@ std::optional<KindWord> erased_source(const TransitionOperand &operand,
   std::optional<KindWord> found = axis ? ir::kind_word(operand.type, *axis) : std::nullopt;
   if (!found || found->form == KindWord::Form::Unknown)
     return std::nullopt;
-  if (dim && (call.name == "convert" || call.name == "redistribute" || call.joint()))
+  if (dim &&
+      (call.op == TransitionOp::Convert || call.op == TransitionOp::Redistribute || call.joint()))
     return KindWord{
         .form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
   return KindWord{.kind = found->kind};
@@ -58,9 +59,9 @@ KindWord erased_result(const TransitionOperand &operand, bool global) {
   const TransitionCall &call = operand.call;
   if (call.erased->dst == Kind::Replicate)
     return {.form = KindWord::Form::Either};
-  if (global && call.name == "reduce_scatter" && !operand.result_has(-1))
+  if (global && call.op == TransitionOp::ReduceScatter && !operand.result_has(-1))
     return shard_word(operand, "dim");
-  if (global && call.name == "all_to_all")
+  if (global && call.op == TransitionOp::AllToAll)
     return shard_word(operand, "split_dim");
   return {.kind = *call.erased->dst};
 }
@@ -84,7 +85,7 @@ static bool exchanges_nothing(const TransitionOperand &operand, const AxisEffect
     return word.dim < 0 && ranked ? word.dim + static_cast<int64_t>(operand.shape->dims.size())
                                   : word.dim;
   };
-  return operand.call.name == "all_to_all" && effect.global && effect.src_stated &&
+  return operand.call.op == TransitionOp::AllToAll && effect.global && effect.src_stated &&
          effect.dst_stated && effect.src.form == KindWord::Form::Shard &&
          effect.dst.form == KindWord::Form::Shard &&
          from_front(effect.src) == from_front(effect.dst) && !operand.app.attr("in_splits") &&
@@ -107,7 +108,7 @@ AxisEffect effect_of(const TransitionOperand &operand, size_t written, std::opti
   // A list of contributions to a maximum is read as pending.
   if (call.erased->reduces && call.asked(*source) != Combiner::Sum && src == Kind::Varying)
     src = Kind::Partial;
-  const Transition *row = row_of(call.name, src, dst);
+  const Transition *row = row_of(call.op, src, dst);
   if (row && has_form(*row, effect.src, effect.dst))
     effect.row = row;
   // Of the names, only convert and reinterpret take any operand.

@@ -4,6 +4,8 @@
 // "Comms by state transition" and "by forwards-backwards".
 #pragma once
 
+#include "rules/transitions/op.h"
+
 #include "ir/dialect/words.h"
 #include "ir/kind.h"
 
@@ -38,15 +40,16 @@ enum class LocalStep : uint8_t {
 enum class Layouts : uint8_t { Plain, StackOrShard };
 
 struct Transition {
-  std::string_view name;
+  TransitionOp op;
   ir::Kind src, dst;
   Wire wire = Wire::None;
   LocalStep act = LocalStep::None;
   Layouts layouts = Layouts::Plain;
-  // The backward, as a row of this table: its name and kinds. Empty where the row is composed.
+  // The backward, as a row of this table: its op and kinds. None where the row is composed.
   struct Dual {
-    std::string_view name = {};
+    TransitionOp op = TransitionOp::None;
     ir::Kind src = {}, dst = {};
+    std::string_view name() const { return name_of(op); }
   } dual = {};
   bool expert = false; // value or gradient changes: needs `{ expert = true }`
   // A composition in the table of the design: by way of R, to be followed by reinterpret(R, dst).
@@ -55,6 +58,8 @@ struct Transition {
   bool unstated = false;      // what the name means where a call states no words
   bool redistributes = false; // what `redistribute` means by these ends, whatever it costs
   bool fixes = false;         // what a person would write to repair an operand
+
+  std::string_view name() const { return name_of(op); }
 };
 
 llvm::ArrayRef<Transition> transitions();
@@ -62,11 +67,10 @@ llvm::ArrayRef<Transition> transitions();
 // through. It means something only with the other axes of the call, which frees and takes as many
 // ranks of each dimension, so that local shapes stay. The axes stand in the order of the result.
 llvm::ArrayRef<Transition> joint_transitions();
-// Null if the table has no such row. Reduced is matched exactly. `redistribute` stands for the row
+// Null if the table has no such row. Reduced is matched exactly. Redistribute stands for the row
 // of another name that leads from src to dst and keeps the meaning (DESIGN.md of spmd_types,
 // "Per-mesh-dim redistribute").
-const Transition *find_transition(std::string_view name, ir::Kind src, ir::Kind dst);
-bool is_transition(std::string_view name);
+const Transition *find_transition(TransitionOp op, ir::Kind src, ir::Kind dst);
 // The row of the backward; null where the row is composed.
 const Transition *dual_of(const Transition &row);
 
@@ -80,17 +84,17 @@ TransitionParts parts_of(const Transition &row);
 // operand should have (none: whatever the operand is), and the kind of its result (R stands for
 // `R|I`; none: it must be stated).
 struct UnstatedWords {
-  std::string_view name;
   std::optional<ir::Kind> src, dst;
   bool reduces = false;
 };
-const UnstatedWords &unstated_words(std::string_view name);
+// Of None: no words.
+const UnstatedWords &unstated_words(TransitionOp op);
 
 // Spellings of frameworks whose name states words. Those that name a whole row count as marked
 // `expert`.
 struct SpelledWords {
   std::string_view spelling; // without its dialect
-  std::string_view name;     // the transition that it means
+  TransitionOp op;           // the transition that it means
   std::optional<ir::Kind> src, dst;
   std::optional<ir::Combiner> combiner = std::nullopt;
   std::string_view to = {}; // attribute `to`, where it decides which row is meant
@@ -103,7 +107,7 @@ const SpelledWords *spelled_words(std::string_view spelling, std::string_view to
 // a tensor of its own. What it says on whole tensors is `whole_words`.
 struct DialectTransition {
   ir::Dialect dialect;
-  std::string_view name;
+  TransitionOp op;
   ir::Kind src, dst;
   std::string_view words;    // spellings in order, separated by blanks; empty: it has none
   std::string_view why = {}; // it has none, or what its words leave out

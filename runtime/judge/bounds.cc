@@ -203,9 +203,7 @@ Reduction reduction_of(Reference &reference, const SeenInst &seen, BodySite site
     return reduction;
   AxisSet pending = (from.of(Kind::Partial) - from.zero()) & acted;
   // Contributions that a reduction reads as addends.
-  bool sums = seen.op().transition == "all_reduce" || seen.op().transition == "reduce_scatter" ||
-              seen.op().transition == "reduce";
-  if (sums)
+  if (rules::unstated_words(seen.op().transition).reduces)
     pending |= lists_of(program, from) & acted;
   reduction.axes = pending - (to.of(Kind::Partial) - to.zero());
   if (reduction.axes)

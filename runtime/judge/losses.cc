@@ -92,7 +92,8 @@ private:
         return value;
       const ir::Inst &inst = program_.insts[id];
       rules::ResolvedOp op = op_of(program_, inst);
-      bool states = op.transition == "reinterpret" || op.boundary == rules::Boundary::AssertType ||
+      bool states = op.transition == rules::TransitionOp::Reinterpret ||
+                    op.boundary == rules::Boundary::AssertType ||
                     op.boundary == rules::Boundary::MutateType ||
                     op.boundary == rules::Boundary::Scale;
       ValueId before = first_tensor(program_, inst);

@@ -337,7 +337,7 @@ llvm::Error Planner::transition(Site &site) {
   if (moves.empty() || moves.size() != operands.size())
     return plan_error("the call does not say along which axes it runs");
   llvm::SmallVector<AxisId, 4> axes;
-  if (site.op.transition == "reorder") {
+  if (site.op.transition == TransitionOp::Reorder) {
     llvm::Expected<llvm::SmallVector<AxisId, 4>> named = call_axes(app);
     if (!named)
       return named.takeError();

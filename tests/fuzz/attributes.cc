@@ -44,8 +44,8 @@ std::vector<Target> all_targets() {
     }
   for (llvm::ArrayRef<rules::Transition> rows : {rules::transitions(), rules::joint_transitions()})
     for (const rules::Transition &row : rows)
-      if (targets.back().name != row.name)
-        add_target(targets, std::string(row.name), 1, rules::attributes_of_transition(row.name));
+      if (targets.back().name != row.name())
+        add_target(targets, std::string(row.name()), 1, rules::attributes_of_transition(row.op));
   for (const rules::BoundaryOp &row : rules::boundary_ops())
     add_target(targets, std::string(row.name), row.operands, rules::attributes_of_boundary(row.op));
   for (const rules::CallOp &row : rules::call_ops())

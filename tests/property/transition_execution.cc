@@ -170,7 +170,7 @@ std::vector<int> shape_for(const Transition &row, const Form &form, size_t ranks
 }
 
 std::string print(const Transition &row) {
-  std::string text(row.name);
+  std::string text(row.name());
   text.append("(").append(ir::info(row.src).word).append(", ");
   return text.append(ir::info(row.dst).word).append(")");
 }

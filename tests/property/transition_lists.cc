@@ -79,7 +79,7 @@ std::string text_of(const Grid &grid, const std::vector<Sample> &samples) {
       local[dim] /= static_cast<int>(grid.count(samples[i].operand.axes_on(static_cast<int>(dim))));
     std::string number = std::to_string(i);
     inputs += "%x" + number + " = input " + type_text(samples[i].operand, local) + "\n";
-    calls += "%y" + number + " = " + std::string(samples[i].row->name) + " %x" + number + " { " +
+    calls += "%y" + number + " = " + std::string(samples[i].row->name()) + " %x" + number + " { " +
              attributes(samples[i]) + " }\n";
   }
   return inputs + calls + "}\n";

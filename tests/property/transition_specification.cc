@@ -117,7 +117,7 @@ Meaning denote(Kind kind, const Ranks &ranks) {
 }
 
 Meaning specify(const rules::Transition &row, const Form &form, size_t ranks, const Meaning &x) {
-  auto found = specifications().find({row.name, plain(row.src), plain(row.dst)});
+  auto found = specifications().find({row.name(), plain(row.src), plain(row.dst)});
   if (found == specifications().end())
     return {};
   return found->second({form, ranks, x});

@@ -60,7 +60,7 @@ TEST_CASE("the backward of the backward is the row, Reduced read as R") {
     // convert and reinterpret are two names of one row where they keep value and bytes alike.
     CHECK(same_meaning(row, *back));
     if (row.wire != rules::Wire::None || row.act != rules::LocalStep::None)
-      CHECK(back->name == row.name);
+      CHECK(back->op == row.op);
   }
 }
 
@@ -82,8 +82,8 @@ TEST_CASE("rows are distinct and names are known") {
   llvm::ArrayRef<Transition> rows = rules::transitions();
   for (const Transition &row : rows) {
     INFO(print(row));
-    CHECK(rules::is_transition(row.name));
-    CHECK(rules::find_transition(row.name, row.src, row.dst) == &row);
+    CHECK(rules::find_transition_op(row.name()) == row.op);
+    CHECK(rules::find_transition(row.op, row.src, row.dst) == &row);
   }
 }
 

@@ -193,7 +193,7 @@ Ends inverse(const Ends &ends, const Arrays &held) {
 }
 
 const Transition *row_of(std::string_view name, ir::Kind src, ir::Kind dst) {
-  return rules::find_transition(name, src, dst);
+  return rules::find_transition(rules::find_transition_op(name), src, dst);
 }
 
 } // namespace

@@ -111,7 +111,7 @@ List meaning(Kind kind, const List &ranks) {
 
 // From what the operand means to what the result means.
 List specified(const rules::Transition &row, const Form &form, size_t n, const List &x) {
-  std::string_view name = row.name;
+  std::string_view name = row.name();
   Kind src = row.src, dst = row.dst;
   if (name == "all_gather") {
     Piece joined = form.shard ? concat(x, form.dim) : stack(x, form.dim);
@@ -175,9 +175,9 @@ std::vector<Form> forms_of(const rules::Transition &row, size_t n) {
   }
   if (row.layouts == rules::Layouts::Plain) {
     std::string more;
-    if (row.name == "broadcast" || row.name == "reduce")
+    if (row.name() == "broadcast" || row.name() == "reduce")
       more = fmt::format(", root = {}", n - 1);
-    if (row.name == "collective_permute")
+    if (row.name() == "collective_permute")
       more = fmt::format(", perm = [[0, {0}], [{0}, 0]]", n - 1);
     return {{ends(src, dst) + more}};
   }
@@ -203,8 +203,8 @@ void check_row(const rules::Transition &row, const Form &form, size_t n) {
   std::string text =
       fmt::format("trace {{ mode = local }}\nmesh m {{ tp = {} }}\n%x = input f64[{}, {}, {}] {}\n"
                   "%y = {} %x {{ axis = tp, {}, expert = true }}\noutput %y\n",
-                  n, n, row.name == "all_to_all" || !form.shard ? n : 2 * n, n, kind_word(row.src),
-                  row.name, form.attrs);
+                  n, n, row.name() == "all_to_all" || !form.shard ? n : 2 * n, n,
+                  kind_word(row.src), row.name(), form.attrs);
   INFO(text);
   std::unique_ptr<Planned> run = planned(text);
   REQUIRE(run->problem == "");

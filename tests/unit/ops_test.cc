@@ -370,7 +370,8 @@ TEST_CASE("spellings that follow by rule", "[ops]") {
   }
   CHECK(rules::resolve_spelling("mylib.relu", "spmd").form == rules::OpForm::Unknown);
   CHECK(rules::resolve_spelling("matmull", "spmd").nearest == "matmul");
-  CHECK(rules::resolve_spelling("c10d.all_reduce_", "spmd").transition == "all_reduce");
+  CHECK(rules::resolve_spelling("c10d.all_reduce_", "spmd").transition ==
+        rules::TransitionOp::AllReduce);
   CHECK(rules::resolve_spelling("_c10d_functional.all_to_all_single.default", "spmd").transition ==
-        "all_to_all");
+        rules::TransitionOp::AllToAll);
 }

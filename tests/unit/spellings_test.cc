@@ -45,7 +45,7 @@ std::string meaning(const std::string &spelling, const char *dialect = "spmd") {
   rules::ResolvedOp op = rules::resolve_spelling(spelling, dialect);
   std::string_view name = op.row ? op.row->name
                           : op.form == rules::OpForm::Transition
-                              ? op.transition
+                              ? rules::name_of(op.transition)
                               : rules::boundary_name(op.boundary);
   return std::string(name);
 }

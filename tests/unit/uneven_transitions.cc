@@ -137,7 +137,7 @@ void check_row(const Lattice &grid, const rules::Transition &row, int from, int 
   }
   std::string text = grid.mesh() + "%x = param " + grid.type(declared) + "\n" + make +
                      fmt::format("%y = {} {} {{ axis = b, src = {}, dst = {}, expert = true }}\n",
-                                 row.name, value, word_of(row.src, from), word_of(row.dst, to)) +
+                                 row.name(), value, word_of(row.src, from), word_of(row.dst, to)) +
                      loss_of(after, "%y");
   check_runs(text, counts);
 }
@@ -152,7 +152,7 @@ TEST_CASE("uneven blocks: every transition runs, and its backward") {
   for (const Lattice &grid : kGrids)
     for (const rules::Transition &row : rules::transitions()) {
       bool has_owner = row.src == Kind::Reduced || row.dst == Kind::Reduced;
-      if (of_lists.count(row.name) || row.composed || has_owner)
+      if (of_lists.count(row.name()) || row.composed || has_owner)
         continue;
       for (int from : ends(row.src))
         for (int to : ends(row.dst))

@@ -171,9 +171,9 @@ std::string transition_row(const rules::Transition &row) {
                                     : rules::kWireWords[static_cast<unsigned>(row.wire)]);
   if (row.act != rules::LocalStep::None)
     text += fmt::format(", each rank {}", kActs[static_cast<unsigned>(row.act)]);
-  if (!row.dual.name.empty())
-    text +=
-        fmt::format("; backward {}({}, {})", row.dual.name, word(row.dual.src), word(row.dual.dst));
+  if (!row.composed)
+    text += fmt::format("; backward {}({}, {})", row.dual.name(), word(row.dual.src),
+                        word(row.dual.dst));
   if (row.composed)
     text += "; by way of R";
   if (row.expert)
@@ -196,12 +196,12 @@ Names op_names() {
 }
 
 std::string transition_page(llvm::StringRef name) {
-  std::string_view transition = view(name);
-  if (!rules::is_transition(transition))
+  rules::TransitionOp transition = rules::find_transition_op(view(name));
+  if (transition == rules::TransitionOp::None)
     transition = rules::resolve_spelling(name, "spmd").transition;
-  if (transition.empty())
+  if (transition == rules::TransitionOp::None)
     return "";
-  std::string text = fmt::format("{}, per axis:\n", transition);
+  std::string text = fmt::format("{}, per axis:\n", rules::name_of(transition));
   for (llvm::ArrayRef<rules::Transition> rows : {rules::transitions(), rules::joint_transitions()})
     for (const rules::Transition &row : rows)
       if (rules::find_transition(transition, row.src, row.dst) == &row)
@@ -211,10 +211,8 @@ std::string transition_page(llvm::StringRef name) {
 
 Names transition_names() {
   Names names;
-  for (llvm::ArrayRef<rules::Transition> rows : {rules::transitions(), rules::joint_transitions()})
-    for (const rules::Transition &row : rows)
-      if (llvm::StringRef name = row.name; !llvm::is_contained(names, name))
-        names.push_back(name);
+  for (std::string_view name : llvm::makeArrayRef(rules::kTransitionNames).drop_front())
+    names.push_back(name);
   return names;
 }
 

@@ -174,7 +174,7 @@ Json json_of(const Asked &asked, const rd::Plan &plan, const rd::Topology &topol
     for (ir::AxisId axis : step.axes)
       axes.push_back(program.strings[program.meshes[ir::MeshId{0}][axis].name].str());
     steps.push_back({{"step", rd::print(program, step, rank)},
-                     {"op", std::string(step.row)},
+                     {"op", std::string(rules::name_of(step.op))},
                      {"axes", std::move(axes)},
                      {"type", rd::print_spec(program, program.types[step.after], rank)},
                      {"bytes", step.bytes},

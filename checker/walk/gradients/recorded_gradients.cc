@@ -72,7 +72,8 @@ void RecordedGradients::note_move(InstId id) {
 void RecordedGradients::keeps_one(InstId id) {
   const ir::Inst &inst = program_.insts[id];
   llvm::SmallVector<ValueId, 4> tensors = tensors_of(program_, id);
-  if (!is_forward(inst) || op_of(program_, id).transition != "convert" || tensors.size() != 1)
+  if (!is_forward(inst) || op_of(program_, id).transition != rules::TransitionOp::Convert ||
+      tensors.size() != 1)
     return;
   auto type = [&](ValueId value) -> const Type & {
     return program_.types[result_.types[value.index]];
@@ -117,7 +118,8 @@ AxisSet RecordedGradients::never_summed(ValueId id) {
   for (AxisId axis : asked) {
     auto follow = [&](InstId inst, ValueId operand) {
       return program_.insts[inst].phase == program_.insts[maker].phase &&
-             (op_of(program_, inst).transition.empty() || !runs_over(program_, inst, axis)) &&
+             (op_of(program_, inst).form != rules::OpForm::Transition ||
+              !runs_over(program_, inst, axis)) &&
              result_.types[operand.index].valid() && type(operand).of(Kind::Varying).contains(axis);
     };
     if (search(program_, id, follow, [&](ValueId value) { return value == first; }).valid())
