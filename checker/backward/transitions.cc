@@ -139,7 +139,7 @@ std::optional<ir::AttrsId> Deriver::dual_attrs(const Inst &inst, const DualStep 
     list.push_back({"perm", AttrValue::list(program_.lists.add(std::move(turned)))});
   }
   if (std::optional<AttrValue> lengths = lengths_of(of, step)) {
-    llvm::StringRef key = row.wire == rules::Wire::AllToAll ? "in_splits" : "splits";
+    llvm::StringRef key = row.collective == rules::Collective::AllToAll ? "in_splits" : "splits";
     llvm::erase_if(list, [&](const auto &entry) { return entry.first == key; });
     list.push_back({key, *lengths});
   }

@@ -19,8 +19,8 @@ using ir::AxisSet;
 using ir::Kind;
 using ir::KindWord;
 using ir::ValueId;
+using rules::Collective;
 using rules::Transition;
-using rules::Wire;
 
 static std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
 
@@ -103,7 +103,7 @@ void Candidates::state_and_reduce(ir::AttrsId attrs, const std::string &stated) 
   unsigned rank =
       known.shape.valid() ? static_cast<unsigned>(program_.shapes[known.shape].dims.size()) : 0;
   for (const Transition &row : rules::transitions()) {
-    if (!row.fixes || row.src != Kind::Partial || row.wire == Wire::None)
+    if (!row.fixes || row.src != Kind::Partial || row.collective == Collective::None)
       continue;
     if (row.layouts == rules::Layouts::Plain)
       reduce_made(row, {.kind = row.dst}, attrs, stated, partial);

@@ -17,8 +17,8 @@ using ir::AxisSet;
 using ir::Kind;
 using ir::KindWord;
 using ir::ValueId;
+using rules::Collective;
 using rules::Transition;
-using rules::Wire;
 
 // Addends that nobody has called so, on their way into the optimizer.
 void Candidates::sum_operand(uint32_t operand) {

@@ -262,11 +262,11 @@ AttributeList attributes_of_transition(TransitionOp op) {
   add(list, "expert: flag");
   if (any([](const Transition &row) { return row.layouts == Layouts::StackOrShard; }))
     add(list, "dim: any, splits: any");
-  if (any([](const Transition &row) { return row.wire == Wire::AllToAll; }))
+  if (any([](const Transition &row) { return row.collective == Collective::AllToAll; }))
     add(list, "split_dim: any, concat_dim: any, in_splits: any, out_splits: any");
   // No step of a plan has a root.
   if (op != TransitionOp::Redistribute && any([](const Transition &row) {
-        return row.wire == Wire::Broadcast || row.act == LocalStep::KeepOnRoot;
+        return row.collective == Collective::Broadcast || row.local_step == LocalStep::KeepOnRoot;
       }))
     add(list, "root: rank");
   if (op == TransitionOp::CollectivePermute)

@@ -15,9 +15,10 @@ using ir::AxisId;
 using ir::Kind;
 using ir::KindWord;
 
-// convert and reinterpret are two names of one row where bytes and value stay: one of them is taken.
+// convert and reinterpret are two names of one row where bytes and value stay: one of them is
+// taken.
 TransitionOp plain_op(const Transition &row) {
-  bool local = row.wire == Wire::None && row.act == LocalStep::None;
+  bool local = row.collective == Collective::None && row.local_step == LocalStep::None;
   return local && find_transition(TransitionOp::Convert, row.src, row.dst) ? TransitionOp::Convert
                                                                            : row.op;
 }

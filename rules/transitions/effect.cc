@@ -77,8 +77,8 @@ KindWord shard_word(const TransitionOperand &operand, llvm::StringRef key) {
           .dim = static_cast<int8_t>(fits ? dim : INT8_MAX)};
 }
 
-// An exchange from a dimension to the same one, of a tensor that is cut there, is meant to keep it. (What
-// stands in a list, or has stated lengths, changes places.)
+// An exchange from a dimension to the same one, of a tensor that is cut there, is meant to keep it.
+// (What stands in a list, or has stated lengths, changes places.)
 static bool exchanges_nothing(const TransitionOperand &operand, const AxisEffect &effect) {
   auto from_front = [&](const KindWord &word) {
     bool ranked = operand.shape && operand.shape->ranked;
@@ -127,7 +127,8 @@ static bool communicates(const Transition &row, bool backward) {
     return communicates(*parts.first, backward) || communicates(*parts.second, backward);
   }
   const Transition *dual = dual_of(row);
-  return row.wire != Wire::None || (backward && dual && dual->wire != Wire::None);
+  return row.collective != Collective::None ||
+         (backward && dual && dual->collective != Collective::None);
 }
 
 ir::AxisSet communicated_axes(const Application &app) {
@@ -151,7 +152,7 @@ ir::AxisSet communicated_axes(const Application &app) {
     for (size_t i = 0; i < call->axes.written.size(); ++i)
       for (AxisId axis : call->axes.written[i].axes) {
         AxisEffect effect = effect_of(view, i, axis);
-        // A call that names no row of its own is judged by what the name does on the wire.
+        // A call that names no row of its own is judged by what the name communicates.
         bool over = effect.row ? communicates(*effect.row, backward)
                                : !effect.identity && call->erased->src.has_value();
         if (over)

@@ -97,7 +97,8 @@ private:
   bool stacks(const AxisEffect &effect) const {
     if (effect.src_stated)
       return effect.src.form != ir::KindWord::Form::Shard;
-    return declared_ ? is_declared_rank(dims_.size() + 1) : effect.row->wire == Wire::None;
+    return declared_ ? is_declared_rank(dims_.size() + 1)
+                     : effect.row->collective == Collective::None;
   }
   bool unbinds(const AxisEffect &effect) const {
     if (effect.dst_stated)

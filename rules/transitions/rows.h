@@ -1,5 +1,6 @@
-// The rows of the table of transitions, and what must hold of them. A row is read by the judgment of
-// kinds, by shapes, by the backward and by every backend; included by the files that look rows up.
+// The rows of the table of transitions, and what must hold of them. A row is read by the judgment
+// of kinds, by shapes, by the backward and by every backend; included by the files that look rows
+// up.
 #pragma once
 
 #include "rules/transitions/transition.h"
@@ -15,33 +16,33 @@ inline constexpr Layouts kBoth = Layouts::StackOrShard;
 
 // clang-format off
 inline constexpr Transition kTransitions[] = {
-    {.op = Op::AllGather, .src = V, .dst = R, .wire = Wire::AllGather, .layouts = kBoth,
+    {.op = Op::AllGather, .src = V, .dst = R, .collective = Collective::AllGather, .layouts = kBoth,
      .dual = {Op::ReduceScatter, P, V},
      .unstated = true, .redistributes = true, .fixes = true},
-    {.op = Op::AllGather, .src = V, .dst = Reduced, .wire = Wire::AllGather, .layouts = kBoth,
+    {.op = Op::AllGather, .src = V, .dst = Reduced, .collective = Collective::AllGather, .layouts = kBoth,
      .dual = {Op::ReduceScatter, P, V},
      .redistributes = true},
-    {.op = Op::AllGather, .src = V, .dst = I, .wire = Wire::AllGather, .layouts = kBoth,
+    {.op = Op::AllGather, .src = V, .dst = I, .collective = Collective::AllGather, .layouts = kBoth,
      .dual = {Op::Convert, I, V},
      .redistributes = true, .fixes = true},
-    {.op = Op::AllGather, .src = V, .dst = V, .wire = Wire::AllGather, .layouts = kBoth,
+    {.op = Op::AllGather, .src = V, .dst = V, .collective = Collective::AllGather, .layouts = kBoth,
      .composed = true},
 
-    {.op = Op::AllReduce, .src = P, .dst = R, .wire = Wire::AllReduce,
+    {.op = Op::AllReduce, .src = P, .dst = R, .collective = Collective::AllReduce,
      .dual = {Op::AllReduce, P, R},
      .unstated = true, .redistributes = true, .fixes = true},
-    {.op = Op::AllReduce, .src = P, .dst = Reduced, .wire = Wire::AllReduce,
+    {.op = Op::AllReduce, .src = P, .dst = Reduced, .collective = Collective::AllReduce,
      .dual = {Op::AllReduce, P, R},
      .redistributes = true},
-    {.op = Op::AllReduce, .src = P, .dst = I, .wire = Wire::AllReduce,
+    {.op = Op::AllReduce, .src = P, .dst = I, .collective = Collective::AllReduce,
      .dual = {Op::Reinterpret, I, R},
      .redistributes = true, .fixes = true},
 
-    {.op = Op::ReduceScatter, .src = P, .dst = V, .wire = Wire::ReduceScatter, .layouts = kBoth,
+    {.op = Op::ReduceScatter, .src = P, .dst = V, .collective = Collective::ReduceScatter, .layouts = kBoth,
      .dual = {Op::AllGather, V, R},
      .unstated = true, .redistributes = true, .fixes = true},
 
-    {.op = Op::AllToAll, .src = V, .dst = V, .wire = Wire::AllToAll, .layouts = kBoth,
+    {.op = Op::AllToAll, .src = V, .dst = V, .collective = Collective::AllToAll, .layouts = kBoth,
      .dual = {Op::AllToAll, V, V},
      .unstated = true, .redistributes = true},
 
@@ -62,41 +63,41 @@ inline constexpr Transition kTransitions[] = {
     {.op = Op::Convert, .src = R, .dst = I, .dual = {Op::Convert, I, P}, .expert = true,
      .redistributes = true},
     {.op = Op::Convert, .src = Reduced, .dst = I, .dual = {Op::Convert, I, P}, .expert = true},
-    {.op = Op::Convert, .src = R, .dst = V, .act = LocalStep::TakeOwnSlice, .layouts = kBoth,
+    {.op = Op::Convert, .src = R, .dst = V, .local_step = LocalStep::TakeOwnSlice, .layouts = kBoth,
      .dual = {Op::Convert, V, P},
      .redistributes = true, .fixes = true},
-    {.op = Op::Convert, .src = Reduced, .dst = V, .act = LocalStep::TakeOwnSlice, .layouts = kBoth,
+    {.op = Op::Convert, .src = Reduced, .dst = V, .local_step = LocalStep::TakeOwnSlice, .layouts = kBoth,
      .dual = {Op::Convert, V, P},
      .redistributes = true, .fixes = true},
-    {.op = Op::Convert, .src = R, .dst = P, .act = LocalStep::KeepOnFirst, .dual = {Op::Convert, R, P},
+    {.op = Op::Convert, .src = R, .dst = P, .local_step = LocalStep::KeepOnFirst, .dual = {Op::Convert, R, P},
      .redistributes = true, .fixes = true},
-    {.op = Op::Convert, .src = Reduced, .dst = P, .act = LocalStep::KeepOnFirst,
+    {.op = Op::Convert, .src = Reduced, .dst = P, .local_step = LocalStep::KeepOnFirst,
      .dual = {Op::Convert, R, P},
      .redistributes = true, .fixes = true},
     {.op = Op::Convert, .src = I, .dst = R, .dual = {Op::AllReduce, P, I},
      .redistributes = true, .fixes = true},
     {.op = Op::Convert, .src = I, .dst = Reduced, .dual = {Op::AllReduce, P, I},
      .redistributes = true},
-    {.op = Op::Convert, .src = I, .dst = V, .act = LocalStep::TakeOwnSlice, .layouts = kBoth,
+    {.op = Op::Convert, .src = I, .dst = V, .local_step = LocalStep::TakeOwnSlice, .layouts = kBoth,
      .dual = {Op::AllGather, V, I},
      .redistributes = true, .fixes = true},
-    {.op = Op::Convert, .src = I, .dst = P, .act = LocalStep::KeepOnFirst,
+    {.op = Op::Convert, .src = I, .dst = P, .local_step = LocalStep::KeepOnFirst,
      .dual = {Op::Reinterpret, R, I}, .expert = true,
      .redistributes = true},
-    {.op = Op::Convert, .src = V, .dst = P, .act = LocalStep::PlaceOwn, .layouts = kBoth,
+    {.op = Op::Convert, .src = V, .dst = P, .local_step = LocalStep::PlaceOwn, .layouts = kBoth,
      .dual = {Op::Convert, R, V},
      .redistributes = true},
 
-    {.op = Op::Broadcast, .src = V, .dst = R, .wire = Wire::Broadcast, .dual = {Op::Reduce, P, V},
+    {.op = Op::Broadcast, .src = V, .dst = R, .collective = Collective::Broadcast, .dual = {Op::Reduce, P, V},
      .unstated = true},
-    {.op = Op::Broadcast, .src = V, .dst = I, .wire = Wire::Broadcast, .dual = {Op::Reduce, I, V}},
+    {.op = Op::Broadcast, .src = V, .dst = I, .collective = Collective::Broadcast, .dual = {Op::Reduce, I, V}},
 
-    {.op = Op::Reduce, .src = P, .dst = V, .wire = Wire::AllReduce, .act = LocalStep::KeepOnRoot,
+    {.op = Op::Reduce, .src = P, .dst = V, .collective = Collective::AllReduce, .local_step = LocalStep::KeepOnRoot,
      .dual = {Op::Broadcast, V, R},
      .unstated = true},
-    {.op = Op::Reduce, .src = I, .dst = V, .act = LocalStep::KeepOnRoot, .dual = {Op::Broadcast, V, I}},
+    {.op = Op::Reduce, .src = I, .dst = V, .local_step = LocalStep::KeepOnRoot, .dual = {Op::Broadcast, V, I}},
 
-    {.op = Op::CollectivePermute, .src = V, .dst = V, .wire = Wire::Permute,
+    {.op = Op::CollectivePermute, .src = V, .dst = V, .collective = Collective::Permute,
      .dual = {Op::CollectivePermute, V, V},
      .unstated = true},
 };
@@ -106,23 +107,23 @@ inline constexpr Transition kTransitions[] = {
 // returns its own addend, I with I the whole gradient.
 // clang-format off
 inline constexpr Transition kJointTransitions[] = {
-    {.op = Op::Reorder, .src = V, .dst = V, .wire = Wire::Permute, .layouts = kBoth,
+    {.op = Op::Reorder, .src = V, .dst = V, .collective = Collective::Permute, .layouts = kBoth,
      .dual = {Op::Reorder, V, V}},
-    {.op = Op::Reorder, .src = R, .dst = V, .wire = Wire::Permute, .layouts = kBoth,
+    {.op = Op::Reorder, .src = R, .dst = V, .collective = Collective::Permute, .layouts = kBoth,
      .dual = {Op::Reorder, V, P}},
-    {.op = Op::Reorder, .src = Reduced, .dst = V, .wire = Wire::Permute, .layouts = kBoth,
+    {.op = Op::Reorder, .src = Reduced, .dst = V, .collective = Collective::Permute, .layouts = kBoth,
      .dual = {Op::Reorder, V, P}},
-    {.op = Op::Reorder, .src = I, .dst = V, .wire = Wire::Permute, .layouts = kBoth,
+    {.op = Op::Reorder, .src = I, .dst = V, .collective = Collective::Permute, .layouts = kBoth,
      .dual = {Op::Reorder, V, I}},
-    {.op = Op::Reorder, .src = P, .dst = V, .wire = Wire::Permute, .layouts = kBoth,
+    {.op = Op::Reorder, .src = P, .dst = V, .collective = Collective::Permute, .layouts = kBoth,
      .dual = {Op::Reorder, V, R}},
-    {.op = Op::Reorder, .src = V, .dst = R, .wire = Wire::Permute, .layouts = kBoth,
+    {.op = Op::Reorder, .src = V, .dst = R, .collective = Collective::Permute, .layouts = kBoth,
      .dual = {Op::Reorder, P, V}},
-    {.op = Op::Reorder, .src = V, .dst = Reduced, .wire = Wire::Permute, .layouts = kBoth,
+    {.op = Op::Reorder, .src = V, .dst = Reduced, .collective = Collective::Permute, .layouts = kBoth,
      .dual = {Op::Reorder, P, V}},
-    {.op = Op::Reorder, .src = V, .dst = I, .wire = Wire::Permute, .layouts = kBoth,
+    {.op = Op::Reorder, .src = V, .dst = I, .collective = Collective::Permute, .layouts = kBoth,
      .dual = {Op::Reorder, I, V}},
-    {.op = Op::Reorder, .src = V, .dst = P, .wire = Wire::Permute, .layouts = kBoth,
+    {.op = Op::Reorder, .src = V, .dst = P, .collective = Collective::Permute, .layouts = kBoth,
      .dual = {Op::Reorder, R, V}},
 };
 // clang-format on
@@ -136,8 +137,8 @@ constexpr const Transition *row_of(const Rows &rows, TransitionOp op, ir::Kind s
   return nullptr;
 }
 
-// Each row is what its words lead to, its backward is a row, and what stands for words that are left out
-// is one row: a row that nothing reaches does not compile.
+// Each row is what its words lead to, its backward is a row, and what stands for words that are
+// left out is one row: a row that nothing reaches does not compile.
 template <class Rows> constexpr bool is_sound(const Rows &rows) {
   for (const Transition &row : rows) {
     if (row_of(rows, row.op, row.src, row.dst) != &row)

@@ -22,11 +22,11 @@ using ir::Extent;
 using ir::KindWord;
 
 Reshape reshape_of(const Transition &row) {
-  if (row.wire == Wire::AllToAll)
+  if (row.collective == Collective::AllToAll)
     return Reshape::Exchange;
-  if (row.wire == Wire::AllGather || row.act == LocalStep::PlaceOwn)
+  if (row.collective == Collective::AllGather || row.local_step == LocalStep::PlaceOwn)
     return Reshape::Join;
-  if (row.wire == Wire::ReduceScatter || row.act == LocalStep::TakeOwnSlice)
+  if (row.collective == Collective::ReduceScatter || row.local_step == LocalStep::TakeOwnSlice)
     return Reshape::Cut;
   return Reshape::Keep;
 }

@@ -1,7 +1,7 @@
 // One row per transition: a collective, convert or reinterpret between two kinds on one axis, with
-// what a backend communicates (wire), what a rank does by itself (act), and the backward (dual).
-// Source: rules/README.md; DESIGN.md of spmd_types (github.com/meta-pytorch/spmd_types),
-// "Comms by state transition" and "by forwards-backwards".
+// what a backend communicates (collective), what a rank does by itself (local step), and the
+// backward (dual). Source: rules/README.md; DESIGN.md of spmd_types
+// (github.com/meta-pytorch/spmd_types), "Comms by state transition" and "by forwards-backwards".
 #pragma once
 
 #include "rules/transitions/op.h"
@@ -16,7 +16,7 @@
 
 namespace spmd::rules {
 
-enum class Wire : uint8_t {
+enum class Collective : uint8_t {
   None,
   AllReduce,
   AllGather,
@@ -25,9 +25,10 @@ enum class Wire : uint8_t {
   Broadcast,
   Permute
 };
-inline constexpr std::string_view kWireWords[] = {
+inline constexpr std::string_view kCollectiveWords[] = {
     "none", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "permute"};
-// What a rank does after the wire; before it, and as the whole of it, where the wire is None.
+// What a rank does after the collective; before it, and as the whole of it, where the collective is
+// None.
 enum class LocalStep : uint8_t {
   None,
   TakeOwnSlice, // keep this rank's block of a dimension (V: unbind, S(i): chunk)
@@ -42,8 +43,8 @@ enum class Layouts : uint8_t { Plain, StackOrShard };
 struct Transition {
   TransitionOp op;
   ir::Kind src, dst;
-  Wire wire = Wire::None;
-  LocalStep act = LocalStep::None;
+  Collective collective = Collective::None;
+  LocalStep local = LocalStep::None;
   Layouts layouts = Layouts::Plain;
   // The backward, as a row of this table: its op and kinds. None where the row is composed.
   struct Dual {

@@ -77,8 +77,8 @@ Span Planner::members(llvm::ArrayRef<PlannedId> list) {
   return span;
 }
 
-// A block of a whole, if the extents on all ranks are those that the type says; else what a rank holds
-// is all there is.
+// A block of a whole, if the extents on all ranks are those that the type says; else what a rank
+// holds is all there is.
 PlaceId Planner::place_of(const rules::Arg &known, const Buffer &buffer) {
   auto [at, added] = known_places_.try_emplace(
       {known.type.index, known.shape.index, known.sizes.index}, PlaceId());
@@ -137,13 +137,13 @@ void Planner::step(StepForm form, size_t index, ir::MeshId mesh) {
   plan_.steps.push_back({form, static_cast<uint32_t>(index), mesh, inst_});
 }
 
-void Planner::act(LocalStep act, ir::MeshId mesh) {
-  plan_.local_steps.push_back(std::move(act));
+void Planner::local_step(LocalStep local, ir::MeshId mesh) {
+  plan_.local_steps.push_back(std::move(local));
   step(StepForm::LocalStep, plan_.local_steps.size() - 1, mesh);
 }
 
 BufferId Planner::communicate(const Communicate &made, ir::MeshId mesh) {
-  plan_.communicators[made.group].wired = true;
+  plan_.communicators[made.group].used = true;
   plan_.communicates.push_back(made);
   step(StepForm::Communicate, plan_.communicates.size() - 1, mesh);
   return made.result;
@@ -156,10 +156,10 @@ BufferId Planner::copy(BufferId from, RankDims dims) {
 }
 
 void Planner::copy_into(BufferId from, BufferId to) {
-  LocalStep made{ActForm::Copy};
+  LocalStep made{LocalStepForm::Copy};
   made.operands = uses_of(from);
   made.result = to;
-  act(std::move(made), plan_.buffers[to].mesh);
+  local_step(std::move(made), plan_.buffers[to].mesh);
 }
 
 // --- ops of the table

@@ -160,7 +160,8 @@ Form form_of(const Sample &sample) {
 
 // An exchange from a dimension that is cut to the same one.
 bool moves_nothing(const Sample &sample) {
-  if (sample.row->wire != rules::Wire::AllToAll || sample.from < 0 || sample.from != sample.to)
+  if (sample.row->collective != rules::Collective::AllToAll || sample.from < 0 ||
+      sample.from != sample.to)
     return false;
   auto cutting = sample.operand.axes_on(sample.from);
   return llvm::all_of(sample.axes, [&](size_t axis) { return llvm::is_contained(cutting, axis); });

@@ -1,5 +1,5 @@
-// Every transition in every form, run on two to four ranks: what the ranks hold afterwards means what
-// the row says that it means, computed here from lists of tensors alone.
+// Every transition in every form, run on two to four ranks: what the ranks hold afterwards means
+// what the row says that it means, computed here from lists of tensors alone.
 #include "tests/unit/run_program.h"
 
 #include "rules/transitions/transition.h"
@@ -163,7 +163,7 @@ std::vector<Form> forms_of(const rules::Transition &row, size_t n) {
     return fmt::format("src = {}, dst = {}", a, b);
   };
   std::vector<Form> forms;
-  if (row.wire == rules::Wire::AllToAll) {
+  if (row.collective == rules::Collective::AllToAll) {
     for (size_t i = 0; i < 3; ++i)
       for (size_t j = 0; j < 3; ++j) {
         forms.push_back({fmt::format("{}, split_dim = {}, concat_dim = {}", ends("V", "V"), j, i),

@@ -152,7 +152,7 @@ std::string ops_text(llvm::ArrayRef<const rules::OpDef *> rows) {
   return text;
 }
 
-constexpr std::string_view kActs[] = {
+constexpr std::string_view kLocalStepTexts[] = {
     "", "keeps its own slice", "keeps the data on the first rank, zeros elsewhere",
     "keeps the data on the root, zeros elsewhere", "puts its own block into zeros"};
 
@@ -167,10 +167,11 @@ std::string side(ir::Kind kind, rules::Layouts layouts) {
 std::string transition_row(const rules::Transition &row) {
   std::string text = fmt::format(
       "  {} -> {}: communicates {}", side(row.src, row.layouts), side(row.dst, row.layouts),
-      row.wire == rules::Wire::None ? "nothing"
-                                    : rules::kWireWords[static_cast<unsigned>(row.wire)]);
-  if (row.act != rules::LocalStep::None)
-    text += fmt::format(", each rank {}", kActs[static_cast<unsigned>(row.act)]);
+      row.collective == rules::Collective::None
+          ? "nothing"
+          : rules::kCollectiveWords[static_cast<unsigned>(row.collective)]);
+  if (row.local_step != rules::LocalStep::None)
+    text += fmt::format(", each rank {}", kLocalStepTexts[static_cast<unsigned>(row.local_step)]);
   if (!row.composed)
     text += fmt::format("; backward {}({}, {})", row.dual.name(), word(row.dual.src),
                         word(row.dual.dst));
