@@ -89,7 +89,7 @@ private:
                                          Verdict &verdict) const;
   bool needs_mark(const AxisEffect &effect) const;
   bool mixes_lists();
-  void match_places(llvm::SmallVectorImpl<Judged> &verdicts) const;
+  void match_positions(llvm::SmallVectorImpl<Judged> &verdicts) const;
   std::optional<int64_t> from_front(const KindWord &word) const;
   void name_layout(const AxisEffect &effect, Verdict &verdict) const;
   void report(const Verdict &verdict, AxisSet axes);
@@ -265,8 +265,8 @@ Verdict OperandJudgment::judge(const AxisEffect &effect, AxisId axis) const {
   return verdict;
 }
 
-// Where only kinds count an erased call concatenates and chunks unless the declared rank says that it
-// stacks: the word that says so is S(i).
+// Where only kinds count an erased call concatenates and chunks unless the declared rank says that
+// it stacks: the word that says so is S(i).
 void OperandJudgment::name_layout(const AxisEffect &effect, Verdict &verdict) const {
   if (!view_.shape || !view_.shape->ranked)
     return;
@@ -376,9 +376,9 @@ bool OperandJudgment::mixes_lists() {
   return lists && shards;
 }
 
-// Along axes that change places copies stay copies of one kind: a gradient would else count once for
-// each of them.
-void OperandJudgment::match_places(llvm::SmallVectorImpl<Judged> &verdicts) const {
+// Along axes that change places copies stay copies of one kind: a gradient would else count once
+// for each of them.
+void OperandJudgment::match_positions(llvm::SmallVectorImpl<Judged> &verdicts) const {
   auto fine = [](const Judged &each) { return each.first.form == Verdict::Form::Fine; };
   for (Judged &freed : verdicts)
     for (Judged &taken : verdicts) {
@@ -413,7 +413,8 @@ void OperandJudgment::place_shards(ir::Type &result) const {
   }
 }
 
-// An average divides what the ranks sum; a value that each rank reads as its addend counts once for each.
+// An average divides what the ranks sum; a value that each rank reads as its addend counts once for
+// each.
 void OperandJudgment::rescale(ir::Type &result, const Verdict &verdict, AxisSet axes) const {
   ir::Program &program = app_.program;
   ir::MeshId mesh = app_.where().mesh;
@@ -449,7 +450,7 @@ ir::Type OperandJudgment::run() {
   } else {
     llvm::SmallVector<Judged, 2> verdicts = judge_all();
     if (call_.joint())
-      match_places(verdicts);
+      match_positions(verdicts);
     for (const auto &[verdict, axes] : verdicts) {
       report(verdict, axes);
       bool right = verdict.form == Verdict::Form::Fine;

@@ -199,7 +199,7 @@ llvm::Error DeviceBackend::queue(llvm::ArrayRef<Command> commands) {
           using T = std::decay_t<decltype(each)>;
           if constexpr (std::is_same_v<T, SpmdMove>)
             return link_.ask(plugin.move, &each);
-          else if constexpr (std::is_same_v<T, SpmdNest>)
+          else if constexpr (std::is_same_v<T, SpmdLoopNest>)
             return link_.ask(plugin.nest, &each);
           else if constexpr (std::is_same_v<T, SpmdMatrices>)
             return link_.ask(plugin.matrices, &each);
@@ -438,17 +438,17 @@ llvm::Error DeviceBackend::run_range(StepRange range) {
 }
 
 llvm::Error DeviceBackend::run_steps(StepRange range) {
-  const FusedSteps &joined = fused(range);
+  const FusedSteps &fused_steps = fused(range);
   for (uint32_t i = range.first; i < range.last;) {
     const Step &step = plan_->steps[i];
     const uint32_t end = std::min(batch_ends_[i], range.last);
     if (end > i + 1) {
-      if (llvm::Error error = run_batch({i, end}, joined))
+      if (llvm::Error error = run_batch({i, end}, fused_steps))
         return error;
       i = end;
       continue;
     }
-    if (llvm::Error error = named(step, run_step(step, i, fused_step(joined, i))))
+    if (llvm::Error error = named(step, run_step(step, i, fused_step(fused_steps, i))))
       return error;
     i = step_after(*plan_, i);
   }

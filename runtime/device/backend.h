@@ -150,7 +150,7 @@ private:
   llvm::Error begin_collective(const Communicate &made, const CollectiveCall &call);
   llvm::Error send(const CollectiveCall &call);
   llvm::Error finish_collective(const Communicate &made, const CollectiveCall &call);
-  llvm::Error run_batch(StepRange range, const FusedSteps &joined);
+  llvm::Error run_batch(StepRange range, const FusedSteps &fused_steps);
   llvm::Error send_batch(llvm::ArrayRef<uint32_t> collectives);
   void wait_later(const Communicate &made);
   llvm::Expected<bool> holds(BufferId predicate);

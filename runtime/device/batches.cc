@@ -61,7 +61,7 @@ uint32_t DeviceBackend::end_of_batch(uint32_t first) const {
   return end;
 }
 
-llvm::Error DeviceBackend::run_batch(StepRange range, const FusedSteps &joined) {
+llvm::Error DeviceBackend::run_batch(StepRange range, const FusedSteps &fused_steps) {
   llvm::SmallVector<uint32_t, 8> collectives;
   for (uint32_t i = range.first; i < range.last; ++i) {
     const Step &step = plan_->steps[i];
@@ -70,7 +70,7 @@ llvm::Error DeviceBackend::run_batch(StepRange range, const FusedSteps &joined) 
     if (step.form == StepForm::Communicate)
       collectives.push_back(i);
     else if (step.form == StepForm::LocalStep)
-      if (llvm::Error error = named(step, run_step(step, i, fused_step(joined, i))))
+      if (llvm::Error error = named(step, run_step(step, i, fused_step(fused_steps, i))))
         return error;
   }
   // In their order: what is released may have been made here.

@@ -60,14 +60,14 @@ struct SpmdMove {
   int64_t from_strides[kSpmdLoops], to_strides[kSpmdLoops]; // in elements
 };
 
-// An array that a nest of loops reads or writes, from its first element on. One of kSpmdNoElement
+// An array that a loop nest reads or writes, from its first element on. One of kSpmdNoElement
 // has no data: its numbers are the places themselves, 0, 1, 2, ...
 struct SpmdArray {
   SpmdAddress data;
   uint32_t element;
-  // Place in SpmdNest::in of an array of whole numbers that say where along one dimension this one
-  // is read (none: ~0), counted from `begin`: `stride` elements for each. What lies outside of [0,
-  // extent) counts as 0.
+  // Place in SpmdLoopNest::in of an array of whole numbers that say where along one dimension this
+  // one is read (none: ~0), counted from `begin`: `stride` elements for each. What lies outside of
+  // [0, extent) counts as 0.
   uint32_t index;
   int64_t stride, extent, begin;
   int64_t strides[kSpmdLoops]; // in elements, per loop
@@ -133,7 +133,7 @@ enum SpmdCombiner : uint32_t { kSpmdSum, kSpmdAvg, kSpmdMax, kSpmdMin, kSpmdProd
 
 // For each place of the outer loops: what the program makes of the arrays, combined over the inner
 // ones.
-struct SpmdNest {
+struct SpmdLoopNest {
   uint32_t loops, inner; // of all loops the last `inner` are combined
   int64_t extents[kSpmdLoops];
   uint32_t arrays;
@@ -228,10 +228,10 @@ struct SpmdDevicePlugin {
   // When all that was queued is done.
   SpmdStatus (*release)(SpmdDevice *device, SpmdAddress address);
 
-  // Queued. Moves, nests and matrices: on kSpmdCompute; what goes between ranks: on
+  // Queued. Moves, loop nests and matrices: on kSpmdCompute; what goes between ranks: on
   // kSpmdCollectives.
   SpmdStatus (*move)(SpmdDevice *device, const SpmdMove *move);
-  SpmdStatus (*nest)(SpmdDevice *device, const SpmdNest *nest);
+  SpmdStatus (*nest)(SpmdDevice *device, const SpmdLoopNest *nest);
   SpmdStatus (*matrices)(SpmdDevice *device, const SpmdMatrices *matrices);
   SpmdStatus (*collective)(SpmdDevice *device, const SpmdCollective *collective);
   SpmdStatus (*exchange)(SpmdDevice *device, uint32_t group, const SpmdTransfer *sends,

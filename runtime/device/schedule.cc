@@ -92,7 +92,7 @@ const DeviceBackend::FusedSteps &DeviceBackend::fused(StepRange steps) {
 }
 
 llvm::Error DeviceBackend::touch_joined(const FusedStep &fused) {
-  for (uint32_t index : fused.joined) {
+  for (uint32_t index : fused.fused) {
     const Step &step = plan_->steps[index];
     if (llvm::Error error = touch(plan_->used(step.form == StepForm::Compute
                                                   ? plan_->computes[step.index].operands
@@ -103,14 +103,14 @@ llvm::Error DeviceBackend::touch_joined(const FusedStep &fused) {
 }
 
 std::vector<Command> DeviceBackend::commands_of(StepRange steps) {
-  const FusedSteps &joined = fused(steps);
+  const FusedSteps &fused_steps = fused(steps);
   std::vector<Command> all;
   for (uint32_t i = steps.first; i < steps.last; i = step_after(*plan_, i)) {
     if (ready_[i].on_host)
       continue;
-    const auto own = joined.find(i);
+    const auto own = fused_steps.find(i);
     const std::vector<Command> &each =
-        own == joined.end() ? ready_[i].commands : own->second.commands;
+        own == fused_steps.end() ? ready_[i].commands : own->second.commands;
     all.insert(all.end(), each.begin(), each.end());
   }
   return all;

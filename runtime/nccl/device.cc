@@ -141,10 +141,10 @@ SpmdStatus Device::move(const SpmdMove &move) {
   return checked(queue_move(move, streams_[kSpmdCompute].stream), "a move");
 }
 
-SpmdStatus Device::nest(const SpmdNest &nest) {
+SpmdStatus Device::nest(const SpmdLoopNest &nest) {
   if (SpmdStatus status = ready(kSpmdCompute); status.code != kSpmdFine)
     return status;
-  return checked(queue_nest(nest, scratch_, streams_[kSpmdCompute].stream), "a nest of loops");
+  return checked(queue_nest(nest, scratch_, streams_[kSpmdCompute].stream), "a loop nest");
 }
 
 SpmdStatus Device::matrices(const SpmdMatrices &matrices) {

@@ -38,7 +38,7 @@ public:
   SpmdStatus close(bool finish);
 
   SpmdStatus move(const SpmdMove &move);
-  SpmdStatus nest(const SpmdNest &nest);
+  SpmdStatus nest(const SpmdLoopNest &nest);
   SpmdStatus matrices(const SpmdMatrices &matrices);
   SpmdStatus sort(const SpmdSort &sort);
   SpmdStatus scatter(const SpmdScatter &scatter);

@@ -39,7 +39,7 @@ SpmdStatus allocate(SpmdDevice *device, uint64_t bytes, SpmdAddress *address) {
 }
 SpmdStatus release(SpmdDevice *device, SpmdAddress address) { return of(device).release(address); }
 SpmdStatus move(SpmdDevice *device, const SpmdMove *move) { return of(device).move(*move); }
-SpmdStatus nest(SpmdDevice *device, const SpmdNest *nest) { return of(device).nest(*nest); }
+SpmdStatus nest(SpmdDevice *device, const SpmdLoopNest *nest) { return of(device).nest(*nest); }
 SpmdStatus matrices(SpmdDevice *device, const SpmdMatrices *matrices) {
   return of(device).matrices(*matrices);
 }

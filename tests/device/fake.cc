@@ -150,7 +150,7 @@ SpmdStatus compute(SpmdDevice *device, std::function<void()> task) {
 SpmdStatus move(SpmdDevice *device, const SpmdMove *given) {
   return compute(device, [each = *given] { carry_out(each); });
 }
-SpmdStatus nest(SpmdDevice *device, const SpmdNest *given) {
+SpmdStatus nest(SpmdDevice *device, const SpmdLoopNest *given) {
   return compute(device, [each = *given] { carry_out(each); });
 }
 SpmdStatus matrices(SpmdDevice *device, const SpmdMatrices *given) {

@@ -79,8 +79,8 @@ void test_collectives(OpenedDevice &on) {
 }
 
 // out = in + constant, flat
-SpmdNest plus(SpmdAddress from, SpmdAddress to, int64_t count, double number) {
-  SpmdNest nest{};
+SpmdLoopNest plus(SpmdAddress from, SpmdAddress to, int64_t count, double number) {
+  SpmdLoopNest nest{};
   nest.loops = 1;
   nest.extents[0] = count;
   nest.arrays = 1;
@@ -109,7 +109,7 @@ struct Turns {
     on.put(a);
   }
   Elements a, b;
-  const SpmdNest nest;
+  const SpmdLoopNest nest;
   const SpmdCollective collective;
 };
 
@@ -224,7 +224,7 @@ void test_release(OpenedDevice &on) {
     SpmdAddress memory = 0;
     on.expect_fine(on.calls().allocate(on.device(), kCount * sizeof(double), &memory), "allocate");
     on.expect(memory != 0 && memory % 512 == 0, "memory at an address that is not aligned");
-    const SpmdNest nest = plus(memory, memory, kCount, 1);
+    const SpmdLoopNest nest = plus(memory, memory, kCount, 1);
     for (int i = 0; i < 20; ++i)
       on.expect_fine(on.calls().nest(on.device(), &nest), "nest");
     on.expect_fine(on.calls().release(on.device(), memory), "release");
@@ -236,7 +236,7 @@ void test_reached(OpenedDevice &on) {
   constexpr uint32_t kSteps = 5000;
   Elements a = on.elements(kSpmdF64, 1 << 10);
   on.put(a);
-  const SpmdNest nest = plus(a.device, a.device, a.count, 1);
+  const SpmdLoopNest nest = plus(a.device, a.device, a.count, 1);
   uint32_t before = 0;
   on.expect_fine(on.calls().begin(on.device(), 0), "begin");
   on.expect(on.calls().reached(on.device()) == 0, "nothing is left to do, and step 0 not reached");
@@ -276,7 +276,7 @@ void test_finish(OpenedDevice &on) {
   on.run("finish", [&] {
     Elements a = on.elements(kSpmdF64, 1 << 16);
     on.put(a);
-    const SpmdNest nest = plus(a.device, a.device, a.count, 1);
+    const SpmdLoopNest nest = plus(a.device, a.device, a.count, 1);
     for (int i = 0; i < 20; ++i)
       on.expect_fine(on.calls().nest(on.device(), &nest), "nest");
     on.close();
@@ -288,7 +288,7 @@ void test_stop(OpenedDevice &on) {
   const bool emulated = std::strcmp(on.calls().name, "nccl") != 0; // work of its own takes minutes
   on.run("stop", [&] {
     Elements out = on.elements(kSpmdF64, 1);
-    SpmdNest nest = plus(0, out.device, int64_t(1) << (emulated ? 20 : 34), 1);
+    SpmdLoopNest nest = plus(0, out.device, int64_t(1) << (emulated ? 20 : 34), 1);
     nest.inner = 1;
     nest.arrays = 0;
     nest.steps = 2;

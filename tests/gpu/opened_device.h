@@ -27,8 +27,8 @@ struct Elements {
   uint64_t bytes() const { return static_cast<uint64_t>(count) * device::bytes_of(element); }
 };
 
-// The program of a nest.
-inline void set_steps(SpmdNest &nest, const std::vector<SpmdScalarStep> &steps) {
+// The program of a loop nest.
+inline void set_steps(SpmdLoopNest &nest, const std::vector<SpmdScalarStep> &steps) {
   nest.steps = static_cast<uint32_t>(steps.size());
   std::copy(steps.begin(), steps.end(), nest.program);
 }

@@ -3,7 +3,7 @@
 // whole.
 #include "runtime/kernels/attention/attention.h"
 #include "runtime/kernels/composed/compositions.h"
-#include "runtime/kernels/places.h"
+#include "runtime/kernels/positions.h"
 #include "runtime/kernels/rows.h"
 #include "runtime/tensor/number.h"
 #include "runtime/tensor/scratch.h"

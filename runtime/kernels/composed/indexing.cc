@@ -1,7 +1,8 @@
-// Rows that read and write by index. All of them are one picture: element p of a small tensor stands for one of a
-// large tensor, which lies where p does in some dimensions, and as far along others as an entry of the index says.
-// Reading is then one nest; writing is a scatter of as long pieces as stay together. What an index names that is not
-// there is zero, or nowhere: the host, which would refuse it, does not see it.
+// Rows that read and write by index. All of them are one picture: element p of a small tensor
+// stands for one of a large tensor, which lies where p does in some dimensions, and as far along
+// others as an entry of the index says. Reading is then one loop nest; writing is a scatter of as
+// long pieces as stay together. What an index names that is not there is zero, or nowhere: the
+// host, which would refuse it, does not see it.
 #include "runtime/device/composition.h"
 #include "runtime/kernels/composed/compositions.h"
 
@@ -28,7 +29,8 @@ unsigned dim_of(const Composition &of, const Dims &dims) {
   return named.empty() ? 0 : named.front();
 }
 
-// Entries as places in what is at hand: negative ones of the program count from the end of the whole.
+// Entries as places in what is at hand: negative ones of the program count from the end of the
+// whole.
 struct Counted {
   int64_t extent = 0, first = 0, whole = 0;
   std::optional<int64_t> skipped;
@@ -79,7 +81,7 @@ bool picture_along(Composition &of, const Dims &large, const Dims &small, unsign
 
 // One entry for each position along dimension d, of `length`.
 bool picture_lines(const Dims &large, unsigned d, const Placed &entries, Picture &out) {
-  const Lines cut(large, d);
+  const DimSplit cut(large, d);
   out.over = {cut.outer, entries.size(), cut.inner};
   out.base = {cut.extent * cut.inner, 0, 1};
   out.index = {0, 1, 0};
@@ -201,7 +203,7 @@ bool composed_gather_masked(Composition &of) {
   if (!a || !i || a->dims->empty())
     return false;
   const unsigned d = dim_of(of, *a->dims);
-  const Lines cut(*a->dims, d);
+  const DimSplit cut(*a->dims, d);
   Picture by;
   by.over = {cut.outer, cut.inner};
   by.base = {cut.extent * cut.inner, 1};
@@ -236,7 +238,7 @@ bool picture_selection(Composition &of, const Dims &large, Picture &out) {
   bool adjacent = true;
   for (unsigned k = 0; k < of.site.members(operand); ++k, ++place) {
     const Placed &index = *of.operand("i", k);
-    const unsigned at = list_place(*of.site.binding[operand], k);
+    const unsigned at = list_position(*of.site.binding[operand], k);
     adjacent &= at <= place || parts.empty();
     dim += at - place, place = at;
     if (index.dtype == ir::DType::Bool || index.dtype == ir::DType::U8 || dim >= large.size())
@@ -444,7 +446,7 @@ bool composed_index_put(Composition &of) {
   const Dims &large = *to.dims;
   // One value where a mask is: of the leading dimensions.
   if (!adds && of.site.members(operand) == 1 && mask->dtype == ir::DType::Bool &&
-      list_place(*of.site.binding[operand], 0) == 0 && (!s || s->size() == 1) &&
+      list_position(*of.site.binding[operand], 0) == 0 && (!s || s->size() == 1) &&
       mask->dims->size() <= large.size()) {
     Dims seen = *mask->dims;
     seen.resize(large.size(), 1);

@@ -86,7 +86,7 @@ private:
     unsigned operand = at_.site.operand("i");
     llvm::SmallVector<bool, 5> given(whole_.size(), false);
     for (unsigned k = 0; k < at_.site.members(operand); ++k) {
-      unsigned d = list_place(*at_.site.binding[operand], k);
+      unsigned d = list_position(*at_.site.binding[operand], k);
       if (d >= whole_.size() || part_.size() != whole_.size())
         return cannot_run(at_.site, "it begins in more dimensions than there are");
       given[d] = true;

@@ -56,37 +56,37 @@ NormSpace NormSpace::of_layers(const Site &site, llvm::ArrayRef<int64_t> dims, u
   llvm::SmallVector<unsigned, 4> along;
   for (auto d = static_cast<unsigned>(dims.size()) - spans; d < dims.size(); ++d)
     along.push_back(d);
-  Lanes lanes(dims, along);
-  std::vector<int64_t> none(static_cast<size_t>(lanes.count()), 0);
-  return {lanes, none, counted(lanes.length()), centred, norm_eps(site, centred)};
+  Lines lines(dims, along);
+  std::vector<int64_t> none(static_cast<size_t>(lines.count()), 0);
+  return {lines, none, counted(lines.length()), centred, norm_eps(site, centred)};
 }
 
 NormSpace NormSpace::of_groups(const Site &site, llvm::ArrayRef<int64_t> dims, int64_t groups) {
   Extents of(dims);
   int64_t width = of.channels / groups;
-  Lanes lanes({of.samples, groups, width * of.inner}, {2});
-  std::vector<int64_t> lane, element;
+  Lines lines({of.samples, groups, width * of.inner}, {2});
+  std::vector<int64_t> line, element;
   for (int64_t i = 0; i < of.samples * groups; ++i)
-    lane.push_back(i % groups * width);
+    line.push_back(i % groups * width);
   for (int64_t i = 0; i < width * of.inner; ++i)
     element.push_back(i / of.inner);
-  return {lanes, lane, element, true, eps_of(site, kUsualEps)};
+  return {lines, line, element, true, eps_of(site, kUsualEps)};
 }
 
 NormSpace NormSpace::of_channels(const Site &site, llvm::ArrayRef<int64_t> dims) {
   Extents of(dims);
-  Lanes lanes({of.samples, of.channels, of.inner}, {0, 2});
-  std::vector<int64_t> none(static_cast<size_t>(lanes.length()), 0);
-  return {lanes, counted(of.channels), none, true, eps_of(site, kUsualEps)};
+  Lines lines({of.samples, of.channels, of.inner}, {0, 2});
+  std::vector<int64_t> none(static_cast<size_t>(lines.length()), 0);
+  return {lines, counted(of.channels), none, true, eps_of(site, kUsualEps)};
 }
 
 NormSpace NormSpace::of_instances(const Site &site, llvm::ArrayRef<int64_t> dims) {
   Extents of(dims);
-  Lanes lanes({of.samples, of.channels, of.inner}, {2});
-  std::vector<int64_t> lane, none(static_cast<size_t>(lanes.length()), 0);
-  for (int64_t i = 0; i < lanes.count(); ++i)
-    lane.push_back(i % of.channels);
-  return {lanes, lane, none, true, eps_of(site, kUsualEps)};
+  Lines lines({of.samples, of.channels, of.inner}, {2});
+  std::vector<int64_t> line, none(static_cast<size_t>(lines.length()), 0);
+  for (int64_t i = 0; i < lines.count(); ++i)
+    line.push_back(i % of.channels);
+  return {lines, line, none, true, eps_of(site, kUsualEps)};
 }
 
 namespace {

@@ -1,6 +1,6 @@
 // Convolutions of any number of dimensions, with groups, strides, dilations of image and kernel,
 // and transposed ones. Forward and both gradients are the same sum of products, read three ways.
-#include "runtime/kernels/places.h"
+#include "runtime/kernels/positions.h"
 #include "runtime/kernels/rows.h"
 #include "runtime/kernels/windows/windows.h"
 

@@ -73,8 +73,9 @@ template <class T> Error avg_pool_backward(const Call<T> &call) {
 
 // Per window the offset of its largest element, the first of equal ones; -1: it has none.
 template <class T>
-Places largest(View<const T> x, const Dims &result, const std::vector<Taps> &taps, bool smallest) {
-  Places best(static_cast<size_t>(count(result)), -1);
+Positions largest(View<const T> x, const Dims &result, const std::vector<Taps> &taps,
+                  bool smallest) {
+  Positions best(static_cast<size_t>(count(result)), -1);
   each_tap(*x.dims, result, taps, [&](int64_t at, int64_t source, double) {
     int64_t &here = best[static_cast<size_t>(at)];
     if (here < 0) {
@@ -108,7 +109,7 @@ template <class T> Error max_pool(const Call<T> &call) {
   if (!taps)
     return unknown(call.site);
   bool smallest = takes_smallest(call.site);
-  Places best = largest(x, result, *taps, smallest);
+  Positions best = largest(x, result, *taps, smallest);
   int64_t plane = plane_of(*x.dims, taps->size());
   for (size_t i = 0; i < best.size(); ++i) {
     if (to)
@@ -129,7 +130,7 @@ template <class T> Error max_pool_backward(const Call<T> &call) {
     auto taps = pool_taps(call.site, *i.dims, result, false);
     if (!taps)
       return unknown(call.site);
-    Places best = largest(i, result, *taps, takes_smallest(call.site));
+    Positions best = largest(i, result, *taps, takes_smallest(call.site));
     for (size_t k = 0; k < best.size(); ++k)
       if (best[k] >= 0)
         (gathers ? to.data[k] : to[best[k]]) += gathers ? g[best[k]] : g.data[k];
