@@ -71,7 +71,7 @@ struct Application {
   const ir::AttrValue *attr(llvm::StringRef key) const { return program.find(attrs, key); }
 };
 
-// A word of an erased collective that was read off its operand or left to its uses.
+// A word of a collective with unstated words that was read off its operand or left to its uses.
 struct InferredWord {
   ir::AxisSet axes;
   ir::KindWord src, dst; // dst R|I: undecided, the uses decide

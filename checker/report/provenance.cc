@@ -347,8 +347,8 @@ ValueId parameter_of(const ir::Program &program, const CheckResult &result, cons
   return {};
 }
 
-// What the framework would have to be told for it to reduce the gradient of the parameter, by the
-// trace.
+// What the framework would have to be reported for it to reduce the gradient of the parameter, by
+// the trace.
 void add_hints(const ir::Program &program, ValueId value, const Finding &finding,
                llvm::SmallVectorImpl<Note> &notes) {
   const ir::Param *param = program.find_param(value);
@@ -470,31 +470,33 @@ llvm::SmallVector<Note, 2> explain_symbols(const ir::Program &program,
 
 // What a run has to say for itself; what brought the kind about is no matter there.
 static llvm::SmallVector<Note, 2> explain_run(const Finding &finding) {
-  llvm::StringMap<std::string> told;
+  llvm::StringMap<std::string> texts;
   rules::for_each_field(finding.violation, [&](std::string_view name, const rules::Field &field) {
     if (const auto *text = std::get_if<std::string>(&field))
-      told[llvm::StringRef(name.data(), name.size())] = *text;
+      texts[llvm::StringRef(name.data(), name.size())] = *text;
     else if (const auto *number = std::get_if<int64_t>(&field))
-      told[llvm::StringRef(name.data(), name.size())] = std::to_string(*number);
+      texts[llvm::StringRef(name.data(), name.size())] = std::to_string(*number);
   });
   llvm::SmallVector<Note, 2> notes;
   auto add = [&](Note::Form form, std::string text) {
     if (!text.empty())
       notes.push_back({form, finding.place, /*has_place=*/false, std::move(text)});
   };
-  if (!told["first"].empty()) {
-    std::string bound = told["bound"].empty() ? "the comparison is exact"
-                                              : "rounding explains at most " + told["bound"];
-    add(Note::Form::Measured, fmt::format("at {} {} where the reference has {} (ranks {})",
-                                          told["first"], told["got"], told["want"], told["ranks"]));
-    add(Note::Form::Measured, fmt::format("largest difference {}; {} ({} tier, seed {})",
-                                          told["difference"], bound, told["tier"], told["seed"]));
-  }
-  add(Note::Form::Guess, told["guess"]);
-  if (!told["later"].empty())
+  if (!texts["first"].empty()) {
+    std::string bound = texts["bound"].empty() ? "the comparison is exact"
+                                               : "rounding explains at most " + texts["bound"];
     add(Note::Form::Measured,
-        "refuted after it, perhaps by what follows from it: " + told["later"]);
-  add(Note::Form::Rerun, told["rerun"]);
+        fmt::format("at {} {} where the reference has {} (ranks {})", texts["first"], texts["got"],
+                    texts["want"], texts["ranks"]));
+    add(Note::Form::Measured,
+        fmt::format("largest difference {}; {} ({} tier, seed {})", texts["difference"], bound,
+                    texts["tier"], texts["seed"]));
+  }
+  add(Note::Form::Guess, texts["guess"]);
+  if (!texts["later"].empty())
+    add(Note::Form::Measured,
+        "refuted after it, perhaps by what follows from it: " + texts["later"]);
+  add(Note::Form::Rerun, texts["rerun"]);
   return notes;
 }
 
@@ -519,10 +521,10 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
   }
   llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, finding.place.as_inst());
   if (const auto *scale = finding.violation.as<rules::ScaleMismatch>()) {
-    llvm::SmallVector<ValueId, 4> told(tensors.begin(), tensors.end());
-    if (scale->operand.index < told.size())
-      std::swap(told.front(), told[scale->operand.index]);
-    for (ValueId value : told)
+    llvm::SmallVector<ValueId, 4> ordered(tensors.begin(), tensors.end());
+    if (scale->operand.index < ordered.size())
+      std::swap(ordered.front(), ordered[scale->operand.index]);
+    for (ValueId value : ordered)
       if (std::optional<Note> note = explain_scale(program, result, axes, value)) {
         note->form = Note::Form::Since;
         notes.push_back(std::move(*note));
@@ -539,9 +541,9 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
         continue;
       Note note = Origin(program, result, axis, type).find(tensors[operand]);
       note.form = notes.empty() ? Note::Form::Since : Note::Form::Because;
-      bool told = finding.clash < result.clashes.size() &&
-                  note.place == Place::inst(result.clashes[finding.clash].made);
-      if (!told)
+      bool reported = finding.clash < result.clashes.size() &&
+                      note.place == Place::inst(result.clashes[finding.clash].made);
+      if (!reported)
         notes.push_back(std::move(note));
       break;
     }
@@ -568,7 +570,7 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
     notes.push_back({Note::Form::Gradient, Place::inst(forward), true,
                      forward_text(program, result, forward, axes)});
   explain_parameter(program, result, finding, notes);
-  for (size_t i = 1; i < notes.size();) // one origin of several operands is told once
+  for (size_t i = 1; i < notes.size();) // one origin of several operands is reported once
     if (llvm::any_of(llvm::makeArrayRef(notes).take_front(i), [&](const Note &earlier) {
           return earlier.place == notes[i].place && earlier.text == notes[i].text;
         }))

@@ -1,5 +1,6 @@
-// States the words of erased collectives as attributes. A word that the attributes cannot say (two
-// operands of one call that differ, addends that are varying) is left to be read off the operand.
+// States the words of collectives with unstated words as attributes. A word that the attributes
+// cannot say (two operands of one call that differ, addends that are varying) is left to be read
+// off the operand.
 #include "checker/rewrite/annotate.h"
 
 #include "ir/text/text.h"

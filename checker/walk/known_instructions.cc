@@ -111,7 +111,7 @@ void KnownInstructions::keep(const ir::Inst &inst, const rules::ResolvedOp &op,
   Counts now = counted();
   uint64_t silent = now.silent - before_->silent;
   before_->silent = now.silent;
-  before_->words += outcome.inferred.size(); // they are told again
+  before_->words += outcome.inferred.size(); // they are reported again
   bool bound = op.form == rules::OpForm::Unknown || op.boundary == rules::Boundary::Grad ||
                op.boundary == rules::Boundary::Backward || op.boundary == rules::Boundary::Step ||
                op.boundary == rules::Boundary::Store;

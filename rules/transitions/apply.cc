@@ -44,9 +44,9 @@ struct Verdict {
   };
   Form form = Form::Fine;
   KindWord src, dst, found;
-  int64_t stated = 0;  // WrongDimension
-  bool erased = false; // a word was inferred
-  AxisSet actual;      // WrongAxis
+  int64_t stated = 0; // WrongDimension
+  bool inferred_word = false;
+  AxisSet actual; // WrongAxis
   friend bool operator==(const Verdict &, const Verdict &) = default;
 };
 
@@ -133,7 +133,7 @@ OperandJudgment::OperandJudgment(const Application &app, const TransitionCall &c
 bool OperandJudgment::stands_as_source(const AxisEffect &effect, AxisId axis) const {
   if (effect.src.kind == Kind::Partial && type_.zero().contains(axis))
     return true;
-  bool as_contributions = call_.erased->reduces && !effect.src_stated;
+  bool as_contributions = call_.unstated->reduces && !effect.src_stated;
   if (as_contributions && type_.of(Kind::Varying).contains(axis))
     return true;
   return axes_as(type_, effect.src.kind, gradient_free_).contains(axis);
@@ -147,7 +147,7 @@ Verdict::Form OperandJudgment::mismatch(const AxisEffect &effect, AxisId axis,
     return Verdict::Form::WrongSource;
   if (verdict.found.form == KindWord::Form::Shard && !effect.src_stated)
     return Verdict::Form::WrongSource;
-  if (call_.erased->reduces && effect.src.kind == Kind::Partial &&
+  if (call_.unstated->reduces && effect.src.kind == Kind::Partial &&
       is_same_everywhere(verdict.found))
     return Verdict::Form::ReduceOfReplicated;
   AxisSet elsewhere = axes_as(type_, effect.src.kind, gradient_free_);
@@ -194,7 +194,7 @@ std::optional<Verdict::Form> OperandJudgment::spec_form(const AxisEffect &effect
   if (shard && !by_dimension) {
     // The blocks of one tensor are no addends.
     bool adds = dst.kind == Kind::Partial && call_.op == TransitionOp::Reinterpret;
-    adds |= call_.erased->reduces && call_.op != TransitionOp::Reduce;
+    adds |= call_.unstated->reduces && call_.op != TransitionOp::Reduce;
     return adds ? Verdict::Form::WrongSource : Verdict::Form::NoShardRule;
   }
   if (plain_target)
@@ -256,7 +256,7 @@ Verdict OperandJudgment::judge(const AxisEffect &effect, AxisId axis) const {
   Verdict verdict;
   verdict.src = effect.src;
   verdict.dst = effect.dst;
-  verdict.erased = !effect.src_stated || !effect.dst_stated;
+  verdict.inferred_word = !effect.src_stated || !effect.dst_stated;
   if (effect.src.kind == Kind::Partial)
     verdict.src.combiner = call_.asked(effect.src);
   verdict.form = form_of(effect, axis, verdict);
@@ -265,8 +265,8 @@ Verdict OperandJudgment::judge(const AxisEffect &effect, AxisId axis) const {
   return verdict;
 }
 
-// Where only kinds count an erased call concatenates and chunks unless the declared rank says that
-// it stacks: the word that says so is S(i).
+// Where only kinds count an unstated call concatenates and chunks unless the declared rank says
+// that it stacks: the word that says so is S(i).
 void OperandJudgment::name_layout(const AxisEffect &effect, Verdict &verdict) const {
   if (!view_.shape || !view_.shape->ranked)
     return;
@@ -454,7 +454,7 @@ ir::Type OperandJudgment::run() {
     for (const auto &[verdict, axes] : verdicts) {
       report(verdict, axes);
       bool right = verdict.form == Verdict::Form::Fine;
-      if (right && verdict.erased)
+      if (right && verdict.inferred_word)
         infer(verdict, axes);
       if (right) {
         fine |= axes;

@@ -68,7 +68,7 @@ private:
   bool join(const AxisEffect &effect);
   bool cut(const AxisEffect &effect);
   bool exchange(const AxisEffect &effect);
-  bool exchange_erased();
+  bool exchange_unstated();
   bool exchange_stated(size_t split, size_t join);
   void exchange_in_place(size_t dim);
   bool states_lengths() const { return app_.attr("in_splits") || app_.attr("out_splits"); }
@@ -90,7 +90,7 @@ private:
   ir::ShapeId shape();
   ir::ShardSizesId sizes();
 
-  // Whether an erased end is a stack: only the declared rank can say so.
+  // Whether an unstated end is a stack: only the declared rank can say so.
   bool is_declared_rank(size_t rank) const {
     return ranked_ && declared_ && declared_->dims.size() == rank;
   }

@@ -272,7 +272,7 @@ bool LayoutEffect::exchange_stated(size_t split, size_t join) {
 }
 
 // Blocks change places; both ends are one dimension unless attributes say otherwise.
-bool LayoutEffect::exchange_erased() {
+bool LayoutEffect::exchange_unstated() {
   Dim split = named("split_dim", dims_.size()), join = named("concat_dim", dims_.size());
   if (!split || !join)
     return false;
@@ -301,7 +301,7 @@ void LayoutEffect::exchange_in_place(size_t dim) {
 
 bool LayoutEffect::exchange(const AxisEffect &effect) {
   if (!effect.src_stated || !effect.dst_stated)
-    return exchange_erased();
+    return exchange_unstated();
   if (effect.src.form == KindWord::Form::Shard) {
     Dim join = shard(effect.src), split = shard(effect.dst);
     if (!join || !split)
@@ -371,7 +371,7 @@ bool LayoutEffect::run_local(llvm::ArrayRef<Step> steps) {
     bool keeps = step.effect->identity ||
                  (step.effect->row && reshape_of(*step.effect->row) == Reshape::Keep);
     AxisSet others = shard_axes() - axes_;
-    // Without a rank nobody can say whether an erased word makes or takes a dimension.
+    // Without a rank nobody can say whether an unstated word makes or takes a dimension.
     bool told = ranked_ || keeps || (step.effect->src_stated && step.effect->dst_stated);
     bool done = apply(*step.effect);
     if (!told || (!done && step.effect->row))

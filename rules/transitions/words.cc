@@ -1,5 +1,6 @@
-// How frameworks say transitions: spellings that are read as rows of the table, and the words in which a row
-// is printed for users of a framework. Sources: spmd_types, DTensor, Megatron-LM; jaxprs of JAX 0.10.
+// How frameworks say transitions: spellings that are read as rows of the table, and the words in
+// which a row is printed for users of a framework. Sources: spmd_types, DTensor, Megatron-LM;
+// jaxprs of JAX 0.10.
 #include "rules/transitions/rows.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -119,8 +120,8 @@ constexpr DialectTransition kDialectTransitions[] = {
 };
 // clang-format on
 
-// Each row of the two tables above can be reached: it is the first with what it is looked up by, and
-// stands for a transition that there is.
+// Each row of the two tables above can be reached: it is the first with what it is looked up by,
+// and stands for a transition that there is.
 constexpr bool spelled_words_are_sound() {
   for (const SpelledWords &row : kSpelledWords) {
     bool known = false;
@@ -134,7 +135,7 @@ constexpr bool spelled_words_are_sound() {
   }
   return true;
 }
-constexpr bool told_transitions_are_sound() {
+constexpr bool dialect_transitions_are_sound() {
   for (const DialectTransition &row : kDialectTransitions) {
     if (!rows::row_of(rows::kTransitions, row.op, row.src, row.dst))
       return false;
@@ -146,7 +147,7 @@ constexpr bool told_transitions_are_sound() {
   return true;
 }
 static_assert(spelled_words_are_sound());
-static_assert(told_transitions_are_sound());
+static_assert(dialect_transitions_are_sound());
 
 } // namespace
 
@@ -164,9 +165,9 @@ const SpelledWords *spelled_words(std::string_view spelling, std::string_view to
 const DialectTransition *dialect_transition(Dialect dialect, const Transition &row,
                                             Combiner combiner) {
   const DialectTransition *found =
-      llvm::find_if(kDialectTransitions, [&](const DialectTransition &told) {
-        return told.dialect == dialect && told.op == row.op && told.src == row.src &&
-               told.dst == row.dst && told.combiner == combiner;
+      llvm::find_if(kDialectTransitions, [&](const DialectTransition &each) {
+        return each.dialect == dialect && each.op == row.op && each.src == row.src &&
+               each.dst == row.dst && each.combiner == combiner;
       });
   return found == std::end(kDialectTransitions) ? nullptr : found;
 }

@@ -218,10 +218,10 @@ template <bool kDropNan> struct Median : TwoResults { // the lower one of two
   template <class T> void operator()(const Elements<T> &x, T *out) const {
     std::vector<int64_t> places = sorted_places(x, kDropNan);
     // A NaN is the median of what contains one.
-    bool spoilt = places.empty() || std::isnan(plain(x[places.back()]));
+    bool has_nan = places.empty() || std::isnan(plain(x[places.back()]));
     int64_t place =
-        places.empty() ? 0 : places[spoilt ? places.size() - 1 : (places.size() - 1) / 2];
-    for (int64_t i = 0; spoilt && i < x.size() && !std::isnan(plain(x[place])); ++i)
+        places.empty() ? 0 : places[has_nan ? places.size() - 1 : (places.size() - 1) / 2];
+    for (int64_t i = 0; has_nan && i < x.size() && !std::isnan(plain(x[place])); ++i)
       place = i;
     out[0] = x[place];
     out[1] = static_cast<double>(place);
