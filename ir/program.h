@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ir/attrs.h"
+#include "ir/dialect/words.h"
 #include "ir/ids.h"
 #include "ir/location.h"
 #include "ir/mesh/mesh.h"
@@ -282,8 +283,16 @@ struct Program {
   // Spellings of ops: OpNameId is the string's id.
   llvm::StringRef op_name(OpNameId id) const { return strings[StringId{id.index}]; }
 
+  // The dialect that spellings are looked up in.
+  llvm::StringRef dialect_name() const {
+    return dialect.valid() ? strings[dialect] : llvm::StringRef(kOwnDialect);
+  }
+  bool is_own_dialect() const { return dialect_name() == llvm::StringRef(kOwnDialect); }
+  // A named operand that is written: the tensor that a result is put into.
+  bool is_out(StringId name) const { return name.valid() && strings[name] == "out"; }
+
   Producer producer;
-  StringId dialect; // none: spmd
+  StringId dialect; // none: ours
   Mode mode = Mode::Global;
   ProgramPhase phase = ProgramPhase::Forward;
   uint32_t minor_version = 0;

@@ -387,7 +387,7 @@ void report_gradients_that_end(const Application &app, const OpDef &row, const B
     unsigned operand = 0;
     while (operand < equation.operand_count && binding[operand] != &slot)
       ++operand;
-    bool written = slot.name.valid() && app.program.strings[slot.name] == "out";
+    bool written = app.program.is_out(slot.name);
     if (written || &slot == binding.generator ||
         (operand < equation.operand_count && !is_position(equation, operand)))
       continue;

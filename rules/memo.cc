@@ -85,10 +85,7 @@ const ResolvedOp &Rules::resolve(ir::OpNameId spelling) {
     state.resolved.resize(std::max<size_t>(spelling.index + 1, state.program.strings.size()));
   std::unique_ptr<ResolvedOp> &slot = state.resolved[spelling.index];
   if (!slot) {
-    llvm::StringRef dialect = state.program.dialect.valid()
-                                  ? state.program.strings[state.program.dialect]
-                                  : llvm::StringRef("spmd");
-    slot = std::make_unique<ResolvedOp>(resolve_spelling(state.program.op_name(spelling), dialect));
+    slot = std::make_unique<ResolvedOp>(resolve_op(state.program, spelling));
     if (slot->form == OpForm::Unknown)
       if (std::optional<ResolvedOp> taught =
               state.user_rules.resolve(spelling, state.user_rows.emplace_back()))

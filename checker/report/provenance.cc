@@ -260,7 +260,7 @@ std::string forward_text(const ir::Program &program, const CheckResult &result, 
                          AxisSet axes) {
   const ir::Inst &inst = program.insts[id];
   std::string_view name = view(program.op_name(inst.op));
-  rules::ResolvedOp op = rules::resolve_spelling(program.op_name(inst.op), "spmd");
+  rules::ResolvedOp op = rules::resolve_op(program, inst.op);
   llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, id);
   std::string text = fmt::format("it belongs to the backward of `{}`", name);
   if (op.form != rules::OpForm::Transition || tensors.empty() || inst.result_count == 0)

@@ -23,8 +23,7 @@ using ir::Operand;
 using ir::ValueId;
 
 ir::OpNameId own_op(ir::Program &program, llvm::StringRef name) {
-  bool plain = !program.dialect.valid() || program.strings[program.dialect] == "spmd";
-  return {program.strings.add(plain ? name.str() : "spmd." + name.str()).index};
+  return {program.strings.add(program.is_own_dialect() ? name.str() : "spmd." + name.str()).index};
 }
 
 BodyCopier::BodyCopier(ir::Program &program) : program_(program) {
@@ -202,11 +201,8 @@ public:
 private:
   const rules::ResolvedOp &resolve(ir::OpNameId op) {
     auto [at, made] = ops_.try_emplace(op.index);
-    if (made) {
-      llvm::StringRef dialect =
-          program_.dialect.valid() ? program_.strings[program_.dialect] : "spmd";
-      at->second = rules::resolve_spelling(program_.op_name(op), dialect);
-    }
+    if (made)
+      at->second = rules::resolve_op(program_, op);
     return at->second;
   }
 

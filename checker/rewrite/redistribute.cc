@@ -21,10 +21,7 @@ bool goes_to_type(const ir::Program &program, const Inst &inst, bool keep_stated
     return false;
   if (!program.find(inst.attrs, "type") || inst.result_count != 1)
     return false;
-  llvm::StringRef dialect =
-      program.dialect.valid() ? program.strings[program.dialect] : llvm::StringRef("spmd");
-  return rules::resolve_spelling(program.op_name(inst.op), dialect).transition ==
-         rules::TransitionOp::Redistribute;
+  return rules::resolve_op(program, inst.op).transition == rules::TransitionOp::Redistribute;
 }
 
 class Expander {

@@ -35,7 +35,7 @@ llvm::SmallVector<Target, 4> targets_of(const ir::Program &program, const ir::In
   bool out = false;
   for (const ir::Operand &operand : program.blocks[inst.operands]) {
     if (operand.form == ir::Operand::Form::Name) {
-      out = program.strings[operand.as_name()] == "out";
+      out = program.is_out(operand.as_name());
       continue;
     }
     bool written = operand.mut || out;

@@ -78,7 +78,7 @@ bool KnownInstructions::make_key(const ir::Inst &inst) {
     case ir::Operand::Form::Name:
       *at++ = kName;
       *at++ = operand.index;
-      out = program_.strings[operand.as_name()] == "out";
+      out = program_.is_out(operand.as_name());
       continue;
     case ir::Operand::Form::List: {
       llvm::ArrayRef<ir::Operand> members = program_.blocks[operand.as_list()];

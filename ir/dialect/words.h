@@ -11,4 +11,6 @@ enum class Dialect : uint8_t { Spmd, Jax, DTensor, LTensor };
 inline constexpr std::array<std::string_view, 4> kDialectWords = {"spmd", "jax", "dtensor",
                                                                   "ltensor"};
 
+inline constexpr std::string_view kOwnDialect = kDialectWords[0];
+
 } // namespace spmd::ir

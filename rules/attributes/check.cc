@@ -69,10 +69,6 @@ constexpr AttributeSpec kShared[] = {
     {"size|shape|sizes|dims|index|indices|length|lengths|unsafe|quant_min|quant_max|zero_point"},
 };
 
-bool is_reduction(llvm::StringRef word) {
-  return word == "none" || word == "mean" || word == "sum" || word == "batchmean";
-}
-
 template <class Visit> bool each_name(const AttributeSpec &spec, Visit visit) {
   llvm::StringRef left(spec.names.data(), spec.names.size());
   while (!left.empty()) {
@@ -156,7 +152,7 @@ private:
     llvm::StringRef name = program.op_name(app_.op.spelling);
     if (name.consume_front("vjp."))
       name = name.rsplit('.').first;
-    bool ours = !program.dialect.valid() || program.strings[program.dialect] == "spmd";
+    bool ours = program.is_own_dialect();
     bool alias = app_.op.alias || (app_.op.forward && app_.op.forward->alias);
     return (ours || !alias) && (!name.contains('.') || name.startswith("spmd."));
   }
@@ -357,7 +353,7 @@ private:
       return unless(value.form != AttrForm::String || dtype_attr(app_) != ir::DType::Unknown);
     case Form::Reduction:
       return unless((value.form == AttrForm::Integer && value.bits < 3) ||
-                    (value.form == AttrForm::String && is_reduction(reduction_of(app_))));
+                    (value.form == AttrForm::String && reduction_of(app_)));
     case Form::Rank: {
       Whole rank = whole_of(app_, value);
       bool right = rank.open || !ranks_ || (rank.number >= 0 && rank.number < *ranks_);

@@ -28,9 +28,13 @@ struct Tables {
   Tables(llvm::ArrayRef<llvm::ArrayRef<OpDef>> families, llvm::ArrayRef<Alias> spellings) {
     rows.reserve(512);
     for (llvm::ArrayRef<OpDef> family : families)
-      for (const OpDef &row : family)
+      for (const OpDef &row : family) {
         if (!rows.try_emplace(ref(row.name), &row).second)
           problem = "two rows are called `" + std::string(row.name) + "`";
+        if (std::string_view word = no_part(row); !word.empty())
+          problem = "a column of `" + std::string(row.name) + "` names `" + std::string(word) +
+                    "`, which its equation does not have";
+      }
     aliases.reserve(spellings.size());
     for (const Alias &alias : spellings) {
       if (!aliases.try_emplace(ref(alias.spelling), &alias).second)
@@ -45,6 +49,20 @@ struct Tables {
   }
 
 private:
+  // What `values` and `chooses` name is an operand, or a factor.
+  static std::string_view no_part(const OpDef &row) {
+    const Equation &equation = row.equation.equation;
+    auto is_operand = [&](std::string_view name) {
+      return name.empty() || equation.find_operand(name) < equation.operand_count;
+    };
+    for (const ValuesOfOperand &known : row.values) {
+      if (!is_operand(known.operand))
+        return known.operand;
+      if (!known.limit.empty() && equation.find_factor(known.limit) == kNoFactor)
+        return known.limit;
+    }
+    return is_operand(row.chooses) ? std::string_view() : row.chooses;
+  }
   // A word of the order that names nothing; `-` ignores a position on purpose. Where the operands choose
   // the row, a word may name an operand of another one.
   std::string_view no_operand(const Alias &alias) const {
@@ -106,7 +124,7 @@ constexpr Prefix kPrefixes[] = {
 class Resolver {
 public:
   Resolver(llvm::StringRef spelling, llvm::StringRef dialect)
-      : framework_(!dialect.empty() && dialect != "spmd"), is_operator_(dialect == "operator"),
+      : framework_(!dialect.empty() && dialect != ref(ir::kOwnDialect)), is_operator_(dialect == "operator"),
         is_jax_(dialect == "jax") {
     name_ = spelling.str();
     llvm::StringRef own = spelling;
@@ -319,6 +337,10 @@ ResolvedOp resolve_spelling(llvm::StringRef spelling, llvm::StringRef dialect) {
   if (resolved.form == OpForm::Unknown)
     resolved.nearest = nearest_name(resolver.stem(), all_names()).str();
   return resolved;
+}
+
+ResolvedOp resolve_op(const ir::Program &program, ir::OpNameId op) {
+  return resolve_spelling(program.op_name(op), program.dialect_name());
 }
 
 llvm::SmallVector<llvm::StringRef, 8> spellings_of(llvm::StringRef op) {

@@ -24,8 +24,9 @@ std::optional<Numbers> numbers_attr(const Application &app,
                                     std::initializer_list<llvm::StringRef> names);
 // Text of a word; empty if there is none.
 llvm::StringRef word_attr(const Application &app, std::initializer_list<llvm::StringRef> names);
-// `reduction` as a word or torch's number; absent: what the spelling means, `none` under our names.
-llvm::StringRef reduction_of(const Application &app);
+// `reduction` as a word or torch's number; absent: what the spelling means, None under our names. Nothing
+// if it is another word.
+std::optional<LossReduction> reduction_of(const Application &app);
 ir::DType dtype_attr(const Application &app);
 // The dimensions that an op works on, whatever a framework calls them; `axis` is a mesh axis here.
 const ir::AttrValue *dim_attr(const Application &app);

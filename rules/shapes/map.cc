@@ -153,7 +153,7 @@ private:
     }
   }
   bool divides(unsigned factor) const {
-    if (row_ && row_->reduces && reduction_of(app_) != "mean")
+    if (row_ && row_->reduces && reduction_of(app_) != LossReduction::Mean)
       return false;
     for (unsigned t = 0; t < equation_.term_count; ++t)
       if (equation_.terms[t].divisors >> factor & 1)
@@ -375,7 +375,7 @@ private:
     std::optional<size_t> rest_count = rest_width(sum, has_rest(sum));
     if (!rest_count)
       return;
-    if (row_ && row_->reduces && result.dim_count == 0 && reduction_of(app_) == "none")
+    if (row_ && row_->reduces && result.dim_count == 0 && reduction_of(app_) == LossReduction::None)
       return kept(sum, *rest_count, factors.emplace());
     expand(result.first_dim, result.dim_count, std::nullopt, *rest_count, factors);
     if (factors && placed_ && !has_placed(result.first_dim, result.dim_count))

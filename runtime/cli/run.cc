@@ -569,7 +569,7 @@ private:
   // On stdout, unless a format that other programs read goes there.
   void say_summary() {
     bool machine = llvm::any_of(options_.shared.formats, [](const checker::FormatRequest &format) {
-      return format.file.empty() && format.name != "full" && format.name != "concise";
+      return format.file.empty() && !checker::find_renderer(format.name)->for_people;
     });
     std::string text = print_summary(summary_, checked_->program());
     if (machine && !options_.shared.quiet)

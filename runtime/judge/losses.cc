@@ -24,11 +24,6 @@ using ir::ValueId;
 
 namespace {
 
-rules::ResolvedOp op_of(const ir::Program &program, const ir::Inst &inst) {
-  llvm::StringRef dialect = program.dialect.valid() ? program.strings[program.dialect] : "spmd";
-  return rules::resolve_spelling(program.op_name(inst.op), dialect);
-}
-
 ValueId first_tensor(const ir::Program &program, const ir::Inst &inst) {
   checker::OperandList operands;
   operands.read(program, inst.operands);
@@ -91,7 +86,7 @@ private:
       if (!id.valid())
         return value;
       const ir::Inst &inst = program_.insts[id];
-      rules::ResolvedOp op = op_of(program_, inst);
+      rules::ResolvedOp op = rules::resolve_op(program_, inst.op);
       bool states = op.transition == rules::TransitionOp::Reinterpret ||
                     op.boundary == rules::Boundary::AssertType ||
                     op.boundary == rules::Boundary::MutateType ||

@@ -201,9 +201,7 @@ void Memory::move_steps() {
 // the operand: so elements may be replaced one by one.
 bool Memory::pointwise(const Compute &compute, unsigned operand) const {
   const rules::OpDef *row = nullptr;
-  rules::ResolvedOp op = rules::resolve_spelling(
-      program_.op_name(compute.op),
-      program_.dialect.valid() ? program_.strings[program_.dialect] : llvm::StringRef("spmd"));
+  rules::ResolvedOp op = rules::resolve_op(program_, compute.op);
   row = op.row;
   if (!row || row->factors || (op.alias && (op.alias->choose || op.alias->factors)) ||
       row->choose || row->each || compute.results.count != 1)

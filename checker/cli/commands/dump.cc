@@ -88,7 +88,7 @@ ExitCode run_dump(const Options &options) {
   print_stderr(print_input_errors(input));
   if (!input.readable())
     return ExitCode::Input;
-  bool planned = options.stage == "plan";
+  bool planned = options.stage == Stage::Plan;
   std::optional<TooManyInlined> many = too_many_inlined(input.read.program);
   if (planned && many) {
     say(many->message);
@@ -97,7 +97,7 @@ ExitCode run_dump(const Options &options) {
   if (planned && check(input.read.program, options.check).clean())
     if (expand_redistributes(input.read.program, options.check, /*keep_stated=*/true))
       tell_assumed(input.read.program, options);
-  if (planned || options.stage == "types") {
+  if (planned || options.stage == Stage::Types) {
     CheckResult result = check(input.read.program, options.check);
     state_types(input.read.program, result);
     if (!result.clean())

@@ -33,7 +33,7 @@ llvm::SmallVector<const rules::OpDef *, 0> all_ops() {
 const rules::OpDef *find_row(llvm::StringRef name) {
   if (const rules::OpDef *row = rules::find_op(name))
     return row;
-  return rules::resolve_spelling(name, "spmd").row;
+  return rules::resolve_spelling(name, ir::kOwnDialect).row;
 }
 
 std::string joined(llvm::ArrayRef<llvm::StringRef> words, std::string_view before = "",
@@ -199,7 +199,7 @@ Names op_names() {
 std::string transition_page(llvm::StringRef name) {
   rules::TransitionOp transition = rules::find_transition_op(view(name));
   if (transition == rules::TransitionOp::None)
-    transition = rules::resolve_spelling(name, "spmd").transition;
+    transition = rules::resolve_spelling(name, ir::kOwnDialect).transition;
   if (transition == rules::TransitionOp::None)
     return "";
   std::string text = fmt::format("{}, per axis:\n", rules::name_of(transition));
@@ -221,10 +221,10 @@ ExitCode run_ops(const Options &options) {
   llvm::SmallVector<const rules::OpDef *, 0> rows = all_ops();
   if (!options.arguments.empty()) {
     rows = {find_row(options.arguments.front())};
-    std::string statement(
-        rules::boundary_name(rules::resolve_spelling(options.arguments.front(), "spmd").boundary));
+    std::string statement(rules::boundary_name(
+        rules::resolve_spelling(options.arguments.front(), ir::kOwnDialect).boundary));
     if (std::string page = transition_page(options.arguments.front()) + statement_page(statement);
-        !rows.front() && !page.empty() && options.table == "text") {
+        !rows.front() && !page.empty() && options.table == TableFormat::Text) {
       (void)write_stdout(page);
       return ExitCode::Clean;
     }
@@ -234,10 +234,10 @@ ExitCode run_ops(const Options &options) {
       return ExitCode::Call;
     }
   }
-  std::string text = options.table == "md"       ? ops_markdown(rows)
-                     : options.table == "json"   ? ops_json(rows)
-                     : options.arguments.empty() ? ops_text(rows)
-                                                 : op_text(*rows.front());
+  std::string text = options.table == TableFormat::Markdown ? ops_markdown(rows)
+                     : options.table == TableFormat::Json   ? ops_json(rows)
+                     : options.arguments.empty()            ? ops_text(rows)
+                                                            : op_text(*rows.front());
   std::string problem = write_stdout(text);
   if (problem.empty())
     return ExitCode::Clean;

@@ -262,7 +262,7 @@ ExitCode run_plan(const Options &options) {
   SPMD_CHECK(wrong.empty(), wrong.c_str());
   unsigned rank = static_cast<unsigned>(asked.program.shapes[asked.request.shape].dims.size());
   std::string proof = options.prove ? proof_of(asked, plan, topology) : std::string(), text;
-  if (options.table == "json") {
+  if (options.table == TableFormat::Json) {
     Json json = json_of(asked, plan, topology, rank);
     if (options.prove)
       json["proof"] = proof;
