@@ -464,8 +464,7 @@ void apply_equation(const Application &app, Outcome &out) {
       }
       continue;
     }
-    Application one{app.program, use.op,   app.attrs,   app.context,
-                    use.slots,   app.args, app.results, app.infer_partial};
+    Application one = app.bound_to(use);
     if (count == app.results.size()) {
       apply_row(one, *use.row, stated, count, out);
       continue;

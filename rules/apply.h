@@ -44,6 +44,7 @@ struct ResultClaim {
 };
 
 struct ResolvedOp;
+struct RowUse;
 
 struct Application {
   ir::Program &program; // for its interners and tables of names; instructions are not looked at
@@ -65,6 +66,8 @@ struct Application {
   const ir::Shape *shape(const Arg &arg) const {
     return arg.shape.valid() ? &program.shapes[arg.shape] : nullptr;
   }
+  // The same as one of its rows sees it: with the operands that the row takes. `use` stays the caller's.
+  Application bound_to(const RowUse &use) const;
   // The slot of a named operand (`kw`), else null.
   const Slot *named(llvm::StringRef name) const;
   // The value of an attribute, else null.

@@ -333,7 +333,7 @@ std::optional<RowUse> derivative_use(const Application &app) {
   RowUse &use = uses[at];
   const Equation &equation = use.row->equation.equation;
   unsigned operand = equation.find_operand(app.op.differentiated);
-  Application bound{app.program, use.op, app.attrs, app.context, use.slots, app.args, claims};
+  Application bound = forward.bound_to(use);
   OperandMismatch ignored;
   std::optional<Binding> binding = bind_operands(bound, equation, ignored);
   if (!binding)

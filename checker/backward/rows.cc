@@ -38,8 +38,7 @@ bool Deriver::through_row(const Inst &inst, const rules::Application &app, const
   if (llvm::none_of(use.results, [&](unsigned r) { return results[r].valid(); }))
     return true;
   const rules::Equation &equation = use.row->equation.equation;
-  rules::Application bound{app.program, use.op,   app.attrs,  app.context,
-                           use.slots,   app.args, app.results};
+  rules::Application bound = app.bound_to(use);
   rules::OperandMismatch ignored;
   std::optional<rules::Binding> binding = rules::bind_operands(bound, equation, ignored);
   if (!binding)

@@ -121,10 +121,8 @@ void CutPositions::instruction(ir::InstId id, rules::Rules &rules) {
     for (ValueId value : results)
       claims.push_back({checked_.shapes[value.index], {}, {}});
     rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, args, claims};
-    for (const rules::RowUse &use : rules::row_uses(app)) {
-      rules::Application one{program_, op, inst.attrs, inst.context, use.slots, args, claims};
-      row(use, one, operands.values, results);
-    }
+    for (const rules::RowUse &use : rules::row_uses(app))
+      row(use, app.bound_to(use), operands.values, results);
     return;
   }
   // Collectives and casts move elements along the dimensions whose extents they change, and no others.

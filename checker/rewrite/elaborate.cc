@@ -147,7 +147,7 @@ private:
     decision.names.resize(app.args.size());
     decision.read_again.resize(app.args.size());
     for (const rules::RowUse &use : rules::row_uses(app)) {
-      rules::Application one{app.program, use.op, app.attrs, app.context, use.slots, app.args, {}};
+      rules::Application one = app.bound_to(use);
       rules::OperandMismatch problem;
       const rules::Equation &equation = use.row->equation.equation;
       if (std::optional<rules::Binding> binding = rules::bind_operands(one, equation, problem))

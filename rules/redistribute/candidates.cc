@@ -48,7 +48,7 @@ bool Candidates::read_factors(llvm::ArrayRef<Arg> args) {
   llvm::SmallVector<RowUse, 1> uses = row_uses(app);
   if (uses.size() != 1) // zipped lists: no factor is of all members
     return false;
-  Application one{program_, uses[0].op, app.attrs, app.context, uses[0].slots, args, results, true};
+  Application one = app.bound_to(uses[0]);
   OperandMismatch problem;
   const Equation &equation = uses[0].row->equation.equation;
   std::optional<Binding> binding = bind_operands(one, equation, problem);

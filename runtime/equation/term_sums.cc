@@ -128,9 +128,7 @@ bool turn_signs(const SeenInst &seen, const rules::RowUse &use, Magnitudes &with
   Signs signs = signs_of(equation);
   if (!signs.known)
     return false;
-  rules::Application bound{seen.app().program, use.op,    seen.app().attrs,
-                           seen.app().context, use.slots, seen.app().args,
-                           seen.app().results};
+  rules::Application bound = seen.app().bound_to(use);
   rules::OperandMismatch ignored;
   std::optional<rules::Binding> binding = rules::bind_operands(bound, equation, ignored);
   if (!binding)

@@ -182,10 +182,8 @@ void ExtentTies::equation(const Site &site, const checker::OperandList &operands
     claims.push_back({checked_.shapes[value.index], {}, {}});
   rules::Application app{program_,       *site.op, inst.attrs, inst.context,
                          operands.slots, args,     claims};
-  for (const rules::RowUse &use : rules::row_uses(app)) {
-    rules::Application one{program_, *site.op, inst.attrs, inst.context, use.slots, args, claims};
-    row(site, use, one);
-  }
+  for (const rules::RowUse &use : rules::row_uses(app))
+    row(site, use, app.bound_to(use));
 }
 
 void ExtentTies::row(const Site &site, const rules::RowUse &use, const rules::Application &app) {

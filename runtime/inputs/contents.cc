@@ -194,7 +194,7 @@ private:
       claims.push_back({checked_.known(inst.result(i), typing).shape, {}, {}});
     Application app{program_, op, inst.attrs, inst.context, operands.slots, args, claims};
     for (const rules::RowUse &use : rules::row_uses(app)) {
-      Application one{program_, op, inst.attrs, inst.context, use.slots, args, claims};
+      Application one = app.bound_to(use);
       const Equation &equation = use.row->equation.equation;
       rules::OperandMismatch problem;
       std::optional<rules::Binding> binding = rules::bind_operands(one, equation, problem);

@@ -81,9 +81,7 @@ each_derivative(const SeenInst &seen, bool all,
   for (unsigned u = 0; u < uses.size(); ++u) {
     const rules::RowUse &use = uses[u];
     const rules::Equation &equation = use.row->equation.equation;
-    rules::Application bound{seen.app().program, use.op,    seen.app().attrs,
-                             seen.app().context, use.slots, seen.app().args,
-                             seen.app().results};
+    rules::Application bound = seen.app().bound_to(use);
     rules::OperandMismatch ignored;
     std::optional<rules::Binding> binding = rules::bind_operands(bound, equation, ignored);
     if (!binding)
