@@ -243,13 +243,14 @@ struct Producer {
   bool stated = false;
 };
 
-// What a recorder could not see. Derivatives: functions bring their own backward, and which instructions are
-// theirs is not recorded.
+// What a recorder could not see. Derivatives: functions bring their own backward, and which
+// instructions are theirs is not recorded.
 enum class Missing : uint8_t { Types, Grads, Locs, Groups, Regions, Shapes, Mutation, Derivatives };
 inline constexpr std::array<std::string_view, 8> kMissingWords = {
     "types", "grads", "locs", "groups", "regions", "shapes", "mutation", "derivatives"};
 
-// The sizes of all axes of all meshes in their common pieces, made on demand (ir/mesh/axis_scale.h).
+// The sizes of all axes of all meshes in their common pieces, made on demand
+// (ir/mesh/axis_scale.h).
 struct AxisScales {
   std::vector<ScaleId> of; // by mesh and axis, kMaxAxes to a mesh
 };

@@ -66,7 +66,8 @@ struct Application {
   const ir::Shape *shape(const Arg &arg) const {
     return arg.shape.valid() ? &program.shapes[arg.shape] : nullptr;
   }
-  // The same as one of its rows sees it: with the operands that the row takes. `use` stays the caller's.
+  // The same as one of its rows sees it: with the operands that the row takes. `use` stays the
+  // caller's.
   Application bound_to(const RowUse &use) const;
   // The slot of a named operand (`kw`), else null.
   const Slot *named(llvm::StringRef name) const;

@@ -130,8 +130,8 @@ private:
     }
     return text + inside;
   }
-  // Its dimensions are those of the operand's first mention. A shape_only may stand where a value that is
-  // summed over a list did.
+  // Its dimensions are those of the operand's first mention. A shape_only may stand where a value
+  // that is summed over a list did.
   std::string shape_only(unsigned operand) {
     const Ref *ref = first_ref(operand);
     return print(*ref, false);

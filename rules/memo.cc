@@ -117,8 +117,8 @@ static void dispatch(const Application &app, Outcome &out) {
   out.sizes.resize(app.results.size());
 }
 
-// A call that is stated to have no derivative lets no gradient through; where one should pass, that is
-// said, and the results are free of it.
+// A call that is stated to have no derivative lets no gradient through; where one should pass, that
+// is said, and the results are free of it.
 static void apply_fresh(const Application &app, Outcome &out) {
   llvm::SmallVector<Arg, 4> args(app.args.begin(), app.args.end());
   // What stands outside of a local region is a list inside of it.

@@ -1,4 +1,5 @@
-// Which rows of the table an application uses, and with which operands: lists are taken apart, or made.
+// Which rows of the table an application uses, and with which operands: lists are taken apart, or
+// made.
 #include "rules/apply.h"
 #include "rules/derivative.h"
 #include "rules/ops/registry.h"

@@ -86,8 +86,8 @@ bool Deriver::through_row(const Inst &inst, const rules::Application &app, const
   return true;
 }
 
-// All gradients of the results at once; where they do not go together (one is of addends, one of whole
-// parts) one after the other.
+// All gradients of the results at once; where they do not go together (one is of addends, one of
+// whole parts) one after the other.
 bool Deriver::through_operand(const Inst &inst, const rules::OpDef &row, std::string_view operand,
                               std::optional<int64_t> member, llvm::ArrayRef<ValueId> results,
                               ValueId value, Gradients &gradients) {

@@ -27,8 +27,8 @@ namespace fs = llvm::sys::fs;
 namespace path = llvm::sys::path;
 
 constexpr unsigned kMaxExtends = 16;
-// Options that make no sense in a file, or that only the caller may decide: what is read and written
-// besides the inputs.
+// Options that make no sense in a file, or that only the caller may decide: what is read and
+// written besides the inputs.
 constexpr std::string_view kOnlyCalled[] = {"--config", "--isolated", "--help", "--expect",
                                             "--source-root"};
 constexpr uint64_t kMaxFile = uint64_t(1) << 20; // bytes

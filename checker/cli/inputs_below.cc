@@ -1,4 +1,5 @@
-// Walks a folder once, whatever its links lead to. Relies on device and inode to tell folders apart.
+// Walks a folder once, whatever its links lead to. Relies on device and inode to tell folders
+// apart.
 #include "checker/cli/inputs_below.h"
 
 #include "checker/cli/output.h"

@@ -51,8 +51,9 @@ private:
     int64_t extent;
     llvm::SmallVector<End, 3> ends;
   };
-  // A view of [.., 8] as [.., 1, 8], or back. Ranks that have one head each hold blocks of the dimension of one element,
-  // and blocks of the other one where that is what stands beside it by chance.
+  // A view of [.., 8] as [.., 1, 8], or back. Ranks that have one head each hold blocks of the
+  // dimension of one element, and blocks of the other one where that is what stands beside it by
+  // chance.
   struct UnitView {
     End merged, split; // the dimension that both have
     int64_t extent;

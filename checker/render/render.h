@@ -60,7 +60,8 @@ struct Totals {
   }
 };
 Totals totals_of(llvm::ArrayRef<Report> reports);
-// `3 errors, 1 warning in 1496 ops (2 suppressed); 120 of 400 values have an unknown kind on some axis`
+// `3 errors, 1 warning in 1496 ops (2 suppressed); 120 of 400 values have an unknown kind on some
+// axis`
 std::string counts_line(const Totals &totals);
 
 // `12.0 MiB`

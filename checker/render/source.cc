@@ -63,8 +63,8 @@ uint32_t code_point_of(llvm::StringRef point) {
   return legal ? code : 0;
 }
 
-// Tabs widen to blanks; what a terminal would not show as one column or two becomes `?`, so that marks
-// stay below what they mean.
+// Tabs widen to blanks; what a terminal would not show as one column or two becomes `?`, so that
+// marks stay below what they mean.
 std::vector<Cell> cells_of(llvm::StringRef line) {
   std::vector<Cell> cells;
   for (; !line.empty(); line = line.drop_front(code_point_length(line))) {
@@ -186,8 +186,8 @@ void add_changed_sources(Report &report, SourceCache &sources) {
                            .reason = {}});
 }
 
-// A piece of a long line around the mark, which is all that can be shown of it: the work for a finding
-// does not grow with the line. Columns count code points, from 1.
+// A piece of a long line around the mark, which is all that can be shown of it: the work for a
+// finding does not grow with the line. Columns count code points, from 1.
 static llvm::StringRef piece_of(llvm::StringRef line, unsigned &col, unsigned &end_col,
                                 unsigned width, bool &cut) {
   const size_t most = 64 * std::max<size_t>(width, 20); // bytes to each side

@@ -134,7 +134,8 @@ std::string effect_text(const ir::Program &program, rules::RankCount factor) {
              : fmt::format("multiplies it by {}", ir::print_ranks(program, factor.count));
 }
 
-// What goes wrong where an invariant operand meets another one: an addend of a sum is wrong in its value.
+// What goes wrong where an invariant operand meets another one: an addend of a sum is wrong in its
+// value.
 std::string loss_text(const ir::Program &program, const Finding &finding,
                       const rules::InvariantMixed &mixed) {
   std::string operand = operand_text(program, finding, mixed.operand.index);

@@ -1,5 +1,5 @@
-// Where the factor of a scale comes from: walks definitions back, through gradients to their loss, to the
-// op that averaged, counted or multiplied.
+// Where the factor of a scale comes from: walks definitions back, through gradients to their loss,
+// to the op that averaged, counted or multiplied.
 #include "checker/definitions.h"
 #include "checker/report/provenance.h"
 

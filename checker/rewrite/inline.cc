@@ -353,8 +353,8 @@ private:
     return llvm::any_of(program_.blocks[inst.operands],
                         [](const Operand &operand) { return operand.mut; });
   }
-  // `alias %new, %old`: the views that led from the old content to %old, taken of %new. False where %new
-  // is itself a part of what was written.
+  // `alias %new, %old`: the views that led from the old content to %old, taken of %new. False where
+  // %new is itself a part of what was written.
   bool rederive(const Inst &inst, uint64_t origin, AxisSet local, bool inside, NewBody &out) {
     llvm::SmallVector<ValueId, 2> operands;
     tensors(inst.operands, operands);
@@ -411,8 +411,8 @@ private:
 
 void inline_calls(ir::Program &program) { Inliner(program).run(); }
 
-// The spelling of an op without the `_` that makes it write: `add_`, `aten.add_.Tensor`. None if it has
-// none.
+// The spelling of an op without the `_` that makes it write: `add_`, `aten.add_.Tensor`. None if it
+// has none.
 static std::optional<std::string> without_write(llvm::StringRef name) {
   llvm::SmallVector<llvm::StringRef, 4> words;
   name.split(words, '.');

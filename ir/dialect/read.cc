@@ -171,7 +171,8 @@ private:
     return wrong(fmt::format("`{}` is no reduction of `Partial`", word.str()));
   }
 
-  // The factor of a strided shard: the sizes of the axes further back in the mesh that stand outside of it.
+  // The factor of a strided shard: the sizes of the axes further back in the mesh that stand
+  // outside of it.
   llvm::Error shard(AxisId axis, const Placement &placement) {
     std::optional<int64_t> dim = placement.number(0, "dim");
     if (!dim || *dim < 0 || *dim >= int64_t(kMaxDims))

@@ -1,4 +1,5 @@
-// The vocabularies, by name: rules spell transitions in them, `ir/dialect/dialect.h` tells types in them.
+// The vocabularies, by name: rules spell transitions in them, `ir/dialect/dialect.h` tells types in
+// them.
 #pragma once
 
 #include <array>

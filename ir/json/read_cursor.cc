@@ -306,7 +306,8 @@ std::optional<llvm::StringRef> JsonCursor::slow_key() {
 void JsonCursor::pass_nested() {
   if (!starts_value(peek()))
     return syntax("a value");
-  // Most of a text is passed here, parts of it more than once. Depths are those below the value's own.
+  // Most of a text is passed here, parts of it more than once. Depths are those below the value's
+  // own.
   const char *text = text_;
   const uint32_t *index = index_;
   const Token count = count_;

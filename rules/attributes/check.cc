@@ -1,5 +1,6 @@
-// Holds the attributes of one application against what its row knows. Frameworks pass attributes of which
-// types do not depend; they are taken as they are, unless a name is a misspelling of one that is known.
+// Holds the attributes of one application against what its row knows. Frameworks pass attributes of
+// which types do not depend; they are taken as they are, unless a name is a misspelling of one that
+// is known.
 #include "rules/attributes/attributes.h"
 #include "rules/ops/registry.h"
 
@@ -144,7 +145,8 @@ public:
   }
 
 private:
-  // Whoever wrote the program by hand means what our rows know; recorders pass what frameworks have.
+  // Whoever wrote the program by hand means what our rows know; recorders pass what frameworks
+  // have.
   bool is_by_hand() const {
     const ir::Program &program = app_.program;
     if (!app_.op.spelling.valid() || program.producer.stated)
@@ -156,7 +158,8 @@ private:
     bool alias = app_.op.alias || (app_.op.forward && app_.op.forward->alias);
     return (ours || !alias) && (!name.contains('.') || name.startswith("spmd."));
   }
-  // Whether another spelling of the op takes it: a program that is translated keeps such attributes.
+  // Whether another spelling of the op takes it: a program that is translated keeps such
+  // attributes.
   bool is_of_a_spelling(llvm::StringRef name) const {
     const ResolvedOp &op = app_.op.forward ? *app_.op.forward : app_.op;
     return op.row && llvm::any_of(aliases(), [&](const Alias &alias) {
@@ -411,8 +414,8 @@ int64_t absent_dim(const OpDef &row) {
                                                                     : -1;
 }
 
-// Entries of an index are whole numbers; what selects or masks is no float, under the names of ours, whose
-// operands are what the row says.
+// Entries of an index are whole numbers; what selects or masks is no float, under the names of
+// ours, whose operands are what the row says.
 bool check_indices(const Application &app, const Equation &equation, const Binding &binding,
                    Outcome &out) {
   bool found = false;
@@ -451,7 +454,8 @@ bool check_attributes(const Application &app, const OpDef &row, const Binding &b
   bool found = check_indices(app, row.equation.equation, binding, out);
   if (app.attrs == app.program.no_attrs())
     return found;
-  // A derived row has the attributes of its op, and takes the operands of that behind its gradients.
+  // A derived row has the attributes of its op, and takes the operands of that behind its
+  // gradients.
   const OpDef &means = row.derivative_of ? *row.derivative_of : row;
   const ResolvedOp &op = app.op.forward ? *app.op.forward : app.op;
   // Of the row that the name means, then of the one that it chose.

@@ -1,6 +1,7 @@
 // What torch calls our ops, and the names that frameworks share. Prefixes, overloads, a trailing
-// `_` and the spellings that follow by rule are the registry's business; `aten.` here stands for any
-// prefix of torch, and is written only where the spelling means something else than our own name.
+// `_` and the spellings that follow by rule are the registry's business; `aten.` here stands for
+// any prefix of torch, and is written only where the spelling means something else than our own
+// name.
 #include "rules/factors/factors.h"
 #include "rules/ops/op.h"
 #include "rules/ops/choices.h"
@@ -404,10 +405,13 @@ constexpr Alias kAliases[] = {
     {.spelling = "aten.l1_loss", .op = "l1_loss", .reduction = LossReduction::Mean},
     {.spelling = "aten.smooth_l1_loss", .op = "smooth_l1_loss", .reduction = LossReduction::Mean},
     {.spelling = "aten.huber_loss", .op = "huber_loss", .reduction = LossReduction::Mean},
-    {.spelling = "aten.soft_margin_loss", .op = "soft_margin_loss", .reduction = LossReduction::Mean},
+    {.spelling = "aten.soft_margin_loss", .op = "soft_margin_loss",
+     .reduction = LossReduction::Mean},
     {.spelling = "aten.kl_div", .op = "kl_div", .reduction = LossReduction::Mean},
-    {.spelling = "aten.poisson_nll_loss", .op = "poisson_nll_loss", .reduction = LossReduction::Mean},
-    {.spelling = "aten.binary_cross_entropy", .op = "binary_cross_entropy", .reduction = LossReduction::Mean},
+    {.spelling = "aten.poisson_nll_loss", .op = "poisson_nll_loss",
+     .reduction = LossReduction::Mean},
+    {.spelling = "aten.binary_cross_entropy", .op = "binary_cross_entropy",
+     .reduction = LossReduction::Mean},
     {.spelling = "aten.binary_cross_entropy_with_logits",
      .op = "binary_cross_entropy_with_logits",
      .reduction = LossReduction::Mean},

@@ -131,8 +131,8 @@ std::string_view choose_nll_loss_backward(const Application &app) {
     return "nll_loss_backward_summed";
   if (app.program.mode != ir::Mode::Gradual)
     return "";
-  // The number of targets is the last operand that is one number; where it is a sum over ranks that is still
-  // pending, each of them has its own targets.
+  // The number of targets is the last operand that is one number; where it is a sum over ranks that
+  // is still pending, each of them has its own targets.
   ir::AxisSet pending, cut;
   for (const Arg &arg : app.args) {
     const ir::Shape *shape = app.shape(arg);

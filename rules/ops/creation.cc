@@ -9,7 +9,8 @@ constexpr char kLike[] = "#a[...] -> [...]";
 
 constexpr OpDef kCreation[] = {
     {.name = "constant", .equation = "-> r", .dtype = DTypeRule::Attribute,
-     .factors = sized_factors, .gradient = false, .constant = OpDef::Constant::Either, .own_dims = OpDef::OwnDims::Attribute},
+     .factors = sized_factors, .gradient = false, .constant = OpDef::Constant::Either,
+     .own_dims = OpDef::OwnDims::Attribute},
     {.name = "zeros", .equation = "-> r", .dtype = DTypeRule::Attribute, .factors = sized_factors,
      .gradient = false, .constant = OpDef::Constant::Zero, .own_dims = OpDef::OwnDims::Attribute},
     {.name = "constant_like", .equation = kLike, .dtype = DTypeRule::Attribute, .gradient = false,

@@ -49,8 +49,8 @@ using ChooseRule = std::string_view (*)(const Application &);
 enum class LossReduction : uint8_t { None, Mean, Sum, BatchMean };
 inline constexpr std::string_view kReductionWords[] = {"none", "mean", "sum", "batchmean"};
 
-// What numbers an operand may hold for the result to make sense, where the equation does not tell. Of two
-// uses of one value the later form counts.
+// What numbers an operand may hold for the result to make sense, where the equation does not tell.
+// Of two uses of one value the later form counts.
 enum class Values : uint8_t {
   Free,     // any numbers of order 1, of both signs
   Nonzero,  // not near 0
@@ -68,7 +68,8 @@ enum class Values : uint8_t {
 struct ValuesOfOperand {
   std::string_view operand = {};
   Values form = Values::Free;
-  std::string_view limit = {}; // the factor whose extent is the limit; empty: the first operand's size
+  // the factor whose extent is the limit; empty: the first operand's size
+  std::string_view limit = {};
 };
 
 struct OpDef {
@@ -102,22 +103,24 @@ struct OpDef {
   bool zero_drops_term = false;
   // A constant: either R or I. A zero: P as well.
   enum class Constant : uint8_t { No, Either, Zero } constant = Constant::No;
-  // What f(...) makes of a scale (rules/README.md): it takes 1 alone, inverts it, or does not see it.
+  // What f(...) makes of a scale (rules/README.md): it takes 1 alone, inverts it, or does not see
+  // it.
   enum class FunctionScale : uint8_t { One, Inverse, Any } function_scale = FunctionScale::One;
   // List operands are zipped: the row is applied to the members one by one.
   bool each = false;
   // How a dimension that a result alone has follows where a program is given other extents.
   enum class OwnDims : uint8_t {
     Fixed,        // it stays
-    Proportional, // as that of an operand in the same place; if tensors say where it begins, as Part
+    // as that of an operand in the same place; if tensors say where it begins, as Part
+    Proportional,
     Attribute,    // as the attributes say
     Part,         // it stays, and that of the operand in the same place is as long at least
   } own_dims = OwnDims::Fixed;
   // Rounding errors are in proportion to what enters, not to what comes out (gelu, near its zeros).
   bool error_of_operand = false;
   std::array<ValuesOfOperand, 2> values = {};
-  // The operand whose elements stand where the condition of the row holds; those of another one stand
-  // where it does not.
+  // The operand whose elements stand where the condition of the row holds; those of another one
+  // stand where it does not.
   std::string_view chooses = {};
   std::string_view note = {};
   // Rows that follow from a row: the gradient of one of its operands (rules/derivative.h).

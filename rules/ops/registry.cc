@@ -63,8 +63,8 @@ private:
     }
     return is_operand(row.chooses) ? std::string_view() : row.chooses;
   }
-  // A word of the order that names nothing; `-` ignores a position on purpose. Where the operands choose
-  // the row, a word may name an operand of another one.
+  // A word of the order that names nothing; `-` ignores a position on purpose. Where the operands
+  // choose the row, a word may name an operand of another one.
   std::string_view no_operand(const Alias &alias) const {
     const OpDef *row = alias.choose ? nullptr : rows.lookup(ref(alias.op));
     if (row && row->choose)

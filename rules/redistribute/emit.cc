@@ -66,8 +66,8 @@ private:
         set |= one(axis);
     return set;
   }
-  // Slices in a row of axes of one kind are one step, unless several are cheaper: of I axes the backward
-  // is a gather.
+  // Slices in a row of axes of one kind are one step, unless several are cheaper: of I axes the
+  // backward is a gather.
   size_t joined(const State &before, llvm::ArrayRef<Move> moves) const {
     if (moves.front().form != Form::Slice)
       return 1;
@@ -82,8 +82,8 @@ private:
       ++count;
     return count;
   }
-  // The kind of a replicated axis after the move of this index: what the source or the target says, R
-  // in between.
+  // The kind of a replicated axis after the move of this index: what the source or the target says,
+  // R in between.
   Kind replicated_kind(const State &after, unsigned axis, size_t index) const {
     if (has(after.invariant, axis))
       return Kind::Invariant;

@@ -110,8 +110,8 @@ Box common(const Box &a, const Box &b) {
   return box;
 }
 
-// Carries a plan out on all ranks of the typed axes of a mesh. Every step is told by its row and its
-// words alone.
+// Carries a plan out on all ranks of the typed axes of a mesh. Every step is told by its row and
+// its words alone.
 class Replay {
 public:
   Replay(const ir::Program &program, const ir::Mesh &mesh, llvm::ArrayRef<ir::Extent> extents)
@@ -161,8 +161,8 @@ private:
   void cut(Box &box, unsigned dim, AxisId axis, int64_t rank) const;
   static void keep_inside(Holding &holding);
   static void coalesce(Holding &holding);
-  // The ranks that agree with the first, which is 0 on the axes, off them; in the order of the axes,
-  // outermost first.
+  // The ranks that agree with the first, which is 0 on the axes, off them; in the order of the
+  // axes, outermost first.
   Group group(int64_t first, llvm::ArrayRef<AxisId> axes) const;
   bool leads(int64_t rank, llvm::ArrayRef<AxisId> axes) const {
     return llvm::all_of(axes, [&](AxisId axis) { return at(rank, axis) == 0; });
@@ -330,8 +330,8 @@ std::string Replay::step(const Step &step) {
   return "";
 }
 
-// Each rank has its block of the target, and the ranks whose terms are summed hold each term of each
-// element once.
+// Each rank has its block of the target, and the ranks whose terms are summed hold each term of
+// each element once.
 std::string Replay::finish(const ir::Type &source, const ir::Type &target) const {
   int64_t terms_of_source = terms(source);
   llvm::SmallVector<AxisId, 4> summed;

@@ -7,8 +7,8 @@
 
 namespace spmd::rules {
 
-// What the rows of one name have in common. `Redistribute` has no row of its own: by its ends it means
-// one of another name (find_transition). None: no transition.
+// What the rows of one name have in common. `Redistribute` has no row of its own: by its ends it
+// means one of another name (find_transition). None: no transition.
 enum class TransitionOp : uint8_t {
   None,
   AllGather,

@@ -118,8 +118,8 @@ llvm::Error CpuBackend::prepare_compute(const Compute &compute, ir::MeshId mesh)
   return llvm::Error::success();
 }
 
-// Gradients of one op stand near each other. Where control does not flow on as the steps stand, what was
-// made ahead goes unused.
+// Gradients of one op stand near each other. Where control does not flow on as the steps stand,
+// what was made ahead goes unused.
 void CpuBackend::find_ahead() {
   constexpr size_t kNear = 32;
   // Attributes and slots, which is how a key begins after the op.

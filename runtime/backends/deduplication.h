@@ -1,4 +1,5 @@
-// Which of several pieces of work are the same one: equal work is done once, and what it makes is shared.
+// Which of several pieces of work are the same one: equal work is done once, and what it makes is
+// shared.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"
@@ -9,9 +10,9 @@
 
 namespace spmd::runtime {
 
-// Work is a key: words that say all that it depends on. Tensors are told apart by their addresses, so
-// that no claim of a type is believed: ranks share what they were given by the same work, or as the same
-// bits.
+// Work is a key: words that say all that it depends on. Tensors are told apart by their addresses,
+// so that no claim of a type is believed: ranks share what they were given by the same work, or as
+// the same bits.
 class Deduplication {
 public:
   // Forgets what was added; keys of `words` words follow.

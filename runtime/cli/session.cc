@@ -1,4 +1,5 @@
-// Under MPI the library tells each process where rank 0's store listens; elsewhere the environment does.
+// Under MPI the library tells each process where rank 0's store listens; elsewhere the environment
+// does.
 #include "runtime/cli/session.h"
 
 #include "runtime/backends/gathered.h"
@@ -52,7 +53,8 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
 }
 
-// mpirun and its like may end without ending what they started; a shell that ends is none of our concern.
+// mpirun and its like may end without ending what they started; a shell that ends is none of our
+// concern.
 int parent_of_rank(const Identity &identity) {
   return identity.launcher == "mpirun" && identity.size > 1 ? ::getppid() : 0;
 }

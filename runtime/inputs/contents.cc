@@ -1,5 +1,5 @@
-// Goes through the main body from its end, and through each body that is called, with what is asked of
-// results; asks operands in turn. Ops that only move elements ask the same of their operand.
+// Goes through the main body from its end, and through each body that is called, with what is asked
+// of results; asks operands in turn. Ops that only move elements ask the same of their operand.
 #include "runtime/inputs/contents.h"
 
 #include "runtime/tensor/tensor.h"
@@ -74,7 +74,8 @@ int64_t places_of(const RowAt &at, uint8_t factor) {
   return places;
 }
 
-// The places of an operand's dimension that one member of a list of indices picks from, gaps counted.
+// The places of an operand's dimension that one member of a list of indices picks from, gaps
+// counted.
 int64_t places_of_member(const RowAt &at, const Slot &list, unsigned member) {
   uint64_t there = list.form == Slot::Form::List ? list.literal.bits : 1;
   unsigned position = 0;
@@ -136,8 +137,8 @@ private:
              operands.values[i]);
   }
 
-  // What is asked of a result is asked of what it was moved from. An index that differs between ranks
-  // where the operand does not was shifted there: the ranks together reach that much farther.
+  // What is asked of a result is asked of what it was moved from. An index that differs between
+  // ranks where the operand does not was shifted there: the ranks together reach that much farther.
   void pass(Asked &asked, const ir::Inst &inst, uint32_t typing, uint32_t result, ValueId operand) {
     if (result >= inst.result_count)
       return;
@@ -272,8 +273,8 @@ private:
     return at.binding[operand] ? count(at.wholes[at.binding[operand]->first]) : 0;
   }
 
-  // A result whose elements are those of operands, or zeros: chosen, moved, or added to what is not an
-  // index itself.
+  // A result whose elements are those of operands, or zeros: chosen, moved, or added to what is not
+  // an index itself.
   void moved(const RowAt &at, const rules::Sum &sum, const ir::Inst &inst, uint32_t typing,
              unsigned result, const checker::OperandList &operands, Asked &asked) {
     bool first = true;

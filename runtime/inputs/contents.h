@@ -1,6 +1,6 @@
-// What the numbers of a program's inputs must be like so that the program makes sense of them: indices
-// within range, positive numbers under a logarithm, weights that keep sums of order 1. Read off the
-// uses, backwards from where a value is used to where it enters.
+// What the numbers of a program's inputs must be like so that the program makes sense of them:
+// indices within range, positive numbers under a logarithm, weights that keep sums of order 1. Read
+// off the uses, backwards from where a value is used to where it enters.
 #pragma once
 
 #include "checker/checked_program.h"

@@ -1,5 +1,5 @@
-// Draws inputs, or takes them from files. Whole tensors are cut as the declared type says; addends and
-// scales are put in so that the ranks together mean what the file holds.
+// Draws inputs, or takes them from files. Whole tensors are cut as the declared type says; addends
+// and scales are put in so that the ranks together mean what the file holds.
 #include "runtime/inputs/inputs.h"
 
 #include "runtime/backends/backend.h"
@@ -180,8 +180,8 @@ void Inputs::declare(const ir::Param &param) {
   made.scale = *scale;
 }
 
-// None: the type that is known says it all, or the declaration leaves some axis a list, or other blocks
-// than those that ranks hold.
+// None: the type that is known says it all, or the declaration leaves some axis a list, or other
+// blocks than those that ranks hold.
 std::optional<Placement> Inputs::declared_cut(const ir::Param &param) const {
   const ir::Value &value = program_.values[param.value];
   rules::Arg known = checked_.known(param.value);
@@ -245,8 +245,8 @@ std::string Inputs::fit(const Param &param, const Dims &dims, Tensor &tensor) co
   return "";
 }
 
-// Of a value that is a list, the file holds its tensors one after another in one more dimension, or the
-// tensor that the declaration cuts.
+// Of a value that is a list, the file holds its tensors one after another in one more dimension, or
+// the tensor that the declaration cuts.
 void Inputs::set_whole(size_t index, const std::string &file, llvm::Expected<Tensor> tensor) {
   if (!tensor)
     return problem(file, llvm::toString(tensor.takeError()), index);

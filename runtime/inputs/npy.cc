@@ -1,5 +1,5 @@
-// Reads and writes .npy. The header is the text of a Python dictionary of three keys; nothing else of
-// Python is understood.
+// Reads and writes .npy. The header is the text of a Python dictionary of three keys; nothing else
+// of Python is understood.
 #include "runtime/inputs/npy.h"
 
 #include "ir/mesh/axis.h"
@@ -146,7 +146,8 @@ std::string set_dtype(StringRef descr, NpyArray &array) {
   return "";
 }
 
-// The text of the header, without what comes before it; `rest` is what follows. Empty, or what is wrong.
+// The text of the header, without what comes before it; `rest` is what follows. Empty, or what is
+// wrong.
 std::string split_header(StringRef bytes, StringRef &header, StringRef &rest) {
   if (!bytes.startswith(kMagic))
     return "it is no .npy file: it does not begin with its magic word";

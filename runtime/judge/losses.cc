@@ -1,5 +1,5 @@
-// The forward is judged once more, with the axes in question no longer local: rows then say whether the
-// loss averages over the cut dimension or adds up along it.
+// The forward is judged once more, with the axes in question no longer local: rows then say whether
+// the loss averages over the cut dimension or adds up along it.
 #include "runtime/judge/losses.h"
 
 #include "checker/operand_list.h"
@@ -78,7 +78,8 @@ private:
     return {};
   }
 
-  // Statements that rename the loss say what it is for the recorder; the rows that made it are asked.
+  // Statements that rename the loss say what it is for the recorder; the rows that made it are
+  // asked.
   ValueId behind_statements(ir::ScaleId &by) {
     ValueId value = loss_;
     for (;;) {

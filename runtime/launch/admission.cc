@@ -23,7 +23,8 @@ constexpr size_t kNonce = 16, kProof = 32, kRequest = 2 * sizeof(uint32_t) + kNo
 constexpr llvm::StringRef kMagic = "spmdrun1";
 // How many strangers may wait besides the ranks, and how many are greeted before others are served.
 constexpr size_t kMostStrangers = 1024, kAtOnce = 256;
-// After which one has to go if there is no place for others. A rank takes milliseconds, and tries again.
+// After which one has to go if there is no place for others. A rank takes milliseconds, and tries
+// again.
 constexpr std::chrono::seconds kPatience{1};
 
 std::string sha256(llvm::StringRef bytes) {

@@ -1,6 +1,6 @@
 // The gradient of what a program means: the entries of a run in reverse. Ordinary ops through their
-// derived rows on whole tensors, everything that moves data by the transpose of what it did. The duals
-// of transitions have no part in it: they are what it is there to check.
+// derived rows on whole tensors, everything that moves data by the transpose of what it did. The
+// duals of transitions have no part in it: they are what it is there to check.
 #include "runtime/reference/moves.h"
 #include "runtime/reference/run.h"
 

@@ -1,4 +1,5 @@
-// Axis by axis: what all hold is read once, what is pending is summed, blocks are put in their places.
+// Axis by axis: what all hold is read once, what is pending is summed, blocks are put in their
+// places.
 #include "runtime/reference/meaning.h"
 
 #include "ir/claims.h"

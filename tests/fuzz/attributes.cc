@@ -1,7 +1,7 @@
-// Attributes of anything that the tables know: a row, a transition, a boundary op, a call, the gradient of an operand.
-// Of the input three bytes say which one, over operands of how many dimensions, and how they are checked; then come
-// attributes. Text and JSON must read them alike, and whatever they are the check ends with a report, the same one
-// with and without memoisation.
+// Attributes of anything that the tables know: a row, a transition, a boundary op, a call, the
+// gradient of an operand. Of the input three bytes say which one, over operands of how many
+// dimensions, and how they are checked; then come attributes. Text and JSON must read them alike,
+// and whatever they are the check ends with a report, the same one with and without memoisation.
 #include "tests/fuzz/fuzz.h"
 
 #include "checker/render/render.h"
@@ -53,7 +53,8 @@ std::vector<Target> all_targets() {
   return targets;
 }
 
-// One attribute after another, each up to a `;`. A first byte beyond ASCII stands for a name that the op knows.
+// One attribute after another, each up to a `;`. A first byte beyond ASCII stands for a name that
+// the op knows.
 std::string attributes_of(const Target &target, llvm::StringRef bytes) {
   std::string text;
   while (!bytes.empty()) {

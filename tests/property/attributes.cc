@@ -1,5 +1,6 @@
-// Each attribute that a row knows, generated from the table: a value of another form, out of range or under
-// a misspelt name is found, a right one is not; and so are floats where a row takes an index.
+// Each attribute that a row knows, generated from the table: a value of another form, out of range
+// or under a misspelt name is found, a right one is not; and so are floats where a row takes an
+// index.
 #include "rules/attributes/attributes.h"
 
 #include "checker/check.h"

@@ -1,5 +1,5 @@
-// Every place where a value meets a claim or another value, with every pair of kinds: what is accepted there
-// follows from one rule, on axes that are judged locally and on those that are not.
+// Every place where a value meets a claim or another value, with every pair of kinds: what is
+// accepted there follows from one rule, on axes that are judged locally and on those that are not.
 #include "rules/violations/shards.h"
 
 #include "checker/check.h"
@@ -31,8 +31,9 @@ enum class Form {
   Believed, // nothing is known but the claim
 };
 
-// The program of a place. `$v` defines %v of the first kind, `$w` %w of the second; `$T` is the second as a
-// whole type, `$K` in words, `$W` on the axis alone, `$A` the first on the axis alone, `$U` as a whole type.
+// The program of a place. `$v` defines %v of the first kind, `$w` %w of the second; `$T` is the
+// second as a whole type, `$K` in words, `$W` on the axis alone, `$A` the first on the axis alone,
+// `$U` as a whole type.
 struct Boundary {
   const char *name;
   Form form;

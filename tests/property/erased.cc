@@ -1,5 +1,5 @@
-// Erasing the words of a well-typed program loses nothing that its uses tell: random programs are checked
-// without the words of their collectives, and again with the words that were found.
+// Erasing the words of a well-typed program loses nothing that its uses tell: random programs are
+// checked without the words of their collectives, and again with the words that were found.
 #include "checker/rewrite/annotate.h"
 #include "ir/input/input.h"
 #include "tests/unit/catch.h"
@@ -232,7 +232,8 @@ TEST_CASE(
       program.insts[each.inst].attrs = each.attrs;
     CheckResult again = checker::check(program);
     CHECK(again.clean());
-    // A body that is called with R and with I shows one of them: values of the main body are compared.
+    // A body that is called with R and with I shows one of them: values of the main body are
+    // compared.
     for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
       for (uint32_t r = 0; r < program.insts[ir::InstId{i}].result_count; ++r) {
         uint32_t value = program.insts[ir::InstId{i}].result(r).index;

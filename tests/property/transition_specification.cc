@@ -1,5 +1,6 @@
-// The specification functions of spmd_types (its DESIGN.md, "Comms by API"), one per row, on explicit lists of
-// tensors. A partial operand arrives summed. Broadcast, reduce and permute: rules/README.md.
+// The specification functions of spmd_types (its DESIGN.md, "Comms by API"), one per row, on
+// explicit lists of tensors. A partial operand arrives summed. Broadcast, reduce and permute:
+// rules/README.md.
 #include "tests/property/transition_meaning.h"
 
 #include <functional>

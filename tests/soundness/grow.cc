@@ -1,4 +1,5 @@
-// Each step is one op on values that are there. One in twenty is drawn blindly: it is mostly refused.
+// Each step is one op on values that are there. One in twenty is drawn blindly: it is mostly
+// refused.
 #include "tests/soundness/grow.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -403,8 +403,8 @@ private:
       return true;
     }();
   }
-  // A result is stated to be what it is but for an extent, the extents of all ranks, or its scale. Extents
-  // of all ranks may say of a list that it is cut.
+  // A result is stated to be what it is but for an extent, the extents of all ranks, or its scale.
+  // Extents of all ranks may say of a list that it is cut.
   bool misstate(Statement &made) {
     size_t r = random_.below(made.results.size());
     std::string stated =

@@ -1,5 +1,5 @@
-// Redistributions to whole types. What ranks mean together stays; ranks carry out the steps of the plan,
-// and backward the dual of each.
+// Redistributions to whole types. What ranks mean together stays; ranks carry out the steps of the
+// plan, and backward the dual of each.
 #include "tests/soundness/run.h"
 
 #include "checker/check.h"

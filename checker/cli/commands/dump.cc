@@ -1,7 +1,8 @@
 // `spmdlint dump`: canonical text of a program, as it was read or with the types that follow;
 // `spmdlint backward`: the same of a program with its gradients written out.
-// Relies on the text printer: a type that was inferred is printed like one that was declared. With `--dialect`
-// dump writes the program in the words of a framework, and says of each line what these leave out.
+// Relies on the text printer: a type that was inferred is printed like one that was declared. With
+// `--dialect` dump writes the program in the words of a framework, and says of each line what these
+// leave out.
 #include "checker/cli/input.h"
 #include "checker/cli/output.h"
 #include "checker/cli/present.h"

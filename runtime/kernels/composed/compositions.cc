@@ -1,4 +1,5 @@
-// Statistics of rows as tensors whose extents along the rows are 1, then what is made of each element and them.
+// Statistics of rows as tensors whose extents along the rows are 1, then what is made of each
+// element and them.
 #include "runtime/kernels/composed/compositions.h"
 
 #include "runtime/device/composition.h"

@@ -1,4 +1,5 @@
-// Losses whose targets are classes: a class that a sample means is found by its place along the scores.
+// Losses whose targets are classes: a class that a sample means is found by its place along the
+// scores.
 #include "runtime/kernels/losses/losses.h"
 #include "runtime/device/composition.h"
 #include "runtime/kernels/composed/compositions.h"
