@@ -2,6 +2,7 @@
 // scan in the other direction, over the carries that each round began with, which a scan forward
 // collects.
 #include "checker/backward/deriver.h"
+#include "ir/support/arrays.h"
 
 #include "rules/shards/stacked.h"
 
@@ -194,7 +195,7 @@ bool Deriver::through_cond(const Inst &inst, llvm::ArrayRef<ValueId> results,
     return fail(inst, "has an opaque branch, which has no derivative");
   if (draws(*sides[0]) || draws(*sides[1]))
     return fail(inst, "draws random numbers in a branch, which its backward would draw again");
-  CondParts cond{.args = llvm::makeArrayRef(operands.values).drop_front(),
+  CondParts cond{.args = ir::as_array(operands.values).drop_front(),
                  .results = results,
                  .inside = {inst.context, inst.loc, {}}};
   for (ValueId value : cond.args)

@@ -9,6 +9,7 @@
 #include "rules/shards/remesh.h"
 
 #include "ir/claims.h"
+#include "ir/support/arrays.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -87,7 +88,7 @@ std::optional<AttrValue> Deriver::lengths_of(ValueId of, const DualStep &step) {
   ir::AttrList first;
   bool ruled = true;
   for (size_t at = 0; group && at + group <= lengths.size(); at += group) {
-    llvm::ArrayRef<int64_t> blocks = llvm::makeArrayRef(lengths).slice(at, group);
+    llvm::ArrayRef<int64_t> blocks = ir::as_array(lengths).slice(at, group);
     int64_t sum = std::accumulate(blocks.begin(), blocks.end(), int64_t(0));
     llvm::SmallVector<int64_t, 16> starts = rules::nested_starts(sum, counts);
     for (size_t i = 0; i < group; ++i)

@@ -5,6 +5,7 @@
 #include "checker/cli/output.h"
 
 #include "ir/input/input.h"
+#include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -23,7 +24,7 @@ namespace fs = llvm::sys::fs;
 bool is_program(llvm::StringRef path) {
   path.consume_back(".gz") || path.consume_back(".zst");
   return llvm::any_of(ir::formats(), [&](const ir::Format &format) {
-    return path.endswith(llvm::StringRef(format.extension.data(), format.extension.size()));
+    return ir::ends_with(path, llvm::StringRef(format.extension.data(), format.extension.size()));
   });
 }
 
@@ -60,7 +61,7 @@ private:
     std::vector<std::string> names;
     std::error_code error;
     for (fs::directory_iterator at(path, error), end; at != end && !error; at.increment(error))
-      if (!llvm::sys::path::filename(at->path()).startswith("."))
+      if (!ir::starts_with(llvm::sys::path::filename(at->path()), "."))
         names.push_back(at->path());
     if (error)
       problem(path, sentence(error));

@@ -2,6 +2,7 @@
 #include "checker/cli/options.h"
 
 #include "checker/cli/output.h"
+#include "ir/support/strings.h"
 
 #include "rules/ops/registry.h"
 #include "rules/redistribute/plan.h"
@@ -302,7 +303,7 @@ std::string parse_options(llvm::ArrayRef<StringRef> words, const CommandRow &com
         options.arguments.push_back(word.str());
       return "";
     }
-    if (!words.front().startswith("-") || words.front() == "-") {
+    if (!ir::starts_with(words.front(), "-") || words.front() == "-") {
       options.arguments.push_back(words.front().str());
       words = words.drop_front();
       continue;

@@ -1,6 +1,7 @@
 // Transitions on operands, from their table: each kind and layout that the finding leaves open.
 #include "checker/fix/candidates.h"
 
+#include "ir/support/arrays.h"
 #include "ir/text/text.h"
 #include "rules/transitions/transition.h"
 #include "rules/violations/local.h"
@@ -24,7 +25,7 @@ using rules::Transition;
 void Candidates::sum_operand(uint32_t operand) {
   ValueId value = search_.tensors[operand];
   if (kind_of(operand) != Kind::Varying ||
-      llvm::is_contained(llvm::makeArrayRef(search_.tensors).take_front(operand), value))
+      llvm::is_contained(ir::as_array(search_.tensors).take_front(operand), value))
     return;
   KindWord dst{.kind = Kind::Replicate};
   rules::Arg before = state_.known(value);

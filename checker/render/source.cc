@@ -5,6 +5,7 @@
 #include "rules/violations/coverage.h"
 
 #include "ir/support/escape.h"
+#include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
@@ -25,7 +26,7 @@ constexpr llvm::StringRef kCut = "...";
 bool is_below(llvm::StringRef path, llvm::StringRef root) {
   if (!path.consume_front(root))
     return false;
-  return root.endswith("/") || path.startswith("/");
+  return ir::ends_with(root, "/") || ir::starts_with(path, "/");
 }
 
 std::string sha256_of(llvm::StringRef bytes) {
@@ -112,7 +113,7 @@ std::pair<size_t, size_t> window(llvm::ArrayRef<Cell> cells, size_t marked, unsi
 std::optional<std::string> SourceCache::resolve(llvm::StringRef path) const {
   std::string mapped = path.str();
   for (const auto &[from, to] : options_.path_map)
-    if (path.startswith(from)) {
+    if (ir::starts_with(path, from)) {
       mapped = to + path.drop_front(from.size()).str();
       break;
     }

@@ -9,6 +9,7 @@
 #include "checker/walk/gradients/joint.h"
 
 #include "ir/claims.h"
+#include "ir/support/arrays.h"
 #include "ir/text/text.h"
 #include "rules/ops/registry.h"
 #include "rules/transitions/transition.h"
@@ -571,7 +572,7 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
                      forward_text(program, result, forward, axes)});
   explain_parameter(program, result, finding, notes);
   for (size_t i = 1; i < notes.size();) // one origin of several operands is reported once
-    if (llvm::any_of(llvm::makeArrayRef(notes).take_front(i), [&](const Note &earlier) {
+    if (llvm::any_of(ir::as_array(notes).take_front(i), [&](const Note &earlier) {
           return earlier.place == notes[i].place && earlier.text == notes[i].text;
         }))
       notes.erase(notes.begin() + static_cast<std::ptrdiff_t>(i));

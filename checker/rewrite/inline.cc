@@ -1,6 +1,7 @@
 // Bodies in the place of their calls.
 #include "checker/rewrite/inline.h"
 
+#include "ir/support/strings.h"
 #include "rules/boundary/name.h"
 #include "rules/ops/registry.h"
 
@@ -417,7 +418,7 @@ static std::optional<std::string> without_write(llvm::StringRef name) {
   llvm::SmallVector<llvm::StringRef, 4> words;
   name.split(words, '.');
   for (llvm::StringRef &word : words)
-    if (word.size() > 1 && word.endswith("_") && !word.endswith("__")) {
+    if (word.size() > 1 && ir::ends_with(word, "_") && !ir::ends_with(word, "__")) {
       word = word.drop_back();
       return llvm::join(words, ".");
     }

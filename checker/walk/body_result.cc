@@ -1,6 +1,7 @@
 // The results of bodies, put into one list of findings.
 #include "checker/walk/body_result.h"
 
+#include "ir/support/arrays.h"
 #include "rules/shapes/extent_facts.h"
 #include "rules/violations/coverage.h"
 
@@ -15,8 +16,8 @@ uint64_t hash_of(llvm::ArrayRef<uint32_t> key) {
 } // namespace
 
 std::optional<uint32_t> TypedBodies::find(llvm::ArrayRef<uint32_t> key) {
-  uint32_t at = table_.find(hash_of(key),
-                            [&](uint32_t i) { return llvm::makeArrayRef(bodies_[i].key) == key; });
+  uint32_t at =
+      table_.find(hash_of(key), [&](uint32_t i) { return ir::as_array(bodies_[i].key) == key; });
   return at == ir::IndexTable::kEmpty ? std::nullopt : std::optional(at);
 }
 

@@ -9,6 +9,7 @@
 #include "rules/violations/claims.h"
 #include "rules/violations/local.h"
 
+#include "ir/support/arrays.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -84,7 +85,7 @@ bool draws(const rules::ResolvedOp &op) {
   if (op.form != rules::OpForm::Equation)
     return false;
   const rules::Equation &equation = op.row->equation.equation;
-  return llvm::any_of(llvm::makeArrayRef(equation.refs.data(), equation.ref_count),
+  return llvm::any_of(ir::as_array(equation.refs.data(), equation.ref_count),
                       [](const rules::Ref &ref) { return ref.operand == rules::kGenerator; });
 }
 

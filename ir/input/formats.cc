@@ -2,6 +2,7 @@
 // Relies on one reader and one printer per format, each in a file of its own.
 #include "ir/input/compression.h"
 #include "ir/json/read_cursor.h"
+#include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -9,7 +10,9 @@ namespace spmd::ir {
 
 namespace {
 
-bool starts_with_brace(llvm::StringRef bytes) { return bytes.ltrim(" \t\r\n").startswith("{"); }
+bool starts_with_brace(llvm::StringRef bytes) {
+  return ir::starts_with(bytes.ltrim(" \t\r\n"), "{");
+}
 
 bool begins_as_text(llvm::StringRef bytes) { return !starts_with_brace(bytes); }
 

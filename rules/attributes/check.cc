@@ -13,6 +13,7 @@
 
 #include "ir/claims.h"
 #include "ir/support/misspelling.h"
+#include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -156,7 +157,7 @@ private:
       name = name.rsplit('.').first;
     bool ours = program.is_own_dialect();
     bool alias = app_.op.alias || (app_.op.forward && app_.op.forward->alias);
-    return (ours || !alias) && (!name.contains('.') || name.startswith("spmd."));
+    return (ours || !alias) && (!name.contains('.') || ir::starts_with(name, "spmd."));
   }
   // Whether another spelling of the op takes it: a program that is translated keeps such
   // attributes.

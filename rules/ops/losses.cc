@@ -19,7 +19,7 @@ constexpr OpDef kLosses[] = {
     {.name = "poisson_nll_loss", .equation = kPointwiseLoss, .reduces = true,
      .values = {{"b", Values::Positive}}},
     {.name = "binary_cross_entropy", .equation = "f(a[...], b[...], w?[...]) /|...| -> []",
-     .reduces = true, .values = {{"a", Values::Unit}, {"b", Values::Unit}}},
+     .reduces = true, .values = {{{"a", Values::Unit}, {"b", Values::Unit}}}},
     {.name = "binary_cross_entropy_with_logits",
      .equation = "f(a[...], b[...], w?[...], p?[...]) /|...| -> []", .reduces = true},
     {.name = "mse_loss_backward",

@@ -9,12 +9,12 @@ constexpr OpDef kOptimizer[] = {
     {.name = "adam_step",
      .equation = "f(p[...], g[...], m[...], v[...], n?[]) -> [...]; m[...] + g[...] -> [...]; "
                  "f(v[...], g[...]) -> [...]", .each = true,
-     .values = {{"v", Values::Positive}, {"n", Values::Positive}},
+     .values = {{{"v", Values::Positive}, {"n", Values::Positive}}},
      .note = "the moments are linear in m and g"},
     {.name = "fused_adam",
      .equation = "f(p[...], g[...], m[...], v[...], n?[]) -> [...]; g[...] -> [...]; m[...] + "
                  "g[...] -> [...]; f(v[...], g[...]) -> [...]", .each = true,
-     .values = {{"v", Values::Positive}, {"n", Values::Positive}},
+     .values = {{{"v", Values::Positive}, {"n", Values::Positive}}},
      .note = "as adam_step; the gradient is written too"},
     {.name = "sgd_step", .equation = "p[...] + g[...] -> [...]; m?[...] + g[...] -> [...]",
      .each = true},

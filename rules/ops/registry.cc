@@ -7,6 +7,8 @@
 #include "rules/ops/families.h"
 #include "rules/transitions/transition.h"
 
+#include "ir/support/arrays.h"
+#include "ir/support/strings.h"
 #include "ir/support/check.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -80,7 +82,8 @@ private:
     return {};
   }
   bool means_something(std::string_view op) const {
-    return rows.count(ref(op)) || find_transition_op(op) != TransitionOp::None || find_boundary(ref(op)) != Boundary::None;
+    return rows.count(ref(op)) || find_transition_op(op) != TransitionOp::None ||
+           find_boundary(ref(op)) != Boundary::None;
   }
 };
 
@@ -124,7 +127,8 @@ constexpr Prefix kPrefixes[] = {
 class Resolver {
 public:
   Resolver(llvm::StringRef spelling, llvm::StringRef dialect)
-      : framework_(!dialect.empty() && dialect != ref(ir::kOwnDialect)), is_operator_(dialect == "operator"),
+      : framework_(!dialect.empty() && dialect != ref(ir::kOwnDialect)),
+        is_operator_(dialect == "operator"),
         is_jax_(dialect == "jax") {
     name_ = spelling.str();
     llvm::StringRef own = spelling;
@@ -134,8 +138,8 @@ public:
     }
     for (const Prefix &prefix : kPrefixes)
       if (llvm::StringRef rest = spelling; rest.consume_front(prefix.text)) {
-        is_operator_ = prefix.text.endswith("operator.");
-        is_jax_ = prefix.text.startswith("jax") || prefix.text == "lax.";
+        is_operator_ = ir::ends_with(prefix.text, "operator.");
+        is_jax_ = ir::starts_with(prefix.text, "jax") || prefix.text == "lax.";
         framework_ = true;
         name_ = prefix.instead.str() + rest.str();
         break;
@@ -150,7 +154,7 @@ public:
   // The name that messages should be near to.
   llvm::StringRef stem() const {
     llvm::StringRef name = without_overload(name_);
-    return name.size() > 1 && name.endswith("_") ? name.drop_back() : name;
+    return name.size() > 1 && ir::ends_with(name, "_") ? name.drop_back() : name;
   }
 
 private:
@@ -187,8 +191,8 @@ private:
     if (const OpDef *row = find_op(ref(alias->op))) {
       take_row(*row);
       out_.order = read_order(alias->order, row->equation.equation);
-      out_.lists_rest = ref(alias->order).endswith("...");
-      out_.in_place |= name.endswith("_") && !row->mut.empty();
+      out_.lists_rest = ir::ends_with(ref(alias->order), "...");
+      out_.in_place |= ir::ends_with(name, "_") && !row->mut.empty();
       return true;
     }
     return try_transition(ref(alias->op)) || try_boundary(ref(alias->op));
@@ -214,7 +218,7 @@ private:
   }
 
   bool try_in_place(llvm::StringRef name) {
-    if (!name.endswith("_") || name.endswith("__") || !resolve(name.drop_back()))
+    if (!ir::ends_with(name, "_") || ir::ends_with(name, "__") || !resolve(name.drop_back()))
       return false;
     // `operator.and_` is a word that Python reserves, not a write.
     out_.in_place |= !is_operator_;
@@ -263,7 +267,7 @@ llvm::SmallVector<llvm::StringRef, 0> all_names() {
   for (llvm::ArrayRef<OpDef> family : op_families())
     for (const OpDef &row : family)
       names.push_back(ref(row.name));
-  for (std::string_view name : llvm::makeArrayRef(kTransitionNames).drop_front())
+  for (std::string_view name : ir::as_array(kTransitionNames).drop_front())
     names.push_back(ref(name));
   for (const BoundaryOp &row : boundary_ops())
     names.push_back(ref(row.name));

@@ -2,6 +2,7 @@
 #include "rules/redistribute/plan.h"
 
 #include "ir/claims.h"
+#include "ir/support/arrays.h"
 #include "ir/text/text.h"
 
 #include <fmt/format.h>
@@ -99,9 +100,9 @@ std::string print(const ir::Program &program, const Step &step, unsigned rank) {
     while (step.op == TransitionOp::AllGather && end < words.size() &&
            words[end].dim == words[i].dim)
       ++end;
-    text += fmt::format(" {}:{}",
-                        axis_names(program, mesh, llvm::makeArrayRef(step.axes).slice(i, end - i)),
-                        words[i].dim);
+    text +=
+        fmt::format(" {}:{}", axis_names(program, mesh, ir::as_array(step.axes).slice(i, end - i)),
+                    words[i].dim);
     i = end;
   }
   return text;

@@ -387,7 +387,7 @@ std::string verify(ir::Program &program, Rules &rules, const Request &request, c
   const ir::Mesh &mesh = program.meshes[source.mesh()];
   const ir::Shape whole = program.shapes[request.shape];
   auto wrong = [&](size_t i, std::string what) {
-    return fmt::format("step {} of the plan ({}): {}", i + 1, plan.steps[i].row, what);
+    return fmt::format("step {} of the plan ({}): {}", i + 1, name_of(plan.steps[i].op), what);
   };
   Arg value = arg_of(program, request.source, request.shape);
   for (size_t i = 0; i < plan.steps.size(); ++i) {

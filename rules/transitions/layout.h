@@ -2,6 +2,7 @@
 // list along the axes of the call; shards.cc: of shards).
 #pragma once
 
+#include "ir/support/arrays.h"
 #include "rules/transitions/blocks.h"
 #include "rules/transitions/call.h"
 
@@ -19,7 +20,7 @@ struct Splits {
 
   int64_t sum() const { return std::accumulate(lengths.begin(), lengths.end(), int64_t(0)); }
   std::optional<llvm::ArrayRef<int64_t>> numbers() const {
-    return known ? std::optional(llvm::makeArrayRef(lengths)) : std::nullopt;
+    return known ? std::optional(ir::as_array(lengths)) : std::nullopt;
   }
 };
 

@@ -8,6 +8,7 @@
 
 #include "ir/claims.h"
 #include "ir/mesh/symbols.h"
+#include "ir/support/arrays.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -158,9 +159,8 @@ void LayoutEffect::touch(size_t dim, bool joins, bool removes) {
   for (AxisId axis : at.axes)
     (axes_.contains(axis) ? own : others) |= axis;
   others &= app_.global_axes();
-  bool innermost =
-      joins && order_.size() <= at.axes.size() &&
-      llvm::makeArrayRef(at.axes).take_back(order_.size()) == llvm::makeArrayRef(order_);
+  bool innermost = joins && order_.size() <= at.axes.size() &&
+                   ir::as_array(at.axes).take_back(order_.size()) == ir::as_array(order_);
   if (others && !innermost) {
     if (joins && own)
       return not_innermost(dim, axes_);
@@ -174,9 +174,8 @@ void LayoutEffect::lengthen(size_t dim, llvm::StringRef key) {
   move(TransitionMove::Form::Join, dim, key);
   touch(dim, true);
   BlockDim &at = dims_[dim];
-  bool recorded =
-      at.uneven && fine_.size() == order_.size() && order_.size() <= at.axes.size() &&
-      llvm::makeArrayRef(at.axes).take_back(order_.size()) == llvm::makeArrayRef(order_);
+  bool recorded = at.uneven && fine_.size() == order_.size() && order_.size() <= at.axes.size() &&
+                  ir::as_array(at.axes).take_back(order_.size()) == ir::as_array(order_);
   if (std::optional<Splits> lengths = splits(key))
     at.local = lengths->known ? std::optional(Extent(lengths->sum())) : std::nullopt;
   else if (recorded)

@@ -44,7 +44,7 @@ struct Transition {
   TransitionOp op;
   ir::Kind src, dst;
   Collective collective = Collective::None;
-  LocalStep local = LocalStep::None;
+  LocalStep local_step = LocalStep::None;
   Layouts layouts = Layouts::Plain;
   // The backward, as a row of this table: its op and kinds. None where the row is composed.
   struct Dual {

@@ -1,5 +1,6 @@
 // All ranks in one process, in lockstep: a step is done by all of them before the next one begins,
 // so nothing can hang. What ranks would do alike is done once.
+#include "ir/support/arrays.h"
 #include "runtime/backends/cpu_backend.h"
 
 #include "runtime/backends/cpu_steps.h"
@@ -327,8 +328,7 @@ void CpuBackend::communicate_group(const Communicate &collective, Ranks members,
     group.counts.push_back(collective.counts.valid() ? plan_->cuts[collective.counts].on(rank)
                                                      : llvm::ArrayRef<int64_t>());
   }
-  group.perm =
-      llvm::makeArrayRef(plan_->numbers).slice(collective.perm.first, collective.perm.count);
+  group.perm = ir::as_array(plan_->numbers).slice(collective.perm.first, collective.perm.count);
   run_collective(collective, group, options_.domain, results,
                  [&](size_t position, HeldTensors::Content content) {
                    return held_.fresh(collective.result, members[position], content);

@@ -1,6 +1,7 @@
 // Steps of a rank whose peers are other processes. Bytes go round, and what is added is added here,
 // in the order of the ranks and by the same code as where all ranks are in one process: results
 // have the same bits.
+#include "ir/support/arrays.h"
 #include "runtime/backends/cpu_backend.h"
 
 #include "runtime/backends/cpu_steps.h"
@@ -210,7 +211,7 @@ llvm::Error PeerCollective::permute(SharedTensor &result) {
   llvm::SmallVector<SpmdSend, 2> sends;
   llvm::SmallVector<SpmdReceive, 1> receives;
   llvm::ArrayRef<int64_t> perm =
-      llvm::makeArrayRef(plan_.numbers).slice(collective_.perm.first, collective_.perm.count);
+      ir::as_array(plan_.numbers).slice(collective_.perm.first, collective_.perm.count);
   for (size_t i = 0; i + 1 < perm.size(); i += 2) {
     auto from = static_cast<size_t>(perm[i]), to = static_cast<size_t>(perm[i + 1]);
     if (from == own_ && to == own_)

@@ -1,4 +1,5 @@
 // What is settled before the run: kernels, groups, blocks, and which ranks see the same of them.
+#include "ir/support/arrays.h"
 #include "runtime/backends/cpu_backend.h"
 
 #include "runtime/backends/peers.h"
@@ -42,7 +43,7 @@ llvm::Expected<const PreparedOp *> CpuBackend::prepare_op(const Compute &compute
       dims[side].push_back(buffer.on(rank));
     }
   llvm::ArrayRef<rules::Slot> slots =
-      llvm::makeArrayRef(plan_->slots).slice(compute.slots.first, compute.slots.count);
+      ir::as_array(plan_->slots).slice(compute.slots.first, compute.slots.count);
   llvm::Expected<std::unique_ptr<PreparedOp>> made =
       runtime::prepare(*program_, rules_->resolve(compute.op), compute.attrs, slots, dtypes[0],
                        dims[0], dtypes[1], dims[1]);

@@ -2,6 +2,8 @@
 // shared.
 #pragma once
 
+#include "ir/support/arrays.h"
+
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/DenseMap.h"
 
@@ -29,7 +31,7 @@ public:
 
 private:
   llvm::ArrayRef<uint64_t> key(uint32_t piece) const {
-    return llvm::makeArrayRef(keys_).slice(piece * words_, words_);
+    return ir::as_array(keys_).slice(piece * words_, words_);
   }
   size_t words_ = 0;
   uint32_t count_ = 0;

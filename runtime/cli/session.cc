@@ -2,6 +2,7 @@
 // does.
 #include "runtime/cli/session.h"
 
+#include "ir/support/strings.h"
 #include "runtime/backends/gathered.h"
 #include "runtime/device/backend.h"
 #include "runtime/launch/admission.h"
@@ -34,7 +35,7 @@ llvm::Error error_of(std::string text) {
 const char *environment(const char *name) { return std::getenv(name); }
 
 bool is_loopback(llvm::StringRef host) {
-  return host.startswith("127.") || host == "localhost" || host == "::1";
+  return ir::starts_with(host, "127.") || host == "localhost" || host == "::1";
 }
 
 // What MPI hands from rank 0 to all.

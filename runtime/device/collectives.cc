@@ -1,4 +1,5 @@
 // Collectives of a device. What the library adds in no element of ours, it adds in a wider one.
+#include "ir/support/arrays.h"
 #include "runtime/device/backend.h"
 #include "runtime/kernels/integral.h"
 
@@ -234,7 +235,7 @@ public:
 
   void permute() {
     llvm::ArrayRef<int64_t> perm =
-        llvm::makeArrayRef(plan_.numbers).slice(made_.perm.first, made_.perm.count);
+        ir::as_array(plan_.numbers).slice(made_.perm.first, made_.perm.count);
     bool gets = false;
     for (size_t i = 0; i + 1 < perm.size(); i += 2) {
       auto from = static_cast<size_t>(perm[i]), to = static_cast<size_t>(perm[i + 1]);

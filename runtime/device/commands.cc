@@ -1,6 +1,8 @@
 // Loops are merged before they become a command: devices have few of them.
 #include "runtime/device/commands.h"
 
+#include "ir/support/arrays.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <numeric>
@@ -52,11 +54,11 @@ bool is_injective(llvm::ArrayRef<int64_t> extents, llvm::ArrayRef<int64_t> strid
 
 bool LoopNestDraft::build(std::vector<Command> &commands) {
   size_t outer = extents.size() - inner, last = extents.size();
-  if (llvm::is_contained(llvm::makeArrayRef(extents).take_front(outer), 0))
+  if (llvm::is_contained(ir::as_array(extents).take_front(outer), 0))
     return true;
   if (inputs.size() > kSpmdArrays)
     return false;
-  if (!is_injective(llvm::makeArrayRef(extents).take_front(outer), out_strides))
+  if (!is_injective(ir::as_array(extents).take_front(outer), out_strides))
     return false;
   out_strides.resize(last, 0);
   llvm::SmallVector<Strides *, 8> arrays = {&out_strides};

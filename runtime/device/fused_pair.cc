@@ -3,6 +3,7 @@
 // of the producer have strides there.
 #include "runtime/device/fused_pair.h"
 
+#include "ir/support/arrays.h"
 #include "runtime/device/fused_program.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -32,9 +33,7 @@ struct Loops {
   bool moves = false;
 
   size_t outer() const { return nest.extents.size() - nest.inner; }
-  int64_t outer_places() const {
-    return count(llvm::makeArrayRef(nest.extents).take_front(outer()));
-  }
+  int64_t outer_places() const { return count(ir::as_array(nest.extents).take_front(outer())); }
 };
 
 LoopNestDraft::Input input_of(const SpmdArray &array, uint32_t loops) {
@@ -281,7 +280,7 @@ private:
     LoopNestDraft &nest = reader_.nest;
     const Bytes out =
         span_of(nest.out.data, ir::info(nest.out.dtype).bytes,
-                llvm::makeArrayRef(nest.extents).take_front(reader_.outer()), nest.out_strides);
+                ir::as_array(nest.extents).take_front(reader_.outer()), nest.out_strides);
     if (!nest.adds || !out.meets(made_))
       return true;
     if (nest.inner)

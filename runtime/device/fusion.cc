@@ -2,6 +2,7 @@
 // that it reads is written on the way. It is gone then, so chains of any length come together.
 #include "runtime/device/fusion.h"
 
+#include "ir/support/arrays.h"
 #include "runtime/device/fused_pair.h"
 #include "runtime/device/scalar.h"
 
@@ -64,7 +65,7 @@ bool covers(const Command &command, Bytes tensor) {
 
 void Fusion::note(uint32_t item) {
   for (llvm::ArrayRef<DeviceTensor> tensors :
-       {llvm::makeArrayRef(items_[item].reads), llvm::makeArrayRef(items_[item].writes)})
+       {ir::as_array(items_[item].reads), ir::as_array(items_[item].writes)})
     for (const DeviceTensor &each : tensors) {
       std::vector<uint32_t> &users = tensors_[each.id].items;
       const auto at = llvm::lower_bound(users, item);
@@ -137,7 +138,7 @@ void Fusion::note_bytes(Item &item, StepTensors of, llvm::SmallVectorImpl<Device
     between.push_back({next_scratch_--, out});
     tensors_[between.back().id].ends = out.within(scratch_);
     item.writes.push_back(between.back());
-    for (const DeviceTensor &each : llvm::makeArrayRef(between).drop_back()) // in part
+    for (const DeviceTensor &each : ir::as_array(between).drop_back()) // in part
       if (each.bytes.meets(out))
         item.writes.push_back(each);
   }
@@ -208,18 +209,18 @@ void Fusion::fuse(uint32_t item) {
   if (!readers || !stays(item, readers->back()))
     return;
   int64_t often = 0;
-  llvm::SmallVector<FusedReader, 4> readers;
+  llvm::SmallVector<FusedReader, 4> fused_readers;
   for (uint32_t reader : *readers) {
     std::optional<Command> command =
         fused(*made.command, *items_[reader].command, made.writes[0].bytes);
     if (!command || !may_be_in_place(*command))
       return;
     often += places(*items_[reader].command);
-    readers.push_back({reader, *command});
+    fused_readers.push_back({reader, *command});
   }
   if (often > results(*made.command) && !is_light(*made.command))
     return;
-  commit(item, readers);
+  commit(item, fused_readers);
 }
 
 void Fusion::commit(uint32_t item, llvm::ArrayRef<FusedReader> readers) {

@@ -2,6 +2,7 @@
 // equations.
 #include "runtime/device/lowering.h"
 
+#include "ir/support/arrays.h"
 #include "runtime/equation/derived.h"
 #include "runtime/equation/equation.h"
 #include "runtime/equation/lowering.h"
@@ -531,7 +532,7 @@ llvm::SmallVector<unsigned, 8> add_loops(const lowered::Term &term, LoopNestDraf
 }
 
 int64_t covered_by(const LoopNestDraft &draft) {
-  return count(llvm::makeArrayRef(draft.extents).drop_back(draft.inner));
+  return count(ir::as_array(draft.extents).drop_back(draft.inner));
 }
 
 bool lower_row(const RowCall &call, std::vector<Command> &commands) {

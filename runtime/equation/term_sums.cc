@@ -2,6 +2,7 @@
 // turned, so that nothing cancels.
 #include "runtime/equation/term_sums.h"
 
+#include "ir/support/arrays.h"
 #include "runtime/kernels/kernel.h"
 #include "runtime/reference/blocks.h"
 
@@ -36,7 +37,7 @@ Signs signs_of(const rules::Equation &equation) {
         f(ref.operand);
     }
   };
-  auto terms = llvm::makeArrayRef(equation.terms.data(), equation.term_count);
+  auto terms = ir::as_array(equation.terms.data(), equation.term_count);
   for (const rules::Term &term : terms)
     if (!term.negative)
       each_value(term, [&](unsigned operand) { added[operand] = true; });

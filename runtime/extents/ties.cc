@@ -6,6 +6,7 @@
 #include "runtime/plan/storage.h"
 
 #include "ir/claims.h"
+#include "ir/support/arrays.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -256,7 +257,7 @@ void ExtentTies::own_dim(const Site &site, const rules::OpDef &row, bool made, V
   const rules::Equation &equation = row.equation.equation;
   bool placed =
       proportional_row && site.args.size() > 1 &&
-      llvm::any_of(llvm::makeArrayRef(equation.refs.data(), equation.ref_count),
+      llvm::any_of(ir::as_array(equation.refs.data(), equation.ref_count),
                    [](const rules::Ref &ref) { return ref.role == rules::RefRole::Condition; });
   if ((row.own_dims == OwnDims::Part || placed) && vars(site.args[0]).size() > d) {
     classes_.fix(vars(result)[d]);

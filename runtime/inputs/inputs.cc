@@ -11,6 +11,7 @@
 #include "runtime/tensor/element_bytes.h"
 
 #include "ir/input/read_file.h"
+#include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -106,7 +107,7 @@ std::string InputFiles::open(const std::string &path) {
     return problem;
   File &file = opened_[path];
   file.buffer = std::move(buffer);
-  if (!StringRef(path).endswith(kArchive))
+  if (!ir::ends_with(StringRef(path), kArchive))
     return "";
   llvm::Expected<std::vector<StoredTensor>> tensors = read_safetensors(file.buffer->getBuffer());
   if (!tensors)
@@ -119,7 +120,7 @@ std::string InputFiles::add(const std::string &word) {
   size_t equals = word.find('=');
   std::string name = equals == std::string::npos ? "" : word.substr(0, equals);
   std::string path = equals == std::string::npos ? word : word.substr(equals + 1);
-  bool archive = StringRef(path).endswith(kArchive);
+  bool archive = ir::ends_with(StringRef(path), kArchive);
   if (path.empty() || (name.empty() && !archive))
     return fmt::format("`{}` has not the form NAME=FILE, NAME@RANK=FILE or FILE.safetensors", word);
   if (std::string problem = open(path); !problem.empty())

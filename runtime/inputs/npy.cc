@@ -3,6 +3,7 @@
 #include "runtime/inputs/npy.h"
 
 #include "ir/mesh/axis.h"
+#include "ir/support/strings.h"
 #include "runtime/tensor/element_bytes.h"
 
 #include <fmt/format.h>
@@ -149,7 +150,7 @@ std::string set_dtype(StringRef descr, NpyArray &array) {
 // The text of the header, without what comes before it; `rest` is what follows. Empty, or what is
 // wrong.
 std::string split_header(StringRef bytes, StringRef &header, StringRef &rest) {
-  if (!bytes.startswith(kMagic))
+  if (!ir::starts_with(bytes, kMagic))
     return "it is no .npy file: it does not begin with its magic word";
   bytes = bytes.drop_front(kMagic.size());
   if (bytes.size() < 2)

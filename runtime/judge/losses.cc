@@ -34,7 +34,7 @@ ValueId first_tensor(const ir::Program &program, const ir::Inst &inst) {
 bool is_seed(const ir::Program &program, const ir::Inst &inst) {
   if (inst.result_count != 1 || !program.values[inst.first_result].grad_of.valid())
     return false;
-  rules::ResolvedOp op = op_of(program, inst);
+  rules::ResolvedOp op = rules::resolve_op(program, inst.op);
   return op.row && op.row->constant != rules::OpDef::Constant::No;
 }
 

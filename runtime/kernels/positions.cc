@@ -1,6 +1,8 @@
 // What kernels say of a call that they cannot carry out.
 #include "runtime/kernels/positions.h"
 
+#include "ir/support/strings.h"
+
 #include <bit>
 #include <fmt/format.h>
 
@@ -13,7 +15,7 @@ llvm::StringRef bare_name(const Site &site) {
 }
 
 bool states_block_sizes(const Site &site) {
-  return bare_name(site).startswith("ragged_dot") || bare_name(site) == "gmm";
+  return ir::starts_with(bare_name(site), "ragged_dot") || bare_name(site) == "gmm";
 }
 
 unsigned list_position(const rules::Slot &slot, unsigned member) {

@@ -1,6 +1,7 @@
 // The token is the key of an HMAC (RFC 2104, SHA-256) over what both sides drew.
 #include "runtime/launch/admission.h"
 
+#include "ir/support/strings.h"
 #include "runtime/launch/file_limit.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -78,7 +79,7 @@ Admission ask_admission(Socket &socket, llvm::StringRef token, uint32_t rank, ui
                         Clock::time_point until) {
   std::string theirs(kMagic.size() + kNonce, '\0');
   if (!socket.receive(theirs.data(), theirs.size(), until) ||
-      !llvm::StringRef(theirs).startswith(kMagic))
+      !ir::starts_with(llvm::StringRef(theirs), kMagic))
     return Admission::NoAnswer;
   std::string nonce = theirs.substr(kMagic.size());
   std::string about = number_bytes(rank, size) + random_bytes(kNonce);

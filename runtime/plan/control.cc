@@ -1,5 +1,6 @@
 // Bodies that instructions run. Calls are put in place, scans unrolled: how often they run is
 // known. Branches and loops become ranges of steps, entered by the ranks whose predicate says so.
+#include "ir/support/arrays.h"
 #include "runtime/plan/planner.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -15,7 +16,7 @@ int64_t Planner::integer(const Site &site, llvm::StringRef name) const {
 
 llvm::SmallVector<BufferId, 4> Planner::arg_buffers(Site &site, size_t first) const {
   llvm::SmallVector<BufferId, 4> buffers;
-  for (PlannedId value : llvm::makeArrayRef(site.values).drop_front(first))
+  for (PlannedId value : ir::as_array(site.values).drop_front(first))
     buffers.push_back(plan_.values[value].buffer);
   return buffers;
 }
@@ -176,7 +177,7 @@ llvm::Error Planner::scan(Site &site) {
   const ir::AttrValue *attr = program_.find(site.inst.attrs, "reverse");
   bool reverse = attr && attr->form == ir::AttrForm::Bool && attr->as_bool();
   llvm::SmallVector<BufferId, 4> operands = arg_buffers(site);
-  llvm::ArrayRef<BufferId> scanned = llvm::makeArrayRef(operands).drop_front(consts + carries);
+  llvm::ArrayRef<BufferId> scanned = ir::as_array(operands).drop_front(consts + carries);
   llvm::Expected<int64_t> rounds = rounds_of(site, scanned);
   if (!rounds)
     return rounds.takeError();

@@ -1,6 +1,7 @@
 // The pieces that collectives send: how long each is, as stated, as tensors say, or as blocks lie;
 // and their packing where they are not contiguous.
 #include "runtime/plan/pieces.h"
+#include "ir/support/arrays.h"
 #include "runtime/plan/planner.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -12,9 +13,7 @@ namespace spmd::runtime {
 using rules::TransitionMove;
 using Form = rules::TransitionMove::Form;
 
-int64_t before(const Dims &dims, size_t dim) {
-  return count(llvm::makeArrayRef(dims).take_front(dim));
-}
+int64_t before(const Dims &dims, size_t dim) { return count(ir::as_array(dims).take_front(dim)); }
 
 int64_t total(llvm::ArrayRef<int64_t> lengths) {
   int64_t sum = 0;

@@ -1,5 +1,6 @@
 // Bodies become steps in program order. What a rank holds under a name is a buffer; values that are
 // the same data under another type share one.
+#include "ir/support/arrays.h"
 #include "runtime/plan/planner.h"
 #include "runtime/plan/row_dims.h"
 
@@ -50,7 +51,7 @@ Planner::map_dims(ir::MeshId mesh, llvm::function_ref<llvm::Expected<Dims>(RankI
 CommunicatorId Planner::communicator(ir::MeshId mesh, llvm::ArrayRef<ir::AxisId> axes) {
   for (uint32_t i = 0; i < plan_.communicators.size(); ++i)
     if (const Communicator &each = plan_.communicators[CommunicatorId{i}];
-        each.mesh == mesh && llvm::makeArrayRef(each.axes) == axes)
+        each.mesh == mesh && ir::as_array(each.axes) == axes)
       return CommunicatorId{i};
   groups_.push_back(world_.groups(mesh, axes));
   return plan_.communicators.add({mesh, {axes.begin(), axes.end()}});

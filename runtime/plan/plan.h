@@ -2,6 +2,7 @@
 // coordinates only. Flat arrays that refer to one another by index.
 #pragma once
 
+#include "ir/support/arrays.h"
 #include "runtime/plan/placement.h"
 #include "runtime/plan/tensor_sizes.h"
 
@@ -219,10 +220,10 @@ struct Plan {
   uint64_t fingerprint = 0;
 
   llvm::ArrayRef<PlannedId> list(Span span) const {
-    return llvm::makeArrayRef(members).slice(span.first, span.count);
+    return ir::as_array(members).slice(span.first, span.count);
   }
   llvm::ArrayRef<Use> used(Span span) const {
-    return llvm::makeArrayRef(uses).slice(span.first, span.count);
+    return ir::as_array(uses).slice(span.first, span.count);
   }
   StepRange all() const { return {0, static_cast<uint32_t>(steps.size())}; }
 };

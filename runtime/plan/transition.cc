@@ -1,6 +1,7 @@
 // Transitions become collectives and local steps. What a collective sends is contiguous, piece by
 // piece: where pieces are cut along another dimension than the outermost, packing stands before it,
 // and the inverse behind it.
+#include "ir/support/arrays.h"
 #include "runtime/plan/pieces.h"
 #include "runtime/plan/planner.h"
 
@@ -47,7 +48,7 @@ llvm::Error Planner::gather(Moving &at, const TransitionMove &move) {
     }
     int64_t length = total(lengths.lengths[rank]);
     if (llvm::ArrayRef<int64_t> said = stated_joined(at, move, rank);
-        !said.empty() && said != llvm::makeArrayRef(lengths.lengths[rank]))
+        !said.empty() && said != ir::as_array(lengths.lengths[rank]))
       return plan_error(
           fmt::format("{}: its pieces have other lengths than `splits` says", at.name));
     joined[rank] = joined_dims(operand.on(rank), move, length);
@@ -157,7 +158,7 @@ llvm::Error Planner::exchange(Moving &at, const TransitionMove &one, const Trans
       received += count(own);
     }
     if (llvm::ArrayRef<int64_t> said = stated_joined(at, join, rank);
-        !said.empty() && said != llvm::makeArrayRef(joined.lengths[rank]))
+        !said.empty() && said != ir::as_array(joined.lengths[rank]))
       return plan_error(
           fmt::format("{}: rank {} gets pieces of other lengths than `out_splits` says", at.name,
                       world_.number(rank)));
@@ -340,7 +341,7 @@ llvm::Error Planner::transition(Site &site) {
   if (moves.empty() || moves.size() != operands.size())
     return plan_error("the call does not say along which axes it runs");
   llvm::SmallVector<AxisId, 4> axes;
-  if (site.op.transition == TransitionOp::Reorder) {
+  if (site.op.transition == rules::TransitionOp::Reorder) {
     llvm::Expected<llvm::SmallVector<AxisId, 4>> named = call_axes(app);
     if (!named)
       return named.takeError();

@@ -4,6 +4,7 @@
 
 #include "checker/check.h"
 #include "ir/input/input.h"
+#include "ir/support/strings.h"
 #include "tests/unit/catch.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -279,7 +280,7 @@ TEST_CASE("axes in another order are another cut") {
       for (const char *claim : kCuts) {
         // A region on either axis forgets the order.
         if (at.form == Form::Region || at.form == Form::Believed || at.forgets || at.worded ||
-            llvm::StringRef(at.name).startswith("result of a region"))
+            ir::starts_with(llvm::StringRef(at.name), "result of a region"))
           continue;
         std::string text = at.program;
         replace_all(text, "$v", "%v = input " + type(found, at.stacked) + "\n");

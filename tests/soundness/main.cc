@@ -1,5 +1,6 @@
 // Random programs and their mutants: executed, judged, counted. A failure is printed with its seed
 // and shrunk to a program that still fails.
+#include "ir/support/strings.h"
 #include "tests/soundness/generator.h"
 #include "tests/soundness/given.h"
 #include "tests/soundness/judge_run.h"
@@ -250,7 +251,7 @@ std::set<std::string> explained(const std::string &path) {
   llvm::SmallVector<llvm::StringRef, 32> lines;
   (*buffer)->getBuffer().split(lines, '\n', -1, false);
   for (llvm::StringRef line : lines)
-    if (!line.startswith("#"))
+    if (!ir::starts_with(line, "#"))
       known.insert(line.split(':').first.trim().str());
   return known;
 }

@@ -1,5 +1,6 @@
 // Every transition in every form, run on two to four ranks: what the ranks hold afterwards means
 // what the row says that it means, computed here from lists of tensors alone.
+#include "ir/support/arrays.h"
 #include "tests/unit/run_program.h"
 
 #include "rules/transitions/transition.h"
@@ -24,7 +25,7 @@ struct Piece {
 using List = std::vector<Piece>;
 
 int64_t outer(const Piece &piece, size_t dim) {
-  return count(llvm::makeArrayRef(piece.dims).take_front(dim));
+  return count(ir::as_array(piece.dims).take_front(dim));
 }
 
 // Along a dimension that is there, in order.

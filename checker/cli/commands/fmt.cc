@@ -5,6 +5,7 @@
 
 #include "ir/input/compression.h"
 #include "ir/outline.h"
+#include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -21,7 +22,7 @@ size_t comment_start(llvm::StringRef line) {
       ++at;
     else if (line[at] == '"')
       quoted = !quoted;
-    else if (!quoted && line.substr(at).startswith("//"))
+    else if (!quoted && ir::starts_with(line.substr(at), "//"))
       return at;
   }
   return line.size();

@@ -4,6 +4,7 @@
 #include "checker/cli/options.h"
 #include "checker/cli/output.h"
 #include "checker/render/json_text.h"
+#include "ir/support/arrays.h"
 
 #include "rules/attributes/attributes.h"
 #include "rules/ops/registry.h"
@@ -84,7 +85,7 @@ std::string attribute_lines(const rules::AttributeList &list) {
   std::string text;
   for (const rules::AttributeSpec &spec : list.specs) {
     llvm::SmallVector<llvm::StringRef, 6> names = names_of(spec);
-    std::string others = joined(llvm::makeArrayRef(names).drop_front());
+    std::string others = joined(ir::as_array(names).drop_front());
     text += fmt::format("  attribute {}{}: {}\n", view(names.front()),
                         others.empty() ? "" : " (or " + others + ")", rules::describe(spec.form));
   }
@@ -210,10 +211,12 @@ std::string transition_page(llvm::StringRef name) {
   return text + attribute_lines(rules::attributes_of_transition(transition));
 }
 
+// Redistribute has a page of its own, and no rows.
 Names transition_names() {
   Names names;
-  for (std::string_view name : llvm::makeArrayRef(rules::kTransitionNames).drop_front())
-    names.push_back(name);
+  for (std::string_view name : ir::as_array(rules::kTransitionNames).drop_front())
+    if (name != rules::name_of(rules::TransitionOp::Redistribute))
+      names.push_back(name);
   return names;
 }
 

@@ -3,6 +3,7 @@
 #include "checker/walk/undecided/undecided_kinds.h"
 
 #include "checker/walk/gradients/joint.h"
+#include "ir/support/arrays.h"
 
 #include "rules/redistribute/call.h"
 #include "rules/shards/remesh.h"
@@ -195,7 +196,7 @@ OpenLinks UndecidedKinds::links_of(const rules::Application &app, const rules::O
   auto axes_of_operand = [&](uint32_t i) { return open_axes(app.type(app.args[i])) - refused; };
   size_t step = open.size() > kTriedApart ? open.size() : 1;
   for (size_t at = 0; at < open.size(); at += step)
-    link_group(app, outcome, llvm::makeArrayRef(open).slice(at, step), refused, links);
+    link_group(app, outcome, ir::as_array(open).slice(at, step), refused, links);
   for (size_t a = 0; a + 1 < open.size(); ++a)
     for (size_t b = a + 1; b < (step == 1 ? open.size() : a + 2); ++b)
       link_pair(app, {open[a], Kind::Replicate}, open[b],

@@ -3,6 +3,7 @@
 // results is in double, as on the host: bounds of functions allow for the rounding of what comes
 // out alone. Scratch memory holds the scores of as many heads as fit.
 #include "runtime/kernels/attention/attention.h"
+#include "ir/support/arrays.h"
 #include "runtime/device/composition.h"
 #include "runtime/kernels/composed/compositions.h"
 
@@ -101,7 +102,7 @@ bool AttentionFormulas::read_dims() {
   first_ = sequence_first(site_);
   const size_t rank = q->dims->size(), head = rank - (first_ ? 2 : 3),
                row = rank - (first_ ? 3 : 2);
-  auto lead = [&](const Placed *of) { return llvm::makeArrayRef(*of->dims).take_front(rank - 3); };
+  auto lead = [&](const Placed *of) { return ir::as_array(*of->dims).take_front(rank - 3); };
   lead_.assign(lead(q).begin(), lead(q).end());
   entries_ = count(lead_);
   heads_ = (*k->dims)[head], s_ = (*q->dims)[row], t_ = (*k->dims)[row];

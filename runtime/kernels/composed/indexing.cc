@@ -3,6 +3,8 @@
 // others as an entry of the index says. Reading is then one loop nest; writing is a scatter of as
 // long pieces as stay together. What an index names that is not there is zero, or nowhere: the
 // host, which would refuse it, does not see it.
+#include "ir/support/arrays.h"
+#include "ir/support/strings.h"
 #include "runtime/device/composition.h"
 #include "runtime/kernels/composed/compositions.h"
 
@@ -115,7 +117,7 @@ bool write(Composition &of, SpmdScatterForm form, const Picture &by, const Place
   }
   auto divides = [&](int64_t stride) { return stride % width == 0; };
   if (!divides(by.step) || !divides(by.size) ||
-      !llvm::all_of(llvm::makeArrayRef(by.base).take_front(lead), divides))
+      !llvm::all_of(ir::as_array(by.base).take_front(lead), divides))
     lead = by.over.size(), width = 1;
   const Dims rows(by.over.begin(), by.over.begin() + static_cast<ptrdiff_t>(lead));
   auto leading = [&](const Strides &of_all) {
@@ -408,7 +410,7 @@ bool composed_scatter(Composition &of) {
   const llvm::StringRef name = bare_name(of.site),
                         reduce = rules::word_attr(of.site.app, {"reduce"});
   if (!has_base(of) || !i || rules::any_attr(of.site.app, {"dimension_numbers"}) ||
-      name.endswith("sub") || (adds && !includes_self(of.site)) ||
+      ir::ends_with(name, "sub") || (adds && !includes_self(of.site)) ||
       (!reduce.empty() && reduce != "add" && reduce != "sum"))
     return false;
   const Dims large = at_least_one(*of.result(0)->dims), small = at_least_one(*i->dims);

@@ -1,5 +1,6 @@
 // Extremes with their places, norms, truths, counts and running sums, each along the dimensions
 // that the row names.
+#include "ir/support/strings.h"
 #include "runtime/device/composition.h"
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/positions.h"
@@ -67,7 +68,7 @@ bool composed_extreme_place(Composition &of) {
   const llvm::StringRef row = row_of(of);
   if (of.by || !along.x || along.x->size() == 0)
     return false;
-  const bool only_place = row.startswith("arg");
+  const bool only_place = ir::starts_with(row, "arg");
   const Placed most = of.temporary(along.kept);
   const SpmdCombiner combiner = row.contains("max") ? kSpmdMax : kSpmdMin;
   auto same = [](Symbols s) { return s[0]; };

@@ -1,5 +1,6 @@
 // Rows that put elements into a tensor at positions that other operands hold. Of several elements
 // for one position the last one stands, unless they are combined.
+#include "ir/support/strings.h"
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/indexing/selection_of.h"
 #include "runtime/kernels/rows.h"
@@ -100,7 +101,7 @@ std::vector<int64_t> writes(const Site &site, int64_t size) {
 }
 
 template <class T> Error scatter_add(const Call<T> &call) {
-  if (bare_name(call.site).endswith("sub"))
+  if (ir::ends_with(bare_name(call.site), "sub"))
     return scatter_by(call, kSubtract);
   std::vector<int64_t> written = writes(call.site, call.results[0].size());
   const T *base = call.results[0].data;
@@ -176,13 +177,13 @@ std::optional<Combiner> combiner_of(const Site &site) {
   llvm::StringRef name = bare_name(site);
   if (word == "sum" || word == "add")
     return Combiner::Sum;
-  if (word == "prod" || word == "multiply" || name.endswith("mul"))
+  if (word == "prod" || word == "multiply" || ir::ends_with(name, "mul"))
     return Combiner::Product;
   if (word == "mean")
     return Combiner::Mean;
-  if (word == "amax" || word == "max" || name.endswith("max"))
+  if (word == "amax" || word == "max" || ir::ends_with(name, "max"))
     return Combiner::Max;
-  if (word == "amin" || word == "min" || name.endswith("min"))
+  if (word == "amin" || word == "min" || ir::ends_with(name, "min"))
     return Combiner::Min;
   return std::nullopt;
 }

@@ -1,6 +1,7 @@
 // Losses by class: each sample has a weight q per class, and its loss is - sum of q times the
 // log-probabilities. Cross-entropy makes these of scores by log_softmax; a target that is an index
 // gives q at one class, label smoothing spreads a part of it.
+#include "ir/support/strings.h"
 #include "runtime/equation/vjp.h"
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/lines.h"
@@ -14,7 +15,7 @@ namespace spmd::runtime {
 namespace {
 
 bool is_row(const Site &site, llvm::StringRef prefix) {
-  return llvm::StringRef(site.row.name.data(), site.row.name.size()).startswith(prefix);
+  return ir::starts_with(llvm::StringRef(site.row.name.data(), site.row.name.size()), prefix);
 }
 
 // What a row says of its samples. T: also of class weights and soft targets.

@@ -2,6 +2,7 @@
 // which operands and results of a row are what standardise.h computes with.
 #include "runtime/kernels/norms/norms.h"
 
+#include "ir/support/strings.h"
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/norms/norm_rows.h"
 #include "runtime/kernels/norms/standardise.h"
@@ -207,8 +208,9 @@ template <class T> llvm::Error norm_backward(const Call<T> &call) {
   if (!space)
     return space.takeError();
   const rules::Application &app = call.site.app;
-  if (row_name(call.site).startswith("batch_norm") && (app.attr("training") || app.attr("train")) &&
-      !flag_attr(app, "training") && !flag_attr(app, "train"))
+  if (ir::starts_with(row_name(call.site), "batch_norm") &&
+      (app.attr("training") || app.attr("train")) && !flag_attr(app, "training") &&
+      !flag_attr(app, "train"))
     return cannot_run(call.site, "only statistics of the batch itself have a gradient here");
   standardise_gradient(*space, operands_of(call), optional(call, "u"), optional(call, "s"), g,
                        asked);

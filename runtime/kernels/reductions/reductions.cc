@@ -1,5 +1,6 @@
 // Reductions other than sums: a function of the elements along some dimensions. Of equal elements
 // the first one counts.
+#include "ir/support/strings.h"
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/functions/pointwise.h"
 #include "runtime/kernels/integral.h"
@@ -125,7 +126,7 @@ struct Moments {
                      ? static_cast<double>(rules::flag_attr(site.app, "unbiased"))
                      : site.number_attr("correction", site.number_attr("ddof", 1));
     llvm::StringRef name(site.row.name.data(), site.row.name.size());
-    root = name.startswith("std");
+    root = ir::starts_with(name, "std");
   }
   template <class T> void fill(const Elements<T> &x, T &spread, T &mean) const {
     auto n = static_cast<double>(x.size());
@@ -356,8 +357,8 @@ llvm::ArrayRef<KernelDef> reduction_kernels() {
         smooth<Extreme<true>>("amax", composed_extreme),
         smooth<Extreme<false>>("amin", composed_extreme),
         smooth_of_complex<Prod>("prod"),
-        stepped<ExtremePlace<true>>("argmax", composed_extreme_position),
-        stepped<ExtremePlace<false>>("argmin", composed_extreme_position),
+        stepped<ExtremePlace<true>>("argmax", composed_extreme_place),
+        stepped<ExtremePlace<false>>("argmin", composed_extreme_place),
         smooth<Spread>("var"),
         smooth<Spread>("std"),
         smooth<SpreadAndMean>("var_mean"),
@@ -371,8 +372,8 @@ llvm::ArrayRef<KernelDef> reduction_kernels() {
         smooth<Mode>("mode"),
         stepped<All>("all", composed_truth),
         stepped<Any>("any", composed_truth),
-        smooth<ExtremeAndPlace<true>>("max.dim", composed_extreme_position),
-        smooth<ExtremeAndPlace<false>>("min.dim", composed_extreme_position),
+        smooth<ExtremeAndPlace<true>>("max.dim", composed_extreme_place),
+        smooth<ExtremeAndPlace<false>>("min.dim", composed_extreme_place),
         smooth<BothExtremes>("aminmax"),
         {.row = "equal", .real = compare<Same>},
         {.row = "allclose", .real = compare<Isclose>},

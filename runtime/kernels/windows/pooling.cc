@@ -1,4 +1,5 @@
 // Pools and their backward, interpolation, patches, samples of images.
+#include "ir/support/strings.h"
 #include "runtime/kernels/indexing/selection.h"
 #include "runtime/kernels/rows.h"
 #include "runtime/kernels/windows/windows.h"
@@ -89,8 +90,8 @@ Positions largest(View<const T> x, const Dims &result, const std::vector<Taps> &
   return best;
 }
 bool takes_smallest(const Site &site) {
-  return bare_name(site).endswith("min") ||
-         rules::word_attr(site.app, {"select_prim"}).startswith("le");
+  return ir::ends_with(bare_name(site), "min") ||
+         ir::starts_with(rules::word_attr(site.app, {"select_prim"}), "le");
 }
 // Elements of one plane of the image that a window slides along.
 int64_t plane_of(const Dims &image, size_t dims) {
@@ -124,7 +125,7 @@ template <class T> Error max_pool_backward(const Call<T> &call) {
   View<const T> g = call.operand("g"), i = call.operand("i");
   View<T> to = call.results[0];
   llvm::StringRef name = bare_name(call.site);
-  if (name.startswith("select_and_")) { // XLA finds the elements anew
+  if (ir::starts_with(name, "select_and_")) { // XLA finds the elements anew
     bool gathers = name == "select_and_gather_add";
     const Dims &result = gathers ? *to.dims : *g.dims;
     auto taps = pool_taps(call.site, *i.dims, result, false);
@@ -251,7 +252,7 @@ template <class T> Error interpolate(const Call<T> &call) {
 template <class F>
 std::optional<bool> each_patch(const Site &site, const Dims &image, const Dims &patches, F f) {
   std::optional<llvm::SmallVector<Window, 4>> windows = pool_windows(site, 2);
-  if (!windows || image.size() < 3 || bare_name(site).startswith("conv_general"))
+  if (!windows || image.size() < 3 || ir::starts_with(bare_name(site), "conv_general"))
     return std::nullopt;
   if (!rules::any_attr(site.app, {"stride"}))
     for (Window &window : *windows)

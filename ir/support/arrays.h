@@ -1,0 +1,20 @@
+// Views of lists, of whatever kind they are. LLVM took away its function for that, and what it has
+// instead takes a SmallVector for one element in older versions.
+#pragma once
+
+#include "llvm/ADT/ArrayRef.h"
+
+#include <iterator>
+#include <type_traits>
+
+namespace spmd::ir {
+
+template <class List> auto as_array(const List &list) {
+  using Element = std::remove_cv_t<std::remove_pointer_t<decltype(std::data(list))>>;
+  return llvm::ArrayRef<Element>(std::data(list), std::size(list));
+}
+template <class Element> llvm::ArrayRef<Element> as_array(const Element *first, size_t count) {
+  return {first, count};
+}
+
+} // namespace spmd::ir
