@@ -408,7 +408,7 @@ struct DialectPrinter::State {
       if (moves.front().row->expert)
         attrs = with(attrs, "expert", AttrValue::boolean(true));
     }
-    printed.steps.push_back({std::string(read.name), attrs, {}});
+    printed.steps.push_back({std::string(rules::name_of(read.op)), attrs, {}});
     if (holds(call, printed))
       return printed;
     return own(call);
