@@ -1,4 +1,5 @@
-// Looks backward from what the step leaves: which passes reach it, and which numbers are on the way.
+// Looks backward from what the step leaves: which passes reach it, and which numbers are on the
+// way.
 #include "checker/gradual/accumulation.h"
 
 #include "checker/gradual/numbers.h"

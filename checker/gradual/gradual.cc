@@ -45,7 +45,8 @@ Gradual::Gradual(ir::Program &program, const CheckOptions &options)
   find_stretched();
 }
 
-// A number that is stretched over a dimension, or made there, is a block of it as well as the whole.
+// A number that is stretched over a dimension, or made there, is a block of it as well as the
+// whole.
 void Gradual::find_stretched() {
   rules::Rules rules(program_);
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
@@ -251,8 +252,8 @@ void prefer_kinds(const CheckResult &first, CheckResult &second) {
   second.findings = std::move(merged);
 }
 
-// Whether the second reading knows all that meets at a place: kinds, and cuts of what differs. What varies by
-// kinds alone may be a pending sum.
+// Whether the second reading knows all that meets at a place: kinds, and cuts of what differs. What
+// varies by kinds alone may be a pending sum.
 bool is_known(const ir::Program &program, const CheckResult &result, const Place &place,
               AxisSet axes) {
   if (place.form != Place::Form::Inst)
@@ -270,8 +271,8 @@ bool is_known(const ir::Program &program, const CheckResult &result, const Place
   return llvm::none_of(operands.values, open);
 }
 
-// An error by kinds alone stays one: as what the second reading finds on the axis instead, or as it is, unless
-// the second reading knows better.
+// An error by kinds alone stays one: as what the second reading finds on the axis instead, or as it
+// is, unless the second reading knows better.
 void keep_errors(const ir::Program &program, const CheckResult &first, CheckResult &second) {
   for (const Finding &finding : first.findings) {
     AxisSet axes = rules::axes_of(finding.violation);

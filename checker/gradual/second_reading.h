@@ -73,7 +73,8 @@ private:
   // The current instruction: axes of its findings, and of what might be one, for all that is known.
   ir::AxisSet told_axes_, open_axes_;
   bool scale_open_ = false; // the scale of its results is not known
-  // Axes on which it divides by a rank's own count, on which these differ, and what that does to scales.
+  // Axes on which it divides by a rank's own count, on which these differ, and what that does to
+  // scales.
   ir::AxisSet divided_, uneven_;
   ir::ScaleId count_scale_;
   llvm::DenseMap<uint32_t, Mean> means_; // by value

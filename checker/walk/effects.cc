@@ -172,8 +172,8 @@ AxisSet Effects::written(InstId id, ValueId target, uint32_t position, const Typ
   return bad;
 }
 
-// Nobody has said what temporary storage is: it is what was written last, and what other names of it
-// hold from then on is not known.
+// Nobody has said what temporary storage is: it is what was written last, and what other names of
+// it hold from then on is not known.
 void Effects::forget_others(InstId id, ValueId target, AxisSet axes) {
   if (!axes || state_.edit)
     return;

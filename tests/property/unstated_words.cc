@@ -1,5 +1,5 @@
-// Leaving out the words of a well-typed program loses nothing that its uses tell: random programs are
-// checked without the words of their collectives, and again with the words that were found.
+// Leaving out the words of a well-typed program loses nothing that its uses tell: random programs
+// are checked without the words of their collectives, and again with the words that were found.
 #include "checker/rewrite/annotate.h"
 #include "ir/input/input.h"
 #include "tests/unit/catch.h"

@@ -1,4 +1,5 @@
-// Typing one application of any op, and the memo that makes equal applications cost one look-up.
+// Typing one application of any op, and the cache that makes equal applications cost one look-up.
+// The checker has another one over it, of instructions (checker/README.md, "Two caches").
 #include "rules/apply.h"
 
 #include "rules/kinds/unknown.h"
