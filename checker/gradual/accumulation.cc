@@ -86,7 +86,7 @@ bool Accumulation::takes_mean(InstId id) {
   operands_.read(program_, inst.operands);
   if (op.row->reduces) {
     rules::Application app{program_, op, inst.attrs, inst.context, operands_.slots, {}, {}};
-    return rules::reduction_of(app) == "mean";
+    return rules::reduction_of(app) == rules::LossReduction::Mean;
   }
   const rules::Equation &row = op.row->equation.equation;
   return row.term_count > 0 && row.terms[0].divisors != 0;

@@ -8,6 +8,7 @@
 #include "rules/shards/blocks.h"
 
 #include "ir/claims.h"
+#include "ir/support/arrays.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -481,7 +482,7 @@ bool movedim_factors(const Application &app, FactorSink &sink) {
     if (!x || !y || order[*y])
       return false;
     order[*y] = *x;
-    llvm::erase_value(others, *x);
+    ir::erase_value(others, *x);
   }
   llvm::SmallVector<unsigned, 5> full;
   size_t next = 0;

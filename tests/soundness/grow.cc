@@ -2,6 +2,8 @@
 // refused.
 #include "tests/soundness/grow.h"
 
+#include "ir/support/arrays.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -135,7 +137,7 @@ void Grower::move(const Local &x) {
   // What becomes of the extents.
   auto n = axes_.sizes[a];
   if (axis.kind == 'S') {
-    llvm::erase_value(want.cuts[cut], a);
+    ir::erase_value(want.cuts[cut], a);
     want.local[cut] = std::min(want.local[cut] * n, want.global[cut]);
   }
   if (to == 'S') {
