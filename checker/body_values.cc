@@ -40,7 +40,8 @@ llvm::SmallVector<ir::ValueId, 2> passed_for(const ir::Program &program, ir::Fun
       if (attr.value.form != ir::AttrForm::Function || attr.value.as<ir::FunctionId>() != function)
         continue;
       llvm::SmallVector<ir::ValueId, 4> operands = tensors_of(program, ir::InstId{i});
-      // A branch has its condition before the parameters. Otherwise the positions are the op's own affair.
+      // A branch has its condition before the parameters. Otherwise the positions are the op's own
+      // affair.
       size_t first = operands.size() - std::min(operands.size(), callee.params.size());
       if (first <= 1 && operands.size() == callee.params.size() + first)
         passed.push_back(operands[first + position]);

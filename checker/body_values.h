@@ -1,5 +1,5 @@
-// The way out of the body of a function: from its parameter to what a caller passes, and from the result of a
-// call to what the body returns.
+// The way out of the body of a function: from its parameter to what a caller passes, and from the
+// result of a call to what the body returns.
 #pragma once
 
 #include "ir/program.h"
@@ -13,8 +13,8 @@ namespace spmd::checker {
 // The function that declares the value as its parameter; none if no function does.
 std::optional<ir::FunctionId> function_of_param(const ir::Program &program, ir::ValueId value);
 
-// What callers pass for the parameter of a function, in program order. Only of instructions that pass their
-// operands by position.
+// What callers pass for the parameter of a function, in program order. Only of instructions that
+// pass their operands by position.
 llvm::SmallVector<ir::ValueId, 2> passed_for(const ir::Program &program, ir::FunctionId function,
                                              ir::ValueId param);
 

@@ -24,10 +24,10 @@ struct CheckOptions {
   std::function<void(uint64_t done, uint64_t all)> progress = {}; // ops, told now and then
 };
 
-// Words that an erased collective left out, and what the checker took for them.
+// Words that a collective with unstated words left out, and what the checker took for them.
 struct InferredAt {
-  // Why `dst` is what it is: it follows from the call; a use needs it; no gradient passes, or no use
-  // decides, so that R is as good as I.
+  // Why `dst` is what it is: it follows from the call; a use needs it; no gradient passes, or no
+  // use decides, so that R is as good as I.
   enum class Why : uint8_t { Call, Use, NoGradient, NoUse };
   ir::InstId inst;
   rules::InferredWord word;
@@ -35,8 +35,8 @@ struct InferredAt {
   Place use = {}; // Use: the first one in the program
 };
 
-// Two uses of the result of one erased collective that no word can satisfy both: the finding stands
-// at the second.
+// Two uses of the result of one collective with unstated words that no word can satisfy both: the
+// finding stands at the second.
 struct UndecidedClash {
   ir::InstId made; // the collective
   Place first;     // the first use
@@ -77,8 +77,9 @@ struct CheckResult {
   std::vector<InferredAt> inferred;
   std::vector<UndecidedClash> clashes; // Finding::clash
   CheckStats stats;
-  // Mode::Gradual; else none. What is known without declarations; per value the axes on which everything that
-  // it was made of is known, kind, cut and scale; per axis the first instruction that lost that.
+  // Mode::Gradual; else none. What is known without declarations; per value the axes on which
+  // everything that it was made of is known, kind, cut and scale; per axis the first instruction
+  // that lost that.
   std::shared_ptr<const Gradual> gradual;
   std::vector<ir::AxisSet> proved;
   std::vector<std::pair<ir::AxisId, ir::InstId>> lost;

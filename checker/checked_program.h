@@ -18,8 +18,8 @@ public:
   // A function is typed for each call: its values are known by the typing that the call has.
   static constexpr uint32_t kMain = 0;
   rules::Arg known(ir::ValueId value, uint32_t typing = kMain) const;
-  // The typings of the bodies that an instruction runs: `body`; `then`, `else`; `cond`, `body`. Empty
-  // if it runs none.
+  // The typings of the bodies that an instruction runs: `body`; `then`, `else`; `cond`, `body`.
+  // Empty if it runs none.
   llvm::ArrayRef<uint32_t> bodies(ir::InstId site, uint32_t typing = kMain) const;
 
 private:

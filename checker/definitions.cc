@@ -117,7 +117,7 @@ llvm::SmallVector<ValueId, 4> tensors_of(const ir::Program &program, InstId inst
 }
 
 InstId sum_ahead(const ir::Program &program, InstId from, AxisSet axes) {
-  if (!adds(rules::resolve_spelling(program.op_name(program.insts[from].op), "spmd")))
+  if (!adds(rules::resolve_op(program, program.insts[from].op)))
     return {};
   llvm::DenseSet<uint32_t> reached;
   auto mark = [&](const ir::Inst &inst) {
@@ -133,10 +133,11 @@ InstId sum_ahead(const ir::Program &program, InstId from, AxisSet axes) {
           return reached.count(value.index);
         }))
       continue;
-    rules::ResolvedOp op = rules::resolve_spelling(program.op_name(inst.op), "spmd");
+    rules::ResolvedOp op = rules::resolve_op(program, inst.op);
     if (passes_addends(op))
       mark(inst);
-    else if (op.transition == "all_reduce" || op.transition == "reduce_scatter")
+    else if (op.transition == rules::TransitionOp::AllReduce ||
+             op.transition == rules::TransitionOp::ReduceScatter)
       if (runs_over(program, InstId{i}, axes))
         return InstId{i};
   }

@@ -16,7 +16,7 @@ llvm::SmallVector<ir::ValueId, 4> tensors_of(const ir::Program &program, ir::Ins
 // True if the call runs over one of the axes, by name or by group.
 bool runs_over(const ir::Program &program, ir::InstId inst, ir::AxisSet axes);
 
-// The erased sum over one of these axes that the results of an instruction run into by way of
+// The unstated sum over one of these axes that the results of an instruction run into by way of
 // linear ops only: there they are addends, whatever they are called. None if there is none, or if
 // the instruction multiplies its operands, so that none of them is an addend by itself.
 ir::InstId sum_ahead(const ir::Program &program, ir::InstId inst, ir::AxisSet axes);

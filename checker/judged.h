@@ -1,5 +1,5 @@
-// How much of a program a check judged. A run without findings says nothing of what no rule looked at,
-// so that part is counted and printed.
+// How much of a program a check judged. A run without findings says nothing of what no rule looked
+// at, so that part is counted and printed.
 #pragma once
 
 #include "checker/check.h"
@@ -18,8 +18,9 @@ struct Judged {
       false; // it states outputs or contracts of gradients, which are compared without an op
   bool one_rank = false; // no mesh has an axis of more than one rank: every kind is the same there
 
-  // Of programs that were judged without declarations: parameters that the program trains, and on how many of
-  // them everything that makes the gradient is known, by the name of the axis; where that was lost first.
+  // Of programs that were judged without declarations: parameters that the program trains, and on
+  // how many of them everything that makes the gradient is known, by the name of the axis; where
+  // that was lost first.
   struct Proof {
     std::string axis;
     uint64_t parameters = 0;

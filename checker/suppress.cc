@@ -31,8 +31,8 @@ bool glob_match(llvm::StringRef pattern, llvm::StringRef text) {
   return pattern.drop_front(p).find_first_not_of('*') == llvm::StringRef::npos;
 }
 
-// Suppressions by what a finding must have: the place they name, or the words of their scope before or
-// behind all stars. So a finding is held against few of them, however many there are.
+// Suppressions by what a finding must have: the place they name, or the words of their scope before
+// or behind all stars. So a finding is held against few of them, however many there are.
 class SuppressionIndex {
 public:
   explicit SuppressionIndex(const ir::Program &program) : program_(program) {

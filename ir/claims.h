@@ -104,7 +104,8 @@ MeshId mesh_of(const Program &program, ValueId value, MeshId around);
 MeshId find_mesh(const Program &program, llvm::StringRef name); // none if there is no such mesh
 // Empty, or which base of the scale is neither an axis of some mesh nor a symbol.
 std::string check_scale(const Program &program, const Scale &scale);
-// The axis of the mesh that a factor of a scale names, as `axis` or `mesh.axis`; none if it is no such name.
+// The axis of the mesh that a factor of a scale names, as `axis` or `mesh.axis`; none if it is no
+// such name.
 std::optional<AxisId> named_in(const Program &program, const Mesh &mesh, StringId base);
 // ``, nearest is `tp```; empty if nothing is near.
 std::string nearest(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> known);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ir/attrs.h"
+#include "ir/dialect/words.h"
 #include "ir/ids.h"
 #include "ir/location.h"
 #include "ir/mesh/mesh.h"
@@ -242,13 +243,14 @@ struct Producer {
   bool stated = false;
 };
 
-// What a recorder could not see. Derivatives: functions bring their own backward, and which instructions are
-// theirs is not recorded.
+// What a recorder could not see. Derivatives: functions bring their own backward, and which
+// instructions are theirs is not recorded.
 enum class Missing : uint8_t { Types, Grads, Locs, Groups, Regions, Shapes, Mutation, Derivatives };
 inline constexpr std::array<std::string_view, 8> kMissingWords = {
     "types", "grads", "locs", "groups", "regions", "shapes", "mutation", "derivatives"};
 
-// The sizes of all axes of all meshes in their common pieces, made on demand (ir/mesh/axis_scale.h).
+// The sizes of all axes of all meshes in their common pieces, made on demand
+// (ir/mesh/axis_scale.h).
 struct AxisScales {
   std::vector<ScaleId> of; // by mesh and axis, kMaxAxes to a mesh
 };
@@ -282,8 +284,16 @@ struct Program {
   // Spellings of ops: OpNameId is the string's id.
   llvm::StringRef op_name(OpNameId id) const { return strings[StringId{id.index}]; }
 
+  // The dialect that spellings are looked up in.
+  llvm::StringRef dialect_name() const {
+    return dialect.valid() ? strings[dialect] : llvm::StringRef(kOwnDialect);
+  }
+  bool is_own_dialect() const { return dialect_name() == llvm::StringRef(kOwnDialect); }
+  // A named operand that is written: the tensor that a result is put into.
+  bool is_out(StringId name) const { return name.valid() && strings[name] == "out"; }
+
   Producer producer;
-  StringId dialect; // none: spmd
+  StringId dialect; // none: ours
   Mode mode = Mode::Global;
   ProgramPhase phase = ProgramPhase::Forward;
   uint32_t minor_version = 0;

@@ -111,8 +111,9 @@ private:
     return s;
   }
 
-  // Of several results only those claimed P are meant by `partial`. Where shards tell that a dimension
-  // is summed the result is P; whether that is stated is another question (rules/README.md).
+  // Of several results only those claimed P are meant by `partial`. Where shards tell that a
+  // dimension is summed the result is P; whether that is stated is another question
+  // (rules/README.md).
   AxisSet stated_for(AxisSet stated, unsigned result, const ShardResult &shards) const {
     stated -= shards.sharded;
     if (app_.results.size() > 1 && stated) {
@@ -154,7 +155,7 @@ private:
     summed_ |= shards.summed;
     sharded_ |= shards.sharded - shards.bad - kinds.bad;
     AxisSet unknown = shards.bad | unstated;
-    unknown |= donated(sum, shards, kinds);
+    unknown |= from_shape_only(sum, shards, kinds);
     ir::Type type;
     type.set_mesh(app_.where().mesh);
     type.of(Kind::Replicate) = kinds.r | kinds.either | kinds.zero;
@@ -165,7 +166,8 @@ private:
     type.unknown = kinds.unknown;
     type.set_unknown(unknown);
     for (const ShardResult::Place &place : shards.places)
-      if (type.of(Kind::Varying).contains(place.axis) || shards.donated.contains(place.axis))
+      if (type.of(Kind::Varying).contains(place.axis) ||
+          shards.from_shape_only.contains(place.axis))
         if (!type.unknown.contains(place.axis))
           type.set_shard(place.axis, place.dim, place.order);
     type.close_orders();
@@ -186,11 +188,11 @@ private:
     return plain ? one : ir::ScaleId();
   }
 
-  // Axes on which only an operand that gives extents is sharded, although the value is P or I there,
-  // or random numbers are drawn from a state that does not differ. What is R, every rank has its part
-  // of.
-  AxisSet donated(const Sum &sum, const ShardResult &shards, const LocalResult &kinds) {
-    AxisSet axes = (shards.donated - shards.bad) & (axes_ - kinds.unknown);
+  // Axes on which only an operand that gives extents is sharded, although the value is P or I
+  // there, or random numbers are drawn from a state that does not differ. What is R, every rank has
+  // its part of.
+  AxisSet from_shape_only(const Sum &sum, const ShardResult &shards, const LocalResult &kinds) {
+    AxisSet axes = (shards.from_shape_only - shards.bad) & (axes_ - kinds.unknown);
     if (!axes)
       return {};
     bool drawn = draws(equation_, sum) && !has_values(sum);
@@ -199,7 +201,7 @@ private:
         add_merged(out_.violations, 0, make(axis));
       return set;
     };
-    OperandIndex value = first_operand(), shape_only = donor_on(axes.first());
+    OperandIndex value = first_operand(), shape_only = shape_only_on(axes.first());
     AxisSet bad = refuse(axes & kinds.p, [&](AxisId axis) {
       return Violation(PartialWithVarying{value, shape_only, axis});
     });
@@ -225,7 +227,7 @@ private:
     }
     return false;
   }
-  OperandIndex donor_on(AxisId axis) const {
+  OperandIndex shape_only_on(AxisId axis) const {
     for (uint32_t i = 0; i < app_.args.size(); ++i)
       if (app_.type(app_.args[i]).dim(axis))
         return {i};
@@ -374,7 +376,8 @@ bool is_position(const Equation &equation, unsigned operand) {
   return false;
 }
 
-// Tensors that could be trained and stand where the row has no derivative: as a position, or as what it leaves out.
+// Tensors that could be trained and stand where the row has no derivative: as a position, or as
+// what it leaves out.
 void report_gradients_that_end(const Application &app, const OpDef &row, const Binding &binding,
                                Outcome &out) {
   if (!app.where().grad || !row.gradient || row.derivative_of)
@@ -384,7 +387,7 @@ void report_gradients_that_end(const Application &app, const OpDef &row, const B
     unsigned operand = 0;
     while (operand < equation.operand_count && binding[operand] != &slot)
       ++operand;
-    bool written = slot.name.valid() && app.program.strings[slot.name] == "out";
+    bool written = app.program.is_out(slot.name);
     if (written || &slot == binding.generator ||
         (operand < equation.operand_count && !is_position(equation, operand)))
       continue;
@@ -426,7 +429,8 @@ void apply_row(const Application &app, const OpDef &row, AxisSet stated, unsigne
 // Members of zipped lists whose rows are compared; lists may be long, and their members much alike.
 constexpr size_t kMembersApart = 64;
 
-// True of two members that a row cannot tell apart: places among the operands matter to findings only.
+// True of two members that a row cannot tell apart: places among the operands matter to findings
+// only.
 bool same_member(const Application &app, const RowUse &one, const RowUse &other) {
   if (one.row != other.row || one.slots.size() != other.slots.size())
     return false;
@@ -460,8 +464,7 @@ void apply_equation(const Application &app, Outcome &out) {
       }
       continue;
     }
-    Application one{app.program, use.op,   app.attrs,   app.context,
-                    use.slots,   app.args, app.results, app.infer_partial};
+    Application one = app.bound_to(use);
     if (count == app.results.size()) {
       apply_row(one, *use.row, stated, count, out);
       continue;

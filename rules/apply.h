@@ -4,6 +4,7 @@
 
 #include "rules/boundary/op.h"
 #include "rules/ops/op.h"
+#include "rules/transitions/op.h"
 #include "rules/violation.h"
 #include "rules/violations/symbols.h"
 
@@ -43,6 +44,7 @@ struct ResultClaim {
 };
 
 struct ResolvedOp;
+struct RowUse;
 
 struct Application {
   ir::Program &program; // for its interners and tables of names; instructions are not looked at
@@ -64,13 +66,16 @@ struct Application {
   const ir::Shape *shape(const Arg &arg) const {
     return arg.shape.valid() ? &program.shapes[arg.shape] : nullptr;
   }
+  // The same as one of its rows sees it: with the operands that the row takes. `use` stays the
+  // caller's.
+  Application bound_to(const RowUse &use) const;
   // The slot of a named operand (`kw`), else null.
   const Slot *named(llvm::StringRef name) const;
   // The value of an attribute, else null.
   const ir::AttrValue *attr(llvm::StringRef key) const { return program.find(attrs, key); }
 };
 
-// A word of an erased collective that was read off its operand or left to its uses.
+// A word of a collective with unstated words that was read off its operand or left to its uses.
 struct InferredWord {
   ir::AxisSet axes;
   ir::KindWord src, dst; // dst R|I: undecided, the uses decide
@@ -93,7 +98,7 @@ struct ResolvedOp {
   OpForm form = OpForm::Unknown;
   const OpDef *row = nullptr;                       // Equation
   const Alias *alias = nullptr;                     // null if the spelling is the row's own name
-  std::string_view transition;                      // Transition: the common name of its rows
+  TransitionOp transition = TransitionOp::None;     // Transition
   rules::Boundary boundary = rules::Boundary::None; // Boundary, Call
   llvm::SmallVector<uint8_t, 6>
       order; // operand of the row per position, or one of the two below. Empty: as the row

@@ -146,8 +146,8 @@ private:
     return true;
   }
 
-  // A number that the framework passes as an attribute. Only whether it is 0 matters to kinds, and whether
-  // it is finite to scales.
+  // A number that the framework passes as an attribute. Only whether it is 0 matters to kinds, and
+  // whether it is finite to scales.
   void put_attribute() {
     static const Slot zero = literal(ir::AttrValue::integer(0));
     static const Slot other = literal(ir::AttrValue::integer(1));

@@ -130,8 +130,8 @@ private:
     }
     return text + inside;
   }
-  // Its dimensions are those of the operand's first mention. A shape_only may stand where a value that is
-  // summed over a list did.
+  // Its dimensions are those of the operand's first mention. A shape_only may stand where a value
+  // that is summed over a list did.
   std::string shape_only(unsigned operand) {
     const Ref *ref = first_ref(operand);
     return print(*ref, false);
@@ -333,7 +333,7 @@ std::optional<RowUse> derivative_use(const Application &app) {
   RowUse &use = uses[at];
   const Equation &equation = use.row->equation.equation;
   unsigned operand = equation.find_operand(app.op.differentiated);
-  Application bound{app.program, use.op, app.attrs, app.context, use.slots, app.args, claims};
+  Application bound = forward.bound_to(use);
   OperandMismatch ignored;
   std::optional<Binding> binding = bind_operands(bound, equation, ignored);
   if (!binding)

@@ -4,9 +4,9 @@
 //
 //   vjp.matmul.a   dr[... m n] * b[... k n], #a[... m k] -> [... m k]
 //
-// Operands: the gradients of the results (`dr`; of several results `dr0`, `dr1`, ..., those that are
-// given), of a list whose members are multiplied those before and after the one that is meant, then all
-// operands of the row. An instruction `vjp.OP.OPERAND` takes the gradients as its
+// Operands: the gradients of the results (`dr`; of several results `dr0`, `dr1`, ..., those that
+// are given), of a list whose members are multiplied those before and after the one that is meant,
+// then all operands of the row. An instruction `vjp.OP.OPERAND` takes the gradients as its
 // first operand, a list if OP has several results, and then the operands of OP as OP has them;
 // `member` counts the members of a list operand. Attributes are those of OP.
 #pragma once
@@ -18,8 +18,9 @@
 
 namespace spmd::rules {
 
-// By the results whose gradients are given, a bit per result of the row. Null if there is no gradient: the
-// row has none, these results do not depend on the operand, or it is a position or a condition.
+// By the results whose gradients are given, a bit per result of the row. Null if there is no
+// gradient: the row has none, these results do not depend on the operand, or it is a position or a
+// condition.
 const OpDef *derivative(const OpDef &row, unsigned operand, uint32_t results = ~0u);
 
 struct DerivativeName {
@@ -35,7 +36,8 @@ unsigned gradient_count(const OpDef &row);
 // What `vjp.OP.OPERAND` means for these operands; none if it means nothing.
 std::optional<RowUse> derivative_use(const Application &app);
 
-// The forward application that one of a derived row belongs to, and its operands in the row's order.
+// The forward application that one of a derived row belongs to, and its operands in the row's
+// order.
 struct ForwardCall {
   ResolvedOp op;
   llvm::SmallVector<Slot, 8> slots; // per operand of the row

@@ -5,10 +5,11 @@
 //
 //   row      = equation { ";" equation }
 //   equation = [ sum ] "->" result { "," result }
-//   sum      = [ "-" ] term { ("+" | "-") term } { "," operand }    after a comma: operands in no term
+//   sum      = [ "-" ] term { ("+" | "-") term } { "," operand }    after a comma: in no term
 //   term     = atom { "*" atom } { "/|" factor "|" }
 //   atom     = operand | "f(" operand { "," operand } ")" | integer
-//   operand  = [ "@" | "#" ] [ "+" | "*" ] ( name [ "?" ] | "~" ) [ "[" { dim } [ ":" [ "!" ] factor ] "]" ]
+//   operand  = [ "@" | "#" ] [ "+" | "*" ] ( name [ "?" ] | "~" )
+//              [ "[" { dim } [ ":" [ "!" ] factor ] "]" ]
 //   dim      = [ "!" ] ( factor | "..." | "(" { [ "!" ] factor } ")" ) | "1" | "?" factor
 //   result   = "[" { dim } "]" | name [ "*" ]
 #pragma once

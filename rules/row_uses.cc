@@ -1,4 +1,5 @@
-// Which rows of the table an application uses, and with which operands: lists are taken apart, or made.
+// Which rows of the table an application uses, and with which operands: lists are taken apart, or
+// made.
 #include "rules/apply.h"
 #include "rules/derivative.h"
 #include "rules/ops/registry.h"
@@ -61,6 +62,10 @@ llvm::SmallVector<Slot, 6> with_list(const Application &app) {
 }
 
 } // namespace
+
+Application Application::bound_to(const RowUse &use) const {
+  return {program, use.op, attrs, context, use.slots, args, results, infer_partial};
+}
 
 llvm::SmallVector<RowUse, 1> row_uses(const Application &app) {
   llvm::SmallVector<RowUse, 1> uses;

@@ -1,5 +1,5 @@
-// The list of all kinds: a struct that stands here has a name that is accepted wherever a finding is
-// named.
+// The list of all kinds: a struct that stands here has a name that is accepted wherever a finding
+// is named.
 #include "rules/violation.h"
 
 #include "rules/violations/claims.h"

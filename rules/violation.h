@@ -1,6 +1,6 @@
 // A finding: one of the structs of violations/, each with its typed arguments, its sentence and its
-// manual page. Which of them there are is known in violation.cc alone, and a struct to those who make
-// or ask for it, so that a new one recompiles a handful of files, and an edit of a page one.
+// manual page. Which of them there are is known in violation.cc alone, and a struct to those who
+// make or ask for it, so that a new one recompiles a handful of files, and an edit of a page one.
 #pragma once
 
 #include "rules/violations/diagnostic_info.h"
@@ -50,8 +50,8 @@ public:
 
   // Name and typed value of each argument, in the order of the struct.
   void for_each_field(FieldVisitor visit) const { type_->fields(held_, visit); }
-  // Arguments that most have; null where it has none of that name. The axes that it is about, and the
-  // value and the operand that it names.
+  // Arguments that most have; null where it has none of that name. The axes that it is about, and
+  // the value and the operand that it names.
   ir::AxisSet *axes() { return type_->axes(held_); }
   ir::ValueId *value() { return type_->value(held_); }
   OperandIndex *operand() { return type_->operand(held_); }

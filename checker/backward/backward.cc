@@ -1,5 +1,5 @@
-// Walks the instructions from the last to the first and puts out what each adds to the gradients of its
-// operands.
+// Walks the instructions from the last to the first and puts out what each adds to the gradients of
+// its operands.
 #include "checker/backward/deriver.h"
 
 #include "checker/report/report.h"

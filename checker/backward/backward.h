@@ -1,6 +1,7 @@
 // The backward of a program, as instructions of the same program: derived rows around ordinary ops
-// (rules/derivative.h), duals of transitions, sums where a value was used more than once. No tape: what
-// is saved are values that live longer. Source: rules/README.md, "Gradients"; type-system property 2.
+// (rules/derivative.h), duals of transitions, sums where a value was used more than once. No tape:
+// what is saved are values that live longer. Source: rules/README.md, "Gradients"; type-system
+// property 2.
 #pragma once
 
 #include "checker/check.h"
@@ -16,14 +17,14 @@ struct NoBackward {
   std::string message;
 };
 
-// Replaces `backward %l` by the gradients of all that a gradient may be asked for, and `%g = grad %x` by
-// that of %x; a program that has neither, but an output of role loss, gives the gradients of its
-// parameters as outputs `grad.NAME`. The program must be clean; calls are inlined. What comes out is
-// clean, or there is a reason why not.
+// Replaces `backward %l` by the gradients of all that a gradient may be asked for, and `%g = grad
+// %x` by that of %x; a program that has neither, but an output of role loss, gives the gradients of
+// its parameters as outputs `grad.NAME`. The program must be clean; calls are inlined. What comes
+// out is clean, or there is a reason why not.
 std::optional<NoBackward> derive_backward(ir::Program &program, const CheckOptions &options = {});
 
-// True if the program asks for gradients, by a `backward` or an output of role loss, and has none yet: a
-// recorded step has its backward in it.
+// True if the program asks for gradients, by a `backward` or an output of role loss, and has none
+// yet: a recorded step has its backward in it.
 bool has_loss(const ir::Program &program);
 
 } // namespace spmd::checker

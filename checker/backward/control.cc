@@ -2,6 +2,7 @@
 // scan in the other direction, over the carries that each round began with, which a scan forward
 // collects.
 #include "checker/backward/deriver.h"
+#include "ir/support/arrays.h"
 
 #include "rules/shards/stacked.h"
 
@@ -194,7 +195,7 @@ bool Deriver::through_cond(const Inst &inst, llvm::ArrayRef<ValueId> results,
     return fail(inst, "has an opaque branch, which has no derivative");
   if (draws(*sides[0]) || draws(*sides[1]))
     return fail(inst, "draws random numbers in a branch, which its backward would draw again");
-  CondParts cond{.args = llvm::makeArrayRef(operands.values).drop_front(),
+  CondParts cond{.args = ir::as_array(operands.values).drop_front(),
                  .results = results,
                  .inside = {inst.context, inst.loc, {}}};
   for (ValueId value : cond.args)
@@ -277,13 +278,16 @@ bool Deriver::save_carries(ScanParts &scan) {
 }
 
 // Which operands have a gradient.
-void Deriver::find_places(ScanParts &scan) {
+void Deriver::find_positions(ScanParts &scan) {
   for (size_t i = 0; i < scan.args.size(); ++i) {
     const bool carry = i >= scan.consts && i < scan.consts + scan.carries;
     if (!carries(scan.body.params[i]) || (!carry && !active_.count(scan.args[i].index)))
       continue;
     scan.wanted_params.push_back(scan.body.params[i]);
-    (i < scan.consts ? scan.const_places : carry ? scan.carry_places : scan.x_places).push_back(i);
+    (i < scan.consts ? scan.const_positions
+     : carry         ? scan.carry_positions
+                     : scan.x_positions)
+        .push_back(i);
   }
 }
 
@@ -292,7 +296,7 @@ void Deriver::find_places(ScanParts &scan) {
 bool Deriver::hand_over(ScanParts &scan) {
   const auto consts = static_cast<ptrdiff_t>(scan.consts);
   scan.handed.append(scan.args.begin(), scan.args.begin() + consts);
-  for (size_t i : scan.carry_places) {
+  for (size_t i : scan.carry_positions) {
     const size_t carry = i - scan.consts;
     ValueId result = scan.inst.result(static_cast<uint32_t>(carry));
     ValueId gradient = carry < scan.results.size() ? scan.results[carry] : ValueId();
@@ -301,7 +305,7 @@ bool Deriver::hand_over(ScanParts &scan) {
     scan.handed.push_back(gradient);
     scan.carried_params.push_back(parameter(gradient_like(scan.body.params[i]), "g"));
   }
-  for (size_t i : scan.const_places) {
+  for (size_t i : scan.const_positions) {
     scan.handed.push_back(put("zeros_like", Operand::value(scan.args[i]), {}, scan.around, "zero"));
     scan.carried_params.push_back(parameter(gradient_like(scan.body.params[i]), "s"));
   }
@@ -326,16 +330,16 @@ llvm::SmallVector<ValueId, 8> Deriver::round_back(const ScanParts &scan, Gradien
     return gradient;
   };
   llvm::SmallVector<ValueId, 8> returned;
-  for (size_t i : scan.carry_places)
+  for (size_t i : scan.carry_positions)
     returned.push_back(leave(scan.body.params[i]));
-  for (size_t k = 0; k < scan.const_places.size(); ++k) {
-    ValueId part = leave(scan.body.params[scan.const_places[k]]);
-    ValueId before = scan.carried_params[scan.carry_places.size() + k];
+  for (size_t k = 0; k < scan.const_positions.size(); ++k) {
+    ValueId part = leave(scan.body.params[scan.const_positions[k]]);
+    ValueId before = scan.carried_params[scan.carry_positions.size() + k];
     returned.push_back(part.valid() ? put("add", {Operand::value(before), Operand::value(part)}, {},
                                           scan.inside, "sum")
                                     : part);
   }
-  for (size_t i : scan.x_places)
+  for (size_t i : scan.x_positions)
     returned.push_back(leave(scan.body.params[i]));
   return returned;
 }
@@ -349,8 +353,8 @@ std::optional<ir::FunctionId> Deriver::reverse_round(const ScanParts &scan) {
   auto outer_active = active_;
   std::swap(made, out_);
   Gradients inner;
-  for (size_t k = 0; k < scan.carry_places.size(); ++k)
-    if (ValueId result = body.results[scan.carry_places[k] - scan.consts]; result.valid())
+  for (size_t k = 0; k < scan.carry_positions.size(); ++k)
+    if (ValueId result = body.results[scan.carry_positions[k] - scan.consts]; result.valid())
       give(inner, result, scan.carried_params[k], scan.inside);
   size_t next = 0;
   for (size_t r = scan.carries; r < scan.results.size(); ++r)
@@ -375,24 +379,24 @@ std::optional<ir::FunctionId> Deriver::reverse_round(const ScanParts &scan) {
 // The scan back, and what it gives to the operands.
 bool Deriver::put_scan_back(const ScanParts &scan, ir::FunctionId backward, Gradients &gradients) {
   llvm::SmallVector<rules::Arg, 8> known;
-  for (const auto *places : {&scan.carry_places, &scan.const_places, &scan.x_places})
+  for (const auto *places : {&scan.carry_positions, &scan.const_positions, &scan.x_positions})
     for (size_t i : *places)
       known.push_back(gradient_like(scan.args[i]));
   if (known.empty())
     return true;
-  auto count = static_cast<int64_t>(scan.carry_places.size() + scan.const_places.size());
+  auto count = static_cast<int64_t>(scan.carry_positions.size() + scan.const_positions.size());
   llvm::SmallVector<ValueId, 4> put_out = put_call(
       "scan", scan.handed,
       attrs({{"body", AttrValue::function(backward)}, {"carry", AttrValue::integer(count)}},
             scan.inst.attrs, {"in_types", "out_types"}),
       known, scan.around, "grad");
   size_t at = 0;
-  for (size_t i : scan.carry_places)
+  for (size_t i : scan.carry_positions)
     if (ValueId gradient = put_out[at++]; active_.count(scan.args[i].index))
       give(gradients, scan.args[i], gradient, scan.around);
-  for (size_t i : scan.const_places)
+  for (size_t i : scan.const_positions)
     give(gradients, scan.args[i], put_out[at++], scan.around);
-  for (size_t i : scan.x_places) {
+  for (size_t i : scan.x_positions) {
     ValueId turned = put_flipped(put_out[at++], scan.around);
     if (!turned.valid())
       return fail(scan.inst, "has a gradient of what it takes apart that cannot be typed");
@@ -422,7 +426,7 @@ bool Deriver::through_scan(const Inst &inst, llvm::ArrayRef<ValueId> results,
   if (scan.carries && !save_carries(scan))
     return false;
   scan.body = copy_body(*forward);
-  find_places(scan);
+  find_positions(scan);
   if (!hand_over(scan))
     return fail(inst, "has operands whose gradient cannot be typed");
   std::optional<ir::FunctionId> backward = reverse_round(scan);

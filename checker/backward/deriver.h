@@ -202,7 +202,7 @@ private:
     llvm::SmallVector<ValueId, 8> stacks = {}; // the carries that rounds began with, the last first
     Copied body = {};                          // for the backward
     // Positions of the operands that have a gradient.
-    llvm::SmallVector<size_t, 8> const_places = {}, carry_places = {}, x_places = {};
+    llvm::SmallVector<size_t, 8> const_positions = {}, carry_positions = {}, x_positions = {};
     llvm::SmallVector<ValueId, 8> wanted_params = {};                 // their parameters
     llvm::SmallVector<ValueId, 8> carried_params = {}, y_params = {}; // of the body back
     llvm::SmallVector<ValueId, 8> handed = {};                        // operands of the scan back
@@ -211,7 +211,7 @@ private:
   };
   bool through_scan(const Inst &inst, llvm::ArrayRef<ValueId> results, Gradients &gradients);
   bool save_carries(ScanParts &scan);
-  void find_places(ScanParts &scan);
+  void find_positions(ScanParts &scan);
   bool hand_over(ScanParts &scan);
   std::optional<ir::FunctionId> reverse_round(const ScanParts &scan);
   llvm::SmallVector<ValueId, 8> round_back(const ScanParts &scan, Gradients &inner);

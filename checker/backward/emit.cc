@@ -1,5 +1,5 @@
-// Instructions that a backward puts out, typed as they are: what is summed across ranks must be stated, and
-// gradients that meet must be alike.
+// Instructions that a backward puts out, typed as they are: what is summed across ranks must be
+// stated, and gradients that meet must be alike.
 #include "checker/backward/deriver.h"
 
 #include "rules/ops/registry.h"
@@ -88,7 +88,7 @@ ValueId Deriver::put(ir::OpNameId op, llvm::ArrayRef<Operand> operands, ir::Attr
 ValueId Deriver::reinterpret(ValueId gradient, AxisSet axes, Kind src, Kind dst,
                              const InsertionPoint &around) {
   auto word = [](Kind kind) { return AttrValue::kind({.kind = kind}); };
-  const rules::Transition *row = rules::find_transition("reinterpret", src, dst);
+  const rules::Transition *row = rules::find_transition(rules::TransitionOp::Reinterpret, src, dst);
   llvm::SmallVector<std::pair<llvm::StringRef, AttrValue>, 4> list = {
       {"axis", axes_attr(refs_of(type(gradient).mesh(), axes))},
       {"src", word(src)},
@@ -101,9 +101,9 @@ ValueId Deriver::reinterpret(ValueId gradient, AxisSet axes, Kind src, Kind dst,
   return put("reinterpret", Operand::value(gradient), attrs(list), there, name(gradient).substr(1));
 }
 
-// The gradient as the dual of its value's type, on the mesh of the value. What differs between ranks, or
-// is the same on all of them, where the dual is P is an addend; what is the same on all where it is V
-// is one value per rank.
+// The gradient as the dual of its value's type, on the mesh of the value. What differs between
+// ranks, or is the same on all of them, where the dual is P is an addend; what is the same on all
+// where it is V is one value per rank.
 ValueId Deriver::fit(ValueId gradient, ValueId of, const InsertionPoint &around) {
   Type want = wanted(of);
   InsertionPoint there = around;
@@ -128,7 +128,8 @@ ValueId Deriver::fit(ValueId gradient, ValueId of, const InsertionPoint &around)
   return gradient;
 }
 
-// States the type that a gradient has. A statement on a value made in a region says how its pieces join.
+// States the type that a gradient has. A statement on a value made in a region says how its pieces
+// join.
 void Deriver::state(ValueId gradient, ValueId of) {
   ir::Value &made = program_.values[gradient];
   ir::Type want = wanted(of);
@@ -162,8 +163,8 @@ void Deriver::lose(ValueId of) {
                               " cannot be put together (" + refused_ + ")"};
 }
 
-// The sum of all that was given; none if nothing was. Lists are added where they are lists; pieces of a
-// tensor, which may be uneven, as a tensor.
+// The sum of all that was given; none if nothing was. Lists are added where they are lists; pieces
+// of a tensor, which may be uneven, as a tensor.
 ValueId Deriver::total(Gradients &gradients, ValueId of) {
   auto found = gradients.find(of.index);
   if (found == gradients.end())

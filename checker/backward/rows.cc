@@ -38,8 +38,7 @@ bool Deriver::through_row(const Inst &inst, const rules::Application &app, const
   if (llvm::none_of(use.results, [&](unsigned r) { return results[r].valid(); }))
     return true;
   const rules::Equation &equation = use.row->equation.equation;
-  rules::Application bound{app.program, use.op,   app.attrs,  app.context,
-                           use.slots,   app.args, app.results};
+  rules::Application bound = app.bound_to(use);
   rules::OperandMismatch ignored;
   std::optional<rules::Binding> binding = rules::bind_operands(bound, equation, ignored);
   if (!binding)
@@ -87,8 +86,8 @@ bool Deriver::through_row(const Inst &inst, const rules::Application &app, const
   return true;
 }
 
-// All gradients of the results at once; where they do not go together (one is of addends, one of whole
-// parts) one after the other.
+// All gradients of the results at once; where they do not go together (one is of addends, one of
+// whole parts) one after the other.
 bool Deriver::through_operand(const Inst &inst, const rules::OpDef &row, std::string_view operand,
                               std::optional<int64_t> member, llvm::ArrayRef<ValueId> results,
                               ValueId value, Gradients &gradients) {

@@ -9,6 +9,7 @@
 #include "rules/shards/remesh.h"
 
 #include "ir/claims.h"
+#include "ir/support/arrays.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -87,7 +88,7 @@ std::optional<AttrValue> Deriver::lengths_of(ValueId of, const DualStep &step) {
   ir::AttrList first;
   bool ruled = true;
   for (size_t at = 0; group && at + group <= lengths.size(); at += group) {
-    llvm::ArrayRef<int64_t> blocks = llvm::makeArrayRef(lengths).slice(at, group);
+    llvm::ArrayRef<int64_t> blocks = ir::as_array(lengths).slice(at, group);
     int64_t sum = std::accumulate(blocks.begin(), blocks.end(), int64_t(0));
     llvm::SmallVector<int64_t, 16> starts = rules::nested_starts(sum, counts);
     for (size_t i = 0; i < group; ++i)
@@ -139,7 +140,7 @@ std::optional<ir::AttrsId> Deriver::dual_attrs(const Inst &inst, const DualStep 
     list.push_back({"perm", AttrValue::list(program_.lists.add(std::move(turned)))});
   }
   if (std::optional<AttrValue> lengths = lengths_of(of, step)) {
-    llvm::StringRef key = row.wire == rules::Wire::AllToAll ? "in_splits" : "splits";
+    llvm::StringRef key = row.collective == rules::Collective::AllToAll ? "in_splits" : "splits";
     llvm::erase_if(list, [&](const auto &entry) { return entry.first == key; });
     list.push_back({key, *lengths});
   }
@@ -161,8 +162,7 @@ ValueId Deriver::dual(const Inst &inst, const DualStep &step, const rules::Trans
   InsertionPoint around = outside;
   if (row->dst == Kind::Varying && step.src.form != KindWord::Form::Shard)
     around.context = local_on(step.typed, outside.context);
-  ValueId made = put(llvm::StringRef(row->name.data(), row->name.size()), Operand::value(gradient),
-                     *with, around, stem(of));
+  ValueId made = put(row->name(), Operand::value(gradient), *with, around, stem(of));
   // The backward of an average divides too.
   bool average = call.combiner == ir::Combiner::Avg && step.row->src == Kind::Partial;
   if (!average || !made.valid() || step.typed.empty())
@@ -186,7 +186,7 @@ ValueId Deriver::joint_dual(const rules::Application &app, const rules::Transiti
   const Type found = app.type(app.args[operand]);
   rules::TransitionOperand view{
       app, call, found, app.shape(app.args[operand]), nullptr, app.global_axes()};
-  rules::redistribute::Step step{.row = call.name};
+  rules::redistribute::Step step{.op = call.op};
   step.before = program_.types.add(found);
   step.after = program_.types.add(type(result));
   for (size_t i = 0; i < call.axes.written.size(); ++i)
@@ -201,7 +201,7 @@ ValueId Deriver::joint_dual(const rules::Application &app, const rules::Transiti
   if (step.axes.empty())
     return put("identity", Operand::value(gradient), {}, around, stem(of));
   rules::redistribute::Step dual = rules::redistribute::transpose(program_, step);
-  return put(llvm::StringRef(dual.row.data(), dual.row.size()), Operand::value(gradient),
+  return put(rules::name_of(dual.op), Operand::value(gradient),
              rules::redistribute::attributes_of(program_, dual), around, stem(of));
 }
 

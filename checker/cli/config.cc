@@ -6,6 +6,7 @@
 #include "checker/cli/output.h"
 
 #include "ir/input/read_file.h"
+#include "ir/support/arrays.h"
 #include "ir/text/lexer.h"
 #include "rules/ops/registry.h"
 #include "rules/ops/user_rules.h"
@@ -27,8 +28,8 @@ namespace fs = llvm::sys::fs;
 namespace path = llvm::sys::path;
 
 constexpr unsigned kMaxExtends = 16;
-// Options that make no sense in a file, or that only the caller may decide: what is read and written
-// besides the inputs.
+// Options that make no sense in a file, or that only the caller may decide: what is read and
+// written besides the inputs.
 constexpr std::string_view kOnlyCalled[] = {"--config", "--isolated", "--help", "--expect",
                                             "--source-root"};
 constexpr uint64_t kMaxFile = uint64_t(1) << 20; // bytes
@@ -149,7 +150,7 @@ bool ConfigurationReader::extend(const toml::node &node) {
   // The chain is counted before it is followed: a file may name itself.
   options_.configuration.files.push_back(file_);
   bool fine = reader.read(absolute ? base->get() : beside.str().str());
-  llvm::erase_value(options_.configuration.files, file_);
+  ir::erase_value(options_.configuration.files, file_);
   if (!fine)
     problem = std::move(reader.problem);
   return fine;

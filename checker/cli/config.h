@@ -1,5 +1,5 @@
-// The configuration file: `spmdlint.toml`, or `[tool.spmdlint]` of `pyproject.toml`. Its keys are the
-// options of `check` without their dashes; besides them it teaches ops and accepts findings.
+// The configuration file: `spmdlint.toml`, or `[tool.spmdlint]` of `pyproject.toml`. Its keys are
+// the options of `check` without their dashes; besides them it teaches ops and accepts findings.
 #pragma once
 
 #include "ir/program.h"
@@ -35,8 +35,8 @@ const OptionRow *configured_option(llvm::StringRef key);
 
 // The nearest file above the working directory; empty if there is none.
 std::string find_configuration();
-// The nearest one above the first input, which is not used unless it is named: whoever made the input may
-// have made it. Empty if there is none.
+// The nearest one above the first input, which is not used unless it is named: whoever made the
+// input may have made it. Empty if there is none.
 std::string configuration_beside(const Options &options);
 // Sets what the file says, except options that the command line names (`given`). Empty, or
 // `FILE:LINE: what is wrong`.

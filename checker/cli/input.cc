@@ -34,11 +34,11 @@ ir::ReadOptions releasing(const ir::ReadOptions &options, const llvm::MemoryBuff
   if (buffer.getBufferKind() != llvm::MemoryBuffer::MemoryBuffer_MMap)
     return made;
   char *begin = const_cast<char *>(buffer.getBufferStart());
-  made.progress = [told = options.progress, begin](uint64_t done, uint64_t all) {
+  made.progress = [before = options.progress, begin](uint64_t done, uint64_t all) {
     size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
     ::madvise(begin, done / page * page, MADV_DONTNEED);
-    if (told)
-      told(done, all);
+    if (before)
+      before(done, all);
   };
   return made;
 }

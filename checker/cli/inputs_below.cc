@@ -1,9 +1,11 @@
-// Walks a folder once, whatever its links lead to. Relies on device and inode to tell folders apart.
+// Walks a folder once, whatever its links lead to. Relies on device and inode to tell folders
+// apart.
 #include "checker/cli/inputs_below.h"
 
 #include "checker/cli/output.h"
 
 #include "ir/input/input.h"
+#include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -22,7 +24,7 @@ namespace fs = llvm::sys::fs;
 bool is_program(llvm::StringRef path) {
   path.consume_back(".gz") || path.consume_back(".zst");
   return llvm::any_of(ir::formats(), [&](const ir::Format &format) {
-    return path.endswith(llvm::StringRef(format.extension.data(), format.extension.size()));
+    return ir::ends_with(path, llvm::StringRef(format.extension.data(), format.extension.size()));
   });
 }
 
@@ -59,7 +61,7 @@ private:
     std::vector<std::string> names;
     std::error_code error;
     for (fs::directory_iterator at(path, error), end; at != end && !error; at.increment(error))
-      if (!llvm::sys::path::filename(at->path()).startswith("."))
+      if (!ir::starts_with(llvm::sys::path::filename(at->path()), "."))
         names.push_back(at->path());
     if (error)
       problem(path, sentence(error));

@@ -1,6 +1,7 @@
-// Has the heap of glibc grow once, by what a large input will take, in large pages. The first touch of a page of
-// 4 KiB costs a trap, and a program of five megabytes touches thousands: a fifth of the time to read and check it.
-// Relies on nobody: where the heap is another allocator's it does not move, and nothing is done.
+// Has the heap of glibc grow once, by what a large input will take, in large pages. The first touch
+// of a page of 4 KiB costs a trap, and a program of five megabytes touches thousands: a fifth of
+// the time to read and check it. Relies on nobody: where the heap is another allocator's it does
+// not move, and nothing is done.
 #include "checker/cli/large_pages.h"
 
 #ifdef __GLIBC__
@@ -20,7 +21,8 @@ namespace {
 
 constexpr size_t kLargePage = size_t{2} << 20;
 constexpr size_t kSmallInput = size_t{1} << 20;
-// Addresses, which cost nothing until they are touched: reading and checking take less of a file than this.
+// Addresses, which cost nothing until they are touched: reading and checking take less of a file
+// than this.
 constexpr size_t kSizesOfInput = 8;
 constexpr size_t kMostAddresses = size_t{1} << 30;
 constexpr size_t kLargestInHeap = size_t{32} << 20; // the most that mallopt takes

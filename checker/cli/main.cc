@@ -3,6 +3,7 @@
 #include "checker/cli/options.h"
 #include "checker/cli/output.h"
 #include "checker/cli/process.h"
+#include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -68,7 +69,7 @@ std::string help_text() {
 
 // A bare word that names no file was meant to be a command.
 bool looks_like_command(llvm::StringRef word) {
-  return !word.startswith("-") && word.find_first_of("./") == llvm::StringRef::npos &&
+  return !ir::starts_with(word, "-") && word.find_first_of("./") == llvm::StringRef::npos &&
          !llvm::sys::fs::exists(word);
 }
 

@@ -2,6 +2,7 @@
 #include "checker/cli/options.h"
 
 #include "checker/cli/output.h"
+#include "ir/support/strings.h"
 
 #include "rules/ops/registry.h"
 #include "rules/redistribute/plan.h"
@@ -73,14 +74,6 @@ std::string add_findings(std::vector<std::string> &list, StringRef value) {
   return entries.empty() ? "a name is missing" : "";
 }
 
-std::string set_mode(Options &options, StringRef value) {
-  unsigned chosen = 0;
-  std::string problem = choose(value, ir::kModeWords, chosen);
-  if (problem.empty())
-    options.check.mode = static_cast<ir::Mode>(chosen);
-  return problem;
-}
-
 std::string set_percent(double &percent, StringRef value) {
   double number = 0;
   if (value.getAsDouble(number) || !(number >= 0 && number <= 100))
@@ -103,15 +96,6 @@ std::string add_path_map(Options &options, StringRef value) {
   return "";
 }
 
-std::string set_colour(Options &options, StringRef value) {
-  constexpr std::string_view kWords[] = {"auto", "always", "never"};
-  unsigned chosen = 0;
-  std::string problem = choose(value, kWords, chosen);
-  if (problem.empty())
-    options.colour = static_cast<When>(chosen);
-  return problem;
-}
-
 std::string set_width(Options &options, StringRef value) {
   unsigned width = 0;
   std::string problem = to_number(value, width);
@@ -119,27 +103,18 @@ std::string set_width(Options &options, StringRef value) {
   return problem;
 }
 
-std::string set_word(std::string &target, StringRef value, llvm::ArrayRef<std::string_view> words) {
+// One word of an enumeration.
+template <class Enum>
+std::string set_choice(Enum &target, StringRef value, llvm::ArrayRef<std::string_view> words) {
   unsigned chosen = 0;
   std::string problem = choose(value, words, chosen);
   if (problem.empty())
-    target = words[chosen];
+    target = static_cast<Enum>(chosen);
   return problem;
 }
 
-constexpr std::string_view kStages[] = {"ir", "types", "plan"};
-constexpr std::string_view kTables[] = {"text", "md", "json"};
-
-constexpr std::string_view kRedistributeWords[] = {"error", "warn", "accept"};
-constexpr std::string_view kPlanFormats[] = {"text", "json"};
-
-std::string set_dialect(Options &options, StringRef value) {
-  unsigned chosen = 0;
-  std::string problem = choose(value, ir::kDialectWords, chosen);
-  if (problem.empty())
-    options.dialect = static_cast<ir::Dialect>(chosen);
-  return problem;
-}
+constexpr std::string_view kColourWords[] = {"auto", "always", "never"};
+const llvm::ArrayRef<std::string_view> kTables(kTableWords);
 
 std::string set_memory(Options &options, StringRef value) {
   if (value == "none")
@@ -160,7 +135,11 @@ std::string set_encoding(Options &options, StringRef value) {
   llvm::SmallVector<std::string_view, 4> names;
   for (const ir::Format &format : ir::formats())
     names.push_back(format.name);
-  return set_word(options.to, value, names);
+  unsigned chosen = 0;
+  std::string problem = choose(value, names, chosen);
+  if (problem.empty())
+    options.to = names[chosen];
+  return problem;
 }
 
 template <bool Options::*Switch> std::string turn_on(Options &options, StringRef) {
@@ -185,7 +164,8 @@ constexpr OptionRow kOptions[] = {
      [](Options &o, StringRef v) { return add_findings(o.report.ignore, v); },
      [](Options &o) { o.report.ignore.clear(); }},
     {"--mode", "local|global|gradual", "as the program says; recorded steps gradual",
-     "how axes are judged", kCheck | kDump | kBackward | kElaborate, set_mode},
+     "how axes are judged", kCheck | kDump | kBackward | kElaborate,
+     [](Options &o, StringRef v) { return set_choice(o.check.mode.emplace(), v, ir::kModeWords); }},
     {"--strict", "", "on", "a missing claim is reported", kCheck | kDump | kBackward | kElaborate,
      [](Options &o, StringRef) { return o.check.permissive = false, std::string(); }},
     {"--permissive", "", "", "a missing claim is skipped", kCheck | kDump | kBackward | kElaborate,
@@ -226,7 +206,7 @@ constexpr OptionRow kOptions[] = {
     {"--isolated", "", "", "read no configuration file",
      kCheck | kDump | kBackward | kElaborate | kConfig, turn_on<&Options::isolated>},
     {"--color", "auto|always|never", "auto", "NO_COLOR, FORCE_COLOR and TERM=dumb are honoured",
-     kCheck, set_colour},
+     kCheck, [](Options &o, StringRef v) { return set_choice(o.colour, v, kColourWords); }},
     {"--width", "N", "that of the terminal, else 100", "longer source lines are cut; 0: none is",
      kCheck, set_width},
     {"--quiet", "", "", "no counts, no words about the run", kCheck, turn_on<&Options::quiet>},
@@ -234,7 +214,7 @@ constexpr OptionRow kOptions[] = {
     {"--timing", "", "", "time of each step, to stderr", kCheck, turn_on<&Options::timing>},
     {"--stage", "ir|types|plan", "ir",
      "the program as read, with inferred types, or with redistributions as steps too", kDump,
-     [](Options &o, StringRef v) { return set_word(o.stage, v, kStages); }},
+     [](Options &o, StringRef v) { return set_choice(o.stage, v, kStageWords); }},
     {"--mesh", "A=N,B=M", "", "the axes of the mesh, outermost first", kPlan,
      [](Options &o, StringRef v) { return o.mesh = v.str(), std::string(); }},
     {"--memory", "BYTES|none", "the larger of both ends", "what a rank may hold between two steps",
@@ -248,16 +228,17 @@ constexpr OptionRow kOptions[] = {
      turn_on<&Options::prove>},
     {"--dialect", "spmd|jax|dtensor|ltensor", "that of the program",
      "whose terms are printed; for explain: whose differences are listed",
-     kCheck | kExplain | kDump | kBackward | kElaborate | kPlan, set_dialect},
+     kCheck | kExplain | kDump | kBackward | kElaborate | kPlan,
+     [](Options &o, StringRef v) { return set_choice(o.dialect.emplace(), v, ir::kDialectWords); }},
     {"--redistribute", "error|warn|accept", "accept", "what an implicit redistribution is",
      kElaborate,
-     [](Options &o, StringRef v) { return set_word(o.redistribute, v, kRedistributeWords); }},
+     [](Options &o, StringRef v) { return set_choice(o.redistribute, v, kImplicitWords); }},
     {"--redistribute-limit", "BYTES", "none", "forward and backward; more is an error", kElaborate,
      [](Options &o, StringRef v) { return to_number(v, o.redistribute_limit.emplace()); }},
     {"--format", "text|json", "text", "how it is printed", kPlan | kElaborate,
-     [](Options &o, StringRef v) { return set_word(o.table, v, kPlanFormats); }},
+     [](Options &o, StringRef v) { return set_choice(o.table, v, kTables.drop_back()); }},
     {"--format", "text|md|json", "text", "how the table is printed", kOps,
-     [](Options &o, StringRef v) { return set_word(o.table, v, kTables); }},
+     [](Options &o, StringRef v) { return set_choice(o.table, v, kTables); }},
     {"--to", "text|json|jsonl", "as it is", "encoding to write", kFmt, set_encoding},
     {"-o", "OUT", "in place", "file to write, - for stdout; NAME.gz, NAME.zst are compressed", kFmt,
      [](Options &o, StringRef v) { return o.output_file = v.str(), std::string(); }},
@@ -322,7 +303,7 @@ std::string parse_options(llvm::ArrayRef<StringRef> words, const CommandRow &com
         options.arguments.push_back(word.str());
       return "";
     }
-    if (!words.front().startswith("-") || words.front() == "-") {
+    if (!ir::starts_with(words.front(), "-") || words.front() == "-") {
       options.arguments.push_back(words.front().str());
       words = words.drop_front();
       continue;

@@ -22,6 +22,14 @@ struct FormatRequest {
   std::string file; // empty: stdout
 };
 
+// The words of an option are those of its enumeration, in order.
+enum class Stage : uint8_t { Ir, Types, Plan };
+enum class TableFormat : uint8_t { Text, Json, Markdown };
+enum class Implicit : uint8_t { Error, Warn, Accept }; // what an implicit redistribution is
+inline constexpr std::string_view kStageWords[] = {"ir", "types", "plan"};
+inline constexpr std::string_view kTableWords[] = {"text", "json", "md"};
+inline constexpr std::string_view kImplicitWords[] = {"error", "warn", "accept"};
+
 struct Options {
   std::vector<std::string> arguments; // what is no option
   CheckOptions check;
@@ -41,8 +49,8 @@ struct Options {
   Configuration configuration;
   std::string config_file;                    // empty: the nearest one
   bool isolated = false;                      // no configuration is read
-  std::string stage = "ir";                   // dump
-  std::string table = "text";                 // ops: text, md, json
+  Stage stage = Stage::Ir;                    // dump
+  TableFormat table = TableFormat::Text;      // ops, plan, elaborate
   std::string to, output_file;                // fmt
   bool compare_only = false;                  // fmt
   bool outline = false;                       // fmt
@@ -51,7 +59,7 @@ struct Options {
   bool forward_price = false, prove = false;  // plan
   std::optional<ir::Dialect> dialect;         // elaborate; none: the program's
   std::optional<uint64_t> redistribute_limit; // elaborate: of bytes
-  std::string redistribute = "accept";        // elaborate: error, warn, accept
+  Implicit redistribute = Implicit::Accept;   // elaborate
   bool help = false;
   std::vector<std::string> given; // options that the command line names, with their dashes
 };

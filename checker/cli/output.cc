@@ -49,7 +49,8 @@ std::string write_through(llvm::StringRef path, llvm::StringRef bytes) {
   return error ? sentence(error) : "";
 }
 
-// A new file in the same folder, whose name is nobody's; -1, with the reason in errno, if there can be none.
+// A new file in the same folder, whose name is nobody's; -1, with the reason in errno, if there can
+// be none.
 int create_beside(llvm::StringRef path, llvm::SmallVectorImpl<char> &name) {
   for (unsigned attempt = 0;; ++attempt) {
     name.clear();
@@ -138,7 +139,7 @@ Progress::~Progress() {
     print_stderr("\r\x1B[K");
 }
 
-void Progress::tell(uint64_t done, uint64_t all) {
+void Progress::show(uint64_t done, uint64_t all) {
   auto now = std::chrono::steady_clock::now();
   if (!on_ || now < next_ || all == 0)
     return;

@@ -27,18 +27,19 @@ class Progress {
 public:
   Progress(std::string what, bool quiet);
   ~Progress();
-  void tell(uint64_t done, uint64_t all);
+  void show(uint64_t done, uint64_t all);
 
 private:
   std::string what_;
   bool on_ = false, shown_ = false;
   std::chrono::steady_clock::time_point next_;
 };
-// The name that lines about a run begin with; `spmdlint` unless set. To be set before anything is said.
+// The name that lines about a run begin with; `spmdlint` unless set. To be set before anything is
+// said.
 void set_tool_name(std::string_view name);
 std::string_view tool();
-// From now on what goes to stdout and stderr is kept there, and files are not written: of a process that
-// works beside the one that speaks. Null: as before.
+// From now on what goes to stdout and stderr is kept there, and files are not written: of a process
+// that works beside the one that speaks. Null: as before.
 void divert_output(std::string *into);
 bool stdout_is_terminal();
 // It is none, although it looks like one: mpirun gives such to each process.

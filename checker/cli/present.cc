@@ -67,7 +67,7 @@ bool prints_counts(const Options &options) {
   if (options.formats.empty())
     return stdout_is_terminal();
   for (const FormatRequest &request : options.formats)
-    if (request.name == "full" && request.file.empty())
+    if (request.file.empty() && find_renderer(request.name)->counts)
       return true;
   return false;
 }

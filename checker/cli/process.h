@@ -1,5 +1,5 @@
-// What a tool sets up before anything else, so that it ends with words and a documented code whatever
-// it is given.
+// What a tool sets up before anything else, so that it ends with words and a documented code
+// whatever it is given.
 #pragma once
 
 namespace spmd::checker {

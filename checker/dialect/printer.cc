@@ -1,5 +1,5 @@
-// Candidates from the tables of rules, each typed with the operands at hand; what comes out otherwise than
-// the instruction does is not taken.
+// Candidates from the tables of rules, each typed with the operands at hand; what comes out
+// otherwise than the instruction does is not taken.
 #include "checker/dialect/printer.h"
 
 #include "rules/ops/registry.h"
@@ -216,7 +216,8 @@ struct DialectPrinter::State {
   unsigned rank(const rules::Arg &arg) const {
     return arg.shape.valid() ? static_cast<unsigned>(program.shapes[arg.shape].dims.size()) : 0;
   }
-  // Which dimensions a product contracts and which both operands have; none if dot_general has no form for it.
+  // Which dimensions a product contracts and which both operands have; none if dot_general has no
+  // form for it.
   std::optional<ir::AttrsId> contraction(const TypedCall &call, std::string_view op) {
     if (call.args.size() != 2)
       return std::nullopt;
@@ -298,9 +299,9 @@ struct DialectPrinter::State {
             std::optional<Kind> kind = program.types[call.results[k].type].kind(axis);
             move.dst = {.kind = kind.value_or(Kind::Invariant)};
           }
-          bool list = read.erased->reduces && move.src.kind == Kind::Varying;
-          move.row = rules::find_transition(read.name, list ? Kind::Partial : move.src.kind,
-                                            move.dst.kind);
+          bool list = read.unstated->reduces && move.src.kind == Kind::Varying;
+          move.row =
+              rules::find_transition(read.op, list ? Kind::Partial : move.src.kind, move.dst.kind);
           if (!move.row)
             move.row = effect.row;
           if (!move.row)
@@ -407,7 +408,7 @@ struct DialectPrinter::State {
       if (moves.front().row->expert)
         attrs = with(attrs, "expert", AttrValue::boolean(true));
     }
-    printed.steps.push_back({std::string(read.name), attrs, {}});
+    printed.steps.push_back({std::string(rules::name_of(read.op)), attrs, {}});
     if (holds(call, printed))
       return printed;
     return own(call);
@@ -456,7 +457,7 @@ DialectPrinter::DialectPrinter(ir::Program &program, Dialect to, std::optional<D
     : state_(std::make_unique<State>(program, to, from.value_or(ir::dialect_of(program)))) {}
 DialectPrinter::~DialectPrinter() = default;
 
-DialectText DialectPrinter::tell(const TypedCall &call) {
+DialectText DialectPrinter::print(const TypedCall &call) {
   bool typed = llvm::all_of(call.args, [](const rules::Arg &arg) { return arg.type.valid(); });
   if (state_->from == state_->to || !typed) {
     DialectText printed = state_->own(call);

@@ -1,4 +1,5 @@
-// One instruction in the words of a framework: what `dump --dialect` writes and what fixes are told in.
+// One instruction in the words of a framework: what `dump --dialect` writes and what fixes are
+// printed in.
 #pragma once
 
 #include "checker/check.h"
@@ -43,7 +44,7 @@ public:
   DialectPrinter(ir::Program &program, ir::Dialect to,
                  std::optional<ir::Dialect> from = std::nullopt);
   ~DialectPrinter();
-  DialectText tell(const TypedCall &call);
+  DialectText print(const TypedCall &call);
 
 private:
   struct State;

@@ -1,5 +1,5 @@
-// Instruction by instruction: candidate words from the tables of rules, typed again with the operands at
-// hand before they are taken.
+// Instruction by instruction: candidate words from the tables of rules, typed again with the
+// operands at hand before they are taken.
 #include "checker/dialect/translate.h"
 
 #include "checker/dialect/printer.h"
@@ -43,15 +43,17 @@ public:
       program_.mode = ir::Mode::Local;
       bool declares = !program_.params.empty();
       if (declares || !program_.insts.empty())
-        tell(declares ? Place{Place::Form::Param, 0} : Place::inst(InstId{0}),
-             "what is whole is a list of tensors there: no shards, no scales");
+        note_loss(declares ? Place{Place::Form::Param, 0} : Place::inst(InstId{0}),
+                  "what is whole is a list of tensors there: no shards, no scales");
     }
     program_.dialect = to_ == Dialect::Spmd ? ir::StringId{} : program_.strings.add(word);
     return std::move(no_equivalent_);
   }
 
 private:
-  void tell(Place place, std::string text) { no_equivalent_.push_back({place, std::move(text)}); }
+  void note_loss(Place place, std::string text) {
+    no_equivalent_.push_back({place, std::move(text)});
+  }
 
   void declarations() {
     for (uint32_t i = 0; i < program_.params.size(); ++i) {
@@ -80,7 +82,7 @@ private:
   void types_of(Place place, ValueId value, ir::TypeId type) {
     std::string lost = ir::lost_in(program_, program_.types[type], to_);
     if (!lost.empty())
-      tell(place, fmt::format("{}: {}", ir::print_value(program_, value), lost));
+      note_loss(place, fmt::format("{}: {}", ir::print_value(program_, value), lost));
   }
   // Claims in attributes: strided shards of uneven blocks stay in our words.
   void claims_of(Place place, const Inst &inst) {
@@ -97,7 +99,8 @@ private:
           rules::declared_sizes(program_, type, claim.shape, claim.global_shape,
                                 program_.rank.value_or(0))
               .sizes.valid())
-        tell(place, fmt::format("`{}`: uneven blocks in another order than the mesh's", key.str()));
+        note_loss(place,
+                  fmt::format("`{}`: uneven blocks in another order than the mesh's", key.str()));
     }
   }
   // What a declaration leaves out is invariant there.
@@ -107,13 +110,13 @@ private:
     if (declared.valid())
       open -= program_.types[declared].claimed() | program_.types[declared].unknown;
     if (open)
-      tell(place, fmt::format("{}: no claim on {} is I", ir::print_value(program_, value),
-                              ir::print_axes(program_, mesh, open)));
+      note_loss(place, fmt::format("{}: no claim on {} is I", ir::print_value(program_, value),
+                                   ir::print_axes(program_, mesh, open)));
   }
 
   void translate(const Inst &inst, std::vector<Inst> &out) {
     TypedCall call = call_of(program_, result_, inst);
-    DialectText printed = printer_.tell(call);
+    DialectText printed = printer_.print(call);
     for (size_t i = 0; i < printed.steps.size(); ++i) {
       const DialectStep &step = printed.steps[i];
       Inst made = inst;
@@ -135,9 +138,9 @@ private:
     Place place = Place::inst(InstId{static_cast<uint32_t>(out.size() - 1)});
     // What is about the instruction begins with its op, else it is about the result.
     for (const std::string &text : printed.no_equivalent)
-      tell(place, text.front() == '`' || inst.result_count == 0
-                      ? text
-                      : ir::print_value(program_, inst.result(0)) + ": " + text);
+      note_loss(place, text.front() == '`' || inst.result_count == 0
+                           ? text
+                           : ir::print_value(program_, inst.result(0)) + ": " + text);
     claims_of(place, inst);
     for (uint32_t i = 0; i < inst.result_count; ++i)
       if (ir::TypeId type = program_.values[inst.result(i)].declared; type.valid())

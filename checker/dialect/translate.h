@@ -1,6 +1,6 @@
 // A program in the vocabulary of a framework: op names, collectives, and, where it is printed with
-// `ir::print_text_in_words`, types. What it is told in is held against the rules: an instruction that would
-// mean something else in the other words is left in ours and named.
+// `ir::print_text_in_words`, types. What it is printed in is held against the rules: an instruction
+// that would mean something else in the other words is left in ours and named.
 #pragma once
 
 #include "checker/check.h"
@@ -18,8 +18,8 @@ struct NoEquivalent {
   std::string text; // "`broadcast` on tp: JAX has no collective with a root"
 };
 
-// The program becomes one of that dialect. Types of values are as before; findings, too, where nothing is
-// no_equivalent. In program order, outputs last.
+// The program becomes one of that dialect. Types of values are as before; findings, too, where
+// nothing is no_equivalent. In program order, outputs last.
 std::vector<NoEquivalent> translate(ir::Program &program, const CheckOptions &options,
                                     ir::Dialect to);
 

@@ -19,8 +19,8 @@ using ir::AxisSet;
 using ir::Kind;
 using ir::KindWord;
 using ir::ValueId;
+using rules::Collective;
 using rules::Transition;
-using rules::Wire;
 
 static std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
 
@@ -103,7 +103,7 @@ void Candidates::state_and_reduce(ir::AttrsId attrs, const std::string &stated) 
   unsigned rank =
       known.shape.valid() ? static_cast<unsigned>(program_.shapes[known.shape].dims.size()) : 0;
   for (const Transition &row : rules::transitions()) {
-    if (!row.fixes || row.src != Kind::Partial || row.wire == Wire::None)
+    if (!row.fixes || row.src != Kind::Partial || row.collective == Collective::None)
       continue;
     if (row.layouts == rules::Layouts::Plain)
       reduce_made(row, {.kind = row.dst}, attrs, stated, partial);
@@ -119,13 +119,13 @@ bool Candidates::reduce_made(const Transition &row, KindWord dst, ir::AttrsId at
                              const std::string &stated, const rules::Arg &partial) {
   const KindWord src{.kind = Kind::Partial};
   ValueId made = search_.inst.first_result;
-  std::optional<rules::Arg> after =
-      search_.walk.transition(state_.op(row.name), words(src, dst), search_.inst.context, partial);
+  std::optional<rules::Arg> after = search_.walk.transition(state_.op(row.name()), words(src, dst),
+                                                            search_.inst.context, partial);
   if (!after)
     return false;
   Edit edit{.inst = search_.id, .attrs = attrs};
   edit.gradients.push_back(made);
-  edit.dual_op = state_.op(row.name);
+  edit.dual_op = state_.op(row.name());
   edit.dual_attrs = words(src, dst);
   if (!search_.repairs(edit))
     return false;
@@ -136,10 +136,10 @@ bool Candidates::reduce_made(const Transition &row, KindWord dst, ir::AttrsId at
   add_price(fix, row, partial, *after);
   std::string name = ir::print_value(program_, made);
   std::string axes = axes_text(search_.axes);
-  fix.text = fmt::format("{}, then {}({}, {}, src=P, dst={})", stated, row.name, name, axes,
+  fix.text = fmt::format("{}, then {}({}, {}, src=P, dst={})", stated, row.name(), name, axes,
                          ir::print(dst));
   fix.replacement = fmt::format("{}.fixed = {} {} {{ axis = {}, src = P, dst = {} }}", name,
-                                row.name, name, axes, ir::print(dst));
+                                row.name(), name, axes, ir::print(dst));
   found_.push_back(std::move(fix));
   return true;
 }

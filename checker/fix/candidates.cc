@@ -21,20 +21,20 @@ using ir::AxisSet;
 using ir::Kind;
 using ir::KindWord;
 using ir::ValueId;
+using rules::Collective;
 using rules::Transition;
-using rules::Wire;
 
-int64_t Candidates::price(Wire wire, int64_t bytes, int64_t ranks) {
-  switch (wire) {
-  case Wire::None:
+int64_t Candidates::price(Collective collective, int64_t bytes, int64_t ranks) {
+  switch (collective) {
+  case Collective::None:
     return 0;
-  case Wire::AllReduce:
+  case Collective::AllReduce:
     return 2 * bytes / ranks * (ranks - 1);
-  case Wire::AllGather:
-  case Wire::ReduceScatter:
-  case Wire::AllToAll:
-  case Wire::Broadcast:
-  case Wire::Permute:
+  case Collective::AllGather:
+  case Collective::ReduceScatter:
+  case Collective::AllToAll:
+  case Collective::Broadcast:
+  case Collective::Permute:
     return bytes / ranks * (ranks - 1);
   }
   return 0;
@@ -42,7 +42,7 @@ int64_t Candidates::price(Wire wire, int64_t bytes, int64_t ranks) {
 
 bool Candidates::keeps_value(const Transition &row) {
   bool same_ends = row.dst != Kind::Varying && row.dst != Kind::Partial && row.src != Kind::Varying;
-  return row.name != "reinterpret" || same_ends;
+  return row.op != rules::TransitionOp::Reinterpret || same_ends;
 }
 
 std::string Candidates::axes_text(AxisSet axes) const {
@@ -114,14 +114,16 @@ void Candidates::on_gradient(const rules::GradientTypeMismatch &wrong) {
   };
   for (const Transition &row : rules::transitions())
     if (row.fixes && row.src == *src && row.dst == *dst)
-      after(row.name, row.wire, word(from, *src), word(to, *dst), made, !keeps_value(row));
+      after(row.op, row.collective, word(from, *src), word(to, *dst), made, !keeps_value(row));
   // What varies may be addends that nobody has called so.
   if (src == Kind::Varying && (dst == Kind::Invariant || dst == Kind::Replicate))
-    after("all_reduce", Wire::AllReduce, std::nullopt, {.kind = *dst}, made, true);
+    after(rules::TransitionOp::AllReduce, Collective::AllReduce, std::nullopt, {.kind = *dst}, made,
+          true);
 }
 
-void Candidates::after(std::string_view name, Wire wire, std::optional<KindWord> src, KindWord dst,
-                       ValueId made, bool changes) {
+void Candidates::after(rules::TransitionOp op, Collective collective, std::optional<KindWord> src,
+                       KindWord dst, ValueId made, bool changes) {
+  const std::string_view name = rules::name_of(op);
   Edit edit{.inst = search_.id};
   edit.gradients.push_back(made);
   edit.dual_op = state_.op(name);
@@ -141,7 +143,7 @@ void Candidates::after(std::string_view name, Wire wire, std::optional<KindWord>
                                 axes, src ? ", src = " + from : "", to);
   if (ir::ShapeId shape = state_.known(made).shape; shape.valid())
     if (std::optional<int64_t> bytes = ir::byte_count(program_.shapes[shape]); bytes && !symbolic())
-      fix.forward_bytes = fix.backward_bytes = price(wire, *bytes, rank_count());
+      fix.forward_bytes = fix.backward_bytes = price(collective, *bytes, rank_count());
   found_.push_back(std::move(fix));
 }
 
@@ -286,11 +288,11 @@ void Candidates::add_price(Fix &fix, const Transition &row, const rules::Arg &be
   if (!a || !b || symbolic())
     return;
   int64_t bytes = std::max(*a, *b), ranks = rank_count();
-  fix.forward_bytes = fix.forward_bytes.value_or(0) + price(row.wire, bytes, ranks);
-  const Transition *dual = rules::find_transition(row.dual.name, row.dual.src, row.dual.dst);
+  fix.forward_bytes = fix.forward_bytes.value_or(0) + price(row.collective, bytes, ranks);
+  const Transition *dual = rules::find_transition(row.dual.op, row.dual.src, row.dual.dst);
   bool gradient = !program_.types[before.type].gradient_free();
-  fix.backward_bytes =
-      fix.backward_bytes.value_or(0) + (dual && gradient ? price(dual->wire, bytes, ranks) : 0);
+  fix.backward_bytes = fix.backward_bytes.value_or(0) +
+                       (dual && gradient ? price(dual->collective, bytes, ranks) : 0);
 }
 
 } // namespace spmd::checker

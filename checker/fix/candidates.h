@@ -24,7 +24,7 @@ private:
   // Sizes that are symbols give no price.
   bool symbolic() const { return ir::is_symbolic(program_, mesh()); }
   // Bytes that one rank sends around a ring of n, for b bytes of the larger side.
-  static int64_t price(rules::Wire wire, int64_t bytes, int64_t ranks);
+  static int64_t price(rules::Collective collective, int64_t bytes, int64_t ranks);
   static bool keeps_value(const rules::Transition &row);
   std::string axes_text(ir::AxisSet axes) const;
   int64_t rank_count() const; // along the axes of the finding
@@ -35,7 +35,7 @@ private:
 
   // Transitions on results and on operands.
   void on_gradient(const rules::GradientTypeMismatch &wrong);
-  void after(std::string_view name, rules::Wire wire, std::optional<ir::KindWord> src,
+  void after(rules::TransitionOp op, rules::Collective collective, std::optional<ir::KindWord> src,
              ir::KindWord dst, ir::ValueId made, bool changes);
   void redistributed();
   void innermost();

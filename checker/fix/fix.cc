@@ -5,6 +5,7 @@
 
 #include "checker/fix/candidates.h"
 #include "checker/fix/search.h"
+#include "ir/support/arrays.h"
 
 namespace spmd::checker {
 
@@ -49,7 +50,7 @@ llvm::SmallVector<Fix, kMaxFixes> FixFinder::find(const Finding &finding) {
   // Calls with other operands may type the body otherwise, and be right.
   constexpr size_t kTypingsTried = 4;
   llvm::SmallVector<const Typing *, 4> typings = state_->typings_of(finding.place.as_inst());
-  for (const Typing *typing : llvm::makeArrayRef(typings).take_front(kTypingsTried)) {
+  for (const Typing *typing : ir::as_array(typings).take_front(kTypingsTried)) {
     state_->look_at(*typing);
     if (llvm::SmallVector<Fix, kMaxFixes> found = candidates(); !found.empty())
       return found;

@@ -34,8 +34,9 @@ struct Fix {
   llvm::SmallVector<uint32_t, 1>
       operands; // Transition: positions among the tensors of the instruction
   std::string
-      replacement; // canonical text of the line to insert before the instruction, to put in its place, or (Result)
-                   // to insert after it
+      // canonical text of the line to insert before the instruction, to put in its place, or
+      // (Result) to insert after it
+      replacement;
   llvm::SmallVector<FixStep, 1> steps; // Transition, Result
   std::string remark;                  // the end of `text`, which is about other lines
   // The same as `text` and `replacement` in the words of the dialect that was asked for; empty: it

@@ -5,6 +5,7 @@
 #include "checker/definitions.h"
 #include "checker/fix/redistribute.h"
 #include "checker/walk/walk.h"
+#include "ir/support/arrays.h"
 
 #include "rules/violations/claims.h"
 #include "rules/violations/gradients.h"
@@ -112,7 +113,7 @@ public:
         if (!llvm::is_contained(named, i))
           named.push_back(i);
     if (finding.violation.is<rules::PartialState>())
-      llvm::erase_value(named, 0); // what is written to: a copy of it would be updated instead
+      ir::erase_value(named, 0); // what is written to: a copy of it would be updated instead
     return named;
   }
 

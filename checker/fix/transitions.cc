@@ -1,6 +1,7 @@
 // Transitions on operands, from their table: each kind and layout that the finding leaves open.
 #include "checker/fix/candidates.h"
 
+#include "ir/support/arrays.h"
 #include "ir/text/text.h"
 #include "rules/transitions/transition.h"
 #include "rules/violations/local.h"
@@ -17,14 +18,14 @@ using ir::AxisSet;
 using ir::Kind;
 using ir::KindWord;
 using ir::ValueId;
+using rules::Collective;
 using rules::Transition;
-using rules::Wire;
 
 // Addends that nobody has called so, on their way into the optimizer.
 void Candidates::sum_operand(uint32_t operand) {
   ValueId value = search_.tensors[operand];
   if (kind_of(operand) != Kind::Varying ||
-      llvm::is_contained(llvm::makeArrayRef(search_.tensors).take_front(operand), value))
+      llvm::is_contained(ir::as_array(search_.tensors).take_front(operand), value))
     return;
   KindWord dst{.kind = Kind::Replicate};
   rules::Arg before = state_.known(value);
@@ -45,8 +46,9 @@ void Candidates::sum_operand(uint32_t operand) {
   fix.operands.push_back(operand);
   fix.changes_value = true;
   fix.steps.push_back({value, "all_reduce", attrs, before, *after});
-  add_price(fix, *rules::find_transition("all_reduce", Kind::Partial, Kind::Replicate), before,
-            *after);
+  add_price(fix,
+            *rules::find_transition(rules::TransitionOp::AllReduce, Kind::Partial, Kind::Replicate),
+            before, *after);
   std::string name = ir::print_value(program_, value);
   std::string axes = axes_text(search_.axes);
   fix.text = fmt::format("all_reduce({}, {}, dst=R)", name, axes);
@@ -159,7 +161,7 @@ bool Candidates::try_row(const Transition &row, llvm::ArrayRef<uint32_t> operand
                          KindWord dst, ir::AttrsId attrs, llvm::StringRef then) {
   Edit edit{.inst = search_.id,
             .attrs = attrs,
-            .mover = state_.op(row.name),
+            .mover = state_.op(row.name()),
             .mover_attrs = words(src, dst)};
   Fix fix;
   fix.inst = search_.id;
@@ -169,28 +171,28 @@ bool Candidates::try_row(const Transition &row, llvm::ArrayRef<uint32_t> operand
   for (uint32_t operand : operands) {
     ValueId value = search_.tensors[operand];
     rules::Arg before = state_.known(value);
-    std::optional<rules::Arg> after =
-        search_.walk.transition(state_.op(row.name), words(src, dst), search_.inst.context, before);
+    std::optional<rules::Arg> after = search_.walk.transition(
+        state_.op(row.name()), words(src, dst), search_.inst.context, before);
     if (!after)
       return false;
     edit.operands.push_back({operand, *after});
-    fix.steps.push_back({value, std::string(row.name), words(src, dst), before, *after});
+    fix.steps.push_back({value, std::string(row.name()), words(src, dst), before, *after});
     fix.changes_shape |= after->shape != before.shape;
     add_backward(edit, row, value);
     add_price(fix, row, before, *after);
     std::string name = ir::print_value(program_, value);
     names += (names.empty() ? "" : " and ") + name;
     fix.replacement += fmt::format("{}{}.fixed = {} {} {{ axis = {}, src = {}, dst = {} }}",
-                                   fix.replacement.empty() ? "" : "\n", name, row.name, name, axes,
-                                   ir::print(src), ir::print(dst));
+                                   fix.replacement.empty() ? "" : "\n", name, row.name(), name,
+                                   axes, ir::print(src), ir::print(dst));
   }
   state_.tried = true;
   if (!search_.repairs(edit))
     return false;
   fix.remark = then.str();
   if (!edit.gradients.empty())
-    fix.remark += fmt::format(", and {} of the gradient", row.dual.name);
-  fix.text = fmt::format("{}({}, {}, src={}, dst={})", row.name, names, axes, ir::print(src),
+    fix.remark += fmt::format(", and {} of the gradient", row.dual.name());
+  fix.text = fmt::format("{}({}, {}, src={}, dst={})", row.name(), names, axes, ir::print(src),
                          ir::print(dst)) +
              fix.remark;
   found_.push_back(std::move(fix));
@@ -201,7 +203,7 @@ bool Candidates::try_row(const Transition &row, llvm::ArrayRef<uint32_t> operand
 void Candidates::add_backward(Edit &edit, const Transition &row, ValueId value) {
   for (ValueId gradient : state_.gradients_of(value))
     edit.gradients.push_back(gradient);
-  edit.dual_op = state_.op(row.dual.name);
+  edit.dual_op = state_.op(row.dual.name());
   edit.dual_attrs = words(std::nullopt, KindWord{.kind = row.dual.dst});
 }
 

@@ -12,15 +12,15 @@
 namespace spmd::checker {
 namespace {
 
-class FixTeller {
+class FixPrinter {
 public:
-  FixTeller(ir::Program &program, ir::Dialect dialect)
+  FixPrinter(ir::Program &program, ir::Dialect dialect)
       : program_(program), dialect_(dialect), printer_(program, dialect, ir::Dialect::Spmd) {}
 
-  void tell(Fix &fix) {
+  void put_in_words(Fix &fix) {
     std::string words, lines;
     for (const FixStep &step : fix.steps) {
-      DialectText printed = printer_.tell(call_of(fix, step));
+      DialectText printed = printer_.print(call_of(fix, step));
       if (!printed.found)
         return;
       std::string value = ir::print_value(program_, step.value);
@@ -102,9 +102,9 @@ private:
 } // namespace
 
 void tell_fixes(ir::Program &program, ir::Dialect dialect, llvm::MutableArrayRef<Fix> fixes) {
-  FixTeller printer(program, dialect);
+  FixPrinter printer(program, dialect);
   for (Fix &fix : fixes)
-    printer.tell(fix);
+    printer.put_in_words(fix);
 }
 
 } // namespace spmd::checker

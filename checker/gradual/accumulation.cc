@@ -1,4 +1,5 @@
-// Looks backward from what the step leaves: which passes reach it, and which numbers are on the way.
+// Looks backward from what the step leaves: which passes reach it, and which numbers are on the
+// way.
 #include "checker/gradual/accumulation.h"
 
 #include "checker/gradual/numbers.h"
@@ -86,7 +87,7 @@ bool Accumulation::takes_mean(InstId id) {
   operands_.read(program_, inst.operands);
   if (op.row->reduces) {
     rules::Application app{program_, op, inst.attrs, inst.context, operands_.slots, {}, {}};
-    return rules::reduction_of(app) == "mean";
+    return rules::reduction_of(app) == rules::LossReduction::Mean;
   }
   const rules::Equation &row = op.row->equation.equation;
   return row.term_count > 0 && row.terms[0].divisors != 0;

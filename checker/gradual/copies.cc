@@ -1,4 +1,5 @@
-// Finds parameters of which ranks have different values, and what brings these together or keeps them apart.
+// Finds parameters of which ranks have different values, and what brings these together or keeps
+// them apart.
 #include "checker/gradual/copies.h"
 
 #include "checker/definitions.h"
@@ -14,8 +15,8 @@ using ir::Kind;
 using ir::Type;
 using ir::ValueId;
 
-// The optimizer is promised a gradient that is equal on all ranks, for a parameter that differs and is no block
-// of anything.
+// The optimizer is promised a gradient that is equal on all ranks, for a parameter that differs and
+// is no block of anything.
 Copies::Copies(ir::Program &program) {
   for (uint32_t i = 0; i < program.params.size(); ++i) {
     const ir::Param &param = program.params[i];
@@ -102,7 +103,8 @@ void Copies::differ(const ir::Program &program, ValueId param, AxisSet axes, ir:
   findings_.push_back({rules::CopiesDiffer{param, axes}, Place::inst(at)});
 }
 
-// Parameters without a gradient, such as moving averages, that are written with what is equal on all ranks.
+// Parameters without a gradient, such as moving averages, that are written with what is equal on
+// all ranks.
 void Copies::find_averages(const ir::Program &program, const CheckResult &checked,
                            const Cuts &cuts) {
   struct Written {

@@ -1,5 +1,5 @@
-// Copies of a parameter that are to be equal on all ranks, as what wraps the model keeps them, and are not: the
-// ranks that ran up to the step had other values.
+// Copies of a parameter that are to be equal on all ranks, as what wraps the model keeps them, and
+// are not: the ranks that ran up to the step had other values.
 #pragma once
 
 #include "checker/gradual/cuts.h"
@@ -10,12 +10,13 @@ namespace spmd::checker {
 
 class Copies {
 public:
-  // The program declares them as they are to be until `restore`, and the rest is judged as if they were.
+  // The program declares them as they are to be until `restore`, and the rest is judged as if they
+  // were.
   explicit Copies(ir::Program &program);
   void restore(ir::Program &program, CheckResult &result) const;
 
-  // `checked`: the program, judged by kinds. Finds what differs, is no block of anything, and is updated with what
-  // is equal on all ranks.
+  // `checked`: the program, judged by kinds. Finds what differs, is no block of anything, and is
+  // updated with what is equal on all ranks.
   void find_updated_alike(const ir::Program &program, const CheckResult &checked, const Cuts &cuts);
 
   ir::AxisSet differing(ir::ValueId param) const { return differing_.lookup(param.index); }

@@ -1,4 +1,5 @@
-// Evidence votes on classes of positions, never on single tensors: what is cut in one is cut in all.
+// Evidence votes on classes of positions, never on single tensors: what is cut in one is cut in
+// all.
 #include "checker/gradual/cuts.h"
 
 #include "checker/operand_list.h"
@@ -86,8 +87,8 @@ void Cuts::declared(const ir::Param &param) {
   }
 }
 
-// What a collective makes equal on all ranks is whole there, except for the dimension that it joined: that one
-// is cut in its operand.
+// What a collective makes equal on all ranks is whole there, except for the dimension that it
+// joined: that one is cut in its operand.
 void Cuts::result(InstId id) {
   const ir::Inst &inst = program_.insts[id];
   OperandList operands;
@@ -153,9 +154,10 @@ void Cuts::find_taken_apart() {
           axis.cut.insert(*rows);
 }
 
-// A weight is a block of columns where all ranks multiply it with the same, and a block of rows where they
-// multiply it with a block of what it is contracted with. Where they multiply it with something of their own,
-// and it is no block of rows, it is a matrix of their own: an expert, or a copy that is trained apart.
+// A weight is a block of columns where all ranks multiply it with the same, and a block of rows
+// where they multiply it with a block of what it is contracted with. Where they multiply it with
+// something of their own, and it is no block of rows, it is a matrix of their own: an expert, or a
+// copy that is trained apart.
 void Cuts::products(InstId id) {
   const ir::Inst &inst = program_.insts[id];
   if ((inst.phase != ir::Phase::Forward && inst.phase != ir::Phase::Unstated) ||
@@ -220,8 +222,8 @@ void Cuts::find_drifted(const Key &key, Axis &axis) {
       axis.drifted.insert(value.index);
 }
 
-// Few collectives that leave it whole, many parameters that have it, in front of a dimension rather than
-// inside: the order of the tuple. None where two are as good.
+// Few collectives that leave it whole, many parameters that have it, in front of a dimension rather
+// than inside: the order of the tuple. None where two are as good.
 std::optional<uint32_t> Cuts::best(const Axis &axis, ValueId value) const {
   using Rank = std::tuple<unsigned, int64_t, int64_t>;
   std::optional<uint32_t> chosen;

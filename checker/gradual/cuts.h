@@ -1,5 +1,5 @@
-// Of tensors that differ between the ranks of an axis and of which nobody said how: which dimension of them the
-// axis cuts, as far as the program tells.
+// Of tensors that differ between the ranks of an axis and of which nobody said how: which dimension
+// of them the axis cuts, as far as the program tells.
 #pragma once
 
 #include "checker/gradual/positions.h"
@@ -18,15 +18,16 @@ public:
   // `checked`: of the program, judged by kinds.
   Cuts(ir::Program &program, const CheckResult &checked);
 
-  // The dimension of the value that the axis cuts, if it differs there, at its front or inside; none: not known.
+  // The dimension of the value that the axis cuts, if it differs there, at its front or inside; none:
+  // not known.
   std::optional<unsigned> dim(ir::ValueId value, ir::AxisId axis) const;
   // Whether the axis cuts it inside: ranks side by side do not have neighbouring blocks.
   bool inside(ir::ValueId value, ir::AxisId axis) const;
-  // Of a declared value of which it is not known whether it differs, and that is not cut: what it is, as most
-  // parameters are on the axis. None if nothing is known of any.
+  // Of a declared value of which it is not known whether it differs, and that is not cut: what it
+  // is, as most parameters are on the axis. None if nothing is known of any.
   std::optional<ir::Kind> same(ir::ValueId value, ir::AxisId axis) const;
-  // True of a parameter, or its state, that differs although the axis can cut none of its dimensions: its copies
-  // have drifted apart.
+  // True of a parameter, or its state, that differs although the axis can cut none of its
+  // dimensions: its copies have drifted apart.
   bool has_drifted(ir::ValueId value, ir::AxisId axis) const;
   // Of a declared value.
   std::optional<Origin> origin(ir::ValueId value, ir::AxisId axis) const;

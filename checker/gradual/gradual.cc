@@ -45,7 +45,8 @@ Gradual::Gradual(ir::Program &program, const CheckOptions &options)
   find_stretched();
 }
 
-// A number that is stretched over a dimension, or made there, is a block of it as well as the whole.
+// A number that is stretched over a dimension, or made there, is a block of it as well as the
+// whole.
 void Gradual::find_stretched() {
   rules::Rules rules(program_);
   for (uint32_t i = 0; i < program_.insts.size(); ++i) {
@@ -150,7 +151,8 @@ bool Gradual::stands_on_inference(const Place &place, const rules::Violation &vi
 }
 
 bool Gradual::only_restates(const rules::Application &app) {
-  if (app.op.transition == "broadcast" && !app.args.empty()) { // of what is equal already
+  if (app.op.transition == rules::TransitionOp::Broadcast &&
+      !app.args.empty()) { // of what is equal already
     const Type &type = app.type(app.args[0]);
     return (type.replicated() | type.of(Kind::Invariant)).contains(rules::communicated_axes(app));
   }
@@ -158,7 +160,7 @@ bool Gradual::only_restates(const rules::Application &app) {
     const ir::AttrValue *word = app.attr(key);
     return word && word->form == ir::AttrForm::Kind && word->as_kind().kind == Kind::Varying;
   };
-  return app.op.transition == "reinterpret" && !app.args.empty() &&
+  return app.op.transition == rules::TransitionOp::Reinterpret && !app.args.empty() &&
          (varies("src") || varies("dst"));
 }
 
@@ -243,8 +245,8 @@ void prefer_kinds(const CheckResult &first, CheckResult &second) {
   second.findings = std::move(merged);
 }
 
-// Whether the second reading knows all that meets at a place: kinds, and cuts of what differs. What varies by
-// kinds alone may be a pending sum.
+// Whether the second reading knows all that meets at a place: kinds, and cuts of what differs. What
+// varies by kinds alone may be a pending sum.
 bool is_known(const ir::Program &program, const CheckResult &result, const Place &place,
               AxisSet axes) {
   if (place.form != Place::Form::Inst)
@@ -262,8 +264,8 @@ bool is_known(const ir::Program &program, const CheckResult &result, const Place
   return llvm::none_of(operands.values, open);
 }
 
-// An error by kinds alone stays one: as what the second reading finds on the axis instead, or as it is, unless
-// the second reading knows better.
+// An error by kinds alone stays one: as what the second reading finds on the axis instead, or as it
+// is, unless the second reading knows better.
 void keep_errors(const ir::Program &program, const CheckResult &first, CheckResult &second) {
   for (const Finding &finding : first.findings) {
     AxisSet axes = rules::axes_of(finding.violation);

@@ -1,7 +1,8 @@
-// Judges a program of per-rank tensors as parts of whole ones, without declarations that say so: cuts are
-// inferred, and what is wrong whatever is unknown is a finding. Two readings: by kinds alone, as always; then
-// with the cuts that the first one and the program tell, where a sum over a dimension that an axis cuts is
-// pending. Where rules for whole tensors do not apply, the first reading stands and nothing is reported.
+// Judges a program of per-rank tensors as parts of whole ones, without declarations that say so:
+// cuts are inferred, and what is wrong whatever is unknown is a finding. Two readings: by kinds
+// alone, as always; then with the cuts that the first one and the program tell, where a sum over a
+// dimension that an axis cuts is pending. Where rules for whole tensors do not apply, the first
+// reading stands and nothing is reported.
 #pragma once
 
 #include "checker/gradual/copies.h"
@@ -17,20 +18,22 @@ namespace spmd::checker {
 
 class Gradual {
 public:
-  // The program by kinds; cuts are stated in its declarations, and it is judged by whole tensors from then on.
+  // The program by kinds; cuts are stated in its declarations, and it is judged by whole tensors
+  // from then on.
   Gradual(ir::Program &program, const CheckOptions &options);
 
-  // What is known of a value that the second reading does not know, or of which it does not know the cut.
+  // What is known of a value that the second reading does not know, or of which it does not know
+  // the cut.
   // `lost`: axes on which it is unknown and nothing was reported.
   ir::Type known(ir::ValueId value, ir::Type type, ir::AxisSet lost) const;
-  // True if the finding holds whatever is unknown, or the first reading has it too. `open`: the axes on which
-  // something that it depends on is not known.
+  // True if the finding holds whatever is unknown, or the first reading has it too. `open`: the
+  // axes on which something that it depends on is not known.
   bool certain(const Place &place, const rules::Violation &violation, ir::AxisSet open) const;
 
   // True if only the second reading has the finding, and a cut that it depends on was not stated.
   bool stands_on_inference(const Place &place, const rules::Violation &violation) const;
-  // A reinterpret from V or to V, by which a recorder says of per-rank values what they are; a broadcast of
-  // what is equal on all ranks.
+  // A reinterpret from V or to V, by which a recorder says of per-rank values what they are; a
+  // broadcast of what is equal on all ranks.
   static bool only_restates(const rules::Application &app);
 
   const Copies &copies() const { return copies_; }

@@ -1,5 +1,5 @@
-// A table whose rows are cut, as an embedding over a split vocabulary: each rank looks up what lies in its own
-// rows and sets the rest to zero. What was looked up is then an addend of the whole.
+// A table whose rows are cut, as an embedding over a split vocabulary: each rank looks up what lies
+// in its own rows and sets the rest to zero. What was looked up is then an addend of the whole.
 #pragma once
 
 #include "checker/check.h"
@@ -10,8 +10,8 @@ namespace spmd::checker {
 
 class Lookups {
 public:
-  // Axes on which the result is looked up in the rank's own rows alone, and those on which what lies elsewhere
-  // is zero by now. `summed`: what lies elsewhere is not zero, and ranks add it up.
+  // Axes on which the result is looked up in the rank's own rows alone, and those on which what
+  // lies elsewhere is zero by now. `summed`: what lies elsewhere is not zero, and ranks add it up.
   struct Made {
     ir::AxisSet looked_up, addends, summed;
   };

@@ -1,5 +1,5 @@
-// Norms of blocks. The root of the sum of a rank's own squares is no addend of the norm of the whole, but its
-// square is one: `norm(block) ** 2`, summed over the ranks, is `norm(whole) ** 2`.
+// Norms of blocks. The root of the sum of a rank's own squares is no addend of the norm of the
+// whole, but its square is one: `norm(block) ** 2`, summed over the ranks, is `norm(whole) ** 2`.
 #pragma once
 
 #include "checker/check.h"
@@ -10,8 +10,8 @@ namespace spmd::checker {
 
 class Norms {
 public:
-  // Axes on which a value is such a root; those of them on which values that are equal on all ranks were
-  // counted with it.
+  // Axes on which a value is such a root; those of them on which values that are equal on all ranks
+  // were counted with it.
   struct Root {
     ir::AxisSet axes, mixed;
   };

@@ -135,7 +135,8 @@ void Numbers::mean_backward(ir::InstId id, const rules::ResolvedOp &, int64_t di
     means_[id.index] = {operands.values[0], result};
 }
 
-// The axes of a collective that adds up, right before the number or right after it, over so many ranks.
+// The axes of a collective that adds up, right before the number or right after it, over so many
+// ranks.
 AxisSet Numbers::beside(ValueId operand, ValueId result, int64_t ranks) const {
   auto fits = [&](const llvm::DenseMap<uint32_t, AxisSet> &ends, ValueId value) {
     auto at = ends.find(value.index);

@@ -1,5 +1,6 @@
-// Plain numbers that stand for the size of an axis. A recorded program divides by 8, not by the size of dp; only
-// where it stands says which is meant: beside a collective over as many ranks, or in the backward of a mean.
+// Plain numbers that stand for the size of an axis. A recorded program divides by 8, not by the
+// size of dp; only where it stands says which is meant: beside a collective over as many ranks, or
+// in the backward of a mean.
 #pragma once
 
 #include "checker/check.h"
@@ -18,8 +19,8 @@ public:
   // `checked`: of the program, for the shapes.
   Numbers(ir::Program &program, const CheckResult &checked);
 
-  // What the numbers of an instruction multiply its results with, as a scale. `types`: of the values ahead of
-  // it. 1 where its numbers are numbers.
+  // What the numbers of an instruction multiply its results with, as a scale. `types`: of the
+  // values ahead of it. 1 where its numbers are numbers.
   ir::ScaleId scale(ir::InstId id, llvm::ArrayRef<ir::TypeId> types) const;
 
 private:

@@ -1,5 +1,6 @@
-// Tensors that are laid out behind one another in a flat one, as gradients in a bucket that is reduced at once:
-// what is cut out of it again is what was put there, but for what was done to all of it.
+// Tensors that are laid out behind one another in a flat one, as gradients in a bucket that is
+// reduced at once: what is cut out of it again is what was put there, but for what was done to all
+// of it.
 #pragma once
 
 #include "checker/check.h"

@@ -1,5 +1,5 @@
-// One pass over the instructions collects the factors that dimensions share; then every position goes along
-// them until nothing is new.
+// One pass over the instructions collects the factors that dimensions share; then every position
+// goes along them until nothing is new.
 #include "checker/gradual/positions.h"
 
 #include "checker/operand_list.h"
@@ -74,8 +74,9 @@ llvm::DenseSet<CutPositions::Class> CutPositions::classes_of(llvm::ArrayRef<End>
   return classes;
 }
 
-// Attention needs the elements of a head whole: what was cut is which heads there are. All that meets its heads,
-// such as values and results, has its blocks there, too; what one pass unites the next one sees.
+// Attention needs the elements of a head whole: what was cut is which heads there are. All that
+// meets its heads, such as values and results, has its blocks there, too; what one pass unites the
+// next one sees.
 void CutPositions::settle_unit_views() {
   std::vector<End> heads;
   auto take = [&](const UnitView &view, const End &end, int64_t length) {
@@ -128,15 +129,14 @@ void CutPositions::instruction(ir::InstId id, rules::Rules &rules) {
     for (ValueId value : results)
       claims.push_back({checked_.shapes[value.index], {}, {}});
     rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, args, claims};
-    for (const rules::RowUse &use : rules::row_uses(app)) {
-      rules::Application one{program_, op, inst.attrs, inst.context, use.slots, args, claims};
-      row(use, one, operands.values, results);
-    }
+    for (const rules::RowUse &use : rules::row_uses(app))
+      row(use, app.bound_to(use), operands.values, results);
     return;
   }
   if (op.form == rules::OpForm::Call)
     return body(id, op);
-  // Collectives and casts move elements along the dimensions whose extents they change, and no others.
+  // Collectives and casts move elements along the dimensions whose extents they change, and no
+  // others.
   bool same = op.form == rules::OpForm::Transition || rules::passes_data(op.boundary);
   for (size_t i = 0; same && i < results.size() && i < operands.values.size(); ++i)
     alike(operands.values[i], results[i]);
@@ -230,9 +230,9 @@ void CutPositions::row(const rules::RowUse &use, const rules::Application &app,
   for (size_t f = 0; f < links.size() && !use.row->factors; ++f)
     if (map.factors[f].whole && links[f].extent > 1)
       llvm::append_range(whole_, links[f].ends);
-  // A dimension of one element may be another one that is stretched: only views say that it is the same, and rows
-  // that name their dimensions, as attention does. What states a shape may split a dimension, what states a place
-  // makes a new one.
+  // A dimension of one element may be another one that is stretched: only views say that it is the
+  // same, and rows that name their dimensions, as attention does. What states a shape may split a
+  // dimension, what states a place makes a new one.
   const bool reshapes = use.row->factors && !app.attr("dim");
   for (Link &link : links) {
     UnitView view;

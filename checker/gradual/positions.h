@@ -1,7 +1,8 @@
-// Which dimensions of the tensors of a program belong together: if ranks hold blocks of one of them, they hold
-// blocks of all. A position is a place in a dimension where a block may begin: in front of the whole of it, or
-// inside, as in the rows of a fused qkv weight [3 * heads * 64, ...], of which each rank has some heads.
-// Positions are united by the factors of the rows, through views too, over the whole program.
+// Which dimensions of the tensors of a program belong together: if ranks hold blocks of one of
+// them, they hold blocks of all. A position is a place in a dimension where a block may begin: in
+// front of the whole of it, or inside, as in the rows of a fused qkv weight [3 * heads * 64, ...],
+// of which each rank has some heads. Positions are united by the factors of the rows, through views
+// too, over the whole program.
 #pragma once
 
 #include "checker/check.h"
@@ -19,7 +20,9 @@ public:
     ir::ValueId value;
     unsigned dim = 0;
     int64_t outer =
-        1; // elements of the dimension, in units of the block, that lie in front: 3 for the heads of qkv
+        // elements of the dimension, in units of the block, that lie in front: 3 for the heads of
+        // qkv
+        1;
   };
   using Class = uint32_t;
 
@@ -51,8 +54,9 @@ private:
     int64_t extent;
     llvm::SmallVector<End, 3> ends;
   };
-  // A view of [.., 8] as [.., 1, 8], or back. Ranks that have one head each hold blocks of the dimension of one element,
-  // and blocks of the other one where that is what stands beside it by chance.
+  // A view of [.., 8] as [.., 1, 8], or back. Ranks that have one head each hold blocks of the
+  // dimension of one element, and blocks of the other one where that is what stands beside it by
+  // chance.
   struct UnitView {
     End merged, split; // the dimension that both have
     int64_t extent;

@@ -217,8 +217,8 @@ void SecondReading::find_unread(const rules::Application &app) {
   }
 }
 
-// What is overwritten as a whole is what it is overwritten with: temporary storage is of no kind. What
-// the storage of a parameter keeps is judged where it is written (effects.h).
+// What is overwritten as a whole is what it is overwritten with: temporary storage is of no kind.
+// What the storage of a parameter keeps is judged where it is written (effects.h).
 void SecondReading::overwrite(const rules::Application &app) {
   if (unread_.size() != 1 || state_.args.size() != 2)
     return;
@@ -249,8 +249,8 @@ void SecondReading::complete(InstId id, const ir::Inst &inst, uint32_t index, Ty
   prove(id, value, type);
 }
 
-// The mean of what was divided by a rank's own count is that of all only where the counts are equal,
-// or where the count multiplies it again. What a backward begins with is none of these.
+// The mean of what was divided by a rank's own count is that of all only where the counts are
+// equal, or where the count multiplies it again. What a backward begins with is none of these.
 void SecondReading::follow_means(InstId id, ValueId value, uint32_t index) {
   const rules::ResolvedOp &op = state_.rules.resolve(program_.insts[id].op);
   if (divided_ && index == 0)

@@ -82,7 +82,8 @@ private:
   ir::AxisSet told_axes_, open_axes_;
   ir::AxisSet own_now_;     // along which it numbers what a rank has
   bool scale_open_ = false; // the scale of its results is not known
-  // Axes on which it divides by a rank's own count, on which these differ, and what that does to scales.
+  // Axes on which it divides by a rank's own count, on which these differ, and what that does to
+  // scales.
   ir::AxisSet divided_, uneven_;
   ir::ScaleId count_scale_;
   llvm::DenseMap<uint32_t, Mean> means_; // by value

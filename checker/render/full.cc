@@ -126,7 +126,7 @@ void print_source(Printer &printer, const Finding &finding, const SourcePlace &p
     print_excerpt(printer, number, *line, place.col, end);
     return;
   }
-  if (place.in_input && ir::format_of(printer.report.bytes).name == "text") {
+  if (place.in_input && ir::format_of(printer.report.bytes).by_hand) {
     llvm::StringRef line = input_line(printer.report, place.line);
     auto [col, end] = marks_on(program, finding, line);
     print_excerpt(printer, number, line, col ? col : place.col, end);

@@ -11,9 +11,9 @@ namespace spmd::checker {
 namespace {
 
 constexpr Renderer kRenderers[] = {
-    {"full", "message, source line, types, notes, priced fixes", render_full},
+    {"full", "message, source line, types, notes, priced fixes", render_full, true, true},
     {"concise", "one line per finding", render_concise},
-    {"json", "everything, for programs (checker/report/output.schema.json)", render_json},
+    {"json", "everything, for programs (checker/report/output.schema.json)", render_json, false},
 };
 
 constexpr std::string_view kStyles[] = {"\033[1;31m", "\033[1;33m", "\033[1;36m",
@@ -44,9 +44,9 @@ static void add_proofs(Totals &totals, const Report &report) {
     else
       totals.proofs.push_back(proof);
     if (totals.lost.empty() && proof.lost.valid() && proof.parameters < report.judged.trained)
-      totals.lost = fmt::format(
-          "{} (`{}`)", print(locate(report, Place::inst(proof.lost))),
-          report.program->op_name(report.program->insts[proof.lost].op).str());
+      totals.lost =
+          fmt::format("{} (`{}`)", print(locate(report, Place::inst(proof.lost))),
+                      report.program->op_name(report.program->insts[proof.lost].op).str());
   }
 }
 
@@ -84,10 +84,10 @@ double Totals::proof() const {
 static std::string proof_text(const Totals &totals) {
   std::string text;
   for (const Judged::Proof &each : totals.proofs)
-    text += text.empty() ? fmt::format("; gradients of {} of {} parameter{} proved on {}",
-                                       each.parameters, totals.trained,
-                                       totals.trained == 1 ? "" : "s", each.axis)
-                         : fmt::format(", {} on {}", each.parameters, each.axis);
+    text += text.empty()
+                ? fmt::format("; gradients of {} of {} parameter{} proved on {}", each.parameters,
+                              totals.trained, totals.trained == 1 ? "" : "s", each.axis)
+                : fmt::format(", {} on {}", each.parameters, each.axis);
   if (!totals.lost.empty() && totals.proof() < 100)
     text += "; unproved since " + totals.lost;
   return text;

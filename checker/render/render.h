@@ -27,6 +27,8 @@ using RenderFunction = void (*)(llvm::ArrayRef<Report> reports, SourceCache &sou
 struct Renderer {
   std::string_view name, help;
   RenderFunction fn;
+  bool for_people = true; // else other programs read it
+  bool counts = false;    // ends in a line of counts
 };
 llvm::ArrayRef<Renderer> renderers();
 // Null if no format has that name.
@@ -47,9 +49,9 @@ struct Totals {
   uint64_t unchecked_ops = 0, uncalled_ops = 0;
   uint64_t unjudged = 0,
            one_rank = 0; // inputs in which nothing was judged; without an axis of several ranks
-  uint64_t trained = 0;                 // parameters of programs judged without declarations
-  std::vector<Judged::Proof> proofs;    // of them, by axis
-  std::string lost;                     // where the first proof ended; empty: nowhere
+  uint64_t trained = 0;  // parameters of programs judged without declarations
+  std::vector<Judged::Proof> proofs; // of them, by axis
+  std::string lost;                  // where the first proof ended; empty: nowhere
   // Of the axis on which the fewest are proved, in percent.
   double proof() const;
   // Typed ops among all, in percent.
@@ -58,7 +60,8 @@ struct Totals {
   }
 };
 Totals totals_of(llvm::ArrayRef<Report> reports);
-// `3 errors, 1 warning in 1496 ops (2 suppressed); 120 of 400 values have an unknown kind on some axis`
+// `3 errors, 1 warning in 1496 ops (2 suppressed); 120 of 400 values have an unknown kind on some
+// axis`
 std::string counts_line(const Totals &totals);
 
 // `12.0 MiB`

@@ -5,6 +5,7 @@
 #include "rules/violations/coverage.h"
 
 #include "ir/support/escape.h"
+#include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
@@ -25,7 +26,7 @@ constexpr llvm::StringRef kCut = "...";
 bool is_below(llvm::StringRef path, llvm::StringRef root) {
   if (!path.consume_front(root))
     return false;
-  return root.endswith("/") || path.startswith("/");
+  return ir::ends_with(root, "/") || ir::starts_with(path, "/");
 }
 
 std::string sha256_of(llvm::StringRef bytes) {
@@ -63,8 +64,8 @@ uint32_t code_point_of(llvm::StringRef point) {
   return legal ? code : 0;
 }
 
-// Tabs widen to blanks; what a terminal would not show as one column or two becomes `?`, so that marks
-// stay below what they mean.
+// Tabs widen to blanks; what a terminal would not show as one column or two becomes `?`, so that
+// marks stay below what they mean.
 std::vector<Cell> cells_of(llvm::StringRef line) {
   std::vector<Cell> cells;
   for (; !line.empty(); line = line.drop_front(code_point_length(line))) {
@@ -112,7 +113,7 @@ std::pair<size_t, size_t> window(llvm::ArrayRef<Cell> cells, size_t marked, unsi
 std::optional<std::string> SourceCache::resolve(llvm::StringRef path) const {
   std::string mapped = path.str();
   for (const auto &[from, to] : options_.path_map)
-    if (path.startswith(from)) {
+    if (ir::starts_with(path, from)) {
       mapped = to + path.drop_front(from.size()).str();
       break;
     }
@@ -186,8 +187,8 @@ void add_changed_sources(Report &report, SourceCache &sources) {
                            .reason = {}});
 }
 
-// A piece of a long line around the mark, which is all that can be shown of it: the work for a finding
-// does not grow with the line. Columns count code points, from 1.
+// A piece of a long line around the mark, which is all that can be shown of it: the work for a
+// finding does not grow with the line. Columns count code points, from 1.
 static llvm::StringRef piece_of(llvm::StringRef line, unsigned &col, unsigned &end_col,
                                 unsigned width, bool &cut) {
   const size_t most = 64 * std::max<size_t>(width, 20); // bytes to each side

@@ -1,6 +1,6 @@
-// Where a framework is stricter or laxer than the rules, and why: what `explain` adds to a page. Each is shown by
-// a program; tests hold the programs against the checker. Measured by the exporters: jax_differences.toml,
-// dtensor_differences.toml.
+// Where a framework is stricter or laxer than the rules, and why: what `explain` adds to a page.
+// Each is shown by a program; tests hold the programs against the checker. Measured by the
+// exporters: jax_differences.toml, dtensor_differences.toml.
 #pragma once
 
 #include "ir/dialect/words.h"

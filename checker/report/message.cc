@@ -134,13 +134,14 @@ std::string effect_text(const ir::Program &program, rules::RankCount factor) {
              : fmt::format("multiplies it by {}", ir::print_ranks(program, factor.count));
 }
 
-// What goes wrong where an invariant operand meets another one: an addend of a sum is wrong in its value.
+// What goes wrong where an invariant operand meets another one: an addend of a sum is wrong in its
+// value.
 std::string loss_text(const ir::Program &program, const Finding &finding,
                       const rules::InvariantMixed &mixed) {
   std::string operand = operand_text(program, finding, mixed.operand.index);
   if (mixed.kind == ir::Kind::Partial && finding.place.form == Place::Form::Inst) {
     ir::OpNameId op = program.insts[finding.place.as_inst()].op;
-    rules::ResolvedOp row = rules::resolve_spelling(program.op_name(op), "spmd");
+    rules::ResolvedOp row = rules::resolve_op(program, op);
     if (row.form == rules::OpForm::Equation && row.row->equation.equation.term_count > 1)
       return operand + " would be added once per rank";
   }

@@ -9,6 +9,7 @@
 #include "checker/walk/gradients/joint.h"
 
 #include "ir/claims.h"
+#include "ir/support/arrays.h"
 #include "ir/text/text.h"
 #include "rules/ops/registry.h"
 #include "rules/transitions/transition.h"
@@ -85,7 +86,8 @@ private:
   // The operand whose kind the instruction merely passes on; none if the kind arises here.
   ValueId passes(InstId id) const {
     const ir::Inst &inst = program_.insts[id];
-    if (rules::is_transition(view(plain_name(inst))) && changes_axis(id, inst))
+    if (rules::find_transition_op(view(plain_name(inst))) != rules::TransitionOp::None &&
+        changes_axis(id, inst))
       return {};
     if (partial_stated(inst) && kind_ == Kind::Partial)
       return {};
@@ -259,10 +261,10 @@ std::string forward_text(const ir::Program &program, const CheckResult &result, 
                          AxisSet axes) {
   const ir::Inst &inst = program.insts[id];
   std::string_view name = view(program.op_name(inst.op));
-  rules::ResolvedOp op = rules::resolve_spelling(program.op_name(inst.op), "spmd");
+  rules::ResolvedOp op = rules::resolve_op(program, inst.op);
   llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, id);
   std::string text = fmt::format("it belongs to the backward of `{}`", name);
-  if (op.transition.empty() || tensors.empty() || inst.result_count == 0)
+  if (op.form != rules::OpForm::Transition || tensors.empty() || inst.result_count == 0)
     return text;
   const ir::Type &from = program.types[result.types[tensors.front().index]];
   const ir::Type &to = program.types[result.types[inst.first_result.index]];
@@ -275,12 +277,12 @@ std::string forward_text(const ir::Program &program, const CheckResult &result, 
     if (rules::unstated_words(op.transition).reduces && src == Kind::Varying)
       src = Kind::Partial;
     const rules::Transition *row = rules::find_transition(op.transition, *src, *dst);
-    if (!row || row->dual.name.empty())
+    if (!row || row->composed)
       continue;
     std::string backward =
-        row->dual.name == op.transition && row->dual.src == *src
+        row->dual.op == op.transition && row->dual.src == *src
             ? fmt::format("its backward is the same")
-            : fmt::format("its backward is `{}`, {} to {}", row->dual.name,
+            : fmt::format("its backward is `{}`, {} to {}", row->dual.name(),
                           ir::info(row->dual.src).name, ir::info(row->dual.dst).name);
     return fmt::format("{}, {} to {} on {}: {}", text, ir::info(*src).name, ir::info(*dst).name,
                        ir::print_axes(program, to.mesh(), AxisSet(axis)), backward);
@@ -346,8 +348,8 @@ ValueId parameter_of(const ir::Program &program, const CheckResult &result, cons
   return {};
 }
 
-// What the framework would have to be told for it to reduce the gradient of the parameter, by the
-// trace.
+// What the framework would have to be reported for it to reduce the gradient of the parameter, by
+// the trace.
 void add_hints(const ir::Program &program, ValueId value, const Finding &finding,
                llvm::SmallVectorImpl<Note> &notes) {
   const ir::Param *param = program.find_param(value);
@@ -469,31 +471,33 @@ llvm::SmallVector<Note, 2> explain_symbols(const ir::Program &program,
 
 // What a run has to say for itself; what brought the kind about is no matter there.
 static llvm::SmallVector<Note, 2> explain_run(const Finding &finding) {
-  llvm::StringMap<std::string> told;
+  llvm::StringMap<std::string> texts;
   rules::for_each_field(finding.violation, [&](std::string_view name, const rules::Field &field) {
     if (const auto *text = std::get_if<std::string>(&field))
-      told[llvm::StringRef(name.data(), name.size())] = *text;
+      texts[llvm::StringRef(name.data(), name.size())] = *text;
     else if (const auto *number = std::get_if<int64_t>(&field))
-      told[llvm::StringRef(name.data(), name.size())] = std::to_string(*number);
+      texts[llvm::StringRef(name.data(), name.size())] = std::to_string(*number);
   });
   llvm::SmallVector<Note, 2> notes;
   auto add = [&](Note::Form form, std::string text) {
     if (!text.empty())
       notes.push_back({form, finding.place, /*has_place=*/false, std::move(text)});
   };
-  if (!told["first"].empty()) {
-    std::string bound = told["bound"].empty() ? "the comparison is exact"
-                                              : "rounding explains at most " + told["bound"];
-    add(Note::Form::Measured, fmt::format("at {} {} where the reference has {} (ranks {})",
-                                          told["first"], told["got"], told["want"], told["ranks"]));
-    add(Note::Form::Measured, fmt::format("largest difference {}; {} ({} tier, seed {})",
-                                          told["difference"], bound, told["tier"], told["seed"]));
-  }
-  add(Note::Form::Guess, told["guess"]);
-  if (!told["later"].empty())
+  if (!texts["first"].empty()) {
+    std::string bound = texts["bound"].empty() ? "the comparison is exact"
+                                               : "rounding explains at most " + texts["bound"];
     add(Note::Form::Measured,
-        "refuted after it, perhaps by what follows from it: " + told["later"]);
-  add(Note::Form::Rerun, told["rerun"]);
+        fmt::format("at {} {} where the reference has {} (ranks {})", texts["first"], texts["got"],
+                    texts["want"], texts["ranks"]));
+    add(Note::Form::Measured,
+        fmt::format("largest difference {}; {} ({} tier, seed {})", texts["difference"], bound,
+                    texts["tier"], texts["seed"]));
+  }
+  add(Note::Form::Guess, texts["guess"]);
+  if (!texts["later"].empty())
+    add(Note::Form::Measured,
+        "refuted after it, perhaps by what follows from it: " + texts["later"]);
+  add(Note::Form::Rerun, texts["rerun"]);
   return notes;
 }
 
@@ -518,10 +522,10 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
   }
   llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, finding.place.as_inst());
   if (const auto *scale = finding.violation.as<rules::ScaleMismatch>()) {
-    llvm::SmallVector<ValueId, 4> told(tensors.begin(), tensors.end());
-    if (scale->operand.index < told.size())
-      std::swap(told.front(), told[scale->operand.index]);
-    for (ValueId value : told)
+    llvm::SmallVector<ValueId, 4> ordered(tensors.begin(), tensors.end());
+    if (scale->operand.index < ordered.size())
+      std::swap(ordered.front(), ordered[scale->operand.index]);
+    for (ValueId value : ordered)
       if (std::optional<Note> note = explain_scale(program, result, axes, value)) {
         note->form = Note::Form::Since;
         notes.push_back(std::move(*note));
@@ -538,9 +542,9 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
         continue;
       Note note = Origin(program, result, axis, type).find(tensors[operand]);
       note.form = notes.empty() ? Note::Form::Since : Note::Form::Because;
-      bool told = finding.clash < result.clashes.size() &&
-                  note.place == Place::inst(result.clashes[finding.clash].made);
-      if (!told)
+      bool reported = finding.clash < result.clashes.size() &&
+                      note.place == Place::inst(result.clashes[finding.clash].made);
+      if (!reported)
         notes.push_back(std::move(note));
       break;
     }
@@ -567,8 +571,8 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
     notes.push_back({Note::Form::Gradient, Place::inst(forward), true,
                      forward_text(program, result, forward, axes)});
   explain_parameter(program, result, finding, notes);
-  for (size_t i = 1; i < notes.size();) // one origin of several operands is told once
-    if (llvm::any_of(llvm::makeArrayRef(notes).take_front(i), [&](const Note &earlier) {
+  for (size_t i = 1; i < notes.size();) // one origin of several operands is reported once
+    if (llvm::any_of(ir::as_array(notes).take_front(i), [&](const Note &earlier) {
           return earlier.place == notes[i].place && earlier.text == notes[i].text;
         }))
       notes.erase(notes.begin() + static_cast<std::ptrdiff_t>(i));

@@ -37,7 +37,8 @@ Note note_at_declaration(const ir::Program &program, ir::ValueId value);
 llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const CheckResult &result,
                                            const Finding &finding);
 
-// Where the size of one of the axes comes from in the scale of a value; none if it does not occur there.
+// Where the size of one of the axes comes from in the scale of a value; none if it does not occur
+// there.
 std::optional<Note> explain_scale(const ir::Program &program, const CheckResult &result,
                                   ir::AxisSet axes, ir::ValueId value);
 

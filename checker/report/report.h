@@ -49,7 +49,7 @@ struct Report {
   const CheckResult *result = nullptr;
   std::vector<ir::InputError> input_errors, input_warnings;
   std::vector<Diagnostic> diagnostics;   // program order; suppressed ones included
-  ir::Dialect words = ir::Dialect::Spmd; // types are told in these too
+  ir::Dialect words = ir::Dialect::Spmd; // types are printed in these too
   unsigned cut = 0;                      // diagnostics beyond max_findings
   unsigned errors = 0, warnings = 0, infos = 0, suppressed = 0; // unfolded, suppressed ones apart
   unsigned not_selected = 0; // not suppressed either; in none of the counts above

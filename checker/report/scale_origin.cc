@@ -1,5 +1,5 @@
-// Where the factor of a scale comes from: walks definitions back, through gradients to their loss, to the
-// op that averaged, counted or multiplied.
+// Where the factor of a scale comes from: walks definitions back, through gradients to their loss,
+// to the op that averaged, counted or multiplied.
 #include "checker/definitions.h"
 #include "checker/report/provenance.h"
 
@@ -48,7 +48,7 @@ private:
     return ir::exponent_of(program_, type.scale, type.mesh(), axis_);
   }
   rules::Boundary op(InstId id) const {
-    return rules::resolve_spelling(program_.op_name(program_.insts[id].op), "spmd").boundary;
+    return rules::resolve_op(program_, program_.insts[id].op).boundary;
   }
 
   // The loss of which an instruction takes a gradient.
@@ -92,11 +92,11 @@ private:
     note.place = Place::inst(id);
     std::string_view written(name.data(), name.size());
     std::string axis = axis_name(value);
-    rules::ResolvedOp resolved = rules::resolve_spelling(name, "spmd");
+    rules::ResolvedOp resolved = rules::resolve_op(program_, inst.op);
     if (resolved.boundary == rules::Boundary::Scale)
       note.text = fmt::format("`{}` {} by the size of {}", written,
                               exponent(value) > 0 ? "multiplies" : "divides", axis);
-    else if (resolved.transition == "reinterpret")
+    else if (resolved.transition == rules::TransitionOp::Reinterpret)
       note.text =
           fmt::format("`{}` has each rank of {} take the whole as its addend", written, axis);
     else if (resolved.form == rules::OpForm::Transition)

@@ -1,5 +1,6 @@
-// States the words of erased collectives as attributes. A word that the attributes cannot say (two
-// operands of one call that differ, addends that are varying) is left to be read off the operand.
+// States the words of collectives with unstated words as attributes. A word that the attributes
+// cannot say (two operands of one call that differ, addends that are varying) is left to be read
+// off the operand.
 #include "checker/rewrite/annotate.h"
 
 #include "ir/text/text.h"
@@ -131,10 +132,7 @@ private:
 bool read_as_addends(const ir::Program &program, const InferredAt &at) {
   if (at.word.src.form != KindWord::Form::Plain || at.word.src.kind != ir::Kind::Varying)
     return false;
-  llvm::StringRef dialect =
-      program.dialect.valid() ? program.strings[program.dialect] : llvm::StringRef("spmd");
-  rules::ResolvedOp op =
-      rules::resolve_spelling(program.op_name(program.insts[at.inst].op), dialect);
+  rules::ResolvedOp op = rules::resolve_op(program, program.insts[at.inst].op);
   return op.form == rules::OpForm::Transition && rules::unstated_words(op.transition).reduces;
 }
 

@@ -1,4 +1,4 @@
-// The words of erased collectives, ready to be written into the program.
+// The words of collectives with unstated words, ready to be written into the program.
 #pragma once
 
 #include "checker/check.h"

@@ -1,5 +1,5 @@
-// Three passes: the walk asks, op by op, to what its operands are brought; the moves are put in, R or I
-// left open where one makes an axis replicated; the solution for erased words says which.
+// Three passes: the walk asks, op by op, to what its operands are brought; the moves are put in, R
+// or I left open where one makes an axis replicated; the solution for unstated words says which.
 #include "checker/rewrite/elaborate.h"
 
 #include "checker/operand_list.h"
@@ -147,7 +147,7 @@ private:
     decision.names.resize(app.args.size());
     decision.read_again.resize(app.args.size());
     for (const rules::RowUse &use : rules::row_uses(app)) {
-      rules::Application one{app.program, use.op, app.attrs, app.context, use.slots, app.args, {}};
+      rules::Application one = app.bound_to(use);
       rules::OperandMismatch problem;
       const rules::Equation &equation = use.row->equation.equation;
       if (std::optional<rules::Binding> binding = rules::bind_operands(one, equation, problem))
@@ -168,7 +168,8 @@ private:
       }
     }
   }
-  // True if the derivative with respect to an operand that carries a gradient is a function of this one.
+  // True if the derivative with respect to an operand that carries a gradient is a function of this
+  // one.
   static bool is_read_backward(const rules::Application &app, const rules::OpDef &row,
                                const rules::Binding &binding, unsigned operand) {
     const rules::Equation &equation = row.equation.equation;

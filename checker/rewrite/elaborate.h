@@ -1,6 +1,6 @@
-// What a program leaves implicit made explicit, before anything is differentiated: redistributions of
-// operands that an op does not accept as they are, in regions `with { implicit = true }`, and the
-// sums over ranks that ops state then (checker/README.md, "Implicit redistribution").
+// What a program leaves implicit made explicit, before anything is differentiated: redistributions
+// of operands that an op does not accept as they are, in regions `with { implicit = true }`, and
+// the sums over ranks that ops state then (checker/README.md, "Implicit redistribution").
 #pragma once
 
 #include "checker/check.h"
@@ -36,8 +36,8 @@ struct Elaboration {
       torn; // ops of bodies that calls with other types need otherwise: left as they are
 };
 
-// The program is the same in what it means, and its forms of what is implicit are none: what is still
-// found by `check` is wrong. Elaborated again it does not change.
+// The program is the same in what it means, and its forms of what is implicit are none: what is
+// still found by `check` is wrong. Elaborated again it does not change.
 Elaboration elaborate(ir::Program &program, const CheckOptions &options = {},
                       const rules::redistribute::Topology &topology = {});
 

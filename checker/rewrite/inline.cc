@@ -1,6 +1,7 @@
 // Bodies in the place of their calls.
 #include "checker/rewrite/inline.h"
 
+#include "ir/support/strings.h"
 #include "rules/boundary/name.h"
 #include "rules/ops/registry.h"
 
@@ -23,8 +24,7 @@ using ir::Operand;
 using ir::ValueId;
 
 ir::OpNameId own_op(ir::Program &program, llvm::StringRef name) {
-  bool plain = !program.dialect.valid() || program.strings[program.dialect] == "spmd";
-  return {program.strings.add(plain ? name.str() : "spmd." + name.str()).index};
+  return {program.strings.add(program.is_own_dialect() ? name.str() : "spmd." + name.str()).index};
 }
 
 BodyCopier::BodyCopier(ir::Program &program) : program_(program) {
@@ -202,11 +202,8 @@ public:
 private:
   const rules::ResolvedOp &resolve(ir::OpNameId op) {
     auto [at, made] = ops_.try_emplace(op.index);
-    if (made) {
-      llvm::StringRef dialect =
-          program_.dialect.valid() ? program_.strings[program_.dialect] : "spmd";
-      at->second = rules::resolve_spelling(program_.op_name(op), dialect);
-    }
+    if (made)
+      at->second = rules::resolve_op(program_, op);
     return at->second;
   }
 
@@ -357,8 +354,8 @@ private:
     return llvm::any_of(program_.blocks[inst.operands],
                         [](const Operand &operand) { return operand.mut; });
   }
-  // `alias %new, %old`: the views that led from the old content to %old, taken of %new. False where %new
-  // is itself a part of what was written.
+  // `alias %new, %old`: the views that led from the old content to %old, taken of %new. False where
+  // %new is itself a part of what was written.
   bool rederive(const Inst &inst, uint64_t origin, AxisSet local, bool inside, NewBody &out) {
     llvm::SmallVector<ValueId, 2> operands;
     tensors(inst.operands, operands);
@@ -415,13 +412,13 @@ private:
 
 void inline_calls(ir::Program &program) { Inliner(program).run(); }
 
-// The spelling of an op without the `_` that makes it write: `add_`, `aten.add_.Tensor`. None if it has
-// none.
+// The spelling of an op without the `_` that makes it write: `add_`, `aten.add_.Tensor`. None if it
+// has none.
 static std::optional<std::string> without_write(llvm::StringRef name) {
   llvm::SmallVector<llvm::StringRef, 4> words;
   name.split(words, '.');
   for (llvm::StringRef &word : words)
-    if (word.size() > 1 && word.endswith("_") && !word.endswith("__")) {
+    if (word.size() > 1 && ir::ends_with(word, "_") && !ir::ends_with(word, "__")) {
       word = word.drop_back();
       return llvm::join(words, ".");
     }

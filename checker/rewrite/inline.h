@@ -21,8 +21,8 @@ ir::OpNameId own_op(ir::Program &program, llvm::StringRef name);
 void inline_calls(ir::Program &program);
 
 // Writes of the main body that nobody outside can see give new values instead, so that what they
-// overtook can still be read: a backward reads it. Parameters and buffers stay written in place, and so does
-// all where views of what was written through other views are taken.
+// overtook can still be read: a backward reads it. Parameters and buffers stay written in place,
+// and so does all where views of what was written through other views are taken.
 void unwrite(ir::Program &program);
 
 // Copies instructions of a program into other bodies of the same program, with values of their own.
@@ -37,7 +37,8 @@ public:
   ir::ValueId copy(ir::ValueId value);
   ir::Operand operator()(const ir::Operand &operand);
   ir::BlockId operator()(ir::BlockId block);
-  // Results are copied, operands replaced; `local`: axes that are local besides those of its context.
+  // Results are copied, operands replaced; `local`: axes that are local besides those of its
+  // context.
   ir::Inst copy(const ir::Inst &inst, ir::AxisSet local);
   // A name that no value of the program has.
   ir::ValueName fresh_name(std::string stem);
@@ -48,9 +49,9 @@ private:
   llvm::DenseMap<uint32_t, uint32_t> names_; // taken ones; how often their stem was
 };
 
-// Replaces the instructions of the main body, and puts those of new functions before it. `from`: per
-// instruction, the old one that suppressions and expectations of the program speak of; none for new
-// ones.
+// Replaces the instructions of the main body, and puts those of new functions before it. `from`:
+// per instruction, the old one that suppressions and expectations of the program speak of; none for
+// new ones.
 struct NewBody {
   std::vector<ir::Inst> insts;
   std::vector<uint64_t> origins;
@@ -59,8 +60,8 @@ struct NewBody {
   void add(const ir::Inst &inst, uint64_t origin, ir::InstId old = {});
 };
 void replace_main(ir::Program &program, NewBody main);
-// Puts what `emit` makes of an instruction in its place, in all bodies. What the program says of the
-// instruction holds of the last one then.
+// Puts what `emit` makes of an instruction in its place, in all bodies. What the program says of
+// the instruction holds of the last one then.
 void replace_each(
     ir::Program &program,
     llvm::function_ref<void(const ir::Inst &, ir::InstId, std::vector<ir::Inst> &)> emit);

@@ -21,9 +21,7 @@ bool goes_to_type(const ir::Program &program, const Inst &inst, bool keep_stated
     return false;
   if (!program.find(inst.attrs, "type") || inst.result_count != 1)
     return false;
-  llvm::StringRef dialect =
-      program.dialect.valid() ? program.strings[program.dialect] : llvm::StringRef("spmd");
-  return rules::resolve_spelling(program.op_name(inst.op), dialect).transition == "redistribute";
+  return rules::resolve_op(program, inst.op).transition == rules::TransitionOp::Redistribute;
 }
 
 class Expander {
@@ -75,7 +73,8 @@ private:
       bool last = &step == &plan.steps.back();
       ValueId result = last ? inst.first_result : between(inst);
       state_blocks(result, step.after, request->shape);
-      put(inst, step.row, rules::redistribute::attributes_of(program_, step), at, result);
+      put(inst, rules::name_of(step.op), rules::redistribute::attributes_of(program_, step), at,
+          result);
       at = result;
     }
     return true;

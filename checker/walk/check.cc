@@ -10,7 +10,7 @@ namespace spmd::checker {
 using ir::InstId;
 using ir::ValueId;
 
-constexpr uint32_t kProgressOps = 1 << 15; // how often progress is told
+constexpr uint32_t kProgressOps = 1 << 15; // how often progress is reported
 
 bool CheckResult::clean() const {
   for (const Finding &finding : findings)
@@ -46,20 +46,20 @@ void Walk::run() {
   contracts_.judge_functions();
   for (uint32_t i = 0; i < program_.params.size(); ++i)
     interface_.declare(i);
-  const size_t declared = state_.trail->entries.size();
+  const size_t declared = state_.body_result->entries.size();
   const uint32_t first = program_.main.first.index, last = program_.main.last.index;
   for (uint32_t i = first; i < last; ++i) {
     typing_.instruction(InstId{i});
     if (state_.options.progress && (i - first) % kProgressOps == kProgressOps - 1)
       state_.options.progress(i - first, last - first);
   }
-  const size_t told = state_.trail->entries.size();
+  const size_t reported = state_.body_result->entries.size();
   gradients_.judge_declared(declared);
-  const size_t late = state_.trail->entries.size() - told;
+  const size_t late = state_.body_result->entries.size() - reported;
   for (uint32_t i = 0; i < program_.outputs.size(); ++i)
     interface_.output(i);
   contracts_.judge_unread();
-  undecided_.settle(declared, told, late);
+  undecided_.settle(declared, reported, late);
   Collector(program_, state_.bodies).add(state_.main, result_);
   undecided_.settle_words();
   state_.caches = false;
@@ -92,7 +92,7 @@ void Walk::resume() {
   for (uint32_t i = 0; i < program_.values.size(); ++i)
     state_.storage.define(ValueId{i});
   for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i)
-    if (!state_.rules.resolve(program_.insts[InstId{i}].op).transition.empty())
+    if (state_.rules.resolve(program_.insts[InstId{i}].op).form == rules::OpForm::Transition)
       gradients_.note_move(InstId{i});
   contracts_.resume();
 }

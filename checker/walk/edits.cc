@@ -148,7 +148,7 @@ bool Edits::runs_edited(const ir::Inst &inst) const {
 
 // What the edit makes of operands. In a body it may refuse them as one call has them.
 void Edits::edit_operands(const ir::Inst &inst) {
-  const bool main = state_.trail == &state_.main;
+  const bool main = state_.body_result == &state_.main;
   for (const auto &[position, arg] : state_.edit->operands) {
     if (position >= state_.args.size())
       continue;
@@ -159,7 +159,7 @@ void Edits::edit_operands(const ir::Inst &inst) {
     if (made)
       state_.args[position] = *made;
     else
-      state_.trail->refused = true;
+      state_.body_result->refused = true;
   }
 }
 

@@ -9,6 +9,7 @@
 #include "rules/violations/claims.h"
 #include "rules/violations/local.h"
 
+#include "ir/support/arrays.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -35,7 +36,7 @@ llvm::SmallVector<Target, 4> targets_of(const ir::Program &program, const ir::In
   bool out = false;
   for (const ir::Operand &operand : program.blocks[inst.operands]) {
     if (operand.form == ir::Operand::Form::Name) {
-      out = program.strings[operand.as_name()] == "out";
+      out = program.is_out(operand.as_name());
       continue;
     }
     bool written = operand.mut || out;
@@ -84,7 +85,7 @@ bool draws(const rules::ResolvedOp &op) {
   if (op.form != rules::OpForm::Equation)
     return false;
   const rules::Equation &equation = op.row->equation.equation;
-  return llvm::any_of(llvm::makeArrayRef(equation.refs.data(), equation.ref_count),
+  return llvm::any_of(ir::as_array(equation.refs.data(), equation.ref_count),
                       [](const rules::Ref &ref) { return ref.operand == rules::kGenerator; });
 }
 
@@ -139,21 +140,21 @@ AxisSet Effects::written(InstId id, ValueId target, uint32_t position, const Typ
   bool state = state_.is_kept(state_.storage.root(target));
   if ((state || state_.storage.shared_after(target, id)) && before.mesh() == made.mesh()) {
     bad = left_with(target, program_.insts[id].context, made);
-    AxisSet told = drawn(id, position, before, made, bad);
+    AxisSet reported = drawn(id, position, before, made, bad);
     if (state)
-      told |= gradients_.unreduced(Place::inst(id), tensors_of(program_, id),
-                                   state_.storage.root(target), bad - told);
-    AxisSet partial = state ? (bad - told) & made.of(Kind::Partial) : AxisSet();
+      reported |= gradients_.unreduced(Place::inst(id), tensors_of(program_, id),
+                                       state_.storage.root(target), bad - reported);
+    AxisSet partial = state ? (bad - reported) & made.of(Kind::Partial) : AxisSet();
     if (partial)
       state_.report(Place::inst(id), rules::PartialState{state_.storage.root(target), partial});
-    told |= partial;
+    reported |= partial;
     if (!state && state_.second) {
-      forget_others(id, target, bad - told);
-      bad &= told;
-    } else if (bad - told)
+      forget_others(id, target, bad - reported);
+      bad &= reported;
+    } else if (bad - reported)
       state_.report(Place::inst(id),
                     rules::MutationChangesType{
-                        {position}, state_.intern(before), state_.intern(made), bad - told});
+                        {position}, state_.intern(before), state_.intern(made), bad - reported});
   }
   if (undecided_.recording() && (state || state_.storage.shared_after(target, id))) {
     Type after = made;
@@ -171,8 +172,8 @@ AxisSet Effects::written(InstId id, ValueId target, uint32_t position, const Typ
   return bad;
 }
 
-// Nobody has said what temporary storage is: it is what was written last, and what other names of it
-// hold from then on is not known.
+// Nobody has said what temporary storage is: it is what was written last, and what other names of
+// it hold from then on is not known.
 void Effects::forget_others(InstId id, ValueId target, AxisSet axes) {
   if (!axes || state_.edit)
     return;
@@ -192,13 +193,13 @@ AxisSet Effects::drawn(InstId id, uint32_t position, const Type &before, const T
   AxisSet repeats = bad & before.of(Kind::Varying) & (made.replicated() | made.of(Kind::Invariant));
   if (repeats)
     state_.report(Place::inst(id), rules::ShardedRandomRepeats{{position}, repeats});
-  AxisSet told = repeats;
+  AxisSet reported = repeats;
   for (Kind kind : {Kind::Replicate, Kind::Reduced, Kind::Invariant})
-    if (AxisSet diverges = (bad & before.of(kind) & made.of(Kind::Varying)) - told) {
+    if (AxisSet diverges = (bad & before.of(kind) & made.of(Kind::Varying)) - reported) {
       state_.report(Place::inst(id), rules::RandomDiverges{{position}, kind, diverges});
-      told |= diverges;
+      reported |= diverges;
     }
-  return told;
+  return reported;
 }
 
 } // namespace spmd::checker

@@ -1,5 +1,5 @@
-// The results of instructions without findings, by all that they depend on. Internal to the
-// checker.
+// The results of instructions without findings, by all that they depend on: checker/README.md, "Two
+// caches". Internal to the checker.
 #pragma once
 
 #include "ir/support/successors.h"

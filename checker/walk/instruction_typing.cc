@@ -41,7 +41,7 @@ llvm::SmallVector<uint32_t, 2> gradients_that_end(const rules::Outcome &outcome)
 }
 
 std::string rule_text(const rules::ResolvedOp &op) {
-  std::string_view text = op.row ? op.row->equation.equation.text : op.transition;
+  std::string_view text = op.row ? op.row->equation.equation.text : rules::name_of(op.transition);
   return std::string(text);
 }
 
@@ -68,7 +68,7 @@ void InstructionTyping::type(InstId id) {
   ir::Inst inst = program_.insts[id];
   const ir::Context &context = program_.contexts[inst.context];
   const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
-  ++state_.trail->stats.ops;
+  ++state_.body_result->stats.ops;
   read_operands(inst, op);
   if (state_.edit && state_.edit->inst == id) {
     if (edits_.apply(inst))
@@ -79,7 +79,7 @@ void InstructionTyping::type(InstId id) {
   known_.count();
   const bool lifted = prepare(id, inst, op);
   if (op.form == rules::OpForm::Unknown)
-    ++state_.trail->stats.unknown_ops;
+    ++state_.body_result->stats.unknown_ops;
   if (op.assumed)
     state_.report(Place::inst(id), rules::AssumedRule{rule_text(op)});
   if (op.form == rules::OpForm::Call) {
@@ -172,7 +172,7 @@ void InstructionTyping::take(InstId id, const rules::Application &app,
   if (state_.second)
     state_.second->judge(id, app);
   for (const rules::InferredWord &word : outcome.inferred)
-    state_.trail->inferred.push_back({id, word});
+    state_.body_result->inferred.push_back({id, word});
   undecided_.apply(id, app, outcome, application);
 }
 
@@ -215,7 +215,7 @@ void InstructionTyping::results(InstId id, const ir::Inst &inst, const rules::Ou
   const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
   known_.keep(inst, op, outcome);
   known_.forget();
-  gradients_.meet(id, inst, !op.transition.empty());
+  gradients_.meet(id, inst, op.form == rules::OpForm::Transition);
 }
 
 void InstructionTyping::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
@@ -256,7 +256,7 @@ void InstructionTyping::type_result(InstId id, const ir::Inst &inst, uint32_t in
   }
   if (state_.second)
     state_.second->complete(id, inst, index, type);
-  state_.trail->stats.silent += static_cast<uint64_t>(type.unknown.size());
+  state_.body_result->stats.silent += static_cast<uint64_t>(type.unknown.size());
   state_.learn(result, {state_.intern(type), shape, found.sizes});
   if (state_.recording && (undecided_.any() || open_axes(type)))
     undecided_.define(result, undecided_.result_row(index), type);
@@ -275,13 +275,13 @@ bool InstructionTyping::repeat(InstId id) {
   InstructionCache::Entry *entry = known_.find(inst);
   if (!entry)
     return false;
-  ++state_.trail->stats.ops;
+  ++state_.body_result->stats.ops;
   undecided_.set_result_rows({});
   if (entry->infers)
     for (const rules::InferredWord &word : entry->outcome->inferred)
-      state_.trail->inferred.push_back({id, word});
+      state_.body_result->inferred.push_back({id, word});
   if (known_.targets().empty() || overwrite(id, inst, *entry)) {
-    state_.trail->stats.silent += entry->silent;
+    state_.body_result->stats.silent += entry->silent;
     ValueId result = inst.first_result;
     for (uint32_t number : state_.cache.results(*entry, inst.result_count)) {
       const rules::Arg &known = state_.cache.known(number);

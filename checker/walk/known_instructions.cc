@@ -78,7 +78,7 @@ bool KnownInstructions::make_key(const ir::Inst &inst) {
     case ir::Operand::Form::Name:
       *at++ = kName;
       *at++ = operand.index;
-      out = program_.strings[operand.as_name()] == "out";
+      out = program_.is_out(operand.as_name());
       continue;
     case ir::Operand::Form::List: {
       llvm::ArrayRef<ir::Operand> members = program_.blocks[operand.as_list()];
@@ -111,7 +111,7 @@ void KnownInstructions::keep(const ir::Inst &inst, const rules::ResolvedOp &op,
   Counts now = counted();
   uint64_t silent = now.silent - before_->silent;
   before_->silent = now.silent;
-  before_->words += outcome.inferred.size(); // they are told again
+  before_->words += outcome.inferred.size(); // they are reported again
   bool bound = op.form == rules::OpForm::Unknown || op.boundary == rules::Boundary::Grad ||
                op.boundary == rules::Boundary::Backward || op.boundary == rules::Boundary::Step ||
                op.boundary == rules::Boundary::Store;
@@ -126,7 +126,7 @@ void KnownInstructions::keep(const ir::Inst &inst, const rules::ResolvedOp &op,
   }
   state_.cache.add({.outcome = &outcome,
                     .silent = silent,
-                    .transition = !op.transition.empty(),
+                    .transition = op.form == rules::OpForm::Transition,
                     .infers = !outcome.inferred.empty()},
                    results);
 }

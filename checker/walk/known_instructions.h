@@ -19,7 +19,7 @@ public:
   llvm::ArrayRef<ir::ValueId> targets() const { return targets_; }
   bool has_gradients() const { return has_gradients_; }
 
-  // While one is typed that was not found. What is told from here on is told of its rule.
+  // While one is typed that was not found. What is reported from here on belongs to its rule.
   void count() {
     if (before_)
       before_ = counted();
@@ -38,8 +38,8 @@ private:
     friend bool operator==(const Counts &, const Counts &) = default;
   };
   Counts counted() const {
-    return {state_.trail->entries.size(), state_.trail->inferred.size(), state_.trail->open.size(),
-            state_.trail->stats.silent};
+    return {state_.body_result->entries.size(), state_.body_result->inferred.size(),
+            state_.body_result->open.size(), state_.body_result->stats.silent};
   }
   bool make_key(const ir::Inst &inst);
 

@@ -156,7 +156,7 @@ bool ProgramInterface::judge_claim(uint32_t index, Type &leaves) {
   rules::ClaimCheck check =
       rules::check_claim(type, claimed, type.gradient_free(), rules::Spec::Joined);
   AxisSet wrong = check.mismatched | check.unowned;
-  const bool told = !wrong.empty();
+  const bool reported = !wrong.empty();
   if (out.role == ir::OutputRole::Grad)
     wrong -= gradients_.unreduced(place, out.value, out.of, wrong);
   if (wrong)
@@ -168,7 +168,7 @@ bool ProgramInterface::judge_claim(uint32_t index, Type &leaves) {
                                                 state_.on_axes(claimed, axis), axis};
                   });
   leaves = check.type;
-  return told;
+  return reported;
 }
 
 void ProgramInterface::judge_output(uint32_t index) {
@@ -176,13 +176,13 @@ void ProgramInterface::judge_output(uint32_t index) {
   const Type type = program_.types[result_.types[out.value.index]];
   const Place place{Place::Form::Output, index};
   Type leaves = type;
-  const bool told = judge_claim(index, leaves);
+  const bool reported = judge_claim(index, leaves);
   judge_state(index);
   AxisSet global = leaves.claimed() - state_.local_axes(leaves.mesh(), ir::ContextId{0});
   if (AxisSet loose = (leaves.of(Kind::Varying) - leaves.sharded()) & global)
     state_.report(place, rules::NoSpec{{}, out.value, loose});
   if (out.role == ir::OutputRole::Grad)
-    return told ? void() : contracts_.judge_output(index, type);
+    return reported ? void() : contracts_.judge_output(index, type);
   if (out.role == ir::OutputRole::Loss)
     return judge_loss(place, out.value, type);
   ir::ScaleId needed =
@@ -192,7 +192,7 @@ void ProgramInterface::judge_output(uint32_t index) {
   std::string other = ir::print_scale(program_, needed, type.mesh()) + " is needed";
   if (std::optional<rules::Violation> differs =
           rules::scale_differs(program_, type, needed, std::move(other), {}, out.value);
-      differs && !told)
+      differs && !reported)
     state_.report(place, std::move(*differs));
 }
 

@@ -68,10 +68,11 @@ bool WalkState::gradient_free(const ir::Value &value, bool by_rule) const {
                                                        : value.requires_grad == ir::Tristate::False;
 }
 
-// The optimizer reads a gradient again and again; its wrong scale is told where it does so first.
+// The optimizer reads a gradient again and again; its wrong scale is reported where it does so
+// first.
 bool WalkState::scale_told(Place place, const rules::ScaleMismatch &wrong) {
   bool inst = place.form == Place::Form::Inst;
-  if (trail != &main || (!inst && place.form != Place::Form::Output))
+  if (body_result != &main || (!inst && place.form != Place::Form::Output))
     return false;
   ValueId value = wrong.value;
   if (!value.valid() && inst) {
@@ -102,7 +103,7 @@ void WalkState::report(Place place, rules::Violation violation, uint32_t applica
       return;
   Finding finding{std::move(violation), place, application, false, {}};
   finding.inferred = inferred;
-  trail->entries.push_back({std::move(finding)});
+  body_result->entries.push_back({std::move(finding)});
 }
 
 rules::Violation WalkState::named(rules::Violation violation) const {
@@ -116,7 +117,7 @@ rules::Violation WalkState::named(rules::Violation violation) const {
 }
 
 bool WalkState::told_of(InstId id) const {
-  for (const BodyResult::Entry &entry : llvm::reverse(trail->entries)) {
+  for (const BodyResult::Entry &entry : llvm::reverse(body_result->entries)) {
     if (entry.body != BodyResult::kNone || entry.finding->place != Place::inst(id))
       return false;
     if (entry.finding->severity() != rules::Severity::Info)

@@ -4,9 +4,9 @@
 
 #include "checker/check.h"
 #include "checker/operand_list.h"
+#include "checker/walk/body_result.h"
 #include "checker/walk/instruction_cache.h"
 #include "checker/walk/storage.h"
-#include "checker/walk/trail.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SmallVector.h"
@@ -68,7 +68,7 @@ public:
   void report(Place place, rules::Violation violation, uint32_t application = ~0u);
   // Rules do not know the names of values: where they leave one out, the first operand is meant.
   rules::Violation named(rules::Violation violation) const;
-  // True if the last instruction of the trail is this one and something is wrong with it.
+  // True if the last instruction of the body_result is this one and something is wrong with it.
   bool told_of(ir::InstId id) const;
 
   ir::Program &program;
@@ -83,7 +83,7 @@ public:
   Args args;
   llvm::SmallVector<rules::ResultClaim, 4> claims;
   BodyResult main;
-  BodyResult *trail = &main; // of the body that is being typed
+  BodyResult *body_result = &main; // of the body that is being typed
   TypedBodies bodies;
   bool quiet = true;          // false once something was reported, or asked of the program around
   bool caches = false;        // set while a whole program is typed

@@ -16,8 +16,8 @@ std::string axis_name(const Program &program, const Mesh &mesh, AxisId axis) {
   return program.strings[mesh[axis].name].str();
 }
 
-// The size of the axes that stand outside of this one on its dimension, and behind it in the mesh: DTensor
-// lists placements in mesh order.
+// The size of the axes that stand outside of this one on its dimension, and behind it in the mesh:
+// DTensor lists placements in mesh order.
 int64_t outer_behind(const Mesh &mesh, const Type &type, AxisId axis, unsigned dim) {
   int64_t factor = 1;
   for (AxisId other : shards_of(type, dim)) {
@@ -68,7 +68,8 @@ std::string placement(const Program &program, const Mesh &mesh, const Type &type
   return in_our_words(program, type, axis);
 }
 
-// `Partial(avg)`: addends of n times the mean. Of the scale what the placements do not say is left over.
+// `Partial(avg)`: addends of n times the mean. Of the scale what the placements do not say is left
+// over.
 AxisSet averaged(const Program &program, const Type &type, Scale &left) {
   AxisSet axes;
   if (!type.scale.valid() || type.scale == program.one())

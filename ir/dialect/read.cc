@@ -1,5 +1,6 @@
 // What the printers of dialect.cc print, read back.
 #include "ir/dialect/dialect.h"
+#include "ir/support/strings.h"
 
 #include "ir/claims.h"
 #include "ir/mesh/axis_scale.h"
@@ -123,7 +124,7 @@ public:
 
 private:
   llvm::Error read_one(AxisId axis, StringRef text) {
-    if (text.startswith("["))
+    if (ir::starts_with(text, "["))
       return read_own(program_, mesh_, text, type_);
     Placement placement;
     size_t open = text.find('(');
@@ -171,7 +172,8 @@ private:
     return wrong(fmt::format("`{}` is no reduction of `Partial`", word.str()));
   }
 
-  // The factor of a strided shard: the sizes of the axes further back in the mesh that stand outside of it.
+  // The factor of a strided shard: the sizes of the axes further back in the mesh that stand
+  // outside of it.
   llvm::Error shard(AxisId axis, const Placement &placement) {
     std::optional<int64_t> dim = placement.number(0, "dim");
     if (!dim || *dim < 0 || *dim >= int64_t(kMaxDims))
@@ -216,7 +218,7 @@ llvm::Expected<Type> read_sets(const Program &program, MeshId id, StringRef text
   if (!list)
     return wrong(fmt::format("`{}` is no set of axes such as {{V:dp, R:tp}}", text.str()));
   for (StringRef part : parts_of(*list)) {
-    if (part.startswith("[")) {
+    if (ir::starts_with(part, "[")) {
       if (llvm::Error error = read_own(program, mesh, part, type))
         return llvm::Expected<Type>(std::move(error));
       continue;

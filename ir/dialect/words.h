@@ -1,4 +1,5 @@
-// The vocabularies, by name: rules spell transitions in them, `ir/dialect/dialect.h` tells types in them.
+// The vocabularies, by name: rules spell transitions in them, `ir/dialect/dialect.h` tells types in
+// them.
 #pragma once
 
 #include <array>
@@ -10,5 +11,7 @@ namespace spmd::ir {
 enum class Dialect : uint8_t { Spmd, Jax, DTensor, LTensor };
 inline constexpr std::array<std::string_view, 4> kDialectWords = {"spmd", "jax", "dtensor",
                                                                   "ltensor"};
+
+inline constexpr std::string_view kOwnDialect = kDialectWords[0];
 
 } // namespace spmd::ir

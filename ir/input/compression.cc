@@ -1,6 +1,8 @@
 // Decompression in blocks, so that the limit holds before memory is taken.
 #include "ir/input/compression.h"
 
+#include "ir/support/strings.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -153,15 +155,15 @@ std::optional<std::string> gzip(llvm::StringRef bytes) {
 } // namespace
 
 Compression compression_of(llvm::StringRef bytes) {
-  if (bytes.startswith("\x1F\x8B"))
+  if (ir::starts_with(bytes, "\x1F\x8B"))
     return Compression::Gzip;
-  return bytes.startswith("\x28\xB5\x2F\xFD") ? Compression::Zstd : Compression::None;
+  return ir::starts_with(bytes, "\x28\xB5\x2F\xFD") ? Compression::Zstd : Compression::None;
 }
 
 Compression compression_named(llvm::StringRef path) {
-  if (path.endswith(".gz"))
+  if (ir::ends_with(path, ".gz"))
     return Compression::Gzip;
-  return path.endswith(".zst") ? Compression::Zstd : Compression::None;
+  return ir::ends_with(path, ".zst") ? Compression::Zstd : Compression::None;
 }
 
 Unpacked unpack(llvm::StringRef bytes, uint64_t most) {

@@ -2,6 +2,7 @@
 // Relies on one reader and one printer per format, each in a file of its own.
 #include "ir/input/compression.h"
 #include "ir/json/read_cursor.h"
+#include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -9,14 +10,14 @@ namespace spmd::ir {
 
 namespace {
 
-bool starts_with_brace(llvm::StringRef bytes) { return bytes.ltrim(" \t\r\n").startswith("{"); }
+bool starts_with_brace(llvm::StringRef bytes) {
+  return ir::starts_with(bytes.ltrim(" \t\r\n"), "{");
+}
 
-bool is_text(llvm::StringRef bytes) { return !starts_with_brace(bytes); }
+bool begins_as_text(llvm::StringRef bytes) { return !starts_with_brace(bytes); }
 
 // True if the first line is a whole object without `ops`, and something follows.
 bool is_stream(llvm::StringRef bytes) {
-  if (!starts_with_brace(bytes))
-    return false;
   auto [line, rest] = bytes.ltrim(" \t\r\n").split('\n');
   if (rest.ltrim(" \t\r\n").empty())
     return false;
@@ -29,12 +30,12 @@ bool is_stream(llvm::StringRef bytes) {
     });
   return !json.failed() && json.at_end() && !ops;
 }
-bool is_document(llvm::StringRef bytes) { return starts_with_brace(bytes) && !is_stream(bytes); }
+bool is_document(llvm::StringRef bytes) { return !is_stream(bytes); }
 
 constexpr Format kFormats[] = {
-    {"text", ".spmd", is_text, read_text, print_text},
-    {"json", ".spmd.json", is_document, read_json, print_json},
-    {"jsonl", ".spmd.jsonl", is_stream, read_json, print_jsonl},
+    {"text", ".spmd", begins_as_text, nullptr, read_text, print_text, /*by_hand=*/true},
+    {"json", ".spmd.json", starts_with_brace, is_document, read_json, print_json},
+    {"jsonl", ".spmd.jsonl", starts_with_brace, is_stream, read_json, print_jsonl},
 };
 
 bool starts_code_point(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
@@ -45,15 +46,18 @@ llvm::ArrayRef<Format> formats() { return kFormats; }
 
 const Format &format_of(llvm::StringRef bytes) {
   for (const Format &format : kFormats)
-    if (format.recognises(bytes))
+    if (format.begins(bytes) && (!format.is || format.is(bytes)))
       return format;
   return kFormats[0];
 }
 
 ReadResult read_program(llvm::StringRef bytes, const ReadOptions &options) {
-  if (compression_of(bytes) == Compression::None)
-    return starts_with_brace(bytes) ? read_json(bytes, options) : read_text(bytes, options);
-  return read_unpacked(unpack(bytes), options);
+  if (compression_of(bytes) != Compression::None)
+    return read_unpacked(unpack(bytes), options);
+  // To tell a document from a stream would be to read a line of it twice, which may be all of it.
+  const Format *first =
+      llvm::find_if(kFormats, [&](const Format &format) { return format.begins(bytes); });
+  return (first == std::end(kFormats) ? kFormats[0] : *first).read(bytes, options);
 }
 
 ReadResult read_unpacked(const Unpacked &unpacked, const ReadOptions &options) {

@@ -59,9 +59,13 @@ std::string print_jsonl(const Program &program);
 struct Format {
   std::string_view name;      // as in `fmt --to=NAME`
   std::string_view extension; // used when a directory is searched
-  bool (*recognises)(llvm::StringRef bytes);
+  // By the first bytes: those that begin alike have one reader. Which of these it is says `is`;
+  // null: it is the only one.
+  bool (*begins)(llvm::StringRef bytes);
+  bool (*is)(llvm::StringRef bytes);
   ReadResult (*read)(llvm::StringRef bytes, const ReadOptions &options);
   std::string (*print)(const Program &program);
+  bool by_hand = false; // people write it: it has comments, and lines that are worth quoting
 };
 llvm::ArrayRef<Format> formats();
 // Sniffs, after decompression: the first byte that is not blank, and in JSON whether the first

@@ -1,6 +1,6 @@
 // A mapped file is not copied, but it may become shorter while it is read: then the system sends
-// SIGBUS, and the handler puts an empty page where the lost one was. Nothing but the pages that were
-// mapped here is treated so.
+// SIGBUS, and the handler puts an empty page where the lost one was. Nothing but the pages that
+// were mapped here is treated so.
 #include "ir/input/read_file.h"
 
 #include <fmt/format.h>

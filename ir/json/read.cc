@@ -1,6 +1,7 @@
 // The JSON document as a whole: what it says of itself, and the order in which its tables are read.
 #include "ir/json/read.h"
 #include "ir/mesh/symbols.h"
+#include "ir/support/strings.h"
 
 #include "ir/dialect/dialect.h"
 #include "ir/support/misspelling.h"
@@ -88,7 +89,7 @@ void JsonReader::document() {
   bool stream = false;
   {
     JsonObject<kTopKeys.size()> top(json_, kTopKeys, [this](llvm::StringRef key) {
-      key.startswith("x_") ? keep_extra(key) : unknown(key, kTopKeys);
+      ir::starts_with(key, "x_") ? keep_extra(key) : unknown(key, kTopKeys);
     });
     if (!top || json_.failed())
       return;
@@ -335,7 +336,7 @@ void JsonReader::unknown(llvm::StringRef key, llvm::ArrayRef<std::string_view> k
     json_.error(
         token, "trace-key",
         fmt::format("the key `{}` is not known{}", key.take_front(60).str(), nearest(key, names)));
-  } else if (options_.strict_schema && !key.startswith("x_")) {
+  } else if (options_.strict_schema && !ir::starts_with(key, "x_")) {
     if (result_.warnings.size() < kMaxInputErrors)
       result_.warnings.push_back(
           {.name = "trace-key",

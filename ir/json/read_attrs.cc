@@ -1,5 +1,6 @@
 // Attributes of the JSON format: known keys in their typed form, everything else as it stands.
 #include "ir/json/read.h"
+#include "ir/support/strings.h"
 #include "ir/text/lexer.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -310,7 +311,7 @@ void JsonReader::regions(AttrDict &dict) {
     if (!name)
       return;
     StringId key = builder_.string(role);
-    if (!name->startswith("@") || name->size() == 1)
+    if (!ir::starts_with(*name, "@") || name->size() == 1)
       json_.error(token, "trace-key",
                   fmt::format("`{}` is no name of a function, which is `@` and a word",
                               name->take_front(60).str()));

@@ -2,6 +2,8 @@
 // scalar begins; after the last one stands a sentinel that points at the end of the text.
 #include "ir/json/read_cursor.h"
 
+#include "ir/support/strings.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
@@ -106,7 +108,7 @@ JsonCursor::JsonCursor(llvm::StringRef bytes)
 void JsonCursor::load() {
   constexpr size_t kMaxBytes = simdjson::SIMDJSON_MAXSIZE_BYTES - simdjson::SIMDJSON_PADDING;
   llvm::StringRef bytes = all_.drop_front(base_);
-  if (base_ == 0 && bytes.startswith("\xEF\xBB\xBF"))
+  if (base_ == 0 && ir::starts_with(bytes, "\xEF\xBB\xBF"))
     return fail(0, "trace-encoding", "a byte order mark stands before the text");
   if (bytes.size() > kMaxBytes) {
     size_t line = bytes.take_front(kMaxBytes).rfind('\n');
@@ -306,7 +308,8 @@ std::optional<llvm::StringRef> JsonCursor::slow_key() {
 void JsonCursor::pass_nested() {
   if (!starts_value(peek()))
     return syntax("a value");
-  // Most of a text is passed here, parts of it more than once. Depths are those below the value's own.
+  // Most of a text is passed here, parts of it more than once. Depths are those below the value's
+  // own.
   const char *text = text_;
   const uint32_t *index = index_;
   const Token count = count_;
@@ -392,7 +395,7 @@ std::optional<llvm::StringRef> JsonCursor::unescape(Token token, llvm::StringRef
     }
     i += 4;
     unsigned code = static_cast<unsigned>(unit);
-    if (int low = body.substr(i + 1).startswith("\\u") ? hex4(body.substr(i + 3)) : -1;
+    if (int low = ir::starts_with(body.substr(i + 1), "\\u") ? hex4(body.substr(i + 3)) : -1;
         code >= 0xD800 && code < 0xDC00 && low >= 0xDC00 && low < 0xE000) {
       code = 0x10000 + ((code - 0xD800) << 10) + (static_cast<unsigned>(low) - 0xDC00);
       i += 6;
@@ -441,7 +444,7 @@ bool JsonCursor::ends_scalar(const char *end) const {
 bool JsonCursor::literal(llvm::StringRef word) {
   const char *begin = text_ + index_[at_];
   llvm::StringRef rest(begin, static_cast<size_t>(end_ - begin));
-  if (!rest.startswith(word) || !ends_scalar(begin + word.size())) {
+  if (!ir::starts_with(rest, word) || !ends_scalar(begin + word.size())) {
     syntax("a value");
     return false;
   }

@@ -95,8 +95,8 @@ public:
     ++at_;
     return body;
   }
-  // Passes over a string of this sign and at most nine digits, the first of them 0 only if it is the
-  // only one; nothing else is passed over.
+  // Passes over a string of this sign and at most nine digits, the first of them 0 only if it is
+  // the only one; nothing else is passed over.
   std::optional<uint32_t> signed_digits(char sign) {
     if (at_ + 1 >= count_ || peek() != '"')
       return std::nullopt;

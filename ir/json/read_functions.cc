@@ -1,5 +1,6 @@
 // Functions, parameters with their gradient contracts, and outputs of the JSON format.
 #include "ir/json/read.h"
+#include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -39,7 +40,7 @@ enum OutputKey : unsigned { OutputValue = ClaimKeyCount, OutputRoleKey, Of, Outp
 void JsonReader::functions() {
   json_.object([&](llvm::StringRef name) {
     Token token = json_.at();
-    if (!name.startswith("@") || name.size() == 1) {
+    if (!ir::starts_with(name, "@") || name.size() == 1) {
       json_.error(token, "trace-key",
                   fmt::format("`{}` is no name of a function, which is `@` and a word",
                               name.take_front(60).str()));

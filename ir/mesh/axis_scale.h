@@ -1,6 +1,7 @@
-// Sizes of axes as scales. Axes of several meshes over the same ranks are cut into the pieces that they
-// have in common (dp = edp * ep), so that scales compare as expressions whichever mesh they were written
-// on. A scale in these pieces is called canonical here. Source: rules/README.md, "Scale".
+// Sizes of axes as scales. Axes of several meshes over the same ranks are cut into the pieces that
+// they have in common (dp = edp * ep), so that scales compare as expressions whichever mesh they
+// were written on. A scale in these pieces is called canonical here. Source: rules/README.md,
+// "Scale".
 #pragma once
 
 #include "ir/program.h"

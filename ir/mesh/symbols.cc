@@ -1,4 +1,5 @@
-// Primes for symbols. Relies on unique factorisation, and on no size in numbers having such a prime.
+// Primes for symbols. Relies on unique factorisation, and on no size in numbers having such a
+// prime.
 #include "ir/mesh/symbols.h"
 
 #include "ir/input/input.h"

@@ -1,6 +1,7 @@
-// The library headers that most sources read, precompiled: parsing them is two thirds of the time to compile a
-// source. Sources include what they use all the same; the builds with warnings as errors go without this file.
-// No include guard: the compiler warns of one in a file that it precompiles.
+// The library headers that most sources read, precompiled: parsing them is two thirds of the time
+// to compile a source. Sources include what they use all the same; the builds with warnings as
+// errors go without this file. No include guard: the compiler warns of one in a file that it
+// precompiles.
 #include <algorithm>
 #include <array>
 #include <cmath>

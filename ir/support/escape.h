@@ -10,7 +10,8 @@
 namespace spmd::ir {
 
 // False for control characters, for marks that turn the direction of text, for code points without
-// a picture of their own (zero-width, fillers, tags) and for those that never stand for a character.
+// a picture of their own (zero-width, fillers, tags) and for those that never stand for a
+// character.
 bool is_visible(uint32_t code_point);
 
 // The same text, each code point that is not visible as an escape of JSON: `\n`, `\u202e`, a pair

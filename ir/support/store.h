@@ -196,8 +196,8 @@ private:
   llvm::BumpPtrAllocator arena_;
 };
 
-// Lists of small plain values in one flat array. Not interned: lists of operands hardly ever repeat,
-// and looking for those that do costs more than they do. The empty list is always 0.
+// Lists of small plain values in one flat array. Not interned: lists of operands hardly ever
+// repeat, and looking for those that do costs more than they do. The empty list is always 0.
 template <class IdT, class Item> class ListStore {
 public:
   IdT add(llvm::ArrayRef<Item> list) {

@@ -1,4 +1,5 @@
-// What came after what. Programs are layers that repeat: what followed an entry before most often does again.
+// What came after what. Programs are layers that repeat: what followed an entry before most often
+// does again.
 #pragma once
 
 #include <cstdint>

@@ -31,8 +31,8 @@ static void append_scale(std::string &out, const Program &program, const Type &t
     append(out, "scale " + print_scale(program, type.scale, type.mesh()));
 }
 
-// One claim; a shard that is not in brackets is S(i). `join`: all axes of its dimension in order; else
-// one by one, as long as the order in which they are written says the same.
+// One claim; a shard that is not in brackets is S(i). `join`: all axes of its dimension in order;
+// else one by one, as long as the order in which they are written says the same.
 static std::string print_claim(const Program &program, const Type &type, AxisId axis, bool join) {
   const Mesh &mesh = program.meshes[type.mesh()];
   std::optional<KindWord> word = kind_word(type, axis);

@@ -4,6 +4,7 @@
 
 #include "ir/dialect/dialect.h"
 #include "ir/support/misspelling.h"
+#include "ir/support/strings.h"
 
 #include <fmt/core.h>
 
@@ -38,7 +39,7 @@ const TextReader::Keyword TextReader::kKeywords[] = {
 };
 
 void TextReader::read() {
-  if (bytes_.startswith("\xEF\xBB\xBF"))
+  if (ir::starts_with(bytes_, "\xEF\xBB\xBF"))
     error(uint64_t(0), "trace-encoding", "a byte order mark stands before the program");
   else if (std::optional<uint64_t> at = first_non_utf8(bytes_))
     error(*at, "trace-encoding", "the bytes from here on are not UTF-8");

@@ -2,6 +2,7 @@
 // declarations, outputs. Meshes and groups have a file of their own, read_meshes.cc.
 #include "ir/json/read_cursor.h"
 #include "ir/mesh/symbols.h"
+#include "ir/support/strings.h"
 #include "ir/text/read.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -43,7 +44,7 @@ bool TextReader::read_trace_key(const Token &token, Key key) {
     return read_count(program_.rank, "`rank`", 0, "trace-mesh");
   if (key == "op_count")
     return read_count(program_.op_count, "`op_count`", 0, "trace-key");
-  if (key.startswith("x_"))
+  if (ir::starts_with(key, "x_"))
     return read_extra(key);
   unknown_key(token, "the trace", kKeys);
   return skip_attr();

@@ -1,6 +1,7 @@
 // Types, kinds, axes and expressions in the text form. ClaimBuilder says what a claim means; this
 // file knows only how it is spelled and where it stands.
 #include "ir/dialect/dialect.h"
+#include "ir/support/strings.h"
 #include "ir/text/read.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -179,21 +180,22 @@ static llvm::StringRef words_at(llvm::StringRef text, Dialect dialect) {
     return llvm::StringRef::npos;
   };
   size_t end = llvm::StringRef::npos;
-  if (dialect == Dialect::DTensor && text.startswith("["))
+  if (dialect == Dialect::DTensor && ir::starts_with(text, "["))
     end = bracket(0);
-  if (dialect == Dialect::Jax && text.startswith("{")) {
+  if (dialect == Dialect::Jax && ir::starts_with(text, "{")) {
     // Attributes may stand here, too: these have keys with `=`.
     llvm::StringRef first = text.drop_front().ltrim(" ");
     llvm::StringRef key = first.take_while([](char c) { return llvm::isAlpha(c) || c == '_'; });
-    bool set = first.startswith("}") || first.startswith("[") ||
-               (!key.empty() && first.drop_front(key.size()).ltrim(" ").startswith(":"));
+    bool set = ir::starts_with(first, "}") || ir::starts_with(first, "[") ||
+               (!key.empty() && ir::starts_with(first.drop_front(key.size()).ltrim(" "), ":"));
     end = set ? bracket(0) : end;
   }
-  if (dialect == Dialect::LTensor && text.startswith("variant={")) {
+  if (dialect == Dialect::LTensor && ir::starts_with(text, "variant={")) {
     size_t second = bracket(8); // the brace of the first set
-    bool both = second != llvm::StringRef::npos && text.drop_front(second).startswith(" reduced={");
+    bool both =
+        second != llvm::StringRef::npos && ir::starts_with(text.drop_front(second), " reduced={");
     end = both ? bracket(second + 9) : end;
-    while (end != llvm::StringRef::npos && text.drop_front(end).startswith(" ["))
+    while (end != llvm::StringRef::npos && ir::starts_with(text.drop_front(end), " ["))
       end = bracket(end + 1);
   }
   return end == llvm::StringRef::npos ? llvm::StringRef() : text.take_front(end);

@@ -244,33 +244,34 @@ AttributeList attributes_of(const OpDef &row, const Alias *alias) {
   return list;
 }
 
-AttributeList attributes_of_transition(std::string_view name) {
+AttributeList attributes_of_transition(TransitionOp op) {
   AttributeList list;
   auto any = [&](auto &&has) {
-    llvm::ArrayRef<Transition> rows = name == "reorder" ? joint_transitions() : transitions();
+    llvm::ArrayRef<Transition> rows =
+        op == TransitionOp::Reorder ? joint_transitions() : transitions();
     return llvm::any_of(rows, [&](const Transition &row) {
-      return (row.name == name || name == "redistribute") && has(row);
+      return (row.op == op || op == TransitionOp::Redistribute) && has(row);
     });
   };
   add(list, "axis: axes, group: any, src: kinds, dst: kinds");
   list.shared = false;
   add(list, "op_dtype|out_dtype: any, async: flag, tag: any");
-  if (unstated_words(name).reduces || name == "redistribute")
+  if (unstated_words(op).reduces || op == TransitionOp::Redistribute)
     add(list, "op: any");
   // Harmless where no row of the name asks for it.
   add(list, "expert: flag");
   if (any([](const Transition &row) { return row.layouts == Layouts::StackOrShard; }))
     add(list, "dim: any, splits: any");
-  if (any([](const Transition &row) { return row.wire == Wire::AllToAll; }))
+  if (any([](const Transition &row) { return row.collective == Collective::AllToAll; }))
     add(list, "split_dim: any, concat_dim: any, in_splits: any, out_splits: any");
   // No step of a plan has a root.
-  if (name != "redistribute" && any([](const Transition &row) {
-        return row.wire == Wire::Broadcast || row.act == LocalStep::KeepOnRoot;
+  if (op != TransitionOp::Redistribute && any([](const Transition &row) {
+        return row.collective == Collective::Broadcast || row.local_step == LocalStep::KeepOnRoot;
       }))
     add(list, "root: rank");
-  if (name == "collective_permute")
+  if (op == TransitionOp::CollectivePermute)
     add(list, "perm: pairs");
-  if (name == "redistribute")
+  if (op == TransitionOp::Redistribute)
     add(list, "type|to: type, grad: type");
   return list;
 }

@@ -1,6 +1,6 @@
-// The attributes that ops know: their names, what their values may be, and where that depends on the
-// operands. Derived from the columns of a row: who names a map of dimensions reads the attributes of that
-// map. Judged with the application, so equal applications are judged once.
+// The attributes that ops know: their names, what their values may be, and where that depends on
+// the operands. Derived from the columns of a row: who names a map of dimensions reads the
+// attributes of that map. Judged with the application, so equal applications are judged once.
 #pragma once
 
 #include "rules/apply.h"
@@ -59,7 +59,7 @@ struct AttributeList {
 };
 AttributeList attributes_of(const OpDef &row, const Alias *alias);
 // Those of a transition of that name.
-AttributeList attributes_of_transition(std::string_view name);
+AttributeList attributes_of_transition(TransitionOp op);
 // Those of a boundary op, or of a call, of that name.
 AttributeList attributes_of_boundary(Boundary op);
 // The names of the attribute that places dimensions, separated by `|`.
@@ -67,12 +67,12 @@ std::string_view dim_names();
 // What a value of that form is, as messages and manuals say it.
 std::string_view describe(AttributeForm form);
 
-// Adds what is wrong with the attributes of the application, and with the element types of operands that
-// the row takes for indices, and says whether anything is. `row` is the one that was chosen.
+// Adds what is wrong with the attributes of the application, and with the element types of operands
+// that the row takes for indices, and says whether anything is. `row` is the one that was chosen.
 bool check_attributes(const Application &app, const OpDef &row, const Binding &binding,
                       Outcome &out);
 // `ranks`: the size of the group; none if it is not known.
-bool check_transition_attributes(const Application &app, std::string_view name,
+bool check_transition_attributes(const Application &app, TransitionOp op,
                                  std::optional<int64_t> ranks, Outcome &out);
 // Of a boundary op, or of a call.
 bool check_boundary_attributes(const Application &app, Outcome &out);

@@ -1,5 +1,6 @@
-// Holds the attributes of one application against what its row knows. Frameworks pass attributes of which
-// types do not depend; they are taken as they are, unless a name is a misspelling of one that is known.
+// Holds the attributes of one application against what its row knows. Frameworks pass attributes of
+// which types do not depend; they are taken as they are, unless a name is a misspelling of one that
+// is known.
 #include "rules/attributes/attributes.h"
 #include "rules/ops/registry.h"
 
@@ -12,6 +13,7 @@
 
 #include "ir/claims.h"
 #include "ir/support/misspelling.h"
+#include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -68,10 +70,6 @@ constexpr AttributeSpec kShared[] = {
     {"precision|accuracy|exponent_bits|mantissa_bits|rounding_method|weak_type|name|data"},
     {"size|shape|sizes|dims|index|indices|length|lengths|unsafe|quant_min|quant_max|zero_point"},
 };
-
-bool is_reduction(llvm::StringRef word) {
-  return word == "none" || word == "mean" || word == "sum" || word == "batchmean";
-}
 
 template <class Visit> bool each_name(const AttributeSpec &spec, Visit visit) {
   llvm::StringRef left(spec.names.data(), spec.names.size());
@@ -148,7 +146,8 @@ public:
   }
 
 private:
-  // Whoever wrote the program by hand means what our rows know; recorders pass what frameworks have.
+  // Whoever wrote the program by hand means what our rows know; recorders pass what frameworks
+  // have.
   bool is_by_hand() const {
     const ir::Program &program = app_.program;
     if (!app_.op.spelling.valid() || program.producer.stated)
@@ -156,11 +155,12 @@ private:
     llvm::StringRef name = program.op_name(app_.op.spelling);
     if (name.consume_front("vjp."))
       name = name.rsplit('.').first;
-    bool ours = !program.dialect.valid() || program.strings[program.dialect] == "spmd";
+    bool ours = program.is_own_dialect();
     bool alias = app_.op.alias || (app_.op.forward && app_.op.forward->alias);
-    return (ours || !alias) && (!name.contains('.') || name.startswith("spmd."));
+    return (ours || !alias) && (!name.contains('.') || ir::starts_with(name, "spmd."));
   }
-  // Whether another spelling of the op takes it: a program that is translated keeps such attributes.
+  // Whether another spelling of the op takes it: a program that is translated keeps such
+  // attributes.
   bool is_of_a_spelling(llvm::StringRef name) const {
     const ResolvedOp &op = app_.op.forward ? *app_.op.forward : app_.op;
     return op.row && llvm::any_of(aliases(), [&](const Alias &alias) {
@@ -357,7 +357,7 @@ private:
       return unless(value.form != AttrForm::String || dtype_attr(app_) != ir::DType::Unknown);
     case Form::Reduction:
       return unless((value.form == AttrForm::Integer && value.bits < 3) ||
-                    (value.form == AttrForm::String && is_reduction(reduction_of(app_))));
+                    (value.form == AttrForm::String && reduction_of(app_)));
     case Form::Rank: {
       Whole rank = whole_of(app_, value);
       bool right = rank.open || !ranks_ || (rank.number >= 0 && rank.number < *ranks_);
@@ -415,8 +415,8 @@ int64_t absent_dim(const OpDef &row) {
                                                                     : -1;
 }
 
-// Entries of an index are whole numbers; what selects or masks is no float, under the names of ours, whose
-// operands are what the row says.
+// Entries of an index are whole numbers; what selects or masks is no float, under the names of
+// ours, whose operands are what the row says.
 bool check_indices(const Application &app, const Equation &equation, const Binding &binding,
                    Outcome &out) {
   bool found = false;
@@ -455,7 +455,8 @@ bool check_attributes(const Application &app, const OpDef &row, const Binding &b
   bool found = check_indices(app, row.equation.equation, binding, out);
   if (app.attrs == app.program.no_attrs())
     return found;
-  // A derived row has the attributes of its op, and takes the operands of that behind its gradients.
+  // A derived row has the attributes of its op, and takes the operands of that behind its
+  // gradients.
   const OpDef &means = row.derivative_of ? *row.derivative_of : row;
   const ResolvedOp &op = app.op.forward ? *app.op.forward : app.op;
   // Of the row that the name means, then of the one that it chose.
@@ -483,11 +484,11 @@ bool check_boundary_attributes(const Application &app, Outcome &out) {
          Checker(app, out).run(attributes_of_boundary(app.op.boundary));
 }
 
-bool check_transition_attributes(const Application &app, std::string_view name,
+bool check_transition_attributes(const Application &app, TransitionOp op,
                                  std::optional<int64_t> ranks, Outcome &out) {
   Checker checker(app, out);
   checker.in_group_of(ranks);
-  return checker.run(attributes_of_transition(name));
+  return checker.run(attributes_of_transition(op));
 }
 
 } // namespace spmd::rules

@@ -292,8 +292,8 @@ bool is_part(const Application &app, const Arg &written, const Arg &view) {
   return part && whole && *part < *whole;
 }
 
-// The view of new storage that an older view, if the program shows it, was of the old one. A part that is equal on the
-// ranks makes nothing equal that stands beside it.
+// The view of new storage that an older view, if the program shows it, was of the old one. A part
+// that is equal on the ranks makes nothing equal that stands beside it.
 void alias(const Application &app, Outcome &out) {
   const bool viewed = app.args.size() > 1;
   const Type written = seen_operand(app, 0);

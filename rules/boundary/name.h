@@ -5,10 +5,8 @@
 
 namespace spmd::rules {
 
-// Looked up anew each time: where many instructions are asked, Rules remembers.
 inline Boundary boundary_of(const ir::Program &program, ir::OpNameId op) {
-  llvm::StringRef dialect = program.dialect.valid() ? program.strings[program.dialect] : "spmd";
-  return resolve_spelling(program.op_name(op), dialect).boundary;
+  return resolve_op(program, op).boundary;
 }
 
 } // namespace spmd::rules

@@ -8,8 +8,8 @@
 
 namespace spmd::rules {
 
-// In the order of the rows of boundary.cc: first those that are typed there, then those with bodies, which the
-// checker types.
+// In the order of the rows of boundary.cc: first those that are typed there, then those with
+// bodies, which the checker types.
 enum class Boundary : uint8_t {
   None,
   AssertType,

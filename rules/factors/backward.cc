@@ -66,7 +66,7 @@ bool loss_backward_factors(const Application &app, FactorSink &sink) {
   if (!sink.shape(1))
     return false;
   TensorFactors result = sink.fresh(1);
-  if (reduction_of(app) == "mean")
+  if (reduction_of(app) == LossReduction::Mean)
     sink.divide(result);
   for (unsigned operand : {0, 2, 3})
     follow(sink, operand, result);
@@ -75,11 +75,11 @@ bool loss_backward_factors(const Application &app, FactorSink &sink) {
 }
 
 bool class_loss_backward_factors(const Application &app, FactorSink &sink) {
-  return of_classes(sink, sink.operand("z"), reduction_of(app) == "mean");
+  return of_classes(sink, sink.operand("z"), reduction_of(app) == LossReduction::Mean);
 }
 
 bool nll_loss_backward_factors(const Application &app, FactorSink &sink) {
-  bool mean = !any_attr(app, {"reduction"}) || reduction_of(app) == "mean";
+  bool mean = !any_attr(app, {"reduction"}) || reduction_of(app) == LossReduction::Mean;
   if (!of_classes(sink, sink.operand("z"), mean))
     return false;
   for (unsigned operand : {sink.operand("w"), sink.operand("k")})

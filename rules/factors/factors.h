@@ -33,7 +33,8 @@ struct FactorMap {
   llvm::SmallVector<std::optional<TensorFactors>, 2> results;
   llvm::SmallBitVector multiplied; // per tensor of the application: strict factors bind it
   llvm::SmallBitVector gradients;  // likewise: it is the gradient of a result, and as large
-  // Factors over which a tensor is summed by itself: an element that was stretched would count often.
+  // Factors over which a tensor is summed by itself: an element that was stretched would count
+  // often.
   llvm::SmallVector<std::pair<uint8_t, uint32_t>, 2> summed_alone;
   // Per factor of the row, those here: several where it is placed or spans. Empty where the column
   // `factors` made the map.
@@ -103,10 +104,11 @@ public:
   bool unify(uint8_t factor, ir::Extent extent, unsigned operand, unsigned member, unsigned dim);
   // The same for dimensions of which none is stretched.
   bool equal(uint8_t factor, ir::Extent extent, unsigned operand, unsigned member, unsigned dim);
-  // Two things that should be equal are not. Always false. `axes`: in question; none: all that shard
-  // an operand.
+  // Two things that should be equal are not. Always false. `axes`: in question; none: all that
+  // shard an operand.
   bool mismatch(std::string what, std::string expected, std::string found, ir::AxisSet axes = {});
-  // False where the extents differ, or where n does not divide, whatever symbols are; what is open is told.
+  // False where the extents differ, or where n does not divide, whatever symbols are; what is open
+  // is told.
   bool may_be_equal(ir::Extent a, ir::Extent b, std::string what);
   bool may_divide(ir::Extent extent, ir::Extent n, std::string what);
 

@@ -13,12 +13,12 @@ using ir::Extent;
 
 namespace {
 
-using Places = llvm::SmallVector<unsigned, 4>;
+using Positions = llvm::SmallVector<unsigned, 4>;
 
-std::optional<Places> places_of(std::optional<Numbers> numbers, size_t rank) {
+std::optional<Positions> positions_of(std::optional<Numbers> numbers, size_t rank) {
   if (!numbers)
     return std::nullopt;
-  Places places;
+  Positions places;
   for (int64_t number : *numbers) {
     std::optional<unsigned> place = place_of(number, rank);
     if (!place || llvm::is_contained(places, *place))
@@ -87,8 +87,9 @@ TensorFactors without(const TensorFactors &factors, llvm::ArrayRef<unsigned> pla
 bool broadcast_in_dim_factors(const Application &app, FactorSink &sink) {
   const ir::Shape *from = sink.shape(0);
   std::optional<WantedExtents> shape = extents_attr(app, {"shape"});
-  std::optional<Places> places =
-      shape ? places_of(numbers_attr(app, {"broadcast_dimensions"}), shape->size()) : std::nullopt;
+  std::optional<Positions> places =
+      shape ? positions_of(numbers_attr(app, {"broadcast_dimensions"}), shape->size())
+            : std::nullopt;
   if (!from || !places || places->size() != from->dims.size())
     return false;
   TensorFactors operand = sink.fresh(0), result;
@@ -107,8 +108,8 @@ bool broadcast_in_dim_factors(const Application &app, FactorSink &sink) {
 bool expand_dims_factors(const Application &app, FactorSink &sink) {
   const ir::Shape *shape = sink.shape(0);
   std::optional<Numbers> dims = dim_numbers(app);
-  std::optional<Places> places =
-      shape && dims ? places_of(dims, shape->dims.size() + dims->size()) : std::nullopt;
+  std::optional<Positions> places =
+      shape && dims ? positions_of(dims, shape->dims.size() + dims->size()) : std::nullopt;
   if (!places)
     return false;
   llvm::sort(*places);
@@ -127,14 +128,16 @@ bool dot_general_factors(const Application &app, FactorSink &sink) {
     return false;
   const TensorFactors x = sink.fresh(0, 0);
   TensorFactors y = sink.fresh(0, 1), result;
-  Places gone_x, gone_y;
+  Positions gone_x, gone_y;
   static constexpr llvm::StringLiteral kParts[] = {"contracting", "batch"};
   for (unsigned part = 0; part < 2; ++part) {
     std::optional<AttrValue> pair = attr_part(app, *all, kParts[part], part);
     std::optional<AttrValue> of_x = pair ? attr_part(app, *pair, "lhs", 0) : std::nullopt;
     std::optional<AttrValue> of_y = pair ? attr_part(app, *pair, "rhs", 1) : std::nullopt;
-    std::optional<Places> left = of_x ? places_of(numbers_of(app, *of_x), x.size()) : std::nullopt;
-    std::optional<Places> right = of_y ? places_of(numbers_of(app, *of_y), y.size()) : std::nullopt;
+    std::optional<Positions> left =
+        of_x ? positions_of(numbers_of(app, *of_x), x.size()) : std::nullopt;
+    std::optional<Positions> right =
+        of_y ? positions_of(numbers_of(app, *of_y), y.size()) : std::nullopt;
     if (!left || !right || left->size() != right->size())
       return false;
     for (auto [i, j] : llvm::zip(*left, *right)) {
@@ -389,9 +392,9 @@ bool reduce_window_factors(const Application &app, FactorSink &sink) {
 bool conv_general_dilated_factors(const Application &app, FactorSink &sink) {
   const ir::Shape *x = sink.shape(0), *w = sink.shape(1);
   size_t rank = x ? x->dims.size() : 0, count = rank < 2 ? 0 : rank - 2;
-  std::optional<Places> image = places_of(dimension_numbers(app, "lhs_spec", 0), rank),
-                        kernel = places_of(dimension_numbers(app, "rhs_spec", 1), rank),
-                        out = places_of(dimension_numbers(app, "out_spec", 2), rank);
+  std::optional<Positions> image = positions_of(dimension_numbers(app, "lhs_spec", 0), rank),
+                           kernel = positions_of(dimension_numbers(app, "rhs_spec", 1), rank),
+                           out = positions_of(dimension_numbers(app, "out_spec", 2), rank);
   std::optional<Numbers> strides = per_dim(app, "window_strides", count, 1),
                          dilation = per_dim(app, "rhs_dilation", count, 1),
                          base = per_dim(app, "lhs_dilation", count, 1);
@@ -447,8 +450,8 @@ bool lax_fft_factors(const Application &app, FactorSink &sink) {
 // The operands are reduced together, each with a number to start from.
 bool lax_reduce_factors(const Application &app, FactorSink &sink) {
   const ir::Shape *shape = sink.shape(0);
-  std::optional<Places> places =
-      shape ? places_of(dim_numbers(app), shape->dims.size()) : std::nullopt;
+  std::optional<Positions> places =
+      shape ? positions_of(dim_numbers(app), shape->dims.size()) : std::nullopt;
   if (!places)
     return false;
   const TensorFactors from = sink.fresh(0, 0);

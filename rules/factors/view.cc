@@ -8,6 +8,7 @@
 #include "rules/shards/blocks.h"
 
 #include "ir/claims.h"
+#include "ir/support/arrays.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -24,7 +25,8 @@ bool claims_cut(const Application &app, unsigned dim) {
   return declared.valid() && !ir::shards_of(app.program.types[declared], dim).empty();
 }
 
-// True if axes cut a dimension of the first operand into different numbers of blocks of so many elements.
+// True if axes cut a dimension of the first operand into different numbers of blocks of so many
+// elements.
 bool in_blocks_of(const Application &app, size_t dim, Extent elements) {
   ir::ShardSizesId sizes = app.args[0].sizes;
   const ir::UnevenDim *uneven =
@@ -33,13 +35,14 @@ bool in_blocks_of(const Application &app, size_t dim, Extent elements) {
 }
 
 // Refines old and new extents into common factors. Dimensions of one element are left out, but for
-// those that are sharded: on all ranks together they are longer. A longer dimension that is cut gives its
-// shard to a new one of one element only where that is to be inferred, or cut by its declared type.
+// those that are sharded: on all ranks together they are longer. A longer dimension that is cut
+// gives its shard to a new one of one element only where that is to be inferred, or cut by its
+// declared type.
 class Refinement {
 public:
-  // `has_donor`: operand 1 has the new extents.
+  // `has_shape_operand`: operand 1 has the new extents.
   Refinement(const Application &app, FactorSink &sink, const ir::Shape &from,
-             const WantedExtents &to, bool has_donor)
+             const WantedExtents &to, bool has_shape_operand)
       : app_(app), sink_(sink) {
     for (unsigned d = 0; d < from.dims.size(); ++d) {
       old_.push_back(from.dims[d]);
@@ -48,7 +51,7 @@ public:
     for (unsigned d = 0; d < to.size(); ++d) {
       new_.push_back(to[d].extent);
       takes_cut_.push_back(to[d].inferred || claims_cut(app, d) ||
-                           (has_donor && sink.cut(1, 0, d)));
+                           (has_shape_operand && sink.cut(1, 0, d)));
       open_ &= !takes_cut_.back();
     }
     from_.resize(old_.size());
@@ -83,8 +86,8 @@ private:
   // A new dimension of one element that nothing has been put into.
   bool is_one(size_t j) const { return j < new_.size() && new_[j] == Extent(1) && !left_new_; }
 
-  // The shard of old dimension i leads the new dimension at hand; a single element does, where there
-  // is one.
+  // The shard of old dimension i leads the new dimension at hand; a single element does, where
+  // there is one.
   void lead(size_t &i, size_t &j, bool new_one) {
     if (new_.empty()) {
       from_[i] = {sink_.factor(old_[i], true)};
@@ -278,11 +281,12 @@ bool infer(const Application &app, FactorSink &sink, const ir::Shape &from, Want
 
 bool is_empty(const ir::Shape &shape) { return llvm::is_contained(shape.dims, Extent(0)); }
 
-bool reshape(const Application &app, FactorSink &sink, WantedExtents to, bool has_donor = false) {
+bool reshape(const Application &app, FactorSink &sink, WantedExtents to,
+             bool has_shape_operand = false) {
   const ir::Shape *from = sink.shape(0);
   if (!from || is_empty(*from) || !infer(app, sink, *from, to))
     return false;
-  Refinement refinement(app, sink, *from, to, has_donor);
+  Refinement refinement(app, sink, *from, to, has_shape_operand);
   refinement.run();
   if (refinement.ambiguous())
     return sink.mismatch(
@@ -291,7 +295,7 @@ bool reshape(const Application &app, FactorSink &sink, WantedExtents to, bool ha
         "a dimension of operand 0", "none");
   sink.set(0, refinement.from());
   TensorFactors result = refinement.to();
-  if (has_donor)
+  if (has_shape_operand)
     sink.set(1, result);
   sink.result(std::move(result));
   return true;
@@ -478,7 +482,7 @@ bool movedim_factors(const Application &app, FactorSink &sink) {
     if (!x || !y || order[*y])
       return false;
     order[*y] = *x;
-    llvm::erase_value(others, *x);
+    ir::erase_value(others, *x);
   }
   llvm::SmallVector<unsigned, 5> full;
   size_t next = 0;

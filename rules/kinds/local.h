@@ -52,8 +52,9 @@ struct LocalInput {
   ir::AxisSet axes;   // the typed axes of the mesh
   ir::AxisSet stated; // `partial`: V terms are read as P there
   bool zero_drops_term = false;
-  // Per term of the sum, or empty: axes on which what is the same on all ranks is read as one addend for
-  // each of them, since the other terms are means of their own ranks (rules/kinds/scale.h).
+  // Per term of the sum, or empty: axes on which what is the same on all ranks is read as one
+  // addend for each of them, since the other terms are means of their own ranks
+  // (rules/kinds/scale.h).
   llvm::ArrayRef<ir::AxisSet> reads = {};
 };
 

@@ -240,8 +240,8 @@ private:
     return term_kinds(in_.kinds, eq_.terms[sum_.first_term + t]).p;
   }
 
-  // The axes on which the first term is partial and the other one the same everywhere, if their sizes
-  // are what the first term has more: each rank then adds the whole to its own mean.
+  // The axes on which the first term is partial and the other one the same everywhere, if their
+  // sizes are what the first term has more: each rank then adds the whole to its own mean.
   AxisSet spread_over(size_t first, size_t other, ScaleId has, ScaleId wants) {
     if (has == wants)
       return {};

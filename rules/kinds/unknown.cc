@@ -1,5 +1,5 @@
-// Rules are pure: each type that an unknown operand may have is put in its place, and what is found then is
-// compared.
+// Rules are pure: each type that an unknown operand may have is put in its place, and what is found
+// then is compared.
 #include "rules/kinds/unknown.h"
 
 #include "ir/claims.h"
@@ -143,8 +143,8 @@ private:
     return names;
   }
 
-  // Every type that the operand may have on the axis, those that fit most often first; none if they cannot
-  // be listed.
+  // Every type that the operand may have on the axis, those that fit most often first; none if they
+  // cannot be listed.
   llvm::SmallVector<ir::Type, 16> types_of(uint32_t arg, AxisId axis) const {
     ir::Type bare = app_.type(app_.args[arg]);
     bare.unknown -= axis;

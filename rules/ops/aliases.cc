@@ -1,6 +1,7 @@
 // What torch calls our ops, and the names that frameworks share. Prefixes, overloads, a trailing
-// `_` and the spellings that follow by rule are the registry's business; `aten.` here stands for any
-// prefix of torch, and is written only where the spelling means something else than our own name.
+// `_` and the spellings that follow by rule are the registry's business; `aten.` here stands for
+// any prefix of torch, and is written only where the spelling means something else than our own
+// name.
 #include "rules/factors/factors.h"
 #include "rules/ops/op.h"
 #include "rules/ops/choices.h"
@@ -400,25 +401,28 @@ constexpr Alias kAliases[] = {
     {.spelling = "cudnn_batch_norm_backward",
      .op = "batch_norm_backward",
      .order = "x g w - - - - -"},
-    {.spelling = "aten.mse_loss", .op = "mse_loss", .reduction = "mean"},
-    {.spelling = "aten.l1_loss", .op = "l1_loss", .reduction = "mean"},
-    {.spelling = "aten.smooth_l1_loss", .op = "smooth_l1_loss", .reduction = "mean"},
-    {.spelling = "aten.huber_loss", .op = "huber_loss", .reduction = "mean"},
-    {.spelling = "aten.soft_margin_loss", .op = "soft_margin_loss", .reduction = "mean"},
-    {.spelling = "aten.kl_div", .op = "kl_div", .reduction = "mean"},
-    {.spelling = "aten.poisson_nll_loss", .op = "poisson_nll_loss", .reduction = "mean"},
-    {.spelling = "aten.binary_cross_entropy", .op = "binary_cross_entropy", .reduction = "mean"},
+    {.spelling = "aten.mse_loss", .op = "mse_loss", .reduction = LossReduction::Mean},
+    {.spelling = "aten.l1_loss", .op = "l1_loss", .reduction = LossReduction::Mean},
+    {.spelling = "aten.smooth_l1_loss", .op = "smooth_l1_loss", .reduction = LossReduction::Mean},
+    {.spelling = "aten.huber_loss", .op = "huber_loss", .reduction = LossReduction::Mean},
+    {.spelling = "aten.soft_margin_loss", .op = "soft_margin_loss",
+     .reduction = LossReduction::Mean},
+    {.spelling = "aten.kl_div", .op = "kl_div", .reduction = LossReduction::Mean},
+    {.spelling = "aten.poisson_nll_loss", .op = "poisson_nll_loss",
+     .reduction = LossReduction::Mean},
+    {.spelling = "aten.binary_cross_entropy", .op = "binary_cross_entropy",
+     .reduction = LossReduction::Mean},
     {.spelling = "aten.binary_cross_entropy_with_logits",
      .op = "binary_cross_entropy_with_logits",
-     .reduction = "mean"},
+     .reduction = LossReduction::Mean},
     {.spelling = "aten.binary_cross_entropy_backward",
      .op = "binary_cross_entropy_backward",
-     .reduction = "mean"},
-    {.spelling = "aten.cross_entropy", .op = "cross_entropy", .reduction = "mean"},
-    {.spelling = "cross_entropy_loss", .op = "cross_entropy", .reduction = "mean"},
-    {.spelling = "aten.nll_loss", .op = "nll_loss", .reduction = "mean"},
-    {.spelling = "nll_loss_forward", .op = "nll_loss", .reduction = "mean"},
-    {.spelling = "nll_loss_nd", .op = "nll_loss", .reduction = "mean"},
+     .reduction = LossReduction::Mean},
+    {.spelling = "aten.cross_entropy", .op = "cross_entropy", .reduction = LossReduction::Mean},
+    {.spelling = "cross_entropy_loss", .op = "cross_entropy", .reduction = LossReduction::Mean},
+    {.spelling = "aten.nll_loss", .op = "nll_loss", .reduction = LossReduction::Mean},
+    {.spelling = "nll_loss_forward", .op = "nll_loss", .reduction = LossReduction::Mean},
+    {.spelling = "nll_loss_nd", .op = "nll_loss", .reduction = LossReduction::Mean},
     {.spelling = "nll_loss2d", .op = "nll_loss", .factors = unknown_factors},
     {.spelling = "nll_loss2d_forward", .op = "nll_loss", .factors = unknown_factors},
     {.spelling = "aten.nll_loss_backward", .op = "nll_loss_backward", .order = "g z t w k"},
@@ -426,27 +430,27 @@ constexpr Alias kAliases[] = {
     {.spelling = "triplet_margin_loss",
      .op = "margin_losses",
      .factors = unknown_factors,
-     .reduction = "mean"},
+     .reduction = LossReduction::Mean},
     {.spelling = "cosine_embedding_loss",
      .op = "margin_losses",
      .factors = unknown_factors,
-     .reduction = "mean"},
+     .reduction = LossReduction::Mean},
     {.spelling = "margin_ranking_loss",
      .op = "margin_losses",
      .factors = unknown_factors,
-     .reduction = "mean"},
+     .reduction = LossReduction::Mean},
     {.spelling = "hinge_embedding_loss",
      .op = "margin_losses",
      .factors = unknown_factors,
-     .reduction = "mean"},
+     .reduction = LossReduction::Mean},
     {.spelling = "multi_margin_loss",
      .op = "margin_losses",
      .factors = unknown_factors,
-     .reduction = "mean"},
+     .reduction = LossReduction::Mean},
     {.spelling = "ctc_loss",
      .op = "margin_losses",
      .factors = unknown_factors,
-     .reduction = "mean"},
+     .reduction = LossReduction::Mean},
     // Attention.
     {.spelling = "attention", .op = "attention", .order = "q k v m n"},
     {.spelling = "attention_causal", .op = "attention_causal", .order = "q k v m n"},
@@ -569,8 +573,8 @@ std::vector<Alias> all_aliases() {
   add_synonyms(kSynonyms, all);
   add_synonyms(jax_synonyms(), all);
   for (const SpelledWords &row : all_spelled_words())
-    if (row.to.empty() || row.to == "varying") // a spelling with several meanings has one name
-      all.push_back({.spelling = row.spelling, .op = row.name});
+    if (all.back().spelling != row.spelling) // one with several meanings has one name
+      all.push_back({.spelling = row.spelling, .op = name_of(row.op)});
   return all;
 }
 

@@ -63,7 +63,7 @@ bool is_causal(const Application &app) {
 
 // The divisor of a mean depends on the targets. Frameworks always pass -100, mostly without a use.
 bool counts_targets(const Application &app) {
-  if (reduction_of(app) != "mean")
+  if (reduction_of(app) != LossReduction::Mean)
     return false;
   std::optional<int64_t> ignored = number_attr(app, {"ignore_index"});
   return slot_at(app, 2) || app.named("weight") || ignored.value_or(-100) != -100;
@@ -125,13 +125,14 @@ std::string_view choose_nll_loss(const Application &app) {
 }
 
 std::string_view choose_nll_loss_backward(const Application &app) {
-  llvm::StringRef reduction = any_attr(app, {"reduction"}) ? reduction_of(app) : "mean";
-  if (reduction == "sum" || reduction == "none")
+  std::optional<LossReduction> reduction =
+      any_attr(app, {"reduction"}) ? reduction_of(app) : LossReduction::Mean;
+  if (reduction == LossReduction::Sum || reduction == LossReduction::None)
     return "nll_loss_backward_summed";
   if (app.program.mode != ir::Mode::Gradual)
     return "";
-  // The number of targets is the last operand that is one number; where it is a sum over ranks that is still
-  // pending, each of them has its own targets.
+  // The number of targets is the last operand that is one number; where it is a sum over ranks that
+  // is still pending, each of them has its own targets.
   ir::AxisSet pending, cut;
   for (const Arg &arg : app.args) {
     const ir::Shape *shape = app.shape(arg);

@@ -6,6 +6,7 @@
 
 #include "ir/shape.h"
 
+#include <array>
 #include <string_view>
 
 namespace spmd::rules {
@@ -44,6 +45,33 @@ using FactorsRule = bool (*)(const Application &, FactorSink &);
 // `maximum`). Empty: the row itself.
 using ChooseRule = std::string_view (*)(const Application &);
 
+// What becomes of the losses of single elements. torch's numbers are those of the first three.
+enum class LossReduction : uint8_t { None, Mean, Sum, BatchMean };
+inline constexpr std::string_view kReductionWords[] = {"none", "mean", "sum", "batchmean"};
+
+// What numbers an operand may hold for the result to make sense, where the equation does not tell.
+// Of two uses of one value the later form counts.
+enum class Values : uint8_t {
+  Free,     // any numbers of order 1, of both signs
+  Nonzero,  // not near 0
+  Distinct, // as few equal ones as may be
+  Positive, // well above 0
+  AboveOne,
+  Unit,     // well inside of (0, 1)
+  Sorted,   // ascending along the last dimension
+  Definite, // symmetric in the last two dimensions, and well conditioned
+  Truth,    // 0 or 1, both of them
+  Index,    // whole numbers from 0 on, below a limit
+  Starts,   // ascending from 0, at most the limit: where parts of that many elements begin
+  Ends,     // ascending up to the limit: where such parts end
+};
+struct ValuesOfOperand {
+  std::string_view operand = {};
+  Values form = Values::Free;
+  // the factor whose extent is the limit; empty: the first operand's size
+  std::string_view limit = {};
+};
+
 struct OpDef {
   std::string_view name;
   EquationText equation;
@@ -75,19 +103,25 @@ struct OpDef {
   bool zero_drops_term = false;
   // A constant: either R or I. A zero: P as well.
   enum class Constant : uint8_t { No, Either, Zero } constant = Constant::No;
-  // What f(...) makes of a scale (rules/README.md): it takes 1 alone, inverts it, or does not see it.
+  // What f(...) makes of a scale (rules/README.md): it takes 1 alone, inverts it, or does not see
+  // it.
   enum class FunctionScale : uint8_t { One, Inverse, Any } function_scale = FunctionScale::One;
   // List operands are zipped: the row is applied to the members one by one.
   bool each = false;
   // How a dimension that a result alone has follows where a program is given other extents.
   enum class OwnDims : uint8_t {
     Fixed,        // it stays
-    Proportional, // as that of an operand in the same place; if tensors say where it begins, as Part
+    // as that of an operand in the same place; if tensors say where it begins, as Part
+    Proportional,
     Attribute,    // as the attributes say
     Part,         // it stays, and that of the operand in the same place is as long at least
   } own_dims = OwnDims::Fixed;
   // Rounding errors are in proportion to what enters, not to what comes out (gelu, near its zeros).
   bool error_of_operand = false;
+  std::array<ValuesOfOperand, 2> values = {};
+  // The operand whose elements stand where the condition of the row holds; those of another one
+  // stand where it does not.
+  std::string_view chooses = {};
   std::string_view note = {};
   // Rows that follow from a row: the gradient of one of its operands (rules/derivative.h).
   const OpDef *derivative_of = nullptr;
@@ -105,7 +139,7 @@ struct Alias {
   bool each = false;                    // list operands are zipped, whatever the row says
   FactorsRule factors = nullptr;        // the map of this spelling, where it is not that of the row
   ir::DType dtype = ir::DType::Unknown; // the element type that the spelling itself states (`long`)
-  std::string_view reduction = {}; // what `reduction` means if it is absent; `none` under our names
+  LossReduction reduction = LossReduction::None; // what `reduction` means if it is absent
 };
 
 } // namespace spmd::rules

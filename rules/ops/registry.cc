@@ -7,6 +7,8 @@
 #include "rules/ops/families.h"
 #include "rules/transitions/transition.h"
 
+#include "ir/support/arrays.h"
+#include "ir/support/strings.h"
 #include "ir/support/check.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -28,9 +30,13 @@ struct Tables {
   Tables(llvm::ArrayRef<llvm::ArrayRef<OpDef>> families, llvm::ArrayRef<Alias> spellings) {
     rows.reserve(512);
     for (llvm::ArrayRef<OpDef> family : families)
-      for (const OpDef &row : family)
+      for (const OpDef &row : family) {
         if (!rows.try_emplace(ref(row.name), &row).second)
           problem = "two rows are called `" + std::string(row.name) + "`";
+        if (std::string_view word = no_part(row); !word.empty())
+          problem = "a column of `" + std::string(row.name) + "` names `" + std::string(word) +
+                    "`, which its equation does not have";
+      }
     aliases.reserve(spellings.size());
     for (const Alias &alias : spellings) {
       if (!aliases.try_emplace(ref(alias.spelling), &alias).second)
@@ -45,8 +51,22 @@ struct Tables {
   }
 
 private:
-  // A word of the order that names nothing; `-` ignores a position on purpose. Where the operands choose
-  // the row, a word may name an operand of another one.
+  // What `values` and `chooses` name is an operand, or a factor.
+  static std::string_view no_part(const OpDef &row) {
+    const Equation &equation = row.equation.equation;
+    auto is_operand = [&](std::string_view name) {
+      return name.empty() || equation.find_operand(name) < equation.operand_count;
+    };
+    for (const ValuesOfOperand &known : row.values) {
+      if (!is_operand(known.operand))
+        return known.operand;
+      if (!known.limit.empty() && equation.find_factor(known.limit) == kNoFactor)
+        return known.limit;
+    }
+    return is_operand(row.chooses) ? std::string_view() : row.chooses;
+  }
+  // A word of the order that names nothing; `-` ignores a position on purpose. Where the operands
+  // choose the row, a word may name an operand of another one.
   std::string_view no_operand(const Alias &alias) const {
     const OpDef *row = alias.choose ? nullptr : rows.lookup(ref(alias.op));
     if (row && row->choose)
@@ -62,7 +82,8 @@ private:
     return {};
   }
   bool means_something(std::string_view op) const {
-    return rows.count(ref(op)) || is_transition(op) || find_boundary(ref(op)) != Boundary::None;
+    return rows.count(ref(op)) || find_transition_op(op) != TransitionOp::None ||
+           find_boundary(ref(op)) != Boundary::None;
   }
 };
 
@@ -106,7 +127,8 @@ constexpr Prefix kPrefixes[] = {
 class Resolver {
 public:
   Resolver(llvm::StringRef spelling, llvm::StringRef dialect)
-      : framework_(!dialect.empty() && dialect != "spmd"), is_operator_(dialect == "operator"),
+      : framework_(!dialect.empty() && dialect != ref(ir::kOwnDialect)),
+        is_operator_(dialect == "operator"),
         is_jax_(dialect == "jax") {
     name_ = spelling.str();
     llvm::StringRef own = spelling;
@@ -116,8 +138,8 @@ public:
     }
     for (const Prefix &prefix : kPrefixes)
       if (llvm::StringRef rest = spelling; rest.consume_front(prefix.text)) {
-        is_operator_ = prefix.text.endswith("operator.");
-        is_jax_ = prefix.text.startswith("jax") || prefix.text == "lax.";
+        is_operator_ = ir::ends_with(prefix.text, "operator.");
+        is_jax_ = ir::starts_with(prefix.text, "jax") || prefix.text == "lax.";
         framework_ = true;
         name_ = prefix.instead.str() + rest.str();
         break;
@@ -132,7 +154,7 @@ public:
   // The name that messages should be near to.
   llvm::StringRef stem() const {
     llvm::StringRef name = without_overload(name_);
-    return name.size() > 1 && name.endswith("_") ? name.drop_back() : name;
+    return name.size() > 1 && ir::ends_with(name, "_") ? name.drop_back() : name;
   }
 
 private:
@@ -169,8 +191,8 @@ private:
     if (const OpDef *row = find_op(ref(alias->op))) {
       take_row(*row);
       out_.order = read_order(alias->order, row->equation.equation);
-      out_.lists_rest = ref(alias->order).endswith("...");
-      out_.in_place |= name.endswith("_") && !row->mut.empty();
+      out_.lists_rest = ir::ends_with(ref(alias->order), "...");
+      out_.in_place |= ir::ends_with(name, "_") && !row->mut.empty();
       return true;
     }
     return try_transition(ref(alias->op)) || try_boundary(ref(alias->op));
@@ -181,11 +203,10 @@ private:
     return true;
   }
   bool try_transition(llvm::StringRef name) {
-    std::string_view word{name.data(), name.size()};
-    if (!is_transition(word))
+    out_.transition = find_transition_op(name);
+    if (out_.transition == TransitionOp::None)
       return false;
     out_.form = OpForm::Transition;
-    out_.transition = unstated_words(word).name;
     return true;
   }
   bool try_boundary(llvm::StringRef name) {
@@ -197,7 +218,7 @@ private:
   }
 
   bool try_in_place(llvm::StringRef name) {
-    if (!name.endswith("_") || name.endswith("__") || !resolve(name.drop_back()))
+    if (!ir::ends_with(name, "_") || ir::ends_with(name, "__") || !resolve(name.drop_back()))
       return false;
     // `operator.and_` is a word that Python reserves, not a write.
     out_.in_place |= !is_operator_;
@@ -246,9 +267,8 @@ llvm::SmallVector<llvm::StringRef, 0> all_names() {
   for (llvm::ArrayRef<OpDef> family : op_families())
     for (const OpDef &row : family)
       names.push_back(ref(row.name));
-  for (const Transition &row : transitions())
-    names.push_back(ref(row.name));
-  names.push_back(ref(joint_transitions().front().name));
+  for (std::string_view name : ir::as_array(kTransitionNames).drop_front())
+    names.push_back(ref(name));
   for (const BoundaryOp &row : boundary_ops())
     names.push_back(ref(row.name));
   for (const CallOp &row : call_ops())
@@ -321,6 +341,10 @@ ResolvedOp resolve_spelling(llvm::StringRef spelling, llvm::StringRef dialect) {
   if (resolved.form == OpForm::Unknown)
     resolved.nearest = nearest_name(resolver.stem(), all_names()).str();
   return resolved;
+}
+
+ResolvedOp resolve_op(const ir::Program &program, ir::OpNameId op) {
+  return resolve_spelling(program.op_name(op), program.dialect_name());
 }
 
 llvm::SmallVector<llvm::StringRef, 8> spellings_of(llvm::StringRef op) {

@@ -11,10 +11,6 @@ namespace spmd::rules {
 
 namespace {
 
-llvm::StringRef dialect_of(const ir::Program &program) {
-  return program.dialect.valid() ? program.strings[program.dialect] : llvm::StringRef("spmd");
-}
-
 std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
 
 } // namespace
@@ -29,10 +25,10 @@ std::vector<ir::InputError> verify_rules(const ir::Program &program) {
   };
   for (const ir::UserRule &rule : program.rules) {
     llvm::StringRef name = program.strings[rule.op];
-    if (resolve_spelling(name, dialect_of(program)).form != OpForm::Unknown)
+    if (resolve_spelling(name, program.dialect_name()).form != OpForm::Unknown)
       fail(rule, fmt::format("`{}` has a rule of its own, which cannot be replaced", view(name)));
     if (rule.like.valid()) {
-      ResolvedOp like = resolve_spelling(program.strings[rule.like], dialect_of(program));
+      ResolvedOp like = resolve_spelling(program.strings[rule.like], program.dialect_name());
       if (like.form == OpForm::Unknown)
         fail(rule, fmt::format("the rule of `{}` is that of `{}`, which is no known op", view(name),
                                view(program.strings[rule.like])));
@@ -70,7 +66,7 @@ std::optional<ResolvedOp> UserRules::resolve(ir::OpNameId spelling, std::unique_
   llvm::StringRef name = program.op_name(spelling);
   ResolvedOp made;
   if (found->like.valid()) {
-    made = resolve_spelling(program.strings[found->like], dialect_of(program));
+    made = resolve_spelling(program.strings[found->like], program.dialect_name());
   } else {
     Equation equation;
     if (!parse_equation(view(program.strings[found->equation]), equation).reason.empty())

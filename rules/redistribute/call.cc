@@ -106,7 +106,7 @@ std::optional<Ends> ends_of(const Application &app) {
 } // namespace
 
 bool states_whole_type(const Application &app) {
-  return app.op.transition == "redistribute" && claim_of(app);
+  return app.op.transition == TransitionOp::Redistribute && claim_of(app);
 }
 
 void apply_whole_type(const Application &app, Outcome &out) {
@@ -152,7 +152,8 @@ void apply_whole_type(const Application &app, Outcome &out) {
 }
 
 const ir::Claim *stated_gradient(const Application &app) {
-  const ir::AttrValue *attr = app.op.transition == "redistribute" ? app.attr("grad") : nullptr;
+  const ir::AttrValue *attr =
+      app.op.transition == TransitionOp::Redistribute ? app.attr("grad") : nullptr;
   return attr && attr->form == ir::AttrForm::Claim ? &app.program.claims[attr->as<ir::ClaimId>()]
                                                    : nullptr;
 }

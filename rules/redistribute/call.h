@@ -14,10 +14,11 @@ std::optional<Request> request_of(const Application &app);
 // The axes over which the steps of its plan run.
 ir::AxisSet communicated_axes(const Application &app);
 
-// The type that a redistribute states its gradient to have on the way back (`grad`); null if it states none.
+// The type that a redistribute states its gradient to have on the way back (`grad`); null if it
+// states none.
 const ir::Claim *stated_gradient(const Application &app);
-// The backward of such a call: from the dual of its result to what it states, from there to the dual of
-// its operand. None without a gradient.
+// The backward of such a call: from the dual of its result to what it states, from there to the
+// dual of its operand. None without a gradient.
 struct GradientWay {
   ir::TypeId from, by, to;
   ir::ShapeId shape; // of the whole tensor

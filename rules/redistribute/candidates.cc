@@ -25,8 +25,8 @@ Candidates::Candidates(const Application &app, llvm::ArrayRef<ir::Type> types,
   read_factors();
 }
 
-// Factors of dimensions, as the operands have them where nothing is cut: shards that do not fit hide
-// what is one factor. Where numbers in attributes are those of one rank, as the operands are.
+// Factors of dimensions, as the operands have them where nothing is cut: shards that do not fit
+// hide what is one factor. Where numbers in attributes are those of one rank, as the operands are.
 void Candidates::read_factors() {
   llvm::SmallVector<Arg, 8> whole;
   for (size_t i = 0; i < app_.args.size(); ++i) {
@@ -48,7 +48,7 @@ bool Candidates::read_factors(llvm::ArrayRef<Arg> args) {
   llvm::SmallVector<RowUse, 1> uses = row_uses(app);
   if (uses.size() != 1) // zipped lists: no factor is of all members
     return false;
-  Application one{program_, uses[0].op, app.attrs, app.context, uses[0].slots, args, results, true};
+  Application one = app.bound_to(uses[0]);
   OperandMismatch problem;
   const Equation &equation = uses[0].row->equation.equation;
   std::optional<Binding> binding = bind_operands(one, equation, problem);
@@ -90,8 +90,8 @@ std::vector<Strategy> Candidates::strategies(AxisId axis) const {
     if (!llvm::is_contained(all, strategy))
       all.push_back(std::move(strategy));
   };
-  // What does not have the factor is the same on all ranks; R where I does not do; an addend of what is
-  // summed.
+  // What does not have the factor is the same on all ranks; R where I does not do; an addend of
+  // what is summed.
   enum class Lacking { Same, Plain, Addend };
   auto lacks = [&](size_t arg, Lacking how) {
     std::optional<Kind> kind = types_[arg].kind(axis);
@@ -127,8 +127,8 @@ std::vector<Strategy> Candidates::strategies(AxisId axis) const {
   return all;
 }
 
-// Where something is pending, it may stay so, and others become so that are the same on all ranks. What
-// is cut does not: a sum would only be put off.
+// Where something is pending, it may stay so, and others become so that are the same on all ranks.
+// What is cut does not: a sum would only be put off.
 template <class Same, class Add>
 void Candidates::add_partial(AxisId axis, const Same &same, const Add &add) const {
   llvm::SmallVector<size_t, 4> able;

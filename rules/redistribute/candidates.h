@@ -17,9 +17,9 @@ struct Want {
 // Of all operands.
 using Strategy = llvm::SmallVector<Want, 4>;
 
-// The strategies of one application, axis by axis: the axis cuts one factor, in every operand that has
-// it; or none; or operands stay pending, where something is. `wholes`: the extents of all ranks together,
-// none where they are not known.
+// The strategies of one application, axis by axis: the axis cuts one factor, in every operand that
+// has it; or none; or operands stay pending, where something is. `wholes`: the extents of all ranks
+// together, none where they are not known.
 class Candidates {
 public:
   Candidates(const Application &app, llvm::ArrayRef<ir::Type> types,
@@ -30,7 +30,8 @@ public:
   const TensorFactors *factors(size_t arg) const {
     return factors_[arg] ? &*factors_[arg] : nullptr;
   }
-  // The dimension that a factor leads; none if the operand lacks it, kNoDim if it cannot be cut there.
+  // The dimension that a factor leads; none if the operand lacks it, kNoDim if it cannot be cut
+  // there.
   std::optional<unsigned> dim_of(size_t arg, uint8_t factor) const;
 
 private:

@@ -15,6 +15,28 @@ using ir::KindWord;
 
 namespace {
 
+// The call that a move becomes.
+TransitionOp op_of(Form form) {
+  switch (form) {
+  case Form::Gather:
+    return TransitionOp::AllGather;
+  case Form::AllToAll:
+    return TransitionOp::AllToAll;
+  case Form::Reorder:
+    return TransitionOp::Reorder;
+  case Form::Reduce:
+    return TransitionOp::AllReduce;
+  case Form::Scatter:
+    return TransitionOp::ReduceScatter;
+  case Form::Slice:
+  case Form::Keep:
+  case Form::Zeros:
+  case Form::Convert:
+    return TransitionOp::Convert;
+  }
+  report_bug(__FILE__, __LINE__, "a form of move");
+}
+
 // What turns the moves of a problem into steps between types.
 class Emitter {
 public:
@@ -44,8 +66,8 @@ private:
         set |= one(axis);
     return set;
   }
-  // Slices in a row of axes of one kind are one step, unless several are cheaper: of I axes the backward
-  // is a gather.
+  // Slices in a row of axes of one kind are one step, unless several are cheaper: of I axes the
+  // backward is a gather.
   size_t joined(const State &before, llvm::ArrayRef<Move> moves) const {
     if (moves.front().form != Form::Slice)
       return 1;
@@ -60,8 +82,8 @@ private:
       ++count;
     return count;
   }
-  // The kind of a replicated axis after the move of this index: what the source or the target says, R
-  // in between.
+  // The kind of a replicated axis after the move of this index: what the source or the target says,
+  // R in between.
   Kind replicated_kind(const State &after, unsigned axis, size_t index) const {
     if (has(after.invariant, axis))
       return Kind::Invariant;
@@ -94,12 +116,9 @@ private:
     return type;
   }
   void add(const State &before, llvm::ArrayRef<Move> moves, size_t index, Plan &plan) {
-    static constexpr std::string_view kRows[] = {"convert", "all_gather", "all_to_all",
-                                                 "reorder", "all_reduce", "reduce_scatter",
-                                                 "convert", "convert",    "convert"};
     const State &after = moves.back().after;
     Step step;
-    step.row = kRows[static_cast<unsigned>(moves.front().form)];
+    step.op = op_of(moves.front().form);
     Axes changed = 0;
     State state = before;
     for (size_t i = 0; i < moves.size(); ++i) {
@@ -135,7 +154,7 @@ private:
   void retag(const State &state, Plan &plan) {
     while (true) {
       Step step;
-      step.row = "convert";
+      step.op = TransitionOp::Convert;
       ir::Type type = at_;
       std::optional<Kind> from, to;
       for (unsigned axis = 0; axis < problem_.axis_count(); ++axis) {
@@ -186,7 +205,7 @@ ir::AttrsId attributes_of(ir::Program &program, const Step &step) {
   };
   bool expert = false;
   for (size_t i = 0; i < step.axes.size(); ++i) {
-    const Transition *row = find_transition(step.row, step.src[i].kind, step.dst[i].kind);
+    const Transition *row = find_transition(step.op, step.src[i].kind, step.dst[i].kind);
     expert |= row && row->expert;
   }
   ir::AttrDict dict;

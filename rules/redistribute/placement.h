@@ -28,8 +28,8 @@ public:
   // True if the op is an equation, and refuses its operands: by a rule, or by the type that is
   // declared of its result.
   bool refuses(const Application &app, const Outcome &outcome) const;
-  // `values`: which tensor each operand is; equal ones are moved together. `fixed`: operands that must
-  // stay, since they are written in place. None if no combination is accepted.
+  // `values`: which tensor each operand is; equal ones are moved together. `fixed`: operands that
+  // must stay, since they are written in place. None if no combination is accepted.
   std::optional<Placement> place(const Application &app, const Outcome &refused,
                                  llvm::ArrayRef<ir::ValueId> values, llvm::ArrayRef<bool> fixed);
 

@@ -1,6 +1,6 @@
 // From one type to another on the same mesh: the cheapest sequence of transitions
-// (rules/README.md, "Redistribution"). The steps are ordinary rows, so that whatever types, differentiates or
-// executes transitions needs to know nothing of plans.
+// (rules/README.md, "Redistribution"). The steps are ordinary rows, so that whatever types,
+// differentiates or executes transitions needs to know nothing of plans.
 #pragma once
 
 #include "rules/apply.h"
@@ -36,7 +36,7 @@ struct Request {
 
 // One call of a transition.
 struct Step {
-  std::string_view row;
+  TransitionOp op = TransitionOp::None;
   llvm::SmallVector<ir::AxisId, 4> axes;       // outermost first
   llvm::SmallVector<ir::KindWord, 4> src, dst; // per axis
   ir::TypeId before, after;
@@ -63,7 +63,8 @@ struct Plan {
 struct Effort {
   uint64_t left = 0;
   bool cut =
-      false; // it did not suffice: something cheaper may exist, or something where nothing was found
+      // it did not suffice: something cheaper may exist, or something where nothing was found
+      false;
 
   bool spend(uint64_t moves) {
     left -= std::min(left, moves);
@@ -79,7 +80,8 @@ std::optional<Violation> refuse_blocks(ir::Program &program, const Arg &value);
 // False where the extents are not known, or too large to be priced.
 bool can_be_planned(const ir::Program &program, const Request &request);
 
-// Plans, made once per request. They stay valid as long as the planner; types are added to the program.
+// Plans, made once per request. They stay valid as long as the planner; types are added to the
+// program.
 class Planner {
 public:
   // `effort`: shared by all plans that are made; null: each has all that a search takes.
@@ -98,8 +100,8 @@ private:
   std::unique_ptr<State> state_;
 };
 
-// A request as a problem of numbers: an extent with symbols stands as the largest number known to divide
-// it, the size of an axis as ir::assumed_ranks() has it.
+// A request as a problem of numbers: an extent with symbols stands as the largest number known to
+// divide it, the size of an axis as ir::assumed_ranks() has it.
 struct Posed {
   Problem problem;
   llvm::SmallVector<ir::AxisId, 6> axes; // of the mesh, per axis of the problem

@@ -59,8 +59,8 @@ uint64_t most_lacking(const Problem &problem, const State &from, const State &to
   return static_cast<uint64_t>(most * problem.element_bytes);
 }
 
-// Until some rank knows the sum of g terms there are g - 1 messages, and each further rank that is to
-// know it gets one more: per element, spread over all ranks.
+// Until some rank knows the sum of g terms there are g - 1 messages, and each further rank that is
+// to know it gets one more: per element, spread over all ranks.
 uint64_t message_bound(const Problem &problem, const State &from, const State &to) {
   int64_t terms = problem.ranks_of(from.partial);
   int64_t knowing = problem.ranks_of(problem.replicated(to));

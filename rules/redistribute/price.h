@@ -7,8 +7,9 @@
 
 namespace spmd::rules::redistribute {
 
-// Bytes are received by the busiest rank; padded: as a wire that moves equal blocks only has them.
-// `hops`: latency steps of the ring or pairwise form. Backward: of the gradient through the step.
+// Bytes are received by the busiest rank; padded: as a collective that moves equal blocks only has
+// them. `hops`: latency steps of the ring or pairwise form. Backward: of the gradient through the
+// step.
 struct StepPrice {
   uint64_t bytes = 0, padded = 0, hops = 0;
   uint64_t backward_bytes = 0, backward_hops = 0;
@@ -40,9 +41,9 @@ struct Cost {
 inline constexpr Cost kFar{~uint64_t(0), ~uint64_t(0), ~0u, ~0u};
 Cost cost_of(const Problem &problem, const StepPrice &price);
 
-// Bytes that some rank must receive to get from the source to the target by any means: what it lacks
-// where nothing is partial, else the messages that sum the terms and tell the others, shared evenly.
-// None where the target is partial.
+// Bytes that some rank must receive to get from the source to the target by any means: what it
+// lacks where nothing is partial, else the messages that sum the terms and tell the others, shared
+// evenly. None where the target is partial.
 std::optional<uint64_t> receive_bound(const Problem &problem, const State &from, const State &to);
 
 // A bound on the cost of all that is left from a state to the target of the problem: the same
@@ -63,7 +64,8 @@ private:
   uint64_t beta_ = 1;
 };
 
-// The block of a dimension that a rank at these coordinates holds: first element and the one behind.
+// The block of a dimension that a rank at these coordinates holds: first element and the one
+// behind.
 std::pair<int64_t, int64_t> interval_of(const Problem &problem, const State &state, unsigned dim,
                                         llvm::ArrayRef<uint32_t> at);
 

@@ -2,6 +2,7 @@
 #include "rules/redistribute/plan.h"
 
 #include "ir/claims.h"
+#include "ir/support/arrays.h"
 #include "ir/text/text.h"
 
 #include <fmt/format.h>
@@ -28,19 +29,25 @@ std::string axis_names(const ir::Program &program, const ir::Mesh &mesh,
 
 std::string_view verb_of(const Step &step) {
   Kind src = step.src.front().kind, dst = step.dst.front().kind;
-  if (step.row == "all_gather")
+  switch (step.op) {
+  case TransitionOp::AllGather:
     return "gather";
-  if (step.row == "all_to_all")
+  case TransitionOp::AllToAll:
     return "a2a";
-  if (step.row == "all_reduce")
+  case TransitionOp::AllReduce:
     return "reduce";
-  if (step.row == "reduce_scatter")
+  case TransitionOp::ReduceScatter:
     return "scatter";
-  if (step.row == "convert" && dst == Kind::Varying)
-    return "slice";
-  if (step.row == "convert" && dst == Kind::Partial)
-    return src == Kind::Varying ? "zero-fill" : "keep-one";
-  return step.row;
+  case TransitionOp::Convert:
+    if (dst == Kind::Varying)
+      return "slice";
+    if (dst == Kind::Partial)
+      return src == Kind::Varying ? "zero-fill" : "keep-one";
+    break;
+  default:
+    break;
+  }
+  return name_of(step.op);
 }
 
 } // namespace
@@ -65,22 +72,23 @@ std::string print_spec(const ir::Program &program, const ir::Type &type, unsigne
 }
 
 std::string print(const ir::Program &program, const Step &step, unsigned rank) {
-  std::string_view verb = verb_of(step);
+  const std::string_view verb = verb_of(step);
   const ir::Type &after = program.types[step.after];
   const ir::Mesh &mesh = program.meshes[after.mesh()];
-  if (verb == "reorder") {
+  if (step.op == TransitionOp::Reorder) {
     ir::Type bare = after;
     bare.set_kind(bare.of(Kind::Partial) | bare.of(Kind::Invariant), Kind::Replicate);
     return fmt::format("reorder {}", print_spec(program, bare, rank));
   }
-  if (verb == "a2a")
+  if (step.op == TransitionOp::AllToAll)
     return fmt::format("a2a {} {}>{}", axis_names(program, mesh, step.axes), step.src[0].dim,
                        step.dst[0].dim);
-  bool bare = verb == "reduce" || verb == "keep-one";
-  if (bare)
-    return fmt::format("{} {}", verb, axis_names(program, mesh, step.axes));
-  bool shards =
+  const bool shards =
       step.src[0].form == KindWord::Form::Shard || step.dst[0].form == KindWord::Form::Shard;
+  const bool keeps_one = step.op == TransitionOp::Convert && step.src[0].kind != Kind::Varying &&
+                         step.dst[0].kind == Kind::Partial;
+  if (step.op == TransitionOp::AllReduce || keeps_one)
+    return fmt::format("{} {}", verb, axis_names(program, mesh, step.axes));
   if (!shards)
     return fmt::format("{} {} {}>{}", verb, axis_names(program, mesh, step.axes),
                        ir::print(step.src[0]), ir::print(step.dst[0]));
@@ -89,11 +97,12 @@ std::string print(const ir::Program &program, const Step &step, unsigned rank) {
   llvm::ArrayRef<KindWord> words = from ? step.src : step.dst;
   for (size_t i = 0; i < words.size();) {
     size_t end = i + 1;
-    while (verb == "gather" && end < words.size() && words[end].dim == words[i].dim)
+    while (step.op == TransitionOp::AllGather && end < words.size() &&
+           words[end].dim == words[i].dim)
       ++end;
-    text += fmt::format(" {}:{}",
-                        axis_names(program, mesh, llvm::makeArrayRef(step.axes).slice(i, end - i)),
-                        words[i].dim);
+    text +=
+        fmt::format(" {}:{}", axis_names(program, mesh, ir::as_array(step.axes).slice(i, end - i)),
+                    words[i].dim);
     i = end;
   }
   return text;

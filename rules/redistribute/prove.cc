@@ -22,7 +22,8 @@ Proof prove(ir::Program &program, const Request &request, const Topology &topolo
   std::optional<Cost> least = exhaustive_cost(posed.problem);
   if (!least)
     return Proof::TooManyStates;
-  // Slices in a row are one step of a plan where that costs no more: it may be cheaper than its moves.
+  // Slices in a row are one step of a plan where that costs no more: it may be cheaper than its
+  // moves.
   auto known = [](const Cost &each) {
     return std::tuple(each.price, each.bytes, each.collectives);
   };

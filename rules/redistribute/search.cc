@@ -1,6 +1,6 @@
-// A* over states. Costs are never negative and the heuristic never too high, so that states are final
-// once everything that could still be cheaper has been expanded; with partial axes a state may be
-// opened again. A second pass over the equally cheap sequences picks one of them.
+// A* over states. Costs are never negative and the heuristic never too high, so that states are
+// final once everything that could still be cheaper has been expanded; with partial axes a state
+// may be opened again. A second pass over the equally cheap sequences picks one of them.
 #include "rules/redistribute/search.h"
 
 #include "rules/redistribute/sketch.h"
@@ -60,9 +60,11 @@ private:
   }
   // None if nothing that is cheap enough can come of it.
   uint32_t node(const State &state, const Cost &so_far);
-  // What some sequence costs that always takes the move that promises most; kFar if it leads nowhere.
+  // What some sequence costs that always takes the move that promises most; kFar if it leads
+  // nowhere.
   Cost some_way();
-  // Calls `improved` with the index of each state to which the way from this one is the cheapest yet.
+  // Calls `improved` with the index of each state to which the way from this one is the cheapest
+  // yet.
   template <class Improved> void expand(uint32_t from, Improved improved);
   void push(uint32_t index) {
     const Node &node = nodes_[index];

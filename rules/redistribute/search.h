@@ -24,8 +24,8 @@ struct Found {
 // follows it, so that nothing may be reached.
 Found search(const Problem &problem, uint32_t budget = kBudget, uint64_t most_moves = kMostMoves);
 
-// The least cost by looking at every state that can be reached, without a heuristic. None if there are more
-// states than the budget, or more moves between them than `most_moves`.
+// The least cost by looking at every state that can be reached, without a heuristic. None if there
+// are more states than the budget, or more moves between them than `most_moves`.
 std::optional<Cost> exhaustive_cost(const Problem &problem, uint32_t budget = kBudget,
                                     uint64_t most_moves = kMostMoves);
 

@@ -123,8 +123,8 @@ bool Sketches::trailing(const Sketch &sketch, Axes axes) const {
   return so;
 }
 
-// Whether a state of this sketch may have blocks as long as one in which the axes shard the dimensions that
-// they do in the target.
+// Whether a state of this sketch may have blocks as long as one in which the axes shard the
+// dimensions that they do in the target.
 bool Sketches::same_shape(const Sketch &sketch, Axes axes) const {
   std::array<int64_t, kMostDims> missing;
   for (unsigned dim = 0; dim < problem_.rank(); ++dim) {

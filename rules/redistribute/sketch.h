@@ -1,7 +1,8 @@
-// A problem with most of it forgotten: of each axis it is kept whether it is where the target has it. What
-// is left are a few hundred sketches of states, so that the least cost from each of them to that of the target can be
-// found at once. It is a bound on the cost from every state that looks like it, since each move between
-// states is one between their sketches, at its own price (a pattern database).
+// A problem with most of it forgotten: of each axis it is kept whether it is where the target has
+// it. What is left are a few hundred sketches of states, so that the least cost from each of them
+// to that of the target can be found at once. It is a bound on the cost from every state that looks
+// like it, since each move between states is one between their sketches, at its own price (a
+// pattern database).
 #pragma once
 
 #include "rules/redistribute/price.h"
@@ -53,7 +54,8 @@ private:
   // Whether some state of this sketch has the axes at the ends of their dimensions.
   bool trailing(const Sketch &sketch, Axes axes) const;
   bool same_shape(const Sketch &sketch, Axes axes) const;
-  // Whether the axes, each outside of its dimension of the target, can cut the dimensions into that many blocks.
+  // Whether the axes, each outside of its dimension of the target, can cut the dimensions into that
+  // many blocks.
   bool filled(Axes axes, llvm::MutableArrayRef<int64_t> missing) const;
   void add(uint32_t from, const Sketch &after, const StepPrice &price);
   void add_free(uint32_t from, const Sketch &after) { edges_.push_back({from, node(after), {}}); }

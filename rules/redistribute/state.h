@@ -108,8 +108,8 @@ struct Problem {
       blocks; // elements of one rank, by the set that shards; of even ones
 };
 
-// The first block of one dimension, which is the longest: a block is ceil(len / n) of what the outer
-// axes left.
+// The first block of one dimension, which is the longest: a block is ceil(len / n) of what the
+// outer axes left.
 int64_t block_of(const Problem &problem, const State &state, unsigned dim);
 int64_t elements_of(const Problem &problem, const State &state);
 inline uint64_t bytes_of(const Problem &problem, const State &state) {
@@ -133,8 +133,8 @@ struct Move {
   State after;
 };
 
-// Every legal move from a state, in a fixed order. False if only some are given: of reorders and scatters
-// there are as many as orders of axes. `reorders`: whether these are wanted.
+// Every legal move from a state, in a fixed order. False if only some are given: of reorders and
+// scatters there are as many as orders of axes. `reorders`: whether these are wanted.
 bool moves_from(const Problem &problem, const State &state, llvm::SmallVectorImpl<Move> &moves,
                 bool reorders = true);
 // To one value, then from it: some way from the source to the target, whatever it costs and holds.

@@ -15,10 +15,12 @@ using ir::AxisId;
 using ir::Kind;
 using ir::KindWord;
 
-// convert and reinterpret are two names of one row where bytes and value stay: one of them is taken.
-std::string_view plain_name(const Transition &row) {
-  bool local = row.wire == Wire::None && row.act == LocalStep::None;
-  return local && find_transition("convert", row.src, row.dst) ? "convert" : row.name;
+// convert and reinterpret are two names of one row where bytes and value stay: one of them is
+// taken.
+TransitionOp plain_op(const Transition &row) {
+  bool local = row.collective == Collective::None && row.local_step == LocalStep::None;
+  return local && find_transition(TransitionOp::Convert, row.src, row.dst) ? TransitionOp::Convert
+                                                                           : row.op;
 }
 
 KindWord dual_word(Kind kind, KindWord forward) {
@@ -55,11 +57,11 @@ Step transpose(ir::Program &program, const Step &step) {
   dual.before = program.types.add(program.types[step.after].dual());
   dual.after = program.types.add(program.types[step.before].dual());
   for (size_t i = 0; i < step.axes.size(); ++i) {
-    const Transition *row = find_transition(step.row, step.src[i].kind, step.dst[i].kind);
+    const Transition *row = find_transition(step.op, step.src[i].kind, step.dst[i].kind);
     // Reduced that is forgotten: the gradient stays.
     const Transition *back = row ? rules::dual_of(*row) : nullptr;
     SPMD_CHECK(back || !row, "a step of a plan has no backward");
-    dual.row = back ? plain_name(*back) : "convert";
+    dual.op = back ? plain_op(*back) : TransitionOp::Convert;
     Kind src = back ? back->src : Kind::Partial, dst = back ? back->dst : Kind::Partial;
     dual.src.push_back(dual_word(src, step.dst[i]));
     dual.dst.push_back(dual_word(dst, step.src[i]));
@@ -68,7 +70,7 @@ Step transpose(ir::Program &program, const Step &step) {
   dual.backward_bytes = step.bytes;
   dual.hops = step.backward_hops;
   dual.backward_hops = step.hops;
-  if (dual.row == "reorder")
+  if (dual.op == TransitionOp::Reorder)
     order_axes(program, dual);
   return dual;
 }

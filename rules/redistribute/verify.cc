@@ -58,7 +58,7 @@ Arg arg_of(ir::Program &program, ir::TypeId id, ir::ShapeId whole) {
 
 Outcome apply_step(ir::Program &program, Rules &rules, const Step &step, const Arg &value,
                    ir::ShapeId whole) {
-  ir::OpNameId name{program.strings.add(llvm::StringRef(step.row.data(), step.row.size())).index};
+  ir::OpNameId name{program.strings.add(name_of(step.op)).index};
   ir::ContextId context =
       program.contexts.add({.mesh = program.types[value.type].mesh(), .local = {}});
   Slot slot;
@@ -110,8 +110,8 @@ Box common(const Box &a, const Box &b) {
   return box;
 }
 
-// Carries a plan out on all ranks of the typed axes of a mesh. Every step is told by its row and its
-// words alone.
+// Carries a plan out on all ranks of the typed axes of a mesh. Every step is told by its row and
+// its words alone.
 class Replay {
 public:
   Replay(const ir::Program &program, const ir::Mesh &mesh, llvm::ArrayRef<ir::Extent> extents)
@@ -161,8 +161,8 @@ private:
   void cut(Box &box, unsigned dim, AxisId axis, int64_t rank) const;
   static void keep_inside(Holding &holding);
   static void coalesce(Holding &holding);
-  // The ranks that agree with the first, which is 0 on the axes, off them; in the order of the axes,
-  // outermost first.
+  // The ranks that agree with the first, which is 0 on the axes, off them; in the order of the
+  // axes, outermost first.
   Group group(int64_t first, llvm::ArrayRef<AxisId> axes) const;
   bool leads(int64_t rank, llvm::ArrayRef<AxisId> axes) const {
     return llvm::all_of(axes, [&](AxisId axis) { return at(rank, axis) == 0; });
@@ -292,11 +292,11 @@ void Replay::place(const Step &step, int64_t rank, Holding &holding) const {
 }
 
 std::string Replay::step(const Step &step) {
-  bool gathers = step.row == "all_gather" || step.row == "all_to_all";
-  bool sums = step.row == "all_reduce" || step.row == "reduce_scatter";
-  bool reorders = step.row == "reorder";
+  bool gathers = step.op == TransitionOp::AllGather || step.op == TransitionOp::AllToAll;
+  bool sums = step.op == TransitionOp::AllReduce || step.op == TransitionOp::ReduceScatter;
+  bool reorders = step.op == TransitionOp::Reorder;
   // Zeros around the own block.
-  bool fills = step.row == "convert" && step.src[0].form == KindWord::Form::Shard;
+  bool fills = step.op == TransitionOp::Convert && step.src[0].form == KindWord::Form::Shard;
   auto sources = reorders
                      ? reorder_sources(mesh_, step.axes, shards_of(program_.types[step.before]),
                                        shards_of(program_.types[step.after]))
@@ -330,8 +330,8 @@ std::string Replay::step(const Step &step) {
   return "";
 }
 
-// Each rank has its block of the target, and the ranks whose terms are summed hold each term of each
-// element once.
+// Each rank has its block of the target, and the ranks whose terms are summed hold each term of
+// each element once.
 std::string Replay::finish(const ir::Type &source, const ir::Type &target) const {
   int64_t terms_of_source = terms(source);
   llvm::SmallVector<AxisId, 4> summed;
@@ -387,7 +387,7 @@ std::string verify(ir::Program &program, Rules &rules, const Request &request, c
   const ir::Mesh &mesh = program.meshes[source.mesh()];
   const ir::Shape whole = program.shapes[request.shape];
   auto wrong = [&](size_t i, std::string what) {
-    return fmt::format("step {} of the plan ({}): {}", i + 1, plan.steps[i].row, what);
+    return fmt::format("step {} of the plan ({}): {}", i + 1, name_of(plan.steps[i].op), what);
   };
   Arg value = arg_of(program, request.source, request.shape);
   for (size_t i = 0; i < plan.steps.size(); ++i) {

@@ -128,15 +128,17 @@ llvm::StringRef word_attr(const Application &app, std::initializer_list<llvm::St
                                                   : llvm::StringRef();
 }
 
-llvm::StringRef reduction_of(const Application &app) {
-  static constexpr llvm::StringLiteral kWords[] = {"none", "mean", "sum"};
+std::optional<LossReduction> reduction_of(const Application &app) {
   if (std::optional<int64_t> number = number_attr(app, {"reduction"});
-      number && *number >= 0 && *number < 3)
-    return kWords[*number];
-  if (llvm::StringRef word = word_attr(app, {"reduction"}); !word.empty())
-    return word;
-  std::string_view absent = app.op.alias ? app.op.alias->reduction : std::string_view();
-  return absent.empty() ? llvm::StringRef("none") : llvm::StringRef(absent.data(), absent.size());
+      number && *number >= 0 && *number <= static_cast<int64_t>(LossReduction::Sum))
+    return static_cast<LossReduction>(*number);
+  llvm::StringRef word = word_attr(app, {"reduction"});
+  if (word.empty())
+    return app.op.alias ? app.op.alias->reduction : LossReduction::None;
+  const auto *found = llvm::find(kReductionWords, std::string_view(word));
+  if (found == std::end(kReductionWords))
+    return std::nullopt;
+  return static_cast<LossReduction>(found - std::begin(kReductionWords));
 }
 
 // What frameworks call the classes of element types; the bits follow.

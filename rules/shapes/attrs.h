@@ -24,15 +24,16 @@ std::optional<Numbers> numbers_attr(const Application &app,
                                     std::initializer_list<llvm::StringRef> names);
 // Text of a word; empty if there is none.
 llvm::StringRef word_attr(const Application &app, std::initializer_list<llvm::StringRef> names);
-// `reduction` as a word or torch's number; absent: what the spelling means, `none` under our names.
-llvm::StringRef reduction_of(const Application &app);
+// `reduction` as a word or torch's number; absent: what the spelling means, None under our names.
+// Nothing if it is another word.
+std::optional<LossReduction> reduction_of(const Application &app);
 ir::DType dtype_attr(const Application &app);
 // The dimensions that an op works on, whatever a framework calls them; `axis` is a mesh axis here.
 const ir::AttrValue *dim_attr(const Application &app);
 std::optional<int64_t> dim_number(const Application &app);
 std::optional<Numbers> dim_numbers(const Application &app);
-// Their places among `rank` dimensions, ascending, each once. None if one lies outside, or if they are
-// not stated in numbers.
+// Their places among `rank` dimensions, ascending, each once. None if one lies outside, or if they
+// are not stated in numbers.
 std::optional<llvm::SmallVector<unsigned, 4>> placed_dims(const Application &app, DefaultDim absent,
                                                           size_t rank);
 // A part of a structured attribute, such as JAX's `dimension_numbers`: a dictionary's entry, or a

@@ -71,7 +71,7 @@ public:
         add(*binding[ref.operand], tensors_);
     }
     if (!tensors_.any)
-      add_donors(equation, binding);
+      add_shape_only(equation, binding);
   }
 
   DType result() const {
@@ -98,7 +98,7 @@ private:
     }
   }
   // What only lends its extents lends its element type too.
-  void add_donors(const Equation &equation, const Binding &binding) {
+  void add_shape_only(const Equation &equation, const Binding &binding) {
     for (unsigned r = 0; r < equation.ref_count; ++r) {
       const Ref &ref = equation.refs[r];
       if (ref.operand != kGenerator && ref.role == RefRole::ShapeOnly && binding[ref.operand])

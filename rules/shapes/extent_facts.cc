@@ -1,5 +1,5 @@
-// Extents as sums of products of symbols: equal where the difference cancels, different where its bounds or
-// its residue leave out 0.
+// Extents as sums of products of symbols: equal where the difference cancels, different where its
+// bounds or its residue leave out 0.
 #include "rules/shapes/extent_facts.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -24,8 +24,8 @@ struct Range {
   int64_t first = 0, last = kNoBound, step = 1;
 };
 
-// A product of atoms: symbols, and quotients and rests that are not known to be whole, which are taken
-// as they stand.
+// A product of atoms: symbols, and quotients and rests that are not known to be whole, which are
+// taken as they stand.
 struct Term {
   int64_t factor = 0;
   llvm::SmallVector<uint32_t, 2> atoms; // ids of expressions, ascending
@@ -143,8 +143,8 @@ private:
   const ir::Program &program_;
 };
 
-// The terms of a difference that is 0 where the extents are equal, without what divides all of them; in
-// one order, the first one positive. None where it cannot be written.
+// The terms of a difference that is 0 where the extents are equal, without what divides all of
+// them; in one order, the first one positive. None where it cannot be written.
 std::optional<llvm::SmallVector<Term, 4>> difference(const ir::Program &program, Extent a,
                                                      Extent b) {
   Sums sums(program);

@@ -1,5 +1,5 @@
-// What is known of extents: whether two are equal, by what is declared of their symbols, and what stands
-// where a program leaves dimensions open.
+// What is known of extents: whether two are equal, by what is declared of their symbols, and what
+// stands where a program leaves dimensions open.
 #pragma once
 
 #include "rules/violations/symbols.h"
@@ -13,10 +13,11 @@ namespace spmd::rules {
 
 enum class Equality : uint8_t { Equal, Different, Undecided };
 
-// Equal for all values of the symbols, for none, or neither is known. A symbol counts from its `min`
-// (default 0) to its `max` (none), in steps of `multiple_of`.
+// Equal for all values of the symbols, for none, or neither is known. A symbol counts from its
+// `min` (default 0) to its `max` (none), in steps of `multiple_of`.
 Equality compare(const ir::Program &program, ir::Extent a, ir::Extent b);
-// The same for all pairs of extents that are equal for the same values: `s` and `t`, `2 * t` and `s * 2`.
+// The same for all pairs of extents that are equal for the same values: `s` and `t`, `2 * t` and `s
+// * 2`.
 uint64_t question(const ir::Program &program, ir::Extent a, ir::Extent b);
 // That nothing says whether two extents are equal; `what`: as in a mismatch.
 UndecidedExtents undecided(const ir::Program &program, std::string what, ir::Extent a,

@@ -72,8 +72,8 @@ public:
   }
 
 private:
-  // Of a derived row: the gradient of a result has the dimensions of the result, and what is made those
-  // of the operand, apart from what was stretched.
+  // Of a derived row: the gradient of a result has the dimensions of the result, and what is made
+  // those of the operand, apart from what was stretched.
   FactorMap transposed() {
     ForwardCall call = forward_call(app_, *row_);
     Application forward{app_.program, call.op,   app_.attrs,  app_.context,
@@ -141,11 +141,11 @@ private:
     made_.resize(equation_.factor_count);
     placed_ = factors_named(row_ ? row_->placed : std::string_view());
     FactorSet spanned = factors_named(row_ ? row_->spans : std::string_view());
-    find_places();
+    find_positions();
     spans_ = spanned ? span_count() : 1;
     for (unsigned f = 0; f < equation_.factor_count; ++f) {
       bool whole = equation_.whole >> f & 1;
-      size_t count = placed_ >> f & 1 ? places_.size() : spanned >> f & 1 ? spans_ : 1;
+      size_t count = placed_ >> f & 1 ? positions_.size() : spanned >> f & 1 ? spans_ : 1;
       for (size_t i = 0; i < count; ++i) {
         made_[f].push_back(map_.add(std::nullopt, whole));
         map_.factors.back().divides = divides(f);
@@ -153,7 +153,7 @@ private:
     }
   }
   bool divides(unsigned factor) const {
-    if (row_ && row_->reduces && reduction_of(app_) != "mean")
+    if (row_ && row_->reduces && reduction_of(app_) != LossReduction::Mean)
       return false;
     for (unsigned t = 0; t < equation_.term_count; ++t)
       if (equation_.terms[t].divisors >> factor & 1)
@@ -178,21 +178,21 @@ private:
   }
   // Where attribute `dim` puts the placed factors, seen from the operand that has them among
   // others.
-  void find_places() {
+  void find_positions() {
     for (unsigned r = 0; placed_ && r < equation_.ref_count; ++r) {
       const Ref &ref = equation_.refs[r];
       if (!has_rest(ref.first_dim, ref.dim_count) || !has_placed(ref.first_dim, ref.dim_count))
         continue;
       if (const ir::Shape *shape = shape_of(ref.operand)) {
-        places_known_ = read_places(shape->dims.size());
+        positions_known_ = read_positions(shape->dims.size());
         return;
       }
     }
   }
-  bool read_places(size_t rank) {
+  bool read_positions(size_t rank) {
     auto places = placed_dims(app_, row_->default_dim, rank);
     if (places)
-      places_ = *places;
+      positions_ = *places;
     return places.has_value();
   }
   size_t span_count() const {
@@ -279,11 +279,12 @@ private:
   void expand(unsigned first, unsigned count, std::optional<size_t> rank, size_t rest_count,
               std::optional<TensorFactors> &made) {
     bool by_place = has_rest(first, count) && has_placed(first, count);
-    if (by_place && !places_known_)
+    if (by_place && !positions_known_)
       return;
     size_t fixed = 0;
     for (unsigned d = first; d < first + count; ++d)
-      fixed += by_place && is_placed(equation_.dims[d]) ? places_.size() : width(equation_.dims[d]);
+      fixed +=
+          by_place && is_placed(equation_.dims[d]) ? positions_.size() : width(equation_.dims[d]);
     if (rank)
       rest_count = *rank > fixed ? *rank - fixed : 0;
     TensorFactors &out = made.emplace();
@@ -296,10 +297,10 @@ private:
           insert_placed(equation_.dims[d], out);
   }
   void insert_placed(const Dim &dim, TensorFactors &out) const {
-    for (size_t i = 0; i < places_.size(); ++i) {
+    for (size_t i = 0; i < positions_.size(); ++i) {
       DimFactors factors =
           dim.form == Dim::Form::Merged ? merged(dim, i) : DimFactors{made_[dim.first][i]};
-      out.insert(out.begin() + std::min<size_t>(places_[i], out.size()), std::move(factors));
+      out.insert(out.begin() + std::min<size_t>(positions_[i], out.size()), std::move(factors));
     }
   }
 
@@ -328,8 +329,8 @@ private:
     else if (row_ && !row_->rest_from.empty())
       separate_rest(ref, shape, *factors);
   }
-  // An operand that may lack leading dimensions: an addend, a condition, or what a function of several can
-  // do without, such as a mask.
+  // An operand that may lack leading dimensions: an addend, a condition, or what a function of
+  // several can do without, such as a mask.
   bool may_broadcast(const Ref &ref) const {
     if (ref.role == RefRole::Condition)
       return true;
@@ -374,7 +375,7 @@ private:
     std::optional<size_t> rest_count = rest_width(sum, has_rest(sum));
     if (!rest_count)
       return;
-    if (row_ && row_->reduces && result.dim_count == 0 && reduction_of(app_) == "none")
+    if (row_ && row_->reduces && result.dim_count == 0 && reduction_of(app_) == LossReduction::None)
       return kept(sum, *rest_count, factors.emplace());
     expand(result.first_dim, result.dim_count, std::nullopt, *rest_count, factors);
     if (factors && placed_ && !has_placed(result.first_dim, result.dim_count))
@@ -430,7 +431,7 @@ private:
   }
   void keep_dims(TensorFactors &factors) const {
     if (flag_attr(app_, "keepdim") || flag_attr(app_, "keepdims"))
-      for (unsigned place : places_)
+      for (unsigned place : positions_)
         factors.insert(factors.begin() + std::min<size_t>(place, factors.size()), DimFactors());
   }
   // Without a reduction the result has the factors that the mean divides by.
@@ -452,8 +453,8 @@ private:
   llvm::SmallVector<Made, 8> made_;
   Made rest_; // `...`, from the right
   FactorSet placed_ = 0;
-  llvm::SmallVector<unsigned, 4> places_;
-  bool places_known_ = false;
+  llvm::SmallVector<unsigned, 4> positions_;
+  bool positions_known_ = false;
   size_t spans_ = 1;
 };
 

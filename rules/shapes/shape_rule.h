@@ -14,8 +14,8 @@ FactorMap shape_factors(const Application &app, const Equation &equation, const 
 // violations: those of `found`, and where the declared shape of a result differs from what follows.
 void apply_shapes(const Application &app, const Equation &equation, const Binding &binding,
                   const FactorMap &map, const Outcome &found, Outcome &out);
-// Of a derived row: holds the gradients, as the declared results of the forward application, against what
-// follows for these.
+// Of a derived row: holds the gradients, as the declared results of the forward application,
+// against what follows for these.
 void judge_gradient_shapes(const Application &forward, const Equation &equation,
                            const Binding &binding, const FactorMap &map, Outcome &out);
 

@@ -236,7 +236,8 @@ void warn_uneven_lists(const ir::Program &program, const Arg &arg, AxisSet lists
 
 namespace {
 
-// The blocks of a dimension that some of the axes cut as `known` says, and the others into equal parts.
+// The blocks of a dimension that some of the axes cut as `known` says, and the others into equal
+// parts.
 std::optional<Blocks> with_more_axes(ir::Program &program, const ir::Mesh &mesh,
                                      const Blocks &known, llvm::ArrayRef<AxisId> cut,
                                      llvm::ArrayRef<AxisId> all) {

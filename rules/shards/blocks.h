@@ -28,8 +28,8 @@ private:
   ir::AttrListId sizes_;
 };
 
-// Where each block begins, and one more at the end: each axis, outermost first, cuts what the outer ones
-// left into pieces of ceil(length / size), the last ones short or empty.
+// Where each block begins, and one more at the end: each axis, outermost first, cuts what the outer
+// ones left into pieces of ceil(length / size), the last ones short or empty.
 llvm::SmallVector<int64_t, 16> nested_starts(int64_t extent, llvm::ArrayRef<int64_t> sizes);
 // The same of a dimension that axes cut; `rank` is counted as the program does, and `held` is the
 // length of its block. None if there are too many blocks to write them out.
@@ -44,13 +44,13 @@ std::optional<NestedBlocks> nested_blocks(ir::Program &program, const ir::Mesh &
 // The product; none if either is not known or it leaves the numbers.
 std::optional<ir::Extent> times(ir::Program &program, ir::Extent a, std::optional<ir::Extent> b);
 
-// The blocks of the leading part of a dimension whose other parts have `inner` elements together. None
-// where a block would end inside of one index.
+// The blocks of the leading part of a dimension whose other parts have `inner` elements together.
+// None where a block would end inside of one index.
 std::optional<Blocks> divided(ir::Program &program, const Blocks &blocks, ir::Extent inner);
 // The blocks of a dimension that is merged of the cut one and `inner` elements.
 std::optional<Blocks> multiplied(ir::Program &program, const Blocks &blocks, ir::Extent inner);
-// Single elements cut by outer axes, and a dimension cut by inner ones, merged. None where it cannot
-// be written down.
+// Single elements cut by outer axes, and a dimension cut by inner ones, merged. None where it
+// cannot be written down.
 std::optional<Blocks> joined(ir::Program &program, const Blocks &outer, int64_t outer_ranks,
                              const Blocks &inner, int64_t inner_ranks);
 // `even`, `4 of 14`, `3, 3, 1`

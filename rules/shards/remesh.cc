@@ -6,6 +6,7 @@
 #include "rules/violations/shards.h"
 
 #include "ir/claims.h"
+#include "ir/support/arrays.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -84,7 +85,7 @@ follow(const Mesh &from, const Mesh &to, llvm::ArrayRef<AxisId> axes, const ir::
     size_t taken = 0;
     for (AxisId axis : to.typed_axes()) {
       llvm::SmallVector<Atom, 4> own = cut(to[axis], pieces);
-      if (own.size() > rest.size() || rest.take_front(own.size()) != llvm::makeArrayRef(own))
+      if (own.size() > rest.size() || rest.take_front(own.size()) != ir::as_array(own))
         continue;
       taken = own.size();
       made.push_back(axis);

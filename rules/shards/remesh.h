@@ -19,8 +19,8 @@ struct Remeshed {
 // Axes of the other mesh that share ranks with these. Empty if the meshes cut one another.
 ir::AxisSet counterparts(const ir::Program &program, ir::MeshId from, ir::AxisSet axes,
                          ir::MeshId to);
-// The typed axes that a reference names, on this mesh or another one over the same ranks; none if there is
-// no such axis.
+// The typed axes that a reference names, on this mesh or another one over the same ranks; none if
+// there is no such axis.
 std::optional<ir::AxisSet> axes_named(const ir::Program &program, ir::MeshId mesh, ir::AxisRef ref);
 // All those that a list names; an invalid list is empty.
 ir::AxisSet axes_of(const ir::Program &program, ir::AxisRefsId list, ir::MeshId mesh);

@@ -1,6 +1,6 @@
-// Follows shards through the factors of one application. Per axis: every operand that has the sharded
-// factor must be cut alike, and what the result does with that factor says whether the axis stays, is
-// summed, or cannot be written.
+// Follows shards through the factors of one application. Per axis: every operand that has the
+// sharded factor must be cut alike, and what the result does with that factor says whether the axis
+// stays, is summed, or cannot be written.
 #include "rules/shards/shards.h"
 
 #include "rules/shapes/shape_rule.h"
@@ -111,14 +111,14 @@ private:
 
   void axis_alone(AxisId axis) {
     const Operand *first = nullptr, *loose = nullptr;
-    bool unknown = false, donated = true;
+    bool unknown = false, shape_only = true;
     for (const Operand &operand : operands_) {
       if (operand.aside)
         continue;
       unknown |= operand.type.unknown.contains(axis);
       if (operand.type.dim(axis)) {
         first = first ? first : &operand;
-        donated &= operand.shape_only;
+        shape_only &= operand.shape_only;
       } else if (operand.type.of(Kind::Varying).contains(axis) && !operand.shape_only && !loose) {
         loose = &operand;
       }
@@ -126,8 +126,8 @@ private:
     if (!first)
       return;
     result_.sharded |= axis;
-    if (donated)
-      result_.donated |= axis;
+    if (shape_only)
+      result_.from_shape_only |= axis;
     if (unknown)
       result_.bad |= axis;
     else if (loose)
@@ -173,8 +173,9 @@ private:
 
   bool is_one(uint8_t factor) const { return in_.map.factors[factor].extent == Extent(1); }
 
-  // Which part of a merged dimension an axis cuts: the leading one. Of several axes a tail may cut the
-  // next part, where the leading one is a single element on each rank and the result's type says so.
+  // Which part of a merged dimension an axis cuts: the leading one. Of several axes a tail may cut
+  // the next part, where the leading one is a single element on each rank and the result's type
+  // says so.
   unsigned part_of(const Operand &operand, unsigned dim, AxisId axis) const {
     const DimFactors &factors = (*operand.factors)[dim];
     unsigned part = 0;
@@ -183,8 +184,8 @@ private:
       ++part;
     return part;
   }
-  // True if the declared type of the result puts this axis, and those inside it, on the dimension of
-  // `next` and not on that of `here`.
+  // True if the declared type of the result puts this axis, and those inside it, on the dimension
+  // of `next` and not on that of `here`.
   bool claimed_on(const Operand &operand, unsigned dim, AxisId axis, uint8_t next,
                   uint8_t here) const {
     ir::TypeId declared = app_.results[result_index_].declared;
@@ -234,8 +235,8 @@ private:
       return report(axis, AxisUsedTwice{index(first), first_dim, index(other), *dim, axis});
     }
   }
-  // Cut over another axis is another mistake than not cut at all; the axis of the operand that comes
-  // first is named.
+  // Cut over another axis is another mistake than not cut at all; the axis of the operand that
+  // comes first is named.
   void mismatch(AxisId axis, const Operand &first, unsigned dim, const Operand &other,
                 unsigned other_dim) {
     AxisSet others;
@@ -414,8 +415,8 @@ private:
     result_.summed -= result_.bad;
   }
 
-  // One dimension of the result: the axes of its leading parts, as long as what stands before them is
-  // one element.
+  // One dimension of the result: the axes of its leading parts, as long as what stands before them
+  // is one element.
   AxisSet dimension(const DimFactors &factors, unsigned dim, ir::ShardSizes &sizes) {
     AxisSet all;
     bool leading = true;

@@ -1,6 +1,6 @@
-// The global judgment of an equation: on which dimension of each result an axis lies, what is summed
-// across ranks, and what no partition spec can say. Reads the factors of the same row as shapes do.
-// Source: rules/README.md, "Shards"; DESIGN.md of spmd_types, "Shard propagation".
+// The global judgment of an equation: on which dimension of each result an axis lies, what is
+// summed across ranks, and what no partition spec can say. Reads the factors of the same row as
+// shapes do. Source: rules/README.md, "Shards"; DESIGN.md of spmd_types, "Shard propagation".
 #pragma once
 
 #include "rules/factors/factors.h"
@@ -22,8 +22,8 @@ struct ShardResult {
   ir::AxisSet sharded; // axes on which an operand of the sum is sharded: the others are no matter
   ir::AxisSet bad;     // reported, or nothing is known: the result is unknown there
   ir::AxisSet summed;  // the sharded dimension is summed: P, if that is stated
-  ir::AxisSet donated; // only operands that give extents are sharded: kinds do not show it
-  ir::AxisSet divided; // they cut a dimension by whose extent on one rank a mean divides
+  ir::AxisSet from_shape_only; // only operands that give extents are sharded: kinds do not show it
+  ir::AxisSet divided;         // they cut a dimension by whose extent on one rank a mean divides
   struct Place {
     ir::AxisId axis;
     uint8_t dim, order;
@@ -47,18 +47,20 @@ struct DeclaredSizes {
 DeclaredSizes declared_sizes(ir::Program &program, const ir::Type &type, ir::ShapeId local,
                              ir::ShapeId global, int64_t rank);
 
-// Warns of the dimensions that blocks of different size cut along axes whose shards are taken for a list.
+// Warns of the dimensions that blocks of different size cut along axes whose shards are taken for a
+// list.
 void warn_uneven_lists(const ir::Program &program, const Arg &arg, ir::AxisSet lists,
                        OperandIndex operand, llvm::SmallVectorImpl<Violation> &out);
 
-// Sizes of the shards of a value whose type becomes `after`: every rank of the axes that a dimension
-// gains holds a part of one shape. `stated`: what a declaration says of them; where it says something
-// else, that is reported.
+// Sizes of the shards of a value whose type becomes `after`: every rank of the axes that a
+// dimension gains holds a part of one shape. `stated`: what a declaration says of them; where it
+// says something else, that is reported.
 ir::ShardSizesId joined_sizes(ir::Program &program, const Arg &before, const ir::Type &after,
                               std::optional<ir::ShardSizesId> stated,
                               llvm::SmallVectorImpl<Violation> &out);
 
-// Makes unknown the axes that cut a dimension that a tensor of this shape does not have, and says which.
+// Makes unknown the axes that cut a dimension that a tensor of this shape does not have, and says
+// which.
 std::optional<Violation> drop_shards_beyond(const ir::Program &program, ir::Type &type,
                                             ir::ShapeId shape);
 

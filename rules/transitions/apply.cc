@@ -44,9 +44,9 @@ struct Verdict {
   };
   Form form = Form::Fine;
   KindWord src, dst, found;
-  int64_t stated = 0;  // WrongDimension
-  bool erased = false; // a word was inferred
-  AxisSet actual;      // WrongAxis
+  int64_t stated = 0; // WrongDimension
+  bool inferred_word = false;
+  AxisSet actual; // WrongAxis
   friend bool operator==(const Verdict &, const Verdict &) = default;
 };
 
@@ -89,7 +89,7 @@ private:
                                          Verdict &verdict) const;
   bool needs_mark(const AxisEffect &effect) const;
   bool mixes_lists();
-  void match_places(llvm::SmallVectorImpl<Judged> &verdicts) const;
+  void match_positions(llvm::SmallVectorImpl<Judged> &verdicts) const;
   std::optional<int64_t> from_front(const KindWord &word) const;
   void name_layout(const AxisEffect &effect, Verdict &verdict) const;
   void report(const Verdict &verdict, AxisSet axes);
@@ -133,7 +133,7 @@ OperandJudgment::OperandJudgment(const Application &app, const TransitionCall &c
 bool OperandJudgment::stands_as_source(const AxisEffect &effect, AxisId axis) const {
   if (effect.src.kind == Kind::Partial && type_.zero().contains(axis))
     return true;
-  bool as_contributions = call_.erased->reduces && !effect.src_stated;
+  bool as_contributions = call_.unstated->reduces && !effect.src_stated;
   if (as_contributions && type_.of(Kind::Varying).contains(axis))
     return true;
   return axes_as(type_, effect.src.kind, gradient_free_).contains(axis);
@@ -147,7 +147,7 @@ Verdict::Form OperandJudgment::mismatch(const AxisEffect &effect, AxisId axis,
     return Verdict::Form::WrongSource;
   if (verdict.found.form == KindWord::Form::Shard && !effect.src_stated)
     return Verdict::Form::WrongSource;
-  if (call_.erased->reduces && effect.src.kind == Kind::Partial &&
+  if (call_.unstated->reduces && effect.src.kind == Kind::Partial &&
       is_same_everywhere(verdict.found))
     return Verdict::Form::ReduceOfReplicated;
   AxisSet elsewhere = axes_as(type_, effect.src.kind, gradient_free_);
@@ -170,7 +170,7 @@ bool OperandJudgment::needs_mark(const AxisEffect &effect) const {
   if (!gradient_free_ || !is_replicated(effect.src.kind))
     return true;
   Kind other = effect.src.kind == Kind::Invariant ? Kind::Replicate : Kind::Invariant;
-  const Transition *row = find_transition(call_.name, other, effect.dst.kind);
+  const Transition *row = find_transition(call_.op, other, effect.dst.kind);
   return !is_replicated(effect.dst.kind) && (!row || row->expert);
 }
 
@@ -193,8 +193,8 @@ std::optional<Verdict::Form> OperandJudgment::spec_form(const AxisEffect &effect
     return std::nullopt;
   if (shard && !by_dimension) {
     // The blocks of one tensor are no addends.
-    bool adds = dst.kind == Kind::Partial && call_.name == "reinterpret";
-    adds |= call_.erased->reduces && call_.name != "reduce";
+    bool adds = dst.kind == Kind::Partial && call_.op == TransitionOp::Reinterpret;
+    adds |= call_.unstated->reduces && call_.op != TransitionOp::Reduce;
     return adds ? Verdict::Form::WrongSource : Verdict::Form::NoShardRule;
   }
   if (plain_target)
@@ -256,7 +256,7 @@ Verdict OperandJudgment::judge(const AxisEffect &effect, AxisId axis) const {
   Verdict verdict;
   verdict.src = effect.src;
   verdict.dst = effect.dst;
-  verdict.erased = !effect.src_stated || !effect.dst_stated;
+  verdict.inferred_word = !effect.src_stated || !effect.dst_stated;
   if (effect.src.kind == Kind::Partial)
     verdict.src.combiner = call_.asked(effect.src);
   verdict.form = form_of(effect, axis, verdict);
@@ -265,12 +265,12 @@ Verdict OperandJudgment::judge(const AxisEffect &effect, AxisId axis) const {
   return verdict;
 }
 
-// Where only kinds count an erased call concatenates and chunks unless the declared rank says that it
-// stacks: the word that says so is S(i).
+// Where only kinds count an unstated call concatenates and chunks unless the declared rank says
+// that it stacks: the word that says so is S(i).
 void OperandJudgment::name_layout(const AxisEffect &effect, Verdict &verdict) const {
   if (!view_.shape || !view_.shape->ranked)
     return;
-  bool exchanges = call_.name == "all_to_all";
+  bool exchanges = call_.op == TransitionOp::AllToAll;
   auto name = [&](KindWord &word, bool applies, int stacked, llvm::StringRef key) {
     bool plain = word.form == KindWord::Form::Plain && word.kind == Kind::Varying;
     if (!applies || !plain || view_.result_has(stacked))
@@ -279,10 +279,10 @@ void OperandJudgment::name_layout(const AxisEffect &effect, Verdict &verdict) co
     if (std::optional<int64_t> dim = from_front(word); dim && *dim >= 0 && *dim < ir::kMaxDims)
       word.dim = static_cast<int8_t>(*dim);
   };
-  name(verdict.src, !effect.src_stated && (exchanges || call_.name == "all_gather"), +1,
+  name(verdict.src, !effect.src_stated && (exchanges || call_.op == TransitionOp::AllGather), +1,
        exchanges ? "concat_dim" : "dim");
-  name(verdict.dst, !effect.dst_stated && (exchanges || call_.name == "reduce_scatter"), -1,
-       exchanges ? "split_dim" : "dim");
+  name(verdict.dst, !effect.dst_stated && (exchanges || call_.op == TransitionOp::ReduceScatter),
+       -1, exchanges ? "split_dim" : "dim");
 }
 
 void OperandJudgment::report(const Verdict &verdict, AxisSet axes) {
@@ -376,9 +376,9 @@ bool OperandJudgment::mixes_lists() {
   return lists && shards;
 }
 
-// Along axes that change places copies stay copies of one kind: a gradient would else count once for
-// each of them.
-void OperandJudgment::match_places(llvm::SmallVectorImpl<Judged> &verdicts) const {
+// Along axes that change places copies stay copies of one kind: a gradient would else count once
+// for each of them.
+void OperandJudgment::match_positions(llvm::SmallVectorImpl<Judged> &verdicts) const {
   auto fine = [](const Judged &each) { return each.first.form == Verdict::Form::Fine; };
   for (Judged &freed : verdicts)
     for (Judged &taken : verdicts) {
@@ -413,14 +413,15 @@ void OperandJudgment::place_shards(ir::Type &result) const {
   }
 }
 
-// An average divides what the ranks sum; a value that each rank reads as its addend counts once for each.
+// An average divides what the ranks sum; a value that each rank reads as its addend counts once for
+// each.
 void OperandJudgment::rescale(ir::Type &result, const Verdict &verdict, AxisSet axes) const {
   ir::Program &program = app_.program;
   ir::MeshId mesh = app_.where().mesh;
   AxisSet summed = axes & (type_.of(Kind::Partial) - type_.zero());
   if (call_.combiner == Combiner::Avg && verdict.src.kind == Kind::Partial)
     result.scale = ir::quotient(program, result.scale, ir::axes_scale(program, mesh, summed));
-  bool counted = call_.name == "reinterpret" && verdict.dst.kind == Kind::Partial &&
+  bool counted = call_.op == TransitionOp::Reinterpret && verdict.dst.kind == Kind::Partial &&
                  verdict.dst.form == KindWord::Form::Plain && is_same_everywhere(verdict.src);
   if (counted)
     result.scale = ir::product(program, result.scale, ir::axes_scale(program, mesh, axes));
@@ -449,11 +450,11 @@ ir::Type OperandJudgment::run() {
   } else {
     llvm::SmallVector<Judged, 2> verdicts = judge_all();
     if (call_.joint())
-      match_places(verdicts);
+      match_positions(verdicts);
     for (const auto &[verdict, axes] : verdicts) {
       report(verdict, axes);
       bool right = verdict.form == Verdict::Form::Fine;
-      if (right && verdict.erased)
+      if (right && verdict.inferred_word)
         infer(verdict, axes);
       if (right) {
         fine |= axes;
@@ -517,7 +518,7 @@ static void apply_calls(const Application &app, Outcome &out) {
   bool ranks = app.attr("root") || app.attr("perm");
   if (ranks &&
       check_transition_attributes(
-          app, call->name, ir::most_ranks(app.program, size_of(app.mesh(), call->axes.all())), out))
+          app, call->op, ir::most_ranks(app.program, size_of(app.mesh(), call->axes.all())), out))
     return;
   for (size_t i = 0; i < operands.size(); ++i) {
     ResultClaim declared = i < app.results.size() ? app.results[i] : ResultClaim{};

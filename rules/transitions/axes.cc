@@ -154,8 +154,8 @@ bool Resolver::unknown_axis(ir::AxisRef ref, const ir::Mesh &mesh) {
   return false;
 }
 
-// Other ranks than those of an axis. Shown beside them: where the operand is what the call expects, else
-// axes of that size, else axes of these ranks, with what the operand is there.
+// Other ranks than those of an axis. Shown beside them: where the operand is what the call expects,
+// else axes of that size, else axes of these ranks, with what the operand is there.
 bool Resolver::foreign(std::string name, llvm::ArrayRef<ir::Atom> layout, std::string drawn) {
   ir::AxisSet actual;
   ir::KindWord kind = expected_;

@@ -6,6 +6,7 @@
 #include "rules/shards/blocks.h"
 
 #include "ir/mesh/symbols.h"
+#include "ir/support/arrays.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -114,13 +115,13 @@ void BlockMoves::set(BlockDim &dim, llvm::ArrayRef<int64_t> lengths) {
 BlockMoves::Problem BlockMoves::join(BlockDim &dim, unsigned count,
                                      std::optional<llvm::ArrayRef<int64_t>> lengths) {
   int64_t blocks = ranks_of(dim.axes);
-  int64_t n = ranks_of(llvm::makeArrayRef(dim.axes).take_back(count));
+  int64_t n = ranks_of(ir::as_array(dim.axes).take_back(count));
   std::optional<Lengths> before;
   if (lengths || dim.uneven)
     before = lengths_of(dim, blocks);
   if (lengths && before)
     for (size_t first = 0; first < before->size(); first += lengths->size()) {
-      llvm::ArrayRef<int64_t> group = llvm::makeArrayRef(*before).slice(first, lengths->size());
+      llvm::ArrayRef<int64_t> group = ir::as_array(*before).slice(first, lengths->size());
       if (group != *lengths)
         return {Problem::Form::Lengths, print_lengths(*lengths), print_lengths(group), ""};
     }
@@ -140,7 +141,7 @@ BlockMoves::Problem BlockMoves::join(BlockDim &dim, unsigned count,
   if (before) {
     Lengths joined;
     for (size_t first = 0; first < before->size(); first += static_cast<size_t>(n))
-      joined.push_back(sum_of(llvm::makeArrayRef(*before).slice(first, static_cast<size_t>(n))));
+      joined.push_back(sum_of(ir::as_array(*before).slice(first, static_cast<size_t>(n))));
     set(dim, joined);
     return {};
   }

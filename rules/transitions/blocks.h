@@ -31,8 +31,8 @@ public:
   // Joins the blocks along the `count` innermost axes of the dimension. `lengths`: of these blocks,
   // where the call states them.
   Problem join(BlockDim &dim, unsigned count, std::optional<llvm::ArrayRef<int64_t>> lengths);
-  // Cuts each block into one piece per rank of these axes, which become the innermost: of the lengths that
-  // are stated, else each axis, outermost first, into pieces of ceil(length / size).
+  // Cuts each block into one piece per rank of these axes, which become the innermost: of the
+  // lengths that are stated, else each axis, outermost first, into pieces of ceil(length / size).
   Problem cut(BlockDim &dim, llvm::ArrayRef<ir::AxisId> axes,
               std::optional<llvm::ArrayRef<int64_t>> lengths);
 
@@ -48,7 +48,8 @@ private:
   Problem cut_stated(BlockDim &dim, llvm::ArrayRef<ir::AxisId> axes,
                      llvm::ArrayRef<int64_t> lengths, int64_t outer);
   Problem cut_evenly(BlockDim &dim, llvm::ArrayRef<ir::AxisId> axes, int64_t n);
-  // The lengths after cutting each block by the rule; none where lengths are no numbers, or too many.
+  // The lengths after cutting each block by the rule; none where lengths are no numbers, or too
+  // many.
   std::optional<Lengths> ruled_lengths(const BlockDim &dim, llvm::ArrayRef<ir::AxisId> axes,
                                        int64_t outer) const;
   // The block of the rank that the program was recorded on.

@@ -67,10 +67,10 @@ bool read_combiner(const Application &app, std::optional<ir::Combiner> &combiner
 }
 
 // What the operand is taken to be where an axis of the call has other ranks.
-KindWord expected_source(const Application &app, const UnstatedWords &erased) {
+KindWord expected_source(const Application &app, const UnstatedWords &unstated) {
   const AttrValue *attr = app.attr("src");
   std::optional<KindWord> stated = attr ? word_of(*attr) : std::nullopt;
-  return stated.value_or(KindWord{.kind = erased.src.value_or(ir::Kind::Replicate)});
+  return stated.value_or(KindWord{.kind = unstated.src.value_or(ir::Kind::Replicate)});
 }
 
 bool complain(Outcome &out, std::string attribute, std::string expected) {
@@ -92,7 +92,7 @@ bool read_all_words(const Application &app, const SpelledWords *spelled, Transit
       words.src = plain(spelled->src);
     if (spelled && !words.dst)
       words.dst = plain(spelled->dst);
-    if (!words.dst && !call.erased->dst)
+    if (!words.dst && !call.unstated->dst)
       return complain(out, "dst", "a kind, or one per axis");
     call.words.push_back(words);
   }
@@ -128,19 +128,19 @@ llvm::SmallVector<uint32_t, 2> operands_of(const Application &app) {
 
 std::optional<TransitionCall> read_call(const Application &app, Outcome &out) {
   TransitionCall call;
-  call.name = app.op.transition;
-  call.erased = &unstated_words(call.name);
+  call.op = app.op.transition;
+  call.unstated = &unstated_words(call.op);
   const SpelledWords *spelled = nullptr;
   if (app.op.alias && !read_spelling(app, spelled, out))
     return std::nullopt;
   if (spelled) {
     call.combiner = spelled->combiner;
-    call.name = spelled->name;
-    call.erased = &unstated_words(call.name);
+    call.op = spelled->op;
+    call.unstated = &unstated_words(call.op);
   }
   if (!read_combiner(app, call.combiner, out))
     return std::nullopt;
-  std::optional<CallAxes> axes = resolve_axes(app, expected_source(app, *call.erased), out);
+  std::optional<CallAxes> axes = resolve_axes(app, expected_source(app, *call.unstated), out);
   if (!axes)
     return std::nullopt;
   call.axes = std::move(*axes);

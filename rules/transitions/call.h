@@ -8,21 +8,21 @@
 
 namespace spmd::rules {
 
-// The words of a call on one axis as written; none where they are erased.
+// The words of a call on one axis as written; none where they are unstated.
 struct CallWords {
   std::optional<ir::KindWord> src, dst;
 };
 
 struct TransitionCall {
-  std::string_view name;
-  const UnstatedWords *erased = nullptr; // what absent words mean
+  TransitionOp op = TransitionOp::None;
+  const UnstatedWords *unstated = nullptr; // what absent words mean
   CallAxes axes;
   llvm::SmallVector<CallWords, 2> words; // per axis as written
   std::optional<ir::Combiner> combiner;  // attribute `op`
   bool marked = false;                   // `expert`, or a spelling that names the row
 
   // One step over all axes together: joint_transitions().
-  bool joint() const { return name == "reorder"; }
+  bool joint() const { return op == TransitionOp::Reorder; }
 
   // How the addends are joined, where the operand is to be partial; an average is a sum.
   ir::Combiner asked(const ir::KindWord &src) const {
@@ -73,8 +73,8 @@ struct TransitionOperand {
   }
 };
 
-// The words on one axis, erased ones filled in, and the row that they name. `axis`: a piece of the
-// axis as written; none if that has size 1.
+// The words on one axis, unstated ones filled in, and the row that they name. `axis`: a piece of
+// the axis as written; none if that has size 1.
 AxisEffect effect_of(const TransitionOperand &operand, size_t written,
                      std::optional<ir::AxisId> axis);
 
@@ -98,8 +98,8 @@ struct LayoutInput {
 
 // One thing that a call does to an operand, along some of its axes: data are moved as extents are.
 struct TransitionMove {
-  // No dimension changes; a new one along which the ranks stand; blocks joined; a dimension with one
-  // entry per rank goes; a dimension is cut into blocks.
+  // No dimension changes; a new one along which the ranks stand; blocks joined; a dimension with
+  // one entry per rank goes; a dimension is cut into blocks.
   enum class Form : uint8_t { Keep, Stack, Join, Unbind, Cut };
   Form form = Form::Keep;
   const Transition *row = nullptr;
@@ -116,10 +116,10 @@ struct TransitionMove {
 
 // Axes that shard each dimension, outermost first.
 using ShardLists = llvm::ArrayRef<llvm::SmallVector<ir::AxisId, 2>>;
-// A permutation of the ranks along the axes that brings each block of `before` to where `after` wants it:
-// for each rank of a group (counted with the first of the axes outermost) the one that it receives
-// from. Axes that shard nothing count copies, which are matched in mesh order. As many ranks leave
-// each dimension as enter it.
+// A permutation of the ranks along the axes that brings each block of `before` to where `after`
+// wants it: for each rank of a group (counted with the first of the axes outermost) the one that it
+// receives from. Axes that shard nothing count copies, which are matched in mesh order. As many
+// ranks leave each dimension as enter it.
 llvm::SmallVector<int64_t, 8> reorder_sources(const ir::Mesh &mesh, llvm::ArrayRef<ir::AxisId> axes,
                                               ShardLists before, ShardLists after);
 

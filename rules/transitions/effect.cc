@@ -1,4 +1,4 @@
-// What the words of a call come to on one axis: stated ones as they stand, erased ones from what
+// What the words of a call come to on one axis: stated ones as they stand, unstated ones from what
 // the operand is there.
 #include "rules/redistribute/call.h"
 #include "rules/transitions/call.h"
@@ -26,43 +26,44 @@ bool has_form(const Transition &row, const KindWord &src, const KindWord &dst) {
   return row.src != Kind::Varying || row.dst != Kind::Varying || src_shard == dst_shard;
 }
 
-const Transition *row_of(std::string_view name, Kind src, Kind dst) {
-  const Transition *row = find_transition(name, src, dst);
-  return row || src != Kind::Reduced ? row : find_transition(name, Kind::Replicate, dst);
+const Transition *row_of(TransitionOp op, Kind src, Kind dst) {
+  const Transition *row = find_transition(op, src, dst);
+  return row || src != Kind::Reduced ? row : find_transition(op, Kind::Replicate, dst);
 }
 
 // The word of the operand, where the call states none: what the name expects, else what it is.
-std::optional<KindWord> erased_source(const TransitionOperand &operand,
-                                      std::optional<AxisId> axis) {
+std::optional<KindWord> unstated_source(const TransitionOperand &operand,
+                                        std::optional<AxisId> axis) {
   const TransitionCall &call = operand.call;
   std::optional<unsigned> dim = operand.dim(axis);
   bool shard = dim || (!axis && operand.is_global(axis));
-  if (call.erased->src == Kind::Varying && shard && !operand.result_has(+1)) {
-    if (call.name == "all_gather")
+  if (call.unstated->src == Kind::Varying && shard && !operand.result_has(+1)) {
+    if (call.op == TransitionOp::AllGather)
       return shard_word(operand, "dim");
-    if (call.name == "all_to_all")
+    if (call.op == TransitionOp::AllToAll)
       return shard_word(operand, "concat_dim");
   }
-  if (call.erased->src)
-    return KindWord{.kind = *call.erased->src};
+  if (call.unstated->src)
+    return KindWord{.kind = *call.unstated->src};
   std::optional<KindWord> found = axis ? ir::kind_word(operand.type, *axis) : std::nullopt;
   if (!found || found->form == KindWord::Form::Unknown)
     return std::nullopt;
-  if (dim && (call.name == "convert" || call.name == "redistribute" || call.joint()))
+  if (dim &&
+      (call.op == TransitionOp::Convert || call.op == TransitionOp::Redistribute || call.joint()))
     return KindWord{
         .form = KindWord::Form::Shard, .kind = Kind::Varying, .dim = static_cast<int8_t>(*dim)};
   return KindWord{.kind = found->kind};
 }
 
-KindWord erased_result(const TransitionOperand &operand, bool global) {
+KindWord unstated_result(const TransitionOperand &operand, bool global) {
   const TransitionCall &call = operand.call;
-  if (call.erased->dst == Kind::Replicate)
+  if (call.unstated->dst == Kind::Replicate)
     return {.form = KindWord::Form::Either};
-  if (global && call.name == "reduce_scatter" && !operand.result_has(-1))
+  if (global && call.op == TransitionOp::ReduceScatter && !operand.result_has(-1))
     return shard_word(operand, "dim");
-  if (global && call.name == "all_to_all")
+  if (global && call.op == TransitionOp::AllToAll)
     return shard_word(operand, "split_dim");
-  return {.kind = *call.erased->dst};
+  return {.kind = *call.unstated->dst};
 }
 
 } // namespace
@@ -76,15 +77,15 @@ KindWord shard_word(const TransitionOperand &operand, llvm::StringRef key) {
           .dim = static_cast<int8_t>(fits ? dim : INT8_MAX)};
 }
 
-// An exchange from a dimension to the same one, of a tensor that is cut there, is meant to keep it. (What
-// stands in a list, or has stated lengths, changes places.)
+// An exchange from a dimension to the same one, of a tensor that is cut there, is meant to keep it.
+// (What stands in a list, or has stated lengths, changes places.)
 static bool exchanges_nothing(const TransitionOperand &operand, const AxisEffect &effect) {
   auto from_front = [&](const KindWord &word) {
     bool ranked = operand.shape && operand.shape->ranked;
     return word.dim < 0 && ranked ? word.dim + static_cast<int64_t>(operand.shape->dims.size())
                                   : word.dim;
   };
-  return operand.call.name == "all_to_all" && effect.global && effect.src_stated &&
+  return operand.call.op == TransitionOp::AllToAll && effect.global && effect.src_stated &&
          effect.dst_stated && effect.src.form == KindWord::Form::Shard &&
          effect.dst.form == KindWord::Form::Shard &&
          from_front(effect.src) == from_front(effect.dst) && !operand.app.attr("in_splits") &&
@@ -98,21 +99,21 @@ AxisEffect effect_of(const TransitionOperand &operand, size_t written, std::opti
   effect.src_stated = words.src.has_value();
   effect.dst_stated = words.dst.has_value();
   effect.global = operand.is_global(axis);
-  effect.dst = words.dst ? *words.dst : erased_result(operand, effect.global);
-  std::optional<KindWord> source = words.src ? words.src : erased_source(operand, axis);
+  effect.dst = words.dst ? *words.dst : unstated_result(operand, effect.global);
+  std::optional<KindWord> source = words.src ? words.src : unstated_source(operand, axis);
   if (!source)
     return effect;
   effect.src = *source;
   Kind src = source->kind, dst = effect.dst.kind;
   // A list of contributions to a maximum is read as pending.
-  if (call.erased->reduces && call.asked(*source) != Combiner::Sum && src == Kind::Varying)
+  if (call.unstated->reduces && call.asked(*source) != Combiner::Sum && src == Kind::Varying)
     src = Kind::Partial;
-  const Transition *row = row_of(call.name, src, dst);
+  const Transition *row = row_of(call.op, src, dst);
   if (row && has_form(*row, effect.src, effect.dst))
     effect.row = row;
   // Of the names, only convert and reinterpret take any operand.
   bool forgets = src == Kind::Reduced && dst == Kind::Replicate;
-  effect.identity = !call.joint() && !call.erased->src && (effect.src == effect.dst || forgets);
+  effect.identity = !call.joint() && !call.unstated->src && (effect.src == effect.dst || forgets);
   if (exchanges_nothing(operand, effect)) {
     effect.identity = true;
     effect.row = nullptr;
@@ -126,7 +127,8 @@ static bool communicates(const Transition &row, bool backward) {
     return communicates(*parts.first, backward) || communicates(*parts.second, backward);
   }
   const Transition *dual = dual_of(row);
-  return row.wire != Wire::None || (backward && dual && dual->wire != Wire::None);
+  return row.collective != Collective::None ||
+         (backward && dual && dual->collective != Collective::None);
 }
 
 ir::AxisSet communicated_axes(const Application &app) {
@@ -150,9 +152,9 @@ ir::AxisSet communicated_axes(const Application &app) {
     for (size_t i = 0; i < call->axes.written.size(); ++i)
       for (AxisId axis : call->axes.written[i].axes) {
         AxisEffect effect = effect_of(view, i, axis);
-        // A call that names no row of its own is judged by what the name does on the wire.
+        // A call that names no row of its own is judged by what the name communicates.
         bool over = effect.row ? communicates(*effect.row, backward)
-                               : !effect.identity && call->erased->src.has_value();
+                               : !effect.identity && call->unstated->src.has_value();
         if (over)
           axes |= axis;
       }

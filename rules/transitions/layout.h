@@ -2,6 +2,7 @@
 // list along the axes of the call; shards.cc: of shards).
 #pragma once
 
+#include "ir/support/arrays.h"
 #include "rules/transitions/blocks.h"
 #include "rules/transitions/call.h"
 
@@ -19,7 +20,7 @@ struct Splits {
 
   int64_t sum() const { return std::accumulate(lengths.begin(), lengths.end(), int64_t(0)); }
   std::optional<llvm::ArrayRef<int64_t>> numbers() const {
-    return known ? std::optional(llvm::makeArrayRef(lengths)) : std::nullopt;
+    return known ? std::optional(ir::as_array(lengths)) : std::nullopt;
   }
 };
 
@@ -68,7 +69,7 @@ private:
   bool join(const AxisEffect &effect);
   bool cut(const AxisEffect &effect);
   bool exchange(const AxisEffect &effect);
-  bool exchange_erased();
+  bool exchange_unstated();
   bool exchange_stated(size_t split, size_t join);
   void exchange_in_place(size_t dim);
   bool states_lengths() const { return app_.attr("in_splits") || app_.attr("out_splits"); }
@@ -90,14 +91,15 @@ private:
   ir::ShapeId shape();
   ir::ShardSizesId sizes();
 
-  // Whether an erased end is a stack: only the declared rank can say so.
+  // Whether an unstated end is a stack: only the declared rank can say so.
   bool is_declared_rank(size_t rank) const {
     return ranked_ && declared_ && declared_->dims.size() == rank;
   }
   bool stacks(const AxisEffect &effect) const {
     if (effect.src_stated)
       return effect.src.form != ir::KindWord::Form::Shard;
-    return declared_ ? is_declared_rank(dims_.size() + 1) : effect.row->wire == Wire::None;
+    return declared_ ? is_declared_rank(dims_.size() + 1)
+                     : effect.row->collective == Collective::None;
   }
   bool unbinds(const AxisEffect &effect) const {
     if (effect.dst_stated)

@@ -8,6 +8,7 @@
 
 #include "ir/claims.h"
 #include "ir/mesh/symbols.h"
+#include "ir/support/arrays.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -22,11 +23,11 @@ using ir::Extent;
 using ir::KindWord;
 
 Reshape reshape_of(const Transition &row) {
-  if (row.wire == Wire::AllToAll)
+  if (row.collective == Collective::AllToAll)
     return Reshape::Exchange;
-  if (row.wire == Wire::AllGather || row.act == LocalStep::PlaceOwn)
+  if (row.collective == Collective::AllGather || row.local_step == LocalStep::PlaceOwn)
     return Reshape::Join;
-  if (row.wire == Wire::ReduceScatter || row.act == LocalStep::TakeOwnSlice)
+  if (row.collective == Collective::ReduceScatter || row.local_step == LocalStep::TakeOwnSlice)
     return Reshape::Cut;
   return Reshape::Keep;
 }
@@ -158,9 +159,8 @@ void LayoutEffect::touch(size_t dim, bool joins, bool removes) {
   for (AxisId axis : at.axes)
     (axes_.contains(axis) ? own : others) |= axis;
   others &= app_.global_axes();
-  bool innermost =
-      joins && order_.size() <= at.axes.size() &&
-      llvm::makeArrayRef(at.axes).take_back(order_.size()) == llvm::makeArrayRef(order_);
+  bool innermost = joins && order_.size() <= at.axes.size() &&
+                   ir::as_array(at.axes).take_back(order_.size()) == ir::as_array(order_);
   if (others && !innermost) {
     if (joins && own)
       return not_innermost(dim, axes_);
@@ -174,9 +174,8 @@ void LayoutEffect::lengthen(size_t dim, llvm::StringRef key) {
   move(TransitionMove::Form::Join, dim, key);
   touch(dim, true);
   BlockDim &at = dims_[dim];
-  bool recorded =
-      at.uneven && fine_.size() == order_.size() && order_.size() <= at.axes.size() &&
-      llvm::makeArrayRef(at.axes).take_back(order_.size()) == llvm::makeArrayRef(order_);
+  bool recorded = at.uneven && fine_.size() == order_.size() && order_.size() <= at.axes.size() &&
+                  ir::as_array(at.axes).take_back(order_.size()) == ir::as_array(order_);
   if (std::optional<Splits> lengths = splits(key))
     at.local = lengths->known ? std::optional(Extent(lengths->sum())) : std::nullopt;
   else if (recorded)
@@ -272,7 +271,7 @@ bool LayoutEffect::exchange_stated(size_t split, size_t join) {
 }
 
 // Blocks change places; both ends are one dimension unless attributes say otherwise.
-bool LayoutEffect::exchange_erased() {
+bool LayoutEffect::exchange_unstated() {
   Dim split = named("split_dim", dims_.size()), join = named("concat_dim", dims_.size());
   if (!split || !join)
     return false;
@@ -301,7 +300,7 @@ void LayoutEffect::exchange_in_place(size_t dim) {
 
 bool LayoutEffect::exchange(const AxisEffect &effect) {
   if (!effect.src_stated || !effect.dst_stated)
-    return exchange_erased();
+    return exchange_unstated();
   if (effect.src.form == KindWord::Form::Shard) {
     Dim join = shard(effect.src), split = shard(effect.dst);
     if (!join || !split)
@@ -371,7 +370,7 @@ bool LayoutEffect::run_local(llvm::ArrayRef<Step> steps) {
     bool keeps = step.effect->identity ||
                  (step.effect->row && reshape_of(*step.effect->row) == Reshape::Keep);
     AxisSet others = shard_axes() - axes_;
-    // Without a rank nobody can say whether an erased word makes or takes a dimension.
+    // Without a rank nobody can say whether an unstated word makes or takes a dimension.
     bool told = ranked_ || keeps || (step.effect->src_stated && step.effect->dst_stated);
     bool done = apply(*step.effect);
     if (!told || (!done && step.effect->row))

@@ -6,6 +6,7 @@
 #include "rules/violations/transitions.h"
 
 #include "ir/mesh/symbols.h"
+#include "ir/support/arrays.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -48,7 +49,7 @@ void LayoutEffect::join_innermost(size_t dim, llvm::StringRef key) {
   move(TransitionMove::Form::Join, dim, key);
   std::optional<Splits> lengths = splits(key);
   bool innermost = fine_.size() <= at.axes.size() &&
-                   llvm::makeArrayRef(at.axes).take_back(fine_.size()) == llvm::makeArrayRef(fine_);
+                   ir::as_array(at.axes).take_back(fine_.size()) == ir::as_array(fine_);
   int64_t ranks = blocks_.ranks_of(fine_);
   if (!innermost) {
     at.local = at.local ? product(app_.program, *at.local, ir::rank_extent(app_.program, size_))
@@ -204,7 +205,7 @@ bool LayoutEffect::run_joint(bool global) {
       if (axes_.contains(axis))
         moving |= axis;
     size_t count = static_cast<size_t>(moving.size());
-    if (llvm::any_of(llvm::makeArrayRef(dims_[dim].axes).take_back(count),
+    if (llvm::any_of(ir::as_array(dims_[dim].axes).take_back(count),
                      [&](AxisId axis) { return !axes_.contains(axis); })) {
       not_innermost(dim, moving);
       return unplaced();

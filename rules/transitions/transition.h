@@ -1,8 +1,10 @@
 // One row per transition: a collective, convert or reinterpret between two kinds on one axis, with
-// what a backend communicates (wire), what a rank does by itself (act), and the backward (dual).
-// Source: rules/README.md; DESIGN.md of spmd_types (github.com/meta-pytorch/spmd_types),
-// "Comms by state transition" and "by forwards-backwards".
+// what a backend communicates (collective), what a rank does by itself (local step), and the
+// backward (dual). Source: rules/README.md; DESIGN.md of spmd_types
+// (github.com/meta-pytorch/spmd_types), "Comms by state transition" and "by forwards-backwards".
 #pragma once
+
+#include "rules/transitions/op.h"
 
 #include "ir/dialect/words.h"
 #include "ir/kind.h"
@@ -14,7 +16,7 @@
 
 namespace spmd::rules {
 
-enum class Wire : uint8_t {
+enum class Collective : uint8_t {
   None,
   AllReduce,
   AllGather,
@@ -23,9 +25,10 @@ enum class Wire : uint8_t {
   Broadcast,
   Permute
 };
-inline constexpr std::string_view kWireWords[] = {
+inline constexpr std::string_view kCollectiveWords[] = {
     "none", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "permute"};
-// What a rank does after the wire; before it, and as the whole of it, where the wire is None.
+// What a rank does after the collective; before it, and as the whole of it, where the collective is
+// None.
 enum class LocalStep : uint8_t {
   None,
   TakeOwnSlice, // keep this rank's block of a dimension (V: unbind, S(i): chunk)
@@ -38,15 +41,16 @@ enum class LocalStep : uint8_t {
 enum class Layouts : uint8_t { Plain, StackOrShard };
 
 struct Transition {
-  std::string_view name;
+  TransitionOp op;
   ir::Kind src, dst;
-  Wire wire = Wire::None;
-  LocalStep act = LocalStep::None;
+  Collective collective = Collective::None;
+  LocalStep local_step = LocalStep::None;
   Layouts layouts = Layouts::Plain;
-  // The backward, as a row of this table: its name and kinds. Empty where the row is composed.
+  // The backward, as a row of this table: its op and kinds. None where the row is composed.
   struct Dual {
-    std::string_view name = {};
+    TransitionOp op = TransitionOp::None;
     ir::Kind src = {}, dst = {};
+    std::string_view name() const { return name_of(op); }
   } dual = {};
   bool expert = false; // value or gradient changes: needs `{ expert = true }`
   // A composition in the table of the design: by way of R, to be followed by reinterpret(R, dst).
@@ -55,6 +59,8 @@ struct Transition {
   bool unstated = false;      // what the name means where a call states no words
   bool redistributes = false; // what `redistribute` means by these ends, whatever it costs
   bool fixes = false;         // what a person would write to repair an operand
+
+  std::string_view name() const { return name_of(op); }
 };
 
 llvm::ArrayRef<Transition> transitions();
@@ -62,11 +68,10 @@ llvm::ArrayRef<Transition> transitions();
 // through. It means something only with the other axes of the call, which frees and takes as many
 // ranks of each dimension, so that local shapes stay. The axes stand in the order of the result.
 llvm::ArrayRef<Transition> joint_transitions();
-// Null if the table has no such row. Reduced is matched exactly. `redistribute` stands for the row
+// Null if the table has no such row. Reduced is matched exactly. Redistribute stands for the row
 // of another name that leads from src to dst and keeps the meaning (DESIGN.md of spmd_types,
 // "Per-mesh-dim redistribute").
-const Transition *find_transition(std::string_view name, ir::Kind src, ir::Kind dst);
-bool is_transition(std::string_view name);
+const Transition *find_transition(TransitionOp op, ir::Kind src, ir::Kind dst);
 // The row of the backward; null where the row is composed.
 const Transition *dual_of(const Transition &row);
 
@@ -80,17 +85,17 @@ TransitionParts parts_of(const Transition &row);
 // operand should have (none: whatever the operand is), and the kind of its result (R stands for
 // `R|I`; none: it must be stated).
 struct UnstatedWords {
-  std::string_view name;
   std::optional<ir::Kind> src, dst;
   bool reduces = false;
 };
-const UnstatedWords &unstated_words(std::string_view name);
+// Of None: no words.
+const UnstatedWords &unstated_words(TransitionOp op);
 
 // Spellings of frameworks whose name states words. Those that name a whole row count as marked
 // `expert`.
 struct SpelledWords {
   std::string_view spelling; // without its dialect
-  std::string_view name;     // the transition that it means
+  TransitionOp op;           // the transition that it means
   std::optional<ir::Kind> src, dst;
   std::optional<ir::Combiner> combiner = std::nullopt;
   std::string_view to = {}; // attribute `to`, where it decides which row is meant
@@ -103,7 +108,7 @@ const SpelledWords *spelled_words(std::string_view spelling, std::string_view to
 // a tensor of its own. What it says on whole tensors is `whole_words`.
 struct DialectTransition {
   ir::Dialect dialect;
-  std::string_view name;
+  TransitionOp op;
   ir::Kind src, dst;
   std::string_view words;    // spellings in order, separated by blanks; empty: it has none
   std::string_view why = {}; // it has none, or what its words leave out

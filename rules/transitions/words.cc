@@ -1,5 +1,6 @@
-// How frameworks say transitions: spellings that are read as rows of the table, and the words in which a row
-// is printed for users of a framework. Sources: spmd_types, DTensor, Megatron-LM; jaxprs of JAX 0.10.
+// How frameworks say transitions: spellings that are read as rows of the table, and the words in
+// which a row is printed for users of a framework. Sources: spmd_types, DTensor, Megatron-LM;
+// jaxprs of JAX 0.10.
 #include "rules/transitions/rows.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -10,6 +11,7 @@ namespace {
 using ir::Combiner;
 using ir::Dialect;
 using rows::I;
+using rows::Op;
 using rows::P;
 using rows::R;
 using rows::Reduced;
@@ -18,24 +20,24 @@ constexpr std::nullopt_t kAny = std::nullopt;
 
 // clang-format off
 constexpr SpelledWords kSpelledWords[] = {
-    {.spelling = "psum", .name = "all_reduce", .src = kAny, .dst = I},
-    {.spelling = "psum_invariant", .name = "all_reduce", .src = kAny, .dst = I},
-    {.spelling = "unreduced_psum", .name = "all_reduce", .src = P, .dst = I},
-    {.spelling = "pmax", .name = "all_reduce", .src = kAny, .dst = kAny, .combiner = Combiner::Max},
-    {.spelling = "pmin", .name = "all_reduce", .src = kAny, .dst = kAny, .combiner = Combiner::Min},
-    {.spelling = "all_gather_invariant", .name = "all_gather", .src = V, .dst = I},
-    {.spelling = "all_gather_reduced", .name = "all_gather", .src = V, .dst = Reduced},
-    {.spelling = "unreduced_reduce_scatter", .name = "reduce_scatter", .src = P, .dst = V},
-    {.spelling = "unreduced_psum_scatter", .name = "reduce_scatter", .src = P, .dst = V},
-    {.spelling = "pvary", .name = "reinterpret", .src = I, .dst = V},
-    {.spelling = "preduced", .name = "convert", .src = I, .dst = Reduced},
-    {.spelling = "vary_unreduced_cast", .name = "reinterpret", .src = V, .dst = P},
-    {.spelling = "reduced_vary_cast", .name = "reinterpret", .src = R, .dst = V},
-    {.spelling = "pcast", .name = "reinterpret", .src = kAny, .dst = V, .to = "varying"},
-    {.spelling = "pcast", .name = "convert", .src = I, .dst = Reduced, .to = "reduced"},
-    {.spelling = "pcast", .name = "reinterpret", .src = V, .dst = P, .to = "unreduced"},
+    {.spelling = "psum", .op = Op::AllReduce, .src = kAny, .dst = I},
+    {.spelling = "psum_invariant", .op = Op::AllReduce, .src = kAny, .dst = I},
+    {.spelling = "unreduced_psum", .op = Op::AllReduce, .src = P, .dst = I},
+    {.spelling = "pmax", .op = Op::AllReduce, .src = kAny, .dst = kAny, .combiner = Combiner::Max},
+    {.spelling = "pmin", .op = Op::AllReduce, .src = kAny, .dst = kAny, .combiner = Combiner::Min},
+    {.spelling = "all_gather_invariant", .op = Op::AllGather, .src = V, .dst = I},
+    {.spelling = "all_gather_reduced", .op = Op::AllGather, .src = V, .dst = Reduced},
+    {.spelling = "unreduced_reduce_scatter", .op = Op::ReduceScatter, .src = P, .dst = V},
+    {.spelling = "unreduced_psum_scatter", .op = Op::ReduceScatter, .src = P, .dst = V},
+    {.spelling = "pvary", .op = Op::Reinterpret, .src = I, .dst = V},
+    {.spelling = "preduced", .op = Op::Convert, .src = I, .dst = Reduced},
+    {.spelling = "vary_unreduced_cast", .op = Op::Reinterpret, .src = V, .dst = P},
+    {.spelling = "reduced_vary_cast", .op = Op::Reinterpret, .src = R, .dst = V},
+    {.spelling = "pcast", .op = Op::Reinterpret, .src = kAny, .dst = V, .to = "varying"},
+    {.spelling = "pcast", .op = Op::Convert, .src = I, .dst = Reduced, .to = "reduced"},
+    {.spelling = "pcast", .op = Op::Reinterpret, .src = V, .dst = P, .to = "unreduced"},
     // LTensor; whatever the operand is.
-    {.spelling = "mark_varying", .name = "reinterpret", .src = kAny, .dst = V},
+    {.spelling = "mark_varying", .op = Op::Reinterpret, .src = kAny, .dst = V},
 };
 
 constexpr std::string_view kCut = "a cut is axis_index and a slice there, no primitive";
@@ -47,84 +49,91 @@ constexpr std::string_view kFunctional =
     "torch's collectives leave out what becomes of the gradient: src and dst are ours";
 
 constexpr DialectTransition kDialectTransitions[] = {
-    {Dialect::Jax, "all_gather", V, R, "all_gather_reduced"},
-    {Dialect::Jax, "all_gather", V, Reduced, "all_gather_reduced"},
-    {Dialect::Jax, "all_gather", V, I, "all_gather_invariant"},
-    {Dialect::Jax, "all_gather", V, V, "all_gather_reduced reduced_vary_cast"},
-    {Dialect::Jax, "all_reduce", P, I, "unreduced_psum"},
-    {Dialect::Jax, "all_reduce", P, R, "unreduced_psum preduced"},
-    {Dialect::Jax, "all_reduce", P, Reduced, "unreduced_psum preduced"},
-    {Dialect::Jax, "all_reduce", P, I, "pmax", {}, Combiner::Max},
-    {Dialect::Jax, "all_reduce", P, I, "pmin", {}, Combiner::Min},
-    {Dialect::Jax, "all_reduce", P, R, "pmax preduced", {}, Combiner::Max},
-    {Dialect::Jax, "all_reduce", P, R, "pmin preduced", {}, Combiner::Min},
-    {Dialect::Jax, "reduce_scatter", P, V, "unreduced_reduce_scatter"},
-    {Dialect::Jax, "all_to_all", V, V, "all_to_all"},
-    {Dialect::Jax, "collective_permute", V, V, "ppermute"},
-    {Dialect::Jax, "reinterpret", R, V, "reduced_vary_cast"},
-    {Dialect::Jax, "reinterpret", Reduced, V, "reduced_vary_cast"},
-    {Dialect::Jax, "reinterpret", R, P, "reduced_vary_cast vary_unreduced_cast"},
-    {Dialect::Jax, "reinterpret", Reduced, P, "reduced_vary_cast vary_unreduced_cast"},
-    {Dialect::Jax, "reinterpret", I, R, "preduced"},
-    {Dialect::Jax, "reinterpret", I, V, "pvary"},
-    {Dialect::Jax, "reinterpret", I, P, "pvary vary_unreduced_cast"},
-    {Dialect::Jax, "reinterpret", V, P, "vary_unreduced_cast"},
-    {Dialect::Jax, "reinterpret", R, I, "", kMerge},
-    {Dialect::Jax, "reinterpret", Reduced, I, "", kMerge},
-    {Dialect::Jax, "convert", R, I, "", kMerge},
-    {Dialect::Jax, "convert", Reduced, I, "", kMerge},
-    {Dialect::Jax, "convert", I, R, "preduced"},
-    {Dialect::Jax, "convert", I, Reduced, "preduced"},
-    {Dialect::Jax, "convert", R, V, "", kCut},
-    {Dialect::Jax, "convert", Reduced, V, "", kCut},
-    {Dialect::Jax, "convert", I, V, "", kCut},
-    {Dialect::Jax, "convert", R, P, "", kPad},
-    {Dialect::Jax, "convert", Reduced, P, "", kPad},
-    {Dialect::Jax, "convert", I, P, "", kPad},
-    {Dialect::Jax, "convert", V, P, "", kPad},
-    {Dialect::Jax, "broadcast", V, R, "", kRoot},
-    {Dialect::Jax, "broadcast", V, I, "", kRoot},
-    {Dialect::Jax, "reduce", P, V, "", kRoot},
-    {Dialect::Jax, "reduce", I, V, "", kRoot},
+    {Dialect::Jax, Op::AllGather, V, R, "all_gather_reduced"},
+    {Dialect::Jax, Op::AllGather, V, Reduced, "all_gather_reduced"},
+    {Dialect::Jax, Op::AllGather, V, I, "all_gather_invariant"},
+    {Dialect::Jax, Op::AllGather, V, V, "all_gather_reduced reduced_vary_cast"},
+    {Dialect::Jax, Op::AllReduce, P, I, "unreduced_psum"},
+    {Dialect::Jax, Op::AllReduce, P, R, "unreduced_psum preduced"},
+    {Dialect::Jax, Op::AllReduce, P, Reduced, "unreduced_psum preduced"},
+    {Dialect::Jax, Op::AllReduce, P, I, "pmax", {}, Combiner::Max},
+    {Dialect::Jax, Op::AllReduce, P, I, "pmin", {}, Combiner::Min},
+    {Dialect::Jax, Op::AllReduce, P, R, "pmax preduced", {}, Combiner::Max},
+    {Dialect::Jax, Op::AllReduce, P, R, "pmin preduced", {}, Combiner::Min},
+    {Dialect::Jax, Op::ReduceScatter, P, V, "unreduced_reduce_scatter"},
+    {Dialect::Jax, Op::AllToAll, V, V, "all_to_all"},
+    {Dialect::Jax, Op::CollectivePermute, V, V, "ppermute"},
+    {Dialect::Jax, Op::Reinterpret, R, V, "reduced_vary_cast"},
+    {Dialect::Jax, Op::Reinterpret, Reduced, V, "reduced_vary_cast"},
+    {Dialect::Jax, Op::Reinterpret, R, P, "reduced_vary_cast vary_unreduced_cast"},
+    {Dialect::Jax, Op::Reinterpret, Reduced, P, "reduced_vary_cast vary_unreduced_cast"},
+    {Dialect::Jax, Op::Reinterpret, I, R, "preduced"},
+    {Dialect::Jax, Op::Reinterpret, I, V, "pvary"},
+    {Dialect::Jax, Op::Reinterpret, I, P, "pvary vary_unreduced_cast"},
+    {Dialect::Jax, Op::Reinterpret, V, P, "vary_unreduced_cast"},
+    {Dialect::Jax, Op::Reinterpret, R, I, "", kMerge},
+    {Dialect::Jax, Op::Reinterpret, Reduced, I, "", kMerge},
+    {Dialect::Jax, Op::Convert, R, I, "", kMerge},
+    {Dialect::Jax, Op::Convert, Reduced, I, "", kMerge},
+    {Dialect::Jax, Op::Convert, I, R, "preduced"},
+    {Dialect::Jax, Op::Convert, I, Reduced, "preduced"},
+    {Dialect::Jax, Op::Convert, R, V, "", kCut},
+    {Dialect::Jax, Op::Convert, Reduced, V, "", kCut},
+    {Dialect::Jax, Op::Convert, I, V, "", kCut},
+    {Dialect::Jax, Op::Convert, R, P, "", kPad},
+    {Dialect::Jax, Op::Convert, Reduced, P, "", kPad},
+    {Dialect::Jax, Op::Convert, I, P, "", kPad},
+    {Dialect::Jax, Op::Convert, V, P, "", kPad},
+    {Dialect::Jax, Op::Broadcast, V, R, "", kRoot},
+    {Dialect::Jax, Op::Broadcast, V, I, "", kRoot},
+    {Dialect::Jax, Op::Reduce, P, V, "", kRoot},
+    {Dialect::Jax, Op::Reduce, I, V, "", kRoot},
 
     // In a local region the tensors of DTensor are torch's.
-    {Dialect::DTensor, "all_gather", V, R, "_c10d_functional.all_gather_into_tensor", kFunctional},
-    {Dialect::DTensor, "all_gather", V, Reduced, "_c10d_functional.all_gather_into_tensor", kFunctional},
-    {Dialect::DTensor, "all_gather", V, I, "_c10d_functional.all_gather_into_tensor", kFunctional},
-    {Dialect::DTensor, "all_reduce", P, R, "_c10d_functional.all_reduce", kFunctional},
-    {Dialect::DTensor, "all_reduce", P, Reduced, "_c10d_functional.all_reduce", kFunctional},
-    {Dialect::DTensor, "all_reduce", P, I, "_c10d_functional.all_reduce", kFunctional},
-    {Dialect::DTensor, "reduce_scatter", P, V, "_c10d_functional.reduce_scatter_tensor", kFunctional},
-    {Dialect::DTensor, "all_to_all", V, V, "_c10d_functional.all_to_all_single"},
-    {Dialect::DTensor, "broadcast", V, R, "_c10d_functional.broadcast", kFunctional},
-    {Dialect::DTensor, "broadcast", V, I, "_c10d_functional.broadcast", kFunctional},
+    {Dialect::DTensor, Op::AllGather, V, R, "_c10d_functional.all_gather_into_tensor", kFunctional},
+    {Dialect::DTensor, Op::AllGather, V, Reduced, "_c10d_functional.all_gather_into_tensor",
+     kFunctional},
+    {Dialect::DTensor, Op::AllGather, V, I, "_c10d_functional.all_gather_into_tensor", kFunctional},
+    {Dialect::DTensor, Op::AllReduce, P, R, "_c10d_functional.all_reduce", kFunctional},
+    {Dialect::DTensor, Op::AllReduce, P, Reduced, "_c10d_functional.all_reduce", kFunctional},
+    {Dialect::DTensor, Op::AllReduce, P, I, "_c10d_functional.all_reduce", kFunctional},
+    {Dialect::DTensor, Op::ReduceScatter, P, V, "_c10d_functional.reduce_scatter_tensor",
+     kFunctional},
+    {Dialect::DTensor, Op::AllToAll, V, V, "_c10d_functional.all_to_all_single"},
+    {Dialect::DTensor, Op::Broadcast, V, R, "_c10d_functional.broadcast", kFunctional},
+    {Dialect::DTensor, Op::Broadcast, V, I, "_c10d_functional.broadcast", kFunctional},
 
-    {Dialect::LTensor, "all_gather", V, R, "_c10d_functional.all_gather_into_tensor"},
-    {Dialect::LTensor, "all_gather", V, Reduced, "_c10d_functional.all_gather_into_tensor"},
-    {Dialect::LTensor, "all_reduce", P, I, "_c10d_functional.all_reduce"},
-    {Dialect::LTensor, "reduce_scatter", P, V, "_c10d_functional.reduce_scatter_tensor"},
-    {Dialect::LTensor, "all_to_all", V, V, "_c10d_functional.all_to_all_single"},
-    {Dialect::LTensor, "reinterpret", I, V, "mark_varying"},
-    {Dialect::LTensor, "reinterpret", R, V, "mark_varying"},
-    {Dialect::LTensor, "reinterpret", Reduced, V, "mark_varying"},
-    {Dialect::LTensor, "all_gather", V, I, "", "LTensor's all_gather always adds the axis to reduced"},
-    {Dialect::LTensor, "all_gather", V, V, "", "LTensor's all_gather always adds the axis to reduced"},
-    {Dialect::LTensor, "all_reduce", P, R, "", "LTensor's all_reduce takes the axis out of both sets"},
-    {Dialect::LTensor, "all_reduce", P, Reduced, "", "LTensor's all_reduce takes the axis out of both sets"},
-    {Dialect::LTensor, "convert", I, R, "", kTwoSets},
-    {Dialect::LTensor, "convert", I, Reduced, "", kTwoSets},
-    {Dialect::LTensor, "reinterpret", I, R, "", kTwoSets},
-    {Dialect::LTensor, "reinterpret", V, P, "", "a variant value is a sum wherever it is used as one: there is no cast before"},
+    {Dialect::LTensor, Op::AllGather, V, R, "_c10d_functional.all_gather_into_tensor"},
+    {Dialect::LTensor, Op::AllGather, V, Reduced, "_c10d_functional.all_gather_into_tensor"},
+    {Dialect::LTensor, Op::AllReduce, P, I, "_c10d_functional.all_reduce"},
+    {Dialect::LTensor, Op::ReduceScatter, P, V, "_c10d_functional.reduce_scatter_tensor"},
+    {Dialect::LTensor, Op::AllToAll, V, V, "_c10d_functional.all_to_all_single"},
+    {Dialect::LTensor, Op::Reinterpret, I, V, "mark_varying"},
+    {Dialect::LTensor, Op::Reinterpret, R, V, "mark_varying"},
+    {Dialect::LTensor, Op::Reinterpret, Reduced, V, "mark_varying"},
+    {Dialect::LTensor, Op::AllGather, V, I, "",
+     "LTensor's all_gather always adds the axis to reduced"},
+    {Dialect::LTensor, Op::AllGather, V, V, "",
+     "LTensor's all_gather always adds the axis to reduced"},
+    {Dialect::LTensor, Op::AllReduce, P, R, "",
+     "LTensor's all_reduce takes the axis out of both sets"},
+    {Dialect::LTensor, Op::AllReduce, P, Reduced, "",
+     "LTensor's all_reduce takes the axis out of both sets"},
+    {Dialect::LTensor, Op::Convert, I, R, "", kTwoSets},
+    {Dialect::LTensor, Op::Convert, I, Reduced, "", kTwoSets},
+    {Dialect::LTensor, Op::Reinterpret, I, R, "", kTwoSets},
+    {Dialect::LTensor, Op::Reinterpret, V, P, "",
+     "a variant value is a sum wherever it is used as one: there is no cast before"},
 };
 // clang-format on
 
-// Each row of the two tables above can be reached: it is the first with what it is looked up by, and
-// stands for a transition that there is.
+// Each row of the two tables above can be reached: it is the first with what it is looked up by,
+// and stands for a transition that there is.
 constexpr bool spelled_words_are_sound() {
   for (const SpelledWords &row : kSpelledWords) {
     bool known = false;
     for (const Transition &transition : rows::kTransitions)
-      known |= transition.name == row.name && (!row.src || transition.src == *row.src) &&
+      known |= transition.op == row.op && (!row.src || transition.src == *row.src) &&
                (!row.dst || transition.dst == *row.dst);
     for (const SpelledWords *other = kSpelledWords; other != &row; ++other)
       known &= other->spelling != row.spelling || (!other->to.empty() && other->to != row.to);
@@ -133,19 +142,19 @@ constexpr bool spelled_words_are_sound() {
   }
   return true;
 }
-constexpr bool told_transitions_are_sound() {
+constexpr bool dialect_transitions_are_sound() {
   for (const DialectTransition &row : kDialectTransitions) {
-    if (!rows::row_of(rows::kTransitions, row.name, row.src, row.dst))
+    if (!rows::row_of(rows::kTransitions, row.op, row.src, row.dst))
       return false;
     for (const DialectTransition *other = kDialectTransitions; other != &row; ++other)
-      if (other->dialect == row.dialect && other->name == row.name && other->src == row.src &&
+      if (other->dialect == row.dialect && other->op == row.op && other->src == row.src &&
           other->dst == row.dst && other->combiner == row.combiner)
         return false;
   }
   return true;
 }
 static_assert(spelled_words_are_sound());
-static_assert(told_transitions_are_sound());
+static_assert(dialect_transitions_are_sound());
 
 } // namespace
 
@@ -163,9 +172,9 @@ const SpelledWords *spelled_words(std::string_view spelling, std::string_view to
 const DialectTransition *dialect_transition(Dialect dialect, const Transition &row,
                                             Combiner combiner) {
   const DialectTransition *found =
-      llvm::find_if(kDialectTransitions, [&](const DialectTransition &told) {
-        return told.dialect == dialect && told.name == row.name && told.src == row.src &&
-               told.dst == row.dst && told.combiner == combiner;
+      llvm::find_if(kDialectTransitions, [&](const DialectTransition &each) {
+        return each.dialect == dialect && each.op == row.op && each.src == row.src &&
+               each.dst == row.dst && each.combiner == combiner;
       });
   return found == std::end(kDialectTransitions) ? nullptr : found;
 }

@@ -59,7 +59,8 @@ struct PartialCondition {
   static const DiagnosticInfo info;
 };
 
-// Seen when all ranks ran: the collective of one group that some ranks run where others run another one.
+// Seen when all ranks ran: the collective of one group that some ranks run where others run another
+// one.
 struct RanksDiverge {
   std::string call, ranks;     // "`all_reduce(f32[4], sum)`", "rank 1"
   std::string instead, others; // what others run there and where, and who they are

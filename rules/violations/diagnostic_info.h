@@ -15,15 +15,16 @@ namespace spmd::rules {
 enum class Severity : uint8_t { Error, Warning, Info };
 inline constexpr std::string_view kSeverityWords[] = {"error", "warning", "info"};
 
-// Who draws a finding: checking a program; showing what was found; writing out what it leaves implicit;
-// running it. Only of the first kind can a program be shown that draws it.
+// Who draws a finding: checking a program; showing what was found; writing out what it leaves
+// implicit; running it. Only of the first kind can a program be shown that draws it.
 enum class DrawnBy : uint8_t { Check, Report, Elaborate, Run };
 
 struct DiagnosticInfo {
   std::string_view name = {}; // kebab-case; never reused
   Severity severity = Severity::Error;
   DrawnBy drawn_by = DrawnBy::Check;
-  // It holds for cuts that nobody stated; others say that tensors are no parts of one, which they need not be.
+  // It holds for cuts that nobody stated; others say that tensors are no parts of one, which they
+  // need not be.
   bool by_meaning = false;
   // `{op}` is the spelling of the program; every other placeholder is a field of the struct.
   std::string_view message = {};

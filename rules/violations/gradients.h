@@ -1,5 +1,5 @@
-// Violations at the boundary that gradients cross: optimizer, contracts, calls without a derivative;
-// and of scales, which the gradients carry there (rules/README.md).
+// Violations at the boundary that gradients cross: optimizer, contracts, calls without a
+// derivative; and of scales, which the gradients carry there (rules/README.md).
 #pragma once
 
 #include "rules/violations/diagnostic_info.h"

@@ -1,13 +1,13 @@
-// What a run brings to light: claims that the data refute, and runs that cannot be begun. Checking a
-// program draws none of these.
+// What a run brings to light: claims that the data refute, and runs that cannot be begun. Checking
+// a program draws none of these.
 #pragma once
 
 #include "rules/violations/diagnostic_info.h"
 
 namespace spmd::rules {
 
-// What a comparison measured. Numbers are texts: they are differences of floats of any size, and print
-// as they were computed.
+// What a comparison measured. Numbers are texts: they are differences of floats of any size, and
+// print as they were computed.
 struct Measured {
   std::string ranks; // of the mesh, `0, 3`: those whose data show it
   std::string first; // the first element that differs, `[3, 17]`

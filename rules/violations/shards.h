@@ -1,5 +1,5 @@
-// Violations of the global judgment: where shards lie, how they are ordered, cut and joined. Source:
-// rules/README.md, "Shards"; DESIGN.md of spmd_types, "Shard propagation".
+// Violations of the global judgment: where shards lie, how they are ordered, cut and joined.
+// Source: rules/README.md, "Shards"; DESIGN.md of spmd_types, "Shard propagation".
 #pragma once
 
 #include "rules/violations/diagnostic_info.h"

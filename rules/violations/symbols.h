@@ -1,4 +1,5 @@
-// What symbols leave open. Every application may have such questions, so this header is read by all.
+// What symbols leave open. Every application may have such questions, so this header is read by
+// all.
 #pragma once
 
 #include "rules/violations/diagnostic_info.h"

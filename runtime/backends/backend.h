@@ -1,5 +1,5 @@
-// What carries out a plan. The only base class of the runtime: what is checked of the data is checked
-// above it, by reading them back.
+// What carries out a plan. The only base class of the runtime: what is checked of the data is
+// checked above it, by reading them back.
 #pragma once
 
 #include "runtime/plan/plan.h"
@@ -29,8 +29,8 @@ public:
   virtual llvm::Error run(StepRange steps, Deadline deadline) = 0;
   // What the buffer holds after the steps that ran last.
   virtual llvm::Error read(BufferId from, RankId rank, Tensor &host) = 0;
-  // After a run: the same plan once more, for data that are written anew, and random numbers of another seed.
-  // False: another backend has to be prepared for that.
+  // After a run: the same plan once more, for data that are written anew, and random numbers of
+  // another seed. False: another backend has to be prepared for that.
   virtual bool restart(uint64_t /*seed*/) { return false; }
 };
 

@@ -1,5 +1,6 @@
-// All ranks in one process, in lockstep: a step is done by all of them before the next one begins, so
-// nothing can hang. What ranks would do alike is done once.
+// All ranks in one process, in lockstep: a step is done by all of them before the next one begins,
+// so nothing can hang. What ranks would do alike is done once.
+#include "ir/support/arrays.h"
 #include "runtime/backends/cpu_backend.h"
 
 #include "runtime/backends/cpu_steps.h"
@@ -77,8 +78,8 @@ static uint64_t address(const SharedTensor &tensor) {
   return reinterpret_cast<uintptr_t>(tensor.get());
 }
 
-// What an op makes follows from its operands, where they and its results begin in the whole, and the
-// stream of its random numbers.
+// What an op makes follows from its operands, where they and its results begin in the whole, and
+// the stream of its random numbers.
 void CpuBackend::find_alike(const Compute &made, const Ready &ready, const Step &step,
                             Ranks ranks) {
   llvm::ArrayRef<Use> operands = plan_->used(made.operands), results = plan_->used(made.results);
@@ -198,20 +199,21 @@ llvm::Error CpuBackend::compute(const Step &step, Ranks ranks) {
 }
 
 // Forms that write every element.
-static bool assigns(ActForm form) {
-  return form == ActForm::TakeOwnSlice || form == ActForm::Scale || form == ActForm::Copy ||
-         form == ActForm::Receive || form == ActForm::TakeRow || form == ActForm::StackRows;
+static bool assigns(LocalStepForm form) {
+  return form == LocalStepForm::TakeOwnSlice || form == LocalStepForm::Scale ||
+         form == LocalStepForm::Copy || form == LocalStepForm::Receive ||
+         form == LocalStepForm::TakeRow || form == LocalStepForm::StackRows;
 }
 
-// What an act takes of the place of the rank in its group.
-static uint64_t position_of(const LocalStep &act, uint32_t position) {
-  switch (act.form) {
-  case ActForm::TakeOwnSlice:
-  case ActForm::PlaceOwn:
-  case ActForm::Coordinate:
+// What a local step takes of the place of the rank in its group.
+static uint64_t position_of(const LocalStep &local, uint32_t position) {
+  switch (local.form) {
+  case LocalStepForm::TakeOwnSlice:
+  case LocalStepForm::PlaceOwn:
+  case LocalStepForm::Coordinate:
     return position;
-  case ActForm::KeepOnRoot:
-    return position == act.root;
+  case LocalStepForm::KeepOnRoot:
+    return position == local.root;
   default:
     return 0;
   }
@@ -219,7 +221,7 @@ static uint64_t position_of(const LocalStep &act, uint32_t position) {
 
 RankId CpuBackend::source_of(const LocalStep &made, Use operand, const Step &step,
                              RankId rank) const {
-  if (made.form != ActForm::Receive)
+  if (made.form != LocalStepForm::Receive)
     return rank;
   Ranks ranks = world_->ranks(step.mesh);
   auto place = static_cast<size_t>(llvm::find(ranks, rank) - ranks.begin());
@@ -232,7 +234,7 @@ void CpuBackend::find_alike(const LocalStep &made, const Step &step, Ranks ranks
   for (RankId rank : ranks) {
     uint64_t *word = alike_.next().data();
     uint32_t position = made.group.valid() ? groups_[made.group.index].position(rank) : 0;
-    bool all_zero = made.form == ActForm::KeepOnRoot && position != made.root;
+    bool all_zero = made.form == LocalStepForm::KeepOnRoot && position != made.root;
     *word++ = extents_class(made.result, rank);
     *word++ = position_of(made, position);
     *word++ =
@@ -243,12 +245,12 @@ void CpuBackend::find_alike(const LocalStep &made, const Step &step, Ranks ranks
   alike_.end();
 }
 
-SharedTensor CpuBackend::act_on(const LocalStep &made, const Step &step, RankId rank) {
+SharedTensor CpuBackend::local_step_on(const LocalStep &made, const Step &step, RankId rank) {
   llvm::SmallVector<const Tensor *, 4> tensors;
   const Buffer &buffer = plan_->buffers[made.result];
   for (const Use &use : plan_->used(made.operands)) {
     const SharedTensor &from = held_.held(use.buffer, source_of(made, use, step, rank));
-    bool hands_on = made.form == ActForm::Copy || made.form == ActForm::Receive;
+    bool hands_on = made.form == LocalStepForm::Copy || made.form == LocalStepForm::Receive;
     if (hands_on && from->dtype == buffer.dtype && from->dims == buffer.on(rank))
       return from;
     tensors.push_back(from.get());
@@ -261,16 +263,16 @@ SharedTensor CpuBackend::act_on(const LocalStep &made, const Step &step, RankId 
   using Content = HeldTensors::Content;
   SharedTensor result =
       held_.fresh(made.result, rank, assigns(made.form) ? Content::Anything : Content::Zeros);
-  run_act(made, at, tensors, *result, options_.domain);
+  run_local_step(made, at, tensors, *result, options_.domain);
   return result;
 }
 
-llvm::Error CpuBackend::act(const Step &step, Ranks ranks) {
+llvm::Error CpuBackend::local_step(const Step &step, Ranks ranks) {
   const LocalStep &made = plan_->local_steps[step.index];
   find_alike(made, step, ranks);
   llvm::ArrayRef<uint32_t> firsts = alike_.firsts();
   results_.assign(firsts.size(), nullptr);
-  auto one = [&](size_t i) { results_[i] = act_on(made, step, ranks[firsts[i]]); };
+  auto one = [&](size_t i) { results_[i] = local_step_on(made, step, ranks[firsts[i]]); };
   if (is_worth_threads(Use{made.result, {}}))
     workers_.run(firsts.size(), one);
   else
@@ -282,7 +284,8 @@ llvm::Error CpuBackend::act(const Step &step, Ranks ranks) {
   return llvm::Error::success();
 }
 
-// Groups of which no rank came this way are left out; a group that is not complete would wait for ever.
+// Groups of which no rank came this way are left out; a group that is not complete would wait for
+// ever.
 llvm::Expected<llvm::SmallVector<uint32_t, 16>> CpuBackend::complete_groups(const Step &step,
                                                                             Ranks ranks) {
   const Groups &groups = groups_[plan_->communicates[step.index].group.index];
@@ -301,61 +304,61 @@ llvm::Expected<llvm::SmallVector<uint32_t, 16>> CpuBackend::complete_groups(cons
 }
 
 // Groups whose members, one by one, hold the same.
-void CpuBackend::find_alike(const Communicate &wire, const Groups &groups,
+void CpuBackend::find_alike(const Communicate &collective, const Groups &groups,
                             llvm::ArrayRef<uint32_t> which) {
   alike_.begin(3 * groups.size());
   for (uint32_t g : which) {
     uint64_t *word = alike_.next().data();
     for (RankId rank : groups[g]) {
-      *word++ = address(held_.held(wire.operand, rank));
-      *word++ = extents_class(wire.result, rank);
-      *word++ = wire.counts.valid()
-                    ? reinterpret_cast<uintptr_t>(plan_->cuts[wire.counts].on(rank).data())
+      *word++ = address(held_.held(collective.operand, rank));
+      *word++ = extents_class(collective.result, rank);
+      *word++ = collective.counts.valid()
+                    ? reinterpret_cast<uintptr_t>(plan_->cuts[collective.counts].on(rank).data())
                     : 0;
     }
   }
   alike_.end();
 }
 
-void CpuBackend::communicate_group(const Communicate &wire, Ranks members,
+void CpuBackend::communicate_group(const Communicate &collective, Ranks members,
                                    llvm::MutableArrayRef<SharedTensor> results) {
   GroupTensors group;
   for (RankId rank : members) {
-    group.operands.push_back(held_.held(wire.operand, rank));
-    group.counts.push_back(wire.counts.valid() ? plan_->cuts[wire.counts].on(rank)
-                                               : llvm::ArrayRef<int64_t>());
+    group.operands.push_back(held_.held(collective.operand, rank));
+    group.counts.push_back(collective.counts.valid() ? plan_->cuts[collective.counts].on(rank)
+                                                     : llvm::ArrayRef<int64_t>());
   }
-  group.perm = llvm::makeArrayRef(plan_->numbers).slice(wire.perm.first, wire.perm.count);
-  run_wire(wire, group, options_.domain, results,
-           [&](size_t position, HeldTensors::Content content) {
-             return held_.fresh(wire.result, members[position], content);
-           });
+  group.perm = ir::as_array(plan_->numbers).slice(collective.perm.first, collective.perm.count);
+  run_collective(collective, group, options_.domain, results,
+                 [&](size_t position, HeldTensors::Content content) {
+                   return held_.fresh(collective.result, members[position], content);
+                 });
 }
 
 llvm::Error CpuBackend::communicate(const Step &step, Ranks ranks) {
   if (options_.peers)
     return communicate_with_peers(step);
-  const Communicate &wire = plan_->communicates[step.index];
-  const Groups &groups = groups_[wire.group.index];
+  const Communicate &collective = plan_->communicates[step.index];
+  const Groups &groups = groups_[collective.group.index];
   llvm::Expected<llvm::SmallVector<uint32_t, 16>> complete = complete_groups(step, ranks);
   if (!complete)
     return complete.takeError();
-  find_alike(wire, groups, *complete);
+  find_alike(collective, groups, *complete);
   llvm::ArrayRef<uint32_t> firsts = alike_.firsts();
   results_.assign(firsts.size() * groups.size(), nullptr);
   auto one = [&](size_t i) {
     communicate_group(
-        wire, groups[(*complete)[firsts[i]]],
+        collective, groups[(*complete)[firsts[i]]],
         llvm::makeMutableArrayRef(results_.data() + i * groups.size(), groups.size()));
   };
-  if (is_worth_threads({{wire.operand, {}}, {wire.result, {}}}))
+  if (is_worth_threads({{collective.operand, {}}, {collective.result, {}}}))
     workers_.run(firsts.size(), one);
   else
     for (size_t i = 0; i < firsts.size(); ++i)
       one(i);
   for (size_t g = 0; g < complete->size(); ++g)
     for (size_t i = 0; i < groups.size(); ++i)
-      held_.put(wire.result, groups[(*complete)[g]][i],
+      held_.put(collective.result, groups[(*complete)[g]][i],
                 results_[alike_.done_by()[g] * groups.size() + i]);
   results_.clear();
   return llvm::Error::success();
@@ -417,7 +420,7 @@ llvm::Error CpuBackend::loop(uint32_t index, Ranks ranks) {
 
 llvm::Error CpuBackend::run_step(const Step &step, uint32_t index, Ranks active) {
   if (options_.peers && step.form == StepForm::LocalStep &&
-      plan_->local_steps[step.index].form == ActForm::Receive)
+      plan_->local_steps[step.index].form == LocalStepForm::Receive)
     return receive_from_peers(step);
   llvm::SmallVector<RankId, 16> kept;
   Ranks ranks = on_mesh(step.mesh, active, kept);
@@ -437,7 +440,7 @@ llvm::Error CpuBackend::run_step(const Step &step, uint32_t index, Ranks active)
     const LocalStep &made = plan_->local_steps[step.index];
     if (llvm::Error error = access(plan_->used(made.operands), {{made.result, {}}}))
       return error;
-    return act(step, ranks);
+    return local_step(step, ranks);
   }
   case StepForm::Communicate: {
     const Communicate &made = plan_->communicates[step.index];

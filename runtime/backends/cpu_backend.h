@@ -69,11 +69,12 @@ private:
   SharedTensor take_ahead(uint32_t compute, const Compute &made, RankId rank) const;
   void find_alike(const LocalStep &made, const Step &step, Ranks ranks);
   RankId source_of(const LocalStep &made, Use operand, const Step &step, RankId rank) const;
-  SharedTensor act_on(const LocalStep &made, const Step &step, RankId rank);
-  llvm::Error act(const Step &step, Ranks ranks);
+  SharedTensor local_step_on(const LocalStep &made, const Step &step, RankId rank);
+  llvm::Error local_step(const Step &step, Ranks ranks);
   llvm::Expected<llvm::SmallVector<uint32_t, 16>> complete_groups(const Step &step, Ranks ranks);
-  void find_alike(const Communicate &wire, const Groups &groups, llvm::ArrayRef<uint32_t> which);
-  void communicate_group(const Communicate &wire, Ranks members,
+  void find_alike(const Communicate &collective, const Groups &groups,
+                  llvm::ArrayRef<uint32_t> which);
+  void communicate_group(const Communicate &collective, Ranks members,
                          llvm::MutableArrayRef<SharedTensor> results);
   llvm::Error communicate(const Step &step, Ranks ranks);
   llvm::Error communicate_with_peers(const Step &step);

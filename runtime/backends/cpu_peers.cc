@@ -1,5 +1,7 @@
-// Steps of a rank whose peers are other processes. Bytes go round, and what is added is added here, in the
-// order of the ranks and by the same code as where all ranks are in one process: results have the same bits.
+// Steps of a rank whose peers are other processes. Bytes go round, and what is added is added here,
+// in the order of the ranks and by the same code as where all ranks are in one process: results
+// have the same bits.
+#include "ir/support/arrays.h"
 #include "runtime/backends/cpu_backend.h"
 
 #include "runtime/backends/cpu_steps.h"
@@ -10,7 +12,7 @@
 namespace spmd::runtime {
 namespace {
 
-using rules::Wire;
+using rules::Collective;
 
 struct Bytes {
   char *data;
@@ -27,25 +29,26 @@ uint64_t cell_size(const Tensor &tensor) {
 }
 
 // One collective, as one of its ranks sees it.
-class PeerWire {
+class PeerCollective {
 public:
-  PeerWire(const Communicate &wire, const Plan &plan, llvm::ArrayRef<RankId> members, RankId own,
-           Domain domain, Peers &peers, HeldTensors &held, SharedTensor operand)
-      : wire_(wire), plan_(plan), members_(members), domain_(domain), peers_(peers), held_(held),
-        operand_(std::move(operand)), cell_(cell_size(*operand_)), size_(members.size()),
+  PeerCollective(const Communicate &collective, const Plan &plan, llvm::ArrayRef<RankId> members,
+                 RankId own, Domain domain, Peers &peers, HeldTensors &held, SharedTensor operand)
+      : collective_(collective), plan_(plan), members_(members), domain_(domain), peers_(peers),
+        held_(held), operand_(std::move(operand)), cell_(cell_size(*operand_)),
+        size_(members.size()),
         own_(static_cast<size_t>(llvm::find(members, own) - members.begin())) {}
-  ~PeerWire() {
+  ~PeerCollective() {
     for (SharedTensor &tensor : segments_)
       held_.give_back(tensor);
   }
 
-  // `result`: of its extents, and zeros where a wire need not fill it; what is given back may be another
-  // tensor.
+  // `result`: of its extents, and zeros where a collective need not fill it; what is given back may
+  // be another tensor.
   llvm::Expected<SharedTensor> run(SharedTensor result);
 
 private:
-  // What sums of few bytes cost is the way there and back: then all ranks add all. Of two ranks each sends as
-  // much either way.
+  // What sums of few bytes cost is the way there and back: then all ranks add all. Of two ranks
+  // each sends as much either way.
   static constexpr uint64_t kFewBytes = 8192;
 
   uint64_t elements(BufferId buffer, size_t position) const {
@@ -53,9 +56,9 @@ private:
   }
   // Elements of the piece that one position has for, from or at another.
   uint64_t length(size_t of, size_t at) const {
-    return wire_.counts.valid()
-               ? static_cast<uint64_t>(plan_.cuts[wire_.counts].on(members_[of])[at])
-               : elements(wire_.operand, of) / size_;
+    return collective_.counts.valid()
+               ? static_cast<uint64_t>(plan_.cuts[collective_.counts].on(members_[of])[at])
+               : elements(collective_.operand, of) / size_;
   }
   Tensor &segment(uint64_t cells) {
     segments_.push_back(held_.fresh(operand_->dtype, {static_cast<int64_t>(cells)},
@@ -75,7 +78,7 @@ private:
   llvm::Error broadcast(SharedTensor &result);
   llvm::Error permute(SharedTensor &result);
 
-  const Communicate &wire_;
+  const Communicate &collective_;
   const Plan &plan_;
   llvm::ArrayRef<RankId> members_;
   Domain domain_;
@@ -87,9 +90,9 @@ private:
   size_t size_, own_;
 };
 
-// To each position its part of the own operand, [begins[i], begins[i] + lengths[i]); from each as many
-// elements as the own part has.
-llvm::Error PeerWire::swap(const Lengths &begins, const Lengths &lengths, Parts &parts) {
+// To each position its part of the own operand, [begins[i], begins[i] + lengths[i]); from each as
+// many elements as the own part has.
+llvm::Error PeerCollective::swap(const Lengths &begins, const Lengths &lengths, Parts &parts) {
   llvm::SmallVector<SpmdSend, 16> sends;
   llvm::SmallVector<SpmdReceive, 16> receives;
   const char *data = bytes_of(operand_).data;
@@ -104,11 +107,11 @@ llvm::Error PeerWire::swap(const Lengths &begins, const Lengths &lengths, Parts 
     sends.push_back({position, data + begins[i] * cell_, lengths[i] * cell_});
     receives.push_back({position, bytes_of(part).data, lengths[own_] * cell_});
   }
-  return peers_.exchange(wire_.group, sends, receives);
+  return peers_.exchange(collective_.group, sends, receives);
 }
 
 // The operands of all positions.
-llvm::Error PeerWire::receive_all(Parts &parts) {
+llvm::Error PeerCollective::receive_all(Parts &parts) {
   llvm::SmallVector<SpmdSend, 16> sends;
   llvm::SmallVector<SpmdReceive, 16> receives;
   const Bytes own = bytes_of(operand_);
@@ -122,24 +125,24 @@ llvm::Error PeerWire::receive_all(Parts &parts) {
     sends.push_back({i, own.data, own.count});
     receives.push_back({i, bytes_of(part).data, own.count});
   }
-  return peers_.exchange(wire_.group, sends, receives);
+  return peers_.exchange(collective_.group, sends, receives);
 }
 
-llvm::Error PeerWire::gather(const void *own, llvm::ArrayRef<uint64_t> cells, Tensor &into) {
+llvm::Error PeerCollective::gather(const void *own, llvm::ArrayRef<uint64_t> cells, Tensor &into) {
   llvm::SmallVector<uint64_t, 16> bytes;
   for (uint64_t each : cells)
     bytes.push_back(each * cell_);
-  return peers_.all_gather(wire_.group, own, bytes_of(into).data, bytes);
+  return peers_.all_gather(collective_.group, own, bytes_of(into).data, bytes);
 }
 
 // Each rank adds the part that falls to it, and all parts go to all.
-llvm::Error PeerWire::all_reduce(SharedTensor &result) {
-  const uint64_t all = elements(wire_.operand, own_);
+llvm::Error PeerCollective::all_reduce(SharedTensor &result) {
+  const uint64_t all = elements(collective_.operand, own_);
   if (all * cell_ <= kFewBytes || size_ == 2) {
     Parts parts;
     if (llvm::Error error = receive_all(parts))
       return error;
-    reduce_in_order(wire_, parts, domain_, *result);
+    reduce_in_order(collective_, parts, domain_, *result);
     return llvm::Error::success();
   }
   Lengths begins, lengths;
@@ -152,33 +155,33 @@ llvm::Error PeerWire::all_reduce(SharedTensor &result) {
     return error;
   Tensor &own = segment(lengths[own_]);
   own.dtype = result->dtype;
-  reduce_in_order(wire_, parts, domain_, own);
+  reduce_in_order(collective_, parts, domain_, own);
   return gather(bytes_of(own).data, lengths, *result);
 }
 
-llvm::Error PeerWire::reduce_scatter(SharedTensor &result) {
+llvm::Error PeerCollective::reduce_scatter(SharedTensor &result) {
   Lengths begins, lengths;
   uint64_t at = 0;
   for (size_t i = 0; i < size_; ++i) {
     begins.push_back(at);
-    lengths.push_back(elements(wire_.result, i));
+    lengths.push_back(elements(collective_.result, i));
     at += lengths[i];
   }
   Parts parts;
   if (llvm::Error error = swap(begins, lengths, parts))
     return error;
-  reduce_in_order(wire_, parts, domain_, *result);
+  reduce_in_order(collective_, parts, domain_, *result);
   return llvm::Error::success();
 }
 
-llvm::Error PeerWire::all_gather(SharedTensor &result) {
+llvm::Error PeerCollective::all_gather(SharedTensor &result) {
   std::vector<uint64_t> cells;
   for (size_t i = 0; i < size_; ++i)
-    cells.push_back(elements(wire_.operand, i));
+    cells.push_back(elements(collective_.operand, i));
   return gather(bytes_of(operand_).data, cells, *result);
 }
 
-llvm::Error PeerWire::all_to_all(SharedTensor &result) {
+llvm::Error PeerCollective::all_to_all(SharedTensor &result) {
   llvm::SmallVector<SpmdSend, 16> sends;
   llvm::SmallVector<SpmdReceive, 16> receives;
   const char *from = bytes_of(operand_).data;
@@ -194,21 +197,21 @@ llvm::Error PeerWire::all_to_all(SharedTensor &result) {
     from += out;
     to += in;
   }
-  return peers_.exchange(wire_.group, sends, receives);
+  return peers_.exchange(collective_.group, sends, receives);
 }
 
 // As a gather to which the others give nothing: the library has trees for it.
-llvm::Error PeerWire::broadcast(SharedTensor &result) {
+llvm::Error PeerCollective::broadcast(SharedTensor &result) {
   std::vector<uint64_t> cells(size_, 0);
-  cells[wire_.root] = elements(wire_.operand, wire_.root);
+  cells[collective_.root] = elements(collective_.operand, collective_.root);
   return gather(bytes_of(operand_).data, cells, *result);
 }
 
-llvm::Error PeerWire::permute(SharedTensor &result) {
+llvm::Error PeerCollective::permute(SharedTensor &result) {
   llvm::SmallVector<SpmdSend, 2> sends;
   llvm::SmallVector<SpmdReceive, 1> receives;
   llvm::ArrayRef<int64_t> perm =
-      llvm::makeArrayRef(plan_.numbers).slice(wire_.perm.first, wire_.perm.count);
+      ir::as_array(plan_.numbers).slice(collective_.perm.first, collective_.perm.count);
   for (size_t i = 0; i + 1 < perm.size(); i += 2) {
     auto from = static_cast<size_t>(perm[i]), to = static_cast<size_t>(perm[i + 1]);
     if (from == own_ && to == own_)
@@ -220,28 +223,28 @@ llvm::Error PeerWire::permute(SharedTensor &result) {
       receives.push_back(
           {static_cast<uint32_t>(from), bytes_of(result).data, bytes_of(result).count});
   }
-  return peers_.exchange(wire_.group, sends, receives);
+  return peers_.exchange(collective_.group, sends, receives);
 }
 
-llvm::Expected<SharedTensor> PeerWire::run(SharedTensor result) {
+llvm::Expected<SharedTensor> PeerCollective::run(SharedTensor result) {
   auto moved = [&] {
-    switch (wire_.wire) {
-    case Wire::AllReduce:
+    switch (collective_.collective) {
+    case Collective::AllReduce:
       return all_reduce(result);
-    case Wire::ReduceScatter:
+    case Collective::ReduceScatter:
       return reduce_scatter(result);
-    case Wire::AllGather:
+    case Collective::AllGather:
       return all_gather(result);
-    case Wire::AllToAll:
+    case Collective::AllToAll:
       return all_to_all(result);
-    case Wire::Broadcast:
+    case Collective::Broadcast:
       return broadcast(result);
-    case Wire::Permute:
+    case Collective::Permute:
       return permute(result);
-    case Wire::None:
+    case Collective::None:
       break;
     }
-    return run_error("a wire that moves nothing");
+    return run_error("a collective that moves nothing");
   };
   if (llvm::Error error = moved())
     return error;
@@ -251,24 +254,26 @@ llvm::Expected<SharedTensor> PeerWire::run(SharedTensor result) {
 } // namespace
 
 llvm::Error CpuBackend::communicate_with_peers(const Step &step) {
-  const Communicate &wire = plan_->communicates[step.index];
-  const Groups &groups = groups_[wire.group.index];
+  const Communicate &collective = plan_->communicates[step.index];
+  const Groups &groups = groups_[collective.group.index];
   const RankId own = all_.front();
   Ranks members = groups[groups.group_of(own)];
-  const bool fills = wire.wire != Wire::Permute && wire.wire != Wire::AllToAll;
+  const bool fills =
+      collective.collective != Collective::Permute && collective.collective != Collective::AllToAll;
   using Content = HeldTensors::Content;
-  SharedTensor result = held_.fresh(wire.result, own, fills ? Content::Anything : Content::Zeros);
+  SharedTensor result =
+      held_.fresh(collective.result, own, fills ? Content::Anything : Content::Zeros);
   if (members.size() == 1) {
-    communicate_group(wire, members, result);
+    communicate_group(collective, members, result);
   } else {
-    PeerWire call(wire, *plan_, members, own, options_.domain, *options_.peers, held_,
-                  held_.held(wire.operand, own));
+    PeerCollective call(collective, *plan_, members, own, options_.domain, *options_.peers, held_,
+                        held_.held(collective.operand, own));
     llvm::Expected<SharedTensor> made = call.run(std::move(result));
     if (!made)
       return made.takeError();
     result = std::move(*made);
   }
-  held_.put(wire.result, own, std::move(result));
+  held_.put(collective.result, own, std::move(result));
   return llvm::Error::success();
 }
 
@@ -304,7 +309,7 @@ llvm::Error CpuBackend::receive_from_peers(const Step &step) {
   const Buffer &buffer = plan_->buffers[made.result];
   if (got->dtype != buffer.dtype || got->dims != buffer.on(own)) {
     result = held_.fresh(made.result, own, HeldTensors::Content::Zeros);
-    run_act(made, {}, {got.get()}, *result, options_.domain);
+    run_local_step(made, {}, {got.get()}, *result, options_.domain);
   }
   held_.put(made.result, own, std::move(result));
   return llvm::Error::success();

@@ -1,4 +1,5 @@
 // What is settled before the run: kernels, groups, blocks, and which ranks see the same of them.
+#include "ir/support/arrays.h"
 #include "runtime/backends/cpu_backend.h"
 
 #include "runtime/backends/peers.h"
@@ -42,7 +43,7 @@ llvm::Expected<const PreparedOp *> CpuBackend::prepare_op(const Compute &compute
       dims[side].push_back(buffer.on(rank));
     }
   llvm::ArrayRef<rules::Slot> slots =
-      llvm::makeArrayRef(plan_->slots).slice(compute.slots.first, compute.slots.count);
+      ir::as_array(plan_->slots).slice(compute.slots.first, compute.slots.count);
   llvm::Expected<std::unique_ptr<PreparedOp>> made =
       runtime::prepare(*program_, rules_->resolve(compute.op), compute.attrs, slots, dtypes[0],
                        dims[0], dtypes[1], dims[1]);
@@ -118,8 +119,8 @@ llvm::Error CpuBackend::prepare_compute(const Compute &compute, ir::MeshId mesh)
   return llvm::Error::success();
 }
 
-// Gradients of one op stand near each other. Where control does not flow on as the steps stand, what was
-// made ahead goes unused.
+// Gradients of one op stand near each other. Where control does not flow on as the steps stand,
+// what was made ahead goes unused.
 void CpuBackend::find_ahead() {
   constexpr size_t kNear = 32;
   // Attributes and slots, which is how a key begins after the op.

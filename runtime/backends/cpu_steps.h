@@ -1,4 +1,4 @@
-// Steps on the tensors of the cpu backend: local_steps of one rank, wires of one group.
+// Steps on the tensors of the cpu backend: local steps of one rank, collectives of one group.
 #pragma once
 
 #include "runtime/backends/cpu_tensors.h"
@@ -7,17 +7,17 @@
 
 namespace spmd::runtime {
 
-// The own place among the ranks of a group: what an act knows of where it is.
+// The own place among the ranks of a group: what a local step knows of where it is.
 struct Standing {
   uint32_t position = 0;
-  llvm::ArrayRef<int64_t> lengths; // of the pieces, by position; empty if the act has none
+  llvm::ArrayRef<int64_t> lengths; // of the pieces, by position; empty if the local step has none
 };
 // `result` has its extents and is zero, or anything where the form writes every element.
-void run_act(const LocalStep &act, Standing at, llvm::ArrayRef<const Tensor *> operands,
-             Tensor &result, Domain domain);
+void run_local_step(const LocalStep &local, Standing at, llvm::ArrayRef<const Tensor *> operands,
+                    Tensor &result, Domain domain);
 
-// What the ranks of one group send, by position. `counts`: the elements that a rank sends to, gets from,
-// or keeps for each position (Communicate::counts); empty lists: all pieces are as long.
+// What the ranks of one group send, by position. `counts`: the elements that a rank sends to, gets
+// from, or keeps for each position (Communicate::counts); empty lists: all pieces are as long.
 struct GroupTensors {
   llvm::SmallVector<SharedTensor, 8> operands;
   llvm::SmallVector<llvm::ArrayRef<int64_t>, 8> counts;
@@ -25,12 +25,12 @@ struct GroupTensors {
 };
 // Fills in `results` by position; the members share what all of them get, and what is handed on.
 // `fresh`: a tensor of the extents of the result at a position.
-void run_wire(const Communicate &wire, const GroupTensors &group, Domain domain,
-              llvm::MutableArrayRef<SharedTensor> results,
-              llvm::function_ref<SharedTensor(size_t, HeldTensors::Content)> fresh);
+void run_collective(const Communicate &collective, const GroupTensors &group, Domain domain,
+                    llvm::MutableArrayRef<SharedTensor> results,
+                    llvm::function_ref<SharedTensor(size_t, HeldTensors::Content)> fresh);
 
 // What an all_reduce makes of these, in their order: `result` has as many elements as each of them.
-void reduce_in_order(const Communicate &wire, llvm::ArrayRef<const Tensor *> operands,
+void reduce_in_order(const Communicate &collective, llvm::ArrayRef<const Tensor *> operands,
                      Domain domain, Tensor &result);
 
 } // namespace spmd::runtime

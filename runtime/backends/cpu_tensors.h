@@ -1,6 +1,6 @@
-// What all ranks of the cpu backend hold, buffer by buffer. Ranks share a tensor that is the same for
-// them; what is held is never changed. Released tensors are kept for the next buffers: a step allocates
-// nothing that an earlier run of it did not.
+// What all ranks of the cpu backend hold, buffer by buffer. Ranks share a tensor that is the same
+// for them; what is held is never changed. Released tensors are kept for the next buffers: a step
+// allocates nothing that an earlier run of it did not.
 #pragma once
 
 #include "runtime/plan/plan.h"
@@ -20,7 +20,8 @@ using SharedTensor = std::shared_ptr<HeldTensor>;
 
 class HeldTensors {
 public:
-  // `check`: accesses are held against the offsets that the plan gives to buffers. `threads`: several ask.
+  // `check`: accesses are held against the offsets that the plan gives to buffers. `threads`:
+  // several ask.
   void prepare(const Plan &plan, uint32_t ranks, Domain domain, bool check, bool threads);
 
   bool live(BufferId buffer, RankId rank) const { return held(buffer, rank) != nullptr; }
@@ -29,9 +30,9 @@ public:
   const SharedTensor &held(BufferId buffer, RankId rank) const {
     return slots_[index(buffer, rank)];
   }
-  // A tensor of the extents that the buffer has on the rank, which nobody holds yet: of zeros, or of
-  // anything (when accesses are checked: of what no program should meet). Threads may ask for them at the
-  // same time.
+  // A tensor of the extents that the buffer has on the rank, which nobody holds yet: of zeros, or
+  // of anything (when accesses are checked: of what no program should meet). Threads may ask for
+  // them at the same time.
   enum class Content : uint8_t { Zeros, Anything };
   SharedTensor fresh(BufferId buffer, RankId rank, Content content);
   // The same, of any extents; what nobody else has by then can be given back.
@@ -42,8 +43,8 @@ public:
   void write(BufferId buffer, RankId rank, const Tensor &host);
   void release(BufferId buffer, RankId rank);
 
-  // Of checks: an error where the bytes of a buffer are another's by now, or would be taken from one
-  // that is still in use. Reads of a step come before its writes.
+  // Of checks: an error where the bytes of a buffer are another's by now, or would be taken from
+  // one that is still in use. Reads of a step come before its writes.
   llvm::Error reads(BufferId buffer);
   llvm::Error writes(BufferId buffer);
   void releases(BufferId buffer);

@@ -1,5 +1,8 @@
-// Which of several pieces of work are the same one: equal work is done once, and what it makes is shared.
+// Which of several pieces of work are the same one: equal work is done once, and what it makes is
+// shared.
 #pragma once
+
+#include "ir/support/arrays.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/DenseMap.h"
@@ -9,9 +12,9 @@
 
 namespace spmd::runtime {
 
-// Work is a key: words that say all that it depends on. Tensors are told apart by their addresses, so
-// that no claim of a type is believed: ranks share what they were given by the same work, or as the same
-// bits.
+// Work is a key: words that say all that it depends on. Tensors are told apart by their addresses,
+// so that no claim of a type is believed: ranks share what they were given by the same work, or as
+// the same bits.
 class Deduplication {
 public:
   // Forgets what was added; keys of `words` words follow.
@@ -28,7 +31,7 @@ public:
 
 private:
   llvm::ArrayRef<uint64_t> key(uint32_t piece) const {
-    return llvm::makeArrayRef(keys_).slice(piece * words_, words_);
+    return ir::as_array(keys_).slice(piece * words_, words_);
   }
   size_t words_ = 0;
   uint32_t count_ = 0;

@@ -5,8 +5,8 @@
 
 namespace spmd::runtime {
 
-// SPMD_EXECUTABLE, where a script starts the program through a loader of its own (runtime/bundle.sh); else
-// the file that the system runs. Empty if that cannot be told.
+// SPMD_EXECUTABLE, where a script starts the program through a loader of its own
+// (runtime/bundle.sh); else the file that the system runs. Empty if that cannot be told.
 std::string executable_path();
 
 } // namespace spmd::runtime

@@ -1,5 +1,5 @@
-// Hashes first: where ranks hold copies one of them is sent, or none if rank 0 has it. Which ranks hold the
-// same is seen from the data, never taken from a type.
+// Hashes first: where ranks hold copies one of them is sent, or none if rank 0 has it. Which ranks
+// hold the same is seen from the data, never taken from a type.
 #include "runtime/backends/gathered.h"
 
 #include "runtime/tensor/bits_hash.h"

@@ -1,5 +1,5 @@
-// A backend that holds one rank, seen on rank 0 as one that holds all: what a rank has is fetched when it is
-// read, and what several have with the same bits once.
+// A backend that holds one rank, seen on rank 0 as one that holds all: what a rank has is fetched
+// when it is read, and what several have with the same bits once.
 #pragma once
 
 #include "runtime/backends/backend.h"

@@ -1,6 +1,6 @@
-// The plug-in `spmd_mpi`: bytes between processes by MPI. Sums are not left to it: the order in which an
-// MPI library adds is its own, and results would not be those of the cpu backend. Calls do not block,
-// so that a rank that is gone cannot hold up the others.
+// The plug-in `spmd_mpi`: bytes between processes by MPI. Sums are not left to it: the order in
+// which an MPI library adds is its own, and results would not be those of the cpu backend. Calls do
+// not block, so that a rank that is gone cannot hold up the others.
 #include "runtime/backends/plugin.h"
 
 #include <mpi.h>
@@ -51,8 +51,8 @@ SpmdStatus checked(int error, const char *call) {
   return status_of(kSpmdFailed, std::string(call) + ": " + text);
 }
 
-// Other ranks may need the core that waits: at once where there are fewer cores than ranks, else after as long
-// as a message of some size takes.
+// Other ranks may need the core that waits: at once where there are fewer cores than ranks, else
+// after as long as a message of some size takes.
 SpmdStatus wait_all(SpmdPeers *peers) {
   constexpr uint64_t kSpins = 64, kPatience = 64 * kSpins;
   for (uint64_t spins = 1;; ++spins) {

@@ -1,5 +1,5 @@
-// The backend that does nothing: steps are gone through and not carried out, so what it takes is what a
-// step costs besides its work.
+// The backend that does nothing: steps are gone through and not carried out, so what it takes is
+// what a step costs besides its work.
 #include "runtime/backends/backend.h"
 
 namespace spmd::runtime {

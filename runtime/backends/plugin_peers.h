@@ -9,8 +9,8 @@
 
 namespace spmd::runtime {
 
-// `spmd_NAME.so` in SPMD_PLUGIN_DIR, else beside the executable or where it was installed. It stays open. An
-// error says where it was looked for, or what it lacks, and what to do.
+// `spmd_NAME.so` in SPMD_PLUGIN_DIR, else beside the executable or where it was installed. It stays
+// open. An error says where it was looked for, or what it lacks, and what to do.
 llvm::Expected<const SpmdPlugin *> open_plugin(const BackendRow &backend);
 llvm::Expected<const SpmdDevicePlugin *> open_device_plugin(const BackendRow &backend);
 

@@ -1,4 +1,5 @@
-// Threads that share the ranks of one step. What a thread computes does not depend on how many there are.
+// Threads that share the ranks of one step. What a thread computes does not depend on how many
+// there are.
 #pragma once
 
 #include "llvm/ADT/STLFunctionalExtras.h"

@@ -44,13 +44,13 @@ std::string print_step(const ir::Program &program, const Plan &plan, uint32_t in
   return fmt::format("step {}, `{}`", index, op);
 }
 
-class Teller {
+class FailureReport {
 public:
-  Teller(const TeamFailure &failure, const ir::Program &program, const Plan &plan)
+  FailureReport(const TeamFailure &failure, const ir::Program &program, const Plan &plan)
       : failure_(failure), program_(program), plan_(plan) {}
 
   // `blamed`: only of the ranks that the failure names, or only of the others.
-  std::string tell(bool blamed) const {
+  std::string text(bool blamed) const {
     std::map<std::pair<uint64_t, std::string>, std::vector<uint32_t>> together;
     for (uint32_t rank = 0; rank < failure_.where.size(); ++rank)
       if (const auto &where = failure_.where[rank];
@@ -106,23 +106,23 @@ private:
 std::optional<checker::Finding> finding_of(const TeamFailure &failure, const ir::Program &program,
                                            const Plan &plan, int64_t seconds,
                                            const std::string &needed) {
-  Teller teller(failure, program, plan);
+  FailureReport report(failure, program, plan);
   std::string ranks = print_ranks(failure.ranks);
   switch (failure.form) {
   case TeamFailure::Form::Lost:
     return checker::Finding{
-        rules::RunLostRank{ranks, "its process ended, or its host is gone", teller.tell(false)},
-        teller.place(false)};
+        rules::RunLostRank{ranks, "its process ended, or its host is gone", report.text(false)},
+        report.place(false)};
   case TeamFailure::Form::Late: {
-    std::string own = teller.tell(true);
+    std::string own = report.text(true);
     return checker::Finding{rules::RunTimeout{ranks, seconds,
                                               own.empty() ? "it does not answer" : own,
-                                              teller.tell(false)},
-                            teller.place(!own.empty())};
+                                              report.text(false)},
+                            report.place(!own.empty())};
   }
   case TeamFailure::Form::Memory:
     return checker::Finding{rules::RunMemory{needed, "less than that", "", ranks},
-                            teller.place(true)};
+                            report.place(true)};
   case TeamFailure::Form::Error:
     break;
   }

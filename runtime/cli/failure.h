@@ -8,7 +8,8 @@
 
 namespace spmd::runtime {
 
-// None for an error that a rank tells in its own words (TeamFailure::text). `needed`: memory of one rank.
+// None for an error that a rank tells in its own words (TeamFailure::text). `needed`: memory of one
+// rank.
 std::optional<checker::Finding> finding_of(const TeamFailure &failure, const ir::Program &program,
                                            const Plan &plan, int64_t seconds,
                                            const std::string &needed);

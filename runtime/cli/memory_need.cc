@@ -2,6 +2,7 @@
 #include "runtime/cli/memory_need.h"
 
 #include "checker/render/render.h"
+#include "ir/support/arrays.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -110,8 +111,7 @@ MemoryNeed memory_need(const ir::Program &program, const Plan &plan, const World
     // What is compared is there as ranks hold it, as they mean it, and as it is wanted.
     read[value.buffer.index] = bytes_of(buffer, world, std::nullopt) + kCopies * whole;
   }
-  for (llvm::ArrayRef<PlannedId> ends :
-       {llvm::makeArrayRef(plan.params), llvm::makeArrayRef(plan.outputs)})
+  for (llvm::ArrayRef<PlannedId> ends : {ir::as_array(plan.params), ir::as_array(plan.outputs)})
     for (PlannedId id : ends)
       if (id.valid() && plan.values[id].buffer.valid())
         need.bytes += read[plan.values[id].buffer.index];

@@ -10,9 +10,9 @@ struct MemoryNeed {
   std::string largest; // the largest values and their sizes
 };
 
-// Elements lie in doubles, whatever their dtype: all ranks together or the one of this process, at the
-// step that holds most; where something is compared here, what was read of all ranks, and the reference's
-// values.
+// Elements lie in doubles, whatever their dtype: all ranks together or the one of this process, at
+// the step that holds most; where something is compared here, what was read of all ranks, and the
+// reference's values.
 struct MemoryScope {
   std::optional<RankId> rank; // none: all
   bool compares = true;
@@ -23,8 +23,8 @@ MemoryNeed memory_need(const ir::Program &program, const Plan &plan, const World
                        MemoryScope scope);
 // The largest values and their sizes in declared element types.
 std::string largest_values(const ir::Program &program, const Plan &plan);
-// Bytes that this process may still take: what the machine, its container (cgroup) and its own limits
-// (ulimit -v) leave; no limit where none of them tells.
+// Bytes that this process may still take: what the machine, its container (cgroup) and its own
+// limits (ulimit -v) leave; no limit where none of them tells.
 uint64_t available_memory();
 
 } // namespace spmd::runtime

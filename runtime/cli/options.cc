@@ -1,6 +1,8 @@
 // The rows of the option table of `spmdrun`.
 #include "runtime/cli/options.h"
 
+#include "ir/support/strings.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -253,7 +255,7 @@ std::string split(llvm::ArrayRef<StringRef> words, RunOptions &options,
       continue;
     }
     const checker::OptionRow *shared = find_shared(name == "-h" ? "--help" : name);
-    if (name.startswith("-") && name != "-" && !shared)
+    if (ir::starts_with(name, "-") && name != "-" && !shared)
       return unknown(name);
     bool takes_next = shared && !shared->argument.empty() && !words.front().contains('=');
     rest.push_back(words.front());
@@ -293,8 +295,9 @@ std::string beyond_backend(const RunOptions &options, const BackendRow &backend)
 }
 
 bool says_backend(llvm::ArrayRef<StringRef> words) {
-  return llvm::any_of(
-      words, [](StringRef word) { return word == "--backend" || word.startswith("--backend="); });
+  return llvm::any_of(words, [](StringRef word) {
+    return word == "--backend" || ir::starts_with(word, "--backend=");
+  });
 }
 
 } // namespace
@@ -329,7 +332,7 @@ std::vector<std::string> words_of_rank(llvm::ArrayRef<StringRef> words, const Ru
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i] == "--nproc")
       ++i;
-    else if (!words[i].startswith("--nproc="))
+    else if (!ir::starts_with(words[i], "--nproc="))
       kept.push_back(words[i].str());
   }
   return kept;

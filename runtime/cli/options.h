@@ -1,5 +1,5 @@
-// The command line of `spmdrun`: a table of its own options on top of those of `spmdlint check`, which
-// say how the program is read, judged and reported.
+// The command line of `spmdrun`: a table of its own options on top of those of `spmdlint check`,
+// which say how the program is read, judged and reported.
 #pragma once
 
 #include "checker/cli/options.h"

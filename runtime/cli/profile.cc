@@ -1,4 +1,5 @@
-// A step begins when the one before it is done, on devices too: what overlaps in an ordinary run does not here.
+// A step begins when the one before it is done, on devices too: what overlaps in an ordinary run
+// does not here.
 #include "runtime/cli/profile.h"
 
 #include "checker/render/json_text.h"

@@ -16,8 +16,9 @@ struct StepTime {
 
 using TimesByRank = std::vector<std::vector<StepTime>>;
 
-// Runs the plan once more, one step after another. Inputs must have been written. Where ranks are processes
-// rank 0 gets what all of them measured, and the others nothing; else there is one entry for all.
+// Runs the plan once more, one step after another. Inputs must have been written. Where ranks are
+// processes rank 0 gets what all of them measured, and the others nothing; else there is one entry
+// for all.
 llvm::Expected<TimesByRank> time_steps(const Plan &plan, Backend &backend, Team *team);
 
 // JSON; one row for each rank, or one for all where they are in one process.

@@ -78,7 +78,8 @@ private:
     all(true);
   }
 
-  // --- the other ranks, if they are processes ------------------------------------------------------
+  // --- the other ranks, if they are processes
+  // ------------------------------------------------------
 
   // The worst exit code of all becomes that of each. False where some rank cannot go on.
   bool all(bool goes_on) {
@@ -150,7 +151,7 @@ private:
     happened(code);
     return false;
   }
-  void tell(const std::string &text) {
+  void print_note(const std::string &text) {
     if (!options_.shared.quiet)
       checker::say(text);
   }
@@ -165,7 +166,7 @@ private:
   bool read() {
     checker::Progress progress(ir::printable("reading " + options_.file), options_.shared.quiet);
     checker::Options options = options_.shared;
-    options.read.progress = [&](uint64_t done, uint64_t all) { progress.tell(done, all); };
+    options.read.progress = [&](uint64_t done, uint64_t all) { progress.show(done, all); };
     input_ = checker::load(options_.file, options);
     if (std::string errors = checker::print_input_errors(input_); !errors.empty())
       checker::print_stderr(errors);
@@ -219,10 +220,10 @@ private:
       return stop(ExitCode::Call);
     }
     for (const std::string &note : *notes)
-      tell(note);
+      print_note(note);
     if (check(program))
       return true;
-    tell("the findings are those of the program with other extents");
+    print_note("the findings are those of the program with other extents");
     return false;
   }
 
@@ -232,7 +233,7 @@ private:
       return true;
     if (std::optional<checker::NoBackward> none =
             checker::derive_backward(program, check_options_)) {
-      tell(fmt::format("forward only: {}", none->message));
+      print_note(fmt::format("forward only: {}", none->message));
       // What is left of the derivation is no program to run.
       input_ = checker::load(options_.file, options_.shared);
       options_.shared.configuration.add_to(input_.read.program);
@@ -258,7 +259,8 @@ private:
     return inst.valid() ? checker::Place::inst(inst) : kFile;
   }
 
-  // The integer tier is for sums of products alone: false, and said, where something else is computed.
+  // The integer tier is for sums of products alone: false, and said, where something else is
+  // computed.
   bool stays_whole() {
     std::optional<ir::InstId> other = first_not_whole(checked_->tables());
     if (!other)
@@ -291,8 +293,8 @@ private:
     return plan_for(options_.seed, modes().front()) && (options_.plan || take_inputs());
   }
 
-  // The plan; where data say how much is moved, that of these inputs. What comes before is simulated here for
-  // all ranks, so that processes find the same plan.
+  // The plan; where data say how much is moved, that of these inputs. What comes before is
+  // simulated here for all ranks, so that processes find the same plan.
   bool plan_for(uint64_t seed, Mode mode) {
     // In the field numbers are residues: how much is moved is what real data say.
     Domain domain = mode.domain == Domain::Field ? Domain::Declared : mode.domain;
@@ -405,7 +407,7 @@ private:
       judge.sizes = &sizes_;
     judge.order = options_.backend->order;
     checker::Progress progress(ir::printable("running " + options_.file), options_.shared.quiet);
-    auto goes_on = [&](uint64_t done, uint64_t all) { return progress.tell(done, all), true; };
+    auto goes_on = [&](uint64_t done, uint64_t all) { return progress.show(done, all), true; };
     judge.goes_on = goes_on;
     auto begin = std::chrono::steady_clock::now();
     llvm::Expected<RunReport> report = run_judged(*checked_, *plan_, *world_, *kept_, judge);
@@ -431,7 +433,8 @@ private:
     return !refuted;
   }
 
-  // The backend with the inputs, the one of the last run if that can be; false, and said, if it cannot run the plan.
+  // The backend with the inputs, the one of the last run if that can be; false, and said, if it
+  // cannot run the plan.
   bool prepare(uint64_t seed, Mode mode) {
     if (kept_ && last_.domain == mode.domain && kept_->restart(seed)) {
       if (!write_inputs(*kept_, *plan_, seed, mode))
@@ -512,7 +515,8 @@ private:
     return stop(ExitCode::Call);
   }
 
-  // --- the end -------------------------------------------------------------------------------------
+  // --- the end
+  // -------------------------------------------------------------------------------------
 
   void finish() {
     if (options_.check == CheckMode::Off)
@@ -565,7 +569,7 @@ private:
   // On stdout, unless a format that other programs read goes there.
   void say_summary() {
     bool machine = llvm::any_of(options_.shared.formats, [](const checker::FormatRequest &format) {
-      return format.file.empty() && format.name != "full" && format.name != "concise";
+      return format.file.empty() && !checker::find_renderer(format.name)->for_people;
     });
     std::string text = print_summary(summary_, checked_->program());
     if (machine && !options_.shared.quiet)

@@ -1,5 +1,5 @@
-// One call of `spmdrun`: reads and checks a program, plans it, runs it with each seed in each tier, and
-// says which claims the data upheld.
+// One call of `spmdrun`: reads and checks a program, plans it, runs it with each seed in each tier,
+// and says which claims the data upheld.
 #pragma once
 
 #include "runtime/cli/options.h"

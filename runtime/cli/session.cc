@@ -1,6 +1,8 @@
-// Under MPI the library tells each process where rank 0's store listens; elsewhere the environment does.
+// Under MPI the library tells each process where rank 0's store listens; elsewhere the environment
+// does.
 #include "runtime/cli/session.h"
 
+#include "ir/support/strings.h"
 #include "runtime/backends/gathered.h"
 #include "runtime/device/backend.h"
 #include "runtime/launch/admission.h"
@@ -33,7 +35,7 @@ llvm::Error error_of(std::string text) {
 const char *environment(const char *name) { return std::getenv(name); }
 
 bool is_loopback(llvm::StringRef host) {
-  return host.startswith("127.") || host == "localhost" || host == "::1";
+  return ir::starts_with(host, "127.") || host == "localhost" || host == "::1";
 }
 
 // What MPI hands from rank 0 to all.
@@ -52,7 +54,8 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
 }
 
-// mpirun and its like may end without ending what they started; a shell that ends is none of our concern.
+// mpirun and its like may end without ending what they started; a shell that ends is none of our
+// concern.
 int parent_of_rank(const Identity &identity) {
   return identity.launcher == "mpirun" && identity.size > 1 ? ::getppid() : 0;
 }

@@ -1,5 +1,5 @@
-// This process as one rank of a run: joins the others, agrees with them, and ends with them. Rank 0 alone
-// speaks; what the others would have said it says for them.
+// This process as one rank of a run: joins the others, agrees with them, and ends with them. Rank 0
+// alone speaks; what the others would have said it says for them.
 #pragma once
 
 #include "runtime/backends/backend.h"
@@ -14,8 +14,8 @@ namespace spmd::runtime {
 
 class Session {
 public:
-  // Null, with the exit code Clean: the run is this process alone. Null and another code: it has been said
-  // why the ranks cannot meet.
+  // Null, with the exit code Clean: the run is this process alone. Null and another code: it has
+  // been said why the ranks cannot meet.
   static std::unique_ptr<Session> open(const RunOptions &options, checker::ExitCode &code);
   ~Session();
 

@@ -1,4 +1,5 @@
-// What a call of `spmdrun` comes to: how many claims of each kind were upheld, and how they were tried.
+// What a call of `spmdrun` comes to: how many claims of each kind were upheld, and how they were
+// tried.
 #pragma once
 
 #include "runtime/judge/judged_run.h"
@@ -25,7 +26,8 @@ struct Summary {
 
 // A table, a row for each kind, and why what is open is open.
 std::string print_summary(const Summary &summary, const ir::Program &program);
-// What of it is open: claims that nothing decided, gradients that were not compared. Empty: nothing.
+// What of it is open: claims that nothing decided, gradients that were not compared. Empty:
+// nothing.
 std::string print_open(const Summary &summary, const ir::Program &program);
 // The same for programs, in JSON, claim by claim.
 std::string print_verdicts(const Summary &summary, const ir::Program &program);
@@ -33,8 +35,8 @@ std::string print_verdicts(const Summary &summary, const ir::Program &program);
 // By its name, with or without `%`; not valid: there is none.
 ir::ValueId find_value(const ir::Program &program, llvm::StringRef name);
 
-// Keeps verdicts and findings of values that are made in scopes which match the glob. Empty, or what is
-// wrong with it.
+// Keeps verdicts and findings of values that are made in scopes which match the glob. Empty, or
+// what is wrong with it.
 std::string only_scope(const ir::Program &program, const std::string &glob, RunReport &report);
 
 } // namespace spmd::runtime

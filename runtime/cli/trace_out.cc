@@ -9,6 +9,7 @@
 #include "runtime/reference/meaning.h"
 #include "runtime/tensor/element_bytes.h"
 
+#include "ir/support/strings.h"
 #include "ir/text/text.h"
 
 #include "llvm/Support/FileSystem.h"
@@ -29,7 +30,8 @@ public:
   TraceWriter(checker::CheckedProgram &checked, const Plan &plan, const World &world,
               Backend &backend, const TraceOutOptions &options)
       : program_(checked.tables()), plan_(plan), world_(world), backend_(backend),
-        options_(options), archive_(llvm::StringRef(options.target).endswith(".safetensors")) {}
+        options_(options),
+        archive_(ir::ends_with(llvm::StringRef(options.target), ".safetensors")) {}
 
   std::string run() {
     if (!archive_)

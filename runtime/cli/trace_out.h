@@ -16,8 +16,8 @@ struct TraceOutOptions {
   std::string program; // as named on the command line
 };
 
-// Runs the plan once more, step by step, and writes each value as soon as it is there. Inputs must have
-// been written. Empty, or what went wrong; files are whole or not there.
+// Runs the plan once more, step by step, and writes each value as soon as it is there. Inputs must
+// have been written. Empty, or what went wrong; files are whole or not there.
 std::string trace_out(checker::CheckedProgram &program, const Plan &plan, const World &world,
                       Backend &backend, const TraceOutOptions &options);
 

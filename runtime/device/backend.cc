@@ -125,7 +125,7 @@ llvm::Error DeviceBackend::prepare_own(ir::Program &program, const Plan &plan, c
   there_.assign(plan.buffers.size(), false);
   for (const Step &step : plan.steps)
     if (step.form == StepForm::Communicate && takes_part(step))
-      if (llvm::Error error = prepare_wire(step))
+      if (llvm::Error error = prepare_collective(step))
         return run_error(
             fmt::format("{}: {}", name_of(*program_, step), llvm::toString(std::move(error))));
   // Commands hold addresses: the first time only to know how much they need.
@@ -156,9 +156,9 @@ void DeviceBackend::lower_steps() {
     if (step.form == StepForm::Compute)
       prepare_compute(step, ready_[i]);
     else if (step.form == StepForm::LocalStep)
-      ready_[i].on_host = !lower_act(plan_->local_steps[step.index], ready_[i].commands);
+      ready_[i].on_host = !lower_local_step(plan_->local_steps[step.index], ready_[i].commands);
     else if (step.form == StepForm::Communicate)
-      lower_wire(step, ready_[i].wire);
+      lower_collective(step, ready_[i].collective);
     if (step.form != StepForm::Compute && step.form != StepForm::LocalStep)
       continue;
     if (ready_[i].on_host)
@@ -199,7 +199,7 @@ llvm::Error DeviceBackend::queue(llvm::ArrayRef<Command> commands) {
           using T = std::decay_t<decltype(each)>;
           if constexpr (std::is_same_v<T, SpmdMove>)
             return link_.ask(plugin.move, &each);
-          else if constexpr (std::is_same_v<T, SpmdNest>)
+          else if constexpr (std::is_same_v<T, SpmdLoopNest>)
             return link_.ask(plugin.nest, &each);
           else if constexpr (std::is_same_v<T, SpmdMatrices>)
             return link_.ask(plugin.matrices, &each);
@@ -220,7 +220,7 @@ llvm::Error DeviceBackend::touch(BufferId buffer) {
   if (!pending_.meet(plan_->buffers[buffer]))
     return llvm::Error::success();
   pending_.clear();
-  return link_.ask(link_.plugin().follow, uint32_t(kSpmdCompute), uint32_t(kSpmdWires));
+  return link_.ask(link_.plugin().follow, uint32_t(kSpmdCompute), uint32_t(kSpmdCollectives));
 }
 llvm::Error DeviceBackend::touch(llvm::ArrayRef<Use> uses) {
   for (const Use &use : uses)
@@ -295,19 +295,21 @@ llvm::Error DeviceBackend::receive(const Step &step) {
   if (sends.empty() && receives.empty())
     return llvm::Error::success();
   const SpmdDevicePlugin &plugin = link_.plugin();
-  if (llvm::Error error = link_.ask(plugin.follow, uint32_t(kSpmdWires), uint32_t(kSpmdCompute)))
+  if (llvm::Error error =
+          link_.ask(plugin.follow, uint32_t(kSpmdCollectives), uint32_t(kSpmdCompute)))
     return error;
   if (llvm::Error error = link_.ask(
           plugin.exchange, uint32_t(kSpmdAllRanks), static_cast<const SpmdTransfer *>(sends.data()),
           static_cast<uint32_t>(sends.size()), static_cast<const SpmdTransfer *>(receives.data()),
           static_cast<uint32_t>(receives.size())))
     return error;
-  return link_.ask(plugin.follow, uint32_t(kSpmdCompute), uint32_t(kSpmdWires));
+  return link_.ask(plugin.follow, uint32_t(kSpmdCompute), uint32_t(kSpmdCollectives));
 }
 
-llvm::Error DeviceBackend::act(const Step &step, uint32_t index, llvm::ArrayRef<Command> commands) {
+llvm::Error DeviceBackend::local_step(const Step &step, uint32_t index,
+                                      llvm::ArrayRef<Command> commands) {
   const LocalStep &made = plan_->local_steps[step.index];
-  if (made.form == ActForm::Receive)
+  if (made.form == LocalStepForm::Receive)
     return receive(step);
   if (ready_[index].on_host)
     return on_host(step, index);
@@ -345,8 +347,8 @@ llvm::Error DeviceBackend::loop(const Loop &made, uint32_t index) {
 
 llvm::Error DeviceBackend::run_step(const Step &step, uint32_t index, const FusedStep *fused) {
   // Those who only send take part in it, too.
-  const bool receives =
-      step.form == StepForm::LocalStep && plan_->local_steps[step.index].form == ActForm::Receive;
+  const bool receives = step.form == StepForm::LocalStep &&
+                        plan_->local_steps[step.index].form == LocalStepForm::Receive;
   if (!takes_part(step) && !receives)
     return llvm::Error::success();
   note(step);
@@ -370,9 +372,9 @@ llvm::Error DeviceBackend::run_step(const Step &step, uint32_t index, const Fuse
     return queue(commands);
   }
   case StepForm::LocalStep:
-    return act(step, index, commands);
+    return local_step(step, index, commands);
   case StepForm::Communicate:
-    return wire(step, ready_[index].wire);
+    return collective(step, ready_[index].collective);
   case StepForm::Release:
     return llvm::Error::success();
   case StepForm::Branch: {
@@ -436,17 +438,17 @@ llvm::Error DeviceBackend::run_range(StepRange range) {
 }
 
 llvm::Error DeviceBackend::run_steps(StepRange range) {
-  const FusedSteps &joined = fused(range);
+  const FusedSteps &fused_steps = fused(range);
   for (uint32_t i = range.first; i < range.last;) {
     const Step &step = plan_->steps[i];
     const uint32_t end = std::min(batch_ends_[i], range.last);
     if (end > i + 1) {
-      if (llvm::Error error = run_batch({i, end}, joined))
+      if (llvm::Error error = run_batch({i, end}, fused_steps))
         return error;
       i = end;
       continue;
     }
-    if (llvm::Error error = named(step, run_step(step, i, fused_step(joined, i))))
+    if (llvm::Error error = named(step, run_step(step, i, fused_step(fused_steps, i))))
       return error;
     i = step_after(*plan_, i);
   }

@@ -1,5 +1,6 @@
-// A plan on a device: one rank, whose buffers lie in an arena of the device as the plan places them. What the
-// device has no commands for is computed on the host by the cpu backend, between a copy there and one back.
+// A plan on a device: one rank, whose buffers lie in an arena of the device as the plan places
+// them. What the device has no commands for is computed on the host by the cpu backend, between a
+// copy there and one back.
 #pragma once
 
 #include "runtime/backends/cpu_backend.h"
@@ -20,8 +21,8 @@ struct DeviceOptions {
   bool batches = true;
   // Steps that are run again and again are recorded, and replayed. All ranks say the same.
   bool records = false;
-  // With `records`, once: 0 or 1 for each of a list of things, of which those stay 1 that are so on all ranks.
-  // All ranks ask at the same point; null: there are no others, or they are alike.
+  // With `records`, once: 0 or 1 for each of a list of things, of which those stay 1 that are so on
+  // all ranks. All ranks ask at the same point; null: there are no others, or they are alike.
   std::function<llvm::Error(std::string &)> on_all = nullptr;
   // Told if nothing can be recorded, and why: then steps are run one after another.
   std::function<void(const std::string &)> on_no_record = nullptr;
@@ -37,12 +38,14 @@ public:
   llvm::Error run(StepRange steps, Deadline deadline) override;
   llvm::Error read(BufferId from, RankId rank, Tensor &host) override;
   bool restart(uint64_t seed) override;
-  // After `prepare`, of this rank: the steps that the device carries out, and those that the host does, by op.
+  // After `prepare`, of this rank: the steps that the device carries out, and those that the host
+  // does, by op.
   uint32_t device_steps() const { return device_steps_; }
   const HostOps &host_ops() const { return host_ops_; }
   // Stretches of steps that are replayed by now.
   size_t recordings() const;
-  // What this rank gives the device in a run of these steps, but for collectives, branches and loops.
+  // What this rank gives the device in a run of these steps, but for collectives, branches and
+  // loops.
   std::vector<Command> commands_of(StepRange steps);
 
 private:
@@ -50,7 +53,7 @@ private:
   class Nobody; // of the cpu backend inside: it meets no other rank
 
   // What a collective is, ready: one of the library's, or bytes to and from the other ranks.
-  struct WireCall {
+  struct CollectiveCall {
     std::vector<Command> before, after; // on this rank alone
     std::optional<SpmdCollective> collective;
     uint32_t group = kSpmdAllRanks; // of what is sent and received
@@ -63,7 +66,7 @@ private:
   struct Ready {
     std::vector<Command> commands;
     bool on_host = false;
-    WireCall wire; // of a Communicate step
+    CollectiveCall collective; // of a Communicate step
   };
   // Of a stretch of steps.
   struct Recording {
@@ -105,19 +108,19 @@ private:
   llvm::Error prepare_own(ir::Program &program, const Plan &plan, const World &world);
   void lower_steps();
   void prepare_compute(const Step &step, Ready &ready);
-  bool lower_act(const LocalStep &act, std::vector<Command> &commands);
+  bool lower_local_step(const LocalStep &local, std::vector<Command> &commands);
   bool lower_overwrite(llvm::ArrayRef<Placed> operands, const Placed &to,
                        std::vector<Command> &commands);
-  bool lower_pieces(const LocalStep &act, const Placed &from, const Placed &to,
+  bool lower_pieces(const LocalStep &local, const Placed &from, const Placed &to,
                     std::vector<Command> &commands) const;
-  llvm::Error prepare_wire(const Step &step);
+  llvm::Error prepare_collective(const Step &step);
   bool is_direct(const Communicate &made) const;
   static bool is_even(const Buffer &buffer, const Groups &groups);
-  void lower_wire(const Step &step, WireCall &call) const;
+  void lower_collective(const Step &step, CollectiveCall &call) const;
   void lower_combination(const Communicate &made, llvm::ArrayRef<RankId> members,
-                         WireCall &call) const;
+                         CollectiveCall &call) const;
   void lower_exchange(const Communicate &made, llvm::ArrayRef<RankId> members,
-                      WireCall &call) const;
+                      CollectiveCall &call) const;
   void find_batches();
   uint32_t end_of_batch(uint32_t first) const;
   llvm::Error find_stretches();
@@ -141,14 +144,14 @@ private:
   llvm::Error touch_joined(const FusedStep &fused);
   llvm::Error queue(llvm::ArrayRef<Command> commands);
   llvm::Error on_host(const Step &step, uint32_t index);
-  llvm::Error act(const Step &step, uint32_t index, llvm::ArrayRef<Command> commands);
+  llvm::Error local_step(const Step &step, uint32_t index, llvm::ArrayRef<Command> commands);
   llvm::Error receive(const Step &step);
-  llvm::Error wire(const Step &step, const WireCall &call);
-  llvm::Error begin_wire(const Communicate &made, const WireCall &call);
-  llvm::Error send(const WireCall &call);
-  llvm::Error finish_wire(const Communicate &made, const WireCall &call);
-  llvm::Error run_batch(StepRange range, const FusedSteps &joined);
-  llvm::Error send_batch(llvm::ArrayRef<uint32_t> wires);
+  llvm::Error collective(const Step &step, const CollectiveCall &call);
+  llvm::Error begin_collective(const Communicate &made, const CollectiveCall &call);
+  llvm::Error send(const CollectiveCall &call);
+  llvm::Error finish_collective(const Communicate &made, const CollectiveCall &call);
+  llvm::Error run_batch(StepRange range, const FusedSteps &fused_steps);
+  llvm::Error send_batch(llvm::ArrayRef<uint32_t> collectives);
   void wait_later(const Communicate &made);
   llvm::Expected<bool> holds(BufferId predicate);
   llvm::Error loop(const Loop &made, uint32_t index);

@@ -1,5 +1,5 @@
-// Neighbouring collectives, given to the library as one batch: one launch instead of several. Which ones these are
-// must be the same on all ranks, so it is read off the plan alone.
+// Neighbouring collectives, given to the library as one batch: one launch instead of several. Which
+// ones these are must be the same on all ranks, so it is read off the plan alone.
 #include "runtime/device/backend.h"
 
 #include <fmt/format.h>
@@ -46,63 +46,64 @@ uint32_t DeviceBackend::end_of_batch(uint32_t first) const {
       end = i + 1;
       continue;
     }
-    // Acts take place before the batch: as if they came first.
-    if (step.form != StepForm::LocalStep || plan_->local_steps[step.index].form == ActForm::Receive)
+    // Local steps take place before the batch: as if they came first.
+    if (step.form != StepForm::LocalStep ||
+        plan_->local_steps[step.index].form == LocalStepForm::Receive)
       return end;
-    const LocalStep &act = plan_->local_steps[step.index];
-    for (const Use &use : plan_->used(act.operands))
+    const LocalStep &local = plan_->local_steps[step.index];
+    for (const Use &use : plan_->used(local.operands))
       if (written.meet(plan_->buffers[use.buffer]))
         return end;
-    const Buffer &result = plan_->buffers[act.result];
+    const Buffer &result = plan_->buffers[local.result];
     if (written.meet(result) || read.meet(result))
       return end;
   }
   return end;
 }
 
-llvm::Error DeviceBackend::run_batch(StepRange range, const FusedSteps &joined) {
-  llvm::SmallVector<uint32_t, 8> wires;
+llvm::Error DeviceBackend::run_batch(StepRange range, const FusedSteps &fused_steps) {
+  llvm::SmallVector<uint32_t, 8> collectives;
   for (uint32_t i = range.first; i < range.last; ++i) {
     const Step &step = plan_->steps[i];
     if (!takes_part(step))
       continue;
     if (step.form == StepForm::Communicate)
-      wires.push_back(i);
+      collectives.push_back(i);
     else if (step.form == StepForm::LocalStep)
-      if (llvm::Error error = named(step, run_step(step, i, fused_step(joined, i))))
+      if (llvm::Error error = named(step, run_step(step, i, fused_step(fused_steps, i))))
         return error;
   }
   // In their order: what is released may have been made here.
   for (uint32_t i = range.first; i < range.last; ++i)
     if (plan_->steps[i].form != StepForm::LocalStep)
       note(plan_->steps[i]);
-  return wires.empty() ? llvm::Error::success() : send_batch(wires);
+  return collectives.empty() ? llvm::Error::success() : send_batch(collectives);
 }
 
-llvm::Error DeviceBackend::send_batch(llvm::ArrayRef<uint32_t> wires) {
+llvm::Error DeviceBackend::send_batch(llvm::ArrayRef<uint32_t> collectives) {
   const SpmdDevicePlugin &plugin = link_.plugin();
-  const Step &first = plan_->steps[wires.front()];
+  const Step &first = plan_->steps[collectives.front()];
   auto made = [&](uint32_t i) -> const Communicate & {
     return plan_->communicates[plan_->steps[i].index];
   };
-  if (llvm::Error error = named(first, link_.ask(plugin.begin, uint32_t(wires.front()))))
+  if (llvm::Error error = named(first, link_.ask(plugin.begin, uint32_t(collectives.front()))))
     return error;
-  for (uint32_t i : wires)
-    if (llvm::Error error = named(plan_->steps[i], begin_wire(made(i), ready_[i].wire)))
+  for (uint32_t i : collectives)
+    if (llvm::Error error = named(plan_->steps[i], begin_collective(made(i), ready_[i].collective)))
       return error;
-  if (llvm::Error error =
-          named(first, link_.ask(plugin.follow, uint32_t(kSpmdWires), uint32_t(kSpmdCompute))))
+  if (llvm::Error error = named(
+          first, link_.ask(plugin.follow, uint32_t(kSpmdCollectives), uint32_t(kSpmdCompute))))
     return error;
   if (llvm::Error error = named(first, link_.ask(plugin.begin_batch)))
     return error;
-  for (uint32_t i : wires)
-    if (ready_[i].wire.sends_any())
-      if (llvm::Error error = named(plan_->steps[i], send(ready_[i].wire)))
+  for (uint32_t i : collectives)
+    if (ready_[i].collective.sends_any())
+      if (llvm::Error error = named(plan_->steps[i], send(ready_[i].collective)))
         return error;
   if (llvm::Error error = named(first, link_.ask(plugin.end_batch)))
     return error;
-  for (uint32_t i : wires)
-    if (ready_[i].wire.sends_any())
+  for (uint32_t i : collectives)
+    if (ready_[i].collective.sends_any())
       wait_later(made(i));
   return llvm::Error::success();
 }

@@ -1,6 +1,8 @@
 // Loops are merged before they become a command: devices have few of them.
 #include "runtime/device/commands.h"
 
+#include "ir/support/arrays.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <numeric>
@@ -9,7 +11,8 @@ namespace spmd::runtime {
 
 namespace {
 
-// Loops [first, last) of several arrays: those of one place go, those that no array interrupts are one.
+// Loops [first, last) of several arrays: those of one place go, those that no array interrupts are
+// one.
 void merge(Strides &extents, llvm::ArrayRef<Strides *> arrays, size_t first, size_t &last) {
   auto drop = [&](size_t loop) {
     extents.erase(extents.begin() + static_cast<ptrdiff_t>(loop));
@@ -49,13 +52,13 @@ bool is_injective(llvm::ArrayRef<int64_t> extents, llvm::ArrayRef<int64_t> strid
 
 } // namespace
 
-bool NestDraft::build(std::vector<Command> &commands) {
+bool LoopNestDraft::build(std::vector<Command> &commands) {
   size_t outer = extents.size() - inner, last = extents.size();
-  if (llvm::is_contained(llvm::makeArrayRef(extents).take_front(outer), 0))
+  if (llvm::is_contained(ir::as_array(extents).take_front(outer), 0))
     return true;
   if (inputs.size() > kSpmdArrays)
     return false;
-  if (!is_injective(llvm::makeArrayRef(extents).take_front(outer), out_strides))
+  if (!is_injective(ir::as_array(extents).take_front(outer), out_strides))
     return false;
   out_strides.resize(last, 0);
   llvm::SmallVector<Strides *, 8> arrays = {&out_strides};
@@ -66,7 +69,7 @@ bool NestDraft::build(std::vector<Command> &commands) {
   merge(extents, arrays, 0, outer);
   if (extents.size() > kSpmdLoops)
     return false;
-  SpmdNest nest{};
+  SpmdLoopNest nest{};
   nest.loops = static_cast<uint32_t>(extents.size());
   nest.inner = static_cast<uint32_t>(innermost);
   llvm::copy(extents, nest.extents);
@@ -115,7 +118,7 @@ bool lies_at_any(const Placed &tensor, llvm::ArrayRef<Placed> of) {
 
 bool add_scaled(const Placed &from, const Placed &to, double factor, double divisor,
                 std::vector<Command> &commands) {
-  NestDraft nest;
+  LoopNestDraft nest;
   nest.extents = {to.size()};
   nest.inputs.push_back({from, {1}});
   nest.out = to;
@@ -126,7 +129,7 @@ bool add_scaled(const Placed &from, const Placed &to, double factor, double divi
 }
 
 void add_fill(const Placed &to, double number, std::vector<Command> &commands) {
-  NestDraft nest;
+  LoopNestDraft nest;
   nest.extents = {to.size()};
   nest.out = to;
   nest.out_strides = {1};
@@ -139,7 +142,7 @@ bool add_box(const Placed &from, const Placed &to, const BoxOf &box, bool adds,
   if (llvm::is_contained(box.extents, 0))
     return true;
   if (adds || from.dtype != to.dtype) {
-    NestDraft nest;
+    LoopNestDraft nest;
     // What goes to one place is added up before.
     for (bool inner : {false, true})
       for (size_t l = 0; l < box.extents.size(); ++l)
@@ -149,7 +152,7 @@ bool add_box(const Placed &from, const Placed &to, const BoxOf &box, bool adds,
           if (!inner)
             nest.out_strides.push_back(box.to_strides[l]);
         }
-    NestDraft::Input input{from, {}, box.from};
+    LoopNestDraft::Input input{from, {}, box.from};
     for (bool inner : {false, true})
       for (size_t l = 0; l < box.extents.size(); ++l)
         if ((adds && box.to_strides[l] == 0) == inner)

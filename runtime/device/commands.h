@@ -1,15 +1,16 @@
-// What a device is told to do, and how it is put together: loops over strided arrays, merged where they can be.
+// What a device is told to do, and how it is put together: loops over strided arrays, merged where
+// they can be.
 #pragma once
 
 #include "runtime/device/interface.h"
 #include "runtime/device/symbol.h"
-#include "runtime/kernels/places.h"
+#include "runtime/kernels/positions.h"
 
 #include <variant>
 
 namespace spmd::runtime {
 
-using Command = std::variant<SpmdMove, SpmdNest, SpmdMatrices, SpmdSort, SpmdScatter>;
+using Command = std::variant<SpmdMove, SpmdLoopNest, SpmdMatrices, SpmdSort, SpmdScatter>;
 
 inline bool is_complex(ir::DType dtype) { return ir::info(dtype).form == ir::DTypeClass::Complex; }
 
@@ -18,7 +19,8 @@ inline ir::DType part_of(ir::DType dtype) {
   return dtype == ir::DType::C64 ? ir::DType::F32 : ir::DType::F64;
 }
 
-// A tensor on a device. `first`: where it begins in the whole, which has extents `whole`; null: it is the whole.
+// A tensor on a device. `first`: where it begins in the whole, which has extents `whole`; null: it
+// is the whole.
 struct Placed {
   SpmdAddress data = 0;
   ir::DType dtype = ir::DType::Unknown;
@@ -33,8 +35,9 @@ inline SpmdAddress after(SpmdAddress data, ir::DType dtype, int64_t elements) {
   return data + static_cast<uint64_t>(elements * static_cast<int64_t>(ir::info(dtype).bytes));
 }
 
-// A nest that is being put together. Loops are added outermost first, all outer ones before the inner ones.
-class NestDraft {
+// A loop nest that is being put together. Loops are added outermost first, all outer ones before
+// the inner ones.
+class LoopNestDraft {
 public:
   struct Input {
     Placed at;
@@ -54,7 +57,8 @@ public:
   double factor = 1, divisor = 1;
   ScalarProgram program; // input k: of `inputs`
 
-  // False: there are more loops or arrays than a nest has, or places of the result are met more than once.
+  // False: there are more loops or arrays than a loop nest has, or places of the result are met
+  // more than once.
   bool build(std::vector<Command> &commands);
 };
 
@@ -62,8 +66,8 @@ public:
 ScalarProgram product_program(unsigned inputs);
 // Whether it begins where one of these does.
 bool lies_at_any(const Placed &tensor, llvm::ArrayRef<Placed> of);
-// Each element of `to` is that of `from`, times `factor`, over `divisor`; `from` of no element: its place.
-// False as with `build`.
+// Each element of `to` is that of `from`, times `factor`, over `divisor`; `from` of no element: its
+// place. False as with `build`.
 bool add_scaled(const Placed &from, const Placed &to, double factor, double divisor,
                 std::vector<Command> &commands);
 // Every element of `to` is the number.

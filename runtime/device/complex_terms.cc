@@ -1,4 +1,5 @@
-// Complex numbers lie as pairs: each part of a product is a nest over the parts of its factors.
+// Complex numbers lie as pairs: each part of a product is a loop nest over the parts of its
+// factors.
 #include "runtime/device/lowering.h"
 
 #include "runtime/equation/term.h"
@@ -29,7 +30,7 @@ bool lower_complex_term(const RowCall &call, const lowered::Term &term, const Pl
   if (call.site.row.derivative_of || term.scatters || !term.indices.empty() ||
       !term.functions.empty() || term.edges.count || term.sources.empty())
     return false;
-  NestDraft draft;
+  LoopNestDraft draft;
   const llvm::SmallVector<unsigned, 8> loops = add_loops(term, draft);
   if (fresh && covered_by(draft) != out.size())
     return false;
@@ -64,7 +65,7 @@ bool lower_complex_term(const RowCall &call, const lowered::Term &term, const Pl
     auto add = [&](Strides &of, int64_t stride) {
       of.insert(of.begin() + static_cast<ptrdiff_t>(outer), stride);
     };
-    std::vector<NestDraft::Input> inputs;
+    std::vector<LoopNestDraft::Input> inputs;
     for (const Parts &factor : factors) {
       inputs.push_back(draft.inputs[factor.real]);
       add(inputs.back().strides, factor.imaginary ? 1 : 0);
@@ -93,7 +94,7 @@ bool lower_complex_term(const RowCall &call, const lowered::Term &term, const Pl
       }
       return imaginary ? y.value_or(Symbol(0.0)) : *x;
     });
-    NestDraft part = draft;
+    LoopNestDraft part = draft;
     if (!program)
       return false;
     part.program = std::move(*program);

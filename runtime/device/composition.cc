@@ -11,7 +11,7 @@ bool add_along(const ScalarProgram &program, llvm::ArrayRef<int64_t> extents, co
   if (out.at.is_complex() ||
       llvm::any_of(inputs, [](const Strided &each) { return each.at.is_complex(); }))
     return false;
-  NestDraft draft;
+  LoopNestDraft draft;
   // Loops that the result lacks come last.
   llvm::SmallVector<size_t, 8> loops;
   for (bool inner : {false, true})
@@ -24,7 +24,7 @@ bool add_along(const ScalarProgram &program, llvm::ArrayRef<int64_t> extents, co
           draft.out_strides.push_back(out.strides[l]);
       }
   for (const Strided &from : inputs) {
-    NestDraft::Input input{from.at, {}, from.offset};
+    LoopNestDraft::Input input{from.at, {}, from.offset};
     for (size_t l : loops)
       input.strides.push_back(from.strides[l]);
     draft.inputs.push_back(std::move(input));
@@ -46,7 +46,8 @@ bool add_stretched(const ScalarProgram &program, llvm::ArrayRef<int64_t> over,
   return add_along(program, over, stretched(out, over), seen, combiner, divisor, commands);
 }
 
-// A result that lies where an operand does is made elsewhere: what is made may be read more than once.
+// A result that lies where an operand does is made elsewhere: what is made may be read more than
+// once.
 Composition::Composition(const Site &site, llvm::ArrayRef<Placed> args,
                          llvm::ArrayRef<Placed> results, llvm::ArrayRef<const Placed *> gradients,
                          std::optional<unsigned> by, StepScratch &scratch,
@@ -180,9 +181,9 @@ bool Composition::fetch(llvm::ArrayRef<int64_t> extents, const Strided &out, con
   }
   if (out.at.is_complex() || from.at.is_complex())
     return false;
-  NestDraft draft;
+  LoopNestDraft draft;
   draft.extents.assign(extents.begin(), extents.end());
-  NestDraft::Input input{from.at, from.strides, from.offset};
+  LoopNestDraft::Input input{from.at, from.strides, from.offset};
   input.index = 1, input.stride = stride, input.extent = extent;
   draft.inputs = {std::move(input), {index.at, index.strides, index.offset}};
   draft.program = product_program(1);

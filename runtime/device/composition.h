@@ -1,5 +1,5 @@
-// A kernel as a few formulas over whole tensors, each of which a device does in one nest of loops: what a row
-// comes to there whose function is not of one element alone.
+// A kernel as a few formulas over whole tensors, each of which a device does in one loop nest: what
+// a row comes to there whose function is not of one element alone.
 #pragma once
 
 #include "runtime/device/commands.h"
@@ -17,7 +17,7 @@ struct StepScratch {
   bool reads_late = false;
 };
 
-// Part of a tensor, seen from the loops of a nest.
+// Part of a tensor, seen from the loops of a loop nest.
 struct Strided {
   Placed at;
   Strides strides; // in elements, per loop
@@ -26,8 +26,8 @@ struct Strided {
 
 class Composition {
 public:
-  // `gradients`: of a derivative, per result of the row; null where none flows. `by`: the operand that is
-  // derived by, whose gradient is result 0.
+  // `gradients`: of a derivative, per result of the row; null where none flows. `by`: the operand
+  // that is derived by, whose gradient is result 0.
   Composition(const Site &site, llvm::ArrayRef<Placed> args, llvm::ArrayRef<Placed> results,
               llvm::ArrayRef<const Placed *> gradients, std::optional<unsigned> by,
               StepScratch &scratch, std::vector<Command> &commands);
@@ -55,17 +55,19 @@ public:
   // Extents of which those named are 1.
   static Dims without(llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<unsigned> along);
 
-  // The formula is of the elements of `inputs` that meet at each place of extents `over`; all tensors are
-  // stretched to these from the right. What `out` lacks of them is combined, then divided. False: a device
-  // cannot do it.
+  // The formula is of the elements of `inputs` that meet at each place of extents `over`; all
+  // tensors are stretched to these from the right. What `out` lacks of them is combined, then
+  // divided. False: a device cannot do it.
   using Formula = llvm::function_ref<Symbol(llvm::ArrayRef<Symbol>)>;
   bool make(const Placed &out, llvm::ArrayRef<int64_t> over, llvm::ArrayRef<Placed> inputs,
             Formula formula, SpmdCombiner combiner = kSpmdSum, double divisor = 1);
-  // The same over loops of so many places, as strides say. Loops along which `out` does not move are combined.
+  // The same over loops of so many places, as strides say. Loops along which `out` does not move
+  // are combined.
   bool make_along(llvm::ArrayRef<int64_t> extents, const Strided &out,
                   llvm::ArrayRef<Strided> inputs, Formula formula, SpmdCombiner combiner = kSpmdSum,
                   double divisor = 1);
-  // Elements of `from`, entries of `index` times `stride` further on; 0 where these are outside of [0, extent).
+  // Elements of `from`, entries of `index` times `stride` further on; 0 where these are outside of
+  // [0, extent).
   bool fetch(llvm::ArrayRef<int64_t> extents, const Strided &out, const Strided &from,
              const Strided &index, int64_t stride, int64_t extent);
   bool fill(const Placed &out, double number);
@@ -75,8 +77,8 @@ public:
   // U32, rows x length: SpmdSort.
   Placed sorted(const Placed &keys, int64_t rows, int64_t length, int64_t row_stride,
                 int64_t stride, bool descending);
-  // Entries go to the rows that `places` (whole numbers, one each) says: SpmdScatter, whose form, places, order and
-  // elements are made here.
+  // Entries go to the rows that `places` (whole numbers, one each) says: SpmdScatter, whose form,
+  // places, order and elements are made here.
   void scatter(SpmdScatterForm form, const Placed &places, const Placed &from, const Placed &to,
                SpmdScatter made);
   // Once all is made: results that were made elsewhere go to where they belong.

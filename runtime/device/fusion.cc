@@ -1,8 +1,9 @@
-// Each command in turn is made part of all that reads its result, if nobody else does, and nothing that it reads
-// is written on the way. It is gone then, so chains of any length come together.
+// Each command in turn is made part of all that reads its result, if nobody else does, and nothing
+// that it reads is written on the way. It is gone then, so chains of any length come together.
 #include "runtime/device/fusion.h"
 
-#include "runtime/device/joining.h"
+#include "ir/support/arrays.h"
+#include "runtime/device/fused_pair.h"
 #include "runtime/device/scalar.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -25,14 +26,15 @@ bool holds(llvm::ArrayRef<DeviceTensor> tensors, uint32_t id) {
   return llvm::any_of(tensors, [&](const DeviceTensor &each) { return each.id == id; });
 }
 
-// To read it anew costs no more than to read a copy: a number, or elements that lie as those of the copy do.
+// To read it anew costs no more than to read a copy: a number, or elements that lie as those of the
+// copy do.
 bool is_light(const Command &command) {
   auto row = [](llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to) {
     return from.empty() || from.back() == to.back() || from.back() == 0;
   };
   if (const auto *move = std::get_if<SpmdMove>(&command))
     return row({move->from_strides, move->loops}, {move->to_strides, move->loops});
-  const auto &nest = std::get<SpmdNest>(command);
+  const auto &nest = std::get<SpmdLoopNest>(command);
   if (nest.inner || nest.steps != 1)
     return false;
   return nest.arrays == 0 || (nest.in[0].index == ~0u && row({nest.in[0].strides, nest.loops},
@@ -40,11 +42,11 @@ bool is_light(const Command &command) {
 }
 
 bool adds(const Command &command) {
-  const auto *nest = std::get_if<SpmdNest>(&command);
+  const auto *nest = std::get_if<SpmdLoopNest>(&command);
   return nest && nest->adds;
 }
 bool adds_elements(const Command &command) {
-  return adds(command) && std::get<SpmdNest>(command).inner == 0;
+  return adds(command) && std::get<SpmdLoopNest>(command).inner == 0;
 }
 
 // Whether it writes all of a tensor.
@@ -53,7 +55,7 @@ bool covers(const Command &command, Bytes tensor) {
   uint32_t bytes = 0;
   if (const auto *move = std::get_if<SpmdMove>(&command))
     bytes = move->bytes;
-  else if (const auto *nest = std::get_if<SpmdNest>(&command))
+  else if (const auto *nest = std::get_if<SpmdLoopNest>(&command))
     bytes = device::bytes_of(nest->out.element);
   return out.first == tensor.first && out.last == tensor.last &&
          static_cast<uint64_t>(results(command)) * bytes == tensor.last - tensor.first;
@@ -63,7 +65,7 @@ bool covers(const Command &command, Bytes tensor) {
 
 void Fusion::note(uint32_t item) {
   for (llvm::ArrayRef<DeviceTensor> tensors :
-       {llvm::makeArrayRef(items_[item].reads), llvm::makeArrayRef(items_[item].writes)})
+       {ir::as_array(items_[item].reads), ir::as_array(items_[item].writes)})
     for (const DeviceTensor &each : tensors) {
       std::vector<uint32_t> &users = tensors_[each.id].items;
       const auto at = llvm::lower_bound(users, item);
@@ -136,7 +138,7 @@ void Fusion::note_bytes(Item &item, StepTensors of, llvm::SmallVectorImpl<Device
     between.push_back({next_scratch_--, out});
     tensors_[between.back().id].ends = out.within(scratch_);
     item.writes.push_back(between.back());
-    for (const DeviceTensor &each : llvm::makeArrayRef(between).drop_back()) // in part
+    for (const DeviceTensor &each : ir::as_array(between).drop_back()) // in part
       if (each.bytes.meets(out))
         item.writes.push_back(each);
   }
@@ -163,7 +165,8 @@ bool Fusion::may_write(const Item &item, Bytes bytes) {
                       [&](const DeviceTensor &each) { return each.bytes.meets(bytes); });
 }
 
-// All who read what the item makes. None: somebody does who is no command, or it is asked for later.
+// All who read what the item makes. None: somebody does who is no command, or it is asked for
+// later.
 std::optional<std::vector<uint32_t>> Fusion::readers_of(uint32_t item) const {
   const uint32_t id = items_[item].writes[0].id;
   const Users &users = tensors_.find(id)->second;
@@ -176,7 +179,7 @@ std::optional<std::vector<uint32_t>> Fusion::readers_of(uint32_t item) const {
     readers.push_back(*at);
     if (!holds(user.writes, id))
       continue;
-    // It replaces all that the item made, and reads it while it does: `joined` sees to that.
+    // It replaces all that the item made, and reads it while it does: `fused` sees to that.
     if (adds_elements(*user.command) && places(*user.command) == places(*items_[item].command))
       return readers;
     return std::nullopt;
@@ -196,7 +199,7 @@ bool Fusion::stays(uint32_t item, uint32_t reader) const {
   return true;
 }
 
-void Fusion::join(uint32_t item) {
+void Fusion::fuse(uint32_t item) {
   const Item &made = items_[item];
   if (!made.command || is_told_by_step(*made.command) ||
       std::holds_alternative<SpmdMatrices>(*made.command) || adds(*made.command) ||
@@ -206,28 +209,28 @@ void Fusion::join(uint32_t item) {
   if (!readers || !stays(item, readers->back()))
     return;
   int64_t often = 0;
-  llvm::SmallVector<Join, 4> joins;
+  llvm::SmallVector<FusedReader, 4> fused_readers;
   for (uint32_t reader : *readers) {
     std::optional<Command> command =
-        joined(*made.command, *items_[reader].command, made.writes[0].bytes);
+        fused(*made.command, *items_[reader].command, made.writes[0].bytes);
     if (!command || !may_be_in_place(*command))
       return;
     often += places(*items_[reader].command);
-    joins.push_back({reader, *command});
+    fused_readers.push_back({reader, *command});
   }
   if (often > results(*made.command) && !is_light(*made.command))
     return;
-  commit(item, joins);
+  commit(item, fused_readers);
 }
 
-void Fusion::commit(uint32_t item, llvm::ArrayRef<Join> joins) {
+void Fusion::commit(uint32_t item, llvm::ArrayRef<FusedReader> readers) {
   Item &gone = items_[item];
   const uint32_t id = gone.writes[0].id;
   auto leaves = [&](uint32_t tensor, uint32_t user) {
     std::vector<uint32_t> &users = tensors_[tensor].items;
     users.erase(std::remove(users.begin(), users.end(), user), users.end());
   };
-  for (const Join &each : joins) {
+  for (const FusedReader &each : readers) {
     Item &reader = items_[each.item];
     reader.command = each.command;
     llvm::erase_if(reader.reads, [&](const DeviceTensor &tensor) { return tensor.id == id; });
@@ -238,8 +241,8 @@ void Fusion::commit(uint32_t item, llvm::ArrayRef<Join> joins) {
         reader.reads.push_back(tensor);
     note(each.item);
     if (gone.step != reader.step)
-      reader.joined.push_back(gone.step);
-    reader.joined.append(gone.joined.begin(), gone.joined.end());
+      reader.fused.push_back(gone.step);
+    reader.fused.append(gone.fused.begin(), gone.fused.end());
     changed_.push_back(reader.step);
   }
   for (const DeviceTensor &tensor : gone.reads)
@@ -252,7 +255,7 @@ void Fusion::commit(uint32_t item, llvm::ArrayRef<Join> joins) {
 
 std::map<uint32_t, FusedStep> Fusion::run() {
   for (uint32_t i = 0; i < items_.size(); ++i)
-    join(i);
+    fuse(i);
   std::map<uint32_t, FusedStep> made;
   for (uint32_t step : changed_)
     made[step];
@@ -261,9 +264,9 @@ std::map<uint32_t, FusedStep> Fusion::run() {
     if (at == made.end() || !item.command)
       continue;
     at->second.commands.push_back(*item.command);
-    for (uint32_t step : item.joined)
-      if (step != item.step && !llvm::is_contained(at->second.joined, step))
-        at->second.joined.push_back(step);
+    for (uint32_t step : item.fused)
+      if (step != item.step && !llvm::is_contained(at->second.fused, step))
+        at->second.fused.push_back(step);
   }
   return made;
 }

@@ -1,5 +1,6 @@
-// Commands that become one with a later one, which alone reads what they make: a chain of functions of elements goes
-// through memory once, and copies go into what reads them. Results keep their bits.
+// Commands that become one with a later one, which alone reads what they make: a chain of functions
+// of elements goes through memory once, and copies go into what reads them. Results keep their
+// bits.
 #pragma once
 
 #include "runtime/device/touched.h"
@@ -18,8 +19,8 @@ struct DeviceTensor {
 
 // Of one step.
 struct FusedStep {
-  std::vector<Command> commands;         // in the place of its own; none: others do its work
-  llvm::SmallVector<uint32_t, 4> joined; // steps whose work it does, in part at least
+  std::vector<Command> commands;        // in the place of its own; none: others do its work
+  llvm::SmallVector<uint32_t, 4> fused; // steps whose work it does, in part at least
 };
 
 // Steps that follow one another, with no branch or loop between them.
@@ -45,13 +46,13 @@ private:
     uint32_t step = 0;
     std::optional<Command> command; // none: something else, or it is part of another one
     llvm::SmallVector<DeviceTensor, 4> reads, writes; // of the tensors that it does read and write
-    llvm::SmallVector<uint32_t, 4> joined;
+    llvm::SmallVector<uint32_t, 4> fused;
   };
   struct Users {
     std::vector<uint32_t> items; // in order
     bool ends = false;
   };
-  struct Join {
+  struct FusedReader {
     uint32_t item;
     Command command;
   };
@@ -65,8 +66,8 @@ private:
   void note(uint32_t item);
   std::optional<std::vector<uint32_t>> readers_of(uint32_t item) const;
   bool stays(uint32_t item, uint32_t reader) const;
-  void join(uint32_t item);
-  void commit(uint32_t item, llvm::ArrayRef<Join> joins);
+  void fuse(uint32_t item);
+  void commit(uint32_t item, llvm::ArrayRef<FusedReader> readers);
 
   Bytes scratch_;
   std::vector<Item> items_;

@@ -1,6 +1,7 @@
-// What `spmdrun` and a plug-in for devices agree on: a table of C functions and plain data. A process has one
-// device and one rank. What is queued goes on in the order of its stream; nothing that queues waits.
-// backends/nccl.cc is the one for NVIDIA's; tests/device/fake.cc does the same with threads.
+// What `spmdrun` and a plug-in for devices agree on: a table of C functions and plain data. A
+// process has one device and one rank. What is queued goes on in the order of its stream; nothing
+// that queues waits. backends/nccl.cc is the one for NVIDIA's; tests/device/fake.cc does the same
+// with threads.
 #pragma once
 
 #include "runtime/backends/plugin.h"
@@ -34,7 +35,7 @@ enum SpmdElement : uint32_t {
   kSpmdC128,
 };
 
-enum SpmdStream : uint32_t { kSpmdCompute, kSpmdWires };
+enum SpmdStream : uint32_t { kSpmdCompute, kSpmdCollectives };
 inline constexpr uint32_t kSpmdStreams = 2;
 
 struct SpmdDeviceFacts {
@@ -59,13 +60,14 @@ struct SpmdMove {
   int64_t from_strides[kSpmdLoops], to_strides[kSpmdLoops]; // in elements
 };
 
-// An array that a nest of loops reads or writes, from its first element on. One of kSpmdNoElement has no data: its
-// numbers are the places themselves, 0, 1, 2, ...
+// An array that a loop nest reads or writes, from its first element on. One of kSpmdNoElement
+// has no data: its numbers are the places themselves, 0, 1, 2, ...
 struct SpmdArray {
   SpmdAddress data;
   uint32_t element;
-  // Place in SpmdNest::in of an array of whole numbers that say where along one dimension this one is read
-  // (none: ~0), counted from `begin`: `stride` elements for each. What lies outside of [0, extent) counts as 0.
+  // Place in SpmdLoopNest::in of an array of whole numbers that say where along one dimension this
+  // one is read (none: ~0), counted from `begin`: `stride` elements for each. What lies outside of
+  // [0, extent) counts as 0.
   uint32_t index;
   int64_t stride, extent, begin;
   int64_t strides[kSpmdLoops]; // in elements, per loop
@@ -129,8 +131,9 @@ inline constexpr uint32_t kSpmdArrays = 6, kSpmdSteps = 128, kSpmdConstants = 32
 
 enum SpmdCombiner : uint32_t { kSpmdSum, kSpmdAvg, kSpmdMax, kSpmdMin, kSpmdProd };
 
-// For each place of the outer loops: what the program makes of the arrays, combined over the inner ones.
-struct SpmdNest {
+// For each place of the outer loops: what the program makes of the arrays, combined over the inner
+// ones.
+struct SpmdLoopNest {
   uint32_t loops, inner; // of all loops the last `inner` are combined
   int64_t extents[kSpmdLoops];
   uint32_t arrays;
@@ -156,8 +159,8 @@ struct SpmdMatrices {
   double factor;
 };
 
-// Where the keys of each row stand once they are in order: equal ones as before, 0 and -0 alike, NaN behind all
-// numbers (first if `descending`).
+// Where the keys of each row stand once they are in order: equal ones as before, 0 and -0 alike,
+// NaN behind all numbers (first if `descending`).
 struct SpmdSort {
   uint32_t element, descending;
   int64_t rows, length; // of less than 2^31 keys in all
@@ -169,15 +172,15 @@ struct SpmdSort {
 inline constexpr uint64_t spmd_sort_room(uint64_t keys) { return 32 * keys + (1 << 20); }
 
 enum SpmdScatterForm : uint32_t { kSpmdAddRows, kSpmdReplaceRows };
-// Entry i, which is `width` elements, goes to row places[i] of `to`: added to what is there, all those of one row in
-// an order that the data decide, and rounded once; or in its place, where the last entry stands. Places outside of
-// [0, rows) are left out.
+// Entry i, which is `width` elements, goes to row places[i] of `to`: added to what is there, all
+// those of one row in an order that the data decide, and rounded once; or in its place, where the
+// last entry stands. Places outside of [0, rows) are left out.
 struct SpmdScatter {
   uint32_t form, place_element;
   int64_t entries, width; // fewer than 2^31 entries
   SpmdAddress places;     // whole numbers, one after another
-  // AddRows: U32, the places in ascending order, as SpmdSort tells it. ReplaceRows: 4 bytes for each row of `to`, to
-  // work with.
+  // AddRows: U32, the places in ascending order, as SpmdSort tells it. ReplaceRows: 4 bytes for
+  // each row of `to`, to work with.
   SpmdAddress order;
   SpmdAddress from, to;
   uint32_t from_element, to_element;
@@ -185,7 +188,12 @@ struct SpmdScatter {
   int64_t rows, to_row, to_stride;
 };
 
-enum SpmdWireForm : uint32_t { kSpmdAllReduce, kSpmdAllGather, kSpmdReduceScatter, kSpmdBroadcast };
+enum SpmdCollectiveForm : uint32_t {
+  kSpmdAllReduce,
+  kSpmdAllGather,
+  kSpmdReduceScatter,
+  kSpmdBroadcast
+};
 struct SpmdCollective {
   uint32_t form, group, combiner, root;
   uint32_t
@@ -204,7 +212,8 @@ struct SpmdTransfer {
 struct SpmdDevicePlugin {
   uint32_t abi, bytes; // bytes = sizeof: fields are only ever appended
   const char *name;
-  // Once per process, first: the device of this rank among those of the host. Code kSpmdRefused: there is none.
+  // Once per process, first: the device of this rank among those of the host. Code kSpmdRefused:
+  // there is none.
   SpmdStatus (*open)(const SpmdHost *host, const SpmdRanks *ranks, SpmdDevice **device,
                      SpmdDeviceFacts *facts);
   // On rank 0.
@@ -213,14 +222,16 @@ struct SpmdDevicePlugin {
   SpmdStatus (*connect)(SpmdDevice *device, const SpmdId *id);
   // As SpmdPlugin::split.
   SpmdStatus (*split)(SpmdDevice *device, uint32_t colour, uint32_t key, uint32_t *group);
-  // Memory, aligned to 512 bytes; kSpmdRefused: there is not so much. What is not released lives until `close`.
+  // Memory, aligned to 512 bytes; kSpmdRefused: there is not so much. What is not released lives
+  // until `close`.
   SpmdStatus (*allocate)(SpmdDevice *device, uint64_t bytes, SpmdAddress *address);
   // When all that was queued is done.
   SpmdStatus (*release)(SpmdDevice *device, SpmdAddress address);
 
-  // Queued. Moves, nests and matrices: on kSpmdCompute; what goes between ranks: on kSpmdWires.
+  // Queued. Moves, loop nests and matrices: on kSpmdCompute; what goes between ranks: on
+  // kSpmdCollectives.
   SpmdStatus (*move)(SpmdDevice *device, const SpmdMove *move);
-  SpmdStatus (*nest)(SpmdDevice *device, const SpmdNest *nest);
+  SpmdStatus (*nest)(SpmdDevice *device, const SpmdLoopNest *nest);
   SpmdStatus (*matrices)(SpmdDevice *device, const SpmdMatrices *matrices);
   SpmdStatus (*collective)(SpmdDevice *device, const SpmdCollective *collective);
   SpmdStatus (*exchange)(SpmdDevice *device, uint32_t group, const SpmdTransfer *sends,
@@ -246,13 +257,15 @@ struct SpmdDevicePlugin {
   // Bytes of memory that nobody has, now.
   SpmdStatus (*free_bytes)(SpmdDevice *device, uint64_t *bytes);
 
-  // Collectives and exchanges given in between are one batch: they may go on in any order and at once, so none
-  // writes what another one reads or writes. Ranks that meet in one of them have the same ones in the batch.
+  // Collectives and exchanges given in between are one batch: they may go on in any order and at
+  // once, so none writes what another one reads or writes. Ranks that meet in one of them have the
+  // same ones in the batch.
   SpmdStatus (*begin_batch)(SpmdDevice *device);
   SpmdStatus (*end_batch)(SpmdDevice *device);
 
-  // What is queued on both streams from now on, `begin` and `follow` included, is recorded and not carried out.
-  // Nothing that waits is called meanwhile, nor is memory asked for. kSpmdRefused: nothing can be recorded here.
+  // What is queued on both streams from now on, `begin` and `follow` included, is recorded and not
+  // carried out. Nothing that waits is called meanwhile, nor is memory asked for. kSpmdRefused:
+  // nothing can be recorded here.
   SpmdStatus (*begin_record)(SpmdDevice *device);
   // kSpmdRefused: what was queued cannot be carried out as one, and is dropped.
   SpmdStatus (*end_record)(SpmdDevice *device, uint32_t *recording);
@@ -261,8 +274,8 @@ struct SpmdDevicePlugin {
   // When all that was queued is done.
   SpmdStatus (*forget)(SpmdDevice *device, uint32_t recording);
 
-  // Before `make_id` and `connect`, on all ranks: what ranks hold is added up in an order that the devices, the
-  // links between them and the libraries decide, and nothing else does.
+  // Before `make_id` and `connect`, on all ranks: what ranks hold is added up in an order that the
+  // devices, the links between them and the libraries decide, and nothing else does.
   SpmdStatus (*fix_order)(SpmdDevice *device);
 };
 

@@ -76,11 +76,11 @@ llvm::Error DeviceLink::error_of(const SpmdStatus &status) const {
 llvm::Expected<std::vector<uint32_t>> GroupCache::groups_of(const Plan &plan, const World &world,
                                                             RankId own, Split split) {
   std::vector<uint32_t> made(plan.communicators.size(), kSpmdAllRanks);
-  std::vector<bool> wired(plan.communicators.size(), false);
-  for (const Communicate &wire : plan.communicates)
-    wired[wire.group.index] = true;
-  for (uint32_t c = 0; c < wired.size(); ++c) {
-    if (!wired[c])
+  std::vector<bool> used(plan.communicators.size(), false);
+  for (const Communicate &collective : plan.communicates)
+    used[collective.group.index] = true;
+  for (uint32_t c = 0; c < used.size(); ++c) {
+    if (!used[c])
       continue;
     const Communicator &wanted = plan.communicators[CommunicatorId{c}];
     Groups groups = world.groups(wanted.mesh, wanted.axes);

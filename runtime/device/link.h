@@ -1,5 +1,5 @@
-// The device of this process, as a plug-in gives it: opened, held against the version of the interface, its
-// answers errors of ours.
+// The device of this process, as a plug-in gives it: opened, held against the version of the
+// interface, its answers errors of ours.
 #pragma once
 
 #include "runtime/device/interface.h"
@@ -44,8 +44,8 @@ public:
 
 class DeviceLink {
 public:
-  // Asked now and then while the device is waited for: which step of the plan it has come to, and whether this
-  // is the first question of a wait. False: to give up.
+  // Asked now and then while the device is waited for: which step of the plan it has come to, and
+  // whether this is the first question of a wait. False: to give up.
   using Patience = std::function<bool(uint32_t step, bool first)>;
 
   // An error is the plug-in's: no device, say.

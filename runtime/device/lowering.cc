@@ -2,6 +2,7 @@
 // equations.
 #include "runtime/device/lowering.h"
 
+#include "ir/support/arrays.h"
 #include "runtime/equation/derived.h"
 #include "runtime/equation/equation.h"
 #include "runtime/equation/lowering.h"
@@ -67,7 +68,7 @@ private:
   bool sum_of_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &result);
   bool term(const lowered::Term &term, const Placed &out, bool fresh);
   bool all_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &out);
-  bool add_inputs(const lowered::Term &term, llvm::ArrayRef<unsigned> loops, NestDraft &draft);
+  bool add_inputs(const lowered::Term &term, llvm::ArrayRef<unsigned> loops, LoopNestDraft &draft);
   bool matrices(const lowered::Term &term, const Placed &out, bool fresh);
 
   const RowCall &call_;
@@ -156,7 +157,7 @@ bool RowLowering::moves_back(const KernelDef &kernel) {
 
 bool RowLowering::nest(const Site &site, ScalarProgram program, const Dims &over,
                        const Placed *gradient, const Placed &out) {
-  llvm::SmallVector<uint8_t, 6> known; // inputs of the program, by place in the nest
+  llvm::SmallVector<uint8_t, 6> known; // inputs of the program, by place in the loop nest
   llvm::SmallVector<Placed, 6> inputs;
   for (SpmdScalarStep &step : program.steps) {
     if (step.op != kSpmdInput)
@@ -234,8 +235,9 @@ bool RowLowering::complex_terms(llvm::ArrayRef<lowered::Term> terms, const Place
   return !terms.empty() && (!lies_there || copied(out, result));
 }
 
-// One term after another is added to what is there. A result of 16 bits and less is rounded once, as everywhere: it
-// is added up in f32, and cuBLASLt would round a product before it adds it to 16 bits.
+// One term after another is added to what is there. A result of 16 bits and less is rounded once,
+// as everywhere: it is added up in f32, and cuBLASLt would round a product before it adds it to 16
+// bits.
 bool RowLowering::sum_of_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &result) {
   const bool narrow = ir::differentiable(result.dtype) && ir::info(result.dtype).bytes < 4;
   const bool widened = narrow && terms.size() > 1;
@@ -270,11 +272,11 @@ bool RowLowering::terms() {
 
 // Looked up by at most one index each.
 bool RowLowering::add_inputs(const lowered::Term &term, llvm::ArrayRef<unsigned> loops,
-                             NestDraft &draft) {
+                             LoopNestDraft &draft) {
   for (const lowered::Source &source : term.sources) {
     if (source.form != lowered::Source::Form::Operand || call_.args[source.arg].is_complex())
       return false;
-    NestDraft::Input input{call_.args[source.arg], {}, 0};
+    LoopNestDraft::Input input{call_.args[source.arg], {}, 0};
     for (unsigned v : loops)
       input.strides.push_back(source.strides[v]);
     draft.inputs.push_back(std::move(input));
@@ -287,7 +289,7 @@ bool RowLowering::add_inputs(const lowered::Term &term, llvm::ArrayRef<unsigned>
       int64_t stride = term.sources[s].strides[index.target];
       if (stride == 0)
         continue;
-      NestDraft::Input &input = draft.inputs[s];
+      LoopNestDraft::Input &input = draft.inputs[s];
       if (input.index != ~0u)
         return false;
       input.index = static_cast<unsigned>(draft.inputs.size());
@@ -302,7 +304,7 @@ bool RowLowering::add_inputs(const lowered::Term &term, llvm::ArrayRef<unsigned>
     // Where nothing is looked up by it, entries that point outside would count.
     if (used == 0)
       return false;
-    NestDraft::Input entries{call_.args[index.arg], {}, 0};
+    LoopNestDraft::Input entries{call_.args[index.arg], {}, 0};
     for (unsigned v : loops)
       entries.strides.push_back(index.strides[v]);
     draft.inputs.push_back(std::move(entries));
@@ -313,7 +315,7 @@ bool RowLowering::add_inputs(const lowered::Term &term, llvm::ArrayRef<unsigned>
 bool RowLowering::term(const lowered::Term &term, const Placed &out, bool fresh) {
   if (term.scatters || !term.functions.empty() || term.edges.count)
     return false;
-  NestDraft draft;
+  LoopNestDraft draft;
   const llvm::SmallVector<unsigned, 8> loops = add_loops(term, draft);
   if (fresh && covered_by(draft) != out.size()) {
     add_fill(out, 0, commands_);
@@ -328,10 +330,10 @@ bool RowLowering::term(const lowered::Term &term, const Placed &out, bool fresh)
   return add_inputs(term, loops, draft) && draft.build(commands_);
 }
 
-// Terms that sum nothing, in one nest: each element is rounded once, and may be written over an
-// operand.
+// Terms that sum nothing, in one loop nest: each element is rounded once, and may be written over
+// an operand.
 bool RowLowering::all_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &out) {
-  NestDraft draft;
+  LoopNestDraft draft;
   draft.out = out;
   ScalarProgram &program = draft.program;
   int64_t covered = 1;
@@ -368,7 +370,7 @@ bool RowLowering::all_terms(llvm::ArrayRef<lowered::Term> terms, const Placed &o
     for (const lowered::Source &source : term.sources) {
       if (source.form != lowered::Source::Form::Operand || call_.args[source.arg].is_complex())
         return false;
-      NestDraft::Input input{call_.args[source.arg], {}};
+      LoopNestDraft::Input input{call_.args[source.arg], {}};
       for (unsigned v : loops)
         input.strides.push_back(source.strides[v]);
       draft.inputs.push_back(std::move(input));
@@ -515,7 +517,7 @@ bool RowLowering::matrices(const lowered::Term &term, const Placed &out, bool fr
 
 } // namespace
 
-llvm::SmallVector<unsigned, 8> add_loops(const lowered::Term &term, NestDraft &draft) {
+llvm::SmallVector<unsigned, 8> add_loops(const lowered::Term &term, LoopNestDraft &draft) {
   llvm::SmallVector<unsigned, 8> loops;
   for (bool inner : {false, true})
     for (unsigned v = 0; v < term.extents.size(); ++v)
@@ -529,8 +531,8 @@ llvm::SmallVector<unsigned, 8> add_loops(const lowered::Term &term, NestDraft &d
   return loops;
 }
 
-int64_t covered_by(const NestDraft &draft) {
-  return count(llvm::makeArrayRef(draft.extents).drop_back(draft.inner));
+int64_t covered_by(const LoopNestDraft &draft) {
+  return count(ir::as_array(draft.extents).drop_back(draft.inner));
 }
 
 bool lower_row(const RowCall &call, std::vector<Command> &commands) {

@@ -1,5 +1,5 @@
-// Stretches of steps whose commands never change are recorded when they are come to for the second time, and
-// replayed from then on. The first time makes libraries load and connect what they need.
+// Stretches of steps whose commands never change are recorded when they are come to for the second
+// time, and replayed from then on. The first time makes libraries load and connect what they need.
 #include "runtime/device/backend.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -15,8 +15,8 @@ namespace {
 constexpr uint32_t kLeastSteps = 4;
 } // namespace
 
-// Which steps may be part of a recording: those that are alike on all ranks, because a library may want what is
-// recorded of a collective to be so on all ranks that meet in it.
+// Which steps may be part of a recording: those that are alike on all ranks, because a library may
+// want what is recorded of a collective to be so on all ranks that meet in it.
 llvm::Error DeviceBackend::find_stretches() {
   const std::vector<Step> &steps = plan_->steps;
   stretch_ends_.clear();
@@ -112,7 +112,7 @@ llvm::Error DeviceBackend::replay(StepRange range, uint32_t number) {
 bool DeviceBackend::meets_others(const Step &step) const {
   return (step.form == StepForm::Communicate && takes_part(step)) ||
          (step.form == StepForm::LocalStep &&
-          plan_->local_steps[step.index].form == ActForm::Receive);
+          plan_->local_steps[step.index].form == LocalStepForm::Receive);
 }
 
 size_t DeviceBackend::recordings() const {

@@ -1,5 +1,5 @@
-// Elements and scalar programs as a device works on them, and as a processor does that plays one: one text
-// for both, so that what is tested without a device is what runs on it.
+// Elements and scalar programs as a device works on them, and as a processor does that plays one:
+// one text for both, so that what is tested without a device is what runs on it.
 #pragma once
 
 #include "runtime/device/interface.h"
@@ -352,7 +352,7 @@ SPMD_ON_DEVICE int64_t dot(const int64_t *strides, const int64_t *at, uint32_t l
 }
 
 // What the program makes of the arrays at one place of all loops.
-SPMD_ON_DEVICE double worth(const SpmdNest &nest, const int64_t *at) {
+SPMD_ON_DEVICE double worth(const SpmdLoopNest &nest, const int64_t *at) {
   double values[kSpmdSteps];
   double loaded[kSpmdArrays];
   for (uint32_t i = 0; i < nest.arrays; ++i) {
@@ -408,7 +408,7 @@ SPMD_ON_DEVICE int64_t places(const int64_t *extents, uint32_t first, uint32_t l
 }
 
 // Rounds and stores what was combined for one place of the outer loops.
-SPMD_ON_DEVICE void finish(const SpmdNest &nest, const int64_t *at, double value) {
+SPMD_ON_DEVICE void finish(const SpmdLoopNest &nest, const int64_t *at, double value) {
   const uint32_t outer = nest.loops - nest.inner;
   const int64_t place = dot(nest.out.strides, at, outer);
   value = value * nest.factor / nest.divisor;

@@ -1,4 +1,5 @@
-// Which commands of a range of steps become one. What is read between two steps is there, for then a range ends.
+// Which commands of a range of steps become one. What is read between two steps is there, for then
+// a range ends.
 #include "runtime/device/backend.h"
 
 namespace spmd::runtime {
@@ -27,7 +28,7 @@ void DeviceBackend::fuse_commands(const Compute &made, uint64_t scratch_bytes,
 void DeviceBackend::add_to(Fusion &fusion, uint32_t index) const {
   const Step &step = plan_->steps[index];
   llvm::SmallVector<DeviceTensor, 8> reads, writes;
-  bool is_act = false;
+  bool is_local = false;
   switch (step.form) {
   case StepForm::Compute:
     for (const Use &use : plan_->used(plan_->computes[step.index].operands))
@@ -36,7 +37,7 @@ void DeviceBackend::add_to(Fusion &fusion, uint32_t index) const {
       writes.push_back(region(use.buffer));
     break;
   case StepForm::LocalStep:
-    is_act = true;
+    is_local = true;
     for (const Use &use : plan_->used(plan_->local_steps[step.index].operands))
       reads.push_back(region(use.buffer));
     writes.push_back(region(plan_->local_steps[step.index].result));
@@ -51,7 +52,7 @@ void DeviceBackend::add_to(Fusion &fusion, uint32_t index) const {
   case StepForm::Loop:
     return;
   }
-  const bool receives = is_act && plan_->local_steps[step.index].form == ActForm::Receive;
+  const bool receives = is_local && plan_->local_steps[step.index].form == LocalStepForm::Receive;
   const bool commands = step.form != StepForm::Communicate && !receives && !ready_[index].on_host;
   if (commands)
     fusion.add(index, ready_[index].commands, reads, writes);
@@ -91,7 +92,7 @@ const DeviceBackend::FusedSteps &DeviceBackend::fused(StepRange steps) {
 }
 
 llvm::Error DeviceBackend::touch_joined(const FusedStep &fused) {
-  for (uint32_t index : fused.joined) {
+  for (uint32_t index : fused.fused) {
     const Step &step = plan_->steps[index];
     if (llvm::Error error = touch(plan_->used(step.form == StepForm::Compute
                                                   ? plan_->computes[step.index].operands
@@ -102,14 +103,14 @@ llvm::Error DeviceBackend::touch_joined(const FusedStep &fused) {
 }
 
 std::vector<Command> DeviceBackend::commands_of(StepRange steps) {
-  const FusedSteps &joined = fused(steps);
+  const FusedSteps &fused_steps = fused(steps);
   std::vector<Command> all;
   for (uint32_t i = steps.first; i < steps.last; i = step_after(*plan_, i)) {
     if (ready_[i].on_host)
       continue;
-    const auto own = joined.find(i);
+    const auto own = fused_steps.find(i);
     const std::vector<Command> &each =
-        own == joined.end() ? ready_[i].commands : own->second.commands;
+        own == fused_steps.end() ? ready_[i].commands : own->second.commands;
     all.insert(all.end(), each.begin(), each.end());
   }
   return all;

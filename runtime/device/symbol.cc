@@ -1,5 +1,5 @@
-// Steps of equal form are one step, what follows from constants is a constant, and each answer that a kernel
-// asks for is given once in a run of it.
+// Steps of equal form are one step, what follows from constants is a constant, and each answer that
+// a kernel asks for is given once in a run of it.
 #include "runtime/device/symbol.h"
 
 #include "runtime/device/scalar.h"

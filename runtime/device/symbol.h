@@ -1,6 +1,6 @@
-// A number that writes down how it is made: a kernel of numbers, run once on such, gives the scalar program
-// that a device carries out for every element. Where the kernel asks which of two numbers is larger it is run
-// again for the other answer, and the program selects.
+// A number that writes down how it is made: a kernel of numbers, run once on such, gives the scalar
+// program that a device carries out for every element. Where the kernel asks which of two numbers
+// is larger it is run again for the other answer, and the program selects.
 #pragma once
 
 #include "runtime/device/interface.h"
@@ -54,7 +54,8 @@ private:
   uint32_t step_;
 };
 
-// None: the kernel is untraceable, or the program would be too long for a device. Run more than once.
+// None: the kernel is untraceable, or the program would be too long for a device. Run more than
+// once.
 std::optional<ScalarProgram> record(llvm::function_ref<Symbol()> kernel);
 
 inline Symbol plain(Symbol x) { return x; }

@@ -19,7 +19,7 @@ Bytes span_of(SpmdAddress data, uint32_t bytes, llvm::ArrayRef<int64_t> extents,
 
 namespace {
 
-Bytes span_of_array(const SpmdArray &array, const SpmdNest &nest, uint32_t loops) {
+Bytes span_of_array(const SpmdArray &array, const SpmdLoopNest &nest, uint32_t loops) {
   llvm::SmallVector<int64_t, 9> extents(nest.extents, nest.extents + loops),
       strides(array.strides, array.strides + loops);
   if (array.index != ~0u)
@@ -50,7 +50,7 @@ llvm::SmallVector<Bytes, 8> bytes_read(const Command &command) {
   if (const auto *move = std::get_if<SpmdMove>(&command))
     made.push_back(span_of(move->from, move->bytes, {move->extents, move->loops},
                            {move->from_strides, move->loops}));
-  if (const auto *nest = std::get_if<SpmdNest>(&command)) {
+  if (const auto *nest = std::get_if<SpmdLoopNest>(&command)) {
     for (uint32_t i = 0; i < nest->arrays; ++i)
       if (nest->in[i].element != kSpmdNoElement) // which is no memory
         made.push_back(span_of_array(nest->in[i], *nest, nest->loops));
@@ -70,7 +70,7 @@ Bytes bytes_written(const Command &command) {
   if (const auto *move = std::get_if<SpmdMove>(&command))
     return span_of(move->to, move->bytes, {move->extents, move->loops},
                    {move->to_strides, move->loops});
-  if (const auto *nest = std::get_if<SpmdNest>(&command))
+  if (const auto *nest = std::get_if<SpmdLoopNest>(&command))
     return span_of_array(nest->out, *nest, nest->loops - nest->inner);
   return spans_of(std::get<SpmdMatrices>(command)).out;
 }
@@ -80,12 +80,12 @@ int64_t places(const Command &command) {
     return matrices->batch * matrices->rows * matrices->columns * matrices->inner;
   if (const auto *move = std::get_if<SpmdMove>(&command))
     return device::places(move->extents, 0, move->loops);
-  const auto &nest = std::get<SpmdNest>(command);
+  const auto &nest = std::get<SpmdLoopNest>(command);
   return device::places(nest.extents, 0, nest.loops);
 }
 
 int64_t results(const Command &command) {
-  if (const auto *nest = std::get_if<SpmdNest>(&command))
+  if (const auto *nest = std::get_if<SpmdLoopNest>(&command))
     return device::places(nest->extents, 0, nest->loops - nest->inner);
   if (const auto *matrices = std::get_if<SpmdMatrices>(&command))
     return matrices->batch * matrices->rows * matrices->columns;
@@ -109,7 +109,7 @@ uint64_t traffic(const Command &command) {
                 (device::bytes_of(scatter->from_element) + device::bytes_of(scatter->to_element)));
   if (const auto *move = std::get_if<SpmdMove>(&command))
     return 2 * static_cast<uint64_t>(places(command)) * move->bytes;
-  const auto &nest = std::get<SpmdNest>(command);
+  const auto &nest = std::get<SpmdLoopNest>(command);
   auto bytes = [&](const SpmdArray &array, uint32_t loops) {
     uint64_t met = device::bytes_of(array.element);
     for (uint32_t l = 0; l < loops; ++l)
@@ -128,7 +128,7 @@ bool may_be_in_place(const Command &command) {
   const Bytes out = bytes_written(command);
   if (std::holds_alternative<SpmdMove>(command))
     return !bytes_read(command)[0].meets(out);
-  const auto *nest = std::get_if<SpmdNest>(&command);
+  const auto *nest = std::get_if<SpmdLoopNest>(&command);
   if (!nest)
     return false;
   for (uint32_t i = 0; i < nest->arrays; ++i) {

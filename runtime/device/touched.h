@@ -14,7 +14,8 @@ struct Bytes {
 
 // Sorts and scatters: only their steps say what they read and write.
 bool is_told_by_step(const Command &command);
-// All that another command may read, and all that it may write. Of a nest: by array, those that `adds` reads last.
+// All that another command may read, and all that it may write. Of a loop nest: by array, those
+// that `adds` reads last.
 llvm::SmallVector<Bytes, 8> bytes_read(const Command &command);
 Bytes bytes_written(const Command &command);
 // So many bytes go to and from memory, where what is met again in a loop is read once.
@@ -26,7 +27,8 @@ int64_t results(const Command &command);
 // From `data` on, so far as the loops go; none where one of them has no places.
 Bytes span_of(SpmdAddress data, uint32_t bytes, llvm::ArrayRef<int64_t> extents,
               llvm::ArrayRef<int64_t> strides);
-// Whether places may be done in any order: what is written over is read at that very place, if at all.
+// Whether places may be done in any order: what is written over is read at that very place, if at
+// all.
 bool may_be_in_place(const Command &command);
 
 } // namespace spmd::runtime

@@ -174,11 +174,9 @@ private:
     });
     if (all_.is_derived())
       chosen = all_.forward().equation.equation.operands[all_.site.row.derivative_at].name;
-    if (all_.forward().name == "where")
-      return chosen == "x" ? Source::Keeps::True : Source::Keeps::False;
-    if (all_.forward().name == "masked_fill")
-      return chosen == "a" ? Source::Keeps::False : Source::Keeps::True;
-    return Source::Keeps::Hash;
+    if (all_.forward().chooses.empty())
+      return Source::Keeps::Hash;
+    return chosen == all_.forward().chooses ? Source::Keeps::True : Source::Keeps::False;
   }
 
   void add_index(const Ref &ref, uint32_t arg, uint8_t target) {

@@ -27,15 +27,16 @@ public:
   bool goes_with(const ForwardRow &other) const {
     return kernel_ && kernel_->together && row_ == other.row_ && operand_ != other.operand_;
   }
-  // The row itself: where it stands, the operand that is derived by, and the arguments of the derived row
-  // that are gradients of its results.
+  // The row itself: where it stands, the operand that is derived by, and the arguments of the
+  // derived row that are gradients of its results.
   Site site(const Site &derived) const {
     return {*app_, *row_, binding_, map_, derived.domain, derived.seed, derived.op, derived.stream};
   }
   unsigned operand() const { return operand_; }
   unsigned member() const { return member_; }
   llvm::ArrayRef<std::optional<uint32_t>> gradient_args() const { return gradient_args_; }
-  // Calls of the derived row. `more`: rows that go with it, of which the results follow the first one.
+  // Calls of the derived row. `more`: rows that go with it, of which the results follow the first
+  // one.
   llvm::Error run_vjp(const Call<double> &call, llvm::ArrayRef<const ForwardRow *> more = {}) const;
   llvm::Error run_back(const Call<Residue> &call) const;
 

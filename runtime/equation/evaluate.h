@@ -11,7 +11,8 @@
 
 namespace spmd::runtime {
 
-// A tensor, and of what it is a block. Null `tensor`: its data are not needed (a shape_only of extents).
+// A tensor, and of what it is a block. Null `tensor`: its data are not needed (a shape_only of
+// extents).
 struct Held {
   const Tensor *tensor = nullptr;
   ir::DType dtype = ir::DType::Unknown;
@@ -29,17 +30,19 @@ struct Draws {
 class PreparedOp {
 public:
   ~PreparedOp();
-  // `results`: of the right extents and dtype; they may hold anything. `result_places`: of what they are; empty:
-  // they are the whole. An error says what a kernel cannot do. `together`: ops that go with it, for the
-  // same operands; their results follow the own ones.
+  // `results`: of the right extents and dtype; they may hold anything. `result_places`: of what
+  // they are; empty: they are the whole. An error says what a kernel cannot do. `together`: ops
+  // that go with it, for the same operands; their results follow the own ones.
   llvm::Error run(llvm::ArrayRef<Held> args, llvm::ArrayRef<Held> result_places,
                   llvm::MutableArrayRef<Tensor> results, Domain domain, const Draws &draws,
                   llvm::ArrayRef<const PreparedOp *> together = {}) const;
-  // True for gradients of one op that cost less together, if their operands and attributes are the same.
+  // True for gradients of one op that cost less together, if their operands and attributes are the
+  // same.
   bool goes_with(const PreparedOp &other, Domain domain) const;
   // What running it in this domain would say before it looks at any data: there is no kernel.
   llvm::Error check(Domain domain) const;
-  // The same on a device: commands are added. False: some of it only a kernel can do, and nothing is added.
+  // The same on a device: commands are added. False: some of it only a kernel can do, and nothing
+  // is added.
   bool lower(llvm::ArrayRef<Placed> args, llvm::ArrayRef<Placed> results, StepScratch &scratch,
              std::vector<Command> &commands) const;
   // False for operands that only give extents: they may be gone when it runs.

@@ -152,7 +152,7 @@ Product::Product(const Loops &given) {
     if (llvm::any_of(loops.inputs, has) && llvm::none_of(last.inputs, has) && !last.output[v])
       last.extents[v] = 1; // it was summed on the way
   }
-  // Matrices are multiplied into a dense array, from which a nest may spread them.
+  // Matrices are multiplied into a dense array, from which a loop nest may spread them.
   Matrices ignored;
   bool spreads = false;
   for (size_t v = 0; v < last.extents.size(); ++v)

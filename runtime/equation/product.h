@@ -27,8 +27,8 @@ public:
   // True if a fresh output of so many elements is overwritten, whatever is in it.
   bool assigns(int64_t size) const { return covered_ == size; }
   // output += scale * sum. `fresh`: the output is zero, or anything if it is overwritten.
-  // `single`: matrix products of doubles are carried out in float; `kept`: what inputs are as floats,
-  // by input, or empty. True if all that the output holds now are floats.
+  // `single`: matrix products of doubles are carried out in float; `kept`: what inputs are as
+  // floats, by input, or empty. True if all that the output holds now are floats.
   template <class T>
   bool run(llvm::ArrayRef<const T *> inputs, T scale, T *output, bool fresh, bool single,
            llvm::ArrayRef<F32Source> kept = {}) const;
@@ -53,7 +53,7 @@ private:
   struct Step {
     llvm::SmallVector<int, 4> inputs; // of the product, or ~i for the result of step i
     int64_t size = 0;                 // of its own result; 0: it adds to the output
-    bool multiplies = false;          // matrices instead of the nest
+    bool multiplies = false;          // matrices instead of the loop nest
     Nest nest;
     Matrices matrices;
   };

@@ -177,8 +177,8 @@ void call_function(const Term &term, const Function &function, const Source &sou
 // Random numbers per element of a tensor that is a block of `view`.
 void draw(const Call<Residue> &call, const View<const Residue> &view, Residue *values);
 
-// Adds the term to the result. `fresh`: what the result holds counts as zero. `divides`: by the divisor of
-// the term. True if the result was made anew of floats.
+// Adds the term to the result. `fresh`: what the result holds counts as zero. `divides`: by the
+// divisor of the term. True if the result was made anew of floats.
 template <class T>
 bool run_term(const Term &term, const Call<T> &call, const View<T> &result, bool fresh,
               bool divides, const Precision &precision);

@@ -2,6 +2,7 @@
 // turned, so that nothing cancels.
 #include "runtime/equation/term_sums.h"
 
+#include "ir/support/arrays.h"
 #include "runtime/kernels/kernel.h"
 #include "runtime/reference/blocks.h"
 
@@ -36,7 +37,7 @@ Signs signs_of(const rules::Equation &equation) {
         f(ref.operand);
     }
   };
-  auto terms = llvm::makeArrayRef(equation.terms.data(), equation.term_count);
+  auto terms = ir::as_array(equation.terms.data(), equation.term_count);
   for (const rules::Term &term : terms)
     if (!term.negative)
       each_value(term, [&](unsigned operand) { added[operand] = true; });
@@ -128,9 +129,7 @@ bool turn_signs(const SeenInst &seen, const rules::RowUse &use, Magnitudes &with
   Signs signs = signs_of(equation);
   if (!signs.known)
     return false;
-  rules::Application bound{seen.app().program, use.op,    seen.app().attrs,
-                           seen.app().context, use.slots, seen.app().args,
-                           seen.app().results};
+  rules::Application bound = seen.app().bound_to(use);
   rules::OperandMismatch ignored;
   std::optional<rules::Binding> binding = rules::bind_operands(bound, equation, ignored);
   if (!binding)

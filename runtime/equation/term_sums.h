@@ -12,8 +12,8 @@ struct TermSums {
   ir::DType widest = ir::DType::Unknown; // of the floats that enter
 };
 
-// From the magnitudes of the operands. None for an op that is more than sums of products: a function, or
-// a kernel that does not only move elements.
+// From the magnitudes of the operands. None for an op that is more than sums of products: a
+// function, or a kernel that does not only move elements.
 llvm::Expected<std::optional<TermSums>> term_sums(Reference &reference, const SeenInst &seen,
                                                   uint64_t draws, const Meanings &magnitudes);
 

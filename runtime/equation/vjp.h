@@ -5,8 +5,8 @@
 
 namespace spmd::runtime {
 
-// Fills `vjp.result`, which is zero on entry. An error: the row has no derivative by the operand, or
-// none that we know.
+// Fills `vjp.result`, which is zero on entry. An error: the row has no derivative by the operand,
+// or none that we know.
 llvm::Error run_vjp(const KernelDef &kernel, const VjpCall &vjp);
 
 // That of a kernel on numbers that remember, for kernels whose own `vjp` serves some operands only.

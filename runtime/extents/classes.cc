@@ -1,5 +1,5 @@
-// A change breaks ties; each is repaired by changing one more class, by trial, until none is broken.
-// Within one such search a class changes once.
+// A change breaks ties; each is repaired by changing one more class, by trial, until none is
+// broken. Within one such search a class changes once.
 #include "runtime/extents/classes.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,5 +1,5 @@
-// Extents that must stay in proportion, as classes: equal extents are one class, and classes are tied by
-// products. Finds other extents that keep all ties.
+// Extents that must stay in proportion, as classes: equal extents are one class, and classes are
+// tied by products. Finds other extents that keep all ties.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"

@@ -1,6 +1,7 @@
 // Cuts ranks into digits, gives digits other sizes, and puts meshes together again.
 #include "runtime/extents/mesh_resize.h"
 
+#include "ir/support/arrays.h"
 #include "runtime/tensor/element_bytes.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -51,7 +52,7 @@ llvm::ArrayRef<MeshResize::Piece> MeshResize::pieces_of(Atom atom) const {
   size_t last = first;
   while (last < pieces_.size() && pieces_[last].stride < atom.stride * atom.size)
     ++last;
-  return llvm::makeArrayRef(pieces_).slice(first, last - first);
+  return ir::as_array(pieces_).slice(first, last - first);
 }
 
 void MeshResize::place() {

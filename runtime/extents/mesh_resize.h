@@ -1,5 +1,5 @@
-// Meshes with axes of other sizes. The axes of all meshes over the same ranks are products of common
-// pieces, digits of a rank's number; a piece has one size wherever it occurs.
+// Meshes with axes of other sizes. The axes of all meshes over the same ranks are products of
+// common pieces, digits of a rank's number; a piece has one size wherever it occurs.
 #pragma once
 
 #include "ir/program.h"

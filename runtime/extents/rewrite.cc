@@ -91,7 +91,8 @@ std::optional<ExtentTies::Var> ExtentTies::moved_dim(const Site &site) const {
   return std::nullopt;
 }
 
-// One number for each result along the dimension that is divided; or extents of pieces that ranks send.
+// One number for each result along the dimension that is divided; or extents of pieces that ranks
+// send.
 std::optional<AttrValue> ExtentTies::as_parts(const Site &site,
                                               llvm::ArrayRef<int64_t> numbers) const {
   std::optional<Var> dim = moved_dim(site);

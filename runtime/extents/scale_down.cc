@@ -1,6 +1,6 @@
-// Symbols take values, calls are inlined, then every dimension of every value is a variable. Ops tie
-// them by the factors of their rows, transitions by the sizes of axes; numbers in attributes follow the
-// dimension that they size.
+// Symbols take values, calls are inlined, then every dimension of every value is a variable. Ops
+// tie them by the factors of their rows, transitions by the sizes of axes; numbers in attributes
+// follow the dimension that they size.
 #include "runtime/extents/scale_down.h"
 
 #include "runtime/extents/ties.h"
@@ -43,7 +43,8 @@ public:
       values_.erase(symbol);
   }
 
-  // The symbol that alone is the size of an axis, named by the command line; none if it has a number.
+  // The symbol that alone is the size of an axis, named by the command line; none if it has a
+  // number.
   static std::optional<std::string> symbol_of(const Program &program, llvm::StringRef axis) {
     for (const ir::Mesh &mesh : program.meshes)
       for (const ir::Axis &each : mesh.axes) {

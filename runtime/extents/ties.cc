@@ -6,6 +6,7 @@
 #include "runtime/plan/storage.h"
 
 #include "ir/claims.h"
+#include "ir/support/arrays.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -182,10 +183,8 @@ void ExtentTies::equation(const Site &site, const checker::OperandList &operands
     claims.push_back({checked_.shapes[value.index], {}, {}});
   rules::Application app{program_,       *site.op, inst.attrs, inst.context,
                          operands.slots, args,     claims};
-  for (const rules::RowUse &use : rules::row_uses(app)) {
-    rules::Application one{program_, *site.op, inst.attrs, inst.context, use.slots, args, claims};
-    row(site, use, one);
-  }
+  for (const rules::RowUse &use : rules::row_uses(app))
+    row(site, use, app.bound_to(use));
 }
 
 void ExtentTies::row(const Site &site, const rules::RowUse &use, const rules::Application &app) {
@@ -258,7 +257,7 @@ void ExtentTies::own_dim(const Site &site, const rules::OpDef &row, bool made, V
   const rules::Equation &equation = row.equation.equation;
   bool placed =
       proportional_row && site.args.size() > 1 &&
-      llvm::any_of(llvm::makeArrayRef(equation.refs.data(), equation.ref_count),
+      llvm::any_of(ir::as_array(equation.refs.data(), equation.ref_count),
                    [](const rules::Ref &ref) { return ref.role == rules::RefRole::Condition; });
   if ((row.own_dims == OwnDims::Part || placed) && vars(site.args[0]).size() > d) {
     classes_.fix(vars(result)[d]);

@@ -1,5 +1,5 @@
-// Which extents of a program are tied to which, read off its ops; and the program with the extents that
-// follow.
+// Which extents of a program are tied to which, read off its ops; and the program with the extents
+// that follow.
 #pragma once
 
 #include "runtime/extents/classes.h"
@@ -20,12 +20,14 @@ namespace spmd::runtime {
 
 class ExtentTies {
 public:
-  // The program has no calls, and no symbols but those that data give values to. Loops and branches keep their extents.
+  // The program has no calls, and no symbols but those that data give values to. Loops and branches
+  // keep their extents.
   ExtentTies(ir::Program &program, const checker::CheckResult &checked, const MeshResize &meshes);
 
   // Finds the extents. False: there are none that follow.
   bool resize(bool scale_down);
-  // Writes them into declared shapes and attributes, before the meshes change. An error names an attribute that cannot follow.
+  // Writes them into declared shapes and attributes, before the meshes change. An error names an
+  // attribute that cannot follow.
   llvm::Error apply();
   // What kept its extent since a number stands in the program whose role is not known.
   std::vector<std::string> notes() const;

@@ -1,5 +1,5 @@
-// Goes through the main body from its end, and through each body that is called, with what is asked of
-// results; asks operands in turn. Ops that only move elements ask the same of their operand.
+// Goes through the main body from its end, and through each body that is called, with what is asked
+// of results; asks operands in turn. Ops that only move elements ask the same of their operand.
 #include "runtime/inputs/contents.h"
 
 #include "runtime/tensor/tensor.h"
@@ -29,80 +29,6 @@ using rules::Slot;
 using rules::Term;
 
 namespace {
-
-// What an operand of a row must be for reasons that its equation does not tell.
-struct OperandRow {
-  std::string_view row, operand;
-  ContentForm form;
-};
-constexpr OperandRow kOperands[] = {
-    {"log", "a", ContentForm::Positive},
-    {"log2", "a", ContentForm::Positive},
-    {"log10", "a", ContentForm::Positive},
-    {"log1p", "a", ContentForm::Positive},
-    {"sqrt", "a", ContentForm::Positive},
-    {"rsqrt", "a", ContentForm::Positive},
-    {"reciprocal", "a", ContentForm::Nonzero},
-    {"div", "b", ContentForm::Nonzero},
-    {"addcdiv", "c", ContentForm::Nonzero},
-    {"floor_divide", "b", ContentForm::Nonzero},
-    {"remainder", "b", ContentForm::Nonzero},
-    {"fmod", "b", ContentForm::Nonzero},
-    {"xlogy", "b", ContentForm::Positive},
-    {"xlog1py", "b", ContentForm::Positive},
-    {"entr", "a", ContentForm::Positive},
-    {"pow", "a", ContentForm::Positive},
-    {"float_power", "a", ContentForm::Positive},
-    {"lgamma", "a", ContentForm::Positive},
-    {"digamma", "a", ContentForm::Positive},
-    {"igamma", "a", ContentForm::Positive},
-    {"igamma", "b", ContentForm::Positive},
-    {"igammac", "a", ContentForm::Positive},
-    {"igammac", "b", ContentForm::Positive},
-    {"acosh", "a", ContentForm::AboveOne},
-    {"logit", "a", ContentForm::Unit},
-    {"binary_cross_entropy", "a", ContentForm::Unit},
-    {"binary_cross_entropy", "b", ContentForm::Unit},
-    {"kl_div", "b", ContentForm::Positive},
-    {"poisson_nll_loss", "b", ContentForm::Positive},
-    {"bernoulli", "p", ContentForm::Unit},
-    {"binomial", "q", ContentForm::Unit},
-    {"poisson", "p", ContentForm::Positive},
-    {"multinomial", "p", ContentForm::Positive},
-    {"cumprod", "a", ContentForm::Nonzero},
-    {"prod", "a", ContentForm::Nonzero},
-    {"norm", "a", ContentForm::Nonzero},
-    {"softmax_backward", "y", ContentForm::Unit},
-    {"sigmoid_backward", "y", ContentForm::Unit},
-    {"logit_backward", "a", ContentForm::Unit},
-    {"searchsorted", "b", ContentForm::Sorted},
-    {"bucketize", "b", ContentForm::Sorted},
-    {"argmax", "a", ContentForm::Distinct},
-    {"argmin", "a", ContentForm::Distinct},
-    {"sort", "a", ContentForm::Distinct},
-    {"argsort", "a", ContentForm::Distinct},
-    {"msort", "a", ContentForm::Distinct},
-    {"topk", "a", ContentForm::Distinct},
-    {"kthvalue", "a", ContentForm::Distinct},
-    {"median", "a", ContentForm::Distinct},
-    {"amax", "a", ContentForm::Distinct},
-    {"amin", "a", ContentForm::Distinct},
-    {"cummax", "a", ContentForm::Distinct},
-    {"cummin", "a", ContentForm::Distinct},
-    {"max_pool", "x", ContentForm::Distinct},
-    {"inverse", "a", ContentForm::Definite},
-    {"cholesky", "a", ContentForm::Definite},
-    {"solve", "a", ContentForm::Definite},
-    {"solve_ex", "a", ContentForm::Definite},
-    {"triangular_solve", "a", ContentForm::Definite},
-    {"adam_step", "v", ContentForm::Positive},
-    {"adam_step", "n", ContentForm::Positive},
-    {"fused_adam", "v", ContentForm::Positive},
-    {"fused_adam", "n", ContentForm::Positive},
-    {"adagrad_step", "v", ContentForm::Positive},
-    {"update_scale", "s", ContentForm::Positive},
-    {"unscale_check", "s", ContentForm::Positive},
-};
 
 Content joined(const Content &a, const Content &b) {
   Content stronger = a.form >= b.form ? a : b;
@@ -148,7 +74,8 @@ int64_t places_of(const RowAt &at, uint8_t factor) {
   return places;
 }
 
-// The places of an operand's dimension that one member of a list of indices picks from, gaps counted.
+// The places of an operand's dimension that one member of a list of indices picks from, gaps
+// counted.
 int64_t places_of_member(const RowAt &at, const Slot &list, unsigned member) {
   uint64_t there = list.form == Slot::Form::List ? list.literal.bits : 1;
   unsigned position = 0;
@@ -210,8 +137,8 @@ private:
              operands.values[i]);
   }
 
-  // What is asked of a result is asked of what it was moved from. An index that differs between ranks
-  // where the operand does not was shifted there: the ranks together reach that much farther.
+  // What is asked of a result is asked of what it was moved from. An index that differs between
+  // ranks where the operand does not was shifted there: the ranks together reach that much farther.
   void pass(Asked &asked, const ir::Inst &inst, uint32_t typing, uint32_t result, ValueId operand) {
     if (result >= inst.result_count)
       return;
@@ -268,7 +195,7 @@ private:
       claims.push_back({checked_.known(inst.result(i), typing).shape, {}, {}});
     Application app{program_, op, inst.attrs, inst.context, operands.slots, args, claims};
     for (const rules::RowUse &use : rules::row_uses(app)) {
-      Application one{program_, op, inst.attrs, inst.context, use.slots, args, claims};
+      Application one = app.bound_to(use);
       const Equation &equation = use.row->equation.equation;
       rules::OperandMismatch problem;
       std::optional<rules::Binding> binding = rules::bind_operands(one, equation, problem);
@@ -320,11 +247,9 @@ private:
 
   Content wanted(const RowAt &at, const Ref &ref, const Slot &slot, unsigned member) const {
     std::string_view name = at.equation.operands[ref.operand].name;
-    if (std::optional<Content> offsets = offsets_of(at, name))
-      return *offsets;
-    for (const OperandRow &known : kOperands)
-      if (known.row == at.row.name && known.operand == name)
-        return {known.form};
+    for (const rules::ValuesOfOperand &known : at.row.values)
+      if (known.operand == name)
+        return {known.form, limit_of(at, known)};
     if (ref.index != rules::kNoFactor)
       return {ContentForm::Index, places_of(at, ref.index)};
     if (ref.role != RefRole::Condition)
@@ -333,17 +258,12 @@ private:
         at.row.factors && at.equation.operands[ref.operand].list != rules::ListForm::Single;
     if (index_list && !is_truth(at.app, slot.first + member))
       return {ContentForm::Index, places_of_member(at, slot, member)};
-    if (at.row.name == "take")
-      return {ContentForm::Index, elements_of(at, 0)};
     return {ContentForm::Truth};
   }
-  // Where parts of a dimension begin or end.
-  static std::optional<Content> offsets_of(const RowAt &at, std::string_view operand) {
-    if (at.row.name == "grouped_mm" && operand == "o")
-      return Content{ContentForm::Ends, places_of(at, at.equation.find_factor("n"))};
-    if (at.row.name == "embedding_bag" && operand == "o")
-      return Content{ContentForm::Starts, places_of(at, at.equation.find_factor("n"))};
-    return std::nullopt;
+  static int64_t limit_of(const RowAt &at, const rules::ValuesOfOperand &known) {
+    if (!known.limit.empty())
+      return places_of(at, at.equation.find_factor(known.limit));
+    return known.form == ContentForm::Index ? elements_of(at, 0) : 0;
   }
   static bool is_truth(const Application &app, size_t arg) {
     const ir::Shape *shape = app.shape(app.args[arg]);
@@ -353,8 +273,8 @@ private:
     return at.binding[operand] ? count(at.wholes[at.binding[operand]->first]) : 0;
   }
 
-  // A result whose elements are those of operands, or zeros: chosen, moved, or added to what is not an
-  // index itself.
+  // A result whose elements are those of operands, or zeros: chosen, moved, or added to what is not
+  // an index itself.
   void moved(const RowAt &at, const rules::Sum &sum, const ir::Inst &inst, uint32_t typing,
              unsigned result, const checker::OperandList &operands, Asked &asked) {
     bool first = true;

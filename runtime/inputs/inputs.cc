@@ -1,5 +1,5 @@
-// Draws inputs, or takes them from files. Whole tensors are cut as the declared type says; addends and
-// scales are put in so that the ranks together mean what the file holds.
+// Draws inputs, or takes them from files. Whole tensors are cut as the declared type says; addends
+// and scales are put in so that the ranks together mean what the file holds.
 #include "runtime/inputs/inputs.h"
 
 #include "runtime/backends/backend.h"
@@ -11,6 +11,7 @@
 #include "runtime/tensor/element_bytes.h"
 
 #include "ir/input/read_file.h"
+#include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -106,7 +107,7 @@ std::string InputFiles::open(const std::string &path) {
     return problem;
   File &file = opened_[path];
   file.buffer = std::move(buffer);
-  if (!StringRef(path).endswith(kArchive))
+  if (!ir::ends_with(StringRef(path), kArchive))
     return "";
   llvm::Expected<std::vector<StoredTensor>> tensors = read_safetensors(file.buffer->getBuffer());
   if (!tensors)
@@ -119,7 +120,7 @@ std::string InputFiles::add(const std::string &word) {
   size_t equals = word.find('=');
   std::string name = equals == std::string::npos ? "" : word.substr(0, equals);
   std::string path = equals == std::string::npos ? word : word.substr(equals + 1);
-  bool archive = StringRef(path).endswith(kArchive);
+  bool archive = ir::ends_with(StringRef(path), kArchive);
   if (path.empty() || (name.empty() && !archive))
     return fmt::format("`{}` has not the form NAME=FILE, NAME@RANK=FILE or FILE.safetensors", word);
   if (std::string problem = open(path); !problem.empty())
@@ -180,8 +181,8 @@ void Inputs::declare(const ir::Param &param) {
   made.scale = *scale;
 }
 
-// None: the type that is known says it all, or the declaration leaves some axis a list, or other blocks
-// than those that ranks hold.
+// None: the type that is known says it all, or the declaration leaves some axis a list, or other
+// blocks than those that ranks hold.
 std::optional<Placement> Inputs::declared_cut(const ir::Param &param) const {
   const ir::Value &value = program_.values[param.value];
   rules::Arg known = checked_.known(param.value);
@@ -245,8 +246,8 @@ std::string Inputs::fit(const Param &param, const Dims &dims, Tensor &tensor) co
   return "";
 }
 
-// Of a value that is a list, the file holds its tensors one after another in one more dimension, or the
-// tensor that the declaration cuts.
+// Of a value that is a list, the file holds its tensors one after another in one more dimension, or
+// the tensor that the declaration cuts.
 void Inputs::set_whole(size_t index, const std::string &file, llvm::Expected<Tensor> tensor) {
   if (!tensor)
     return problem(file, llvm::toString(tensor.takeError()), index);

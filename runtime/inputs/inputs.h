@@ -1,6 +1,6 @@
-// What enters a run. Without files an element is a hash of the seed, of the name of the input and of its
-// place in the whole tensor, so that a shard equals the slice of the whole and every rank, every mesh and
-// every backend draws alike.
+// What enters a run. Without files an element is a hash of the seed, of the name of the input and
+// of its place in the whole tensor, so that a shard equals the slice of the whole and every rank,
+// every mesh and every backend draws alike.
 #pragma once
 
 #include "runtime/inputs/contents.h"
@@ -40,8 +40,8 @@ public:
   InputFiles();
   ~InputFiles();
   // `NAME=FILE`, `NAME@RANK=FILE` (.npy), or `FILE` (.safetensors: all that have the name of a
-  // parameter). NAME: of the value, with or without `%`, or the framework's path; RANK as meshes count.
-  // Empty, or what is wrong.
+  // parameter). NAME: of the value, with or without `%`, or the framework's path; RANK as meshes
+  // count. Empty, or what is wrong.
   std::string add(const std::string &word);
   bool empty() const { return given_.empty(); }
 
@@ -68,8 +68,8 @@ public:
   Inputs(checker::CheckedProgram &program, const World &world, const InputFiles &files);
   llvm::ArrayRef<InputProblem> problems() const { return problems_; }
 
-  // What the rank holds of a parameter (by place in Program::params) at the start. The rank is on the
-  // mesh of its type.
+  // What the rank holds of a parameter (by place in Program::params) at the start. The rank is on
+  // the mesh of its type.
   Tensor on_rank(size_t param, RankId rank, const InputOptions &options) const;
   // Which part of the parameter that is: what ranks of one part hold is the same.
   std::vector<int64_t> part_of(size_t param, RankId rank) const;
@@ -83,8 +83,8 @@ private:
     std::optional<Placement> placement; // none: it holds no data
     ir::Type type;
     std::optional<Tensor> whole; // from a file
-    // Where axes are local and the declaration says all the same which dimensions they cut: how a file with
-    // the tensor of all ranks is cut.
+    // Where axes are local and the declaration says all the same which dimensions they cut: how a
+    // file with the tensor of all ranks is cut.
     std::optional<Placement> cut;
     bool is_cut = false;                           // `whole` is such a file
     std::vector<std::pair<RankId, Tensor>> pieces; // from files, by rank

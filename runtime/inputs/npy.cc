@@ -1,8 +1,9 @@
-// Reads and writes .npy. The header is the text of a Python dictionary of three keys; nothing else of
-// Python is understood.
+// Reads and writes .npy. The header is the text of a Python dictionary of three keys; nothing else
+// of Python is understood.
 #include "runtime/inputs/npy.h"
 
 #include "ir/mesh/axis.h"
+#include "ir/support/strings.h"
 #include "runtime/tensor/element_bytes.h"
 
 #include <fmt/format.h>
@@ -146,9 +147,10 @@ std::string set_dtype(StringRef descr, NpyArray &array) {
   return "";
 }
 
-// The text of the header, without what comes before it; `rest` is what follows. Empty, or what is wrong.
+// The text of the header, without what comes before it; `rest` is what follows. Empty, or what is
+// wrong.
 std::string split_header(StringRef bytes, StringRef &header, StringRef &rest) {
-  if (!bytes.startswith(kMagic))
+  if (!ir::starts_with(bytes, kMagic))
     return "it is no .npy file: it does not begin with its magic word";
   bytes = bytes.drop_front(kMagic.size());
   if (bytes.size() < 2)

@@ -17,11 +17,11 @@ struct NpyArray {
   Dims dims;
   llvm::StringRef data;
 };
-// Errors: another file, a header that is damaged, an order or an element type that is none of ours, data
-// that are too short or too long.
+// Errors: another file, a header that is damaged, an order or an element type that is none of ours,
+// data that are too short or too long.
 llvm::Expected<NpyArray> read_npy_header(llvm::StringRef bytes);
-// Opaque elements of 2 bytes, or of 1, are those of `opaque` if that is so wide: the format has no word
-// for them. Other opaque elements are an error.
+// Opaque elements of 2 bytes, or of 1, are those of `opaque` if that is so wide: the format has no
+// word for them. Other opaque elements are an error.
 llvm::Expected<Tensor> read_npy(llvm::StringRef bytes, ir::DType opaque = ir::DType::Unknown);
 
 // bf16 and floats of 8 bits, for which the format has no word, are written as f32: no bit is lost.

@@ -1,5 +1,5 @@
-// One generator for all dtypes and domains. Indices and masks go by multiples of the golden ratio, which
-// meet every part of their range evenly however few they are.
+// One generator for all dtypes and domains. Indices and masks go by multiples of the golden ratio,
+// which meet every part of their range evenly however few they are.
 #include "runtime/inputs/numbers.h"
 
 #include <cmath>
@@ -23,7 +23,8 @@ uint64_t scrambled(uint64_t bits) {
 // In [0, 1), in steps of 2^-53.
 double fraction(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 
-// Where an element stands: its number in the whole tensor, and its coordinates in the last dimensions.
+// Where an element stands: its number in the whole tensor, and its coordinates in the last
+// dimensions.
 struct Spot {
   uint64_t index = 0;
   int64_t row = 0, column = 0, columns = 1;
@@ -75,7 +76,8 @@ public:
   }
 
 private:
-  // In [0, 1): neighbours are far apart, and as many places as there are parts meet nearly all parts.
+  // In [0, 1): neighbours are far apart, and as many places as there are parts meet nearly all
+  // parts.
   double spread(const Spot &spot) const {
     double at = start_ + kGolden * static_cast<double>(spot.index);
     return at - std::floor(at);
@@ -149,7 +151,8 @@ private:
   double start_;
 };
 
-// Calls `f` for each row of the block, in its order: with its first element, and how many there are.
+// Calls `f` for each row of the block, in its order: with its first element, and how many there
+// are.
 template <class F> void for_each_row(const Block &block, F &&f) {
   size_t rank = block.dims.size();
   if (count(block.dims) == 0)

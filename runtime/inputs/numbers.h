@@ -15,7 +15,8 @@ struct NumberOptions {
   bool nonzero = false;       // no element is 0: it is an addend of one rank
 };
 
-// A key for one input: of a seed, a name, and an index of what else tells tensors of one name apart.
+// A key for one input: of a seed, a name, and an index of what else tells tensors of one name
+// apart.
 uint64_t number_key(uint64_t seed, llvm::StringRef name, uint64_t index);
 // Fills a tensor of the extents of a block.
 void draw_numbers(Tensor &tensor, const Block &block, const Content &content, uint64_t key,

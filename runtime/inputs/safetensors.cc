@@ -1,5 +1,5 @@
-// Reads and writes .safetensors. All that a header says is held against the bytes that are there before
-// any memory is taken for elements.
+// Reads and writes .safetensors. All that a header says is held against the bytes that are there
+// before any memory is taken for elements.
 #include "runtime/inputs/safetensors.h"
 
 #include "runtime/tensor/element_bytes.h"

@@ -22,7 +22,8 @@ struct StoredTensor {
 };
 
 // In the order of their data. Bytes are not copied. Errors: a header that is too long, damaged or
-// repeats a name, an element type that is none of ours, data that overlap, leave gaps or are missing.
+// repeats a name, an element type that is none of ours, data that overlap, leave gaps or are
+// missing.
 llvm::Expected<std::vector<StoredTensor>> read_safetensors(llvm::StringRef bytes);
 // An error as of unpack_elements.
 llvm::Expected<Tensor> unpack(const StoredTensor &stored);

@@ -1,5 +1,5 @@
-// Sums of products by the magnitudes of their terms, reductions by their prefix sums, functions by a
-// multiple of the roundoff of what is stored; copies have none.
+// Sums of products by the magnitudes of their terms, reductions by their prefix sums, functions by
+// a multiple of the roundoff of what is stored; copies have none.
 #include "runtime/judge/bounds.h"
 
 #include "runtime/equation/term_sums.h"
@@ -97,8 +97,8 @@ Meaning add_everywhere(const Meaning &bound, double more) {
   return map_cells(bound, [&](double value) { return value + more; });
 }
 
-// Of the prefix sums; where each of several groups of ranks adds up its own, no sum is beyond the sum of
-// all that they hold.
+// Of the prefix sums; where each of several groups of ranks adds up its own, no sum is beyond the
+// sum of all that they hold.
 double sum_of_largest(const Meaning &prefixes, bool groups, llvm::ArrayRef<Tensor> held) {
   if (!groups)
     return largest(prefixes);
@@ -203,9 +203,7 @@ Reduction reduction_of(Reference &reference, const SeenInst &seen, BodySite site
     return reduction;
   AxisSet pending = (from.of(Kind::Partial) - from.zero()) & acted;
   // Contributions that a reduction reads as addends.
-  bool sums = seen.op().transition == "all_reduce" || seen.op().transition == "reduce_scatter" ||
-              seen.op().transition == "reduce";
-  if (sums)
+  if (rules::unstated_words(seen.op().transition).reduces)
     pending |= lists_of(program, from) & acted;
   reduction.axes = pending - (to.of(Kind::Partial) - to.zero());
   if (reduction.axes)
@@ -259,7 +257,8 @@ llvm::Expected<Meanings> Bounds::of(const SeenInst &seen, ir::InstId id, BodySit
     bool norms = seen.op().boundary == rules::Boundary::TotalNorm ||
                  seen.op().boundary == rules::Boundary::ClipNorm;
     bool computes = norms || seen.op().boundary == rules::Boundary::Scale;
-    // A norm rounds each sum of squares, and what it adds to it: of all operands, then of all ranks.
+    // A norm rounds each sum of squares, and what it adds to it: of all operands, then of all
+    // ranks.
     double sums = norms ? gamma(static_cast<double>(operands.size()) + ranks_of(data),
                                 roundoff(seen.to(r) ? seen.to(r)->dtype() : ir::DType::F32))
                         : 0;

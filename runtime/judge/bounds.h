@@ -1,5 +1,5 @@
-// How far rounding can take the result of one step from what is meant, per element: from the data that
-// the ranks had, by the unit roundoffs of what was accumulated, sent and stored.
+// How far rounding can take the result of one step from what is meant, per element: from the data
+// that the ranks had, by the unit roundoffs of what was accumulated, sent and stored.
 #pragma once
 
 #include "runtime/reference/reference.h"
@@ -29,7 +29,8 @@ Reduction reduction_of(Reference &reference, const SeenInst &seen, BodySite site
 // Axes along which a step moves or adds up data.
 ir::AxisSet acted_axes(const SeenInst &seen);
 
-// In which order sums over ranks are added up: that of the ranks, each sum rounded (cpu, mpi), or any.
+// In which order sums over ranks are added up: that of the ranks, each sum rounded (cpu, mpi), or
+// any.
 enum class SumOrder : uint8_t { Ranks, Any };
 
 class Bounds {

@@ -289,8 +289,9 @@ private:
     judgment_.refuted = std::move(wrong);
   }
 
-  // The axes in question: those that the guess names, else those that the step works on, else all; of
-  // these the ones of one kind, what is pending before what is cut, and that before what is the same.
+  // The axes in question: those that the guess names, else those that the step works on, else all;
+  // of these the ones of one kind, what is pending before what is cut, and that before what is the
+  // same.
   void blame(Refuted &wrong, AxisSet guessed) const {
     AxisSet axes = mesh_.typed_axes();
     if (guessed & axes)

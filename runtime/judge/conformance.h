@@ -1,5 +1,5 @@
-// Whether the data of a run uphold the types of the program: values are read back, what the ranks mean by
-// them is held against the reference, axis by axis.
+// Whether the data of a run uphold the types of the program: values are read back, what the ranks
+// mean by them is held against the reference, axis by axis.
 #pragma once
 
 #include "runtime/reference/meaning.h"
@@ -78,13 +78,13 @@ Judgment judge(ir::Program &program, const Observed &observed, const Wanted &wan
 // The greatest difference, in units of the bound, among the places; infinite where no difference is
 // explained. Both mean the same type.
 double largest_ratio(const Meaning &got, const Meaning &want, const Meaning *bound);
-// Whether a sum that is missing, done twice or divided by the number of ranks would be seen: each must
-// differ from what is right by four bounds somewhere.
+// Whether a sum that is missing, done twice or divided by the number of ranks would be seen: each
+// must differ from what is right by four bounds somewhere.
 bool is_blind(const Meaning &want, const Meaning *bound, llvm::ArrayRef<Meaning> parts,
               int64_t ranks);
 
-// The same claims judged again in another tier, or by their gradients: the worst that was found, and the
-// best of what is left. A refutation stays.
+// The same claims judged again in another tier, or by their gradients: the worst that was found,
+// and the best of what is left. A refutation stays.
 Verdict joined(Verdict a, Verdict b);
 
 } // namespace spmd::runtime

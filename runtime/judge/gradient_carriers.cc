@@ -1,5 +1,5 @@
-// One pass over the instructions. Whether an op only multiplies by a number is read off what the reference
-// has for its operand and its result: every spelling of it is seen.
+// One pass over the instructions. Whether an op only multiplies by a number is read off what the
+// reference has for its operand and its result: every spelling of it is seen.
 #include "runtime/judge/gradient_carriers.h"
 
 #include "runtime/kernels/kernel.h"
@@ -30,8 +30,8 @@ bool moves(const rules::ResolvedOp &op) {
   return kernel && kernel->moves;
 }
 
-// The tensors that a result is made of: of a call on a list, the one in its place, then those that are not
-// of the list.
+// The tensors that a result is made of: of a call on a list, the one in its place, then those that
+// are not of the list.
 llvm::SmallVector<ValueId, 4> sources(const ir::Program &program, const ir::Inst &inst,
                                       uint32_t result) {
   checker::OperandList operands;

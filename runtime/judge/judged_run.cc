@@ -1,5 +1,5 @@
-// Reads what steps made as soon as they made it: buffers are used again. What was read is kept as long as
-// a later step has it as an operand.
+// Reads what steps made as soon as they made it: buffers are used again. What was read is kept as
+// long as a later step has it as an operand.
 #include "runtime/judge/judged_run.h"
 
 #include "runtime/judge/bounds.h"
@@ -215,8 +215,8 @@ private:
     return up_to(plan_.all().last);
   }
 
-  // What bodies take is made by no instruction, and gone after the last one that needs it: it is read just
-  // before the first one that does.
+  // What bodies take is made by no instruction, and gone after the last one that needs it: it is
+  // read just before the first one that does.
   struct Arrival {
     uint32_t step;
     PlannedId id;
@@ -232,8 +232,8 @@ private:
     return arrivals;
   }
 
-  // A statement that nobody can check, on what takes no part in gradients: the reference goes on from
-  // what the ranks have.
+  // A statement that nobody can check, on what takes no part in gradients: the reference goes on
+  // from what the ranks have.
   bool is_taken(const Execution &execution) {
     const ir::Inst &inst = program_.insts[execution.inst];
     if (execution.call != 0 || inst.result_count != 1 ||
@@ -312,8 +312,8 @@ private:
       report_.undecided.push_back(std::move(reason));
   }
 
-  // The square of one step: what its results mean against what the reference makes of what its operands
-  // mean.
+  // The square of one step: what its results mean against what the reference makes of what its
+  // operands mean.
   void judge_step(const Execution &execution) {
     ++report_.judged;
     const PlannedCall &call = plan_.calls[execution.call];
@@ -588,7 +588,8 @@ private:
     ValueId loss = find_loss();
     if (!loss.valid() || !exact())
       return;
-    // What `step` reads may be a gradient times what the program computes: a norm, a number of tokens.
+    // What `step` reads may be a gradient times what the program computes: a norm, a number of
+    // tokens.
     for (const SteppedGradient &stepped : stepped_gradients(reference_, run))
       gradient_of_.try_emplace(stepped.value.index, stepped.param);
     llvm::SmallVector<PlannedId, 8> found;

@@ -1,5 +1,5 @@
-// A run of a plan on a backend, held against the reference: step by step, at its outputs, or on a share of
-// its steps.
+// A run of a plan on a backend, held against the reference: step by step, at its outputs, or on a
+// share of its steps.
 #pragma once
 
 #include "runtime/backends/backend.h"
@@ -26,8 +26,8 @@ struct JudgeOptions {
   SumOrder order = SumOrder::Ranks;
   bool judges = true; // false: another process does; steps are run and data are read for it
   const TensorSizes *sizes = nullptr; // how much exchanges move, where data do not say it
-  // What a backward that was recorded starts from; empty: none was. Its gradients are held against the
-  // derivative of the forward, in the real tier.
+  // What a backward that was recorded starts from; empty: none was. Its gradients are held against
+  // the derivative of the forward, in the real tier.
   llvm::ArrayRef<LossRoot> recorded;
   // The same of a backward that was derived: what `step` reads is of the loss of one device.
   llvm::ArrayRef<LossRoot> derived;
@@ -60,8 +60,8 @@ struct RunReport {
   bool refuted() const;
 };
 
-// Runs the whole plan. Inputs must have been written. Where the program is one with its derived backward,
-// gradients are judged too. An error is one of the backend.
+// Runs the whole plan. Inputs must have been written. Where the program is one with its derived
+// backward, gradients are judged too. An error is one of the backend.
 llvm::Expected<RunReport> run_judged(checker::CheckedProgram &program, const Plan &plan,
                                      const World &world, Backend &backend,
                                      const JudgeOptions &options);

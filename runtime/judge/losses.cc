@@ -1,5 +1,5 @@
-// The forward is judged once more, with the axes in question no longer local: rows then say whether the
-// loss averages over the cut dimension or adds up along it.
+// The forward is judged once more, with the axes in question no longer local: rows then say whether
+// the loss averages over the cut dimension or adds up along it.
 #include "runtime/judge/losses.h"
 
 #include "checker/operand_list.h"
@@ -24,11 +24,6 @@ using ir::ValueId;
 
 namespace {
 
-rules::ResolvedOp op_of(const ir::Program &program, const ir::Inst &inst) {
-  llvm::StringRef dialect = program.dialect.valid() ? program.strings[program.dialect] : "spmd";
-  return rules::resolve_spelling(program.op_name(inst.op), dialect);
-}
-
 ValueId first_tensor(const ir::Program &program, const ir::Inst &inst) {
   checker::OperandList operands;
   operands.read(program, inst.operands);
@@ -39,7 +34,7 @@ ValueId first_tensor(const ir::Program &program, const ir::Inst &inst) {
 bool is_seed(const ir::Program &program, const ir::Inst &inst) {
   if (inst.result_count != 1 || !program.values[inst.first_result].grad_of.valid())
     return false;
-  rules::ResolvedOp op = op_of(program, inst);
+  rules::ResolvedOp op = rules::resolve_op(program, inst.op);
   return op.row && op.row->constant != rules::OpDef::Constant::No;
 }
 
@@ -83,7 +78,8 @@ private:
     return {};
   }
 
-  // Statements that rename the loss say what it is for the recorder; the rows that made it are asked.
+  // Statements that rename the loss say what it is for the recorder; the rows that made it are
+  // asked.
   ValueId behind_statements(ir::ScaleId &by) {
     ValueId value = loss_;
     for (;;) {
@@ -91,8 +87,9 @@ private:
       if (!id.valid())
         return value;
       const ir::Inst &inst = program_.insts[id];
-      rules::ResolvedOp op = op_of(program_, inst);
-      bool states = op.transition == "reinterpret" || op.boundary == rules::Boundary::AssertType ||
+      rules::ResolvedOp op = rules::resolve_op(program_, inst.op);
+      bool states = op.transition == rules::TransitionOp::Reinterpret ||
+                    op.boundary == rules::Boundary::AssertType ||
                     op.boundary == rules::Boundary::MutateType ||
                     op.boundary == rules::Boundary::Scale;
       ValueId before = first_tensor(program_, inst);

@@ -22,8 +22,8 @@ using ir::ValueId;
 
 namespace {
 
-// Of the largest element of a gradient: what separates two ways to compute it in double, and constants
-// that a framework stored in single precision.
+// Of the largest element of a gradient: what separates two ways to compute it in double, and
+// constants that a framework stored in single precision.
 constexpr double kExplained = 0x1p-20;
 // Of the largest gradient of all: what is below it is zero but for rounding.
 constexpr double kZero = 0x1p-40;
@@ -60,7 +60,7 @@ double largest(llvm::ArrayRef<double> numbers) {
   return most;
 }
 
-// Places count both numbers of a complex element.
+// Positions count both numbers of a complex element.
 double apart(double a, double b) {
   if (!std::isfinite(a) || !std::isfinite(b))
     return a == b || (std::isnan(a) && std::isnan(b)) ? 0 : std::numeric_limits<double>::infinity();
@@ -157,9 +157,9 @@ private:
     }
   }
 
-  // What is made where no gradients are recorded, and has one all the same: frameworks gather parameters
-  // there, and run the forward of functions that bring their own backward. It is differentiated back to
-  // where gradients are recorded.
+  // What is made where no gradients are recorded, and has one all the same: frameworks gather
+  // parameters there, and run the forward of functions that bring their own backward. It is
+  // differentiated back to where gradients are recorded.
   void differentiate_gathers(ReferenceRun &run) {
     llvm::DenseSet<uint32_t> wanted;
     for (uint32_t i = program_.main.last.index; i-- > program_.main.first.index;) {
@@ -286,8 +286,8 @@ private:
     return root.mean ? Grid(program_.meshes[root.mesh], root.mean).size() : 1;
   }
 
-  // What ranks have of a gradient, as what it is the gradient of is held: lists of addends are added up,
-  // and what is the same for several pieces is meant by each of them.
+  // What ranks have of a gradient, as what it is the gradient of is held: lists of addends are
+  // added up, and what is the same for several pieces is meant by each of them.
   std::string aligned(const Candidate &candidate, ReferenceRun &run, const Meaning &like,
                       Meaning &into) {
     const Meaning *found = run.find(candidate.value);

@@ -1,6 +1,6 @@
-// Gradients that a program was recorded with, held against the derivative of its forward. Both are what
-// the reference has for them, in double on one device: whether ranks hold what the reference has is judged
-// step by step.
+// Gradients that a program was recorded with, held against the derivative of its forward. Both are
+// what the reference has for them, in double on one device: whether ranks hold what the reference
+// has is judged step by step.
 #pragma once
 
 #include "runtime/judge/losses.h"
@@ -13,13 +13,15 @@ struct RecordedGradient {
   ir::ValueId value, of;
   enum class Form : uint8_t { Upheld, Wrong, Left } form = Form::Left;
   std::string text; // Wrong: what it is instead; Left: why it was not compared
-  // Wrong: the element that is furthest off, and the largest difference with what rounding explains.
+  // Wrong: the element that is furthest off, and the largest difference with what rounding
+  // explains.
   std::string place, got, want, difference, bound;
   ir::AxisSet axes; // Wrong: along which the losses of ranks were combined
 };
 
-// Those that the program marks, the outputs that are gradients of parameters, and what writes of the
-// optimizer read of them. `run`: of the whole program, from `params`; `taken`: as of ReferenceRun::take.
+// Those that the program marks, the outputs that are gradients of parameters, and what writes of
+// the optimizer read of them. `run`: of the whole program, from `params`; `taken`: as of
+// ReferenceRun::take.
 std::vector<RecordedGradient> compare_recorded(Reference &reference, ReferenceRun &run,
                                                const Meanings &params,
                                                const llvm::DenseMap<uint32_t, Meaning> &taken,

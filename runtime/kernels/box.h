@@ -2,7 +2,7 @@
 // that views, cuts and joins come to.
 #pragma once
 
-#include "runtime/kernels/places.h"
+#include "runtime/kernels/positions.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,7 +1,7 @@
 // What random rows hash: a key of the op and of the state given to it, and places in the whole.
 #pragma once
 
-#include "runtime/kernels/places.h"
+#include "runtime/kernels/positions.h"
 #include "runtime/tensor/draw.h"
 #include "runtime/tensor/number.h"
 

@@ -17,8 +17,8 @@
 
 namespace spmd::runtime {
 
-// A tensor as kernels see it. `first`: per dimension, where this block begins in the whole; `whole`:
-// the extents of the whole.
+// A tensor as kernels see it. `first`: per dimension, where this block begins in the whole;
+// `whole`: the extents of the whole.
 template <class T> struct View {
   const Dims *dims = nullptr;
   T *data = nullptr;
@@ -32,8 +32,9 @@ template <class T> struct View {
   T &operator[](int64_t i) const { return data[i]; }
 };
 
-// What is the same for all ranks that hold tensors of these extents: the row, the operands that fill
-// it, and how their dimensions are made of factors. Shapes in `app` are those of the tensors at hand.
+// What is the same for all ranks that hold tensors of these extents: the row, the operands that
+// fill it, and how their dimensions are made of factors. Shapes in `app` are those of the tensors
+// at hand.
 struct Site {
   const rules::Application &app;
   const rules::OpDef &row;
@@ -49,8 +50,8 @@ struct Site {
   unsigned members(unsigned operand) const {
     return binding[operand] ? binding[operand]->count : 0;
   }
-  // The number that stands in the place of an operand, as a literal or by the attribute that the row
-  // names (`from_attr`). None if a tensor or nothing stands there.
+  // The number that stands in the place of an operand, as a literal or by the attribute that the
+  // row names (`from_attr`). None if a tensor or nothing stands there.
   std::optional<double> number(unsigned operand) const;
   // Unknown where no tensor stands there, or its element type is not known.
   ir::DType dtype(unsigned operand) const;
@@ -70,8 +71,8 @@ std::optional<double> number_of(const ir::AttrValue &value);
 // `row` cannot be run: why.
 llvm::Error cannot_run(const Site &site, const llvm::Twine &why);
 
-// Operands and results of one call. Results have their extents, and are zero unless the kernel assigns
-// (KernelDef); a null result is not asked for.
+// Operands and results of one call. Results have their extents, and are zero unless the kernel
+// assigns (KernelDef); a null result is not asked for.
 template <class T> struct Call {
   const Site &site;
   llvm::ArrayRef<View<const T>> args; // as in Application::args
@@ -92,8 +93,8 @@ struct Moves;
 struct MoveSite;
 class Composition;
 
-// The gradient of one operand, from those of the results (null: none flows). `call` has the operands
-// of the row; its results are those of the forward op, or null where they are not at hand.
+// The gradient of one operand, from those of the results (null: none flows). `call` has the
+// operands of the row; its results are those of the forward op, or null where they are not at hand.
 struct VjpResult {
   unsigned operand, member;
   View<double> result; // extents of the operand; zero unless the kernel assigns
@@ -110,19 +111,21 @@ struct VjpCall {
 };
 
 // One row. An error says why a call cannot be carried out (an attribute with a value that we do not
-// know, say). What is null is not special to the row: an equation that is the value needs no kernel.
+// know, say). What is null is not special to the row: an equation that is the value needs no
+// kernel.
 struct KernelDef {
   std::string_view row;
   llvm::Error (*real)(const Call<double> &) = nullptr;
   llvm::Error (*complex)(const Call<Complex> &) = nullptr;
-  // For residues: only what moves elements or is exact in a field. All else is done by the equation.
+  // For residues: only what moves elements or is exact in a field. All else is done by the
+  // equation.
   llvm::Error (*field)(const Call<Residue> &) = nullptr;
   // The same kernel on numbers that remember: gives the gradient of every differentiable operand.
   llvm::Error (*taped)(const Call<Var> &) = nullptr;
   // Written by hand where it is much faster than the tape.
   llvm::Error (*vjp)(const VjpCall &) = nullptr;
-  // Kernels, or `vjp`, write every element of every result that is asked for and read none of them before:
-  // they may hold anything.
+  // Kernels, or `vjp`, write every element of every result that is asked for and read none of them
+  // before: they may hold anything.
   bool assigns = false, vjp_assigns = false;
   // `vjp` gives the gradients of several operands of one call for less than one after another. They
   // depend on no place in the whole, and on no random numbers.
@@ -131,11 +134,12 @@ struct KernelDef {
   bool moves = false;
   // The same faster, if the call is one that it can do: else false. It assigns.
   llvm::Expected<bool> (*puts_back)(const VjpCall &) = nullptr;
-  // Of a function of numbers, element by element: it, or what its `derivative` by an operand makes of a
-  // gradient, as a scalar program. Inputs: operands, by place in the row; kGradientInput.
+  // Of a function of numbers, element by element: it, or what its `derivative` by an operand makes
+  // of a gradient, as a scalar program. Inputs: operands, by place in the row; kGradientInput.
   std::optional<ScalarProgram> (*traced)(const Site &,
                                          std::optional<unsigned> derivative) = nullptr;
-  // As formulas over whole tensors (device/composition.h). False: this call is not one that it can do.
+  // As formulas over whole tensors (device/composition.h). False: this call is not one that it can
+  // do.
   bool (*composed)(Composition &) = nullptr;
   // Which boxes of operands go where (moves.h).
   llvm::Expected<Moves> (*boxes)(const MoveSite &) = nullptr;

@@ -1,8 +1,8 @@
-// Small dense matrices of real, complex or differentiated numbers, and what is solved with them: the
-// algorithms of textbooks, written once for all three.
+// Small dense matrices of real, complex or differentiated numbers, and what is solved with them:
+// the algorithms of textbooks, written once for all three.
 #pragma once
 
-#include "runtime/kernels/places.h"
+#include "runtime/kernels/positions.h"
 
 #include <numeric>
 
@@ -227,8 +227,8 @@ template <class T> Matrix<T> upper_part(const Matrix<T> &m, int64_t rows) {
   return r;
 }
 
-// Calls f(i, a_at, b_at) for the matrices of the last two dimensions of `to`, the i-th one, and of two
-// tensors broadcast against it.
+// Calls f(i, a_at, b_at) for the matrices of the last two dimensions of `to`, the i-th one, and of
+// two tensors broadcast against it.
 template <class F>
 llvm::Error each_matrix_of(llvm::ArrayRef<int64_t> lead, const Dims &a, const Dims &b, const F &f) {
   auto size = [](const Dims &dims) {

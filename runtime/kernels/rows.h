@@ -1,4 +1,5 @@
-// The kernels, family by family as the op table has them: a kernel is one row of one of these tables.
+// The kernels, family by family as the op table has them: a kernel is one row of one of these
+// tables.
 #pragma once
 
 #include "runtime/kernels/kernel.h"

@@ -1,6 +1,7 @@
 // The token is the key of an HMAC (RFC 2104, SHA-256) over what both sides drew.
 #include "runtime/launch/admission.h"
 
+#include "ir/support/strings.h"
 #include "runtime/launch/file_limit.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -23,7 +24,8 @@ constexpr size_t kNonce = 16, kProof = 32, kRequest = 2 * sizeof(uint32_t) + kNo
 constexpr llvm::StringRef kMagic = "spmdrun1";
 // How many strangers may wait besides the ranks, and how many are greeted before others are served.
 constexpr size_t kMostStrangers = 1024, kAtOnce = 256;
-// After which one has to go if there is no place for others. A rank takes milliseconds, and tries again.
+// After which one has to go if there is no place for others. A rank takes milliseconds, and tries
+// again.
 constexpr std::chrono::seconds kPatience{1};
 
 std::string sha256(llvm::StringRef bytes) {
@@ -77,7 +79,7 @@ Admission ask_admission(Socket &socket, llvm::StringRef token, uint32_t rank, ui
                         Clock::time_point until) {
   std::string theirs(kMagic.size() + kNonce, '\0');
   if (!socket.receive(theirs.data(), theirs.size(), until) ||
-      !llvm::StringRef(theirs).startswith(kMagic))
+      !ir::starts_with(llvm::StringRef(theirs), kMagic))
     return Admission::NoAnswer;
   std::string nonce = theirs.substr(kMagic.size());
   std::string about = number_bytes(rank, size) + random_bytes(kNonce);

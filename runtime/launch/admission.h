@@ -1,5 +1,6 @@
-// How rank 0 lets the other ranks of a run in and keeps strangers out: both sides show that they know a token,
-// which is not sent. All who connect are served side by side, so nobody is kept waiting by one who is slow.
+// How rank 0 lets the other ranks of a run in and keeps strangers out: both sides show that they
+// know a token, which is not sent. All who connect are served side by side, so nobody is kept
+// waiting by one who is slow.
 #pragma once
 
 #include "runtime/launch/socket.h"
@@ -12,7 +13,8 @@ namespace spmd::runtime {
 // 32 hexadecimal digits that nobody can guess.
 std::string random_token();
 
-// Of a rank that asks. Taken: the token is right, and there are not so many ranks, or this one is there.
+// Of a rank that asks. Taken: the token is right, and there are not so many ranks, or this one is
+// there.
 enum class Admission : uint8_t { Welcome, Taken, WrongToken, NoAnswer };
 Admission ask_admission(Socket &socket, llvm::StringRef token, uint32_t rank, uint32_t size,
                         Clock::time_point until);

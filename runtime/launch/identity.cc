@@ -13,8 +13,8 @@ using llvm::StringRef;
 struct LauncherRow {
   const char *name, *rank, *size, *local_rank, *local_size;
 };
-// The first whose rank and size are there. Slurm's are set in the shell of a job as well, where there is
-// no step: SLURM_STEP_ID tells them apart.
+// The first whose rank and size are there. Slurm's are set in the shell of a job as well, where
+// there is no step: SLURM_STEP_ID tells them apart.
 constexpr LauncherRow kLaunchers[] = {
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr},

@@ -22,8 +22,8 @@ struct Identity {
 
 using Environment = llvm::function_ref<const char *(const char *name)>;
 
-// RANK and its kin (torchrun, --nproc), then Slurm's, then those of mpirun. An error names the variable that
-// is missing or is no number.
+// RANK and its kin (torchrun, --nproc), then Slurm's, then those of mpirun. An error names the
+// variable that is missing or is no number.
 llvm::Expected<Identity> identity_of(Environment environment);
 // `node[003-006,9],other`: `node003`
 std::string first_host(llvm::StringRef node_list);

@@ -1,5 +1,5 @@
-// Forks, or has mpirun do it. The socket of the store is made here and handed on, so that its port cannot be
-// taken in between.
+// Forks, or has mpirun do it. The socket of the store is made here and handed on, so that its port
+// cannot be taken in between.
 #include "runtime/launch/spawn.h"
 
 #include "runtime/backends/executable.h"
@@ -85,8 +85,9 @@ bool has_children(pid_t parent) {
   return false;
 }
 
-// Of mpirun that ended: what its ranks say of themselves, if they do; its own code says something only where it
-// tells of a rank that crashed or was killed. Nothing is known where mpirun failed, or was told to stop.
+// Of mpirun that ended: what its ranks say of themselves, if they do; its own code says something
+// only where it tells of a rank that crashed or was killed. Nothing is known where mpirun failed,
+// or was told to stop.
 int code_of_mpirun(int status, const RankCodes &ranks, uint32_t count) {
   using checker::ExitCode;
   ExitCode worst = ExitCode::Clean;
@@ -115,12 +116,14 @@ int code_of_mpirun(int status, const RankCodes &ranks, uint32_t count) {
   return kLauncherFailed;
 }
 
-// Waits for all children. When one has ended badly, the others have `kGrace` to say what they know of it.
+// Waits for all children. When one has ended badly, the others have `kGrace` to say what they know
+// of it.
 class Children {
 public:
   using CodeOf = llvm::function_ref<int(int status)>;
-  // `code_of`: the exit code that the end of a child stands for. `starting`: they start the ranks, for so many seconds
-  // at most, and have nothing to do when these have ended; 0: they are the ranks.
+  // `code_of`: the exit code that the end of a child stands for. `starting`: they start the ranks,
+  // for so many seconds at most, and have nothing to do when these have ended; 0: they are the
+  // ranks.
   Children(std::vector<pid_t> pids, unsigned starting, CodeOf code_of)
       : pids_(std::move(pids)), starting_(starting), code_of_(code_of) {}
 
@@ -156,7 +159,8 @@ private:
     }
     end();
   }
-  // Open MPI 4 may wait for ever for ranks that it could not start, or that ended while they were started.
+  // Open MPI 4 may wait for ever for ranks that it could not start, or that ended while they were
+  // started.
   void look_for_ranks() {
     bool some = std::any_of(pids_.begin(), pids_.end(), has_children);
     had_ranks_ |= some;

@@ -19,8 +19,9 @@ struct SpawnOptions {
 // Set for ranks whose output goes on to a terminal.
 inline constexpr const char *kTerminal = "SPMD_TERMINAL";
 
-// The exit code of the run, 3 if a rank was ended from outside, 5 if mpirun failed or was ended (said). Ranks are
-// children and end with this process, however it ends. Says what keeps it from starting them (2, or 77).
+// The exit code of the run, 3 if a rank was ended from outside, 5 if mpirun failed or was ended
+// (said). Ranks are children and end with this process, however it ends. Says what keeps it from
+// starting them (2, or 77).
 int spawn_ranks(const SpawnOptions &options);
 
 } // namespace spmd::runtime

@@ -16,8 +16,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Until what the main thread has not told is told here.
-constexpr milliseconds kUntold{3000};
+// Until what the main thread has not told is reported here.
+constexpr milliseconds kUnreported{3000};
 constexpr milliseconds kTick{50};
 // That rank 0 may leave a cry unanswered.
 constexpr milliseconds kUnanswered{5000};
@@ -50,7 +50,8 @@ void Team::leave(int code) { end_process(code); }
 
 bool Team::send(uint32_t rank, MessageForm form, const std::string &text) {
   Member &member = *members_[leads() ? rank : 0];
-  // Allocates before it locks: what ends in there for want of memory is told over the same connection.
+  // Allocates before it locks: what ends in there for want of memory is told over the same
+  // connection.
   std::string bytes = pack({form, text});
   std::lock_guard lock(member.sending);
   return !member.gone && member.socket.send(bytes, Clock::now() + options_.wait);
@@ -279,10 +280,10 @@ void Team::check_overdue() {
   int64_t terminated = terminated_at.load(std::memory_order_relaxed);
   bool ends = terminated >= 0 && now_ms() - terminated > kLastWordsMs;
   std::unique_lock lock(mutex_);
-  bool untold = failure_ && !taken_ && Clock::now() - failed_at_ > kUntold;
-  if (!untold && !(ends && !failure_))
+  bool unreported = failure_ && !taken_ && Clock::now() - failed_at_ > kUnreported;
+  if (!unreported && !(ends && !failure_))
     return;
-  if (untold) {
+  if (unreported) {
     std::string ranks;
     for (uint32_t rank : failure_->ranks)
       ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
@@ -294,9 +295,9 @@ void Team::check_overdue() {
     (void)!::write(STDERR_FILENO, line.data(), line.size());
   }
   lock.unlock();
-  const int code = untold ? kCannotFinish : 128 + SIGTERM;
+  const int code = unreported ? kCannotFinish : 128 + SIGTERM;
   stop(code);
-  if (!untold && !leads())
+  if (!unreported && !leads())
     send(0, MessageForm::Ended);
   leave(code);
 }
@@ -334,7 +335,8 @@ void Team::take(Message message) {
 void Team::lose_leader(TeamFailure::Form form) {
   if (failed_)
     return;
-  // One that was only stopped finds this when it is woken to be ended, and leaves the telling to others.
+  // One that was only stopped finds this when it is woken to be ended, and leaves the telling to
+  // others.
   if (form == TeamFailure::Form::Late)
     send(0, MessageForm::Stop);
   if (rank() != 1) {

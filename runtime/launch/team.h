@@ -1,5 +1,5 @@
-// The processes of one run, a rank each, and a connection from each of them to rank 0 besides the one
-// over which tensors go: how they meet, what is the same for all, who is gone, who is late.
+// The processes of one run, a rank each, and a connection from each of them to rank 0 besides the
+// one over which tensors go: how they meet, what is the same for all, who is gone, who is late.
 #pragma once
 
 #include "runtime/launch/socket.h"
@@ -42,7 +42,8 @@ struct TeamOptions {
   std::string host;  // of rank 0, to listen on and to connect to
   uint16_t port = 0; // 0 on rank 0: any
   int listener = -1; // on rank 0: a socket that listens already
-  // Who does not know it is not admitted. Empty: rank 0 draws one for those of the same user on this host.
+  // Who does not know it is not admitted. Empty: rank 0 draws one for those of the same user on
+  // this host.
   std::string token;
   std::chrono::milliseconds join{30'000}; // until all are there
   std::chrono::milliseconds wait{60'000}; // that a rank may wait for others
@@ -51,8 +52,8 @@ struct TeamOptions {
 
 class Team {
 public:
-  // All ranks. An error says what to do: an address that is taken, a rank 0 that cannot be reached, ranks
-  // that did not come, a token that is another.
+  // All ranks. An error says what to do: an address that is taken, a rank 0 that cannot be reached,
+  // ranks that did not come, a token that is another.
   static llvm::Expected<std::unique_ptr<Team>> join(const TeamOptions &options);
   // Leaves. If the team has not been dissolved, it fails for the others.
   ~Team();
@@ -73,8 +74,8 @@ public:
   llvm::Error at(uint32_t step);
   Whereabouts whereabouts() const;
   void doing(Doing what) { doing_.store(what, std::memory_order_relaxed); }
-  // Begins a wait for others, which ends with the next step or doing(). That it lasts too long is noticed
-  // even if the call that waits never returns.
+  // Begins a wait for others, which ends with the next step or doing(). That it lasts too long is
+  // noticed even if the call that waits never returns.
   void begin_wait();
   // To be asked again and again by whatever waits.
   bool has_failed() const { return failed_.load(std::memory_order_relaxed); }

@@ -167,8 +167,8 @@ std::vector<std::optional<Whereabouts>> Team::last_words() {
   return where;
 }
 
-// Somebody has waited too long. Who does not answer at all is to blame, then who is behind. A rank that
-// judges data is not: the others wait for its verdict.
+// Somebody has waited too long. Who does not answer at all is to blame, then who is behind. A rank
+// that judges data is not: the others wait for its verdict.
 void Team::investigate() {
   ask_where(kAnswer);
   if (lost_ || doing_ == Doing::Judging)

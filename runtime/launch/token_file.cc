@@ -1,4 +1,5 @@
-// The folder is checked before anything in it is read or written: what others can write to is refused.
+// The folder is checked before anything in it is read or written: what others can write to is
+// refused.
 #include "runtime/launch/token_file.h"
 
 #include "runtime/launch/socket.h"

@@ -1,5 +1,5 @@
-// The token of a run whose ranks are on one host and were given none: rank 0 draws one and leaves it in a file that
-// only processes of the same user can read, until all ranks are there.
+// The token of a run whose ranks are on one host and were given none: rank 0 draws one and leaves
+// it in a file that only processes of the same user can read, until all ranks are there.
 #pragma once
 
 #include "llvm/ADT/StringRef.h"
@@ -24,7 +24,8 @@ private:
   std::string path_;
 };
 
-// Empty: there is none yet. An error: the folder is not this user's alone, so nothing in it is believed.
+// Empty: there is none yet. An error: the folder is not this user's alone, so nothing in it is
+// believed.
 llvm::Expected<std::string> read_token(uint16_t port);
 
 } // namespace spmd::runtime

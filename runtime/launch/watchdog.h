@@ -9,8 +9,8 @@
 
 namespace spmd::runtime {
 
-// While it lives. When its time is over the process says the line and leaves with the code; without a word
-// when its parent is gone (0: no matter).
+// While it lives. When its time is over the process says the line and leaves with the code; without
+// a word when its parent is gone (0: no matter).
 class Watchdog {
 public:
   Watchdog(std::chrono::milliseconds patience, std::string line, int code, int parent = 0);

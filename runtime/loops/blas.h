@@ -18,8 +18,8 @@ template <class T> struct MatrixView {
   }
 };
 
-// c = alpha a b + beta c: a is m x k, b is k x n, c is m x n and stored by rows, `stride` apart. With
-// beta = 0 what is in c is not read.
+// c = alpha a b + beta c: a is m x k, b is k x n, c is m x n and stored by rows, `stride` apart.
+// With beta = 0 what is in c is not read.
 template <class T>
 void gemm(int64_t m, int64_t n, int64_t k, T alpha, MatrixView<T> a, MatrixView<T> b, T beta, T *c,
           int64_t stride) {

@@ -1,10 +1,11 @@
-// exp(x) = 2^k exp(r) with |r| <= ln 2 / 2: a polynomial for r, whose remainder is below 2^-57, and k into
-// the exponent. Where some number of a block is so large, or so small, that 2^k is no normal number, the
-// library does the block; but what is far below all numbers, as scores that are masked, is 0.
+// exp(x) = 2^k exp(r) with |r| <= ln 2 / 2: a polynomial for r, whose remainder is below 2^-57, and
+// k into the exponent. Where some number of a block is so large, or so small, that 2^k is no normal
+// number, the library does the block; but what is far below all numbers, as scores that are masked,
+// is 0.
 //
-// The share of the normal distribution below -z is exp(-z^2/2) / 2 times erfcx(y), y = z / sqrt(2). Of
-// that, (1 + 2 y) erfcx(y) is smooth in t = (y - 4) / (y + 4): a polynomial, which interpolates it at the
-// Chebyshev points of 0 <= y <= 11.4 and is off by less than 2e-16.
+// The share of the normal distribution below -z is exp(-z^2/2) / 2 times erfcx(y), y = z / sqrt(2).
+// Of that, (1 + 2 y) erfcx(y) is smooth in t = (y - 4) / (y + 4): a polynomial, which interpolates
+// it at the Chebyshev points of 0 <= y <= 11.4 and is off by less than 2e-16.
 #include "runtime/loops/exponentials.h"
 
 #include "runtime/loops/wide_loops.h"

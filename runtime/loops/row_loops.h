@@ -1,5 +1,5 @@
-// Loops over a row of numbers that lies in one piece, as wide as the machine has vectors. Sums are of eight
-// parts, in the same order on every machine.
+// Loops over a row of numbers that lies in one piece, as wide as the machine has vectors. Sums are
+// of eight parts, in the same order on every machine.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// Special functions of real numbers that the C++ library lacks. Outside of a function's domain: NaN.
+// Special functions of real numbers that the C++ library lacks. Outside of a function's domain:
+// NaN.
 #pragma once
 
 #include "runtime/tensor/residue.h"

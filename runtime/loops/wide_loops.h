@@ -1,5 +1,5 @@
-// Loops that are compiled for several vector widths, of which the widest that the machine has is taken.
-// Operations are those that are written, in their order: results do not depend on the width.
+// Loops that are compiled for several vector widths, of which the widest that the machine has is
+// taken. Operations are those that are written, in their order: results do not depend on the width.
 #pragma once
 
 // Clang 14 looks up the machine anew at each call. A thread sanitizer is not up when the width is

@@ -1,5 +1,5 @@
-// Elements as cells of memory that have a type, for kernels that know the element when they are compiled. What is
-// loaded and stored is what scalar.h says, to the bit.
+// Elements as cells of memory that have a type, for kernels that know the element when they are
+// compiled. What is loaded and stored is what scalar.h says, to the bit.
 #pragma once
 
 #include "runtime/device/scalar.h"
@@ -9,8 +9,8 @@ namespace spmd::nccl {
 
 template <class T, int W> struct alignas(sizeof(T) * W) Wide { T at[W]; };
 
-// Rounded to f32 towards 0, with the last bit set if anything was cut: what is rounded from it to fewer bits is as if
-// it was rounded once.
+// Rounded to f32 towards 0, with the last bit set if anything was cut: what is rounded from it to
+// fewer bits is as if it was rounded once.
 __device__ inline float cut_to_odd(double value) {
   float cut = __double2float_rz(value);
   if (static_cast<double>(cut) != value && value == value)

@@ -1,5 +1,6 @@
-// The compiler is opened when the first large nest comes: a program without one needs none. Where there is none, or
-// it fails, nest.cu carries out what it carries out for small ones, and a line on stderr says so once.
+// The compiler is opened when the first large loop nest comes: a program without one needs none.
+// Where there is none, or it fails, nest.cu carries out what it carries out for small ones, and a
+// line on stderr says so once.
 #include "runtime/nccl/compiled_nests.h"
 
 #include "runtime/device/scalar.h"
@@ -16,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-// The text of a header, as the compiler of the kernels is given it. The assembler looks for it in the folder of
-// the sources (-Wa,-I).
+// The text of a header, as the compiler of the kernels is given it. The assembler looks for it in
+// the folder of the sources (-Wa,-I).
 #define SPMD_TEXT(name, path)                                                                      \
   asm(".section .rodata\n"                                                                         \
       ".global " #name "\n" #name ":\n.incbin \"" path "\"\n.byte 0\n"                             \
@@ -32,7 +33,8 @@ SPMD_TEXT(spmd_text_of_cells, "runtime/nccl/cells.h")
 namespace spmd::nccl {
 namespace {
 
-// Places of all loops from which on a kernel of its own is worth the tens of milliseconds that it takes to compile.
+// Positions of all loops from which on a kernel of its own is worth the tens of milliseconds that
+// it takes to compile.
 constexpr int64_t kLarge = int64_t(1) << 20;
 
 // What the standard headers have that those headers use, and the compiler has not by itself.
@@ -116,7 +118,7 @@ public:
                    missing.c_str());
   }
 
-  const Kernel &find(const SpmdNest &nest, int64_t scratch) {
+  const Kernel &find(const SpmdLoopNest &nest, int64_t scratch) {
     auto [at, fresh] = kernels_.try_emplace(nest_key(nest));
     if (fresh && usable_)
       make(nest_source(nest, scratch), at->second);
@@ -155,8 +157,8 @@ private:
     if (library_.create(&program, text.c_str(), "nest.cu", static_cast<int>(names.size()),
                         texts.data(), names.data()) != NVRTC_SUCCESS)
       return "nvrtcCreateProgram";
-    // No product and sum become one: the numbers are those of a processor. The headers declare functions of
-    // the host, too.
+    // No product and sum become one: the numbers are those of a processor. The headers declare
+    // functions of the host, too.
     const std::array<const char *, 4> options = {architecture_.c_str(), "--fmad=false",
                                                  "--std=c++17",
                                                  "--device-as-default-execution-space"};
@@ -187,7 +189,7 @@ private:
 
 } // namespace
 
-cudaError_t queue_compiled(const SpmdNest &joined, double *partial, int64_t partial_places,
+cudaError_t queue_compiled(const SpmdLoopNest &joined, double *partial, int64_t partial_places,
                            cudaStream_t stream, CompiledNest &made) {
   if (device::places(joined.extents, 0, joined.loops) < kLarge || !has_nest_source(joined))
     return cudaSuccess;

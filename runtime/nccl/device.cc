@@ -18,7 +18,8 @@ SpmdStatus Device::enter() const {
   return status;
 }
 
-// --- what waits -------------------------------------------------------------------------------------
+// --- what waits
+// -------------------------------------------------------------------------------------
 
 SpmdStatus Device::reaches(cudaEvent_t event) {
   return poll([event](SpmdStatus &status) {
@@ -53,7 +54,8 @@ SpmdStatus Device::wait() {
   return communicators_live(); // an error may come after the last event
 }
 
-// --- how far the streams are ------------------------------------------------------------------------
+// --- how far the streams are
+// ------------------------------------------------------------------------
 
 bool Device::is_idle(const Stream &stream) {
   return !stream.busy && __atomic_load_n(stream.seen, __ATOMIC_ACQUIRE) == stream.mark;
@@ -71,8 +73,8 @@ SpmdStatus Device::put_mark(Stream &stream, uint64_t flag) {
   return checked(queue_mark(stream.seen, mark, stream.stream), "a mark");
 }
 
-// A stream on which something was queued is marked at its end; one on which nothing was is done with what was
-// before, and is marked when it is given something again.
+// A stream on which something was queued is marked at its end; one on which nothing was is done
+// with what was before, and is marked when it is given something again.
 SpmdStatus Device::begin(uint32_t step) {
   if (SpmdStatus status = enter(); status.code != kSpmdFine)
     return status;
@@ -110,7 +112,7 @@ SpmdStatus Device::ready(uint32_t which) {
     return status;
   Stream &stream = streams_[which];
   if (recording_) {
-    const bool says = which == kSpmdWires || recording_step_ >= stream.recorded + kMarked;
+    const bool says = which == kSpmdCollectives || recording_step_ >= stream.recorded + kMarked;
     return says && stream.recorded != recording_step_ ? note_within(stream, recording_step_)
                                                       : status_of(kSpmdFine);
   }
@@ -130,7 +132,8 @@ SpmdStatus Device::ready(uint32_t which) {
   return checked(cudaEventRecord(gate, stream.stream), "cudaEventRecord");
 }
 
-// --- what is queued ---------------------------------------------------------------------------------
+// --- what is queued
+// ---------------------------------------------------------------------------------
 
 SpmdStatus Device::move(const SpmdMove &move) {
   if (SpmdStatus status = ready(kSpmdCompute); status.code != kSpmdFine)
@@ -138,10 +141,10 @@ SpmdStatus Device::move(const SpmdMove &move) {
   return checked(queue_move(move, streams_[kSpmdCompute].stream), "a move");
 }
 
-SpmdStatus Device::nest(const SpmdNest &nest) {
+SpmdStatus Device::nest(const SpmdLoopNest &nest) {
   if (SpmdStatus status = ready(kSpmdCompute); status.code != kSpmdFine)
     return status;
-  return checked(queue_nest(nest, scratch_, streams_[kSpmdCompute].stream), "a nest of loops");
+  return checked(queue_nest(nest, scratch_, streams_[kSpmdCompute].stream), "a loop nest");
 }
 
 SpmdStatus Device::matrices(const SpmdMatrices &matrices) {
@@ -192,7 +195,8 @@ SpmdStatus Device::join(uint32_t which, uint32_t other) {
                  "cudaStreamWaitEvent");
 }
 
-// --- between host and device ------------------------------------------------------------------------
+// --- between host and device
+// ------------------------------------------------------------------------
 
 SpmdStatus Device::put(SpmdAddress to, const char *data, uint64_t bytes) {
   if (SpmdStatus status = wait(); status.code != kSpmdFine)

@@ -1,5 +1,6 @@
-// One NVIDIA device of the plug-in `spmd_nccl`: its streams, its memory, and the communicators it is in. Nothing
-// here waits inside of a library: streams and communicators are asked, and SpmdHost::stopped with them.
+// One NVIDIA device of the plug-in `spmd_nccl`: its streams, its memory, and the communicators it
+// is in. Nothing here waits inside of a library: streams and communicators are asked, and
+// SpmdHost::stopped with them.
 #pragma once
 
 #include "runtime/device/interface.h"
@@ -28,7 +29,8 @@ class Device {
 public:
   Device(const SpmdHost &host, const SpmdRanks &ranks) : host_(host), ranks_(ranks) {}
 
-  // Before anything else: the device and what is needed on it, in open.cc. Refuses with the next step.
+  // Before anything else: the device and what is needed on it, in open.cc. Refuses with the next
+  // step.
   SpmdStatus open(SpmdDeviceFacts &facts);
   SpmdStatus allocate(uint64_t bytes, SpmdAddress &address);
   SpmdStatus release(SpmdAddress address);
@@ -36,7 +38,7 @@ public:
   SpmdStatus close(bool finish);
 
   SpmdStatus move(const SpmdMove &move);
-  SpmdStatus nest(const SpmdNest &nest);
+  SpmdStatus nest(const SpmdLoopNest &nest);
   SpmdStatus matrices(const SpmdMatrices &matrices);
   SpmdStatus sort(const SpmdSort &sort);
   SpmdStatus scatter(const SpmdScatter &scatter);
@@ -47,10 +49,10 @@ public:
   SpmdStatus wait();
   uint32_t reached() const; // of any thread
 
-  // In wires.cc.
+  // In collectives.cc.
   SpmdStatus connect(const SpmdId &id);
   SpmdStatus split(uint32_t colour, uint32_t key, uint32_t &group);
-  SpmdStatus collective(const SpmdCollective &wire);
+  SpmdStatus collective(const SpmdCollective &collective);
   SpmdStatus exchange(uint32_t group, const SpmdTransfer *sends, uint32_t send_count,
                       const SpmdTransfer *receives, uint32_t receive_count);
   SpmdStatus begin_batch();
@@ -66,8 +68,8 @@ public:
 private:
   using Clock = std::chrono::steady_clock;
 
-  // A stream, and how far it is. Marks are numbered: the low half of one is the step that it begins. One with the
-  // highest bit begins a replay, in which `within` says the step.
+  // A stream, and how far it is. Marks are numbered: the low half of one is the step that it
+  // begins. One with the highest bit begins a replay, in which `within` says the step.
   struct Stream {
     cudaStream_t stream = nullptr;
     cudaEvent_t passed = nullptr;       // of the last `follow`
@@ -88,8 +90,8 @@ private:
   static constexpr uint32_t kNothing = ~0u; // of Stream::within: done with what it had
   static constexpr uint32_t kMarked = 32;   // steps that are recorded between two marks
   static constexpr uint64_t kPartBytes = uint64_t(4) << 20;
-  // A queue that is full makes the library wait, where nobody could end it. It holds some thousand launches: fewer
-  // than three gates of commands, of up to two launches and two marks each.
+  // A queue that is full makes the library wait, where nobody could end it. It holds some thousand
+  // launches: fewer than three gates of commands, of up to two launches and two marks each.
   static constexpr uint64_t kGate = 64;
 
   // The device is the one of the calling thread.
@@ -123,8 +125,8 @@ private:
   void abort_groups();
   void drop_recordings();
 
-  // Asks `done` (bool(SpmdStatus &)) until it says so or sets a status that is not fine. What else can end the wait
-  // is asked every ten microseconds.
+  // Asks `done` (bool(SpmdStatus &)) until it says so or sets a status that is not fine. What else
+  // can end the wait is asked every ten microseconds.
   template <class Done> SpmdStatus poll(Done done) {
     using namespace std::chrono_literals;
     SpmdStatus status = status_of(kSpmdFine);

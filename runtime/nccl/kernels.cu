@@ -1,5 +1,5 @@
-// Moves, products of matrices that cuBLASLt does not take, and marks. Loops that are one loop in memory are made one
-// before anything is launched: an index costs a division for each.
+// Moves, products of matrices that cuBLASLt does not take, and marks. Loops that are one loop in
+// memory are made one before anything is launched: an index costs a division for each.
 #include "runtime/device/scalar.h"
 #include "runtime/nccl/kernels.h"
 
@@ -13,7 +13,8 @@ constexpr int64_t kThreads = 256, kBlocks = 1 << 16; // loops of kernels take wh
 
 int64_t blocks_for(int64_t places) { return std::min((places + kThreads - 1) / kThreads, kBlocks); }
 
-// --- moves ----------------------------------------------------------------------------------------------
+// --- moves
+// ----------------------------------------------------------------------------------------------
 
 template <class Index>
 __device__ __forceinline__ void copied_places(const SpmdMove &move, Index place, int64_t &from,
@@ -116,8 +117,8 @@ bool is_turned(const SpmdMove &move, Turned &turned) {
 
 constexpr int kSide = 32, kTurns = 8; // of a tile; rows that a block reads at once
 
-// By tiles that are read along one loop and written along the other: threads side by side touch what lies side by
-// side, both times.
+// By tiles that are read along one loop and written along the other: threads side by side touch
+// what lies side by side, both times.
 template <class T>
 __global__ void __launch_bounds__(kSide *kTurns)
     copy_turned(const __grid_constant__ SpmdMove move, Turned turned, int64_t tiles) {
@@ -161,7 +162,8 @@ cudaError_t launch_turned(const SpmdMove &move, Turned turned, cudaStream_t stre
   return cudaGetLastError();
 }
 
-// --- matrices -------------------------------------------------------------------------------------------
+// --- matrices
+// -------------------------------------------------------------------------------------------
 
 constexpr int kTile = 16;
 
@@ -200,7 +202,8 @@ __global__ void __launch_bounds__(kTile *kTile)
   }
 }
 
-// --- marks ----------------------------------------------------------------------------------------------
+// --- marks
+// ----------------------------------------------------------------------------------------------
 
 __global__ void mark(uint64_t *where, uint64_t value) {
   *static_cast<volatile uint64_t *>(where) = value;

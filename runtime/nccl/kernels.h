@@ -1,5 +1,5 @@
-// Kernels of the plug-in `spmd_nccl`, each queued on a stream and none waited for. These alone are compiled by
-// nvcc; the rest of the plug-in is plain C++ on top of the libraries.
+// Kernels of the plug-in `spmd_nccl`, each queued on a stream and none waited for. These alone are
+// compiled by nvcc; the rest of the plug-in is plain C++ on top of the libraries.
 #pragma once
 
 #include "runtime/device/interface.h"
@@ -16,8 +16,9 @@ cudaError_t find_kernels();
 
 // Nothing that is read is written by the same move.
 cudaError_t queue_move(const SpmdMove &move, cudaStream_t stream);
-// Combined in an order that depends on the extents alone. `scratch`: kScratchPlaces doubles of the device.
-cudaError_t queue_nest(const SpmdNest &nest, double *scratch, cudaStream_t stream);
+// Combined in an order that depends on the extents alone. `scratch`: kScratchPlaces doubles of the
+// device.
+cudaError_t queue_nest(const SpmdLoopNest &nest, double *scratch, cudaStream_t stream);
 // Any elements and strides; sums in double.
 cudaError_t queue_matrices(const SpmdMatrices &matrices, cudaStream_t stream);
 // The memory that it works with is the command's.

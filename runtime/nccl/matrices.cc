@@ -1,6 +1,7 @@
-// Matrices of cuBLASLt are column after column. One whose rows run on is the transpose of such a one; a product
-// whose rows run on is b^T a^T. Sums are in float, or in double for doubles, and in an order that is the same in
-// each run: no algorithm that adds in place, and none that rounds between.
+// Matrices of cuBLASLt are column after column. One whose rows run on is the transpose of such a
+// one; a product whose rows run on is b^T a^T. Sums are in float, or in double for doubles, and in
+// an order that is the same in each run: no algorithm that adds in place, and none that rounds
+// between.
 #include "runtime/nccl/matrices.h"
 
 #include "runtime/nccl/device.h"
@@ -49,8 +50,8 @@ struct Operand {
   int64_t rows = 0, columns = 0, ahead = 0, batch = 0; // as stored; `ahead` from column to column
 };
 
-// A matrix of `rows` x `columns`, column after column or row after row. Where there is but one row or
-// column, its stride says nothing.
+// A matrix of `rows` x `columns`, column after column or row after row. Where there is but one row
+// or column, its stride says nothing.
 std::optional<Operand> stored(SpmdAddress data, int64_t rows, int64_t columns, int64_t row_stride,
                               int64_t column_stride, int64_t batch) {
   if ((rows == 1 || row_stride == 1) && (columns == 1 || column_stride >= rows))

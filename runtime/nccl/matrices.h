@@ -15,7 +15,8 @@ public:
   // On the device of this thread.
   SpmdStatus open();
   SpmdStatus close();
-  // `taken` is false, and nothing is queued, where the library has no way for these elements and strides.
+  // `taken` is false, and nothing is queued, where the library has no way for these elements and
+  // strides.
   SpmdStatus queue(const SpmdMatrices &matrices, cudaStream_t stream, bool &taken);
 
 private:

@@ -1,5 +1,5 @@
-// The plug-in `spmd_nccl`: one NVIDIA device per process, by cudart, cuBLASLt and NCCL. The driver is not linked:
-// the module loads without one, and `open` says what is missing.
+// The plug-in `spmd_nccl`: one NVIDIA device per process, by cudart, cuBLASLt and NCCL. The driver
+// is not linked: the module loads without one, and `open` says what is missing.
 #include "runtime/nccl/device.h"
 
 #include <cstring>
@@ -13,7 +13,8 @@ Device &of(SpmdDevice *device) { return *reinterpret_cast<Device *>(device); }
 
 SpmdStatus open(const SpmdHost *host, const SpmdRanks *ranks, SpmdDevice **made,
                 SpmdDeviceFacts *facts) {
-  // Never freed before the process ends where opening fails: the driver may still be told of its memory.
+  // Never freed before the process ends where opening fails: the driver may still be told of its
+  // memory.
   auto *device = new Device(*host, *ranks);
   SpmdStatus status = device->open(*facts);
   *made = status.code == kSpmdFine ? reinterpret_cast<SpmdDevice *>(device) : nullptr;
@@ -38,7 +39,7 @@ SpmdStatus allocate(SpmdDevice *device, uint64_t bytes, SpmdAddress *address) {
 }
 SpmdStatus release(SpmdDevice *device, SpmdAddress address) { return of(device).release(address); }
 SpmdStatus move(SpmdDevice *device, const SpmdMove *move) { return of(device).move(*move); }
-SpmdStatus nest(SpmdDevice *device, const SpmdNest *nest) { return of(device).nest(*nest); }
+SpmdStatus nest(SpmdDevice *device, const SpmdLoopNest *nest) { return of(device).nest(*nest); }
 SpmdStatus matrices(SpmdDevice *device, const SpmdMatrices *matrices) {
   return of(device).matrices(*matrices);
 }
@@ -46,8 +47,8 @@ SpmdStatus sort(SpmdDevice *device, const SpmdSort *sort) { return of(device).so
 SpmdStatus scatter(SpmdDevice *device, const SpmdScatter *scatter) {
   return of(device).scatter(*scatter);
 }
-SpmdStatus collective(SpmdDevice *device, const SpmdCollective *wire) {
-  return of(device).collective(*wire);
+SpmdStatus collective(SpmdDevice *device, const SpmdCollective *collective) {
+  return of(device).collective(*collective);
 }
 SpmdStatus exchange(SpmdDevice *device, uint32_t group, const SpmdTransfer *sends,
                     uint32_t send_count, const SpmdTransfer *receives, uint32_t receive_count) {
@@ -68,7 +69,8 @@ uint32_t reached(SpmdDevice *device) { return of(device).reached(); }
 
 SpmdStatus close(SpmdDevice *device, int32_t finish) {
   SpmdStatus status = of(device).close(finish != 0);
-  // What `reached` may still be asked of on another thread ends with the process where nothing was waited for.
+  // What `reached` may still be asked of on another thread ends with the process where nothing was
+  // waited for.
   if (finish && status.code == kSpmdFine)
     delete &of(device);
   return status;

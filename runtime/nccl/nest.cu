@@ -1,7 +1,7 @@
-// Nests of loops around a scalar program, which scalar.h carries out step by step: small ones, since large ones have
-// kernels of their own (compiled_nests.h). No product and sum become one, so that numbers are those of a processor but
-// for its functions. The program lies in the parameters of the kernel, which
-// all threads read alike.
+// Loop nests around a scalar program, which scalar.h carries out step by step: small ones, since
+// large ones have kernels of their own (compiled_nests.h). No product and sum become one, so that
+// numbers are those of a processor but for its functions. The program lies in the parameters of the
+// kernel, which all threads read alike.
 #include "runtime/device/scalar.h"
 #include "runtime/nccl/compiled_nests.h"
 #include "runtime/nccl/kernels.h"
@@ -47,7 +47,7 @@ __device__ __forceinline__ void coordinates(const int64_t *extents, uint32_t fir
 
 // One after another, as a processor combines them.
 __global__ void __launch_bounds__(kMostThreads)
-    nest_by_thread(const __grid_constant__ SpmdNest nest, int64_t outer, int64_t inner) {
+    nest_by_thread(const __grid_constant__ SpmdLoopNest nest, int64_t outer, int64_t inner) {
   const uint32_t split = nest.loops - nest.inner;
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t place = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; place < outer;
@@ -64,9 +64,10 @@ __global__ void __launch_bounds__(kMostThreads)
   }
 }
 
-// A block for each part of each result, and a tree of its threads. With more than one part they meet in `partial`.
+// A block for each part of each result, and a tree of its threads. With more than one part they
+// meet in `partial`.
 __global__ void __launch_bounds__(kMostThreads)
-    nest_by_block(const __grid_constant__ SpmdNest nest, int64_t outer, int64_t inner,
+    nest_by_block(const __grid_constant__ SpmdLoopNest nest, int64_t outer, int64_t inner,
                   int64_t parts, double *partial) {
   __shared__ double values[kMostThreads];
   const uint32_t split = nest.loops - nest.inner;
@@ -99,7 +100,7 @@ __global__ void __launch_bounds__(kMostThreads)
 
 // A row of threads for each result: each takes every so many of its parts, and a tree the rest.
 __global__ void __launch_bounds__(kMostThreads)
-    nest_of_parts(const __grid_constant__ SpmdNest nest, int64_t outer, int64_t parts,
+    nest_of_parts(const __grid_constant__ SpmdLoopNest nest, int64_t outer, int64_t parts,
                   const double *partial) {
   __shared__ double values[kMostThreads];
   const int64_t lane = threadIdx.x % kShort;
@@ -124,7 +125,7 @@ __global__ void __launch_bounds__(kMostThreads)
 }
 
 // Whether loop `l` runs on where loop `before` of `made` takes its steps, in all arrays.
-bool runs_on(const SpmdNest &made, uint32_t before, const SpmdNest &nest, uint32_t l, bool outer) {
+bool runs_on(const SpmdLoopNest &made, uint32_t before, const SpmdLoopNest &nest, uint32_t l, bool outer) {
   const int64_t extent = nest.extents[l];
   for (uint32_t i = 0; i < nest.arrays; ++i)
     if (made.in[i].strides[before] != nest.in[i].strides[l] * extent)
@@ -133,8 +134,8 @@ bool runs_on(const SpmdNest &made, uint32_t before, const SpmdNest &nest, uint32
 }
 
 // The same places in the same order, with as few loops as can be.
-SpmdNest joined(const SpmdNest &nest) {
-  SpmdNest made = nest;
+SpmdLoopNest joined(const SpmdLoopNest &nest) {
+  SpmdLoopNest made = nest;
   made.loops = made.inner = 0;
   const uint32_t split = nest.loops - nest.inner;
   for (uint32_t l = 0; l < nest.loops; ++l) {
@@ -154,8 +155,9 @@ SpmdNest joined(const SpmdNest &nest) {
   return made;
 }
 
-// Threads side by side read what lies side by side: over the outer loops where no array runs on along the inner ones.
-bool better_by_thread(const SpmdNest &nest, int64_t outer, int64_t inner) {
+// Threads side by side read what lies side by side: over the outer loops where no array runs on
+// along the inner ones.
+bool better_by_thread(const SpmdLoopNest &nest, int64_t outer, int64_t inner) {
   if (inner < kShort)
     return true;
   if (outer < kManyOuter)
@@ -168,8 +170,8 @@ bool better_by_thread(const SpmdNest &nest, int64_t outer, int64_t inner) {
 
 } // namespace
 
-cudaError_t queue_nest(const SpmdNest &asked, double *scratch, cudaStream_t stream) {
-  const SpmdNest nest = joined(asked);
+cudaError_t queue_nest(const SpmdLoopNest &asked, double *scratch, cudaStream_t stream) {
+  const SpmdLoopNest nest = joined(asked);
   const uint32_t split = nest.loops - nest.inner;
   const int64_t outer = places(nest.extents, 0, split);
   const int64_t inner = places(nest.extents, split, nest.loops);

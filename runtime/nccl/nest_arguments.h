@@ -1,4 +1,5 @@
-// What the kernel of a nest is given when it is launched. Read by the host and, as text, by the compiler of kernels.
+// What the kernel of a loop nest is given when it is launched. Read by the host and, as text, by
+// the compiler of kernels.
 #pragma once
 
 #include "runtime/device/interface.h"

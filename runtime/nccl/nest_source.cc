@@ -1,6 +1,7 @@
-// Writes the kernel of a nest as text. A thread works on some elements that lie side by side, `width` of them, which
-// it loads at once; results that are combined of many elements have several threads each, and parts of their own
-// where there are few results. In which order elements are combined depends on extents and elements alone.
+// Writes the kernel of a loop nest as text. A thread works on some elements that lie side by side,
+// `width` of them, which it loads at once; results that are combined of many elements have several
+// threads each, and parts of their own where there are few results. In which order elements are
+// combined depends on extents and elements alone.
 #include "runtime/nccl/nest_source.h"
 
 #include "runtime/device/scalar.h"
@@ -32,7 +33,7 @@ std::string text_of(int64_t number) { return std::to_string(number); }
 
 class Writer {
 public:
-  Writer(const SpmdNest &nest, int64_t scratch);
+  Writer(const SpmdLoopNest &nest, int64_t scratch);
   NestSource write();
 
 private:
@@ -63,7 +64,7 @@ private:
   void combine_lanes();
   void store_results();
 
-  const SpmdNest &nest_;
+  const SpmdLoopNest &nest_;
   uint32_t split_; // outer loops
   int64_t outer_, inner_;
   Form form_ = Form::Each;
@@ -76,14 +77,14 @@ private:
   const int64_t scratch_;
 };
 
-Writer::Writer(const SpmdNest &nest, int64_t scratch)
+Writer::Writer(const SpmdLoopNest &nest, int64_t scratch)
     : nest_(nest), split_(nest.loops - nest.inner), outer_(places(nest.extents, 0, split_)),
       inner_(places(nest.extents, split_, nest.loops)), scratch_(scratch) {}
 
 bool is_data(const SpmdArray &array) { return array.element != kSpmdNoElement; }
 
-// Elements that lie side by side along `loop` and are loaded at once, each step of another loop a whole number of
-// them apart: how many, at most.
+// Elements that lie side by side along `loop` and are loaded at once, each step of another loop a
+// whole number of them apart: how many, at most.
 int64_t Writer::widest(const SpmdArray &array, uint32_t loop) const {
   const auto size = static_cast<int64_t>(bytes_of(array.element));
   int64_t width = std::min(kMostWidth, kVectorBytes / size);
@@ -126,8 +127,8 @@ void Writer::choose_form() {
   wide_loop_ = form_ == Form::Rows ? nest_.loops - 1 : split_ - 1;
 }
 
-// The same for every alignment where elements are combined: it decides their order. Loads of arrays that are not
-// aligned so are narrow.
+// The same for every alignment where elements are combined: it decides their order. Loads of arrays
+// that are not aligned so are narrow.
 void Writer::choose_width() {
   if (nest_.loops == 0)
     return;
@@ -299,8 +300,8 @@ void Writer::each() {
   close();
 }
 
-// values[] of the block: one after another for `results_`, lane by lane (Columns), or the lanes of one result side by
-// side (Rows).
+// values[] of the block: one after another for `results_`, lane by lane (Columns), or the lanes of
+// one result side by side (Rows).
 void Writer::combine_lanes() {
   if (lanes_ == 1)
     return;
@@ -417,7 +418,7 @@ NestSource Writer::write() {
 
 } // namespace
 
-bool computes_in_float(const SpmdNest &nest) {
+bool computes_in_float(const SpmdLoopNest &nest) {
   auto is_exact_in_float = [](uint32_t element) {
     return element == kSpmdBool || element == kSpmdI8 || element == kSpmdU8 ||
            element == kSpmdI16 || element == kSpmdU16 || element == kSpmdBF16 ||
@@ -449,7 +450,7 @@ bool computes_in_float(const SpmdNest &nest) {
   return std::none_of(nest.program, nest.program + nest.steps, may_jump);
 }
 
-bool has_nest_source(const SpmdNest &nest) {
+bool has_nest_source(const SpmdLoopNest &nest) {
   auto has_cells = [](uint32_t element) {
     return element != kSpmdF8E4M3 && element != kSpmdF8E5M2 && element != kSpmdC64 &&
            element != kSpmdC128;
@@ -460,8 +461,8 @@ bool has_nest_source(const SpmdNest &nest) {
   return has_cells(nest.out.element);
 }
 
-std::string nest_key(const SpmdNest &nest) {
-  SpmdNest key{};
+std::string nest_key(const SpmdLoopNest &nest) {
+  SpmdLoopNest key{};
   key.loops = nest.loops;
   key.inner = nest.inner;
   std::copy_n(nest.extents, nest.loops, key.extents);
@@ -480,11 +481,11 @@ std::string nest_key(const SpmdNest &nest) {
   key.steps = nest.steps;
   std::copy_n(nest.program, nest.steps, key.program);
   const auto *bytes = reinterpret_cast<const char *>(&key);
-  const size_t used = offsetof(SpmdNest, program) + nest.steps * sizeof(SpmdScalarStep);
+  const size_t used = offsetof(SpmdLoopNest, program) + nest.steps * sizeof(SpmdScalarStep);
   return std::string(bytes, used);
 }
 
-NestSource nest_source(const SpmdNest &nest, int64_t scratch) {
+NestSource nest_source(const SpmdLoopNest &nest, int64_t scratch) {
   return Writer(nest, scratch).write();
 }
 

@@ -1,5 +1,5 @@
-// How a device is found and made ready, and how it is left. What is missing is told with the next step: most of
-// it is put right by who runs the tool.
+// How a device is found and made ready, and how it is left. What is missing is told with the next
+// step: most of it is put right by who runs the tool.
 #include "runtime/nccl/device.h"
 #include "runtime/nccl/kernels.h"
 
@@ -163,10 +163,11 @@ SpmdStatus Device::make_memory() {
   return status.code == kSpmdFine ? matrices_.open() : status;
 }
 
-// The first nest makes the driver reserve what threads keep of their own (some hundred MiB on large devices):
-// before free memory is counted, and never beside a kernel that waits for another rank.
+// The first loop nest makes the driver reserve what threads keep of their own (some hundred MiB on
+// large devices): before free memory is counted, and never beside a kernel that waits for another
+// rank.
 SpmdStatus Device::warm_up() {
-  SpmdNest nest{};
+  SpmdLoopNest nest{};
   nest.out = {reinterpret_cast<SpmdAddress>(scratch_), kSpmdF64, ~0u, 0, 0, 0, {}};
   nest.factor = nest.divisor = 1;
   nest.steps = nest.constants = 1;
@@ -177,12 +178,13 @@ SpmdStatus Device::warm_up() {
 }
 
 SpmdStatus Device::open(SpmdDeviceFacts &facts) {
-  // Kernels are loaded when they are first needed: all of cuBLASLt and NCCL at once take two seconds of a process.
-  // Loading may wait until the device is idle, so for collectives of earlier steps. No rank waits for another one's
-  // later step in them, since all ranks queue their steps in the order of the plan: nobody waits for ever.
+  // Kernels are loaded when they are first needed: all of cuBLASLt and NCCL at once take two
+  // seconds of a process. Loading may wait until the device is idle, so for collectives of earlier
+  // steps. No rank waits for another one's later step in them, since all ranks queue their steps in
+  // the order of the plan: nobody waits for ever.
   //
-  // Communicators take their memory when they are made, and not with the first collective, when the plan has all
-  // the rest.
+  // Communicators take their memory when they are made, and not with the first collective, when the
+  // plan has all the rest.
   setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   SpmdStatus status = choose(facts);
   status = status.code == kSpmdFine ? make_streams() : status;

@@ -1,5 +1,5 @@
-// What is queued on both streams, recorded as a graph of CUDA and replayed. A capture begins on the compute stream;
-// the other one is joined to it at once, and comes back to it at the end.
+// What is queued on both streams, recorded as a graph of CUDA and replayed. A capture begins on the
+// compute stream; the other one is joined to it at once, and comes back to it at the end.
 #include "runtime/nccl/device.h"
 #include "runtime/nccl/kernels.h"
 
@@ -13,7 +13,8 @@ SpmdStatus Device::note_within(Stream &stream, uint32_t step) {
   return checked(queue_mark(stream.within, step, stream.stream), "a mark");
 }
 
-// Libraries may load or allocate on threads of theirs while something is recorded, so the capture forbids nothing.
+// Libraries may load or allocate on threads of theirs while something is recorded, so the capture
+// forbids nothing.
 SpmdStatus Device::begin_record() {
   if (SpmdStatus status = enter(); status.code != kSpmdFine)
     return status;
@@ -28,11 +29,11 @@ SpmdStatus Device::begin_record() {
   recording_step_ = step_;
   for (Stream &stream : streams_)
     stream.recorded = step_;
-  return join(kSpmdWires, kSpmdCompute);
+  return join(kSpmdCollectives, kSpmdCompute);
 }
 
 SpmdStatus Device::end_record(uint32_t &recording) {
-  SpmdStatus joined = join(kSpmdCompute, kSpmdWires);
+  SpmdStatus joined = join(kSpmdCompute, kSpmdCollectives);
   recording_ = false;
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t made = nullptr;
@@ -68,11 +69,11 @@ SpmdStatus Device::replay(uint32_t recording) {
       return status;
     stream.busy = true;
   }
-  SpmdStatus status = join(kSpmdCompute, kSpmdWires);
+  SpmdStatus status = join(kSpmdCompute, kSpmdCollectives);
   if (status.code == kSpmdFine)
     status = checked(cudaGraphLaunch(recordings_[recording], streams_[kSpmdCompute].stream),
                      "cudaGraphLaunch");
-  return status.code == kSpmdFine ? join(kSpmdWires, kSpmdCompute) : status;
+  return status.code == kSpmdFine ? join(kSpmdCollectives, kSpmdCompute) : status;
 }
 
 // Nothing of it may be going on.
@@ -88,7 +89,7 @@ SpmdStatus Device::forget(uint32_t recording) {
 // Waits for nothing: a graph that still goes on is destroyed when it is done.
 void Device::drop_recordings() {
   if (std::exchange(recording_, false)) {
-    join(kSpmdCompute, kSpmdWires);
+    join(kSpmdCompute, kSpmdCollectives);
     cudaGraph_t graph = nullptr;
     cudaStreamEndCapture(streams_[kSpmdCompute].stream, &graph);
     if (graph)

@@ -1,6 +1,7 @@
-// Sorts and scatters. Short rows are sorted by counting, each key against all of its row; long ones by the radix sort
-// of CUB, all rows at once: by key, and then by row, which keeps what is equal in its order. Rows that are added go
-// one after another to the threads of a block, as their sorted places say, so that sums are the same in each run.
+// Sorts and scatters. Short rows are sorted by counting, each key against all of its row; long ones
+// by the radix sort of CUB, all rows at once: by key, and then by row, which keeps what is equal in
+// its order. Rows that are added go one after another to the threads of a block, as their sorted
+// places say, so that sums are the same in each run.
 #include "runtime/device/scalar.h"
 #include "runtime/nccl/kernels.h"
 
@@ -22,7 +23,8 @@ unsigned blocks_for(int64_t places) {
   return static_cast<unsigned>(std::clamp<int64_t>((places + kThreads - 1) / kThreads, 1, kBlocks));
 }
 
-// --- sorts ----------------------------------------------------------------------------------------------
+// --- sorts
+// ----------------------------------------------------------------------------------------------
 
 __global__ void __launch_bounds__(kThreads) sort_by_counting(const SpmdSort sort) {
   __shared__ uint64_t keys[kCounted];
@@ -109,9 +111,11 @@ cudaError_t radix_sort(const SpmdSort &sort, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
-// --- scatters -------------------------------------------------------------------------------------------
+// --- scatters
+// -------------------------------------------------------------------------------------------
 
-// A block for each run of one place. Threads lie along the entries of a run and, side by side, along what is added.
+// A block for each run of one place. Threads lie along the entries of a run and, side by side,
+// along what is added.
 __global__ void __launch_bounds__(kThreads) add_runs(const SpmdScatter scatter, int columns) {
   __shared__ double sums[kThreads];
   const auto *order = reinterpret_cast<const uint32_t *>(scatter.order);

@@ -1,5 +1,5 @@
-// Boundary ops: most are the same data under another type. And names of storage: what an in-place op
-// wrote through a view is seen through the other views.
+// Boundary ops: most are the same data under another type. And names of storage: what an in-place
+// op wrote through a view is seen through the other views.
 #include "runtime/plan/planner.h"
 
 #include "rules/transitions/axes.h"
@@ -99,11 +99,11 @@ llvm::Error Planner::axis_index(Site &site) {
   if (!dims)
     return dims.takeError();
   ir::MeshId mesh = site.mesh(program_);
-  LocalStep made{ActForm::Coordinate};
+  LocalStep made{LocalStepForm::Coordinate};
   made.group = communicator(mesh, *axes);
   made.result = buffer(dtype_of(known), mesh, {*dims});
   BufferId result = made.result;
-  act(std::move(made), mesh);
+  local_step(std::move(made), mesh);
   return define_result(site, 0, result);
 }
 
@@ -136,19 +136,19 @@ llvm::Error Planner::rescale(Site &site) {
     return number.takeError();
   if (site.inst.result_count == 0)
     return llvm::Error::success();
-  LocalStep made{ActForm::Scale};
+  LocalStep made{LocalStepForm::Scale};
   BufferId from = plan_.values[site.values[0]].buffer;
   made.operands = uses_of(from);
   made.result = buffer_like(from, dims_of_buffer(from));
   made.factor = number->first;
   made.divisor = number->second;
   BufferId result = made.result;
-  act(std::move(made), plan_.buffers[from].mesh);
+  local_step(std::move(made), plan_.buffers[from].mesh);
   return define_result(site, 0, result);
 }
 
-// Random numbers are a hash of where they are drawn, and of the entries of a state that is data: one that
-// is made here has none.
+// Random numbers are a hash of where they are drawn, and of the entries of a state that is data:
+// one that is made here has none.
 llvm::Error Planner::random_state(Site &site) {
   if (site.inst.result_count == 0)
     return llvm::Error::success();
@@ -163,10 +163,10 @@ llvm::Error Planner::random_state(Site &site) {
   }
   ir::DType dtype = dtype_of(known);
   ir::MeshId mesh = site.mesh(program_);
-  LocalStep made{ActForm::Zero};
+  LocalStep made{LocalStepForm::Zero};
   made.result = buffer(dtype == ir::DType::Unknown ? ir::DType::I64 : dtype, mesh, {dims});
   BufferId result = made.result;
-  act(std::move(made), mesh);
+  local_step(std::move(made), mesh);
   return define_result(site, 0, result);
 }
 
@@ -183,7 +183,7 @@ llvm::Error Planner::send_on(Site &site) {
   CommunicatorId id = communicator(site.mesh(program_), *axes);
   size_t size = groups(id).size();
   if (size > 1) {
-    Communicate made{rules::Wire::Permute};
+    Communicate made{rules::Collective::Permute};
     made.group = id;
     made.operand = from;
     made.result = buffer_like(from, dims_of_buffer(from));
@@ -198,7 +198,8 @@ llvm::Error Planner::send_on(Site &site) {
   return site.inst.result_count ? define_result(site, 0, from) : llvm::Error::success();
 }
 
-// What was sent first under the tag and not yet received. Rank by rank, in the order of both meshes.
+// What was sent first under the tag and not yet received. Rank by rank, in the order of both
+// meshes.
 llvm::Error Planner::recv(Site &site) {
   if (site.inst.result_count == 0)
     return llvm::Error::success();
@@ -222,12 +223,12 @@ llvm::Error Planner::recv(Site &site) {
     if (dims[to[i]] != sent.on(from[i]))
       return plan_error(fmt::format("{} has other extents than what was sent", name));
   }
-  LocalStep made{ActForm::Receive};
+  LocalStep made{LocalStepForm::Receive};
   made.operands = uses_of(plan_.values[waiting.front()].buffer);
   made.result = buffer(place->dtype(), place->mesh(), std::move(dims));
   waiting.erase(waiting.begin());
   BufferId result = made.result;
-  act(std::move(made), place->mesh());
+  local_step(std::move(made), place->mesh());
   return define_result(site, 0, result);
 }
 
@@ -237,7 +238,7 @@ BufferId Planner::combine_all(BufferId from, llvm::ArrayRef<ir::AxisId> axes,
   CommunicatorId id = communicator(mesh, axes);
   if (groups(id).size() == 1)
     return from;
-  Communicate made{rules::Wire::AllReduce, combiner};
+  Communicate made{rules::Collective::AllReduce, combiner};
   made.group = id;
   made.operand = from;
   made.result = buffer_like(from, dims_of_buffer(from));
@@ -392,21 +393,21 @@ llvm::Expected<PlannedId> Planner::settle(Frame &frame, uint32_t id) {
     PlannedValue content = plan_.values[frame.storages[id].content];
     BufferId all = content.buffer;
     ir::MeshId mesh = plan_.buffers[all].mesh;
-    LocalStep places{ActForm::Count};
+    LocalStep places{LocalStepForm::Count};
     places.result = buffer(ir::DType::I64, mesh, dims_of_buffer(all));
     BufferId numbered = places.result;
-    act(std::move(places), mesh);
+    local_step(std::move(places), mesh);
     llvm::Expected<BufferId> seen = replay(frame, numbered, each.name.views);
     if (!seen)
       return seen.takeError();
     if (dims_of_buffer(*seen) != dims_of_buffer(plan_.values[each.value].buffer))
       return plan_error("what was written through a view has other extents than the view");
-    LocalStep made{ActForm::Overwrite};
+    LocalStep made{LocalStepForm::Overwrite};
     made.operands = uses_of({all, *seen, plan_.values[each.value].buffer});
     made.result = buffer_like(all, dims_of_buffer(all));
     content.value = {};
     content.buffer = made.result;
-    act(std::move(made), mesh);
+    local_step(std::move(made), mesh);
     frame.storages[id].content = plan_.values.add(content);
   }
   return frame.storages[id].content;

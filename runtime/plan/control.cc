@@ -1,5 +1,6 @@
-// Bodies that instructions run. Calls are put in place, scans unrolled: how often they run is known.
-// Branches and loops become ranges of steps, entered by the ranks whose predicate says so.
+// Bodies that instructions run. Calls are put in place, scans unrolled: how often they run is
+// known. Branches and loops become ranges of steps, entered by the ranks whose predicate says so.
+#include "ir/support/arrays.h"
 #include "runtime/plan/planner.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -15,7 +16,7 @@ int64_t Planner::integer(const Site &site, llvm::StringRef name) const {
 
 llvm::SmallVector<BufferId, 4> Planner::arg_buffers(Site &site, size_t first) const {
   llvm::SmallVector<BufferId, 4> buffers;
-  for (PlannedId value : llvm::makeArrayRef(site.values).drop_front(first))
+  for (PlannedId value : ir::as_array(site.values).drop_front(first))
     buffers.push_back(plan_.values[value].buffer);
   return buffers;
 }
@@ -113,12 +114,12 @@ BufferId Planner::row_of(BufferId whole, int64_t row) {
   for (Dims &each : dims)
     if (!each.empty())
       each.erase(each.begin());
-  LocalStep made{ActForm::TakeRow};
+  LocalStep made{LocalStepForm::TakeRow};
   made.operands = uses_of(whole);
   made.result = buffer_like(whole, std::move(dims));
   made.row = static_cast<uint32_t>(row);
   BufferId result = made.result;
-  act(std::move(made), plan_.buffers[whole].mesh);
+  local_step(std::move(made), plan_.buffers[whole].mesh);
   return result;
 }
 
@@ -142,14 +143,14 @@ llvm::Expected<int64_t> Planner::rounds_of(Site &site, llvm::ArrayRef<BufferId> 
 // What the rounds gave, one behind the other.
 llvm::Expected<BufferId> Planner::stack_rows(Site &site, unsigned result,
                                              llvm::ArrayRef<BufferId> rows) {
-  LocalStep made{ActForm::StackRows};
+  LocalStep made{LocalStepForm::StackRows};
   if (rows.empty()) {
     rules::Arg known = checked_.known(site.inst.result(result), site.frame.typing);
     llvm::Expected<Dims> dims =
         dims_of(program_, known.shape, who(site.frame, site.inst.result(result)));
     if (!dims)
       return dims.takeError();
-    made.form = ActForm::Zero;
+    made.form = LocalStepForm::Zero;
     made.result = buffer(dtype_of(known), site.mesh(program_), {*dims});
   } else {
     RankDims dims = dims_of_buffer(rows[0]);
@@ -162,7 +163,7 @@ llvm::Expected<BufferId> Planner::stack_rows(Site &site, unsigned result,
     made.result = buffer_like(rows[0], std::move(dims));
   }
   BufferId stacked = made.result;
-  act(std::move(made), plan_.buffers[stacked].mesh);
+  local_step(std::move(made), plan_.buffers[stacked].mesh);
   return stacked;
 }
 
@@ -176,7 +177,7 @@ llvm::Error Planner::scan(Site &site) {
   const ir::AttrValue *attr = program_.find(site.inst.attrs, "reverse");
   bool reverse = attr && attr->form == ir::AttrForm::Bool && attr->as_bool();
   llvm::SmallVector<BufferId, 4> operands = arg_buffers(site);
-  llvm::ArrayRef<BufferId> scanned = llvm::makeArrayRef(operands).drop_front(consts + carries);
+  llvm::ArrayRef<BufferId> scanned = ir::as_array(operands).drop_front(consts + carries);
   llvm::Expected<int64_t> rounds = rounds_of(site, scanned);
   if (!rounds)
     return rounds.takeError();

@@ -1,5 +1,5 @@
-// Where buffers lie. Lives are ranges of steps; what lives at one time does not overlap. The largest
-// buffers come first, each into the smallest gap that takes it.
+// Where buffers lie. Lives are ranges of steps; what lives at one time does not overlap. The
+// largest buffers come first, each into the smallest gap that takes it.
 #include "runtime/plan/plan.h"
 
 #include "rules/boundary/name.h"
@@ -116,7 +116,8 @@ void Memory::lives() {
       ranges_.push_back({i, plan_.loops[step.index].body_end});
   }
   std::reverse(ranges_.begin(), ranges_.end());
-  // A value can be read where the instruction that made it ends, whether or not another one reads it.
+  // A value can be read where the instruction that made it ends, whether or not another one reads
+  // it.
   for (const PlannedValue &value : plan_.values.all())
     if (value.value.valid())
       touch(value.buffer, value.from ? value.from - 1 : 0);
@@ -141,8 +142,8 @@ void Memory::lives() {
   widen();
 }
 
-// A release stands behind the last step that touches a buffer, and behind the instruction that it is part
-// of: what an instruction took and gave can be read when it is done.
+// A release stands behind the last step that touches a buffer, and behind the instruction that it
+// is part of: what an instruction took and gave can be read when it is done.
 void Memory::releases() {
   const uint32_t end = static_cast<uint32_t>(plan_.steps.size());
   std::vector<llvm::SmallVector<BufferId, 2>> inside(end + 1), behind(end + 1); // by end of life
@@ -196,13 +197,11 @@ void Memory::move_steps() {
   }
 }
 
-// The operand and the result stand at the same place of equal tensors, and nothing else is read of the
-// operand: so elements may be replaced one by one.
+// The operand and the result stand at the same place of equal tensors, and nothing else is read of
+// the operand: so elements may be replaced one by one.
 bool Memory::pointwise(const Compute &compute, unsigned operand) const {
   const rules::OpDef *row = nullptr;
-  rules::ResolvedOp op = rules::resolve_spelling(
-      program_.op_name(compute.op),
-      program_.dialect.valid() ? program_.strings[program_.dialect] : llvm::StringRef("spmd"));
+  rules::ResolvedOp op = rules::resolve_op(program_, compute.op);
   row = op.row;
   if (!row || row->factors || (op.alias && (op.alias->choose || op.alias->factors)) ||
       row->choose || row->each || compute.results.count != 1)
@@ -231,7 +230,8 @@ void Memory::reuse() {
     const Step &step = plan_.steps[i];
     if (step.form == StepForm::Communicate) {
       const Communicate &made = plan_.communicates[step.index];
-      if (made.wire == rules::Wire::AllReduce && takes_over(i, made.operand, made.result))
+      if (made.collective == rules::Collective::AllReduce &&
+          takes_over(i, made.operand, made.result))
         plan_.buffers[made.result].in_place = made.operand;
     }
     if (step.form != StepForm::Compute)

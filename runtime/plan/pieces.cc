@@ -1,6 +1,7 @@
-// The pieces that wires send: how long each is, as stated, as tensors say, or as blocks lie; and their
-// packing where they are not contiguous.
+// The pieces that collectives send: how long each is, as stated, as tensors say, or as blocks lie;
+// and their packing where they are not contiguous.
 #include "runtime/plan/pieces.h"
+#include "ir/support/arrays.h"
 #include "runtime/plan/planner.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -12,9 +13,7 @@ namespace spmd::runtime {
 using rules::TransitionMove;
 using Form = rules::TransitionMove::Form;
 
-int64_t before(const Dims &dims, size_t dim) {
-  return count(llvm::makeArrayRef(dims).take_front(dim));
-}
+int64_t before(const Dims &dims, size_t dim) { return count(ir::as_array(dims).take_front(dim)); }
 
 int64_t total(llvm::ArrayRef<int64_t> lengths) {
   int64_t sum = 0;
@@ -104,7 +103,7 @@ llvm::Expected<int64_t> Planner::block_length(const rules::BlockDim &dim, ir::Me
 }
 
 // A local step on the pieces of one dimension: what the operand becomes.
-void Planner::on_pieces(ActForm form, Moving &at, const TransitionMove &move, RankDims dims,
+void Planner::on_pieces(LocalStepForm form, Moving &at, const TransitionMove &move, RankDims dims,
                         Cut lengths, CommunicatorId group) {
   LocalStep made{form};
   made.operands = uses_of(at.at);
@@ -113,10 +112,10 @@ void Planner::on_pieces(ActForm form, Moving &at, const TransitionMove &move, Ra
   made.cut = add_cut(std::move(lengths), at.mesh);
   made.dim = static_cast<uint32_t>(move.dim);
   at.at = made.result;
-  act(std::move(made), at.mesh);
+  local_step(std::move(made), at.mesh);
 }
 
-// What a wire sends: pieces one after another. Nothing to do where they are.
+// What a collective sends: pieces one after another. Nothing to do where they are.
 void Planner::pack(Moving &at, const TransitionMove &move, const Cut &lengths,
                    CommunicatorId group) {
   const Buffer operand = plan_.buffers[at.at];
@@ -127,7 +126,7 @@ void Planner::pack(Moving &at, const TransitionMove &move, const Cut &lengths,
   RankDims flat(world_.size());
   for (RankId rank : world_.ranks(at.mesh))
     flat[rank] = {count(operand.on(rank))};
-  on_pieces(ActForm::Split, at, move, std::move(flat), lengths, group);
+  on_pieces(LocalStepForm::Split, at, move, std::move(flat), lengths, group);
 }
 
 CutId Planner::uneven_counts(Cut counts, ir::MeshId mesh) {

@@ -109,8 +109,7 @@ uint64_t draw_op(uint64_t path, ir::InstId inst) { return ir::mix(path, inst.ind
 
 // Rows without random numbers need not be looked for.
 static bool may_draw(const ir::Program &program, llvm::StringRef op) {
-  llvm::StringRef dialect = program.dialect.valid() ? program.strings[program.dialect] : "spmd";
-  const rules::OpDef *row = rules::resolve_spelling(op, dialect).row;
+  const rules::OpDef *row = rules::resolve_spelling(op, program.dialect_name()).row;
   return !row || row->choose || row->equation.equation.has_generator;
 }
 

@@ -8,8 +8,8 @@
 
 namespace spmd::runtime {
 
-// Per dimension: extent on the rank, where the block begins in the whole, extent of the whole. Where
-// an axis is V without a dimension the whole is the rank's own tensor on that axis.
+// Per dimension: extent on the rank, where the block begins in the whole, extent of the whole.
+// Where an axis is V without a dimension the whole is the rank's own tensor on that axis.
 struct Block {
   Dims dims, first, whole;
   bool is_whole() const { return dims == whole; }
@@ -55,10 +55,10 @@ private:
 // The axes on which a value is a list: V, without a dimension that the axis cuts. In mesh order.
 llvm::SmallVector<ir::AxisId, 4> list_axes(const ir::Type &type);
 
-// Random numbers are a hash of the place in the whole, of what drew them, and of a stream, so that a
-// run and its reference draw alike. `op`: of an instruction in one execution of a body, whose path is
-// 0 for the main body. `stream`: of a rank, 1 more than its index on the list axes of what is drawn;
-// 0 where there is none.
+// Random numbers are a hash of the place in the whole, of what drew them, and of a stream, so that
+// a run and its reference draw alike. `op`: of an instruction in one execution of a body, whose
+// path is 0 for the main body. `stream`: of a rank, 1 more than its index on the list axes of what
+// is drawn; 0 where there is none.
 uint64_t draw_op(uint64_t path, ir::InstId inst);
 // The instruction whose random numbers one takes: a derived one those of the op that it is of.
 ir::InstId drawn_by(const ir::Program &program, ir::InstId inst);

@@ -1,5 +1,6 @@
 // Bodies become steps in program order. What a rank holds under a name is a buffer; values that are
 // the same data under another type share one.
+#include "ir/support/arrays.h"
 #include "runtime/plan/planner.h"
 #include "runtime/plan/row_dims.h"
 
@@ -50,7 +51,7 @@ Planner::map_dims(ir::MeshId mesh, llvm::function_ref<llvm::Expected<Dims>(RankI
 CommunicatorId Planner::communicator(ir::MeshId mesh, llvm::ArrayRef<ir::AxisId> axes) {
   for (uint32_t i = 0; i < plan_.communicators.size(); ++i)
     if (const Communicator &each = plan_.communicators[CommunicatorId{i}];
-        each.mesh == mesh && llvm::makeArrayRef(each.axes) == axes)
+        each.mesh == mesh && ir::as_array(each.axes) == axes)
       return CommunicatorId{i};
   groups_.push_back(world_.groups(mesh, axes));
   return plan_.communicators.add({mesh, {axes.begin(), axes.end()}});
@@ -77,8 +78,8 @@ Span Planner::members(llvm::ArrayRef<PlannedId> list) {
   return span;
 }
 
-// A block of a whole, if the extents on all ranks are those that the type says; else what a rank holds
-// is all there is.
+// A block of a whole, if the extents on all ranks are those that the type says; else what a rank
+// holds is all there is.
 PlaceId Planner::place_of(const rules::Arg &known, const Buffer &buffer) {
   auto [at, added] = known_places_.try_emplace(
       {known.type.index, known.shape.index, known.sizes.index}, PlaceId());
@@ -137,13 +138,13 @@ void Planner::step(StepForm form, size_t index, ir::MeshId mesh) {
   plan_.steps.push_back({form, static_cast<uint32_t>(index), mesh, inst_});
 }
 
-void Planner::act(LocalStep act, ir::MeshId mesh) {
-  plan_.local_steps.push_back(std::move(act));
+void Planner::local_step(LocalStep local, ir::MeshId mesh) {
+  plan_.local_steps.push_back(std::move(local));
   step(StepForm::LocalStep, plan_.local_steps.size() - 1, mesh);
 }
 
 BufferId Planner::communicate(const Communicate &made, ir::MeshId mesh) {
-  plan_.communicators[made.group].wired = true;
+  plan_.communicators[made.group].used = true;
   plan_.communicates.push_back(made);
   step(StepForm::Communicate, plan_.communicates.size() - 1, mesh);
   return made.result;
@@ -156,10 +157,10 @@ BufferId Planner::copy(BufferId from, RankDims dims) {
 }
 
 void Planner::copy_into(BufferId from, BufferId to) {
-  LocalStep made{ActForm::Copy};
+  LocalStep made{LocalStepForm::Copy};
   made.operands = uses_of(from);
   made.result = to;
-  act(std::move(made), plan_.buffers[to].mesh);
+  local_step(std::move(made), plan_.buffers[to].mesh);
 }
 
 // --- ops of the table

@@ -2,6 +2,7 @@
 // coordinates only. Flat arrays that refer to one another by index.
 #pragma once
 
+#include "ir/support/arrays.h"
 #include "runtime/plan/placement.h"
 #include "runtime/plan/tensor_sizes.h"
 
@@ -50,11 +51,11 @@ struct Buffer {
 struct Communicator {
   ir::MeshId mesh;
   llvm::SmallVector<ir::AxisId, 4> axes;
-  bool wired = false; // some step sends over it; else only coordinates are asked for
+  bool used = false; // some step sends over it; else only coordinates are asked for
 };
 
-// Lengths of the pieces of a dimension, by position in the group; one list for all ranks, or one per
-// rank of the world.
+// Lengths of the pieces of a dimension, by position in the group; one list for all ranks, or one
+// per rank of the world.
 struct Cut {
   std::vector<llvm::SmallVector<int64_t, 8>> lengths;
   llvm::ArrayRef<int64_t> on(RankId rank) const {
@@ -79,13 +80,14 @@ struct Compute {
   llvm::SmallVector<ir::AxisId, 2> lists; // axes whose ranks draw numbers of their own
 };
 
-// What a rank does alone to move data: the local_steps of transitions, and the packing around wires.
-enum class ActForm : uint8_t {
+// What a rank does alone to move data: the local steps of transitions, and the packing around
+// collectives.
+enum class LocalStepForm : uint8_t {
   Copy,
   TakeOwnSlice, // the own piece of dimension `dim`
   KeepOnRoot,   // zeros on all but position `root` of the group
   PlaceOwn,     // the own piece among zeros, along `dim`
-  Split,        // the pieces of `dim` one after another: what a wire sends
+  Split,        // the pieces of `dim` one after another: what a collective sends
   Join,         // the inverse: pieces one after another, along `dim`
   Scale,        // times `factor`, over `divisor`
   Coordinate,   // position in the group
@@ -98,7 +100,7 @@ enum class ActForm : uint8_t {
 };
 
 struct LocalStep {
-  ActForm form = ActForm::Copy;
+  LocalStepForm form = LocalStepForm::Copy;
   Span operands; // into Plan::uses
   BufferId result;
   CommunicatorId group; // whose position is asked for
@@ -110,7 +112,7 @@ struct LocalStep {
 
 // One collective. Pieces are contiguous, by position in the group.
 struct Communicate {
-  rules::Wire wire = rules::Wire::None;
+  rules::Collective collective = rules::Collective::None;
   ir::Combiner combiner = ir::Combiner::Sum;
   CommunicatorId group;
   BufferId operand, result;
@@ -154,8 +156,8 @@ struct PlannedValue {
   rules::Arg known;  // type, extents, shards
   BufferId buffer;
   PlaceId place;
-  // It is there before step `from`, and step `until` releases it (none: ~0); a result in the place of an
-  // operand overwrites that before. Values of branches and loops: while these run.
+  // It is there before step `from`, and step `until` releases it (none: ~0); a result in the place
+  // of an operand overwrites that before. Values of branches and loops: while these run.
   uint32_t from = 0, until = 0;
 };
 
@@ -202,8 +204,8 @@ struct Plan {
   std::vector<PlannedId> params;  // by place in Program::params
   std::vector<PlannedId> outputs; // by place in Program::outputs
 
-  // Not empty: the plan ends before an exchange whose sizes these tensors say, which are not known yet. They
-  // are its outputs.
+  // Not empty: the plan ends before an exchange whose sizes these tensors say, which are not known
+  // yet. They are its outputs.
   llvm::SmallVector<PlannedId, 2> asked;
 
   // What `step` of the main body reads: it is there at the end, and is checked there.
@@ -218,10 +220,10 @@ struct Plan {
   uint64_t fingerprint = 0;
 
   llvm::ArrayRef<PlannedId> list(Span span) const {
-    return llvm::makeArrayRef(members).slice(span.first, span.count);
+    return ir::as_array(members).slice(span.first, span.count);
   }
   llvm::ArrayRef<Use> used(Span span) const {
-    return llvm::makeArrayRef(uses).slice(span.first, span.count);
+    return ir::as_array(uses).slice(span.first, span.count);
   }
   StepRange all() const { return {0, static_cast<uint32_t>(steps.size())}; }
 };
@@ -247,8 +249,8 @@ public:
   uint64_t rounds;
 };
 
-// Steps, memory and fingerprint. An error says what cannot be carried out, and names the value or the
-// op: an extent that is no number, an opaque function, an instruction of the gradient boundary.
+// Steps, memory and fingerprint. An error says what cannot be carried out, and names the value or
+// the op: an extent that is no number, an opaque function, an instruction of the gradient boundary.
 llvm::Expected<Plan> make_plan(checker::CheckedProgram &program, const World &world,
                                const PlanOptions &options = {});
 

@@ -121,7 +121,7 @@ private:
 
   // Steps (plan.cc).
   void step(StepForm form, size_t index, ir::MeshId mesh);
-  void act(LocalStep act, ir::MeshId mesh);
+  void local_step(LocalStep local, ir::MeshId mesh);
   // Appends the collective and its step; its result.
   BufferId communicate(const Communicate &made, ir::MeshId mesh);
   BufferId copy(BufferId from, RankDims dims);
@@ -139,8 +139,8 @@ private:
     std::vector<TensorSizes::Lengths> sent, joined;
   };
   llvm::Error transition(Site &site);
-  // The lengths that a tensor operand of one of these names says, by RankId; empty if there is none, or if
-  // they are not known: then it is asked for.
+  // The lengths that a tensor operand of one of these names says, by RankId; empty if there is
+  // none, or if they are not known: then it is asked for.
   std::vector<TensorSizes::Lengths> sizes_by(Site &site,
                                              std::initializer_list<llvm::StringRef> names);
   llvm::Expected<BufferId> reordered(Site &site, unsigned operand, unsigned result,
@@ -168,7 +168,7 @@ private:
                     CommunicatorId group);
   void pack(Moving &at, const rules::TransitionMove &move, const Cut &lengths,
             CommunicatorId group);
-  void on_pieces(ActForm form, Moving &at, const rules::TransitionMove &move, RankDims dims,
+  void on_pieces(LocalStepForm form, Moving &at, const rules::TransitionMove &move, RankDims dims,
                  Cut lengths, CommunicatorId group);
   ir::DType wire_dtype(const Site &site, BufferId from) const;
   llvm::Expected<uint32_t> root_of(Site &site, size_t size);

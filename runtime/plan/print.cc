@@ -7,7 +7,7 @@
 namespace spmd::runtime {
 namespace {
 
-constexpr std::string_view kActWords[] = {
+constexpr std::string_view kLocalStepWords[] = {
     "copy",       "take-own", "keep-on-root", "place-own", "split",     "join", "scale",
     "coordinate", "take-row", "stack-rows",   "count",     "overwrite", "zero", "receive"};
 
@@ -21,7 +21,7 @@ private:
   void buffers();
   std::string body(const Step &step) const;
   std::string compute(const Compute &made) const;
-  std::string act(const LocalStep &made) const;
+  std::string local_step(const LocalStep &made) const;
   std::string communicate(const Communicate &made) const;
   std::string group(CommunicatorId id) const;
   std::string cut(CutId id) const;
@@ -151,31 +151,32 @@ std::string Printer::compute(const Compute &made) const {
                      slots(made), attrs(made.attrs));
 }
 
-std::string Printer::act(const LocalStep &made) const {
+std::string Printer::local_step(const LocalStep &made) const {
   std::string text =
-      fmt::format("{} = {}", name(made.result), kActWords[static_cast<unsigned>(made.form)]);
+      fmt::format("{} = {}", name(made.result), kLocalStepWords[static_cast<unsigned>(made.form)]);
   if (made.operands.count)
     text += " " + list(made.operands);
   if (made.group.valid())
     text += " over " + group(made.group);
   if (made.cut.valid())
     text += fmt::format(" dim {} by {}", made.dim, cut(made.cut));
-  if (made.form == ActForm::KeepOnRoot)
+  if (made.form == LocalStepForm::KeepOnRoot)
     text += fmt::format(" root {}", made.root);
-  if (made.form == ActForm::TakeRow)
+  if (made.form == LocalStepForm::TakeRow)
     text += fmt::format(" row {}", made.row);
-  if (made.form == ActForm::Scale)
+  if (made.form == LocalStepForm::Scale)
     text += fmt::format(" by {}/{}", made.factor, made.divisor);
   return text;
 }
 
 std::string Printer::communicate(const Communicate &made) const {
   std::string text = fmt::format("{} = {} {} over {}", name(made.result),
-                                 rules::kWireWords[static_cast<unsigned>(made.wire)],
+                                 rules::kCollectiveWords[static_cast<unsigned>(made.collective)],
                                  name(made.operand), group(made.group));
-  if (made.wire == rules::Wire::AllReduce || made.wire == rules::Wire::ReduceScatter)
+  if (made.collective == rules::Collective::AllReduce ||
+      made.collective == rules::Collective::ReduceScatter)
     text += fmt::format(" {} in {}", ir::word(made.combiner), ir::info(made.dtype).word);
-  if (made.wire == rules::Wire::Broadcast)
+  if (made.collective == rules::Collective::Broadcast)
     text += fmt::format(" from {}", made.root);
   for (uint32_t i = 0; i + 1 < made.perm.count; i += 2)
     text += fmt::format("{}{}->{}", i ? ", " : " ", plan_.numbers[made.perm.first + i],
@@ -190,7 +191,7 @@ std::string Printer::body(const Step &step) const {
   case StepForm::Compute:
     return compute(plan_.computes[step.index]);
   case StepForm::LocalStep:
-    return act(plan_.local_steps[step.index]);
+    return local_step(plan_.local_steps[step.index]);
   case StepForm::Communicate:
     return communicate(plan_.communicates[step.index]);
   case StepForm::Release:

@@ -1,4 +1,5 @@
-// Blocks that change their ranks as a whole, by one permutation; the rank that a call names as its root.
+// Blocks that change their ranks as a whole, by one permutation; the rank that a call names as its
+// root.
 #include "runtime/plan/planner.h"
 
 #include <fmt/format.h>
@@ -8,7 +9,7 @@
 namespace spmd::runtime {
 
 using ir::AxisId;
-using rules::Wire;
+using rules::Collective;
 
 // Blocks change their ranks. Copies, and addends, of one block are as good as one another: they are
 // taken in the order of the ranks.
@@ -49,7 +50,7 @@ llvm::Expected<BufferId> Planner::reordered(Site &site, unsigned operand, unsign
       return plan_error(fmt::format("{}: blocks move otherwise from group to group", name));
     pairs = std::move(own);
   }
-  Communicate made{Wire::Permute};
+  Communicate made{Collective::Permute};
   made.group = id;
   made.operand = from;
   made.result = buffer_like(from, dims_of_buffer(from));

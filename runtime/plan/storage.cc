@@ -38,7 +38,7 @@ bool is_write(const ir::Program &program, const ir::Inst &inst, ValueId result) 
   bool out = false;
   for (const ir::Operand &operand : program.blocks[inst.operands]) {
     if (operand.form == ir::Operand::Form::Name) {
-      out = program.strings[operand.as_name()] == "out";
+      out = program.is_out(operand.as_name());
       continue;
     }
     bool member = operand.form == ir::Operand::Form::List &&

@@ -1,5 +1,6 @@
-// Names of one storage: which elements of it a view shows, and what is there after writes through other
-// views. In single-assignment form a write gives a new value, and `alias` derives older names again.
+// Names of one storage: which elements of it a view shows, and what is there after writes through
+// other views. In single-assignment form a write gives a new value, and `alias` derives older names
+// again.
 #pragma once
 
 #include "runtime/reference/reference.h"
@@ -19,7 +20,8 @@ public:
     std::vector<ir::ValueId> of;
     std::vector<std::function<llvm::Expected<Meaning>(const Meaning &)>> maps;
   };
-  // What `alias new, old` gives: the storage as the writes before it left it, seen as `old` sees it.
+  // What `alias new, old` gives: the storage as the writes before it left it, seen as `old` sees
+  // it.
   llvm::Expected<View> derive(ir::InstId alias,
                               llvm::function_ref<const Meaning *(ir::ValueId)> meaning);
 

@@ -1,5 +1,7 @@
-// Transitions become wires and local_steps. What a wire sends is contiguous, piece by piece: where pieces are
-// cut along another dimension than the outermost, packing stands before it, and the inverse behind it.
+// Transitions become collectives and local steps. What a collective sends is contiguous, piece by
+// piece: where pieces are cut along another dimension than the outermost, packing stands before it,
+// and the inverse behind it.
+#include "ir/support/arrays.h"
 #include "runtime/plan/pieces.h"
 #include "runtime/plan/planner.h"
 
@@ -24,8 +26,8 @@ static llvm::Error check_combiner(const std::string &name, ir::Combiner combiner
 }
 
 using ir::AxisId;
+using rules::Collective;
 using rules::TransitionMove;
-using rules::Wire;
 using Form = rules::TransitionMove::Form;
 
 // Every rank gets the pieces of all, joined along a dimension.
@@ -46,7 +48,7 @@ llvm::Error Planner::gather(Moving &at, const TransitionMove &move) {
     }
     int64_t length = total(lengths.lengths[rank]);
     if (llvm::ArrayRef<int64_t> said = stated_joined(at, move, rank);
-        !said.empty() && said != llvm::makeArrayRef(lengths.lengths[rank]))
+        !said.empty() && said != ir::as_array(lengths.lengths[rank]))
       return plan_error(
           fmt::format("{}: its pieces have other lengths than `splits` says", at.name));
     joined[rank] = joined_dims(operand.on(rank), move, length);
@@ -58,7 +60,7 @@ llvm::Error Planner::gather(Moving &at, const TransitionMove &move) {
       at.at = copy(at.at, std::move(joined));
     return llvm::Error::success();
   }
-  Communicate made{Wire::AllGather};
+  Communicate made{Collective::AllGather};
   made.group = id;
   made.operand = at.at;
   made.result = buffer_like(at.at, packed ? flat : joined);
@@ -66,7 +68,7 @@ llvm::Error Planner::gather(Moving &at, const TransitionMove &move) {
   made.dtype = at.wire_dtype;
   at.at = communicate(made, at.mesh);
   if (packed)
-    on_pieces(ActForm::Join, at, move, std::move(joined), std::move(lengths), id);
+    on_pieces(LocalStepForm::Join, at, move, std::move(joined), std::move(lengths), id);
   return llvm::Error::success();
 }
 
@@ -79,7 +81,7 @@ llvm::Error Planner::take(Moving &at, const TransitionMove &move) {
   if (groups(id).size() == 1 && move.form == Form::Cut)
     return llvm::Error::success();
   RankDims own = own_dims(at, move, *lengths, id);
-  on_pieces(ActForm::TakeOwnSlice, at, move, std::move(own), std::move(*lengths), id);
+  on_pieces(LocalStepForm::TakeOwnSlice, at, move, std::move(own), std::move(*lengths), id);
   return llvm::Error::success();
 }
 
@@ -98,7 +100,7 @@ llvm::Error Planner::scatter(Moving &at, const TransitionMove &move) {
     for (RankId member : groups(id)[groups(id).group_of(rank)])
       counts.lengths[rank].push_back(count(own[member]));
   pack(at, move, *lengths, id);
-  Communicate made{Wire::ReduceScatter, move.combiner};
+  Communicate made{Collective::ReduceScatter, move.combiner};
   made.group = id;
   made.operand = at.at;
   made.result = buffer_like(at.at, std::move(own));
@@ -125,7 +127,7 @@ llvm::Error Planner::place_own(Moving &at, const TransitionMove &move) {
   }
   if (group.size() == 1 && move.form == Form::Join)
     return llvm::Error::success();
-  on_pieces(ActForm::PlaceOwn, at, move, std::move(dims), std::move(lengths), id);
+  on_pieces(LocalStepForm::PlaceOwn, at, move, std::move(dims), std::move(lengths), id);
   return llvm::Error::success();
 }
 
@@ -156,7 +158,7 @@ llvm::Error Planner::exchange(Moving &at, const TransitionMove &one, const Trans
       received += count(own);
     }
     if (llvm::ArrayRef<int64_t> said = stated_joined(at, join, rank);
-        !said.empty() && said != llvm::makeArrayRef(joined.lengths[rank]))
+        !said.empty() && said != ir::as_array(joined.lengths[rank]))
       return plan_error(
           fmt::format("{}: rank {} gets pieces of other lengths than `out_splits` says", at.name,
                       world_.number(rank)));
@@ -172,7 +174,7 @@ llvm::Error Planner::exchange(Moving &at, const TransitionMove &one, const Trans
     return llvm::Error::success();
   }
   pack(at, cut, *lengths, id);
-  Communicate made{Wire::AllToAll};
+  Communicate made{Collective::AllToAll};
   made.group = id;
   made.operand = at.at;
   made.result = buffer_like(at.at, packed ? flat : dims);
@@ -180,7 +182,7 @@ llvm::Error Planner::exchange(Moving &at, const TransitionMove &one, const Trans
   made.dtype = at.wire_dtype;
   at.at = communicate(made, at.mesh);
   if (packed)
-    on_pieces(ActForm::Join, at, join, std::move(dims), std::move(joined), id);
+    on_pieces(LocalStepForm::Join, at, join, std::move(dims), std::move(joined), id);
   return llvm::Error::success();
 }
 
@@ -219,26 +221,26 @@ llvm::Error Planner::permute_pairs(Site &site, const TransitionMove &move, size_
   return llvm::Error::success();
 }
 
-// A wire and an act that change no extents.
+// A collective and a local step that change no extents.
 llvm::Error Planner::keep(Site &site, Moving &at, const TransitionMove &move,
                           llvm::ArrayRef<AxisId> axes) {
   const rules::Transition &row = *move.row;
   CommunicatorId id = communicator(at.mesh, axes);
   size_t size = groups(id).size();
-  bool alone = size == 1 && row.wire != Wire::Permute;
-  if (row.wire != Wire::None && !alone) {
-    Communicate made{row.wire, move.combiner};
+  bool alone = size == 1 && row.collective != Collective::Permute;
+  if (row.collective != Collective::None && !alone) {
+    Communicate made{row.collective, move.combiner};
     made.group = id;
     made.operand = at.at;
     made.result = buffer_like(at.at, dims_of_buffer(at.at));
     made.dtype = at.wire_dtype;
-    if (row.wire == Wire::AllReduce)
+    if (row.collective == Collective::AllReduce)
       if (llvm::Error error = check_combiner(at.name, move.combiner, plan_.buffers[at.at].dtype))
         return error;
-    if (row.wire == Wire::Permute)
+    if (row.collective == Collective::Permute)
       if (llvm::Error error = permute_pairs(site, move, size, made))
         return error;
-    if (row.wire == Wire::Broadcast) {
+    if (row.collective == Collective::Broadcast) {
       llvm::Expected<uint32_t> root = root_of(site, size);
       if (!root)
         return root.takeError();
@@ -252,11 +254,11 @@ llvm::Error Planner::keep(Site &site, Moving &at, const TransitionMove &move,
                                         at.name, world_.number(rank), world_.number(member)));
     at.at = communicate(made, at.mesh);
   }
-  bool first = row.act == rules::LocalStep::KeepOnFirst,
-       root = row.act == rules::LocalStep::KeepOnRoot;
+  bool first = row.local_step == rules::LocalStep::KeepOnFirst,
+       root = row.local_step == rules::LocalStep::KeepOnRoot;
   if ((!first && !root) || alone)
     return llvm::Error::success();
-  LocalStep made{ActForm::KeepOnRoot};
+  LocalStep made{LocalStepForm::KeepOnRoot};
   if (root) {
     llvm::Expected<uint32_t> position = root_of(site, size);
     if (!position)
@@ -267,14 +269,14 @@ llvm::Error Planner::keep(Site &site, Moving &at, const TransitionMove &move,
   made.result = buffer_like(at.at, dims_of_buffer(at.at));
   made.group = id;
   at.at = made.result;
-  act(std::move(made), at.mesh);
+  local_step(std::move(made), at.mesh);
   return llvm::Error::success();
 }
 
 // Axes that differ in their words alone, R on one and I on the other, are one call.
 static bool alike(const TransitionMove &a, const TransitionMove &b) {
-  return a.form == Form::Keep && b.form == Form::Keep && a.row->wire == b.row->wire &&
-         a.row->act == b.row->act && a.combiner == b.combiner;
+  return a.form == Form::Keep && b.form == Form::Keep && a.row->collective == b.row->collective &&
+         a.row->local_step == b.row->local_step && a.combiner == b.combiner;
 }
 
 llvm::Expected<BufferId> Planner::moved(Site &site, BufferId from,
@@ -297,7 +299,7 @@ llvm::Expected<BufferId> Planner::moved(Site &site, BufferId from,
   bool one_step = llvm::all_of(moves, [&](const auto &each) { return each.step == moves[0].step; });
   for (size_t i = 0; i < moves.size(); ++i) {
     const TransitionMove &move = moves[i];
-    bool exchanges = move.row->wire == Wire::AllToAll;
+    bool exchanges = move.row->collective == Collective::AllToAll;
     llvm::Error error = llvm::Error::success();
     if (move.form == Form::Keep) {
       llvm::SmallVector<AxisId, 4> axes(move.axes.begin(), move.axes.end());
@@ -308,9 +310,11 @@ llvm::Expected<BufferId> Planner::moved(Site &site, BufferId from,
       error = exchange(at, moves[0], moves[1]);
       i = 1;
     } else if (joins(move)) {
-      error = move.row->act == rules::LocalStep::PlaceOwn ? place_own(at, move) : gather(at, move);
+      error = move.row->local_step == rules::LocalStep::PlaceOwn ? place_own(at, move)
+                                                                 : gather(at, move);
     } else {
-      error = move.row->wire == Wire::ReduceScatter ? scatter(at, move) : take(at, move);
+      error =
+          move.row->collective == Collective::ReduceScatter ? scatter(at, move) : take(at, move);
     }
     if (error)
       return error;
@@ -337,7 +341,7 @@ llvm::Error Planner::transition(Site &site) {
   if (moves.empty() || moves.size() != operands.size())
     return plan_error("the call does not say along which axes it runs");
   llvm::SmallVector<AxisId, 4> axes;
-  if (site.op.transition == "reorder") {
+  if (site.op.transition == rules::TransitionOp::Reorder) {
     llvm::Expected<llvm::SmallVector<AxisId, 4>> named = call_axes(app);
     if (!named)
       return named.takeError();

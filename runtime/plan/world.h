@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ir/program.h"
+#include "ir/support/arrays.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/DenseMap.h"
@@ -24,7 +25,7 @@ public:
   size_t count() const { return size_ ? members_.size() / size_ : 0; }
   size_t size() const { return size_; } // ranks per group
   llvm::ArrayRef<RankId> operator[](size_t group) const {
-    return llvm::makeArrayRef(members_).slice(group * size_, size_);
+    return ir::as_array(members_).slice(group * size_, size_);
   }
   // For ranks of the mesh.
   uint32_t group_of(RankId rank) const { return places_[rank].first; }

@@ -1,5 +1,5 @@
-// Moving rectangular parts of tensors, and joining equal ones element by element. What the meaning of
-// values is made of; it knows no mesh.
+// Moving rectangular parts of tensors, and joining equal ones element by element. What the meaning
+// of values is made of; it knows no mesh.
 #pragma once
 
 #include "runtime/tensor/tensor.h"
@@ -10,7 +10,8 @@
 
 namespace spmd::runtime {
 
-// Copies a part of these extents, from one place to another. Both tensors have the same form of cells.
+// Copies a part of these extents, from one place to another. Both tensors have the same form of
+// cells.
 void copy_block(const Tensor &from, llvm::ArrayRef<int64_t> from_first, Tensor &to,
                 llvm::ArrayRef<int64_t> to_first, llvm::ArrayRef<int64_t> extents);
 // Zeros of the form and dtype of `like`.
@@ -26,11 +27,12 @@ Tensor stacked(llvm::ArrayRef<Tensor> parts, unsigned dim);
 // Without a dimension, at one place of it.
 Tensor taken(const Tensor &from, unsigned dim, int64_t at);
 
-// Element by element, into `to`; both have the same extents. An average is a sum here. Reals are joined
-// in double, without rounding; residues by their representatives where the combiner compares or works on
-// bits.
+// Element by element, into `to`; both have the same extents. An average is a sum here. Reals are
+// joined in double, without rounding; residues by their representatives where the combiner compares
+// or works on bits.
 void combine_into(Tensor &to, const Tensor &more, ir::Combiner combiner);
-// Multiplies all elements by a fraction. Integers that a division would leave are no matter of ours.
+// Multiplies all elements by a fraction. Integers that a division would leave are no matter of
+// ours.
 void multiply(Tensor &tensor, int64_t numerator, int64_t denominator);
 // All elements in row-major order; none if one of them is no integer.
 std::optional<llvm::SmallVector<int64_t, 8>> whole_numbers(const Tensor &tensor);

@@ -1,5 +1,5 @@
-// Boundary ops on meanings. A claim changes nothing; what a program does to its data by `scale` changes
-// nothing of what is meant.
+// Boundary ops on meanings. A claim changes nothing; what a program does to its data by `scale`
+// changes nothing of what is meant.
 #include "runtime/reference/reference.h"
 
 #include "checker/operand_list.h"
@@ -168,7 +168,8 @@ llvm::Expected<Meaning> Reference::coordinate(const SeenInst &seen) {
   return made;
 }
 
-// Sizes of axes that are local in the whole program are in no scale: there the data are what is meant.
+// Sizes of axes that are local in the whole program are in no scale: there the data are what is
+// meant.
 llvm::Expected<Rational> Reference::factor_of_scale(const SeenInst &seen) {
   const ir::AttrValue *by = seen.app().attr("by");
   SPMD_CHECK(by && by->form == ir::AttrForm::Scale, "a scale that was checked");
@@ -184,8 +185,8 @@ llvm::Expected<Rational> Reference::factor_of_scale(const SeenInst &seen) {
 
 namespace {
 
-// Rows that a norm is made of, on single tensors: in the field a root is an unknown function, the same
-// one wherever the row is computed.
+// Rows that a norm is made of, on single tensors: in the field a root is an unknown function, the
+// same one wherever the row is computed.
 class NormArithmetic {
 public:
   NormArithmetic(ir::Program &program, rules::Rules &rules, Domain domain)
@@ -237,8 +238,8 @@ llvm::Expected<Tensor> clip_factor(NormArithmetic &rows, const Tensor &norm, dou
 
 } // namespace
 
-// The root of the sum of all squares, over the lists that the call names too; gradients are scaled down
-// to the norm that is allowed.
+// The root of the sum of all squares, over the lists that the call names too; gradients are scaled
+// down to the norm that is allowed.
 llvm::Expected<Meanings> Reference::norms(const SeenInst &seen, Meanings operands) {
   const ir::Mesh &mesh = seen.app().mesh();
   NormArithmetic rows(program_, rules_, domain_);

@@ -1,6 +1,6 @@
 // The gradient of what a program means: the entries of a run in reverse. Ordinary ops through their
-// derived rows on whole tensors, everything that moves data by the transpose of what it did. The duals
-// of transitions have no part in it: they are what it is there to check.
+// derived rows on whole tensors, everything that moves data by the transpose of what it did. The
+// duals of transitions have no part in it: they are what it is there to check.
 #include "runtime/reference/moves.h"
 #include "runtime/reference/run.h"
 
@@ -81,9 +81,7 @@ each_derivative(const SeenInst &seen, bool all,
   for (unsigned u = 0; u < uses.size(); ++u) {
     const rules::RowUse &use = uses[u];
     const rules::Equation &equation = use.row->equation.equation;
-    rules::Application bound{seen.app().program, use.op,    seen.app().attrs,
-                             seen.app().context, use.slots, seen.app().args,
-                             seen.app().results};
+    rules::Application bound = seen.app().bound_to(use);
     rules::OperandMismatch ignored;
     std::optional<rules::Binding> binding = rules::bind_operands(bound, equation, ignored);
     if (!binding)

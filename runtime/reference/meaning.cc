@@ -1,9 +1,11 @@
-// Axis by axis: what all hold is read once, what is pending is summed, blocks are put in their places.
+// Axis by axis: what all hold is read once, what is pending is summed, blocks are put in their
+// places.
 #include "runtime/reference/meaning.h"
 
 #include "ir/claims.h"
 #include "ir/mesh/axis_scale.h"
 #include "ir/support/check.h"
+#include "ir/support/strings.h"
 #include "ir/text/text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -313,7 +315,7 @@ std::optional<int64_t> base_value(ir::Program &program, ir::StringId base, ir::M
   // A piece that no axis is by itself goes by its layout, `[size:stride]`.
   llvm::StringRef text = program.strings[base];
   int64_t size = 0;
-  if (text.consume_front("[") && !text.consumeInteger(10, size) && text.startswith(":"))
+  if (text.consume_front("[") && !text.consumeInteger(10, size) && ir::starts_with(text, ":"))
     return size;
   for (const ir::Mesh &other : program.meshes)
     if (std::optional<AxisId> axis = ir::named_in(program, other, base))

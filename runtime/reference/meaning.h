@@ -1,6 +1,6 @@
 // What the ranks of a mesh mean together by what they hold of one value, and back: the column
-// "denotation" of the kinds. Everything that judges a claim reads data through this; nothing here is
-// shared with what plans or carries out a program.
+// "denotation" of the kinds. Everything that judges a claim reads data through this; nothing here
+// is shared with what plans or carries out a program.
 #pragma once
 
 #include "runtime/reference/blocks.h"
@@ -55,8 +55,8 @@ public:
   const Grid &list_grid() const { return lists_; }
   // True if only data tell some extent, which no axis cuts: each piece has its own.
   bool open() const;
-  // Extents of what one rank holds, and where that begins in the whole. Open ones are those of the first
-  // rank that holds the same piece.
+  // Extents of what one rank holds, and where that begins in the whole. Open ones are those of the
+  // first rank that holds the same piece.
   Dims dims_on(int64_t rank, llvm::ArrayRef<Tensor> held) const;
   Dims first_on(int64_t rank) const;
   // Extents of what is meant, of each piece; kOpen where it is open.
@@ -95,8 +95,8 @@ private:
 // The axes on which a value is a list.
 ir::AxisSet lists_of(const ir::Program &program, const ir::Type &type);
 
-// What is meant by a value seen as of another type, as a claim, a region or another mesh over the same
-// ranks sees it.
+// What is meant by a value seen as of another type, as a claim, a region or another mesh over the
+// same ranks sees it.
 Meaning reframed(const ir::Program &program, const Meaning &meaning, const Distribution &from,
                  const Distribution &to);
 

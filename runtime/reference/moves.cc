@@ -123,25 +123,31 @@ public:
   llvm::Expected<Pieces> run(Pieces pieces, bool listed, bool lists) const {
     if (step_.effect.identity || !step_.effect.row)
       return pieces;
-    std::string_view name = step_.effect.row->name;
+    using rules::TransitionOp;
+    const TransitionOp op = step_.effect.row->op;
     if (step_.effect.row->src == Kind::Partial && listed)
       pieces = {joined_by(pieces, value_.call.asked(step_.effect.src))}, listed = false;
-    if (name == "reduce_scatter" || (name == "convert" && lists && !listed))
+    if (op == TransitionOp::ReduceScatter || (op == TransitionOp::Convert && lists && !listed))
       return lists ? cut(pieces.front()) : pieces;
-    if (name == "reduce")
+    if (op == TransitionOp::Reduce)
       return at_root(pieces.front());
     if (!listed)
       return lists ? Pieces(static_cast<size_t>(ranks_), pieces.front()) : pieces;
-    if (name == "all_gather" || name == "convert")
+    switch (op) {
+    case TransitionOp::AllGather:
+    case TransitionOp::Convert:
       return joined(std::move(pieces), lists);
-    if (name == "reinterpret")
+    case TransitionOp::Reinterpret:
       return Pieces{joined_by(pieces, step_.effect.dst.combiner)};
-    if (name == "broadcast")
+    case TransitionOp::Broadcast:
       return of_root(pieces);
-    if (name == "collective_permute")
+    case TransitionOp::CollectivePermute:
       return permuted(pieces);
-    SPMD_CHECK(name == "all_to_all", "a transition that moves pieces");
-    return exchanged(pieces);
+    case TransitionOp::AllToAll:
+      return exchanged(pieces);
+    default:
+      report_bug(__FILE__, __LINE__, "a transition that does not move pieces");
+    }
   }
 
 private:
@@ -344,9 +350,9 @@ llvm::Expected<Meaning> step_on(const MovedValue &value, const Step &step, const
 }
 
 bool joins(const Step &step) {
-  return step.effect.row &&
-         (step.effect.row->name == "all_gather" ||
-          (step.effect.row->name == "convert" && step.effect.row->src == Kind::Varying));
+  return step.effect.row && (step.effect.row->op == rules::TransitionOp::AllGather ||
+                             (step.effect.row->op == rules::TransitionOp::Convert &&
+                              step.effect.row->src == Kind::Varying));
 }
 
 } // namespace
@@ -374,7 +380,7 @@ Rational factor_of(const MovedValue &value) {
   for (const Step &step : steps_of(value)) {
     const KindWord &src = step.effect.src, &dst = step.effect.dst;
     bool sums = step.effect.row && step.effect.row->src == Kind::Partial;
-    bool counts = step.effect.row && step.effect.row->name == "reinterpret" &&
+    bool counts = step.effect.row && step.effect.row->op == rules::TransitionOp::Reinterpret &&
                   src.kind != Kind::Varying && src.kind != Kind::Partial &&
                   dst.kind == Kind::Partial;
     for (AxisId axis : step.axes) {

@@ -1,5 +1,6 @@
-// Transitions on what values mean: what a collective, a convert or a reinterpret makes of whole tensors
-// and of lists of them, as the words of the call specify it; nothing of how ranks bring it about.
+// Transitions on what values mean: what a collective, a convert or a reinterpret makes of whole
+// tensors and of lists of them, as the words of the call specify it; nothing of how ranks bring it
+// about.
 #pragma once
 
 #include "runtime/plan/tensor_sizes.h"
@@ -17,17 +18,18 @@ struct MovedValue {
   const rules::TransitionCall &call;
   uint32_t operand; // into Application::args
   const Distribution &from, &to;
-  // The lengths that a tensor operand of this name says to the rank at these coordinates; none: there is no
-  // such operand.
+  // The lengths that a tensor operand of this name says to the rank at these coordinates; none:
+  // there is no such operand.
   llvm::function_ref<llvm::Expected<TensorSizes::Lengths>(llvm::StringRef key,
                                                           const Grid::Coordinates &at)>
       said;
 };
 
-// Without the factor below. An error: lengths that do not fit, a root or a permutation that is not stated in numbers.
+// Without the factor below. An error: lengths that do not fit, a root or a permutation that is not
+// stated in numbers.
 llvm::Expected<Meaning> moved(const MovedValue &value, const Meaning &meaning);
-// By what the call multiplies what is meant: 1 but for a list that is averaged, and along axes that have
-// no counterpart on one device, whose sizes no scale can carry.
+// By what the call multiplies what is meant: 1 but for a list that is averaged, and along axes that
+// have no counterpart on one device, whose sizes no scale can carry.
 Rational factor_of(const MovedValue &value);
 
 // The transpose of a map that moves and adds up elements: what each element of a result with these

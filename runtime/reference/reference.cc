@@ -1,5 +1,5 @@
-// One instruction on meanings: ordinary ops once for each coordinate of the lists that enter or leave,
-// transitions by their words. Boundary ops are in boundary.cc, bodies in run.cc.
+// One instruction on meanings: ordinary ops once for each coordinate of the lists that enter or
+// leave, transitions by their words. Boundary ops are in boundary.cc, bodies in run.cc.
 #include "runtime/reference/reference.h"
 
 #include "runtime/plan/placement.h"
@@ -28,8 +28,8 @@ llvm::Error error(std::string text) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
 }
 
-// The axes along which an op is applied to what each rank holds: those that are local, and all where
-// nobody judged it, so that its claim is all that is known of what it does across ranks.
+// The axes along which an op is applied to what each rank holds: those that are local, and all
+// where nobody judged it, so that its claim is all that is known of what it does across ranks.
 AxisSet applied_per_rank(const ir::Program &program, const ir::Context &where,
                          const rules::ResolvedOp &op) {
   bool judged = where.check || op.form != rules::OpForm::Equation;
@@ -343,8 +343,8 @@ DerivedCall derived_call(ir::Program &program, const SeenInst &seen, const Meani
   return call;
 }
 
-// What the gradient of a result is at a coordinate: that of its piece; where only the first coordinate
-// gave the result, others got none.
+// What the gradient of a result is at a coordinate: that of its piece; where only the first
+// coordinate gave the result, others got none.
 Tensor gradient_at(const Distribution &made, const Meaning &gradient, const Grid::Coordinates &at,
                    AxisSet all) {
   const Tensor &piece = gradient.pieces[piece_at(made.list_grid(), at)];

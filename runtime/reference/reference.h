@@ -1,10 +1,10 @@
-// The program applied once, on one device, to what its values mean: the second opinion that a run is
-// held against. It never calls what plans a program or carries out a plan; it shares with them only how
-// one op is computed on tensors (runtime/equation/evaluate.h).
+// The program applied once, on one device, to what its values mean: the second opinion that a run
+// is held against. It never calls what plans a program or carries out a plan; it shares with them
+// only how one op is computed on tensors (runtime/equation/evaluate.h).
 //
-// Values are as meant: data divided by the scale of their type. In global mode every list is the blocks
-// of one tensor, so this is the ordinary program on one device; in local mode an axis on which a value
-// is a list is one more dimension of it.
+// Values are as meant: data divided by the scale of their type. In global mode every list is the
+// blocks of one tensor, so this is the ordinary program on one device; in local mode an axis on
+// which a value is a list is one more dimension of it.
 #pragma once
 
 #include "runtime/equation/evaluate.h"
@@ -25,8 +25,8 @@ struct BodySite {
   uint64_t path = 0;
 };
 
-// An instruction, as rules see it, with its operands where the instruction stands: on its mesh, axes that
-// are local there as lists.
+// An instruction, as rules see it, with its operands where the instruction stands: on its mesh,
+// axes that are local there as lists.
 class SeenInst {
 public:
   const rules::Application &app() const { return *app_; }
@@ -66,30 +66,33 @@ public:
   void limit_rounds(uint64_t rounds) { max_rounds_ = rounds; }
   uint64_t max_rounds() const { return max_rounds_; }
 
-  // The results of one instruction that runs no body, from what its operands mean (by their own types,
-  // in the order of the tensors). An error says what has no meaning on one device that we can compute.
+  // The results of one instruction that runs no body, from what its operands mean (by their own
+  // types, in the order of the tensors). An error says what has no meaning on one device that we
+  // can compute.
   llvm::Expected<Meanings> apply(ir::InstId id, BodySite site,
                                  llvm::ArrayRef<const Meaning *> operands);
   llvm::Expected<std::unique_ptr<SeenInst>> see(ir::InstId id, BodySite site);
   llvm::Expected<Meanings> apply(const SeenInst &seen, ir::InstId id, BodySite site,
                                  llvm::ArrayRef<const Meaning *> operands);
 
-  // True if the instruction takes a sum for a list of what each rank holds of it: only the ranks know that.
+  // True if the instruction takes a sum for a list of what each rank holds of it: only the ranks
+  // know that.
   bool takes_addends(ir::InstId id, BodySite site);
 
-  // The value that a `recv` of the main body gets: of those sent under its tag the first that no other one
-  // got. None: another program sends it.
+  // The value that a `recv` of the main body gets: of those sent under its tag the first that no
+  // other one got. None: another program sends it.
   ir::ValueId sent_to(ir::InstId recv);
-  // What a value that was sent means where it is received, whose ranks are as many, in the same order.
+  // What a value that was sent means where it is received, whose ranks are as many, in the same
+  // order.
   llvm::Expected<Meaning> received(const rules::Arg &sent, const rules::Arg &received,
                                    const Meaning &meaning);
 
-  // An ordinary op on what its operands mean, all as the instruction sees them; with these slots in place
-  // of its own, where numbers in the places of operands are to be others.
+  // An ordinary op on what its operands mean, all as the instruction sees them; with these slots in
+  // place of its own, where numbers in the places of operands are to be others.
   llvm::Expected<Meanings> equation(const SeenInst &seen, uint64_t draws, const Meanings &operands,
                                     llvm::ArrayRef<rules::Slot> slots);
-  // The gradient of one tensor of an instruction of form Equation, from those of its results; all as the
-  // instruction sees them. `operand`: its name in the row; `member`: as derived rows count.
+  // The gradient of one tensor of an instruction of form Equation, from those of its results; all
+  // as the instruction sees them. `operand`: its name in the row; `member`: as derived rows count.
   llvm::Expected<Meaning> derivative(const SeenInst &seen, uint64_t draws, const Meanings &operands,
                                      const Meanings &results, unsigned arg,
                                      std::string_view operand, std::optional<int64_t> member);

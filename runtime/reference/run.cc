@@ -175,7 +175,8 @@ llvm::Error ReferenceRun::instruction(InstId id, Frame &frame) {
     ValueId result = inst.result(r);
     const rules::Arg known = checked_.known(result, frame.site.typing);
     llvm::Expected<NodeId> seen = seen_as((*results)[r], known);
-    // A name of its own, of which the gradient is: a body may give one value twice, or one that it was given.
+    // A name of its own, of which the gradient is: a body may give one value twice, or one that it
+    // was given.
     auto same = [](const Meaning &meaning) -> llvm::Expected<Meaning> { return meaning; };
     if (seen && *seen == (*results)[r])
       seen = mapped({*seen}, {same}, known);

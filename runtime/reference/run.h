@@ -17,8 +17,8 @@ inline constexpr NodeId kNoNode = ~0u;
 
 using LinearMap = std::function<llvm::Expected<Meaning>(const Meaning &)>;
 
-// What some nodes were made of: by an instruction, or moved and added up by linear maps, one for each
-// input.
+// What some nodes were made of: by an instruction, or moved and added up by linear maps, one for
+// each input.
 struct Entry {
   ir::InstId inst; // none: maps
   BodySite site;
@@ -55,10 +55,11 @@ public:
   explicit ReferenceRun(Reference &reference)
       : reference_(reference), program_(reference.program()), checked_(reference.checked()) {}
 
-  // Values of the main body that nothing but a run knows: results of instructions that take addends.
+  // Values of the main body that nothing but a run knows: results of instructions that take
+  // addends.
   void take(const llvm::DenseMap<uint32_t, Meaning> &by_value) { taken_ = &by_value; }
-  // The main body, from what its parameters mean, in the order of Program::params; those without pieces
-  // are not known.
+  // The main body, from what its parameters mean, in the order of Program::params; those without
+  // pieces are not known.
   llvm::Error run(Meanings params);
   // One instruction of a body with what its operands mean, which may run bodies.
   llvm::Expected<Meanings> run_inst(ir::InstId id, BodySite site,
@@ -70,11 +71,11 @@ public:
   void differentiate(ir::InstId id) { differentiated_.insert(id.index); }
   // Of the main body; null if it was not computed.
   const Meaning *find(ir::ValueId value) const;
-  // The derivative of a loss of the main body with respect to each of these values, as meant; without
-  // pieces where none flows. An error where one of them is not known.
+  // The derivative of a loss of the main body with respect to each of these values, as meant;
+  // without pieces where none flows. An error where one of them is not known.
   llvm::Expected<Meanings> gradients(ir::ValueId loss, llvm::ArrayRef<ir::ValueId> of);
-  // The same, times a gradient of the loss, of the same meshes and extents; null: ones. Each is known or not
-  // by itself.
+  // The same, times a gradient of the loss, of the same meshes and extents; null: ones. Each is
+  // known or not by itself.
   std::vector<Derivative> derivatives(ir::ValueId loss, const Meaning *seed,
                                       llvm::ArrayRef<ir::ValueId> of);
 
@@ -113,7 +114,8 @@ private:
 
   llvm::Error transpose(const Entry &entry, std::vector<Meaning> &gradients);
   bool cuts_gradients(const Entry &entry);
-  // The gradient of a loss of the main body as one of its type that is given, along all of its lists.
+  // The gradient of a loss of the main body as one of its type that is given, along all of its
+  // lists.
   Meaning seeded(NodeId root, const Meaning *seed) const;
 
   Reference &reference_;

@@ -1,4 +1,5 @@
-// A hash of what a tensor holds, bit by bit: equal tensors have equal ones, whichever process has them.
+// A hash of what a tensor holds, bit by bit: equal tensors have equal ones, whichever process has
+// them.
 #pragma once
 
 #include "runtime/tensor/tensor.h"

@@ -1,4 +1,5 @@
-// Elements to bytes and back. Floats that the machine lacks go by their fields: sign, exponent, fraction.
+// Elements to bytes and back. Floats that the machine lacks go by their fields: sign, exponent,
+// fraction.
 #include "runtime/tensor/element_bytes.h"
 
 #include <fmt/format.h>

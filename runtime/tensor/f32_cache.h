@@ -1,5 +1,5 @@
-// The elements of a tensor as floats, for products of matrices in single precision: made when they are
-// first asked for, by whichever thread, and kept until the tensor changes.
+// The elements of a tensor as floats, for products of matrices in single precision: made when they
+// are first asked for, by whichever thread, and kept until the tensor changes.
 #pragma once
 
 #include <cstdint>

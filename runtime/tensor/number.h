@@ -86,8 +86,8 @@ template <class N> struct Arithmetic {
   friend bool operator!=(N a, N b) { return !(a == b); }
 };
 
-// A factor 0 removes its term whatever the other factor is: what does not depend on the direction may have
-// an infinite derivative.
+// A factor 0 removes its term whatever the other factor is: what does not depend on the direction
+// may have an infinite derivative.
 template <class T> T slope_times(const T &slope, const T &derivative) {
   return plain(slope) == 0 ? T(0.0) : slope * derivative;
 }

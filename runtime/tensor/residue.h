@@ -1,5 +1,5 @@
-// Whole numbers modulo the prime 2^61 - 1: the exact domain of the field tier, where `+` and `*` are
-// those of a field, so that a claim that is false shows whatever the order of summation.
+// Whole numbers modulo the prime 2^61 - 1: the exact domain of the field tier, where `+` and `*`
+// are those of a field, so that a claim that is false shows whatever the order of summation.
 #pragma once
 
 #include <cstdint>
@@ -67,8 +67,8 @@ private:
   uint64_t value_ = 0;
 };
 
-// A finite double is a whole number times a power of 2, which the field has. What is not finite becomes
-// some fixed residue.
+// A finite double is a whole number times a power of 2, which the field has. What is not finite
+// becomes some fixed residue.
 Residue residue_of(double number);
 
 } // namespace spmd::runtime

@@ -17,7 +17,7 @@ public:
   }
   Scratch(const Scratch &) = delete;
   Scratch &operator=(const Scratch &) = delete;
-  Scratch(Scratch &&) = default;
+  Scratch(Scratch &&) noexcept = default;
   ~Scratch() {
     if (cells.capacity())
       pool().push_back(std::move(cells));

@@ -1,6 +1,6 @@
-// What partition specs cost: one transformer of 39 000 ops, data, tensor and sequence parallel, judged with
-// its specs and by kinds alone; on a mesh of two axes, on one of four million ranks, of one axis and of
-// sixteen. Prints the best of RUNS (20) in milliseconds, and the ratios.
+// What partition specs cost: one transformer of 39 000 ops, data, tensor and sequence parallel,
+// judged with its specs and by kinds alone; on a mesh of two axes, on one of four million ranks, of
+// one axis and of sixteen. Prints the best of RUNS (20) in milliseconds, and the ratios.
 //   spmd_global_bench [RUNS]
 #include "checker/check.h"
 #include "ir/input/input.h"

@@ -1,5 +1,6 @@
-// Plans against other ways to redistribute, all priced by one table: one axis at a time, and slices, one
-// permutation, gathers. Prints how often a plan sends less, and how much; exits with 1 if it ever sends more.
+// Plans against other ways to redistribute, all priced by one table: one axis at a time, and
+// slices, one permutation, gathers. Prints how often a plan sends less, and how much; exits with 1
+// if it ever sends more.
 //   spmd_opponents_bench [PAIRS]
 #include "rules/redistribute/plan.h"
 #include "tests/bench/random_type.h"

@@ -1,5 +1,5 @@
-// What a step costs besides its work: a chain of ops and collectives on tensors of four elements, planned,
-// then run on the null and on the cpu backend.
+// What a step costs besides its work: a chain of ops and collectives on tensors of four elements,
+// planned, then run on the null and on the cpu backend.
 #include "runtime/backends/backend.h"
 
 #include "ir/input/input.h"

@@ -1,6 +1,6 @@
-// What a redistribution plan costs to make: random pairs of types on meshes of three and five axes, new and
-// known ones, and its certificate. Prints microseconds per plan: mean, 95th percentile, most; and what share
-// is proven and meets its bound.
+// What a redistribution plan costs to make: random pairs of types on meshes of three and five axes,
+// new and known ones, and its certificate. Prints microseconds per plan: mean, 95th percentile,
+// most; and what share is proven and meets its bound.
 //   spmd_redistribute_bench [PAIRS]
 #include "rules/redistribute/verify.h"
 #include "tests/bench/random_type.h"

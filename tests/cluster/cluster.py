@@ -158,7 +158,7 @@ def free_port():
 
 # Ranks: programs, those of the tests and of the examples.
 PROGRAMS = {
-    2: ["tests/cluster/wires2.spmd"],
+    2: ["tests/cluster/collectives2.spmd"],
     4: ["tests/cluster/rows4.spmd", "tests/cases/run/mlp.spmd", "examples/vocab_parallel/good.spmd",
         "examples/moe_dispatch/good.spmd", "examples/context_parallel/ring.spmd", "examples/fsdp/good.spmd"],
     8: ["tests/cluster/axes8.spmd", "examples/pipeline/good.spmd"],

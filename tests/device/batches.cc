@@ -1,4 +1,5 @@
-// Neighbouring collectives as one batch, and stretches of steps that are replayed: the numbers stay what they are.
+// Neighbouring collectives as one batch, and stretches of steps that are replayed: the numbers stay
+// what they are.
 #include "tests/device/threads.h"
 
 #include "runtime/tensor/element_bytes.h"

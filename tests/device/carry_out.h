@@ -22,7 +22,7 @@ inline void carry_out(const SpmdMove &move) {
   }
 }
 
-inline void carry_out(const SpmdNest &nest) {
+inline void carry_out(const SpmdLoopNest &nest) {
   const uint32_t outer = nest.loops - nest.inner;
   const int64_t count = device::places(nest.extents, 0, outer),
                 inner = device::places(nest.extents, outer, nest.loops);

@@ -150,7 +150,7 @@ SpmdStatus compute(SpmdDevice *device, std::function<void()> task) {
 SpmdStatus move(SpmdDevice *device, const SpmdMove *given) {
   return compute(device, [each = *given] { carry_out(each); });
 }
-SpmdStatus nest(SpmdDevice *device, const SpmdNest *given) {
+SpmdStatus nest(SpmdDevice *device, const SpmdLoopNest *given) {
   return compute(device, [each = *given] { carry_out(each); });
 }
 SpmdStatus matrices(SpmdDevice *device, const SpmdMatrices *given) {
@@ -213,8 +213,8 @@ SpmdStatus end_record(SpmdDevice *device, uint32_t *recording) {
 SpmdStatus replay(SpmdDevice *device, uint32_t recording) {
   ++device->world->counts.replays;
   for (int turn = 0; turn < 2; ++turn) {
-    follow(device, kSpmdCompute, kSpmdWires);
-    follow(device, kSpmdWires, kSpmdCompute);
+    follow(device, kSpmdCompute, kSpmdCollectives);
+    follow(device, kSpmdCollectives, kSpmdCompute);
     for (const auto &call : turn == 0 ? device->recordings[recording] : FakeCalls())
       if (SpmdStatus status = call(); status.code != kSpmdFine)
         return status;
@@ -237,7 +237,8 @@ uint32_t reached(SpmdDevice *device) {
 SpmdStatus close_device(SpmdDevice *device, int32_t finish) {
   SpmdStatus status = finish ? wait(device) : status_of(kSpmdFine);
   if (!finish) {
-    // All before any: a stream that is let go must not go on with what the other one still works at.
+    // All before any: a stream that is let go must not go on with what the other one still works
+    // at.
     for (Stream &stream : device->streams)
       stream.halt();
     device->over = true;

@@ -1,6 +1,6 @@
-// Devices that are threads of one process: a plug-in as runtime/device/interface.h has it, for tests of what
-// stands above it. A stream is a thread with a queue, collectives are meetings of threads, sums are in the
-// order of the ranks. It can be told to fail.
+// Devices that are threads of one process: a plug-in as runtime/device/interface.h has it, for
+// tests of what stands above it. A stream is a thread with a queue, collectives are meetings of
+// threads, sums are in the order of the ranks. It can be told to fail.
 #pragma once
 
 #include "runtime/device/interface.h"
@@ -35,13 +35,14 @@ struct FakeOptions {
   bool records = true; // else it refuses to
 };
 
-// Of all ranks together: what was given to the stream of wires, a batch counted once; recordings replayed; calls of
-// simulated libraries that would never have come back.
+// Of all ranks together: what was given to the stream of collectives, a batch counted once;
+// recordings replayed; calls of simulated libraries that would never have come back.
 struct FakeCounts {
   uint32_t launches = 0, replays = 0, hangs = 0;
 };
 
-// The devices of one run. Threads that open the plug-in are given one of the world that they entered.
+// The devices of one run. Threads that open the plug-in are given one of the world that they
+// entered.
 class FakeWorld {
 public:
   explicit FakeWorld(const FakeOptions &options = {});

@@ -44,7 +44,7 @@ inline SpmdStatus status_of(int32_t code, const std::string &text = "") {
   return status;
 }
 
-// In fake_wires.cc.
+// In fake_collectives.cc.
 SpmdStatus collective(SpmdDevice *device, const SpmdCollective *given);
 SpmdStatus exchange(SpmdDevice *device, uint32_t group, const SpmdTransfer *sends,
                     uint32_t send_count, const SpmdTransfer *receives, uint32_t receive_count);

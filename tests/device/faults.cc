@@ -1,4 +1,5 @@
-// Devices that fail: the run ends, on all ranks, soon and with an error. It is never taken for one that went well.
+// Devices that fail: the run ends, on all ranks, soon and with an error. It is never taken for one
+// that went well.
 #include "tests/device/threads.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// The plug-in for NVIDIA devices itself, over simulated libraries: communicators that are made late, collectives whose
-// places NCCL lays down, and giving up in the midst of several of them.
+// The plug-in for NVIDIA devices itself, over simulated libraries: communicators that are made
+// late, collectives whose places NCCL lays down, and giving up in the midst of several of them.
 #include "tests/device/threads.h"
 
 #include <cstdlib>
@@ -74,7 +74,7 @@ TEST_CASE("nccl: groups are there once the communicator that is split says so") 
 
 TEST_CASE("nccl: programs give over simulated libraries what they give on the cpu backend") {
   Totals totals;
-  for (const char *path : {"tests/cluster/wires2.spmd", "tests/cluster/rows4.spmd",
+  for (const char *path : {"tests/cluster/collectives2.spmd", "tests/cluster/rows4.spmd",
                            "tests/cluster/axes8.spmd", "tests/cases/run/mlp.spmd",
                            "examples/vocab_parallel/good.spmd", "examples/moe_dispatch/good.spmd",
                            "examples/context_parallel/ring.spmd", "examples/fsdp/good.spmd"}) {
@@ -114,7 +114,8 @@ TEST_CASE("nccl: neighbours in a batch and replays give the same") {
   CHECK(ends.counts.hangs == 0);
 }
 
-// The kernel of one communicator waits behind that of another one, which waits for a rank that does not come.
+// The kernel of one communicator waits behind that of another one, which waits for a rank that does
+// not come.
 TEST_CASE("nccl: a run is given up at once, whatever waits behind what") {
   for (uint32_t rank = 0; rank < 4; ++rank)
     for (uint32_t collective : {0u, 1u}) {

@@ -1,5 +1,5 @@
-// What the kernels of nests compute, held against the nests themselves. The kernels are those that a device is given,
-// run by fibers of the host.
+// What the kernels of loop nests compute, held against the loop nests themselves. The kernels are
+// those that a device is given, run by fibers of the host.
 #include "tests/device/nest_kernels.h"
 
 #include "runtime/nccl/nest_arguments.h"
@@ -90,7 +90,7 @@ private:
   std::unique_ptr<char, void (*)(void *)> memory_;
 };
 
-void combine_parts(const SpmdNest &nest, int64_t parts, const std::vector<double> &partial) {
+void combine_parts(const SpmdLoopNest &nest, int64_t parts, const std::vector<double> &partial) {
   const uint32_t outer = nest.loops - nest.inner;
   for (int64_t place = 0; place < device::places(nest.extents, 0, outer); ++place) {
     double value = partial[static_cast<size_t>(place * parts)];
@@ -116,7 +116,7 @@ TEST_CASE("device: kernels of nests compute what the nests say") {
     const NestKernel &kernel = nest_kernels()[static_cast<size_t>(seed)];
     RandomNest drawn = nest_of_seed(seed);
     NestDice dice(static_cast<uint64_t>(seed) + 1000);
-    SpmdNest &nest = drawn.nest;
+    SpmdLoopNest &nest = drawn.nest;
     std::vector<Cells> arrays;
     for (uint32_t i = 0; i < nest.arrays; ++i) {
       arrays.emplace_back(nest.in[i].element, drawn.counts[i]);

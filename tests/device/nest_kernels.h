@@ -1,4 +1,4 @@
-// Kernels of nests as write_kernels writes them for a host, by the seed of the nest.
+// Kernels of loop nests as write_kernels writes them for a host, by the seed of the loop nest.
 #pragma once
 
 #include "tests/device/random_nests.h"

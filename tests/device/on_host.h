@@ -1,5 +1,5 @@
-// The words of CUDA that kernels of nests use, for a host: a block is a row of fibers that take turns wherever they
-// meet.
+// The words of CUDA that kernels of loop nests use, for a host: a block is a row of fibers that
+// take turns wherever they meet.
 #pragma once
 
 #include <cmath>

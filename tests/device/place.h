@@ -1,4 +1,5 @@
-// Where ranks that play devices meet: in the memory of one process, or, for ranks that are processes, in a folder.
+// Where ranks that play devices meet: in the memory of one process, or, for ranks that are
+// processes, in a folder.
 #pragma once
 
 #include <array>
@@ -22,7 +23,8 @@ public:
   virtual ~Place() = default;
   // What waits asks `over` now and then, and gives up: false.
   using Over = std::function<bool()>;
-  // All `size` ranks of a group, at the how manieth of their meetings: what each brings, by position.
+  // All `size` ranks of a group, at the how manieth of their meetings: what each brings, by
+  // position.
   virtual bool meet(const std::string &group, uint64_t number, uint32_t position, uint32_t size,
                     const Bytes &own, std::vector<Bytes> &all, const Over &over) = 0;
   // Taken in the order in which they were sent.

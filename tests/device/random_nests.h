@@ -1,6 +1,6 @@
-// Nests drawn at random, in all forms that decide how a kernel is written: which loops run on in which array, what is
-// looked up, what is combined, which elements. Numbers are small and whole, so that every order of adding them up
-// gives the same bits.
+// Loop nests drawn at random, in all forms that decide how a kernel is written: which loops run on
+// in which array, what is looked up, what is combined, which elements. Numbers are small and whole,
+// so that every order of adding them up gives the same bits.
 #pragma once
 
 #include "runtime/device/scalar.h"
@@ -13,7 +13,7 @@
 namespace spmd::test {
 
 struct RandomNest {
-  SpmdNest nest{};                                  // without addresses
+  SpmdLoopNest nest{};                              // without addresses
   std::array<int64_t, kSpmdArrays> counts{};        // elements of each array
   std::array<int64_t, kSpmdArrays> least{}, most{}; // their numbers
   int64_t out_count = 0;
@@ -26,7 +26,7 @@ public:
   // With that many places at least.
   RandomNest draw(int64_t least_places) {
     RandomNest made;
-    SpmdNest &nest = made.nest;
+    SpmdLoopNest &nest = made.nest;
     nest.loops = 1 + below(4);
     nest.inner = one_in(2) ? below(nest.loops + 1) : 0;
     for (uint32_t l = 0; l < nest.loops; ++l)
@@ -65,8 +65,9 @@ private:
                              kSpmdI64, kSpmdI8, kSpmdBool});
   }
 
-  // Strides of the first `loops` loops, in an order of their own; returns how many elements there are.
-  int64_t lay_out(const SpmdNest &nest, SpmdArray &array, uint32_t loops, bool may_repeat) {
+  // Strides of the first `loops` loops, in an order of their own; returns how many elements there
+  // are.
+  int64_t lay_out(const SpmdLoopNest &nest, SpmdArray &array, uint32_t loops, bool may_repeat) {
     std::array<uint32_t, kSpmdLoops> order{};
     for (uint32_t l = 0; l < loops; ++l)
       order[l] = l;
@@ -95,7 +96,7 @@ private:
   }
   // The last array says in which row the first one is read.
   void draw_lookup(RandomNest &made) {
-    SpmdNest &nest = made.nest;
+    SpmdLoopNest &nest = made.nest;
     const uint32_t index = nest.arrays++;
     SpmdArray &table = nest.in[0], &rows = nest.in[index];
     rows = {};
@@ -115,7 +116,7 @@ private:
     made.least[index] = 0;
     made.most[index] = table.extent + 3;
   }
-  void draw_program(SpmdNest &nest) {
+  void draw_program(SpmdLoopNest &nest) {
     auto add = [&](uint8_t op, uint32_t a, uint32_t b, uint32_t c) {
       nest.program[nest.steps++] = {op, static_cast<uint8_t>(a), static_cast<uint8_t>(b),
                                     static_cast<uint8_t>(c)};

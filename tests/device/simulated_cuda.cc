@@ -1,5 +1,6 @@
-// CUDA's runtime, and the kernels of the plug-in over it: a stream is a thread, memory is that of the host. What is
-// left behind by a device that is given up lives until the process ends, as it does with the real one.
+// CUDA's runtime, and the kernels of the plug-in over it: a stream is a thread, memory is that of
+// the host. What is left behind by a device that is given up lives until the process ends, as it
+// does with the real one.
 #include "tests/device/simulated_cuda.h"
 
 #include "runtime/nccl/kernels.h"
@@ -239,7 +240,7 @@ template <class Command> static cudaError_t queue(const Command &command, cudaSt
   return cudaSuccess;
 }
 cudaError_t queue_move(const SpmdMove &move, cudaStream_t stream) { return queue(move, stream); }
-cudaError_t queue_nest(const SpmdNest &nest, double *, cudaStream_t stream) {
+cudaError_t queue_nest(const SpmdLoopNest &nest, double *, cudaStream_t stream) {
   return queue(nest, stream);
 }
 cudaError_t queue_matrices(const SpmdMatrices &matrices, cudaStream_t stream) {

@@ -1,4 +1,5 @@
-// The streams, events and graphs behind the simulated runtime of CUDA, for the simulated NCCL beside it.
+// The streams, events and graphs behind the simulated runtime of CUDA, for the simulated NCCL
+// beside it.
 #pragma once
 
 #include "tests/device/fake_stream.h"
@@ -14,7 +15,8 @@
 
 namespace spmd::test {
 
-// What was captured, in the order in which it was given: one that all streams of it could have followed.
+// What was captured, in the order in which it was given: one that all streams of it could have
+// followed.
 struct Captured {
   std::vector<std::function<void()>> tasks;
   std::set<cudaStream_t> streams; // that take part

@@ -1,5 +1,6 @@
-// NCCL, as 2.28.9 answers to communicators that do not block. Calls come back at once and are taken up later: only
-// who asks for the state until it is no longer in progress may go on. What it leaves undefined is an error here.
+// NCCL, as 2.28.9 answers to communicators that do not block. Calls come back at once and are taken
+// up later: only who asks for the state until it is no longer in progress may go on. What it leaves
+// undefined is an error here.
 #include "tests/device/simulated_cuda.h"
 
 #include "runtime/device/scalar.h"
@@ -125,7 +126,8 @@ ncclResult_t launch(ncclComm_t communicator, cudaStream_t stream, std::function<
   return ncclInProgress;
 }
 
-// True: all kernels are done and no graph has any. Never so where one waits behind what nobody ends.
+// True: all kernels are done and no graph has any. Never so where one waits behind what nobody
+// ends.
 bool drains(ncclComm_t communicator) {
   const auto begin = std::chrono::steady_clock::now();
   while (!communicator->is_idle()) {
@@ -264,7 +266,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *made, int size, ncclUniqueId, in
   return ncclInProgress;
 }
 
-// The answer is that all is well, whatever is still to come; `made` is written when all ranks were there.
+// The answer is that all is well, whatever is still to come; `made` is written when all ranks were
+// there.
 ncclResult_t ncclCommSplit(ncclComm_t parent, int colour, int key, ncclComm_t *made,
                            ncclConfig_t *) {
   if (const ncclResult_t result = ready(parent); result != ncclSuccess)

@@ -97,8 +97,8 @@ llvm::Error run_rank(const std::string &text, uint32_t rank, Shared &shared, Ran
   return (*link)->finish();
 }
 
-// How far apart two tensors are, in units of what rounding to the element type may do to the largest number;
-// whole numbers and truth values have to be the same.
+// How far apart two tensors are, in units of what rounding to the element type may do to the
+// largest number; whole numbers and truth values have to be the same.
 double distance(const Tensor &got, const Tensor &want) {
   if (got.dtype != want.dtype || got.dims != want.dims)
     return INFINITY;

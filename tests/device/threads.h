@@ -20,7 +20,8 @@ struct RankRun {
   std::map<std::string, uint32_t> host_ops;
   size_t recordings = 0;
   std::string no_record; // why nothing is recorded
-  // What the device is given for all of the program, step by step and fused: commands, and bytes that they move.
+  // What the device is given for all of the program, step by step and fused: commands, and bytes
+  // that they move.
   size_t commands[2] = {};
   uint64_t bytes[2] = {};
   uint32_t reached = 0; // the step that the device had come to when it was last asked
@@ -50,9 +51,10 @@ struct Totals {
   uint64_t bytes[2] = {};
 };
 std::string text_of(const std::string &path);
-// Runs the program on the cpu backend and on devices, at once and, if asked to, step by step. Empty, or how outputs
-// differ: from the cpu backend's by more than rounding does to sums of a few dozen products, step by step by a bit.
-// Left out, and not counted: what the cpu backend does not run, and more than 8 ranks.
+// Runs the program on the cpu backend and on devices, at once and, if asked to, step by step.
+// Empty, or how outputs differ: from the cpu backend's by more than rounding does to sums of a few
+// dozen products, step by step by a bit. Left out, and not counted: what the cpu backend does not
+// run, and more than 8 ranks.
 // `options`: of the devices, such as another plug-in.
 std::string difference(const std::string &text, Totals &totals, bool stepwise = true,
                        const ThreadsOptions &options = {});

@@ -1,5 +1,5 @@
-// The world of simulated devices that a thread is in: one of a test, or, for ranks that are processes, that of the
-// folder SPMD_FAKE_DEVICES.
+// The world of simulated devices that a thread is in: one of a test, or, for ranks that are
+// processes, that of the folder SPMD_FAKE_DEVICES.
 #include "tests/device/fake_device.h"
 
 #include <cinttypes>

@@ -1,5 +1,5 @@
-// write_kernels COUNT FILE: the kernels of nests drawn at random, as one source for a host, with a table of them.
-// nest_kernels.cc runs them.
+// write_kernels COUNT FILE: the kernels of loop nests drawn at random, as one source for a host,
+// with a table of them. nest_kernels.cc runs them.
 #include "runtime/nccl/nest_source.h"
 #include "tests/device/nest_kernels.h"
 

@@ -2,6 +2,7 @@
 // strings.
 #include "tests/file_test/assertions.h"
 
+#include "ir/support/strings.h"
 #include "tests/file_test/test_case.h"
 
 #include <fmt/format.h>
@@ -33,7 +34,7 @@ size_t comment_start(llvm::StringRef line) {
       ++at;
     else if (line[at] == '"')
       quoted = !quoted;
-    else if (!quoted && line.substr(at).startswith("//"))
+    else if (!quoted && ir::starts_with(line.substr(at), "//"))
       return at;
   }
   return llvm::StringRef::npos;
@@ -65,7 +66,7 @@ private:
   // One comment, from its `//` up to the next one.
   void comment(llvm::StringRef text, size_t start) {
     llvm::StringRef body = text.drop_front(2).trim();
-    if (!seen_code_ && body.startswith("not checked"))
+    if (!seen_code_ && ir::starts_with(body, "not checked"))
       out_.only_read = true;
     auto [word, rest] = body.split(':');
     if (word == "golden")

@@ -56,7 +56,7 @@ std::string transition_skeleton(const rules::Transition &row) {
   return fmt::format("// tests/cases/rules/transitions/{0}.spmd\nmesh m {{ tp = 4 }}\n%x = input "
                      "f32[8, 16] {1}@tp\n"
                      "%y = {0} %x {{ axis = tp, src = {1}, dst = {2} }}    // type: {2}@tp",
-                     row.name, src, dst);
+                     row.name(), src, dst);
 }
 
 } // namespace
@@ -70,11 +70,12 @@ void Coverage::record(ir::Program &program, const checker::CheckResult &result) 
     if (op.row)
       ops_.emplace(op.row->name);
     if (op.form == rules::OpForm::Transition)
-      record_transition(program, ir::InstId{i}, op.transition);
+      record_transition(program, ir::InstId{i}, rules::name_of(op.transition));
   }
   for (const checker::InferredAt &inferred : result.inferred) {
     const rules::ResolvedOp &op = rules.resolve(program.insts[inferred.inst].op);
-    transitions_.insert(row_name(op.transition, inferred.word.src.kind, inferred.word.dst.kind));
+    transitions_.insert(
+        row_name(rules::name_of(op.transition), inferred.word.src.kind, inferred.word.dst.kind));
   }
 }
 
@@ -97,7 +98,7 @@ std::vector<Coverage::Table> Coverage::tables() const {
         tables[1].missing.push_back(op_skeleton(op));
   for (llvm::ArrayRef<rules::Transition> rows : {rules::transitions(), rules::joint_transitions()})
     for (const rules::Transition &row : rows)
-      if (!transitions_.count(row_name(row.name, row.src, row.dst)))
+      if (!transitions_.count(row_name(row.name(), row.src, row.dst)))
         tables[2].missing.push_back(transition_skeleton(row));
   return tables;
 }

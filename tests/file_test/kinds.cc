@@ -2,6 +2,7 @@
 #include "tests/file_test/kinds.h"
 
 #include "ir/scale.h"
+#include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
@@ -71,7 +72,7 @@ Kinds parse(llvm::StringRef text, bool erased) {
     auto [kind, axes] = word.split('@');
     if (kind == "P(sum)")
       kind = "P";
-    bool shard = kind.startswith("S(");
+    bool shard = ir::starts_with(kind, "S(");
     if (erased && shard)
       kind = "V";
     // Which of the axes on one dimension is the outer one is part of the claim.

@@ -13,8 +13,8 @@ namespace spmd::tests {
 // are not compared. Scales are compared as expressions.
 struct KindsRead {
   bool erased = false;
-  // As in comments that cannot say more: `R|I` upholds R and I, and shards that are listed axis by axis
-  // have no order.
+  // As in comments that cannot say more: `R|I` upholds R and I, and shards that are listed axis by
+  // axis have no order.
   bool loose = false;
   // The names that may stand in a scale, `fs` or `dense.dp`, in common pieces: `dp*cp`.
   std::map<std::string, std::string> sizes = {};

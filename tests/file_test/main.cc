@@ -2,7 +2,8 @@
 // assertions.
 // --coverage: also the manual of every violation, and whether every row of the tables occurs in
 // some case.
-// spmd_file_test --score FOLDER: what of a corpus of real bugs is caught, and what is a false alarm.
+// spmd_file_test --score FOLDER: what of a corpus of real bugs is caught, and what is a false
+// alarm.
 #include "tests/file_test/run_case.h"
 #include "tests/file_test/score.h"
 

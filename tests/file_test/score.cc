@@ -1,5 +1,5 @@
-// A pair is caught when the named finding stands on the named line of the buggy program, with its axes, and
-// the fixed one draws nothing. Findings behind that line count neither for nor against.
+// A pair is caught when the named finding stands on the named line of the buggy program, with its
+// axes, and the fixed one draws nothing. Findings behind that line count neither for nor against.
 #include "tests/file_test/score.h"
 
 #include "tests/file_test/kinds.h"

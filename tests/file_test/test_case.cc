@@ -1,6 +1,8 @@
 // Finds programs: by extension among files, by fences within Markdown files.
 #include "tests/file_test/test_case.h"
 
+#include "ir/support/strings.h"
+
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -13,16 +15,16 @@ namespace spmd::tests {
 namespace {
 
 bool is_json(llvm::StringRef path) {
-  return path.endswith(".spmd.json") || path.endswith(".spmd.jsonl");
+  return ir::ends_with(path, ".spmd.json") || ir::ends_with(path, ".spmd.jsonl");
 }
-bool is_markdown(llvm::StringRef path) { return path.endswith(".md"); }
+bool is_markdown(llvm::StringRef path) { return ir::ends_with(path, ".md"); }
 bool is_case(llvm::StringRef path) {
-  return path.endswith(".spmd") || is_json(path) || is_markdown(path);
+  return ir::ends_with(path, ".spmd") || is_json(path) || is_markdown(path);
 }
 
 bool is_searched(llvm::StringRef folder) {
   llvm::StringRef name = llvm::sys::path::filename(folder);
-  return !name.startswith(".") && !name.startswith("build") && name != "node_modules";
+  return !ir::starts_with(name, ".") && !ir::starts_with(name, "build") && name != "node_modules";
 }
 
 void search(llvm::StringRef folder, std::vector<std::string> &files) {

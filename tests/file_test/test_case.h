@@ -1,5 +1,5 @@
-// Programs under test, and where they are found: `.spmd` files, fenced blocks of Markdown files, traces in
-// JSON.
+// Programs under test, and where they are found: `.spmd` files, fenced blocks of Markdown files,
+// traces in JSON.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"

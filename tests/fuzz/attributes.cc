@@ -1,7 +1,7 @@
-// Attributes of anything that the tables know: a row, a transition, a boundary op, a call, the gradient of an operand.
-// Of the input three bytes say which one, over operands of how many dimensions, and how they are checked; then come
-// attributes. Text and JSON must read them alike, and whatever they are the check ends with a report, the same one
-// with and without memoisation.
+// Attributes of anything that the tables know: a row, a transition, a boundary op, a call, the
+// gradient of an operand. Of the input three bytes say which one, over operands of how many
+// dimensions, and how they are checked; then come attributes. Text and JSON must read them alike,
+// and whatever they are the check ends with a report, the same one with and without memoisation.
 #include "tests/fuzz/fuzz.h"
 
 #include "checker/render/render.h"
@@ -44,8 +44,8 @@ std::vector<Target> all_targets() {
     }
   for (llvm::ArrayRef<rules::Transition> rows : {rules::transitions(), rules::joint_transitions()})
     for (const rules::Transition &row : rows)
-      if (targets.back().name != row.name)
-        add_target(targets, std::string(row.name), 1, rules::attributes_of_transition(row.name));
+      if (targets.back().name != row.name())
+        add_target(targets, std::string(row.name()), 1, rules::attributes_of_transition(row.op));
   for (const rules::BoundaryOp &row : rules::boundary_ops())
     add_target(targets, std::string(row.name), row.operands, rules::attributes_of_boundary(row.op));
   for (const rules::CallOp &row : rules::call_ops())
@@ -53,7 +53,8 @@ std::vector<Target> all_targets() {
   return targets;
 }
 
-// One attribute after another, each up to a `;`. A first byte beyond ASCII stands for a name that the op knows.
+// One attribute after another, each up to a `;`. A first byte beyond ASCII stands for a name that
+// the op knows.
 std::string attributes_of(const Target &target, llvm::StringRef bytes) {
   std::string text;
   while (!bytes.empty()) {

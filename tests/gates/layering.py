@@ -1,6 +1,6 @@
 # Gates over the source text: includes go only downwards (ir <- rules <- checker <- runtime) and never in a circle,
-# some headers stay out or inside of their layer, folders stay small, every file says what it is for, no two types
-# share a full name. Reads lines; needs no compiler.
+# some headers stay out or inside of their layer, folders stay small, every file says what it is for, comments fit
+# into a line (code is clang-format's), no two types share a full name. Reads lines; needs no compiler.
 import pathlib
 import re
 import sys
@@ -18,12 +18,15 @@ PRIVATE = {"checker/walk/": "checker/", "checker/gradual/": "checker/",
 MOST_FILES = 28
 TABLES = {"runtime/kernels"}
 
+COLUMNS = 100
+
 # Slow to compile, or a second way to do what fmt and LLVM do here.
 UNWANTED = {"iostream", "ranges", "regex"}
 
 NAMESPACE = re.compile(r"^(?:inline )?namespace ([\w:]*)\s*\{$")
 NAMESPACE_END = re.compile(r"^\}\s*// namespace")
 TYPE = re.compile(r"^(?:template <.*> )?(?:struct|class|enum class|enum) (?:LLVM_\w+ )?(\w+)(?!\w|::)[^;()]*\{")
+STRING = re.compile(r'R"([^\s()\\]*)\((?:.|\n)*?\)\1"|"(?:[^"\\\n]|\\.)*"|\'"\'')
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 
 
@@ -39,7 +42,7 @@ def layer_of(path):
 def sources():
     for layer in ("ir", "rules", "checker", "runtime", "tests"):
         for path in sorted((ROOT / layer).rglob("*")):
-            if path.suffix in (".h", ".cc") and path.is_file():
+            if path.suffix in (".h", ".cc", ".cu") and path.is_file():
                 yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
 
 
@@ -112,6 +115,15 @@ def files_without_opening():
             yield f"{path}:1: no #pragma once"
 
 
+def long_comments():
+    for path, text in sources():
+        # What a string holds is no comment, but takes its room.
+        blank = STRING.sub(lambda match: re.sub(r"[^\n]", "_", match[0]), text)
+        for number, line in enumerate(blank.splitlines(), 1):
+            if len(line) > COLUMNS and "//" in line:
+                yield f"{path}:{number}: a comment of {len(line)} columns, more than {COLUMNS}"
+
+
 def types(text):
     """Line and full name of each type that other files could define too; nested ones are inside of another."""
     inside = []
@@ -141,6 +153,7 @@ GATES = [
     ("folders stay small", crowded_folders),
     ("unwanted headers stay out", unwanted_headers),
     ("files say what they are for", files_without_opening),
+    ("comments fit into a line", long_comments),
     ("a name is one type", types_defined_twice),
 ]
 

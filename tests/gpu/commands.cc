@@ -1,7 +1,7 @@
-// Tests of a plug-in for devices, on a device: every form of command, held against the same command on the host.
-// `spmd_gpu_commands MODULE [WORD]`: those with the word in their name, and
-// `stop` by itself; with --speed, how fast some are; with --load, only that the module loads and either opens a device or says what is
-// missing. Exit code 77: there is no device.
+// Tests of a plug-in for devices, on a device: every form of command, held against the same command
+// on the host. `spmd_gpu_commands MODULE [WORD]`: those with the word in their name, and
+// `stop` by itself; with --speed, how fast some are; with --load, only that the module loads and
+// either opens a device or says what is missing. Exit code 77: there is no device.
 #include "tests/gpu/opened_device.h"
 
 #include <cstdio>
@@ -59,7 +59,7 @@ int main(int argc, char **argv) {
   test_nests(device);
   test_matrices(device);
   test_sorts(device);
-  test_wires(device);
+  test_collectives(device);
   test_waits(device);
   // A device is left in one of two ways, once per process.
   if (device.only == "stop")

@@ -1,4 +1,5 @@
-// Products of matrices: elements, layouts, batches and sizes, held against sums in double and what rounding may do.
+// Products of matrices: elements, layouts, batches and sizes, held against sums in double and what
+// rounding may do.
 #include "tests/gpu/opened_device.h"
 
 #include <algorithm>
@@ -9,8 +10,8 @@
 namespace spmd::gpu_test {
 namespace {
 
-// How a sum of products is rounded at most, step by step. Tensor cores cut where a processor rounds, and of eight
-// bits they keep fewer between steps.
+// How a sum of products is rounded at most, step by step. Tensor cores cut where a processor
+// rounds, and of eight bits they keep fewer between steps.
 double step_of(uint32_t element) {
   switch (element) {
   case kSpmdF64:

@@ -1,4 +1,4 @@
-// Nests of loops: every operation, element and combiner, and the forms that loops take.
+// Loop nests: every operation, element and combiner, and the forms that loops take.
 #include "tests/device/carry_out.h"
 #include "tests/device/random_nests.h"
 #include "tests/gpu/opened_device.h"
@@ -9,12 +9,13 @@
 namespace spmd::gpu_test {
 namespace {
 
-// Functions of a device and of a host are not the same text: some units in the last place of a double.
+// Functions of a device and of a host are not the same text: some units in the last place of a
+// double.
 constexpr double kFunctions = 4e-15;
 
 // One loop over flat arrays; the result is the first array.
-SpmdNest flat(int64_t count, uint32_t arrays) {
-  SpmdNest nest{};
+SpmdLoopNest flat(int64_t count, uint32_t arrays) {
+  SpmdLoopNest nest{};
   nest.loops = 1;
   nest.extents[0] = count;
   nest.arrays = arrays;
@@ -30,9 +31,9 @@ SpmdNest flat(int64_t count, uint32_t arrays) {
   return nest;
 }
 
-void compare(OpenedDevice &on, SpmdNest nest, std::vector<Elements *> in, Elements &out,
+void compare(OpenedDevice &on, SpmdLoopNest nest, std::vector<Elements *> in, Elements &out,
              double tolerance = 0) {
-  SpmdNest here = nest;
+  SpmdLoopNest here = nest;
   for (size_t i = 0; i < in.size(); ++i) {
     on.put(*in[i]);
     nest.in[i].element = here.in[i].element = in[i]->element;
@@ -68,7 +69,7 @@ void test_operation(OpenedDevice &on, uint8_t op) {
     for (int64_t i = 0; i < kCount; ++i)
       array.set(i, some_number(on, i));
   Elements out = on.elements(kSpmdF64, kCount);
-  SpmdNest nest = flat(kCount, 3);
+  SpmdLoopNest nest = flat(kCount, 3);
   set_steps(nest,
             {{kSpmdInput, 0, 0, 0}, {kSpmdInput, 1, 0, 0}, {kSpmdInput, 2, 0, 0}, {op, 0, 1, 2}});
   const bool exact = op < kSpmdExp || op == kSpmdSqrt || op == kSpmdFmod || op >= kSpmdCopysign;
@@ -90,7 +91,7 @@ void test_conversion(OpenedDevice &on, uint32_t from, uint32_t to) {
   }
   compare(on, flat(kCount, 1), {&in}, out);
   Elements wide = on.elements(kSpmdF64, kCount);
-  SpmdNest nest = flat(kCount, 1);
+  SpmdLoopNest nest = flat(kCount, 1);
   set_steps(nest, {{kSpmdInput, 0, 0, 0}, {kSpmdRound, 0, static_cast<uint8_t>(to), 0}});
   compare(on, nest, {&in}, wide);
 }
@@ -101,7 +102,7 @@ void test_long_program(OpenedDevice &on) {
   Elements in = on.elements(kSpmdF32, kCount), out = on.elements(kSpmdF32, kCount);
   for (int64_t i = 0; i < kCount; ++i)
     in.set(i, static_cast<double>(i % 17) - 8);
-  SpmdNest nest = flat(kCount, 1);
+  SpmdLoopNest nest = flat(kCount, 1);
   nest.constants = kSpmdConstants;
   for (uint32_t c = 0; c < kSpmdConstants; ++c)
     nest.numbers[c] = c + 0.25;
@@ -138,7 +139,7 @@ constexpr Reduced kReduced[] = {
 };
 
 void test_reduction(OpenedDevice &on, const Reduced &form, uint32_t combiner, uint32_t element) {
-  SpmdNest nest = flat(1, 1);
+  SpmdLoopNest nest = flat(1, 1);
   nest.loops = form.loops;
   nest.inner = form.inner;
   nest.combiner = combiner;
@@ -172,7 +173,7 @@ void test_rounded_sum(OpenedDevice &on) {
   Elements in = on.elements(kSpmdF32, kRows * kCount), out = on.elements(kSpmdF64, kRows);
   for (int64_t i = 0; i < in.count; ++i)
     in.set(i, 0.001 * static_cast<double>(on.random() % 100000) + 1);
-  SpmdNest nest = flat(kRows, 1);
+  SpmdLoopNest nest = flat(kRows, 1);
   nest.loops = 2;
   nest.inner = 1;
   nest.extents[1] = kCount;
@@ -188,7 +189,7 @@ void test_repeated_sum(OpenedDevice &on) {
   for (int64_t i = 0; i < kCount; ++i)
     in.set(i, std::normal_distribution<double>()(on.random));
   on.put(in);
-  SpmdNest nest = flat(kCount, 1);
+  SpmdLoopNest nest = flat(kCount, 1);
   nest.inner = 1;
   nest.in[0] = {in.device, kSpmdF64, ~0u, 0, 0, 0, {1}};
   nest.out = {out.device, kSpmdF64, ~0u, 0, 0, 0, {}};
@@ -210,7 +211,7 @@ void test_nan(OpenedDevice &on, uint32_t combiner, int64_t count) {
     in.set(i, combiner == kSpmdProd ? 1 : static_cast<double>(on.random() % 100));
   for (int64_t row = 1; row < kRows; ++row)
     in.set(row * count + row * (count - 1) / (kRows - 1), NAN);
-  SpmdNest nest = flat(kRows, 1);
+  SpmdLoopNest nest = flat(kRows, 1);
   nest.loops = 2;
   nest.inner = 1;
   nest.combiner = combiner;
@@ -229,7 +230,7 @@ void test_index(OpenedDevice &on, uint32_t element) {
     table.set(i, static_cast<double>(i));
   for (int64_t i = 0; i < kRows; ++i)
     rows.set(i, static_cast<double>(on.random() % (kTable + 10)) - 5);
-  SpmdNest nest = flat(kRows, 2);
+  SpmdLoopNest nest = flat(kRows, 2);
   nest.loops = 2;
   nest.extents[1] = kWidth;
   nest.in[0].index = 1;
@@ -253,7 +254,7 @@ void test_in_place(OpenedDevice &on) {
   for (Elements *array : {&matrix, &row, &column})
     for (int64_t i = 0; i < array->count; ++i)
       array->set(i, static_cast<double>(on.random() % 64));
-  SpmdNest nest = flat(kRows, 3);
+  SpmdLoopNest nest = flat(kRows, 3);
   nest.loops = 2;
   nest.extents[1] = kColumns;
   nest.in[0].strides[0] = kColumns;
@@ -300,7 +301,7 @@ void test_large_operation(OpenedDevice &on, uint8_t op, uint32_t element) {
   Elements in = on.elements(element, kCount), out = on.elements(element, kCount);
   for (int64_t i = 0; i < kCount; ++i)
     in.set(i, some_number(on, i));
-  SpmdNest nest = flat(kCount, 1);
+  SpmdLoopNest nest = flat(kCount, 1);
   nest.constants = 1;
   nest.numbers[0] = 0.75;
   set_steps(nest, {{kSpmdInput, 0, 0, 0}, {kSpmdConstant, 0, 0, 0}, {op, 0, 1, 0}});

@@ -1,5 +1,5 @@
-// A plug-in for devices and the device that it opens, as the tests of its commands use them: what is queued is
-// carried out by scalar.h as well, on the host, and the two are compared.
+// A plug-in for devices and the device that it opens, as the tests of its commands use them: what
+// is queued is carried out by scalar.h as well, on the host, and the two are compared.
 #pragma once
 
 #include "runtime/device/scalar.h"
@@ -27,8 +27,8 @@ struct Elements {
   uint64_t bytes() const { return static_cast<uint64_t>(count) * device::bytes_of(element); }
 };
 
-// The program of a nest.
-inline void set_steps(SpmdNest &nest, const std::vector<SpmdScalarStep> &steps) {
+// The program of a loop nest.
+inline void set_steps(SpmdLoopNest &nest, const std::vector<SpmdScalarStep> &steps) {
   nest.steps = static_cast<uint32_t>(steps.size());
   std::copy(steps.begin(), steps.end(), nest.program);
 }
@@ -54,7 +54,8 @@ public:
   // What the device has differs from what the host has: the first place, in words, or nothing.
   std::string difference(Elements &elements, double tolerance = 0);
 
-  // Runs a case and counts it, if its name has the word `only`. The group of all ranks is made in any case.
+  // Runs a case and counts it, if its name has the word `only`. The group of all ranks is made in
+  // any case.
   void run(const std::string &name, const std::function<void()> &test);
   int passed = 0, failed = 0;
   std::string only;
@@ -74,7 +75,7 @@ void test_moves(OpenedDevice &);
 void test_nests(OpenedDevice &);
 void test_matrices(OpenedDevice &);
 void test_sorts(OpenedDevice &);
-void test_wires(OpenedDevice &);
+void test_collectives(OpenedDevice &);
 void test_waits(OpenedDevice &);
 void measure_speed(OpenedDevice &);
 // Last, one of them: the device is closed, and what was opened is gone.

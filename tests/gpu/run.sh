@@ -192,7 +192,7 @@ run_programs() {
   call=(tests/gpu/ranks_on_one_gpu.sh)
   step 'one rank' timeout 60 "${call[@]}" 1 "$spmdrun" --backend=nccl tests/gpu/one_rank.spmd
   # The number in the name of a program is that of its ranks.
-  for program in tests/cluster/{wires2,rows4,axes8}.spmd; do
+  for program in tests/cluster/{collectives2,rows4,axes8}.spmd; do
     for options in '' '--graphs --check=outputs --seeds=4' '--deterministic'; do
       code=0
       # shellcheck disable=SC2086

@@ -1,5 +1,5 @@
-// How fast a device carries out what `spmdrun` asks for most: printed beside a copy of the same bytes, which is
-// what memory allows. Measures, and fails only where a command is refused.
+// How fast a device carries out what `spmdrun` asks for most: printed beside a copy of the same
+// bytes, which is what memory allows. Measures, and fails only where a command is refused.
 #include "tests/gpu/opened_device.h"
 
 #include <algorithm>
@@ -28,8 +28,8 @@ public:
 
   const Arrays &arrays() const { return arrays_; }
 
-  // Prints the least time of some rounds, the share of it in which the host queues, and the rate that `bytes` read
-  // and written make.
+  // Prints the least time of some rounds, the share of it in which the host queues, and the rate
+  // that `bytes` read and written make.
   template <class Queue> void measure(const char *name, int64_t bytes, Queue queue) {
     const Times times = least_times(queue);
     const double seconds = times.all;
@@ -87,8 +87,8 @@ private:
 };
 
 // A matrix of kRows x kColumns from matrices alike.
-SpmdNest over_matrices(const Speed &speed, uint32_t element, uint32_t count) {
-  SpmdNest nest{};
+SpmdLoopNest over_matrices(const Speed &speed, uint32_t element, uint32_t count) {
+  SpmdLoopNest nest{};
   nest.loops = 2;
   nest.extents[0] = kRows;
   nest.extents[1] = kColumns;
@@ -100,7 +100,7 @@ SpmdNest over_matrices(const Speed &speed, uint32_t element, uint32_t count) {
   return nest;
 }
 
-void measure_nest(Speed &speed, const char *name, const SpmdNest &nest, int64_t bytes) {
+void measure_nest(Speed &speed, const char *name, const SpmdLoopNest &nest, int64_t bytes) {
   OpenedDevice &on = speed.on();
   speed.measure(name, bytes, [&] { return on.calls().nest(on.device(), &nest); });
 }
@@ -108,14 +108,14 @@ void measure_nest(Speed &speed, const char *name, const SpmdNest &nest, int64_t 
 void measure_elementwise(Speed &speed, uint32_t element, const char *name) {
   const std::string of(name);
   const int64_t bytes = kRows * kColumns * device::bytes_of(element);
-  SpmdNest sum = over_matrices(speed, element, 2);
+  SpmdLoopNest sum = over_matrices(speed, element, 2);
   set_steps(sum, {{kSpmdInput, 0, 0, 0}, {kSpmdInput, 1, 0, 0}, {kSpmdAdd, 0, 1, 0}});
   measure_nest(speed, ("sum, " + of).c_str(), sum, 3 * bytes);
-  SpmdNest biased = sum;
+  SpmdLoopNest biased = sum;
   biased.in[1].strides[0] = 0;
   measure_nest(speed, ("sum with a row, " + of).c_str(), biased, 2 * bytes);
   // x * 0.5 * (1 + tanh(c * (x + d * x^3)))
-  SpmdNest gelu = over_matrices(speed, element, 1);
+  SpmdLoopNest gelu = over_matrices(speed, element, 1);
   gelu.constants = 4;
   const double numbers[] = {0.5, 1, 0.7978845608028654, 0.044715};
   std::copy(std::begin(numbers), std::end(numbers), gelu.numbers);
@@ -139,16 +139,16 @@ void measure_elementwise(Speed &speed, uint32_t element, const char *name) {
 void measure_sums(Speed &speed, uint32_t element, const char *name) {
   const std::string of(name);
   const int64_t bytes = kRows * kColumns * device::bytes_of(element);
-  SpmdNest rows = over_matrices(speed, element, 1);
+  SpmdLoopNest rows = over_matrices(speed, element, 1);
   rows.inner = 1;
   rows.out.strides[0] = 1;
   set_steps(rows, {{kSpmdInput, 0, 0, 0}});
   measure_nest(speed, ("sum of each row, " + of).c_str(), rows, bytes);
-  SpmdNest columns = rows;
+  SpmdLoopNest columns = rows;
   std::swap(columns.extents[0], columns.extents[1]);
   std::swap(columns.in[0].strides[0], columns.in[0].strides[1]);
   measure_nest(speed, ("sum of each column, " + of).c_str(), columns, bytes);
-  SpmdNest all = rows;
+  SpmdLoopNest all = rows;
   all.inner = 2;
   measure_nest(speed, ("sum of all, " + of).c_str(), all, bytes);
 }
@@ -179,7 +179,7 @@ void measure_moves(Speed &speed) {
 // One of 16 elements, which costs what queueing costs, and a collective of one rank.
 void measure_overheads(Speed &speed) {
   OpenedDevice &on = speed.on();
-  SpmdNest small = over_matrices(speed, kSpmdF32, 2);
+  SpmdLoopNest small = over_matrices(speed, kSpmdF32, 2);
   small.extents[0] = 1;
   small.extents[1] = 16;
   set_steps(small, {{kSpmdInput, 0, 0, 0}, {kSpmdInput, 1, 0, 0}, {kSpmdAdd, 0, 1, 0}});

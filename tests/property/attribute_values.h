@@ -1,5 +1,5 @@
-// Values that an attribute of each form cannot have, and some that it can, as text: for an operand of at most
-// eight dimensions, each less than 99 long, on so many ranks.
+// Values that an attribute of each form cannot have, and some that it can, as text: for an operand
+// of at most eight dimensions, each less than 99 long, on so many ranks.
 #pragma once
 
 #include "rules/attributes/attributes.h"

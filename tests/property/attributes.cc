@@ -1,5 +1,6 @@
-// Each attribute that a row knows, generated from the table: a value of another form, out of range or under
-// a misspelt name is found, a right one is not; and so are floats where a row takes an index.
+// Each attribute that a row knows, generated from the table: a value of another form, out of range
+// or under a misspelt name is found, a right one is not; and so are floats where a row takes an
+// index.
 #include "rules/attributes/attributes.h"
 
 #include "checker/check.h"
@@ -148,18 +149,18 @@ TEST_CASE("attributes of transitions are held against what they know") {
   std::set<std::string_view> names;
   for (llvm::ArrayRef<rules::Transition> rows : {rules::transitions(), rules::joint_transitions()})
     for (const rules::Transition &row : rows) {
-      if (!names.insert(row.name).second)
+      if (!names.insert(row.name()).second)
         continue;
       auto text = [&](const std::string &attr) {
         bool words = attr.find("rsc") == std::string::npos && attr.find("sdt") == std::string::npos;
         return std::string(kMesh) + "%x = input f32[8] " + std::string(ir::info(row.src).word) +
-               "\n%r = " + std::string(row.name) + " %x { axis = tp, " +
+               "\n%r = " + std::string(row.name()) + " %x { axis = tp, " +
                (words ? "src = " + std::string(ir::info(row.src).word) +
                             ", dst = " + std::string(ir::info(row.dst).word) + ", "
                       : "") +
                attr + " }\n";
       };
-      for (const AttributeSpec &spec : rules::attributes_of_transition(row.name).specs)
+      for (const AttributeSpec &spec : rules::attributes_of_transition(row.op).specs)
         if (spec.first_name() != "axis")
           check_attribute(spec, 1, text, tried);
     }

@@ -1,9 +1,10 @@
-// Every place where a value meets a claim or another value, with every pair of kinds: what is accepted there
-// follows from one rule, on axes that are judged locally and on those that are not.
+// Every place where a value meets a claim or another value, with every pair of kinds: what is
+// accepted there follows from one rule, on axes that are judged locally and on those that are not.
 #include "rules/violations/shards.h"
 
 #include "checker/check.h"
 #include "ir/input/input.h"
+#include "ir/support/strings.h"
 #include "tests/unit/catch.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -31,8 +32,9 @@ enum class Form {
   Believed, // nothing is known but the claim
 };
 
-// The program of a place. `$v` defines %v of the first kind, `$w` %w of the second; `$T` is the second as a
-// whole type, `$K` in words, `$W` on the axis alone, `$A` the first on the axis alone, `$U` as a whole type.
+// The program of a place. `$v` defines %v of the first kind, `$w` %w of the second; `$T` is the
+// second as a whole type, `$K` in words, `$W` on the axis alone, `$A` the first on the axis alone,
+// `$U` as a whole type.
 struct Boundary {
   const char *name;
   Form form;
@@ -278,7 +280,7 @@ TEST_CASE("axes in another order are another cut") {
       for (const char *claim : kCuts) {
         // A region on either axis forgets the order.
         if (at.form == Form::Region || at.form == Form::Believed || at.forgets || at.worded ||
-            llvm::StringRef(at.name).startswith("result of a region"))
+            ir::starts_with(llvm::StringRef(at.name), "result of a region"))
           continue;
         std::string text = at.program;
         replace_all(text, "$v", "%v = input " + type(found, at.stacked) + "\n");

@@ -1,7 +1,7 @@
 // Every derived row against the row that it follows from: where the forward op is accepted and the
-// gradient of its result is of the dual kind, the gradient of the operand is of the dual of the operand's
-// kind, or differs between ranks where it is to be addends. (That the kinds of a derived row are true
-// of what ranks compute is tested with all other rows.)
+// gradient of its result is of the dual kind, the gradient of the operand is of the dual of the
+// operand's kind, or differs between ranks where it is to be addends. (That the kinds of a derived
+// row are true of what ranks compute is tested with all other rows.)
 #include "rules/derivative.h"
 #include "rules/kinds/local.h"
 #include "rules/ops/registry.h"
@@ -166,7 +166,8 @@ static bool meet(const rules::OpDef &row, const rules::Sum &sum, unsigned a, uns
   return has_a && has_b && rules::derivative(row, a) && rules::derivative(row, b);
 }
 
-// The gradient of what is I is the same on all ranks: beside anything that is not I it would be a part of it.
+// The gradient of what is I is the same on all ranks: beside anything that is not I it would be a
+// part of it.
 TEST_CASE("no row takes an invariant operand that has a gradient beside one of another kind") {
   size_t compared = 0;
   for (llvm::ArrayRef<rules::OpDef> family : rules::op_families())

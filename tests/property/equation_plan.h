@@ -28,15 +28,16 @@ struct ShapePlan {
   std::vector<std::vector<TensorPlan>> operands; // per operand of the equation: its members
   std::vector<TensorPlan> results;               // per sum of the equation
   std::vector<std::vector<uint8_t>> row_factors; // factors here, per factor of the equation
-  // Of what the extents are a block, per factor: its first entry and the extent of the whole. Empty:
-  // all are the whole. Indices into a dimension that may be cut count from the start of the whole.
+  // Of what the extents are a block, per factor: its first entry and the extent of the whole.
+  // Empty: all are the whole. Indices into a dimension that may be cut count from the start of the
+  // whole.
   std::vector<int> first, all;
 
   size_t size(const TensorPlan &tensor) const;
 };
 
-// The dimensions as the equation writes them, every extent 2, `...` as many dimensions as asked for,
-// two members per list. `absent`: a bit per operand that is missing.
+// The dimensions as the equation writes them, every extent 2, `...` as many dimensions as asked
+// for, two members per list. `absent`: a bit per operand that is missing.
 ShapePlan plan_as_written(const rules::Equation &equation, uint32_t absent, unsigned rest = 1);
 // The dimensions of an application, for equations that leave them to attributes. `members`: the
 // tensors of the application per operand.

@@ -1,5 +1,5 @@
-// Forgetting partition specs never makes an accepted program wrong: random programs that are accepted with
-// their specs are accepted by kinds alone, with the kinds that they had.
+// Forgetting partition specs never makes an accepted program wrong: random programs that are
+// accepted with their specs are accepted by kinds alone, with the kinds that they had.
 #include "rules/violations/local.h"
 
 #include "checker/check.h"

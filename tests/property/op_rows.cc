@@ -274,8 +274,8 @@ template <class Visit> void each_absence(const Equation &equation, Visit visit) 
   }
 }
 
-// The gradient of an operand is a row like any other. Of the many operands that some have, each is a loop
-// of three kinds.
+// The gradient of an operand is a row like any other. Of the many operands that some have, each is
+// a loop of three kinds.
 void check_derived(const rules::OpDef &row, unsigned operand, std::set<std::string> &seen,
                    Counts &counts) {
   const rules::OpDef *derived = rules::derivative(row, operand);

@@ -1,5 +1,6 @@
-// Plans of redistributions against everything that is not the planner: all states without a heuristic,
-// data on all ranks, the adjoint, other algorithms. Pairs of types are drawn from all types of small meshes.
+// Plans of redistributions against everything that is not the planner: all states without a
+// heuristic, data on all ranks, the adjoint, other algorithms. Pairs of types are drawn from all
+// types of small meshes.
 #include "rules/redistribute/prove.h"
 #include "rules/redistribute/transpose.h"
 #include "rules/redistribute/verify.h"
@@ -87,7 +88,8 @@ std::string shape_of(const Setting &setting) {
   return text;
 }
 
-// Calls `check` with requests between types of the setting: all of them, or about `most`, evenly spread.
+// Calls `check` with requests between types of the setting: all of them, or about `most`, evenly
+// spread.
 template <class Check>
 void for_each_pair(const Setting &setting, size_t most, bool gradient, Check check,
                    const rd::Topology &topology = {}) {

@@ -127,7 +127,7 @@ Ranks RankGrid::joined(const Ranks &data, size_t dim, AxisId axis) const {
 Ranks RankGrid::run(const Step &step, const Ranks &data) const {
   auto is_shard = [](const KindWord &word) { return word.form == KindWord::Form::Shard; };
   Ranks now = data;
-  if (step.row == "reorder") {
+  if (step.op == rules::TransitionOp::Reorder) {
     llvm::SmallVector<llvm::SmallVector<AxisId, 2>, 6> before, after;
     for (unsigned dim = 0; dim < data[0].rank(); ++dim) {
       before.push_back(ir::shards_of(program_.types[step.before], dim));
@@ -139,7 +139,7 @@ Ranks RankGrid::run(const Step &step, const Ranks &data) const {
           data[group(rank, step.axes)[static_cast<size_t>(sources[place(rank, step.axes)])]];
     return now;
   }
-  if (step.row == "all_reduce" || step.row == "reduce_scatter")
+  if (step.op == rules::TransitionOp::AllReduce || step.op == rules::TransitionOp::ReduceScatter)
     for (size_t rank = 0; rank < ranks_; ++rank) {
       Ranks addends;
       for (size_t member : group(rank, step.axes))
@@ -151,7 +151,7 @@ Ranks RankGrid::run(const Step &step, const Ranks &data) const {
     size_t dim = static_cast<size_t>(step.src[i].dim);
     if (!is_shard(step.src[i]))
       continue;
-    if (step.row != "convert") { // all_gather, all_to_all
+    if (step.op != rules::TransitionOp::Convert) { // all_gather, all_to_all
       now = joined(now, dim, axis);
       continue;
     }
@@ -166,7 +166,7 @@ Ranks RankGrid::run(const Step &step, const Ranks &data) const {
   }
   for (size_t i = 0; i < step.axes.size(); ++i)
     for (size_t rank = 0; rank < ranks_; ++rank) {
-      bool kept = step.row == "convert" && step.dst[i].kind == Kind::Partial &&
+      bool kept = step.op == rules::TransitionOp::Convert && step.dst[i].kind == Kind::Partial &&
                   !is_shard(step.src[i]) && step.src[i].kind != Kind::Partial;
       if (is_shard(step.dst[i]))
         now[rank] = cut(now[rank], static_cast<size_t>(step.dst[i].dim), step.axes[i], rank);

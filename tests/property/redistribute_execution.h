@@ -1,5 +1,5 @@
-// Plans carried out on integers: a rank is a coordinate per axis and holds a tensor. Of steps only rows
-// and words are read.
+// Plans carried out on integers: a rank is a coordinate per axis and holds a tensor. Of steps only
+// rows and words are read.
 #pragma once
 
 #include "rules/redistribute/plan.h"

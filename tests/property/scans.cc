@@ -1,5 +1,5 @@
-// A scan is its rounds, one after the other: what it accepts, and the types of what it carries and stacks, are
-// those of the program that takes entries, calls the body and stacks by itself.
+// A scan is its rounds, one after the other: what it accepts, and the types of what it carries and
+// stacks, are those of the program that takes entries, calls the body and stacks by itself.
 #include "checker/check.h"
 #include "checker/report/report.h"
 #include "ir/input/input.h"
@@ -15,7 +15,8 @@
 namespace spmd::property {
 namespace {
 
-// Of what the body takes: extents and kinds; `@` before a dimension that a scanned operand has in front.
+// Of what the body takes: extents and kinds; `@` before a dimension that a scanned operand has in
+// front.
 constexpr const char *kTypes[] = {
     "f32[@4, 4] R",          "f32[@4, 4] I@a R@b",         "f32[@4, 4] P@a R@b", "f32[@4@a, 4] R@b",
     "f32[@4, 4@a] R@b",      "f32[@4@(a,b), 4]",           "f32[@4@(b,a), 4]",   "f32[@4@b, 4@a]",

@@ -150,8 +150,8 @@ private:
 
 std::string print(const OpCase &op, const std::vector<Layout> &layouts);
 
-// Where a shape_only is sharded: only its extents are read, so that its shards refuse what the values
-// would allow.
+// Where a shape_only is sharded: only its extents are read, so that its shards refuse what the
+// values would allow.
 inline constexpr std::string_view kDonated = "(sharded shape_only)";
 // What is refused without a counterexample, by the start of the name of the case (empty: any) and
 // the violation; each entry must occur, and nothing else may.

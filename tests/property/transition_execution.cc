@@ -1,4 +1,5 @@
-// Carries out {wire, act} of a row on what the ranks hold: the plainest backend there could be.
+// Carries out {collective, local step} of a row on what the ranks hold: the plainest backend there
+// could be.
 #include "tests/property/transition_meaning.h"
 
 #include <algorithm>
@@ -7,10 +8,10 @@
 namespace spmd::property {
 namespace {
 
+using rules::Collective;
 using rules::Layouts;
 using rules::LocalStep;
 using rules::Transition;
-using rules::Wire;
 
 Tensor join(const Form &form, const Ranks &pieces, size_t dim) {
   return form.shard ? concat(pieces, dim) : stack(pieces, dim);
@@ -42,28 +43,29 @@ Ranks permute(const Form &form, const Ranks &x) {
   return result;
 }
 
-Ranks communicate(Wire wire, const Form &form, const Ranks &x) {
-  switch (wire) {
-  case Wire::None:
+Ranks communicate(Collective collective, const Form &form, const Ranks &x) {
+  switch (collective) {
+  case Collective::None:
     return x;
-  case Wire::AllReduce:
+  case Collective::AllReduce:
     return everywhere(x, sum_of(x));
-  case Wire::AllGather:
+  case Collective::AllGather:
     return everywhere(x, join(form, x, form.dim));
-  case Wire::ReduceScatter:
+  case Collective::ReduceScatter:
     return cut(form, sum_of(x), x.size(), form.dim);
-  case Wire::AllToAll:
+  case Collective::AllToAll:
     return exchange(form, x);
-  case Wire::Broadcast:
+  case Collective::Broadcast:
     return everywhere(x, x[form.root]);
-  case Wire::Permute:
+  case Collective::Permute:
     return permute(form, x);
   }
   return x;
 }
 
-Tensor act_on(LocalStep act, const Form &form, const Tensor &own, size_t rank, size_t ranks) {
-  switch (act) {
+Tensor local_step_on(LocalStep local, const Form &form, const Tensor &own, size_t rank,
+                     size_t ranks) {
+  switch (local) {
   case LocalStep::None:
     return own;
   case LocalStep::TakeOwnSlice:
@@ -81,11 +83,11 @@ Tensor act_on(LocalStep act, const Form &form, const Tensor &own, size_t rank, s
   return own;
 }
 
-bool is_exchange(const Transition &row) { return row.wire == Wire::AllToAll; }
+bool is_exchange(const Transition &row) { return row.collective == Collective::AllToAll; }
 
 // The end of the call whose dimension is cut into one piece per rank.
 bool cuts(const Transition &row) {
-  return row.wire == Wire::ReduceScatter || row.act == LocalStep::TakeOwnSlice;
+  return row.collective == Collective::ReduceScatter || row.local_step == LocalStep::TakeOwnSlice;
 }
 
 std::vector<std::optional<size_t>> random_sends(size_t ranks, bool partial, std::mt19937 &random) {
@@ -111,9 +113,9 @@ Form inverse(const Form &form) {
 }
 
 Ranks execute(const Transition &row, const Form &form, const Ranks &x, bool average) {
-  Ranks result = communicate(row.wire, form, x);
+  Ranks result = communicate(row.collective, form, x);
   for (size_t r = 0; r < x.size(); ++r) {
-    result[r] = act_on(row.act, form, result[r], r, x.size());
+    result[r] = local_step_on(row.local_step, form, result[r], r, x.size());
     if (average)
       result[r] = divided(result[r], static_cast<int64_t>(x.size()));
   }
@@ -170,7 +172,7 @@ std::vector<int> shape_for(const Transition &row, const Form &form, size_t ranks
 }
 
 std::string print(const Transition &row) {
-  std::string text(row.name);
+  std::string text(row.name());
   text.append("(").append(ir::info(row.src).word).append(", ");
   return text.append(ir::info(row.dst).word).append(")");
 }

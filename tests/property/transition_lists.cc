@@ -21,9 +21,10 @@ struct Sample {
   std::vector<int> whole;
 };
 
-bool is_exchange(const Transition &row) { return row.wire == rules::Wire::AllToAll; }
+bool is_exchange(const Transition &row) { return row.collective == rules::Collective::AllToAll; }
 bool cuts(const Transition &row) {
-  return row.wire == rules::Wire::ReduceScatter || row.act == rules::LocalStep::TakeOwnSlice;
+  return row.collective == rules::Collective::ReduceScatter ||
+         row.local_step == rules::LocalStep::TakeOwnSlice;
 }
 
 std::string attributes(const Sample &sample) {
@@ -40,7 +41,8 @@ std::string attributes(const Sample &sample) {
             ", concat_dim = " + std::to_string(form.join);
   else if (row.layouts == Layouts::StackOrShard && !shard)
     text += ", dim = " + std::to_string(form.dim);
-  if (row.wire == rules::Wire::Broadcast || row.act == rules::LocalStep::KeepOnRoot)
+  if (row.collective == rules::Collective::Broadcast ||
+      row.local_step == rules::LocalStep::KeepOnRoot)
     text += ", root = " + std::to_string(form.root);
   return text;
 }
@@ -79,7 +81,7 @@ std::string text_of(const Grid &grid, const std::vector<Sample> &samples) {
       local[dim] /= static_cast<int>(grid.count(samples[i].operand.axes_on(static_cast<int>(dim))));
     std::string number = std::to_string(i);
     inputs += "%x" + number + " = input " + type_text(samples[i].operand, local) + "\n";
-    calls += "%y" + number + " = " + std::string(samples[i].row->name) + " %x" + number + " { " +
+    calls += "%y" + number + " = " + std::string(samples[i].row->name()) + " %x" + number + " { " +
              attributes(samples[i]) + " }\n";
   }
   return inputs + calls + "}\n";
@@ -137,7 +139,7 @@ TEST_CASE("along a local axis a transition moves whole tensors, whatever shards 
   size_t accepted = 0, refused = 0;
   for (Grid grid : {Grid{{2, 2}}, Grid{{2, 3}}, Grid{{3, 2}}})
     for (const Transition &row : rules::transitions()) {
-      if (row.wire == rules::Wire::Permute)
+      if (row.collective == rules::Collective::Permute)
         continue; // as broadcast: nothing happens to dimensions
       std::vector<Sample> samples = samples_of(grid, row, random);
       ir::ReadResult read = ir::read_program(text_of(grid, samples));

@@ -1,5 +1,6 @@
-// What a transition row means, told twice: on denotations, as spmd_types specifies each function (its DESIGN.md), and
-// on ranks, as a backend carries out the row's wire and act. The two know nothing of each other.
+// What a transition row means, told twice: on denotations, as spmd_types specifies each function
+// (its DESIGN.md), and on ranks, as a backend carries out the row's collective and local step. The
+// two know nothing of each other.
 #pragma once
 
 #include "rules/transitions/transition.h"

@@ -1,5 +1,6 @@
-// The specification functions of spmd_types (its DESIGN.md, "Comms by API"), one per row, on explicit lists of
-// tensors. A partial operand arrives summed. Broadcast, reduce and permute: rules/README.md.
+// The specification functions of spmd_types (its DESIGN.md, "Comms by API"), one per row, on
+// explicit lists of tensors. A partial operand arrives summed. Broadcast, reduce and permute:
+// rules/README.md.
 #include "tests/property/transition_meaning.h"
 
 #include <functional>
@@ -117,7 +118,7 @@ Meaning denote(Kind kind, const Ranks &ranks) {
 }
 
 Meaning specify(const rules::Transition &row, const Form &form, size_t ranks, const Meaning &x) {
-  auto found = specifications().find({row.name, plain(row.src), plain(row.dst)});
+  auto found = specifications().find({row.name(), plain(row.src), plain(row.dst)});
   if (found == specifications().end())
     return {};
   return found->second({form, ranks, x});

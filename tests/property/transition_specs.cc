@@ -32,7 +32,7 @@ struct Sample {
   std::string text(size_t i) const {
     std::string x = "%x" + std::to_string(i), y = "%y" + std::to_string(i);
     return x + " = input " + type_text(operand, local, global) + "\n" + y + " = " +
-           std::string(row->name) + " " + x + " { axis = " + listed(axes) +
+           std::string(row->name()) + " " + x + " { axis = " + listed(axes) +
            ", src = " + word(row->src, from) + ", dst = " + word(row->dst, to) + ", expert = true" +
            lengths + " }\n";
   }
@@ -160,7 +160,8 @@ Form form_of(const Sample &sample) {
 
 // An exchange from a dimension that is cut to the same one.
 bool moves_nothing(const Sample &sample) {
-  if (sample.row->wire != rules::Wire::AllToAll || sample.from < 0 || sample.from != sample.to)
+  if (sample.row->collective != rules::Collective::AllToAll || sample.from < 0 ||
+      sample.from != sample.to)
     return false;
   auto cutting = sample.operand.axes_on(sample.from);
   return llvm::all_of(sample.axes, [&](size_t axis) { return llvm::is_contained(cutting, axis); });
@@ -192,7 +193,8 @@ bool is_right(const Grid &grid, const Sample &sample, const Spec &spec, std::mt1
   Ranks held = distribute(grid, sample.operand, whole, even, random);
   Ranks made = stays ? held : run(grid, *sample.row, form_of(sample), sample.axes, held);
   // As if a rank held an addend of its own, though all hold the same.
-  bool repeats = sample.row->name == "reinterpret" && sample.row->dst == Kind::Partial;
+  bool repeats =
+      sample.row->op == rules::TransitionOp::Reinterpret && sample.row->dst == Kind::Partial;
   int64_t factor = repeats ? static_cast<int64_t>(grid.count(sample.axes)) : 1;
   std::optional<Tensor> found = assemble(grid, spec, made);
   return found && *found == times(whole, factor);
@@ -292,8 +294,10 @@ TEST_CASE("the backward of a transition undoes what it does to the partition spe
 // Blocks of different lengths: each rank in turn is the one on which the program was recorded.
 TEST_CASE("uneven blocks are gathered and exchanged as they lie") {
   std::mt19937 random(23);
-  const Transition *gather = rules::find_transition("all_gather", Kind::Varying, Kind::Replicate);
-  const Transition *exchange = rules::find_transition("all_to_all", Kind::Varying, Kind::Varying);
+  const Transition *gather =
+      rules::find_transition(rules::TransitionOp::AllGather, Kind::Varying, Kind::Replicate);
+  const Transition *exchange =
+      rules::find_transition(rules::TransitionOp::AllToAll, Kind::Varying, Kind::Varying);
   REQUIRE((gather && exchange));
   size_t accepted = 0;
   for (Grid grid : {Grid{{2, 2}}, Grid{{2, 3}}})
@@ -338,7 +342,8 @@ TEST_CASE("uneven blocks are gathered and exchanged as they lie") {
 
 TEST_CASE("stated lengths cut a tensor into blocks that gather to it again") {
   std::mt19937 random(31);
-  const Transition *slice = rules::find_transition("convert", Kind::Replicate, Kind::Varying);
+  const Transition *slice =
+      rules::find_transition(rules::TransitionOp::Convert, Kind::Replicate, Kind::Varying);
   REQUIRE(slice);
   Grid grid{{2, 3}};
   for (size_t trial = 0; trial < 60; ++trial) {

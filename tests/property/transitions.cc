@@ -16,8 +16,8 @@ Kind plain(Kind kind) { return kind == Kind::Reduced ? Kind::Replicate : kind; }
 Kind dual_kind(Kind kind) { return ir::info(kind).dual; }
 
 bool same_meaning(const Transition &a, const Transition &b) {
-  return plain(a.src) == plain(b.src) && plain(a.dst) == plain(b.dst) && a.wire == b.wire &&
-         a.act == b.act && a.layouts == b.layouts;
+  return plain(a.src) == plain(b.src) && plain(a.dst) == plain(b.dst) &&
+         a.collective == b.collective && a.local_step == b.local_step && a.layouts == b.layouts;
 }
 
 // Calls `check(form, shape, random)` for every row, form, shape and number of ranks.
@@ -59,8 +59,8 @@ TEST_CASE("the backward of the backward is the row, Reduced read as R") {
     REQUIRE(back);
     // convert and reinterpret are two names of one row where they keep value and bytes alike.
     CHECK(same_meaning(row, *back));
-    if (row.wire != rules::Wire::None || row.act != rules::LocalStep::None)
-      CHECK(back->name == row.name);
+    if (row.collective != rules::Collective::None || row.local_step != rules::LocalStep::None)
+      CHECK(back->op == row.op);
   }
 }
 
@@ -74,7 +74,7 @@ TEST_CASE("a composed row goes by way of R") {
     REQUIRE(second);
     CHECK(first->dst == Kind::Replicate);
     CHECK(second->src == Kind::Replicate);
-    CHECK(row.wire == first->wire);
+    CHECK(row.collective == first->collective);
   }
 }
 
@@ -82,8 +82,8 @@ TEST_CASE("rows are distinct and names are known") {
   llvm::ArrayRef<Transition> rows = rules::transitions();
   for (const Transition &row : rows) {
     INFO(print(row));
-    CHECK(rules::is_transition(row.name));
-    CHECK(rules::find_transition(row.name, row.src, row.dst) == &row);
+    CHECK(rules::find_transition_op(row.name()) == row.op);
+    CHECK(rules::find_transition(row.op, row.src, row.dst) == &row);
   }
 }
 
@@ -138,7 +138,7 @@ TEST_CASE("the backward of an average divides by the number of ranks too") {
 TEST_CASE("a row that repeats or scales the value is marked expert") {
   std::mt19937 random(5);
   for (const Transition &row : rules::transitions()) {
-    if (row.wire != rules::Wire::None || row.layouts != rules::Layouts::Plain ||
+    if (row.collective != rules::Collective::None || row.layouts != rules::Layouts::Plain ||
         row.src == Kind::Varying || row.dst != Kind::Partial)
       continue;
     INFO(print(row));

@@ -82,7 +82,7 @@ std::optional<Call> read_call(const ir::Program &program, llvm::StringRef name, 
     if (ref.mesh.valid() || !axis)
       return why = "an axis of another mesh", std::nullopt;
     if (!src || !dst)
-      return why = "erased words", std::nullopt;
+      return why = "unstated words", std::nullopt;
     const ir::Axis &info = program.meshes[mesh][*axis];
     if (call.steps.empty() || !(call.steps.back().src == *src) || !(call.steps.back().dst == *dst))
       call.steps.push_back({*src, *dst, {}, {}, 1});

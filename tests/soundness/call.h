@@ -34,7 +34,8 @@ std::optional<Call> read_call(const ir::Program &program, llvm::StringRef name, 
 
 // A step on the ranks of one group, in order. The two below know nothing of each other.
 
-// What ranks do: wire and act of the row, and backward those of its dual. None: no such row.
+// What ranks do: collective and local step of the row, and backward those of its dual. None: no
+// such row.
 class RankStep {
 public:
   static std::optional<RankStep> make(const Call &call, const Step &step, std::string &why);

@@ -1,5 +1,5 @@
-// What ranks do in a call, read off the row: communicate by its wire, then act alone. Backward is
-// the dual row, carried out in the same way.
+// What ranks do in a call, read off the row: communicate by its collective, then do its local step.
+// Backward is the dual row, carried out in the same way.
 #include "tests/soundness/call.h"
 
 #include "rules/transitions/transition.h"
@@ -8,9 +8,9 @@
 
 namespace spmd::soundness {
 
+using rules::Collective;
 using rules::LocalStep;
 using rules::Transition;
-using rules::Wire;
 
 namespace {
 
@@ -28,8 +28,8 @@ struct Ends {
 Array join(const Ends &ends, const Arrays &pieces, size_t dim) {
   return ends.shard ? concat(pieces, dim) : stack(pieces, dim);
 }
-// Equal blocks; of what cannot be cut so each axis, outermost first, cuts what the outer ones left: the
-// first blocks are full, the last ones short or empty.
+// Equal blocks; of what cannot be cut so each axis, outermost first, cuts what the outer ones left:
+// the first blocks are full, the last ones short or empty.
 Dims lengths_of(const Dims &stated, int64_t extent, llvm::ArrayRef<int64_t> sizes) {
   if (!stated.empty())
     return stated;
@@ -59,27 +59,27 @@ Array sum(const Arrays &all) {
   return total;
 }
 
-Arrays communicate(Wire wire, const Ends &ends, const Arrays &x) {
+Arrays communicate(Collective collective, const Ends &ends, const Arrays &x) {
   size_t n = x.size();
-  switch (wire) {
-  case Wire::None:
+  switch (collective) {
+  case Collective::None:
     return x;
-  case Wire::AllReduce:
+  case Collective::AllReduce:
     return Arrays(n, sum(x));
-  case Wire::AllGather:
+  case Collective::AllGather:
     return Arrays(n, join(ends, x, ends.dim));
-  case Wire::ReduceScatter:
+  case Collective::ReduceScatter:
     return cut(ends, sum(x), n, ends.dim);
-  case Wire::Broadcast:
+  case Collective::Broadcast:
     return Arrays(n, x[ends.root]);
-  case Wire::Permute: {
+  case Collective::Permute: {
     Arrays result(n, Array::zeros(x[0].dims));
     for (auto [from, to] : ends.sends)
       if (from < n && to < n)
         result[to] = x[from];
     return result;
   }
-  case Wire::AllToAll: {
+  case Collective::AllToAll: {
     std::vector<Arrays> sent;
     for (const Array &from : x)
       sent.push_back(cut(ends, from, n, ends.split));
@@ -96,8 +96,9 @@ Arrays communicate(Wire wire, const Ends &ends, const Arrays &x) {
   return x;
 }
 
-Array act_on(LocalStep act, const Ends &ends, const Array &own, size_t rank, size_t ranks) {
-  switch (act) {
+Array local_step_on(LocalStep local, const Ends &ends, const Array &own, size_t rank,
+                    size_t ranks) {
+  switch (local) {
   case LocalStep::None:
     return own;
   case LocalStep::TakeOwnSlice:
@@ -123,10 +124,10 @@ Array act_on(LocalStep act, const Ends &ends, const Array &own, size_t rank, siz
 }
 
 Arrays execute(const Transition &row, const Ends &ends, const Arrays &x, bool average) {
-  Arrays result = communicate(row.wire, ends, x);
+  Arrays result = communicate(row.collective, ends, x);
   Residue share = average ? Residue(static_cast<int64_t>(x.size())).inverse() : Residue(1);
   for (size_t r = 0; r < x.size(); ++r)
-    result[r] = times(act_on(row.act, ends, result[r], r, x.size()), share);
+    result[r] = times(local_step_on(row.local_step, ends, result[r], r, x.size()), share);
   return result;
 }
 
@@ -193,7 +194,7 @@ Ends inverse(const Ends &ends, const Arrays &held) {
 }
 
 const Transition *row_of(std::string_view name, ir::Kind src, ir::Kind dst) {
-  return rules::find_transition(name, src, dst);
+  return rules::find_transition(rules::find_transition_op(name), src, dst);
 }
 
 } // namespace

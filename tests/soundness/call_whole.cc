@@ -1,5 +1,6 @@
 // What a call does to what ranks mean together: on one device most of it does nothing. Written from
-// the meaning of the kinds; no wire, act or dual of a row is looked at. Backward is the adjoint.
+// the meaning of the kinds; no collective, local step or dual of a row is looked at. Backward is
+// the adjoint.
 #include "tests/soundness/call.h"
 
 #include <fmt/format.h>

@@ -38,8 +38,8 @@ struct Statement {
   std::vector<std::string> claims;       // types of the results; empty: none stated
   llvm::SmallVector<int, 2> gradient_of; // per result: of which value it is the gradient, or -1
   bool unchecked = false;                // results are as claimed
-  // Of a `local_map`: its axes, what is stated of each operand, ` S(0)@tp`, and the lines between its
-  // braces, to which operands are `%p0`, `%p1`.
+  // Of a `local_map`: its axes, what is stated of each operand, ` S(0)@tp`, and the lines between
+  // its braces, to which operands are `%p0`, `%p1`.
   std::string over;
   std::vector<std::string> enters;
   std::string block;
@@ -62,7 +62,8 @@ struct Draft {
   unsigned fresh() { return values++; }
 };
 
-// A program in text, regions one deep and values numbered, as a draft; none if it is in no such form.
+// A program in text, regions one deep and values numbered, as a draft; none if it is in no such
+// form.
 std::optional<Draft> read_draft(std::string_view text);
 
 // A draft that reads and checks. On the heap: what is checked points into the program.
@@ -72,13 +73,14 @@ struct Checked {
   std::vector<ir::ValueId> ids; // by number
   bool read = false;            // the text is a program at all
 
-  // Without findings, lists of parts that differ in shape included: they are warned of, so that nothing is
-  // claimed of them.
+  // Without findings, lists of parts that differ in shape included: they are warned of, so that
+  // nothing is claimed of them.
   bool clean() const;
 };
 std::unique_ptr<Checked> check(const Draft &draft);
 
-// What a statement owes by the findings about it: axes of pending sums, the mark of an expert, scales.
+// What a statement owes by the findings about it: axes of pending sums, the mark of an expert,
+// scales.
 struct Owed {
   llvm::SmallVector<std::string, 3> partial;
   std::vector<std::pair<size_t, std::string>> scales; // of results whose claim leaves it out

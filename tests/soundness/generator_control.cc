@@ -1,4 +1,5 @@
 // Scans, branches, loops and local regions with claims. Bodies are grown from what enters them.
+#include "ir/support/arrays.h"
 #include "tests/soundness/grow.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -327,7 +328,7 @@ bool Generator::mapped() {
     for (unsigned a : over) {
       Want::Axis &axis = want.axes[a];
       if (axis.kind == 'S') {
-        llvm::erase_value(want.cuts[axis.dim], a);
+        ir::erase_value(want.cuts[axis.dim], a);
         stated += fmt::format(" S({})@{}", axis.dim, axes_[a]);
         want.global[axis.dim] = std::max(want.local[axis.dim], want.global[axis.dim] / sizes_[a]);
         axis = {'V', 0};

@@ -119,8 +119,8 @@ void Generator::after_backward() {
       step(statement.operands[0].values[0], statement.results[0]);
 }
 
-// What is pending is reduced by instructions, or by the contract of the parameter; then the optimizer
-// reads it, or the contract alone speaks of it.
+// What is pending is reduced by instructions, or by the contract of the parameter; then the
+// optimizer reads it, or the contract alone speaks of it.
 void Generator::step(unsigned param, unsigned gradient) {
   llvm::SmallVector<std::string, 3> sync;
   for (unsigned a = 0; a < axes_.size(); ++a) {

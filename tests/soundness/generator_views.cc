@@ -31,7 +31,7 @@ bool Generator::transition() {
   const rules::Transition &row = *random_.of(rows);
   size_t rank = seen.want.local.size();
   Statement statement;
-  statement.op = row.name;
+  statement.op = row.name();
   statement.operands = {Operand::value(*id)};
   bool stacks = local_ || !region_.empty();
   auto word = [&](ir::Kind kind, bool from) -> std::string {
@@ -59,25 +59,25 @@ bool Generator::transition() {
   statement.set("axis", axis);
   std::string src = word(row.src, true), dst = word(row.dst, false);
   bool shards = src[0] == 'S' || dst[0] == 'S';
-  if (src == "V" && dst[0] == 'S' && row.name == "all_to_all")
+  if (src == "V" && dst[0] == 'S' && row.op == rules::TransitionOp::AllToAll)
     dst = "V";
   if (src[0] == 'S' && dst == "V")
     dst = rank ? fmt::format("S({})", random_.below(rank)) : "V";
   statement.set("src", src);
   statement.set("dst", dst);
   if (!shards && rank && row.layouts == rules::Layouts::StackOrShard && random_.chance(50)) {
-    if (row.name == "all_to_all") {
+    if (row.op == rules::TransitionOp::AllToAll) {
       statement.set("split_dim", std::to_string(random_.below(rank)));
       statement.set("concat_dim", std::to_string(random_.below(rank)));
     } else {
       statement.set("dim", std::to_string(random_.below(rank)));
     }
   }
-  if (row.src == ir::Kind::Partial && row.name != "reduce" && random_.chance(20))
+  if (row.src == ir::Kind::Partial && row.op != rules::TransitionOp::Reduce && random_.chance(20))
     statement.set("op", "avg");
-  if (row.name == "broadcast" || row.name == "reduce")
+  if (row.op == rules::TransitionOp::Broadcast || row.op == rules::TransitionOp::Reduce)
     statement.set("root", std::to_string(random_.below(static_cast<size_t>(sizes_[a]))));
-  if (row.name == "collective_permute") {
+  if (row.op == rules::TransitionOp::CollectivePermute) {
     std::string perm;
     for (int64_t i = 0; i < sizes_[a]; ++i)
       perm += fmt::format("{}[{}, {}]", i ? ", " : "", i, (i + 1) % sizes_[a]);

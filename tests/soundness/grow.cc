@@ -1,5 +1,8 @@
-// Each step is one op on values that are there. One in twenty is drawn blindly: it is mostly refused.
+// Each step is one op on values that are there. One in twenty is drawn blindly: it is mostly
+// refused.
 #include "tests/soundness/grow.h"
+
+#include "ir/support/arrays.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -134,7 +137,7 @@ void Grower::move(const Local &x) {
   // What becomes of the extents.
   auto n = axes_.sizes[a];
   if (axis.kind == 'S') {
-    llvm::erase_value(want.cuts[cut], a);
+    ir::erase_value(want.cuts[cut], a);
     want.local[cut] = std::min(want.local[cut] * n, want.global[cut]);
   }
   if (to == 'S') {

@@ -26,7 +26,8 @@ public:
   std::string lines;
 
   void grow(unsigned statements);
-  // A value that is as wanted, newly made where one can be made from those that are; `first` if not.
+  // A value that is as wanted, newly made where one can be made from those that are; `first` if
+  // not.
   std::string like(const Want &want, const std::string &first);
   const Local &any() { return random_.of(values); }
 

@@ -42,7 +42,8 @@ public:
   // Both have run. Counts what is compared.
   std::string refute_against(ir::ValueId stated, Execution &taped, ir::ValueId of,
                              unsigned &compared);
-  // What `step` reads, after what the contract of the parameter reduces, against what it reads in `taped`.
+  // What `step` reads, after what the contract of the parameter reduces, against what it reads in
+  // `taped`.
   std::string refute_step_against(ir::ValueId param, ir::ValueId read, Execution &taped,
                                   ir::ValueId before, unsigned &compared);
 

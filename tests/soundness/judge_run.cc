@@ -1,4 +1,5 @@
-// The program is planned, run on the cpu backend in the field and in real numbers, and judged, as the tool does.
+// The program is planned, run on the cpu backend in the field and in real numbers, and judged, as
+// the tool does.
 #include "tests/soundness/judge_run.h"
 
 #include "checker/report/report.h"

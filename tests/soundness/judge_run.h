@@ -1,5 +1,5 @@
-// What `spmdrun` says of a program that states its backward. It has no part in what is right: that is what the
-// tape of the original program has.
+// What `spmdrun` says of a program that states its backward. It has no part in what is right: that
+// is what the tape of the original program has.
 #pragma once
 
 #include "tests/soundness/draft.h"

@@ -1,4 +1,5 @@
-// Gradients that a program states, and those that an optimizer reads after what its contract reduces.
+// Gradients that a program states, and those that an optimizer reads after what its contract
+// reduces.
 #include "tests/soundness/judge.h"
 
 #include "checker/check.h"
@@ -25,8 +26,8 @@ Residue Execution::stated_root() const {
   return 1;
 }
 
-// A list is a sum that nobody has called so where the dual is pending: its members are not one value.
-// Nor are blocks of a tensor the members of a list.
+// A list is a sum that nobody has called so where the dual is pending: its members are not one
+// value. Nor are blocks of a tensor the members of a list.
 static bool lies_otherwise(const ir::Type &made, const ir::Type &dual) {
   return ((made.of(Kind::Varying) - made.sharded()) & dual.of(Kind::Partial)) ||
          !(made.sharded() == dual.sharded());
@@ -95,8 +96,8 @@ std::string Execution::refute_step(const ir::Param &param, const ir::Type &gradi
   const World &world = setting_.world;
   const ir::Mesh &mesh = program_.meshes[needed.mesh()];
   Held synced = ranks, whole = meant;
-  // Of axes that are local everywhere nothing is meant: what the ranks have there are addends, and an
-  // average of addends divides on one device, too.
+  // Of axes that are local everywhere nothing is meant: what the ranks have there are addends, and
+  // an average of addends divides on one device, too.
   AxisSet nowhere = program_.local_axes(needed.mesh());
   AxisSet lists = (gradient.of(Kind::Varying) - gradient.sharded()) & nowhere;
   Residue factor = scale_number(program_, needed.scale);

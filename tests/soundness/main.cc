@@ -1,5 +1,6 @@
 // Random programs and their mutants: executed, judged, counted. A failure is printed with its seed
 // and shrunk to a program that still fails.
+#include "ir/support/strings.h"
 #include "tests/soundness/generator.h"
 #include "tests/soundness/given.h"
 #include "tests/soundness/judge_run.h"
@@ -78,17 +79,17 @@ Verdict judged_with_backward(const Draft &draft, uint64_t seed) {
   return given ? judge_given(draft, given->draft, seed) : none;
 }
 
-// Of a program with a stated backward, the one without, and the statement that the backward begins with: it
-// alone is altered, and nothing of it is held against one device when refused. `tells`: a run can be made, and
-// upholds what is right.
+// Of a program with a stated backward, the one without, and the statement that the backward begins
+// with: it alone is altered, and nothing of it is held against one device when refused. `tells`: a
+// run can be made, and upholds what is right.
 struct Stated {
   const Draft *without = nullptr;
   size_t from = 0;
   bool tells = false;
 };
 
-// A program whose stated backward was altered, which types accept: right if its gradients are those of the
-// original; else a run must refute it, or say what it did not compare.
+// A program whose stated backward was altered, which types accept: right if its gradients are those
+// of the original; else a run must refute it, or say what it did not compare.
 void judge_stated_mutant(const Mutant &mutant, const Stated &stated, uint64_t seed,
                          const Options &options, Tally &tally) {
   auto count = [&](Fate fate) { ++tally.slips[mutant.slip][static_cast<size_t>(fate)]; };
@@ -180,7 +181,8 @@ void try_mutant(const Draft &draft, const Checked &original, uint64_t seed, Rand
 // What spmdrun says of a program with a backward that is right.
 bool upheld_by_a_run(const Draft &draft, const Draft &given, uint64_t seed, Tally &tally) {
   RunAnswer answer = judge_run(given, {}, seed);
-  // On axes that are local an average is as good as a sum to types: what it should be, only a run asks.
+  // On axes that are local an average is as good as a sum to types: what it should be, only a run
+  // asks.
   bool local = llvm::StringRef(draft.head).contains("local");
   tally.count_run(answer, local);
   if (answer.says == RunSays::Refuted && !local) {
@@ -249,7 +251,7 @@ std::set<std::string> explained(const std::string &path) {
   llvm::SmallVector<llvm::StringRef, 32> lines;
   (*buffer)->getBuffer().split(lines, '\n', -1, false);
   for (llvm::StringRef line : lines)
-    if (!line.startswith("#"))
+    if (!ir::starts_with(line, "#"))
       known.insert(line.split(':').first.trim().str());
   return known;
 }

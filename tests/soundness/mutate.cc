@@ -72,7 +72,8 @@ public:
       if (slip.name == "another input" || slip.name == "another contract" ||
                   slip.name == "no such contract"
               ? each.declares()
-              : !each.declares() && rules::is_transition(each.op) == slip.of_transitions)
+              : !each.declares() && (rules::find_transition_op(each.op) !=
+                                     rules::TransitionOp::None) == slip.of_transitions)
         places.push_back(i);
     }
     for (unsigned tries = 0; tries < 6 && !places.empty(); ++tries) {
@@ -122,7 +123,8 @@ private:
       return false;
     unsigned from = gone.operands[0].values[0];
     // An op goes only where its result can be told from its operand by nothing but its value.
-    if (!rules::is_transition(gone.op) && !(shape(from) == shape(gone.results[0])))
+    if (rules::find_transition_op(gone.op) == rules::TransitionOp::None &&
+        !(shape(from) == shape(gone.results[0])))
       return false;
     mutant_.draft.statements.erase(mutant_.draft.statements.begin() + static_cast<ptrdiff_t>(at));
     replace(gone.results[0], from, at);
@@ -401,8 +403,8 @@ private:
       return true;
     }();
   }
-  // A result is stated to be what it is but for an extent, the extents of all ranks, or its scale. Extents
-  // of all ranks may say of a list that it is cut.
+  // A result is stated to be what it is but for an extent, the extents of all ranks, or its scale.
+  // Extents of all ranks may say of a list that it is cut.
   bool misstate(Statement &made) {
     size_t r = random_.below(made.results.size());
     std::string stated =

@@ -1,4 +1,5 @@
 // The lines of a program as statements of a draft.
+#include "ir/support/strings.h"
 #include "tests/soundness/draft.h"
 
 #include "llvm/ADT/StringRef.h"
@@ -19,7 +20,7 @@ llvm::SmallVector<llvm::StringRef, 4> parts_of(llvm::StringRef text, llvm::Strin
     if (quoted)
       continue;
     depth += (c == '[' || c == '(' || c == '{') - (c == ']' || c == ')' || c == '}');
-    if (depth == 0 && text.substr(i).startswith(separator)) {
+    if (depth == 0 && ir::starts_with(text.substr(i), separator)) {
       parts.push_back(text.slice(begin, i));
       i += separator.size() - 1;
       begin = i + 1;
@@ -41,7 +42,7 @@ Operand operand_of(llvm::StringRef text) {
   if (std::optional<unsigned> value = number_of(text))
     return Operand::value(*value);
   llvm::SmallVector<unsigned, 2> members;
-  bool list = text.startswith("[") && text.endswith("]");
+  bool list = ir::starts_with(text, "[") && ir::ends_with(text, "]");
   if (list)
     for (llvm::StringRef each : parts_of(text.drop_front().drop_back(), ",")) {
       std::optional<unsigned> value = number_of(each);
@@ -83,7 +84,7 @@ std::optional<Statement> statement_of(llvm::StringRef line) {
   statement.op = op.str();
   size_t open = parts_of(rest, " {")[0].size();
   llvm::StringRef attrs = rest.substr(open).trim();
-  if (rest.startswith("{"))
+  if (ir::starts_with(rest, "{"))
     attrs = rest, open = 0;
   if (llvm::StringRef operands = rest.substr(0, open).trim(); !operands.empty())
     for (llvm::StringRef each : parts_of(operands, ","))
@@ -105,19 +106,19 @@ std::optional<Draft> read_draft(std::string_view program) {
   llvm::SmallVector<llvm::StringRef, 64> lines;
   text.split(lines, '\n', -1, false);
   for (llvm::StringRef line : lines) {
-    if (line.startswith("trace ") || line.startswith("mesh ")) {
+    if (ir::starts_with(line, "trace ") || ir::starts_with(line, "mesh ")) {
       draft.head += line.str() + "\n";
-    } else if (line.startswith("func ")) {
+    } else if (ir::starts_with(line, "func ")) {
       draft.functions.push_back(line.str() + "\n");
       in_function = true;
     } else if (in_function) {
       draft.functions.back() += line.str() + "\n";
       in_function = line != "}";
-    } else if (line.trim().empty() || line.startswith("//")) {
+    } else if (line.trim().empty() || ir::starts_with(line, "//")) {
       continue;
     } else if (line == "}") {
       region.clear();
-    } else if (line.endswith("{")) {
+    } else if (ir::ends_with(line, "{")) {
       if (!region.empty())
         return std::nullopt;
       region = line.drop_back().trim().str();

@@ -4,6 +4,7 @@
 // correct program.
 #include "tests/soundness/refusal.h"
 
+#include "ir/support/strings.h"
 #include "rules/violations/shards.h"
 
 #include "tests/soundness/judge.h"
@@ -24,7 +25,7 @@ std::vector<Statement> revealing(const Statement &statement) {
                                                 "floor",      "ceil",      "round",  "trunc"};
   std::vector<Statement> made;
   Statement more = statement;
-  if (statement.role == "const" && llvm::StringRef(statement.type).startswith("f")) {
+  if (statement.role == "const" && ir::starts_with(llvm::StringRef(statement.type), "f")) {
     more.role = "param";
     made.push_back(more);
   }

@@ -225,7 +225,7 @@ bool Run::inst(uint32_t index) {
   case rules::OpForm::Equation:
     return equation(inst, index);
   case rules::OpForm::Transition:
-    return transition(inst, llvm::StringRef(op.transition.data(), op.transition.size()));
+    return transition(inst, rules::name_of(op.transition));
   case rules::OpForm::Boundary:
     return boundary(inst, op.boundary);
   case rules::OpForm::Call:

@@ -227,8 +227,8 @@ bool Run::loop(const ir::Inst &inst, uint32_t index, llvm::ArrayRef<NodeId> args
   return true;
 }
 
-// Inside, what an axis of the region cuts is a list; what leaves joins as its claim says, or is added
-// up where addends are claimed.
+// Inside, what an axis of the region cuts is a list; what leaves joins as its claim says, or is
+// added up where addends are claimed.
 bool Run::region(const ir::Inst &inst, uint32_t index, llvm::ArrayRef<NodeId> args) {
   checker::OperandList operands;
   operands.read(program_, inst.operands);

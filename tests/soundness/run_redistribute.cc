@@ -1,5 +1,5 @@
-// Redistributions to whole types. What ranks mean together stays; ranks carry out the steps of the plan,
-// and backward the dual of each.
+// Redistributions to whole types. What ranks mean together stays; ranks carry out the steps of the
+// plan, and backward the dual of each.
 #include "tests/soundness/run.h"
 
 #include "checker/check.h"
@@ -46,7 +46,7 @@ bool Run::redistribution(const ir::Inst &inst) {
   const rd::Plan plan = planner.plan(*request);
   for (const rd::Step &step : plan.steps) {
     ir::MeshId mesh = program_.types[step.before].mesh();
-    if (step.row == "reorder") {
+    if (step.op == rules::TransitionOp::Reorder) {
       std::optional<NodeId> made =
           reordered(mesh, step.axes, step.before, step.after, at, gradient);
       if (!made)
@@ -55,8 +55,7 @@ bool Run::redistribution(const ir::Inst &inst) {
       continue;
     }
     std::optional<Call> call =
-        read_call(program_, llvm::StringRef(step.row.data(), step.row.size()),
-                  rd::attributes_of(program_, step), mesh, why);
+        read_call(program_, rules::name_of(step.op), rd::attributes_of(program_, step), mesh, why);
     if (!call)
       return false;
     auto kept = std::make_shared<Call>(std::move(*call)); // alive as long as the tape
@@ -65,7 +64,7 @@ bool Run::redistribution(const ir::Inst &inst) {
     llvm::SmallVector<const Step *, 4> order;
     for (const Step &each : kept->steps)
       order.push_back(&each);
-    if (step.row == "all_gather")
+    if (step.op == rules::TransitionOp::AllGather)
       std::reverse(order.begin(), order.end());
     for (const Step *each : order) {
       if (each->src == each->dst)

@@ -66,8 +66,7 @@ private:
     checker::OperandList operands;
     operands.read(program_, inst.operands);
     if (op.form == rules::OpForm::Transition)
-      return transition(inst, llvm::StringRef(op.transition.data(), op.transition.size()),
-                        operands.values);
+      return transition(inst, rules::name_of(op.transition), operands.values);
     if (op.boundary == rules::Boundary::AssertType && !operands.values.empty())
       return asserted(inst, operands.values[0]);
     if (op.boundary == rules::Boundary::FromLocal && !operands.values.empty())

@@ -1,11 +1,11 @@
 // Carries out the ops of a program one by one, each on tensors as they are in files: what kernels
 // compute, without ranks, types or plans.
 //   spmd_run_ops PROGRAM.spmd DIR
-//   spmd_run_ops --rows              those rows of functions, reductions, normalisation and losses that have
-//                                    numbers
+//   spmd_run_ops --rows              those rows of functions, reductions, normalisation and losses
+//                                    that have numbers
 // Inputs and results of the main body are DIR/<name>.npy. An op that cannot be run is one line on
-// stdout, `<first result>: why`; ops that need its results are left out. DIR/rows.txt says which row
-// each op was.
+// stdout, `<first result>: why`; ops that need its results are left out. DIR/rows.txt says which
+// row each op was.
 #include "checker/check.h"
 #include "checker/operand_list.h"
 #include "ir/input/input.h"

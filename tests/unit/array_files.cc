@@ -1,4 +1,5 @@
-// Arrays in files: what is written is read back bit by bit, and what is damaged is refused with a reason.
+// Arrays in files: what is written is read back bit by bit, and what is damaged is refused with a
+// reason.
 #include "runtime/inputs/npy.h"
 #include "runtime/inputs/safetensors.h"
 #include "runtime/tensor/element_bytes.h"

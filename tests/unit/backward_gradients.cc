@@ -1,5 +1,6 @@
-// Derived backwards against differences: of each program the gradients that its backward gives, on one
-// device and in double precision, are those that the loss has when a parameter is moved a little.
+// Derived backwards against differences: of each program the gradients that its backward gives, on
+// one device and in double precision, are those that the loss has when a parameter is moved a
+// little.
 #include "runtime/reference/run.h"
 
 #include "checker/backward/backward.h"

@@ -9,8 +9,8 @@
 
 namespace spmd::runtime {
 
-// A program with its backward, run in the field and judged; `spoil` changes the plan. Fails the test where
-// there is no backward, or it cannot be run.
+// A program with its backward, run in the field and judged; `spoil` changes the plan. Fails the
+// test where there is no backward, or it cannot be run.
 RunReport run_with_backward(std::string_view text,
                             llvm::function_ref<void(Plan &)> spoil = nullptr);
 

@@ -1,4 +1,5 @@
-// Bounds on rounding: they hold of what rounding does, and what is wrong stands out unless they are blind.
+// Bounds on rounding: they hold of what rounding does, and what is wrong stands out unless they are
+// blind.
 #include "runtime/judge/bounds.h"
 #include "runtime/judge/conformance.h"
 

@@ -1,5 +1,5 @@
-// Transitions over several axes, flattened ones, other meshes, uneven blocks: where shards are moved the
-// tensor that is meant stays.
+// Transitions over several axes, flattened ones, other meshes, uneven blocks: where shards are
+// moved the tensor that is meant stays.
 #include "tests/unit/run_program.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// All programs of the tests that can be planned are run: every access against the memory plan, and with
-// one thread and two.
+// All programs of the tests that can be planned are run: every access against the memory plan, and
+// with one thread and two.
 #include "tests/unit/run_program.h"
 
 #include "llvm/ADT/STLExtras.h"

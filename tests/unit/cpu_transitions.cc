@@ -1,5 +1,6 @@
-// Every transition in every form, run on two to four ranks: what the ranks hold afterwards means what
-// the row says that it means, computed here from lists of tensors alone.
+// Every transition in every form, run on two to four ranks: what the ranks hold afterwards means
+// what the row says that it means, computed here from lists of tensors alone.
+#include "ir/support/arrays.h"
 #include "tests/unit/run_program.h"
 
 #include "rules/transitions/transition.h"
@@ -24,7 +25,7 @@ struct Piece {
 using List = std::vector<Piece>;
 
 int64_t outer(const Piece &piece, size_t dim) {
-  return count(llvm::makeArrayRef(piece.dims).take_front(dim));
+  return count(ir::as_array(piece.dims).take_front(dim));
 }
 
 // Along a dimension that is there, in order.
@@ -111,7 +112,7 @@ List meaning(Kind kind, const List &ranks) {
 
 // From what the operand means to what the result means.
 List specified(const rules::Transition &row, const Form &form, size_t n, const List &x) {
-  std::string_view name = row.name;
+  std::string_view name = row.name();
   Kind src = row.src, dst = row.dst;
   if (name == "all_gather") {
     Piece joined = form.shard ? concat(x, form.dim) : stack(x, form.dim);
@@ -163,7 +164,7 @@ std::vector<Form> forms_of(const rules::Transition &row, size_t n) {
     return fmt::format("src = {}, dst = {}", a, b);
   };
   std::vector<Form> forms;
-  if (row.wire == rules::Wire::AllToAll) {
+  if (row.collective == rules::Collective::AllToAll) {
     for (size_t i = 0; i < 3; ++i)
       for (size_t j = 0; j < 3; ++j) {
         forms.push_back({fmt::format("{}, split_dim = {}, concat_dim = {}", ends("V", "V"), j, i),
@@ -175,9 +176,9 @@ std::vector<Form> forms_of(const rules::Transition &row, size_t n) {
   }
   if (row.layouts == rules::Layouts::Plain) {
     std::string more;
-    if (row.name == "broadcast" || row.name == "reduce")
+    if (row.name() == "broadcast" || row.name() == "reduce")
       more = fmt::format(", root = {}", n - 1);
-    if (row.name == "collective_permute")
+    if (row.name() == "collective_permute")
       more = fmt::format(", perm = [[0, {0}], [{0}, 0]]", n - 1);
     return {{ends(src, dst) + more}};
   }
@@ -203,8 +204,8 @@ void check_row(const rules::Transition &row, const Form &form, size_t n) {
   std::string text =
       fmt::format("trace {{ mode = local }}\nmesh m {{ tp = {} }}\n%x = input f64[{}, {}, {}] {}\n"
                   "%y = {} %x {{ axis = tp, {}, expert = true }}\noutput %y\n",
-                  n, n, row.name == "all_to_all" || !form.shard ? n : 2 * n, n, kind_word(row.src),
-                  row.name, form.attrs);
+                  n, n, row.name() == "all_to_all" || !form.shard ? n : 2 * n, n,
+                  kind_word(row.src), row.name(), form.attrs);
   INFO(text);
   std::unique_ptr<Planned> run = planned(text);
   REQUIRE(run->problem == "");

@@ -261,7 +261,8 @@ TEST_CASE("fusion: a result may have the bytes of what it is made of, place by p
     steps.end(x);
     steps.formula(out, *y.at.dims, y, twice);
     steps.end(y);
-    // Of another width, at another place, shifted, combined: another place would be written over first.
+    // Of another width, at another place, shifted, combined: another place would be written over
+    // first.
     CHECK(steps.run() == steps.commands() - (form == 0));
   }
 }
@@ -349,7 +350,7 @@ TEST_CASE("fusion: what is looked up stays, and what looks up is taken along") {
           made = steps.tensor(DType::F32, {5, 4}), found = steps.tensor(DType::F32, {3, 4}),
           out = steps.tensor(DType::F32, {3, 4});
   steps.formula(made, table, twice);
-  NestDraft nest;
+  LoopNestDraft nest;
   nest.extents = {3, 4};
   nest.inputs.push_back({made.at, {0, 1}, 0, 1, 4, 5, 0});
   nest.inputs.push_back({places.at, {1, 0}});

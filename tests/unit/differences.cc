@@ -1,5 +1,5 @@
-// What `explain` shows of frameworks is so: the program of a laxer one draws the finding here, that of a
-// stricter one nothing.
+// What `explain` shows of frameworks is so: the program of a laxer one draws the finding here, that
+// of a stricter one nothing.
 #include "checker/report/differences.h"
 
 #include "checker/check.h"

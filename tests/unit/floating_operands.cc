@@ -1,5 +1,5 @@
-// Every floating operand of every row has a gradient, or it is an error that it has none where one would flow:
-// none ends without a word. And which rows have derivatives that no machine computes.
+// Every floating operand of every row has a gradient, or it is an error that it has none where one
+// would flow: none ends without a word. And which rows have derivatives that no machine computes.
 #include "tests/unit/catch.h"
 #include "tests/unit/row_sample.h"
 
@@ -47,7 +47,8 @@ template <class F> void each_row(F f) {
       f(row);
 }
 
-// The row applied to parameters, all of them floating; `tensors`: the operand that each one stands for.
+// The row applied to parameters, all of them floating; `tensors`: the operand that each one stands
+// for.
 std::string program_of(const OpDef &row, std::vector<unsigned> &tensors) {
   const Equation &equation = row.equation.equation;
   rules::ResolvedOp op = rules::resolve_spelling({row.name.data(), row.name.size()}, "spmd");
@@ -86,7 +87,8 @@ constexpr const char *kWithoutDerivative[] = {
     "bitwise_left_shift", "fused_adam",   "grouped_mm_backward", "polar",
     "unscale_check",      "update_scale", "view_as_complex",     "view_as_real"};
 
-// Operands whose derived row would be longer than an equation may be: a backward says that there is none.
+// Operands whose derived row would be longer than an equation may be: a backward says that there is
+// none.
 constexpr const char *kWithoutRule[] = {
     "attention_backward.q",        "attention_backward.k",        "attention_backward.l",
     "attention_backward_causal.q", "attention_backward_causal.k", "attention_backward_causal.l"};

@@ -1,5 +1,5 @@
-// Inputs of runs: shards are slices of one tensor, addends are never 0, indices are in range, files are
-// cut as types say, and what does not fit is refused with the reason.
+// Inputs of runs: shards are slices of one tensor, addends are never 0, indices are in range, files
+// are cut as types say, and what does not fit is refused with the reason.
 #include "runtime/inputs/inputs.h"
 #include "runtime/inputs/npy.h"
 #include "runtime/inputs/safetensors.h"

@@ -260,7 +260,7 @@ std::string KernelCase::slopes_problem(unsigned arg, const std::vector<double> &
   std::optional<ScalarProgram> program = kernel()->traced(at, place->operand);
   if (!program)
     return "";
-  NestDraft draft;
+  LoopNestDraft draft;
   draft.extents = {static_cast<int64_t>(want.size())};
   std::vector<double> made(want.size(), kNaN);
   const Dims dims = {static_cast<int64_t>(want.size())};

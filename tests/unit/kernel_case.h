@@ -31,8 +31,8 @@ public:
   Site site(Domain domain = Domain::Declared) const {
     return {*app_, row(), binding_, map_, domain};
   }
-  // Runs the kernel into `results`; the message of an error, else empty. What a device would do instead has to
-  // give the same.
+  // Runs the kernel into `results`; the message of an error, else empty. What a device would do
+  // instead has to give the same.
   std::string run();
   // The operand and the member that an argument stands for; none if it stands for nothing.
   struct Place {
@@ -47,8 +47,8 @@ public:
        const std::vector<std::vector<double>> &gradients);
   std::optional<Place> place_of(unsigned arg) const;
 
-  // Empty, or how the kernel and the commands of a device for it differ; of a gradient by an argument, from those of
-  // the results (empty: none flows).
+  // Empty, or how the kernel and the commands of a device for it differ; of a gradient by an
+  // argument, from those of the results (empty: none flows).
   std::string device_problem();
   std::string device_problem(unsigned arg, const std::vector<std::vector<double>> &gradients,
                              const std::vector<double> &want);
@@ -77,8 +77,9 @@ private:
 };
 
 // The gradient by every float operand against central differences along three directions; empty if
-// they agree within 1e-6, other ways to the same gradient too, and the table of ops gives it to what the
-// results depend on; else what differs. `verified`: operands of the row for which it holds are added.
+// they agree within 1e-6, other ways to the same gradient too, and the table of ops gives it to
+// what the results depend on; else what differs. `verified`: operands of the row for which it holds
+// are added.
 std::string gradient_problem(KernelCase &test, std::mt19937_64 &random,
                              std::set<std::string> *verified = nullptr);
 

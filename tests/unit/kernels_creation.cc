@@ -1,5 +1,5 @@
-// Constants and optimizer steps by known values, random numbers by what they are drawn from and for;
-// every row of these families has a kernel, or an equation that is its value.
+// Constants and optimizer steps by known values, random numbers by what they are drawn from and
+// for; every row of these families has a kernel, or an equation that is its value.
 #include "tests/unit/catch.h"
 #include "tests/unit/kernel_case.h"
 

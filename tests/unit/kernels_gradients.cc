@@ -197,8 +197,8 @@ constexpr GradientCase kCases[] = {
      Data::Positive},
     {"f64[]; f64[6, 3]; i64[6]; f64[3]; f64[]",
      "%r = aten.nll_loss_backward %0, %1, %2, %3, %4 { reduction = 1 }", Data::Positive},
-    {"f64[]; f64[6, 3]; i64[6]; f64[3]",
-     "%r = nll_loss_backward_mean %0, %2, %3, null, %1", Data::Positive},
+    {"f64[]; f64[6, 3]; i64[6]; f64[3]", "%r = nll_loss_backward_mean %0, %2, %3, null, %1",
+     Data::Positive},
     {"f64[6]; f64[6, 3]; i64[6]; f64[3]; f64[]",
      "%r = aten.nll_loss_backward %0, %1, %2, %3, %4 { reduction = 0 }", Data::Positive},
     {"f64[]; f64[6, 3]; i64[6]", "%r = cross_entropy_backward %0, %1, %2 { reduction = 1 }"},
@@ -260,14 +260,14 @@ void check_all(Operands &seen, llvm::ArrayRef<const char *> rows, const char *in
   }
 }
 
-// Operands that a kernel has a derivative by, but no case compares: it is an error at run time, or the gradient
-// is that of the equation.
+// Operands that a kernel has a derivative by, but no case compares: it is an error at run time, or
+// the gradient is that of the equation.
 constexpr const char *kNotCompared[] = {"attention_varlen.k", "attention_varlen.q",
                                         "attention_varlen.v", "cast.a",
                                         "igamma.a",           "igammac.a"};
 
-// Of the rows of these families whose kernel has a derivative, the operands with a gradient that no case is
-// about.
+// Of the rows of these families whose kernel has a derivative, the operands with a gradient that no
+// case is about.
 std::set<std::string> not_seen(const Operands &seen) {
   std::set<std::string> missing;
   for (llvm::ArrayRef<rules::OpDef> family :

@@ -1,5 +1,5 @@
-// Linear algebra by what defines each op: products of factors are the matrix again, solutions solve,
-// gradients are difference quotients.
+// Linear algebra by what defines each op: products of factors are the matrix again, solutions
+// solve, gradients are difference quotients.
 #include "tests/unit/catch.h"
 #include "tests/unit/kernel_case.h"
 

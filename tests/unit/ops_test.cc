@@ -335,6 +335,10 @@ TEST_CASE("a table with a name that stands twice, or a spelling of nothing, is r
   CHECK(rules::table_problem(families, same) == "the spelling `plus` stands twice");
   const Alias nothing[] = {{.spelling = "plus", .op = "ad"}};
   CHECK(rules::table_problem(families, nothing) == "`plus` is a spelling of `ad`, which is no op");
+  const rules::OpDef wrong[] = {
+      {.name = "plus", .equation = "f(a[...]) -> [...]", .values = {{"b", rules::Values::Unit}}}};
+  CHECK(rules::table_problem({wrong}, {}) ==
+        "a column of `plus` names `b`, which its equation does not have");
   const Alias order[] = {{.spelling = "plus", .op = "add", .order = "- q"}};
   CHECK(rules::table_problem(families, order) ==
         "the order of `plus` has the word `q`, which is no operand of `add`");
@@ -370,7 +374,8 @@ TEST_CASE("spellings that follow by rule", "[ops]") {
   }
   CHECK(rules::resolve_spelling("mylib.relu", "spmd").form == rules::OpForm::Unknown);
   CHECK(rules::resolve_spelling("matmull", "spmd").nearest == "matmul");
-  CHECK(rules::resolve_spelling("c10d.all_reduce_", "spmd").transition == "all_reduce");
+  CHECK(rules::resolve_spelling("c10d.all_reduce_", "spmd").transition ==
+        rules::TransitionOp::AllReduce);
   CHECK(rules::resolve_spelling("_c10d_functional.all_to_all_single.default", "spmd").transition ==
-        "all_to_all");
+        rules::TransitionOp::AllToAll);
 }

@@ -12,8 +12,8 @@ namespace {
 
 using Pieces = std::vector<std::vector<double>>;
 
-// The last instruction of a local program over two ranks whose only input has these pieces: one for R, I
-// and P, one for each rank for V.
+// The last instruction of a local program over two ranks whose only input has these pieces: one for
+// R, I and P, one for each rank for V.
 Pieces after(std::string_view program, Dims dims, const Pieces &pieces) {
   checker::CheckedProgram checked =
       runtime::checked(fmt::format("trace {{ mode = local }}\nmesh m {{ tp = 2 }}\n{}", program));

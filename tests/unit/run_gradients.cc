@@ -57,13 +57,13 @@ TEST_CASE("gradients: a sum over ranks that is missing backward is refuted") {
         for (Step &step : plan.steps) {
           if (step.form != StepForm::Communicate || seen++ != at)
             continue;
-          const Communicate wire = plan.communicates[step.index];
-          if (plan.buffers[wire.operand].dims != plan.buffers[wire.result].dims)
+          const Communicate collective = plan.communicates[step.index];
+          if (plan.buffers[collective.operand].dims != plan.buffers[collective.result].dims)
             continue;
           LocalStep copy;
           copy.operands = {static_cast<uint32_t>(plan.uses.size()), 1};
-          plan.uses.push_back({wire.operand, {}});
-          copy.result = wire.result;
+          plan.uses.push_back({collective.operand, {}});
+          copy.result = collective.result;
           plan.local_steps.push_back(copy);
           step.form = StepForm::LocalStep;
           step.index = static_cast<uint32_t>(plan.local_steps.size() - 1);

@@ -1,6 +1,6 @@
-// The checks can fail: each collective and each act of the example programs is left out, done twice or
-// done over other ranks, past all that the types say, and must then be refuted by some tier. What is
-// not is listed with its reason.
+// The checks can fail: each collective and each local step of the example programs is left out,
+// done twice or done over other ranks, past all that the types say, and must then be refuted by
+// some tier. What is not is listed with its reason.
 #include "runtime/inputs/inputs.h"
 #include "runtime/judge/judged_run.h"
 
@@ -49,14 +49,14 @@ bool same_extents(const Plan &plan, BufferId a, BufferId b) {
 }
 
 void replace_by_copy(Plan &plan, Step &step, BufferId from, BufferId to) {
-  LocalStep act;
-  act.form = same_extents(plan, from, to) ? ActForm::Copy : ActForm::Zero;
-  act.result = to;
-  if (act.form == ActForm::Copy) {
-    act.operands = {static_cast<uint32_t>(plan.uses.size()), 1};
+  LocalStep local;
+  local.form = same_extents(plan, from, to) ? LocalStepForm::Copy : LocalStepForm::Zero;
+  local.result = to;
+  if (local.form == LocalStepForm::Copy) {
+    local.operands = {static_cast<uint32_t>(plan.uses.size()), 1};
     plan.uses.push_back({from, {}});
   }
-  plan.local_steps.push_back(act);
+  plan.local_steps.push_back(local);
   step.form = StepForm::LocalStep;
   step.index = static_cast<uint32_t>(plan.local_steps.size() - 1);
 }
@@ -77,19 +77,20 @@ bool take_other_group(Plan &plan, CommunicatorId &group, const World &world) {
 
 bool mutate_communicate(Plan &plan, const World &world, uint32_t at, Mutation mutation) {
   Step &step = plan.steps[at];
-  Communicate wire = plan.communicates[step.index];
+  Communicate collective = plan.communicates[step.index];
   switch (mutation) {
   case Mutation::Drop:
-    if (wire.operand == wire.result)
+    if (collective.operand == collective.result)
       return false;
-    replace_by_copy(plan, step, wire.operand, wire.result);
+    replace_by_copy(plan, step, collective.operand, collective.result);
     return true;
   case Mutation::Twice: {
-    bool changes = wire.wire == rules::Wire::AllReduce && wire.combiner == ir::Combiner::Sum;
-    if (!changes || !same_extents(plan, wire.operand, wire.result))
+    bool changes = collective.collective == rules::Collective::AllReduce &&
+                   collective.combiner == ir::Combiner::Sum;
+    if (!changes || !same_extents(plan, collective.operand, collective.result))
       return false;
-    wire.operand = wire.result;
-    plan.communicates.push_back(wire);
+    collective.operand = collective.result;
+    plan.communicates.push_back(collective);
     Step again = step;
     again.index = static_cast<uint32_t>(plan.communicates.size() - 1);
     make_room(plan, at);
@@ -97,9 +98,9 @@ bool mutate_communicate(Plan &plan, const World &world, uint32_t at, Mutation mu
     return true;
   }
   case Mutation::OtherRanks:
-    if (!take_other_group(plan, wire.group, world))
+    if (!take_other_group(plan, collective.group, world))
       return false;
-    plan.communicates[step.index] = wire;
+    plan.communicates[step.index] = collective;
     return true;
   case Mutation::None:
     break;
@@ -107,26 +108,26 @@ bool mutate_communicate(Plan &plan, const World &world, uint32_t at, Mutation mu
   return false;
 }
 
-bool mutate_act(Plan &plan, const World &world, uint32_t at, Mutation mutation) {
+bool mutate_local_step(Plan &plan, const World &world, uint32_t at, Mutation mutation) {
   Step &step = plan.steps[at];
-  LocalStep act = plan.local_steps[step.index];
-  bool moves = act.form == ActForm::TakeOwnSlice || act.form == ActForm::KeepOnRoot ||
-               act.form == ActForm::PlaceOwn || act.form == ActForm::Scale ||
-               act.form == ActForm::Coordinate;
+  LocalStep local = plan.local_steps[step.index];
+  bool moves = local.form == LocalStepForm::TakeOwnSlice ||
+               local.form == LocalStepForm::KeepOnRoot || local.form == LocalStepForm::PlaceOwn ||
+               local.form == LocalStepForm::Scale || local.form == LocalStepForm::Coordinate;
   if (!moves)
     return false;
   if (mutation == Mutation::Drop) {
-    BufferId from = act.operands.count ? plan.uses[act.operands.first].buffer : BufferId();
+    BufferId from = local.operands.count ? plan.uses[local.operands.first].buffer : BufferId();
     if (!from.valid()) {
-      plan.local_steps[step.index].form = ActForm::Zero;
+      plan.local_steps[step.index].form = LocalStepForm::Zero;
       return true;
     }
-    replace_by_copy(plan, step, from, act.result);
+    replace_by_copy(plan, step, from, local.result);
     return true;
   }
-  if (mutation == Mutation::OtherRanks && act.group.valid() &&
-      take_other_group(plan, act.group, world)) {
-    plan.local_steps[step.index] = act;
+  if (mutation == Mutation::OtherRanks && local.group.valid() &&
+      take_other_group(plan, local.group, world)) {
+    plan.local_steps[step.index] = local;
     return true;
   }
   return false;
@@ -136,7 +137,7 @@ bool mutate(Plan &plan, const World &world, uint32_t at, Mutation mutation) {
   if (plan.steps[at].form == StepForm::Communicate)
     return mutate_communicate(plan, world, at, mutation);
   if (plan.steps[at].form == StepForm::LocalStep)
-    return mutate_act(plan, world, at, mutation);
+    return mutate_local_step(plan, world, at, mutation);
   return false;
 }
 
@@ -250,7 +251,8 @@ TEST_CASE("mutations: examples uphold their types as they are") {
   }
 }
 
-TEST_CASE("mutations: a collective or an act that is left out, doubled or misplaced is refuted") {
+TEST_CASE(
+    "mutations: a collective or a local step that is left out, doubled or misplaced is refuted") {
   unsigned mutants = 0, survivors = 0;
   for (const std::string &path : examples()) {
     std::string why;

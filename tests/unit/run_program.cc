@@ -50,7 +50,8 @@ void ok(llvm::Error error) {
   REQUIRE(text == "");
 }
 
-// The axes on which ranks may hold different tensors, as far as blocks of one tensor do not say how.
+// The axes on which ranks may hold different tensors, as far as blocks of one tensor do not say
+// how.
 static uint64_t standing(const Planned &run, const ir::Type &type, RankId rank) {
   uint64_t at = 0;
   for (ir::AxisId axis :

@@ -25,8 +25,8 @@ std::unique_ptr<Planned> planned(std::string_view text);
 // None if it cannot be read, or draws a finding; then `problem` says so.
 std::unique_ptr<Planned> planned_file(const std::string &path);
 
-// Small whole numbers that uphold the type: equal where it says so, blocks of one tensor where it is
-// cut. Integers are 0 or 1, so that they can stand for places.
+// Small whole numbers that uphold the type: equal where it says so, blocks of one tensor where it
+// is cut. Integers are 0 or 1, so that they can stand for places.
 Tensor input_for(const Planned &run, PlannedId param, RankId rank, Domain domain, uint64_t seed);
 
 // Fails the test on an error.

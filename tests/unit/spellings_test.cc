@@ -2,8 +2,12 @@
 // every derived form; and the alias tables hold nothing that is not written there.
 #include "tests/unit/catch.h"
 
+#include "rules/attributes/attributes.h"
+#include "rules/boundary/boundary.h"
 #include "rules/ops/registry.h"
 #include "rules/transitions/transition.h"
+
+#include "ir/text/lexer.h"
 
 #include <fstream>
 #include <map>
@@ -45,7 +49,7 @@ std::string meaning(const std::string &spelling, const char *dialect = "spmd") {
   rules::ResolvedOp op = rules::resolve_spelling(spelling, dialect);
   std::string_view name = op.row ? op.row->name
                           : op.form == rules::OpForm::Transition
-                              ? op.transition
+                              ? rules::name_of(op.transition)
                               : rules::boundary_name(op.boundary);
   return std::string(name);
 }
@@ -120,4 +124,26 @@ TEST_CASE("the table of spellings has every row and every alias", "[ops]") {
     if (!listed(word, alias.op) && !listed(torch, alias.op) && !listed("jax." + word, alias.op))
       FAIL_CHECK(word << " is missing at " << alias.op);
   }
+}
+
+// The readers cannot ask the tables of rules, which stand above them.
+TEST_CASE("ops that state a type are for readers those whose attributes have one", "[ops]") {
+  auto has_type = [](const rules::AttributeList &list) {
+    return llvm::any_of(list.specs, [](const rules::AttributeSpec &spec) {
+      return spec.form == rules::AttributeForm::Type && spec.first_name() == "type";
+    });
+  };
+  auto check = [&](std::string_view name, const rules::AttributeList &list) {
+    INFO(name);
+    CHECK(ir::states_type({name.data(), name.size()}) == has_type(list));
+  };
+  for (const rules::BoundaryOp &row : rules::boundary_ops())
+    check(row.name, rules::attributes_of_boundary(row.op));
+  for (const rules::CallOp &row : rules::call_ops())
+    check(row.name, rules::attributes_of_boundary(row.op));
+  for (std::string_view name : llvm::ArrayRef(rules::kTransitionNames).drop_front())
+    check(name, rules::attributes_of_transition(rules::find_transition_op(name)));
+  for (ir::Dialect dialect : {ir::Dialect::Jax, ir::Dialect::DTensor})
+    check(rules::whole_words(dialect),
+          rules::attributes_of_transition(rules::TransitionOp::Redistribute));
 }

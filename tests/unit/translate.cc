@@ -1,4 +1,5 @@
-// Programs told in the words of each dialect, and read back: what is said to be lost is all that is lost.
+// Programs told in the words of each dialect, and read back: what is said to be lost is all that is
+// lost.
 #include "checker/dialect/translate.h"
 
 #include "checker/report/report.h"

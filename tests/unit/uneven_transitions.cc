@@ -1,5 +1,5 @@
-// Every transition between every two ends, on dimensions that do not divide: it has types, runs by the rule for
-// uneven blocks, and so does its backward.
+// Every transition between every two ends, on dimensions that do not divide: it has types, runs by
+// the rule for uneven blocks, and so does its backward.
 #include "tests/unit/backward_run.h"
 #include "tests/unit/catch.h"
 
@@ -19,8 +19,8 @@ using ir::Kind;
 
 constexpr char kNames[] = "ab";
 
-// What a tensor of two dimensions is on two axes: per dimension the axes that cut it, outermost first; on the
-// others a kind.
+// What a tensor of two dimensions is on two axes: per dimension the axes that cut it, outermost
+// first; on the others a kind.
 struct Layout {
   std::string cuts[2];
   Kind kinds[2] = {Kind::Replicate, Kind::Replicate};
@@ -61,7 +61,8 @@ struct Lattice {
 };
 constexpr Lattice kGrids[] = {{{2, 2}, {7, 5}}, {{3, 2}, {4, 7}}, {{2, 3}, {5, 8}}};
 
-// From a value to a loss: what is cut becomes addends of a sum, and so does what is the same on all ranks.
+// From a value to a loss: what is cut becomes addends of a sum, and so does what is the same on all
+// ranks.
 std::string loss_of(const Layout &layout, const std::string &value) {
   std::string text, at = value, partial;
   Layout left = layout;
@@ -137,7 +138,7 @@ void check_row(const Lattice &grid, const rules::Transition &row, int from, int 
   }
   std::string text = grid.mesh() + "%x = param " + grid.type(declared) + "\n" + make +
                      fmt::format("%y = {} {} {{ axis = b, src = {}, dst = {}, expert = true }}\n",
-                                 row.name, value, word_of(row.src, from), word_of(row.dst, to)) +
+                                 row.name(), value, word_of(row.src, from), word_of(row.dst, to)) +
                      loss_of(after, "%y");
   check_runs(text, counts);
 }
@@ -152,7 +153,7 @@ TEST_CASE("uneven blocks: every transition runs, and its backward") {
   for (const Lattice &grid : kGrids)
     for (const rules::Transition &row : rules::transitions()) {
       bool has_owner = row.src == Kind::Reduced || row.dst == Kind::Reduced;
-      if (of_lists.count(row.name) || row.composed || has_owner)
+      if (of_lists.count(row.name()) || row.composed || has_owner)
         continue;
       for (int from : ends(row.src))
         for (int to : ends(row.dst))

@@ -44,7 +44,7 @@ auto timed(double &sum) {
   });
 }
 
-void tell(const Run &run, const std::string &text) {
+void print_note(const Run &run, const std::string &text) {
   if (!run.options.quiet)
     say(text);
 }
@@ -62,7 +62,7 @@ std::vector<std::string> find_inputs(Run &run) {
       say(printable(problem));
     }
     for (const std::string &note : below.notes)
-      tell(run, printable(note));
+      print_note(run, printable(note));
     paths.insert(paths.end(), below.files.begin(), below.files.end());
   }
   return paths;
@@ -80,7 +80,7 @@ void check_input(Run &run, SourceCache &sources, const std::string &path) {
     auto timer = timed(run.read_ms);
     Progress progress(printable("reading " + path), run.options.quiet);
     Options options = run.options;
-    options.read.progress = [&](uint64_t done, uint64_t all) { progress.tell(done, all); };
+    options.read.progress = [&](uint64_t done, uint64_t all) { progress.show(done, all); };
     input = load(path, options);
   }
   if (!input.readable())
@@ -97,7 +97,7 @@ void check_input(Run &run, SourceCache &sources, const std::string &path) {
     // Nobody declares what a script that was recorded as it is holds.
     if (!options.mode && is_recorded_step(input.read.program))
       options.mode = ir::Mode::Gradual;
-    options.progress = [&](uint64_t done, uint64_t all) { progress.tell(done, all); };
+    options.progress = [&](uint64_t done, uint64_t all) { progress.show(done, all); };
     checked.result = check(input.read.program, options);
     options.infer_partial |= checked.result.gradual != nullptr;
   }
@@ -136,7 +136,8 @@ std::string inferred_text(const Report &report, const InferredAt &at) {
   return text;
 }
 
-// `model.py:41:13: %r = all_reduce %h { axis = tp, dst = R, src = P }  // on tp: src = P; dst = R by ..`
+// `model.py:41:13: %r = all_reduce %h { axis = tp, dst = R, src = P }  // on tp: src = P; dst = R
+// by ..`
 void print_inferred(const Run &run) {
   std::string text;
   for (const Report &report : run.reports) {
@@ -170,19 +171,20 @@ void judge(Run &run) {
     double coverage = totals_of(report).coverage();
     if (!report.judged.anything()) {
       run.happened(ExitCode::Coverage);
-      tell(run, fmt::format("{}: nothing was judged: {}", printable(report.input),
-                            why_nothing(report.judged, report.result->stats)));
+      print_note(run, fmt::format("{}: nothing was judged: {}", printable(report.input),
+                                  why_nothing(report.judged, report.result->stats)));
     } else if (coverage < options.min_coverage) {
       run.happened(ExitCode::Coverage);
-      tell(run, fmt::format("{}: {:.1f} % of the ops typed, and --min-coverage asks for {}",
-                            printable(report.input), std::floor(coverage * 10) / 10,
-                            options.min_coverage));
+      print_note(run, fmt::format("{}: {:.1f} % of the ops typed, and --min-coverage asks for {}",
+                                  printable(report.input), std::floor(coverage * 10) / 10,
+                                  options.min_coverage));
     } else if (double proof = totals_of(report).proof(); proof < options.min_proof) {
       run.happened(ExitCode::Coverage);
-      tell(run, fmt::format(
-                    "{}: the gradients of {:.1f} % of the parameters are proved on every axis, and "
-                    "--min-proof asks for {}",
-                    printable(report.input), std::floor(proof * 10) / 10, options.min_proof));
+      print_note(
+          run, fmt::format(
+                   "{}: the gradients of {:.1f} % of the parameters are proved on every axis, and "
+                   "--min-proof asks for {}",
+                   printable(report.input), std::floor(proof * 10) / 10, options.min_proof));
     }
   }
 }
@@ -194,7 +196,7 @@ void print_words(const Run &run) {
         !errors.empty() && !(options.quiet && checked.input.readable()))
       print_stderr(errors);
   if (!prints_counts(options))
-    tell(run, counts_line(totals_of(run.reports)));
+    print_note(run, counts_line(totals_of(run.reports)));
   for (const Report &report : run.reports) {
     if (!options.stats || !report.program)
       continue;

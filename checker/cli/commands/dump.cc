@@ -1,7 +1,8 @@
 // `spmdlint dump`: canonical text of a program, as it was read or with the types that follow;
 // `spmdlint backward`: the same of a program with its gradients written out.
-// Relies on the text printer: a type that was inferred is printed like one that was declared. With `--dialect`
-// dump writes the program in the words of a framework, and says of each line what these leave out.
+// Relies on the text printer: a type that was inferred is printed like one that was declared. With
+// `--dialect` dump writes the program in the words of a framework, and says of each line what these
+// leave out.
 #include "checker/cli/input.h"
 #include "checker/cli/output.h"
 #include "checker/cli/present.h"
@@ -88,7 +89,7 @@ ExitCode run_dump(const Options &options) {
   print_stderr(print_input_errors(input));
   if (!input.readable())
     return ExitCode::Input;
-  bool planned = options.stage == "plan";
+  bool planned = options.stage == Stage::Plan;
   std::optional<TooManyInlined> many = too_many_inlined(input.read.program);
   if (planned && many) {
     say(many->message);
@@ -97,7 +98,7 @@ ExitCode run_dump(const Options &options) {
   if (planned && check(input.read.program, options.check).clean())
     if (expand_redistributes(input.read.program, options.check, /*keep_stated=*/true))
       tell_assumed(input.read.program, options);
-  if (planned || options.stage == "types") {
+  if (planned || options.stage == Stage::Types) {
     CheckResult result = check(input.read.program, options.check);
     state_types(input.read.program, result);
     if (!result.clean())

@@ -1,5 +1,5 @@
-// `spmdlint elaborate FILE`: the program with its redistributions written out on stdout, what they cost
-// on stderr; in JSON both are one document.
+// `spmdlint elaborate FILE`: the program with its redistributions written out on stdout, what they
+// cost on stderr; in JSON both are one document.
 #include "rules/violations/implicit.h"
 
 #include "checker/rewrite/elaborate.h"
@@ -42,7 +42,7 @@ public:
 
   bool any_error() const {
     for (size_t i = 0; i < findings_.size(); ++i)
-      if (severity(i) == "error")
+      if (severity(i) == Implicit::Error)
         return true;
     return false;
   }
@@ -79,7 +79,7 @@ public:
                             {"backward_bytes", each.backward_bytes},
                             {"collectives", each.collectives},
                             {"moved_again_inside", each.read_again},
-                            {"severity", std::string(severity(i))}});
+                            {"severity", std::string(word(i, kImplicitWords))}});
     }
     for (const StatedSum &sum : done_.sums)
       sums.push_back({{"line", print_line(sum.inst)}, {"axes", names(sum)}});
@@ -108,15 +108,19 @@ private:
                           sum.axes);
   }
 
-  // What an insertion is to whoever asked for it: `accept`, `warn`, `error`, or `suppressed`.
-  std::string_view severity(size_t i) const {
+  // What an insertion is to whoever asked for it; suppressed ones are accepted.
+  Implicit severity(size_t i) const {
     const Insertion &each = done_.insertions[i];
     if (findings_[i].suppressed)
-      return "suppressed";
+      return Implicit::Accept;
     if (options_.redistribute_limit &&
         each.forward_bytes + each.backward_bytes > *options_.redistribute_limit)
-      return "error";
+      return Implicit::Error;
     return options_.redistribute;
+  }
+  // `words`: of Implicit.
+  std::string_view word(size_t i, llvm::ArrayRef<std::string_view> words) const {
+    return findings_[i].suppressed ? "suppressed" : words[static_cast<size_t>(severity(i))];
   }
   Finding finding_of(const Insertion &each) const {
     rules::ImplicitRedistribute found{.value = each.of,
@@ -132,14 +136,11 @@ private:
     return {std::move(found), Place::inst(each.first_use), ~0u, false, {}};
   }
   std::string text_of(size_t i) const {
-    std::string_view found = severity(i);
+    static constexpr std::string_view kWords[] = {"error", "warning", "info"};
     const Finding &finding = findings_[i];
     std::string why = finding.suppressed ? fmt::format(" ({})", finding.reason) : std::string();
-    return fmt::format("{}{}: [{}] {}\n",
-                       found == "accept" ? "info"
-                       : found == "warn" ? "warning"
-                                         : found,
-                       why, finding.info().name, message_of(program_, finding)) +
+    return fmt::format("{}{}: [{}] {}\n", word(i, kWords), why, finding.info().name,
+                       message_of(program_, finding)) +
            inside(done_.insertions[i]);
   }
   // What becomes of the same move where it happens inside of the op, behind the back of whoever
@@ -200,7 +201,7 @@ ExitCode run_elaborate(const Options &options) {
   Elaboration done = elaborate(program, options.check, topology);
   Account account(program, done, options);
   std::string text = ir::print_text(program);
-  bool json = options.table == "json";
+  bool json = options.table == TableFormat::Json;
   std::string problem = write_stdout(json ? print_json(account.json(), 2) + "\n" : text);
   if (!problem.empty())
     return wrong_call(problem);

@@ -56,7 +56,8 @@ std::string sentence_form(std::string_view message) {
   return text;
 }
 
-// The sentence as the program of the page gives it; of a finding that a check alone does not give, its form.
+// The sentence as the program of the page gives it; of a finding that a check alone does not give,
+// its form.
 std::string shown_sentence(const rules::DiagnosticInfo &row) {
   if (row.wrong.empty() || row.drawn_by != rules::DrawnBy::Check)
     return sentence_form(row.message);

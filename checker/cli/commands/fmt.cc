@@ -5,6 +5,7 @@
 
 #include "ir/input/compression.h"
 #include "ir/outline.h"
+#include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -21,7 +22,7 @@ size_t comment_start(llvm::StringRef line) {
       ++at;
     else if (line[at] == '"')
       quoted = !quoted;
-    else if (!quoted && line.substr(at).startswith("//"))
+    else if (!quoted && ir::starts_with(line.substr(at), "//"))
       return at;
   }
   return line.size();
@@ -56,7 +57,7 @@ const ir::Format &target_format(const Options &options, llvm::StringRef bytes) {
 bool is_canonical(llvm::StringRef bytes, llvm::StringRef canonical) {
   if (bytes == canonical)
     return true;
-  return ir::format_of(bytes).name == "text" && bare_lines(bytes) == bare_lines(canonical);
+  return ir::format_of(bytes).by_hand && bare_lines(bytes) == bare_lines(canonical);
 }
 
 ExitCode say_and(ExitCode code, const std::string &text) {
@@ -84,7 +85,7 @@ ExitCode format_one(const Options &options, const std::string &path) {
   bool in_place = options.output_file.empty() && !to_stdout;
   if (in_place && is_canonical(input.bytes(), text))
     return ExitCode::Clean;
-  if (in_place && ir::format_of(input.bytes()).name == "text" && has_comment(input.bytes()))
+  if (in_place && ir::format_of(input.bytes()).by_hand && has_comment(input.bytes()))
     return say_and(ExitCode::Call,
                    input.name + ": its comments would be lost; -o OUT writes to another file");
   ir::Compression compression = in_place || options.output_file.empty()

@@ -4,6 +4,7 @@
 #include "rules/boundary/boundary.h"
 
 #include "ir/kind.h"
+#include "ir/support/strings.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLExtras.h"
@@ -100,7 +101,7 @@ void for_each_statement(llvm::function_ref<void(std::string_view, std::string_vi
 std::string kind_page(llvm::StringRef name) {
   if (name == "?")
     return std::string(kUnknownPage);
-  if (name == llvm::StringRef(kShardName) || name.startswith("S("))
+  if (name == llvm::StringRef(kShardName) || ir::starts_with(name, "S("))
     name = "S";
   for (const ir::KindInfo &kind : ir::kKinds)
     if (name == llvm::StringRef(kind.name) || name == llvm::StringRef(kind.word))

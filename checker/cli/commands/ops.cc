@@ -4,6 +4,7 @@
 #include "checker/cli/options.h"
 #include "checker/cli/output.h"
 #include "checker/render/json_text.h"
+#include "ir/support/arrays.h"
 
 #include "rules/attributes/attributes.h"
 #include "rules/ops/registry.h"
@@ -33,7 +34,7 @@ llvm::SmallVector<const rules::OpDef *, 0> all_ops() {
 const rules::OpDef *find_row(llvm::StringRef name) {
   if (const rules::OpDef *row = rules::find_op(name))
     return row;
-  return rules::resolve_spelling(name, "spmd").row;
+  return rules::resolve_spelling(name, ir::kOwnDialect).row;
 }
 
 std::string joined(llvm::ArrayRef<llvm::StringRef> words, std::string_view before = "",
@@ -84,7 +85,7 @@ std::string attribute_lines(const rules::AttributeList &list) {
   std::string text;
   for (const rules::AttributeSpec &spec : list.specs) {
     llvm::SmallVector<llvm::StringRef, 6> names = names_of(spec);
-    std::string others = joined(llvm::makeArrayRef(names).drop_front());
+    std::string others = joined(ir::as_array(names).drop_front());
     text += fmt::format("  attribute {}{}: {}\n", view(names.front()),
                         others.empty() ? "" : " (or " + others + ")", rules::describe(spec.form));
   }
@@ -152,7 +153,7 @@ std::string ops_text(llvm::ArrayRef<const rules::OpDef *> rows) {
   return text;
 }
 
-constexpr std::string_view kActs[] = {
+constexpr std::string_view kLocalStepTexts[] = {
     "", "keeps its own slice", "keeps the data on the first rank, zeros elsewhere",
     "keeps the data on the root, zeros elsewhere", "puts its own block into zeros"};
 
@@ -167,13 +168,14 @@ std::string side(ir::Kind kind, rules::Layouts layouts) {
 std::string transition_row(const rules::Transition &row) {
   std::string text = fmt::format(
       "  {} -> {}: communicates {}", side(row.src, row.layouts), side(row.dst, row.layouts),
-      row.wire == rules::Wire::None ? "nothing"
-                                    : rules::kWireWords[static_cast<unsigned>(row.wire)]);
-  if (row.act != rules::LocalStep::None)
-    text += fmt::format(", each rank {}", kActs[static_cast<unsigned>(row.act)]);
-  if (!row.dual.name.empty())
-    text +=
-        fmt::format("; backward {}({}, {})", row.dual.name, word(row.dual.src), word(row.dual.dst));
+      row.collective == rules::Collective::None
+          ? "nothing"
+          : rules::kCollectiveWords[static_cast<unsigned>(row.collective)]);
+  if (row.local_step != rules::LocalStep::None)
+    text += fmt::format(", each rank {}", kLocalStepTexts[static_cast<unsigned>(row.local_step)]);
+  if (!row.composed)
+    text += fmt::format("; backward {}({}, {})", row.dual.name(), word(row.dual.src),
+                        word(row.dual.dst));
   if (row.composed)
     text += "; by way of R";
   if (row.expert)
@@ -196,12 +198,12 @@ Names op_names() {
 }
 
 std::string transition_page(llvm::StringRef name) {
-  std::string_view transition = view(name);
-  if (!rules::is_transition(transition))
-    transition = rules::resolve_spelling(name, "spmd").transition;
-  if (transition.empty())
+  rules::TransitionOp transition = rules::find_transition_op(view(name));
+  if (transition == rules::TransitionOp::None)
+    transition = rules::resolve_spelling(name, ir::kOwnDialect).transition;
+  if (transition == rules::TransitionOp::None)
     return "";
-  std::string text = fmt::format("{}, per axis:\n", transition);
+  std::string text = fmt::format("{}, per axis:\n", rules::name_of(transition));
   for (llvm::ArrayRef<rules::Transition> rows : {rules::transitions(), rules::joint_transitions()})
     for (const rules::Transition &row : rows)
       if (rules::find_transition(transition, row.src, row.dst) == &row)
@@ -209,12 +211,12 @@ std::string transition_page(llvm::StringRef name) {
   return text + attribute_lines(rules::attributes_of_transition(transition));
 }
 
+// Redistribute has a page of its own, and no rows.
 Names transition_names() {
   Names names;
-  for (llvm::ArrayRef<rules::Transition> rows : {rules::transitions(), rules::joint_transitions()})
-    for (const rules::Transition &row : rows)
-      if (llvm::StringRef name = row.name; !llvm::is_contained(names, name))
-        names.push_back(name);
+  for (std::string_view name : ir::as_array(rules::kTransitionNames).drop_front())
+    if (name != rules::name_of(rules::TransitionOp::Redistribute))
+      names.push_back(name);
   return names;
 }
 
@@ -222,10 +224,10 @@ ExitCode run_ops(const Options &options) {
   llvm::SmallVector<const rules::OpDef *, 0> rows = all_ops();
   if (!options.arguments.empty()) {
     rows = {find_row(options.arguments.front())};
-    std::string statement(
-        rules::boundary_name(rules::resolve_spelling(options.arguments.front(), "spmd").boundary));
+    std::string statement(rules::boundary_name(
+        rules::resolve_spelling(options.arguments.front(), ir::kOwnDialect).boundary));
     if (std::string page = transition_page(options.arguments.front()) + statement_page(statement);
-        !rows.front() && !page.empty() && options.table == "text") {
+        !rows.front() && !page.empty() && options.table == TableFormat::Text) {
       (void)write_stdout(page);
       return ExitCode::Clean;
     }
@@ -235,10 +237,10 @@ ExitCode run_ops(const Options &options) {
       return ExitCode::Call;
     }
   }
-  std::string text = options.table == "md"       ? ops_markdown(rows)
-                     : options.table == "json"   ? ops_json(rows)
-                     : options.arguments.empty() ? ops_text(rows)
-                                                 : op_text(*rows.front());
+  std::string text = options.table == TableFormat::Markdown ? ops_markdown(rows)
+                     : options.table == TableFormat::Json   ? ops_json(rows)
+                     : options.arguments.empty()            ? ops_text(rows)
+                                                            : op_text(*rows.front());
   std::string problem = write_stdout(text);
   if (problem.empty())
     return ExitCode::Clean;

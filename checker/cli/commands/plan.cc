@@ -1,5 +1,5 @@
-// `spmdlint plan 'FROM -> TO'`: the steps from one type to another on the same mesh, what each sends, and
-// what no sequence of messages can beat.
+// `spmdlint plan 'FROM -> TO'`: the steps from one type to another on the same mesh, what each
+// sends, and what no sequence of messages can beat.
 #include "checker/cli/options.h"
 #include "checker/cli/output.h"
 #include "checker/cli/topology.h"
@@ -52,8 +52,8 @@ ir::Shape block_of(const ir::Program &program, const ir::Type &type, ir::Shape s
   return shape;
 }
 
-// `f32[8, 4] [Shard(0)]`, extents global, in our own words: `f32[2@tp, 4]`. The second of two types may
-// leave the extents to the first.
+// `f32[8, 4] [Shard(0)]`, extents global, in our own words: `f32[2@tp, 4]`. The second of two types
+// may leave the extents to the first.
 llvm::Expected<std::string> in_our_words(llvm::StringRef text, std::string &extents,
                                          const std::string &axes, ir::Dialect dialect) {
   size_t close = text.find(']');
@@ -84,7 +84,8 @@ llvm::Expected<std::string> in_our_words(llvm::StringRef text, std::string &exte
   return ir::print_type(program, *type, block, even ? ir::ShapeId{} : whole);
 }
 
-// The axes on which addends of as many means as there are ranks are reduced; their sizes go out of the scale.
+// The axes on which addends of as many means as there are ranks are reduced; their sizes go out of
+// the scale.
 ir::AxisSet take_averages(ir::Program &program, ir::Type &from, const ir::Type &to) {
   ir::AxisSet axes;
   from = ir::canonical_scale(program, from);
@@ -174,7 +175,7 @@ Json json_of(const Asked &asked, const rd::Plan &plan, const rd::Topology &topol
     for (ir::AxisId axis : step.axes)
       axes.push_back(program.strings[program.meshes[ir::MeshId{0}][axis].name].str());
     steps.push_back({{"step", rd::print(program, step, rank)},
-                     {"op", std::string(step.row)},
+                     {"op", std::string(rules::name_of(step.op))},
                      {"axes", std::move(axes)},
                      {"type", rd::print_spec(program, program.types[step.after], rank)},
                      {"bytes", step.bytes},
@@ -262,7 +263,7 @@ ExitCode run_plan(const Options &options) {
   SPMD_CHECK(wrong.empty(), wrong.c_str());
   unsigned rank = static_cast<unsigned>(asked.program.shapes[asked.request.shape].dims.size());
   std::string proof = options.prove ? proof_of(asked, plan, topology) : std::string(), text;
-  if (options.table == "json") {
+  if (options.table == TableFormat::Json) {
     Json json = json_of(asked, plan, topology, rank);
     if (options.prove)
       json["proof"] = proof;

@@ -175,11 +175,11 @@ Round Bodies::evaluate(ir::FunctionId function, llvm::ArrayRef<rules::Arg> args)
 }
 
 void Bodies::reach(CallSite &site, const Round &round) {
-  if (state_.trail->sites.empty() || state_.trail->sites.back().inst != site.id)
-    state_.trail->sites.push_back({site.id, {}});
-  state_.trail->sites.back().bodies.append(round.bodies.begin(), round.bodies.end());
+  if (state_.body_result->sites.empty() || state_.body_result->sites.back().inst != site.id)
+    state_.body_result->sites.push_back({site.id, {}});
+  state_.body_result->sites.back().bodies.append(round.bodies.begin(), round.bodies.end());
   for (uint32_t body : round.bodies)
-    state_.trail->entries.push_back({std::nullopt, body});
+    state_.body_result->entries.push_back({std::nullopt, body});
   for (size_t r = 0; r < round.believed.size(); ++r) {
     if (r == site.believed.size())
       site.believed.emplace_back();
@@ -205,23 +205,23 @@ void Bodies::keep_values(ir::FunctionId id, TypedBody &typed) {
     typed.values.push_back(state_.known(ValueId{i}));
 }
 
-static bool has_error(const BodyResult &trail) {
-  return llvm::any_of(trail.entries, [](const BodyResult::Entry &entry) {
+static bool has_error(const BodyResult &body_result) {
+  return llvm::any_of(body_result.entries, [](const BodyResult::Entry &entry) {
     return entry.finding && entry.finding->severity() == rules::Severity::Error;
   });
 }
 
 // That of the main body first; a typed body is found one after its own index.
 void Bodies::keep_typings() {
-  auto take = [&](BodyResult &trail) {
-    for (Typing::Site &site : trail.sites)
+  auto take = [&](BodyResult &body_result) {
+    for (Typing::Site &site : body_result.sites)
       for (uint32_t &body : site.bodies)
         ++body;
-    return std::move(trail.sites);
+    return std::move(body_result.sites);
   };
   result_.typings.push_back({take(state_.main), 0, {}});
   for (TypedBody &each : state_.bodies)
-    result_.typings.push_back({take(each.trail), each.first, std::move(each.values)});
+    result_.typings.push_back({take(each.body_result), each.first, std::move(each.values)});
   // Of a body that calls type in several ways, the first one in which something is wrong is shown:
   // the sentences speak of its values.
   std::vector<bool> reached(result_.typings.size());
@@ -237,7 +237,8 @@ void Bodies::keep_typings() {
   }
   for (uint32_t i = 1; i < reached.size(); ++i) {
     const Typing &typing = result_.typings[i];
-    if (reached[i] && has_error(state_.bodies[i - 1].trail) && shown.insert(typing.first).second)
+    if (reached[i] && has_error(state_.bodies[i - 1].body_result) &&
+        shown.insert(typing.first).second)
       for (uint32_t v = 0; v < typing.values.size(); ++v)
         state_.learn(ValueId{typing.first + v}, typing.values[v]);
   }
@@ -262,12 +263,12 @@ void Bodies::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Typed
   }
   ir::Body body = function.body;
   ir::BlockId results = function.results;
-  BodyResult *outer = std::exchange(state_.trail, &typed.trail);
+  BodyResult *outer = std::exchange(state_.body_result, &typed.body_result);
   for (InstId inst = body.first; state_.edit && inst.index < body.last.index; ++inst.index)
     for (uint32_t r = 0; r < program_.insts[inst].result_count; ++r)
       edits_.remember(program_.insts[inst].result(r));
   type_instructions_(body);
-  state_.trail = outer;
+  state_.body_result = outer;
   if (state_.recording)
     keep_values(id, typed);
   for (const ir::Operand &operand : program_.blocks[results]) {

@@ -64,16 +64,16 @@ bool has_root(const ir::Program &program, const GradientBoundary &boundary) {
 
 rules::Contract GradientContracts::contract(ValueId value) {
   ValueId root = state_.storage.root(value);
-  llvm::SmallVector<rules::Violation, 1> told; // with the declaration
+  llvm::SmallVector<rules::Violation, 1> reported; // with the declaration
   std::optional<uint32_t> param = boundary_.param_of(root.valid() ? root : value);
   if (!param)
     return rules::contract_of(program_, {}, value, program_.types[result_.types[value.index]],
-                              told);
+                              reported);
   std::optional<rules::Contract> &known = contracts_[*param];
   if (!known)
     known = rules::contract_of(
         program_, program_.params[*param].grad, program_.params[*param].value,
-        program_.types[result_.types[program_.params[*param].value.index]], told);
+        program_.types[result_.types[program_.params[*param].value.index]], reported);
   return *known;
 }
 
@@ -158,9 +158,9 @@ void GradientContracts::scales_at_root(Place place, const Type &root) {
         (stated.sync.empty() &&
          (boundary_.is_asked(contract->param) || records_gradients(program_))))
       continue;
-    llvm::SmallVector<rules::Violation, 1> told;
-    Type after = rules::after_sync(program_, *contract, gradient, told);
-    if (told.empty())
+    llvm::SmallVector<rules::Violation, 1> reported;
+    Type after = rules::after_sync(program_, *contract, gradient, reported);
+    if (reported.empty())
       compare(after, contract->needed.scale, "the optimizer needs ");
   }
 }

@@ -62,7 +62,7 @@ bool made_equal(const ir::Program &program, const CheckResult &result, ValueId v
              [&](ValueId each) {
                InstId inst = defining_inst(program, each);
                if (!inst.valid() || program.insts[inst].phase != phase ||
-                   op_of(program, inst).transition.empty())
+                   op_of(program, inst).form != rules::OpForm::Transition)
                  return false;
                return llvm::any_of(tensors_of(program, inst),
                                    [&](ValueId operand) { return !equal(operand); });
@@ -81,7 +81,8 @@ InstId forward_of(const ir::Program &program, InstId backward, AxisSet axes) {
     InstId id{i};
     if (!is_forward(program.insts[id]) || !llvm::is_contained(tensors_of(program, id), value))
       continue;
-    if (!op_of(program, id).transition.empty() && (axes.empty() || runs_over(program, id, axes)))
+    if (op_of(program, id).form == rules::OpForm::Transition &&
+        (axes.empty() || runs_over(program, id, axes)))
       return id;
     if (!taker.valid())
       taker = id;

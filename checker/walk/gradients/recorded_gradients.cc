@@ -42,7 +42,7 @@ RecordedGradients::RecordedGradients(WalkState &state, GradientContracts &contra
   }
 }
 
-// Told of in their turn, after the types of all results.
+// Reported in their turn, after the types of all results.
 void RecordedGradients::meet(InstId id, const ir::Inst &inst, bool transition) {
   for (uint32_t i = 0; i < inst.result_count; ++i)
     if (program_.values[inst.result(i)].grad_of.valid())
@@ -72,7 +72,8 @@ void RecordedGradients::note_move(InstId id) {
 void RecordedGradients::keeps_one(InstId id) {
   const ir::Inst &inst = program_.insts[id];
   llvm::SmallVector<ValueId, 4> tensors = tensors_of(program_, id);
-  if (!is_forward(inst) || op_of(program_, id).transition != "convert" || tensors.size() != 1)
+  if (!is_forward(inst) || op_of(program_, id).transition != rules::TransitionOp::Convert ||
+      tensors.size() != 1)
     return;
   auto type = [&](ValueId value) -> const Type & {
     return program_.types[result_.types[value.index]];
@@ -117,7 +118,8 @@ AxisSet RecordedGradients::never_summed(ValueId id) {
   for (AxisId axis : asked) {
     auto follow = [&](InstId inst, ValueId operand) {
       return program_.insts[inst].phase == program_.insts[maker].phase &&
-             (op_of(program_, inst).transition.empty() || !runs_over(program_, inst, axis)) &&
+             (op_of(program_, inst).form != rules::OpForm::Transition ||
+              !runs_over(program_, inst, axis)) &&
              result_.types[operand.index].valid() && type(operand).of(Kind::Varying).contains(axis);
     };
     if (search(program_, id, follow, [&](ValueId value) { return value == first; }).valid())
@@ -180,13 +182,13 @@ void RecordedGradients::note_pair(Place place, ValueId id, Pair pair) {
   judged_[at] = same_mesh ? pair : Pair::Ask;
 }
 
-// The gradient is unknown on the axes where it is refused. `told`: the instruction has a finding
-// already, from which this one would follow.
-void RecordedGradients::judge(Place place, ValueId id, bool told) {
+// The gradient is unknown on the axes where it is refused. `reported`: the instruction has a
+// finding already, from which this one would follow.
+void RecordedGradients::judge(Place place, ValueId id, bool reported) {
   const ir::Value &value = program_.values[id];
   if (!value.grad_of.valid() || !result_.types[value.grad_of.index].valid())
     return;
-  if (!told && fits(place, id))
+  if (!reported && fits(place, id))
     return;
   Type gradient = program_.types[result_.types[id.index]];
   Type forward = program_.types[result_.types[value.grad_of.index]];
@@ -212,7 +214,7 @@ void RecordedGradients::judge(Place place, ValueId id, bool told) {
     gradient.set_kind(wrong, Kind::Partial);
   }
   if (wrong) {
-    if (!told)
+    if (!reported)
       state_.report(place, rules::GradientTypeMismatch{
                                value.grad_of, state_.intern(rules::restricted(gradient, wrong)),
                                state_.intern(dual_on(forward, wrong)), wrong});
@@ -221,7 +223,7 @@ void RecordedGradients::judge(Place place, ValueId id, bool told) {
     state_.learn_type(id, state_.intern(gradient));
     return;
   }
-  if (told)
+  if (reported)
     return;
   rules::Arg of = state_.known(value.grad_of), found = state_.known(id);
   if (of.shape != found.shape || of.sizes != found.sizes) {
@@ -285,13 +287,13 @@ void RecordedGradients::judge_scale(Place place, ValueId id, const Type &forward
 
 // Declared values that are gradients of what is made later. Told among the declarations.
 void RecordedGradients::judge_declared(size_t position) {
-  size_t before = state_.trail->entries.size();
+  size_t before = state_.body_result->entries.size();
   for (uint32_t i = 0; i < program_.params.size(); ++i)
     judge({Place::Form::Param, i}, program_.params[i].value, false);
   auto at = [&](size_t entry) {
-    return state_.trail->entries.begin() + static_cast<std::ptrdiff_t>(entry);
+    return state_.body_result->entries.begin() + static_cast<std::ptrdiff_t>(entry);
   };
-  std::rotate(at(position), at(before), state_.trail->entries.end());
+  std::rotate(at(position), at(before), state_.body_result->entries.end());
 }
 
 // What the optimizer reads is the sum. The axes on which it reads addends of the gradient of a
@@ -308,9 +310,9 @@ AxisSet RecordedGradients::unreduced(Place place, llvm::ArrayRef<ValueId> read, 
   AxisSet missing = axes & program_.types[result_.types[found.index]].replicated();
   AxisSet fresh = missing;
   if (!state_.edit) {
-    AxisSet &told = unreduced_[found.index];
-    fresh -= told;
-    told |= missing;
+    AxisSet &reported = unreduced_[found.index];
+    fresh -= reported;
+    reported |= missing;
   }
   if (fresh) {
     const auto *through = llvm::find_if(read, [&](ValueId operand) {

@@ -14,7 +14,7 @@ class RecordedGradients {
 public:
   RecordedGradients(WalkState &state, GradientContracts &contracts, UndecidedKinds &undecided);
 
-  // The gradients among the results of an instruction. Told of in their turn, after the types of
+  // The gradients among the results of an instruction. Reported in their turn, after the types of
   // all results.
   void meet(ir::InstId id, const ir::Inst &inst, bool transition);
   // Remembers which value a transition made of which, where gradients of them may be met.
@@ -37,7 +37,7 @@ private:
     Ask,
   };
 
-  void judge(Place place, ir::ValueId gradient, bool told);
+  void judge(Place place, ir::ValueId gradient, bool reported);
   void judge_scale(Place place, ir::ValueId gradient, const ir::Type &forward, ir::Type found);
   ir::AxisSet refused_gradient(ir::ValueId gradient, const ir::Type &forward, const ir::Type &found,
                                ir::AxisSet local);
@@ -58,7 +58,7 @@ private:
       first_gradients_; // per value, as backward leaves them; empty: no gradients
   llvm::DenseMap<uint32_t, ir::ValueId> moved_;       // operand of a transition -> its result
   llvm::DenseMap<uint32_t, ir::AxisSet> kept_of_one_; // R of which a convert keeps that of one rank
-  // Parameters, and the axes on which it was told that their gradient is not summed.
+  // Parameters, and the axes on which it was reported that their gradient is not summed.
   llvm::DenseMap<uint32_t, ir::AxisSet> unreduced_;
   ir::ScaleId gradient_scale_; // of the root, where no value is known to be it
   Tuples<3> pairs_;            // a value and its gradient, as numbered, where they are met

@@ -14,7 +14,7 @@ bool is_forward(const ir::Inst &inst) {
 }
 
 rules::ResolvedOp op_of(const ir::Program &program, InstId inst) {
-  return rules::resolve_spelling(program.op_name(program.insts[inst].op), "spmd");
+  return rules::resolve_op(program, program.insts[inst].op);
 }
 
 llvm::SmallVector<ValueId, 4> sources(const ir::Program &program, InstId id, ValueId result) {

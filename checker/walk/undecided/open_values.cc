@@ -1,5 +1,5 @@
-// The solver of erased words: union-find over the variables of open values. Facts are replayed in
-// program order, so that of two uses that contradict the second one is told.
+// The solver of unstated words: union-find over the variables of open values. Facts are replayed in
+// program order, so that of two uses that contradict the second one is reported.
 #include "checker/walk/undecided/open_values.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -143,7 +143,7 @@ uint32_t OpenValues::word_variable(uint32_t inst, AxisId axis) {
 
 // A body is typed once for equal operands. What it needs of a value is needed at each call on its
 // own, but for a collective of the body, which has one word for all of its calls.
-void OpenValues::replay(llvm::ArrayRef<OpenFact> facts, uint32_t trail,
+void OpenValues::replay(llvm::ArrayRef<OpenFact> facts, uint32_t body_result,
                         llvm::function_ref<llvm::ArrayRef<OpenFact>(uint32_t)> facts_of) {
   llvm::DenseMap<uint32_t, uint32_t> bound; // of the latest call: root in the body -> of the caller
   for (const OpenFact &fact : facts)
@@ -152,7 +152,7 @@ void OpenValues::replay(llvm::ArrayRef<OpenFact> facts, uint32_t trail,
       unite(fact.a, fact.b);
       break;
     case OpenFact::Form::Needs:
-      uses_[fact.b].trail = trail;
+      uses_[fact.b].body_result = body_result;
       uses_[fact.b].order = order_++;
       need(fact.a, fact.b);
       break;
@@ -204,7 +204,7 @@ OpenValues::Decision OpenValues::decision(uint32_t variable) const {
   while (variables_[at].word == kNone && variables_[at].shown != kNone)
     at = root(variables_[at].shown);
   const Variable &found = variables_[at];
-  Decision made{.use = earlier(found.replicate, found.invariant), .erased = found.word != kNone};
+  Decision made{.use = earlier(found.replicate, found.invariant), .unstated = found.word != kNone};
   if (made.use != kNone)
     made.kind = uses_[made.use].needs;
   return made;
@@ -228,14 +228,14 @@ OpenValues::contradictions(llvm::function_ref<uint32_t(Place, uint32_t)> moved) 
       found[at->second].clash.axes |= second.axis;
       continue;
     }
-    uint32_t entry = second.trail == kMain ? moved(second.place, second.entry) : second.entry;
-    found.push_back({second.trail,
+    uint32_t entry = second.body_result == kMain ? moved(second.place, second.entry) : second.entry;
+    found.push_back({second.body_result,
                      entry,
                      {said_[second.violation], second.place},
                      {ir::InstId{root.word}, first.place, first.needs, second.axis}});
   }
   llvm::stable_sort(found, [](const Contradiction &a, const Contradiction &b) {
-    return std::pair(a.trail, a.entry) < std::pair(b.trail, b.entry);
+    return std::pair(a.body_result, a.entry) < std::pair(b.body_result, b.entry);
   });
   return found;
 }
@@ -246,7 +246,7 @@ void OpenValues::settle_types(ir::Program &program, CheckResult &result) const {
       continue;
     Type type = program.types[result.types[v]];
     for (AxisId axis : open_axes(type) & axes(of_[v]))
-      if (Decision made = decision(variable(of_[v], axis)); made.erased)
+      if (Decision made = decision(variable(of_[v], axis)); made.unstated)
         type.set_kind(axis, made.kind);
     result.types[v] = program.types.add(type);
   }
@@ -272,7 +272,7 @@ void OpenValues::settle_words(CheckResult &result) const {
       InferredAt one = at;
       one.word.axes = axis;
       if (auto source = sources_.find(word_key(at.inst.index, axis)); source != sources_.end())
-        if (Decision made = decision(source->second); made.erased)
+        if (Decision made = decision(source->second); made.unstated)
           one.word.src = KindWord{.kind = made.kind};
       if (at.word.dst.form == KindWord::Form::Either) {
         one.word.dst = KindWord{.kind = Kind::Replicate};

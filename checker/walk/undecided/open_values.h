@@ -1,7 +1,7 @@
-// The words that erased collectives leave to their uses. Every value that is R or I, and carries a
-// gradient, has a variable per axis; values that must be of one kind share it. What uses need of
-// the variables is recorded while typing and solved once, over all bodies that are reached.
-// Internal to the checker.
+// The words that collectives with unstated words leave to their uses. Every value that is R or I,
+// and carries a gradient, has a variable per axis; values that must be of one kind share it. What
+// uses need of the variables is recorded while typing and solved once, over all bodies that are
+// reached. Internal to the checker.
 #pragma once
 
 #include "checker/check.h"
@@ -50,11 +50,11 @@ class OpenValues {
 public:
   // The variables of one value, one per open axis. 0: none.
   using Row = uint32_t;
-  static constexpr uint32_t kMain = ~0u; // the main body, where a trail is named
+  static constexpr uint32_t kMain = ~0u; // the main body, where a body_result is named
 
-  // A finding of two uses that contradict, to be put before entry `entry` of a trail.
+  // A finding of two uses that contradict, to be put before entry `entry` of a body_result.
   struct Contradiction {
-    uint32_t trail = kMain; // or a body
+    uint32_t body_result = kMain; // or a body
     uint32_t entry = 0;
     Finding finding;
     UndecidedClash clash;
@@ -86,12 +86,12 @@ public:
   // Solves all facts, those of bodies at their first call.
   void solve(llvm::ArrayRef<OpenFact> main,
              llvm::function_ref<llvm::ArrayRef<OpenFact>(uint32_t body)> facts_of);
-  // After solve(), in program order. `moved`: where an entry of the main trail is now.
+  // After solve(), in program order. `moved`: where an entry of the main body_result is now.
   std::vector<Contradiction>
   contradictions(llvm::function_ref<uint32_t(Place, uint32_t entry)> moved);
   // Gives values the kinds that were decided.
   void settle_types(ir::Program &program, CheckResult &result) const;
-  // Fills in the words of erased collectives, and says which use decided.
+  // Fills in the words of collectives with unstated words, and says which use decided.
   void settle_words(CheckResult &result) const;
 
 private:
@@ -105,19 +105,19 @@ private:
     ir::Kind needs;
     ir::AxisId axis;
     uint32_t violation, entry;
-    uint32_t trail = kMain, order = kNone; // when it was met while solving
+    uint32_t body_result = kMain, order = kNone; // when it was met while solving
   };
   struct Variable {
     uint32_t parent;                               // union-find, by size
     uint32_t size = 1;                             // of a root, as are the following
     uint32_t replicate = kNone, invariant = kNone; // its first uses as one and the other
-    uint32_t word = kNone;                         // an erased collective among its makers
-    uint32_t shown = kNone;                        // in a body: a variable of its first caller
+    uint32_t word = kNone;  // a collective with unstated words among its makers
+    uint32_t shown = kNone; // in a body: a variable of its first caller
   };
   struct Decision {
     ir::Kind kind = ir::Kind::Replicate;
-    uint32_t use = kNone; // none: no use decides
-    bool erased = false;  // false: no erased collective is among the makers
+    uint32_t use = kNone;  // none: no use decides
+    bool unstated = false; // false: no word was unstated among the makers
   };
 
   uint32_t find(uint32_t variable);
@@ -125,7 +125,7 @@ private:
   void unite(uint32_t a, uint32_t b);
   void need(uint32_t variable, uint32_t use);
   uint32_t earlier(uint32_t a, uint32_t b) const;
-  void replay(llvm::ArrayRef<OpenFact> facts, uint32_t trail,
+  void replay(llvm::ArrayRef<OpenFact> facts, uint32_t body_result,
               llvm::function_ref<llvm::ArrayRef<OpenFact>(uint32_t body)> facts_of);
   uint32_t word_variable(uint32_t inst, ir::AxisId axis);
   Decision decision(uint32_t variable) const;

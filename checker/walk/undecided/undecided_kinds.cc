@@ -3,6 +3,7 @@
 #include "checker/walk/undecided/undecided_kinds.h"
 
 #include "checker/walk/gradients/joint.h"
+#include "ir/support/arrays.h"
 
 #include "rules/redistribute/call.h"
 #include "rules/shards/remesh.h"
@@ -47,7 +48,7 @@ bool follows(const Type &base, const Type &as_replicate, const Type &as_invarian
 
 // Equal findings of several axes at one place are one.
 bool joins(OpenValues::Contradiction &known, const OpenValues::Contradiction &next) {
-  if (known.trail != next.trail || !(known.finding.place == next.finding.place))
+  if (known.body_result != next.body_result || !(known.finding.place == next.finding.place))
     return false;
   llvm::SmallVector<rules::Violation, 2> both{known.finding.violation};
   rules::add_merged(both, 0, next.finding.violation);
@@ -61,13 +62,13 @@ bool joins(OpenValues::Contradiction &known, const OpenValues::Contradiction &ne
 } // namespace
 
 void UndecidedKinds::fact(OpenFact::Form form, uint32_t a, uint32_t b, AxisId axis) {
-  state_.trail->open.push_back({form, axis, a, b});
+  state_.body_result->open.push_back({form, axis, a, b});
 }
 
 void UndecidedKinds::need(Row row, AxisId axis, Kind kind, Place place,
                           rules::Violation violation) {
   uint32_t said = open_.say(std::move(violation));
-  uint32_t entry = static_cast<uint32_t>(state_.trail->entries.size());
+  uint32_t entry = static_cast<uint32_t>(state_.body_result->entries.size());
   fact(OpenFact::Form::Needs, open_.variable(row, axis), open_.use(place, kind, axis, said, entry));
 }
 
@@ -195,7 +196,7 @@ OpenLinks UndecidedKinds::links_of(const rules::Application &app, const rules::O
   auto axes_of_operand = [&](uint32_t i) { return open_axes(app.type(app.args[i])) - refused; };
   size_t step = open.size() > kTriedApart ? open.size() : 1;
   for (size_t at = 0; at < open.size(); at += step)
-    link_group(app, outcome, llvm::makeArrayRef(open).slice(at, step), refused, links);
+    link_group(app, outcome, ir::as_array(open).slice(at, step), refused, links);
   for (size_t a = 0; a + 1 < open.size(); ++a)
     for (size_t b = a + 1; b < (step == 1 ? open.size() : a + 2); ++b)
       link_pair(app, {open[a], Kind::Replicate}, open[b],
@@ -235,7 +236,7 @@ void UndecidedKinds::follow(InstId id, const OpenLink &link, llvm::ArrayRef<Row>
   case OpenLink::Form::Needs:
     fact(OpenFact::Form::Needs, open_.variable(operands[link.a], axis),
          open_.use(Place::inst(id), link.needs, axis, link.violation,
-                   static_cast<uint32_t>(state_.trail->entries.size())));
+                   static_cast<uint32_t>(state_.body_result->entries.size())));
     break;
   case OpenLink::Form::Same:
     fact(OpenFact::Form::Same, open_.variable(operands[link.a], axis),
@@ -426,15 +427,15 @@ void UndecidedKinds::name_clash(OpenValues::Contradiction &clash) {
     *axes = clash.clash.axes;
 }
 
-void UndecidedKinds::settle(size_t declared, size_t told, size_t late) {
+void UndecidedKinds::settle(size_t declared, size_t reported, size_t late) {
   if (!recording())
     return;
   open_.solve(state_.main.open, [&](uint32_t body) -> llvm::ArrayRef<OpenFact> {
-    return state_.bodies[body].trail.open;
+    return state_.bodies[body].body_result.open;
   });
   auto moved = [&](Place place, uint32_t entry) {
     if (place.form == Place::Form::Param)
-      return static_cast<uint32_t>(entry - told + declared);
+      return static_cast<uint32_t>(entry - reported + declared);
     return place.form == Place::Form::Inst ? static_cast<uint32_t>(entry + late) : entry;
   };
   std::vector<OpenValues::Contradiction> found;
@@ -452,15 +453,15 @@ void UndecidedKinds::settle(size_t declared, size_t told, size_t late) {
   open_.settle_types(program_, result_);
 }
 
-// Each trail is rebuilt once, in the order that the findings have.
+// Each body_result is rebuilt once, in the order that the findings have.
 void UndecidedKinds::put_in_order(std::vector<OpenValues::Contradiction> found) {
   for (size_t first = 0; first < found.size();) {
-    uint32_t name = found[first].trail;
+    uint32_t name = found[first].body_result;
     std::vector<BodyResult::Entry> &entries =
-        (name == OpenValues::kMain ? state_.main : state_.bodies[name].trail).entries;
+        (name == OpenValues::kMain ? state_.main : state_.bodies[name].body_result).entries;
     std::vector<BodyResult::Entry> merged;
     size_t at = 0;
-    for (; first < found.size() && found[first].trail == name; ++first) {
+    for (; first < found.size() && found[first].body_result == name; ++first) {
       while (at < found[first].entry)
         merged.push_back(std::move(entries[at++]));
       merged.push_back({std::move(found[first].finding)});

@@ -54,9 +54,9 @@ public:
   void branches(CallSite &site, const Round &then, const Round &other);
 
   // The whole program was walked: decides, and tells of uses that contradict where the second one
-  // stands. Findings about declarations may have been told last, from entry `told` on; `late` of
-  // them were moved to entry `declared`, before those of the instructions.
-  void settle(size_t declared, size_t told, size_t late);
+  // stands. Findings about declarations may have been reported last, from entry `reported` on;
+  // `late` of them were moved to entry `declared`, before those of the instructions.
+  void settle(size_t declared, size_t reported, size_t late);
   void settle_words() { open_.settle_words(result_); }
 
   // While an edit is tried the words stand as they were decided.

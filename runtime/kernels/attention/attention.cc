@@ -2,8 +2,9 @@
 // framework's op on this rank's tensors has it look at: places are those of the block, not of the
 // whole.
 #include "runtime/kernels/attention/attention.h"
+#include "ir/support/strings.h"
 #include "runtime/kernels/composed/compositions.h"
-#include "runtime/kernels/places.h"
+#include "runtime/kernels/positions.h"
 #include "runtime/kernels/rows.h"
 #include "runtime/tensor/number.h"
 #include "runtime/tensor/scratch.h"
@@ -15,7 +16,7 @@ namespace spmd::runtime {
 
 bool sequence_first(const Site &site) {
   llvm::StringRef name = bare_name(site);
-  if (name.startswith("dot_product_attention"))
+  if (ir::starts_with(name, "dot_product_attention"))
     return rules::number_attr(site.app, {"layout"}).value_or(0) == 0;
   return name == "flash_attn_func" || name == "_flash_attention_forward" ||
          name == "_flash_attention_backward" || name == "_efficient_attention_forward" ||
@@ -24,9 +25,9 @@ bool sequence_first(const Site &site) {
 
 Causal causal_of(const Site &site) {
   llvm::StringRef name = bare_name(site);
-  if (!llvm::StringRef(site.row.name.data(), site.row.name.size()).endswith("_causal"))
+  if (!ir::ends_with(llvm::StringRef(site.row.name.data(), site.row.name.size()), "_causal"))
     return Causal::No;
-  bool last = name.startswith("flash_attn") || name.startswith("_flash_attention");
+  bool last = ir::starts_with(name, "flash_attn") || ir::starts_with(name, "_flash_attention");
   return last ? Causal::AlignedLast : Causal::Aligned;
 }
 

@@ -43,8 +43,8 @@ struct HeadGradients {
   // That of the bias, s x t, which is put there and not added.
   std::vector<double> *bias = nullptr;
 };
-// `g`: gradient of the output, s x e. `inner` (s): the sum over all keys of weight times its gradient; null:
-// these are all keys. `less` (s): the gradient of the log of the sum; null: 0.
+// `g`: gradient of the output, s x e. `inner` (s): the sum over all keys of weight times its
+// gradient; null: these are all keys. `less` (s): the gradient of the log of the sum; null: 0.
 void attention_gradients(const Head &head, const std::vector<double> &weights, MatrixView<double> g,
                          const double *inner, const double *less, const HeadGradients &to);
 

@@ -1,7 +1,9 @@
-// Attention as products of matrices and a few nests between them. Heads stand before the sequence here, and queries
-// that share their keys are rows of one matrix. All between operands and results is in double, as on the host: bounds
-// of functions allow for the rounding of what comes out alone. Scratch memory holds the scores of as many heads as fit.
+// Attention as products of matrices and a few loop nests between them. Heads stand before the
+// sequence here, and queries that share their keys are rows of one matrix. All between operands and
+// results is in double, as on the host: bounds of functions allow for the rounding of what comes
+// out alone. Scratch memory holds the scores of as many heads as fit.
 #include "runtime/kernels/attention/attention.h"
+#include "ir/support/arrays.h"
 #include "runtime/device/composition.h"
 #include "runtime/kernels/composed/compositions.h"
 
@@ -100,7 +102,7 @@ bool AttentionFormulas::read_dims() {
   first_ = sequence_first(site_);
   const size_t rank = q->dims->size(), head = rank - (first_ ? 2 : 3),
                row = rank - (first_ ? 3 : 2);
-  auto lead = [&](const Placed *of) { return llvm::makeArrayRef(*of->dims).take_front(rank - 3); };
+  auto lead = [&](const Placed *of) { return ir::as_array(*of->dims).take_front(rank - 3); };
   lead_.assign(lead(q).begin(), lead(q).end());
   entries_ = count(lead_);
   heads_ = (*k->dims)[head], s_ = (*q->dims)[row], t_ = (*k->dims)[row];
@@ -290,7 +292,8 @@ bool AttentionFormulas::make_weights(const Chunk &chunk, const Placed *lse) {
               [&](Symbols s) { return s[2] == 0.0 ? Symbol(0.0) : power(s[0], s[1]) / s[2]; });
 }
 
-// The gradients of scores, which stand in the place of the weights, added up where several scores saw one element.
+// The gradients of scores, which stand in the place of the weights, added up where several scores
+// saw one element.
 bool AttentionFormulas::make_mask_gradient(const Chunk &chunk) {
   const std::optional<Strided> part = seen_mask(chunk, mask_part_),
                                sum = seen_mask(chunk, to_mask_);

@@ -1,6 +1,8 @@
-// Statistics of rows as tensors whose extents along the rows are 1, then what is made of each element and them.
+// Statistics of rows as tensors whose extents along the rows are 1, then what is made of each
+// element and them.
 #include "runtime/kernels/composed/compositions.h"
 
+#include "ir/support/arrays.h"
 #include "runtime/device/composition.h"
 #include "runtime/kernels/norms/norms.h"
 #include "runtime/tensor/number.h"
@@ -91,7 +93,7 @@ public:
     for (size_t d = rank - spans; d < rank; ++d)
       along.push_back(static_cast<unsigned>(d));
     kept_ = Composition::without(*x->dims, along);
-    size_ = static_cast<double>(count(llvm::makeArrayRef(*x->dims).take_back(spans)));
+    size_ = static_cast<double>(count(ir::as_array(*x->dims).take_back(spans)));
     return statistics(mean, rstd);
   }
 

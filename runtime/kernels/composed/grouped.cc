@@ -1,8 +1,8 @@
-// Rows that belong to experts, one block after the other. How many each has is data: a product is made of all rows
-// with the matrix of each expert, of which each row keeps its own.
+// Rows that belong to experts, one block after the other. How many each has is data: a product is
+// made of all rows with the matrix of each expert, of which each row keeps its own.
 #include "runtime/device/composition.h"
 #include "runtime/kernels/composed/compositions.h"
-#include "runtime/kernels/places.h"
+#include "runtime/kernels/positions.h"
 
 #include "rules/shapes/attrs.h"
 
@@ -42,7 +42,8 @@ public:
     return made;
   }
 
-  // a b for the rows of each expert, which has a b of its own; `by_column`: for the columns, an a of its own.
+  // a b for the rows of each expert, which has a b of its own; `by_column`: for the columns, an a
+  // of its own.
   bool products(const Matrices &a, const Matrices &b, bool by_column, const Placed &out) {
     const Placed owner = owner_along(by_column), all = of_.temporary(*out.dims, out.dtype);
     if (!of_.fill(out, 0))

@@ -1,7 +1,10 @@
-// Rows that read and write by index. All of them are one picture: element p of a small tensor stands for one of a
-// large tensor, which lies where p does in some dimensions, and as far along others as an entry of the index says.
-// Reading is then one nest; writing is a scatter of as long pieces as stay together. What an index names that is not
-// there is zero, or nowhere: the host, which would refuse it, does not see it.
+// Rows that read and write by index. All of them are one picture: element p of a small tensor
+// stands for one of a large tensor, which lies where p does in some dimensions, and as far along
+// others as an entry of the index says. Reading is then one loop nest; writing is a scatter of as
+// long pieces as stay together. What an index names that is not there is zero, or nowhere: the
+// host, which would refuse it, does not see it.
+#include "ir/support/arrays.h"
+#include "ir/support/strings.h"
 #include "runtime/device/composition.h"
 #include "runtime/kernels/composed/compositions.h"
 
@@ -28,7 +31,8 @@ unsigned dim_of(const Composition &of, const Dims &dims) {
   return named.empty() ? 0 : named.front();
 }
 
-// Entries as places in what is at hand: negative ones of the program count from the end of the whole.
+// Entries as places in what is at hand: negative ones of the program count from the end of the
+// whole.
 struct Counted {
   int64_t extent = 0, first = 0, whole = 0;
   std::optional<int64_t> skipped;
@@ -79,7 +83,7 @@ bool picture_along(Composition &of, const Dims &large, const Dims &small, unsign
 
 // One entry for each position along dimension d, of `length`.
 bool picture_lines(const Dims &large, unsigned d, const Placed &entries, Picture &out) {
-  const Lines cut(large, d);
+  const DimSplit cut(large, d);
   out.over = {cut.outer, entries.size(), cut.inner};
   out.base = {cut.extent * cut.inner, 0, 1};
   out.index = {0, 1, 0};
@@ -113,7 +117,7 @@ bool write(Composition &of, SpmdScatterForm form, const Picture &by, const Place
   }
   auto divides = [&](int64_t stride) { return stride % width == 0; };
   if (!divides(by.step) || !divides(by.size) ||
-      !llvm::all_of(llvm::makeArrayRef(by.base).take_front(lead), divides))
+      !llvm::all_of(ir::as_array(by.base).take_front(lead), divides))
     lead = by.over.size(), width = 1;
   const Dims rows(by.over.begin(), by.over.begin() + static_cast<ptrdiff_t>(lead));
   auto leading = [&](const Strides &of_all) {
@@ -201,7 +205,7 @@ bool composed_gather_masked(Composition &of) {
   if (!a || !i || a->dims->empty())
     return false;
   const unsigned d = dim_of(of, *a->dims);
-  const Lines cut(*a->dims, d);
+  const DimSplit cut(*a->dims, d);
   Picture by;
   by.over = {cut.outer, cut.inner};
   by.base = {cut.extent * cut.inner, 1};
@@ -236,7 +240,7 @@ bool picture_selection(Composition &of, const Dims &large, Picture &out) {
   bool adjacent = true;
   for (unsigned k = 0; k < of.site.members(operand); ++k, ++place) {
     const Placed &index = *of.operand("i", k);
-    const unsigned at = list_place(*of.site.binding[operand], k);
+    const unsigned at = list_position(*of.site.binding[operand], k);
     adjacent &= at <= place || parts.empty();
     dim += at - place, place = at;
     if (index.dtype == ir::DType::Bool || index.dtype == ir::DType::U8 || dim >= large.size())
@@ -406,7 +410,7 @@ bool composed_scatter(Composition &of) {
   const llvm::StringRef name = bare_name(of.site),
                         reduce = rules::word_attr(of.site.app, {"reduce"});
   if (!has_base(of) || !i || rules::any_attr(of.site.app, {"dimension_numbers"}) ||
-      name.endswith("sub") || (adds && !includes_self(of.site)) ||
+      ir::ends_with(name, "sub") || (adds && !includes_self(of.site)) ||
       (!reduce.empty() && reduce != "add" && reduce != "sum"))
     return false;
   const Dims large = at_least_one(*of.result(0)->dims), small = at_least_one(*i->dims);
@@ -444,7 +448,7 @@ bool composed_index_put(Composition &of) {
   const Dims &large = *to.dims;
   // One value where a mask is: of the leading dimensions.
   if (!adds && of.site.members(operand) == 1 && mask->dtype == ir::DType::Bool &&
-      list_place(*of.site.binding[operand], 0) == 0 && (!s || s->size() == 1) &&
+      list_position(*of.site.binding[operand], 0) == 0 && (!s || s->size() == 1) &&
       mask->dims->size() <= large.size()) {
     Dims seen = *mask->dims;
     seen.resize(large.size(), 1);

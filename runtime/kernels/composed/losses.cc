@@ -1,5 +1,7 @@
-// Losses whose targets are classes: a class that a sample means is found by its place along the scores.
+// Losses whose targets are classes: a class that a sample means is found by its place along the
+// scores.
 #include "runtime/kernels/losses/losses.h"
+#include "ir/support/strings.h"
 #include "runtime/device/composition.h"
 #include "runtime/kernels/composed/compositions.h"
 
@@ -67,7 +69,7 @@ bool ClassFormulas::read() {
   }
   classes_ = static_cast<double>((*z->dims)[d]);
   ignored_ = static_cast<double>(rules::number_attr(of_.site.app, {"ignore_index"}).value_or(-100));
-  of_scores_ = row_.startswith("cross_entropy");
+  of_scores_ = ir::starts_with(row_, "cross_entropy");
   return true;
 }
 
@@ -125,7 +127,7 @@ bool ClassFormulas::gradient(const Placed *g, const Placed *total) {
   if (!g || !read() || !make_weights() || (of_scores_ && !make_logs()))
     return false;
   const bool mean =
-      row_.startswith("nll_loss_backward")
+      ir::starts_with(row_, "nll_loss_backward")
           ? row_ != "nll_loss_backward_summed"
           : reduction_ == LossReduction::Mean || reduction_ == LossReduction::BatchMean;
   const Placed &to = *of_.result(0);

@@ -1,7 +1,9 @@
-// Extremes with their places, norms, truths, counts and running sums, each along the dimensions that the row names.
+// Extremes with their places, norms, truths, counts and running sums, each along the dimensions
+// that the row names.
+#include "ir/support/strings.h"
 #include "runtime/device/composition.h"
 #include "runtime/kernels/composed/compositions.h"
-#include "runtime/kernels/places.h"
+#include "runtime/kernels/positions.h"
 #include "runtime/kernels/reductions/matrix_norm.h"
 
 #include "rules/shapes/attrs.h"
@@ -39,7 +41,8 @@ bool combine(Composition &of, const Along &along, const Placed &out, Composition
   return of.make(of.as(out, along.kept), *along.x->dims, *along.x, formula, combiner);
 }
 
-// The first place of the extreme, counted in the order of the dimensions; of a NaN, if there is one.
+// The first place of the extreme, counted in the order of the dimensions; of a NaN, if there is
+// one.
 bool make_place(Composition &of, const Along &along, const Placed &most, const Placed &out) {
   const Dims &over = *along.x->dims;
   Strided place{of.places(1, 0, 1), Strides(over.size(), 0)};
@@ -65,7 +68,7 @@ bool composed_extreme_place(Composition &of) {
   const llvm::StringRef row = row_of(of);
   if (of.by || !along.x || along.x->size() == 0)
     return false;
-  const bool only_place = row.startswith("arg");
+  const bool only_place = ir::starts_with(row, "arg");
   const Placed most = of.temporary(along.kept);
   const SpmdCombiner combiner = row.contains("max") ? kSpmdMax : kSpmdMin;
   auto same = [](Symbols s) { return s[0]; };
@@ -78,7 +81,8 @@ bool composed_extreme_place(Composition &of) {
          (!place || make_place(of, along, most, *place));
 }
 
-// Each place joins all that come before it: short lines alone, longer ones take too much of the square of their length.
+// Each place joins all that come before it: short lines alone, longer ones take too much of the
+// square of their length.
 bool composed_scan(Composition &of) {
   constexpr int64_t kLongestLine = 2048;
   const Along along(of);

@@ -22,7 +22,7 @@ bool composed_sort(Composition &of) {
   const unsigned d = named.empty() ? 0 : named.front();
   Dims taken =
       (values ? values : indices)->dims->empty() ? Dims{1} : *(values ? values : indices)->dims;
-  const Lines cut(from, d);
+  const DimSplit cut(from, d);
   if (taken.size() != from.size() || taken[d] > cut.extent)
     return false;
   const int64_t length = cut.extent, most = taken[d], inner = cut.inner;

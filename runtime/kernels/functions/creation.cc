@@ -1,6 +1,6 @@
 // Constants: what a spelling fills a tensor with.
 #include "runtime/device/composition.h"
-#include "runtime/kernels/places.h"
+#include "runtime/kernels/positions.h"
 #include "runtime/kernels/rows.h"
 
 #include "llvm/ADT/StringSwitch.h"
@@ -34,7 +34,7 @@ Range range_of(const Site &site, int64_t size) {
 template <class T> void fill_range(const Site &site, View<T> to) {
   llvm::StringRef name = bare_name(site);
   auto dim = static_cast<unsigned>(rules::dim_number(site.app).value_or(0));
-  Lines cut(*to.dims, name == "iota" && dim < to.rank() ? dim : 0);
+  DimSplit cut(*to.dims, name == "iota" && dim < to.rank() ? dim : 0);
   Range range = range_of(site, cut.extent);
   double base = pick(argument(site, {"base"}, 3), 10);
   for (int64_t at = 0; at < to.size(); ++at) {

@@ -1,5 +1,5 @@
 // Optimizer steps of one parameter, as torch's fused kernels take them, and loss scaling.
-#include "runtime/kernels/places.h"
+#include "runtime/kernels/positions.h"
 #include "runtime/kernels/rows.h"
 
 namespace spmd::runtime {

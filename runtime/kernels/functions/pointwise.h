@@ -4,8 +4,10 @@
 // there is `static llvm::Error check(const Site &)`, it says first what cannot be carried out.
 // Operands are stretched from the right. Gradients are those of Dual.
 //
-// A functor of one number may do many at once, as exactly as narrow results need: `bool has_many() const`,
-// `void many(const double *x, double *values, double *slopes, size_t n) const`; null: not asked for.
+// A functor of one number may do many at once, as exactly as narrow results need: `bool has_many()
+// const`,
+// `void many(const double *x, double *values, double *slopes, size_t n) const`; null: not asked
+// for.
 #pragma once
 
 #include "runtime/kernels/broadcast.h"
@@ -127,8 +129,8 @@ template <class F, unsigned N, class T> llvm::Error run_pointwise(const Call<T> 
   return llvm::Error::success();
 }
 
-// Adds weight(i) times the derivative by the asked operand at each element i of `dims`. `fresh`: what the
-// result holds counts as zero.
+// Adds weight(i) times the derivative by the asked operand at each element i of `dims`. `fresh`:
+// what the result holds counts as zero.
 template <class F, unsigned N, class Weight>
 void add_slopes(const VjpCall &vjp, const F &f, llvm::ArrayRef<int64_t> dims, Weight weight,
                 bool fresh = false) {

@@ -1,6 +1,7 @@
 // Random numbers, and what they do to data. A number is a hash of the op and of the element's
 // place in the whole; of the state too, where it is an operand. In the field the same places are
 // drawn, and a number of any distribution is some residue.
+#include "ir/support/strings.h"
 #include "runtime/kernels/draws.h"
 #include "runtime/kernels/rows.h"
 
@@ -67,9 +68,9 @@ Distribution distribution_of(const Site &site, ir::DType dtype) {
     return pick(site, names, place + like, absent);
   };
   double bits = std::min(53u, ir::info(dtype).bytes * 8);
-  if (name.startswith("randn") || name == "normal_")
+  if (ir::starts_with(name, "randn") || name == "normal_")
     return {Form::Normal, number({"mean"}, 0, 0), number({"std"}, 1, 1)};
-  if (name.startswith("randint") || name == "random_") {
+  if (ir::starts_with(name, "randint") || name == "random_") {
     double low = number({"low", "from"}, 0, 0), high = number({"high", "to"}, 1, kNaN);
     if (std::isnan(high)) // `randint(high)`
       return {Form::Whole, 0, site.app.attr("low") || low == 0 ? std::exp2(bits - 1) : low};
@@ -85,10 +86,10 @@ Distribution distribution_of(const Site &site, ir::DType dtype) {
     return {Form::LogNormal, number({"mean"}, 0, 1), number({"std"}, 1, 2)};
   if (name == "bernoulli_")
     return {Form::Coin, number({"p"}, 0, 0.5), 0};
-  if (name.startswith("uniform") || name == "rng_uniform")
+  if (ir::starts_with(name, "uniform") || name == "rng_uniform")
     return {Form::Uniform, number({"from", "low", "minval"}, 0, 0),
             number({"to", "high", "maxval"}, 1, 1)};
-  if (name.startswith("random_") || name == "rng_bit_generator")
+  if (ir::starts_with(name, "random_") || name == "rng_bit_generator")
     return {Form::Bits, number({"bit_width"}, 0, bits), 0};
   return {};
 }
@@ -295,13 +296,13 @@ template <class T> Error multinomial(const Call<T> &call) {
 
 double dropped(const Site &site) {
   double p = pick(site, {"p", "rate", "drop_prob"}, 1, 0.5);
-  return bare_name(site).endswith("fused_dropout") ? 1 - p : p; // torch passes what is kept
+  return ir::ends_with(bare_name(site), "fused_dropout") ? 1 - p : p; // torch passes what is kept
 }
 // Whole channels are dropped: of elements that differ only behind the first two dimensions, all.
 unsigned leading(const Site &site) {
   llvm::StringRef name = bare_name(site);
-  return name.startswith("feature_") || name.endswith("1d") || name.endswith("2d") ||
-                 name.endswith("3d")
+  return ir::starts_with(name, "feature_") || ir::ends_with(name, "1d") ||
+                 ir::ends_with(name, "2d") || ir::ends_with(name, "3d")
              ? 2
              : ~0u;
 }

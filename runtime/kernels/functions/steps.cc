@@ -1,4 +1,5 @@
 // Functions that jump from value to value: rounding, comparisons, bits, casts.
+#include "ir/support/strings.h"
 #include "runtime/kernels/functions/pointwise.h"
 #include "runtime/kernels/integral.h"
 
@@ -17,7 +18,7 @@ int64_t whole(double x) { return static_cast<int64_t>(x); }
 struct Round { // to even, or away from zero as jax's default is; `decimals` places
   explicit Round(const Site &site) : unit(std::pow(10, -site.number_attr("decimals", 0))) {
     llvm::StringRef word = rules::word_attr(site.app, {"rounding_method"});
-    away = word.endswith("AWAY_FROM_ZERO") || site.number_attr("rounding_method", 1) == 0;
+    away = ir::ends_with(word, "AWAY_FROM_ZERO") || site.number_attr("rounding_method", 1) == 0;
   }
   double operator()(double x) const {
     double scaled = x / unit, near = away ? std::round(scaled) : std::nearbyint(scaled);
@@ -169,7 +170,7 @@ llvm::Error quantize(const Call<double> &call) {
   unsigned rank = a.rank(), place = rules::place_of(axis.value_or(0), rank).value_or(0);
   int64_t inner = count(llvm::ArrayRef<int64_t>(*a.dims).drop_front(std::min(place + 1, rank)));
   bool per_index = (s && s.size() > 1) || (z && z.size() > 1);
-  bool fake = llvm::StringRef(site.spelling().data()).startswith("fake_quantize");
+  bool fake = ir::starts_with(llvm::StringRef(site.spelling().data()), "fake_quantize");
   std::optional<double> number = site.number(site.operand("s"));
   double scale = number.value_or(site.number_attr("scale", 1));
   number = site.number(site.operand("z"));

@@ -10,7 +10,7 @@ namespace {
 using llvm::Error;
 
 // How often each position occurs, where gradients are divided by that (`scale_grad_by_freq`).
-std::vector<int64_t> frequencies(const Site &site, const Places &at, int64_t extent) {
+std::vector<int64_t> frequencies(const Site &site, const Positions &at, int64_t extent) {
   std::vector<int64_t> often(static_cast<size_t>(extent),
                              rules::flag_attr(site.app, "scale_grad_by_freq") ? 0 : 1);
   for (int64_t row : at)
@@ -35,7 +35,7 @@ template <class T> Error dense_backward(const Call<T> &call) {
   View<const T> g = call.operand("g"), i = call.operand("i");
   View<T> to = call.results[0];
   int64_t rows = to.dim(0), width = to.size() / std::max<int64_t>(rows, 1);
-  llvm::Expected<Places> at = positions(call.site, i, rows);
+  llvm::Expected<Positions> at = positions(call.site, i, rows);
   if (!at)
     return at.takeError();
   std::vector<int64_t> often = frequencies(call.site, *at, rows);
@@ -63,7 +63,7 @@ template <class T> Error embedding_bag(const Call<T> &call) {
   View<T> to = call.results[0];
   int64_t bags = to.dim(0), width = t.dim(1), skipped = padding(call.site, t.dim(0));
   Bag mode = bag_of(call.site);
-  llvm::Expected<Places> at = positions(call.site, i, t.dim(0));
+  llvm::Expected<Positions> at = positions(call.site, i, t.dim(0));
   if (!at)
     return at.takeError();
   for (int64_t b = 0; b < bags; ++b) {
@@ -101,7 +101,7 @@ template <class T> Error bag_backward(const Call<T> &call) {
   if ((mode == Bag::Mean && !p) || (mode == Bag::Max && !q))
     return cannot_run(call.site, "what its forward kept is not given");
   if (mode == Bag::Max) {
-    llvm::Expected<Places> best = positions(call.site, q, rows);
+    llvm::Expected<Positions> best = positions(call.site, q, rows);
     if (!best)
       return best.takeError();
     for (int64_t at = 0; at < q.size() && at < g.size(); ++at) {
@@ -110,8 +110,8 @@ template <class T> Error bag_backward(const Call<T> &call) {
     }
     return Error::success();
   }
-  llvm::Expected<Places> at = positions(call.site, i, rows),
-                         bag = positions(call.site, o, g.dim(0));
+  llvm::Expected<Positions> at = positions(call.site, i, rows),
+                            bag = positions(call.site, o, g.dim(0));
   if (!at || !bag)
     return llvm::joinErrors(at.takeError(), bag.takeError());
   std::vector<int64_t> often = frequencies(call.site, *at, rows);

@@ -17,7 +17,7 @@ template <class T> Error gather(const Call<T> &call) {
   Dims to = call.results[0].rank() == 0 ? Dims{1} : *call.results[0].dims;
   Dims index = flat || i.rank() == 0 ? Dims{i.size()} : *i.dims;
   unsigned d = flat ? 0 : dim_of(call.site, a);
-  llvm::Expected<Places> at = positions(call.site, i, from[d]);
+  llvm::Expected<Positions> at = positions(call.site, i, from[d]);
   if (!at)
     return at.takeError();
   if (!lies_within(to, from, d))
@@ -30,7 +30,7 @@ template <class T> Error index_select(const Call<T> &call) {
   View<const T> a = call.operand("a");
   Dims from = a.rank() ? *a.dims : Dims{1};
   unsigned d = dim_of(call.site, a);
-  llvm::Expected<Places> at = positions(call.site, call.operand("i"), from[d]);
+  llvm::Expected<Positions> at = positions(call.site, call.operand("i"), from[d]);
   if (!at)
     return at.takeError();
   fetch(a, lines(from, d, *at), call.results[0]);
@@ -41,7 +41,7 @@ template <class T> Error embedding(const Call<T> &call) {
   View<const T> t = call.operand("t");
   if (rules::any_attr(call.site.app, {"max_norm"}))
     return cannot_run(call.site, "`max_norm` would change its table");
-  llvm::Expected<Places> at = positions(call.site, call.operand("i"), t.dim(0));
+  llvm::Expected<Positions> at = positions(call.site, call.operand("i"), t.dim(0));
   if (!at)
     return at.takeError();
   fetch(t, lines(*t.dims, 0, *at), call.results[0]);
@@ -50,10 +50,10 @@ template <class T> Error embedding(const Call<T> &call) {
 
 // Positions in the whole, less where the block begins; -1: in another block.
 template <class T>
-llvm::Expected<Places> own_positions(const Site &site, View<const T> index, View<const T> block,
-                                     unsigned d) {
+llvm::Expected<Positions> own_positions(const Site &site, View<const T> index, View<const T> block,
+                                        unsigned d) {
   int64_t first = block.first ? (*block.first)[d] : 0;
-  llvm::Expected<Places> at =
+  llvm::Expected<Positions> at =
       positions(site, index, block.whole ? (*block.whole)[d] : block.dim(d));
   if (at)
     for (int64_t &place : *at)
@@ -63,11 +63,11 @@ llvm::Expected<Places> own_positions(const Site &site, View<const T> index, View
 
 template <class T> Error embedding_masked(const Call<T> &call) {
   View<const T> t = call.operand("t");
-  llvm::Expected<Places> at = own_positions(call.site, call.operand("i"), t, 0);
+  llvm::Expected<Positions> at = own_positions(call.site, call.operand("i"), t, 0);
   if (!at)
     return at.takeError();
   int64_t width = t.size() / std::max<int64_t>(t.dim(0), 1);
-  Places places;
+  Positions places;
   for (int64_t row : *at)
     for (int64_t c = 0; c < width; ++c)
       places.push_back(row < 0 ? -1 : row * width + c);
@@ -78,11 +78,11 @@ template <class T> Error embedding_masked(const Call<T> &call) {
 template <class T> Error gather_masked(const Call<T> &call) {
   View<const T> a = call.operand("a"), i = call.operand("i");
   unsigned d = dim_of(call.site, a);
-  llvm::Expected<Places> at = own_positions(call.site, i, a, d);
+  llvm::Expected<Positions> at = own_positions(call.site, i, a, d);
   if (!at)
     return at.takeError();
-  Lines cut(*a.dims, d);
-  Places places;
+  DimSplit cut(*a.dims, d);
+  Positions places;
   for (int64_t o = 0; o < cut.outer; ++o)
     for (int64_t k = 0; k < cut.inner; ++k) {
       int64_t x = (*at)[static_cast<size_t>(i.size() == 1 ? 0 : o * cut.inner + k)];
@@ -94,7 +94,7 @@ template <class T> Error gather_masked(const Call<T> &call) {
 
 template <class T> Error take(const Call<T> &call) {
   View<const T> a = call.operand("a");
-  llvm::Expected<Places> at = positions(call.site, call.operand("i"), a.size());
+  llvm::Expected<Positions> at = positions(call.site, call.operand("i"), a.size());
   if (!at)
     return at.takeError();
   fetch(a, *at, call.results[0]);
@@ -104,7 +104,7 @@ template <class T> Error take(const Call<T> &call) {
 template <class T> Error one_hot(const Call<T> &call) {
   View<T> to = call.results[0];
   int64_t classes = to.dims->back();
-  llvm::Expected<Places> at = positions(call.site, call.operand("i"), classes);
+  llvm::Expected<Positions> at = positions(call.site, call.operand("i"), classes);
   if (!at)
     return at.takeError();
   for (size_t i = 0; i < at->size(); ++i)
@@ -119,7 +119,7 @@ template <class T> Error repeat_interleave_alike(const Call<T> &call) {
   View<T> to = call.results[0];
   bool flat = !rules::dim_attr(site.app);
   unsigned d = flat ? 0 : dim_of(site, a);
-  Lines from(flat ? Dims{a.size()} : *a.dims, d);
+  DimSplit from(flat ? Dims{a.size()} : *a.dims, d);
   int64_t times = to.size() / std::max<int64_t>(a.size(), 1);
   for (int64_t at = 0; at < to.size(); ++at)
     to[at] = a[at / from.inner / times * from.inner + at % from.inner];
@@ -148,7 +148,7 @@ template <class T> Error repeat_interleave(const Call<T> &call) {
   bool flat = !rules::dim_attr(call.site.app);
   Dims from = flat ? Dims{a.size()} : *a.dims;
   unsigned d = flat ? 0 : dim_of(call.site, a);
-  Places at;
+  Positions at;
   for (int64_t k = 0; k < from[d]; ++k) {
     double times = plain(counts[counts.size() == 1 ? 0 : k]);
     if (!(times >= 0) || !(times < 0x1p40))
@@ -186,7 +186,7 @@ template <class T> Error index(const Call<T> &call) {
   if (sizes && sizes->size() == a.rank()) {
     for (unsigned d = 0; d < a.rank(); ++d)
       (*sizes)[d] = std::min((*sizes)[d], a.dim(d));
-    llvm::Expected<Places> places = windows(call, *a.dims, *to.dims, *sizes, false);
+    llvm::Expected<Positions> places = windows(call, *a.dims, *to.dims, *sizes, false);
     if (!places)
       return places.takeError();
     for (size_t i = 0; i < places->size(); ++i)
@@ -212,7 +212,7 @@ template <class T> Error masked_select(const Call<T> &call) {
     int64_t &extent = over[over.size() - back];
     extent = std::max(a.dim(a.rank() - back), m.dim(m.rank() - back));
   }
-  Places places;
+  Positions places;
   for (Walk walk(over, {strides_over(*a.dims, over), strides_over(*m.dims, over)}); walk; ++walk)
     if (truth(m[walk.offset(1)]))
       places.push_back(walk.offset(0));
@@ -233,10 +233,10 @@ template <class T> Error selecting_backward(const Call<T> &call) {
   Dims large = to.rank() ? *to.dims : Dims{1};
   auto dims = call.site.dims(static_cast<unsigned>(large.size()));
   unsigned d = dims.empty() ? 0 : dims.front();
-  llvm::Expected<Places> at = positions(call.site, i, large[d]);
+  llvm::Expected<Positions> at = positions(call.site, i, large[d]);
   if (!at)
     return at.takeError();
-  Places places;
+  Positions places;
   if (bare_name(call.site) == "index_select_backward") {
     places = lines(large, d, *at);
   } else {

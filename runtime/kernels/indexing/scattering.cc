@@ -1,5 +1,6 @@
 // Rows that put elements into a tensor at positions that other operands hold. Of several elements
 // for one position the last one stands, unless they are combined.
+#include "ir/support/strings.h"
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/indexing/selection_of.h"
 #include "runtime/kernels/rows.h"
@@ -14,18 +15,19 @@ using llvm::Error;
 template <class T> struct Source {
   T number{};
   const T *data = nullptr;
-  Places from;
+  Positions from;
 };
-template <class T> Source<T> source_of(const Call<T> &call, size_t size, Places from) {
+template <class T> Source<T> source_of(const Call<T> &call, size_t size, Positions from) {
   View<const T> s = call.operand("s");
   if (s)
     return {T(), s.data, std::move(from)};
   return {constant<T>(call.site.number(call.site.operand("s")).value_or(0)), nullptr,
-          Places(size, 0)};
+          Positions(size, 0)};
 }
 
 template <class T, class Combine>
-Error put_all(const Call<T> &call, llvm::Expected<Places> places, Places from, Combine combine) {
+Error put_all(const Call<T> &call, llvm::Expected<Positions> places, Positions from,
+              Combine combine) {
   if (!places)
     return places.takeError();
   View<const T> a = call.operand("a");
@@ -41,10 +43,10 @@ constexpr auto kAdd = [](const auto &old, const auto &value) { return old + valu
 constexpr auto kSubtract = [](const auto &old, const auto &value) { return old - value; };
 constexpr auto kMultiply = [](const auto &old, const auto &value) { return old * value; };
 
-// Places of the elements of `i`, each at its own place but for dimension d; and where the elements
-// of `s`, which may be longer, are taken from.
+// Positions of the elements of `i`, each at its own place but for dimension d; and where the
+// elements of `s`, which may be longer, are taken from.
 struct Pairs {
-  Places places, from;
+  Positions places, from;
 };
 template <class T> llvm::Expected<Pairs> pairs(const Call<T> &call) {
   View<const T> i = call.operand("i"), s = call.operand("s");
@@ -52,10 +54,10 @@ template <class T> llvm::Expected<Pairs> pairs(const Call<T> &call) {
     if (!s)
       return cannot_run(call.site, "its updates are no tensor");
     Dims large = *call.results[0].dims;
-    llvm::Expected<Places> places = windows(call, large, *s.dims, window_sizes(call, s), true);
+    llvm::Expected<Positions> places = windows(call, large, *s.dims, window_sizes(call, s), true);
     if (!places)
       return places.takeError();
-    return Pairs{std::move(*places), broadcast_places(*s.dims, *s.dims)};
+    return Pairs{std::move(*places), broadcast_positions(*s.dims, *s.dims)};
   }
   Dims large = call.results[0].rank() ? *call.results[0].dims : Dims{1};
   Dims small = i.rank() ? *i.dims : Dims{1};
@@ -68,12 +70,12 @@ template <class T> llvm::Expected<Pairs> pairs(const Call<T> &call) {
   for (unsigned each = 0; s && s.rank() && each < small.size(); ++each)
     if (small[each] > s.dim(each))
       return cannot_run(call.site, "its index is longer than its source");
-  llvm::Expected<Places> at = positions(call.site, i, large[d]);
+  llvm::Expected<Positions> at = positions(call.site, i, large[d]);
   if (!at)
     return at.takeError();
-  Places places = along(large, small, d, *at, small);
+  Positions places = along(large, small, d, *at, small);
   return Pairs{std::move(places),
-               s && s.rank() ? corner_places(*s.dims, small) : Places(at->size(), 0)};
+               s && s.rank() ? corner_positions(*s.dims, small) : Positions(at->size(), 0)};
 }
 
 template <class T, class Combine> Error scatter_by(const Call<T> &call, Combine combine) {
@@ -99,7 +101,7 @@ std::vector<int64_t> writes(const Site &site, int64_t size) {
 }
 
 template <class T> Error scatter_add(const Call<T> &call) {
-  if (bare_name(call.site).endswith("sub"))
+  if (ir::ends_with(bare_name(call.site), "sub"))
     return scatter_by(call, kSubtract);
   std::vector<int64_t> written = writes(call.site, call.results[0].size());
   const T *base = call.results[0].data;
@@ -109,31 +111,31 @@ template <class T> Error scatter_add(const Call<T> &call) {
 }
 
 // One index for each position along the dimension.
-template <class T> llvm::Expected<Places> line_places(const Call<T> &call) {
+template <class T> llvm::Expected<Positions> line_positions(const Call<T> &call) {
   Dims large = call.results[0].rank() ? *call.results[0].dims : Dims{1};
   unsigned d = dim_of(call.site, call.results[0]);
-  llvm::Expected<Places> at = positions(call.site, call.operand("i"), large[d]);
+  llvm::Expected<Positions> at = positions(call.site, call.operand("i"), large[d]);
   if (!at)
     return at.takeError();
   return lines(large, d, *at);
 }
 // The elements of `s` in order, or its one element everywhere.
-template <class T> Places in_order(const Call<T> &call, size_t size) {
+template <class T> Positions in_order(const Call<T> &call, size_t size) {
   View<const T> s = call.operand("s");
-  Places from(size, 0);
+  Positions from(size, 0);
   for (size_t i = 0; s && s.size() != 1 && i < size; ++i)
     from[i] = static_cast<int64_t>(i);
   return from;
 }
 template <class T, class Combine> Error put_lines(const Call<T> &call, Combine combine) {
-  llvm::Expected<Places> places = line_places(call);
+  llvm::Expected<Positions> places = line_positions(call);
   if (!places)
     return places.takeError();
   View<const T> s = call.operand("s");
   auto size = static_cast<int64_t>(places->size());
   if (s && s.size() != 1 && s.size() != size)
     return wrong_number(call.site, s.size(), size);
-  Places from = in_order(call, places->size());
+  Positions from = in_order(call, places->size());
   return put_all(call, std::move(places), std::move(from), combine);
 }
 
@@ -144,8 +146,9 @@ template <class T> Error index_add(const Call<T> &call) {
 template <class T> Error index_copy(const Call<T> &call) { return put_lines(call, kReplace); }
 
 template <class T> Error put_flat(const Call<T> &call) {
-  llvm::Expected<Places> places = positions(call.site, call.operand("i"), call.results[0].size());
-  Places from = in_order(call, static_cast<size_t>(call.operand("i").size()));
+  llvm::Expected<Positions> places =
+      positions(call.site, call.operand("i"), call.results[0].size());
+  Positions from = in_order(call, static_cast<size_t>(call.operand("i").size()));
   return rules::flag_attr(call.site.app, "accumulate")
              ? put_all(call, std::move(places), std::move(from), kAdd)
              : put_all(call, std::move(places), std::move(from), kReplace);
@@ -162,7 +165,7 @@ template <class T, class Combine> Error index_put_by(const Call<T> &call, Combin
   for (unsigned back = 1; s && back <= s.rank(); ++back)
     if (int64_t extent = s.dim(s.rank() - back); extent != 1 && extent != over[over.size() - back])
       return wrong_number(call.site, over[over.size() - back], extent);
-  Places from = s ? broadcast_places(*s.dims, over) : Places();
+  Positions from = s ? broadcast_positions(*s.dims, over) : Positions();
   return put_all(call, std::move(chosen->places), std::move(from), combine);
 }
 template <class T> Error index_put(const Call<T> &call) { return index_put_by(call, kReplace); }
@@ -174,13 +177,13 @@ std::optional<Combiner> combiner_of(const Site &site) {
   llvm::StringRef name = bare_name(site);
   if (word == "sum" || word == "add")
     return Combiner::Sum;
-  if (word == "prod" || word == "multiply" || name.endswith("mul"))
+  if (word == "prod" || word == "multiply" || ir::ends_with(name, "mul"))
     return Combiner::Product;
   if (word == "mean")
     return Combiner::Mean;
-  if (word == "amax" || word == "max" || name.endswith("max"))
+  if (word == "amax" || word == "max" || ir::ends_with(name, "max"))
     return Combiner::Max;
-  if (word == "amin" || word == "min" || name.endswith("min"))
+  if (word == "amin" || word == "min" || ir::ends_with(name, "min"))
     return Combiner::Min;
   return std::nullopt;
 }
@@ -243,7 +246,7 @@ template <class T> Error segment_reduce(const Call<T> &call) {
   if (!combiner || (!lengths && !offsets) || axis >= a.rank())
     return cannot_run(call.site, "its segments or its combiner are not known");
   View<const T> bounds = lengths ? lengths : offsets;
-  Lines cut(*a.dims, axis), out(*to.dims, axis);
+  DimSplit cut(*a.dims, axis), out(*to.dims, axis);
   int64_t row = bounds.dims->back();
   double absent = *combiner == Combiner::Max       ? -kInfinity
                   : *combiner == Combiner::Min     ? kInfinity

@@ -1,4 +1,4 @@
-// Places that indices select.
+// Positions that indices select.
 #include "runtime/kernels/indexing/selection.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -9,8 +9,8 @@ namespace spmd::runtime {
 
 namespace {
 
-Places places_of(const Dims &over, const Strides &strides) {
-  Places places;
+Positions positions_of(const Dims &over, const Strides &strides) {
+  Positions places;
   places.reserve(static_cast<size_t>(count(over)));
   for (Walk walk(over, {strides}); walk; ++walk)
     places.push_back(walk.offset());
@@ -34,12 +34,12 @@ std::optional<Dims> broadcast(llvm::ArrayRef<Index> indices) {
 
 } // namespace
 
-Places broadcast_places(const Dims &dims, const Dims &over) {
-  return places_of(over, strides_over(dims, over));
+Positions broadcast_positions(const Dims &dims, const Dims &over) {
+  return positions_of(over, strides_over(dims, over));
 }
 
-Places corner_places(const Dims &dims, const Dims &over) {
-  return places_of(over, strides_of(dims));
+Positions corner_positions(const Dims &dims, const Dims &over) {
+  return positions_of(over, strides_of(dims));
 }
 
 bool lies_within(const Dims &small, const Dims &large, std::optional<unsigned> d) {
@@ -51,23 +51,23 @@ bool lies_within(const Dims &small, const Dims &large, std::optional<unsigned> d
   return true;
 }
 
-Places along(const Dims &large, const Dims &small, unsigned d, const Places &index,
-             const Dims &index_dims) {
+Positions along(const Dims &large, const Dims &small, unsigned d, const Positions &index,
+                const Dims &index_dims) {
   Strides strides = strides_of(large);
   int64_t step = strides[d];
   strides[d] = 0;
   for (size_t i = 0; i < small.size(); ++i)
     strides[i] = large[i] == 1 ? 0 : strides[i];
-  Places places;
+  Positions places;
   places.reserve(static_cast<size_t>(count(small)));
   for (Walk walk(small, {strides, strides_over(index_dims, small)}); walk; ++walk)
     places.push_back(walk.offset(0) + index[static_cast<size_t>(walk.offset(1))] * step);
   return places;
 }
 
-Places lines(const Dims &large, unsigned d, const Places &index) {
-  Lines cut(large, d);
-  Places places;
+Positions lines(const Dims &large, unsigned d, const Positions &index) {
+  DimSplit cut(large, d);
+  Positions places;
   places.reserve(static_cast<size_t>(cut.outer * cut.inner) * index.size());
   for (int64_t o = 0; o < cut.outer; ++o)
     for (int64_t x : index)
@@ -98,9 +98,9 @@ std::optional<Selection> select_by(const Dims &large, llvm::ArrayRef<Index> indi
     dims.push_back(large[d]);
     strides.push_back(own[d]);
   }
-  Places offset(static_cast<size_t>(count(*chosen)), 0);
+  Positions offset(static_cast<size_t>(count(*chosen)), 0);
   for (const Index &index : indices) {
-    Places spread = broadcast_places(index.dims, *chosen);
+    Positions spread = broadcast_positions(index.dims, *chosen);
     for (size_t i = 0; i < offset.size(); ++i)
       offset[i] += index.positions[static_cast<size_t>(spread[i])] * own[index.dim];
   }
@@ -142,9 +142,9 @@ std::optional<Windows> windows_of(const Site &site, bool scatters) {
   return windows;
 }
 
-std::optional<Places> window_places(const Windows &windows, const Dims &large, const Dims &small,
-                                    llvm::ArrayRef<int64_t> sizes, const Places &index,
-                                    const Dims &index_dims) {
+std::optional<Positions> window_places(const Windows &windows, const Dims &large, const Dims &small,
+                                       llvm::ArrayRef<int64_t> sizes, const Positions &index,
+                                       const Dims &index_dims) {
   if (index_dims.empty() || sizes.size() != large.size())
     return std::nullopt;
   llvm::ArrayRef<int64_t> entries = llvm::ArrayRef<int64_t>(index_dims).drop_back();
@@ -159,7 +159,7 @@ std::optional<Places> window_places(const Windows &windows, const Dims &large, c
   if (kept.size() != windows.window.size() || width != windows.starts.size() ||
       small.size() != kept.size() + entries.size())
     return std::nullopt;
-  Places places;
+  Positions places;
   places.reserve(static_cast<size_t>(count(small)));
   for (Walk walk(small); walk; ++walk) {
     Dims at(large.size(), 0), inside(large.size(), 0);

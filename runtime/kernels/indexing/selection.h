@@ -1,18 +1,18 @@
-// Which elements of a large tensor those of a small one are taken from, or put into: the common part
-// of all ops that index.
+// Which elements of a large tensor those of a small one are taken from, or put into: the common
+// part of all ops that index.
 #pragma once
 
-#include "runtime/kernels/places.h"
+#include "runtime/kernels/positions.h"
 
 namespace spmd::runtime {
 
 // Per element of the small tensor, in row-major order, the offset in the large one; -1: nowhere.
-using Places = std::vector<int64_t>;
+using Positions = std::vector<int64_t>;
 
 // Positions among `extent` that a tensor holds. An error if one is none.
 template <class T>
-llvm::Expected<Places> positions(const Site &site, View<const T> index, int64_t extent) {
-  Places places(static_cast<size_t>(index.size()));
+llvm::Expected<Positions> positions(const Site &site, View<const T> index, int64_t extent) {
+  Positions places(static_cast<size_t>(index.size()));
   for (size_t i = 0; i < places.size(); ++i) {
     std::optional<int64_t> at = position(index.data[i], extent);
     if (!at)
@@ -22,26 +22,26 @@ llvm::Expected<Places> positions(const Site &site, View<const T> index, int64_t 
   return places;
 }
 
-// Whether every place of the small tensor is one of the large tensor, but for dimension d (none: in all
-// of them). Dimensions of one element are broadcast.
+// Whether every place of the small tensor is one of the large tensor, but for dimension d (none: in
+// all of them). Dimensions of one element are broadcast.
 bool lies_within(const Dims &small, const Dims &large, std::optional<unsigned> d = std::nullopt);
-// The small tensor has the extents `small`, and lies within the large one; its element p lies at p in the large one, but at
-// index[p] in dimension d. `index` is broadcast over the small tensor.
-Places along(const Dims &large, const Dims &small, unsigned d, const Places &index,
-             const Dims &index_dims);
+// The small tensor has the extents `small`, and lies within the large one; its element p lies at p
+// in the large one, but at index[p] in dimension d. `index` is broadcast over the small tensor.
+Positions along(const Dims &large, const Dims &small, unsigned d, const Positions &index,
+                const Dims &index_dims);
 // As above with one index for each position along d: the small tensor is the large one, at
 // index.size() positions along d.
-Places lines(const Dims &large, unsigned d, const Places &index);
+Positions lines(const Dims &large, unsigned d, const Positions &index);
 
 // A list of indices of the dimensions of one tensor, as in x[i, :, m]: positions, broadcast against
 // each other, stand at `dim`; what is not indexed is taken whole.
 struct Index {
   unsigned dim = 0;
-  Places positions;
+  Positions positions;
   Dims dims;
 };
 struct Selection {
-  Places places;
+  Positions places;
   Dims dims; // of the small tensor
 };
 // `adjacent`: the indexed dimensions follow each other, so that what they select stands in their
@@ -57,13 +57,13 @@ struct Windows {
   enum class Outside : uint8_t { Drop, Clip } outside = Outside::Drop;
 };
 std::optional<Windows> windows_of(const Site &site, bool scatters);
-// `index`: raw numbers, index vectors along the last dimension. `sizes`: of the window, per dimension
-// of the large tensor.
-std::optional<Places> window_places(const Windows &windows, const Dims &large, const Dims &small,
-                                    llvm::ArrayRef<int64_t> sizes, const Places &index,
-                                    const Dims &index_dims);
+// `index`: raw numbers, index vectors along the last dimension. `sizes`: of the window, per
+// dimension of the large tensor.
+std::optional<Positions> window_places(const Windows &windows, const Dims &large, const Dims &small,
+                                       llvm::ArrayRef<int64_t> sizes, const Positions &index,
+                                       const Dims &index_dims);
 
-template <class T> void fetch(View<const T> from, const Places &places, View<T> to) {
+template <class T> void fetch(View<const T> from, const Positions &places, View<T> to) {
   for (size_t i = 0; i < places.size(); ++i)
     if (places[i] >= 0)
       to.data[i] = from.data[places[i]];
@@ -71,15 +71,16 @@ template <class T> void fetch(View<const T> from, const Places &places, View<T> 
 
 // `from`: per element of the small tensor the offset in the source.
 template <class T, class Combine>
-void put(const Places &places, const Places &from, const T *source, View<T> to, Combine combine) {
+void put(const Positions &places, const Positions &from, const T *source, View<T> to,
+         Combine combine) {
   for (size_t i = 0; i < places.size(); ++i)
     if (places[i] >= 0)
       to.data[places[i]] = combine(to.data[places[i]], source[from[i]]);
 }
 
 // The offsets of a tensor's elements as it is broadcast over `over`.
-Places broadcast_places(const Dims &dims, const Dims &over);
+Positions broadcast_positions(const Dims &dims, const Dims &over);
 // The offsets of a tensor's leading part of extents `over`, dimension by dimension.
-Places corner_places(const Dims &dims, const Dims &over);
+Positions corner_positions(const Dims &dims, const Dims &over);
 
 } // namespace spmd::runtime

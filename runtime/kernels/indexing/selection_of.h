@@ -23,7 +23,7 @@ template <class T> llvm::Expected<Selection> selection(const Call<T> &call, cons
   bool adjacent = true;
   for (unsigned k = 0; k < site.members(operand); ++k, ++place) {
     View<const T> index = call.operand(operand, k);
-    unsigned at = list_place(*site.binding[operand], k);
+    unsigned at = list_position(*site.binding[operand], k);
     bool gap = at > place && !indices.empty();
     dim += at - place, place = at;
     adjacent &= !gap;
@@ -32,7 +32,7 @@ template <class T> llvm::Expected<Selection> selection(const Call<T> &call, cons
     if (dim + covers > large.size())
       return cannot_run(site, "more dimensions are indexed than there are");
     if (!mask) {
-      llvm::Expected<Places> positions_in = positions(site, index, large[dim]);
+      llvm::Expected<Positions> positions_in = positions(site, index, large[dim]);
       if (!positions_in)
         return positions_in.takeError();
       indices.push_back({dim++, std::move(*positions_in), *index.dims});
@@ -53,8 +53,8 @@ template <class T> llvm::Expected<Selection> selection(const Call<T> &call, cons
   return std::move(*out);
 }
 
-template <class T> Places whole_numbers(View<const T> index, llvm::ArrayRef<int64_t> extents) {
-  Places places(static_cast<size_t>(index.size()));
+template <class T> Positions whole_numbers(View<const T> index, llvm::ArrayRef<int64_t> extents) {
+  Positions places(static_cast<size_t>(index.size()));
   for (size_t i = 0; i < places.size(); ++i) {
     double at = plain(index.data[i]);
     places[i] = std::abs(at) <= 0x1p53 ? static_cast<int64_t>(at) : -1;
@@ -78,11 +78,11 @@ template <class T> Dims window_sizes(const Call<T> &call, View<const T> updates)
 
 // `sizes`: of the windows, per dimension of the large tensor.
 template <class T>
-llvm::Expected<Places> windows(const Call<T> &call, const Dims &large, const Dims &small,
-                               llvm::ArrayRef<int64_t> sizes, bool scatters) {
+llvm::Expected<Positions> windows(const Call<T> &call, const Dims &large, const Dims &small,
+                                  llvm::ArrayRef<int64_t> sizes, bool scatters) {
   std::optional<Windows> found = windows_of(call.site, scatters);
   View<const T> index = call.operand("i");
-  std::optional<Places> places;
+  std::optional<Positions> places;
   bool fits = found && llvm::all_of(found->starts, [&](int64_t d) {
                 return d >= 0 && d < static_cast<int64_t>(large.size());
               });

@@ -26,7 +26,7 @@ std::vector<int64_t> order_of(llvm::ArrayRef<double> line, bool descending) {
 }
 
 template <class T>
-std::vector<double> line_of(View<const T> a, const Lines &cut, int64_t o, int64_t i) {
+std::vector<double> line_of(View<const T> a, const DimSplit &cut, int64_t o, int64_t i) {
   std::vector<double> line(static_cast<size_t>(cut.extent));
   for (int64_t x = 0; x < cut.extent; ++x)
     line[static_cast<size_t>(x)] = plain(a[cut.at(o, x, i)]);
@@ -36,7 +36,7 @@ std::vector<double> line_of(View<const T> a, const Lines &cut, int64_t o, int64_
 // Calls f(o, i, order) for every line; orders as `descending` says.
 template <class T, class F>
 void each_line(View<const T> a, unsigned d, bool descending, const F &f) {
-  Lines cut(*a.dims, d);
+  DimSplit cut(*a.dims, d);
   for (int64_t o = 0; o < cut.outer; ++o)
     for (int64_t i = 0; i < cut.inner; ++i)
       f(o, i, order_of(line_of(a, cut, o, i), descending));
@@ -51,7 +51,7 @@ void take_first(View<const T> a, unsigned d, bool descending, View<T> values, Vi
   Dims shape = any.rank() == a.rank() && a.rank() ? *any.dims : none;
   if (any.rank() < a.rank())
     shape[d] = 1; // the dimension is gone
-  Lines from(none, d), to(shape, d);
+  DimSplit from(none, d), to(shape, d);
   View<const T> source = a;
   source.dims = &none;
   each_line(source, d, descending, [&](int64_t o, int64_t i, llvm::ArrayRef<int64_t> order) {
@@ -114,7 +114,7 @@ template <class T> Error sort_together(const Call<T> &call) {
   auto keys = static_cast<unsigned>(
       std::clamp(site.number_attr("num_keys", 1), 1.0, static_cast<double>(members)));
   View<const T> first = call.operand(operand);
-  Lines cut(*first.dims, dim_of(site, first));
+  DimSplit cut(*first.dims, dim_of(site, first));
   for (int64_t o = 0; o < cut.outer; ++o)
     for (int64_t i = 0; i < cut.inner; ++i) {
       std::vector<int64_t> order(static_cast<size_t>(cut.extent));
@@ -209,7 +209,7 @@ Error unique(const Call<double> &call) {
   bool consecutive = bare_name(site) == "unique_consecutive", along = rules::dim_attr(site.app);
   Dims dims = along ? *a.dims : Dims{a.size()};
   unsigned d = along ? dim_of(site, a) : 0;
-  Lines cut(dims, d);
+  DimSplit cut(dims, d);
   auto compare = [&](int64_t x, int64_t y) {
     for (int64_t o = 0; o < cut.outer; ++o)
       for (int64_t i = 0; i < cut.inner; ++i) {

@@ -1,9 +1,10 @@
 // Losses by class: each sample has a weight q per class, and its loss is - sum of q times the
 // log-probabilities. Cross-entropy makes these of scores by log_softmax; a target that is an index
 // gives q at one class, label smoothing spreads a part of it.
+#include "ir/support/strings.h"
 #include "runtime/equation/vjp.h"
 #include "runtime/kernels/composed/compositions.h"
-#include "runtime/kernels/lanes.h"
+#include "runtime/kernels/lines.h"
 #include "runtime/kernels/losses/losses.h"
 #include "runtime/kernels/norms/softmax.h"
 #include "runtime/loops/blas.h"
@@ -14,7 +15,7 @@ namespace spmd::runtime {
 namespace {
 
 bool is_row(const Site &site, llvm::StringRef prefix) {
-  return llvm::StringRef(site.row.name.data(), site.row.name.size()).startswith(prefix);
+  return ir::starts_with(llvm::StringRef(site.row.name.data(), site.row.name.size()), prefix);
 }
 
 // What a row says of its samples. T: also of class weights and soft targets.
@@ -35,9 +36,9 @@ public:
   }
 
   LossReduction reduction() const { return reduction_; }
-  const Lanes &lanes() const { return lanes_; }
-  int64_t samples() const { return lanes_.count(); }
-  int64_t classes() const { return lanes_.length(); }
+  const Lines &lines() const { return lines_; }
+  int64_t samples() const { return lines_.count(); }
+  int64_t classes() const { return lines_.length(); }
   bool ignored(int64_t sample) const { return !soft_ && target(sample) == ignore_; }
 
   // f(c, q) for each class that has a weight in a sample.
@@ -51,7 +52,7 @@ public:
     }
     double spread = smoothing_ / static_cast<double>(classes());
     for (int64_t c = 0; c < classes(); ++c) {
-      T share = soft_ ? (1 - smoothing_) * t_[lanes_.place(sample, c)] + spread : T(spread);
+      T share = soft_ ? (1 - smoothing_) * t_[lines_.position(sample, c)] + spread : T(spread);
       T q = w_ ? share * w_[c] : share;
       if (!soft_ && c == target(sample))
         q += (1 - smoothing_) * weight(sample);
@@ -74,7 +75,7 @@ public:
 
 private:
   ClassLoss(const Call<T> &call, View<const T> z, LossReduction reduction)
-      : lanes_(*z.dims, {z.rank() > 1 ? 1u : 0u}), reduction_(reduction),
+      : lines_(*z.dims, {z.rank() > 1 ? 1u : 0u}), reduction_(reduction),
         soft_(call.site.row.name == "cross_entropy_soft"),
         ignore_(rules::number_attr(call.site.app, {"ignore_index"}).value_or(-100)),
         smoothing_(call.site.number_attr("label_smoothing", 0)), t_(call.operand("t")) {
@@ -85,7 +86,7 @@ private:
       w_ = call.operand(place);
   }
 
-  Lanes lanes_;
+  Lines lines_;
   LossReduction reduction_;
   bool soft_;
   int64_t ignore_;
@@ -108,7 +109,7 @@ template <class T> llvm::Error sum_classes(const Call<T> &call, View<const T> z,
     return loss.takeError();
   std::vector<T> losses, p;
   for (int64_t n = 0; n < loss->samples(); ++n) {
-    Lane<const T> scores(loss->lanes(), n, z.data);
+    Line<const T> scores(loss->lines(), n, z.data);
     T log = of_scores ? log_sum_exp(scores, scores.size(), p) : T(0.0), sum = 0.0;
     loss->each_weight(n, [&](int64_t c, T weight) { sum += weight * (log - scores[c]); });
     losses.push_back(sum);
@@ -137,8 +138,8 @@ llvm::Error add_score_gradient(const Call<T> &call, View<const T> z, View<const 
   for (int64_t n = 0; n < loss->samples(); ++n) {
     if (loss->ignored(n))
       continue;
-    Lane<const T> scores(loss->lanes(), n, z.data);
-    Lane<T> out(loss->lanes(), n, dz.data);
+    Line<const T> scores(loss->lines(), n, z.data);
+    Line<T> out(loss->lines(), n, dz.data);
     T flow = share * g[g.size() > 1 ? n : 0], all = 0.0;
     loss->each_weight(n, [&](int64_t c, T weight) {
       all += weight;
@@ -202,7 +203,7 @@ template <class T> llvm::Error nll_loss_backward(const Call<T> &call) {
   T total = !mean ? T(1.0) : k ? k[0] : loss->total();
   for (int64_t n = 0; n < loss->samples(); ++n)
     if (!loss->ignored(n))
-      call.results[0][loss->lanes().place(n, loss->target(n))] =
+      call.results[0][loss->lines().position(n, loss->target(n))] =
           -g[g.size() > 1 ? n : 0] * loss->weight(n) / total;
   return llvm::Error::success();
 }

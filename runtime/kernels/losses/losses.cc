@@ -9,24 +9,19 @@
 namespace spmd::runtime {
 
 llvm::Expected<LossReduction> read_reduction(const Site &site) {
-  llvm::StringRef word = rules::reduction_of(site.app);
+  const std::optional<LossReduction> found = rules::reduction_of(site.app);
   // A row that reduces whatever the attribute says is a mean, and keeps no loss per sample.
   const rules::Result &made = site.row.equation.equation.results[0];
   if (!site.row.reduces && !site.row.derivative_of && made.has_dims && made.dim_count == 0) {
     if (!rules::any_attr(site.app, {"reduction"}))
       return LossReduction::Mean;
-    if (word == "none")
+    if (found == LossReduction::None)
       return cannot_run(site, "attribute `reduction` is `none`, but it is a mean");
   }
-  if (word == "mean")
-    return LossReduction::Mean;
-  if (word == "sum")
-    return LossReduction::Sum;
-  if (word == "batchmean")
-    return LossReduction::BatchMean;
-  if (word == "none")
-    return LossReduction::None;
-  return cannot_run(site, "attribute `reduction` is `" + word + "`");
+  if (found)
+    return *found;
+  return cannot_run(site,
+                    "attribute `reduction` is `" + rules::word_attr(site.app, {"reduction"}) + "`");
 }
 
 namespace {
@@ -149,7 +144,7 @@ template <class F> struct LossBackward {
                : llvm::Error::success();
   }
   static double share_of(const Site &site) {
-    if (rules::reduction_of(site.app) != "mean")
+    if (rules::reduction_of(site.app) != LossReduction::Mean)
       return 1;
     double size = 1;
     for (const ir::Extent &dim : site.app.shape(site.app.args[site.binding[1]->first])->dims)

@@ -6,7 +6,7 @@
 
 namespace spmd::runtime {
 
-enum class LossReduction : uint8_t { None, Sum, Mean, BatchMean };
+using rules::LossReduction;
 // By attribute `reduction`.
 llvm::Expected<LossReduction> read_reduction(const Site &site);
 

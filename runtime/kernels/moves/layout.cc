@@ -332,7 +332,7 @@ Expected<Moves> channel_shuffle(const MoveSite &at) {
   int64_t groups = at.number({"groups", "num_groups", "group"}, 1).value_or(0);
   if (dims.size() < 2 || groups < 1 || dims[1] % groups)
     return cannot_run(at.site, "its channels are not a multiple of its groups");
-  Lines lines(dims, 1);
+  DimSplit lines(dims, 1);
   int64_t each = lines.extent / groups, inner = lines.inner;
   return one({{lines.outer, groups, each, inner},
               {lines.extent * inner, each * inner, inner, 1},

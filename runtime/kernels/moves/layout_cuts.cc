@@ -1,5 +1,6 @@
 // Slices, and what writes them back; pads. Where a block begins is an attribute, or the number in
 // an operand; how long it is, the tensors say.
+#include "ir/support/strings.h"
 #include "runtime/kernels/moves/moves.h"
 
 namespace spmd::runtime {
@@ -39,7 +40,7 @@ public:
     if (name_ == "getitem" || name_ == "__getitem__" || name_ == "__setitem__" ||
         name_ == "setitem")
       return cannot_run(at_.site, "its indices are not recorded");
-    bool select = llvm::StringRef(name_).startswith("select");
+    bool select = ir::starts_with(llvm::StringRef(name_), "select");
     if (select || name_ == "narrow") {
       std::optional<int64_t> start = start_operand();
       return of_dim(start ? start : at_.number({select ? "index" : "start"}, shift + 1), 1, shift);
@@ -86,7 +87,7 @@ private:
     unsigned operand = at_.site.operand("i");
     llvm::SmallVector<bool, 5> given(whole_.size(), false);
     for (unsigned k = 0; k < at_.site.members(operand); ++k) {
-      unsigned d = list_place(*at_.site.binding[operand], k);
+      unsigned d = list_position(*at_.site.binding[operand], k);
       if (d >= whole_.size() || part_.size() != whole_.size())
         return cannot_run(at_.site, "it begins in more dimensions than there are");
       given[d] = true;

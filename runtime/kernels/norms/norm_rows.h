@@ -1,5 +1,5 @@
-// Normalisation over the last dimensions: what has its own statistics is a row in one piece, and weights
-// are by element of a row.
+// Normalisation over the last dimensions: what has its own statistics is a row in one piece, and
+// weights are by element of a row.
 #pragma once
 
 #include "runtime/kernels/norms/standardise.h"

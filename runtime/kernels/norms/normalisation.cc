@@ -2,7 +2,7 @@
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/draws.h"
 #include "runtime/kernels/functions/pointwise.h"
-#include "runtime/kernels/lanes.h"
+#include "runtime/kernels/lines.h"
 #include "runtime/kernels/norms/norms.h"
 #include "runtime/kernels/norms/softmax.h"
 #include "runtime/kernels/rows.h"
@@ -14,19 +14,19 @@ namespace spmd::runtime {
 
 namespace {
 
-// y from x, where y has the extents of x: f(lane of x, lane of y) for each lane along `dim`.
-template <class T, class F> void each_lane(const Site &site, View<const T> x, View<T> y, F f) {
-  Lanes lanes = lanes_of(site, x);
-  for (int64_t lane = 0; lane < lanes.count(); ++lane)
-    f(Lane<const T>(lanes, lane, x.data), Lane<T>(lanes, lane, y.data));
+// y from x, where y has the extents of x: f(line of x, line of y) for each line along `dim`.
+template <class T, class F> void each_line(const Site &site, View<const T> x, View<T> y, F f) {
+  Lines lines = lines_of(site, x);
+  for (int64_t line = 0; line < lines.count(); ++line)
+    f(Line<const T>(lines, line, x.data), Line<T>(lines, line, y.data));
 }
 // The same with two tensors read.
 template <class T, class F>
-void each_lane(const Site &site, View<const T> x, View<const T> g, View<T> y, F f) {
-  Lanes lanes = lanes_of(site, x);
-  for (int64_t lane = 0; lane < lanes.count(); ++lane)
-    f(Lane<const T>(lanes, lane, x.data), Lane<const T>(lanes, lane, g.data),
-      Lane<T>(lanes, lane, y.data));
+void each_line(const Site &site, View<const T> x, View<const T> g, View<T> y, F f) {
+  Lines lines = lines_of(site, x);
+  for (int64_t line = 0; line < lines.count(); ++line)
+    f(Line<const T>(lines, line, x.data), Line<const T>(lines, line, g.data),
+      Line<T>(lines, line, y.data));
 }
 
 bool is_row(const Site &site, std::string_view name) { return site.row.name == name; }
@@ -34,10 +34,10 @@ bool is_row(const Site &site, std::string_view name) { return site.row.name == n
 // softmax, log_softmax, softmin.
 
 template <class T> struct Negated {
-  Lane<const T> x;
+  Line<const T> x;
   T operator[](int64_t i) const { return -x[i]; }
 };
-template <class X, class T> void softmax_lane(const X &x, const Lane<T> &y, bool logarithm) {
+template <class X, class T> void softmax_line(const X &x, const Line<T> &y, bool logarithm) {
   Scratch<T> p;
   if (!logarithm)
     softmax_of(x, y.size(), p.cells);
@@ -47,19 +47,19 @@ template <class X, class T> void softmax_lane(const X &x, const Lane<T> &y, bool
 }
 template <class T> llvm::Error softmax(const Call<T> &call) {
   bool logarithm = is_row(call.site, "log_softmax"), negative = is_row(call.site, "softmin");
-  each_lane(call.site, call.operand("a"), call.results[0],
-            [&](const Lane<const T> &x, const Lane<T> &y) {
+  each_line(call.site, call.operand("a"), call.results[0],
+            [&](const Line<const T> &x, const Line<T> &y) {
               if (negative)
-                softmax_lane(Negated<T>{x}, y, false);
+                softmax_line(Negated<T>{x}, y, false);
               else
-                softmax_lane(x, y, logarithm);
+                softmax_line(x, y, logarithm);
             });
   return llvm::Error::success();
 }
 // The gradient of x from that of y and y itself: y (g - sum of g y), or with a logarithm g - exp(y)
 // sum of g.
 template <class Y, class T>
-void softmax_gradient(const Y &y, const Lane<const T> &g, const Lane<T> &dx, bool logarithm) {
+void softmax_gradient(const Y &y, const Line<const T> &g, const Line<T> &dx, bool logarithm) {
   T sum = 0.0;
   for (int64_t i = 0; i < g.size(); ++i)
     sum += logarithm ? g[i] : g[i] * y[i];
@@ -68,8 +68,8 @@ void softmax_gradient(const Y &y, const Lane<const T> &g, const Lane<T> &dx, boo
 }
 template <class T> llvm::Error softmax_backward(const Call<T> &call) {
   bool logarithm = is_row(call.site, "log_softmax_backward");
-  each_lane(call.site, call.operand("y"), call.operand("g"), call.results[0],
-            [&](const Lane<const T> &y, const Lane<const T> &g, const Lane<T> &dx) {
+  each_line(call.site, call.operand("y"), call.operand("g"), call.results[0],
+            [&](const Line<const T> &y, const Line<const T> &g, const Line<T> &dx) {
               softmax_gradient(y, g, dx, logarithm);
             });
   return llvm::Error::success();
@@ -84,9 +84,9 @@ llvm::Error vjp_softmax(const VjpCall &vjp) {
     return error;
   bool logarithm = is_row(vjp.call.site, "log_softmax");
   double sign = is_row(vjp.call.site, "softmin") ? -1 : 1;
-  each_lane(vjp.call.site, View<const double>{x.dims, y.data(), x.dtype}, vjp.gradients[0],
+  each_line(vjp.call.site, View<const double>{x.dims, y.data(), x.dtype}, vjp.gradients[0],
             vjp.result,
-            [&](const Lane<const double> &y, const Lane<const double> &g, const Lane<double> &dx) {
+            [&](const Line<const double> &y, const Line<const double> &g, const Line<double> &dx) {
               softmax_gradient(y, g, dx, logarithm);
               for (int64_t i = 0; sign < 0 && i < dx.size(); ++i)
                 dx[i] = -dx[i];
@@ -105,9 +105,9 @@ template <class T> llvm::Error gumbel_softmax(const Call<T> &call) {
   std::vector<T> noisy;
   for (int64_t i = 0; i < a.size(); ++i)
     noisy.push_back((a[i] - std::log(Draw(key, whole(i)).exponential())) / tau);
-  each_lane(call.site, View<const T>{a.dims, noisy.data(), a.dtype}, call.results[0],
-            [&](const Lane<const T> &x, const Lane<T> &y) {
-              softmax_lane(x, y, false);
+  each_line(call.site, View<const T>{a.dims, noisy.data(), a.dtype}, call.results[0],
+            [&](const Line<const T> &x, const Line<T> &y) {
+              softmax_line(x, y, false);
               int64_t best = 0;
               for (int64_t i = 1; i < y.size(); ++i)
                 best = plain(y[i]) > plain(y[best]) ? i : best;
@@ -137,8 +137,8 @@ template <class X> auto norm_of(const X &x, int64_t n, double p) {
 
 template <class T> llvm::Error normalize(const Call<T> &call) {
   double p = call.site.number_attr("p", 2), eps = call.site.number_attr("eps", 1e-12);
-  each_lane(call.site, call.operand("a"), call.results[0],
-            [&](const Lane<const T> &x, const Lane<T> &y) {
+  each_line(call.site, call.operand("a"), call.results[0],
+            [&](const Line<const T> &x, const Line<T> &y) {
               T norm = larger(norm_of(x, x.size(), p), T(eps));
               for (int64_t i = 0; i < x.size(); ++i)
                 y[i] = x[i] / norm;
@@ -155,13 +155,13 @@ template <class T> llvm::Error cosine_similarity(const Call<T> &call) {
     a[static_cast<size_t>(i)] = x;
     b[static_cast<size_t>(i)] = y;
   });
-  Lanes lanes(dims, call.site.dims(static_cast<unsigned>(dims.size())));
-  for (int64_t lane = 0; lane < lanes.count(); ++lane) {
-    Lane<const T> x(lanes, lane, a.data()), y(lanes, lane, b.data());
+  Lines lines(dims, call.site.dims(static_cast<unsigned>(dims.size())));
+  for (int64_t line = 0; line < lines.count(); ++line) {
+    Line<const T> x(lines, line, a.data()), y(lines, line, b.data());
     T dot = 0.0;
     for (int64_t i = 0; i < x.size(); ++i)
       dot += x[i] * y[i];
-    call.results[0][lane] =
+    call.results[0][line] =
         dot / (larger(norm_of(x, x.size(), 2), T(eps)) * larger(norm_of(y, y.size(), 2), T(eps)));
   }
   return llvm::Error::success();
@@ -175,14 +175,14 @@ template <class T> llvm::Error weight_norm(const Call<T> &call) {
   for (unsigned d = 0; d < v.rank(); ++d)
     if (d != kept)
       along.push_back(d);
-  Lanes lanes(*v.dims, along);
-  for (int64_t lane = 0; lane < lanes.count(); ++lane) {
-    Lane<const T> x(lanes, lane, v.data);
+  Lines lines(*v.dims, along);
+  for (int64_t line = 0; line < lines.count(); ++line) {
+    Line<const T> x(lines, line, v.data);
     T norm = norm_of(x, x.size(), 2);
     for (int64_t i = 0; call.results[0] && i < x.size(); ++i)
-      call.results[0][lanes.place(lane, i)] = x[i] * (g[lane] / norm);
+      call.results[0][lines.position(line, i)] = x[i] * (g[line] / norm);
     if (call.results.size() > 1 && call.results[1])
-      call.results[1][lane] = norm;
+      call.results[1][line] = norm;
   }
   return llvm::Error::success();
 }
@@ -194,16 +194,16 @@ template <class T> llvm::Error local_response_norm(const Call<T> &call) {
   int64_t size = rules::number_attr(site.app, {"size"}).value_or(5);
   double alpha = site.number_attr("alpha", 1e-4), beta = site.number_attr("beta", 0.75),
          k = site.number_attr("k", 1);
-  Lanes lanes(*x.dims, {1});
-  for (int64_t lane = 0; lane < lanes.count(); ++lane) {
-    Lane<const T> from(lanes, lane, x.data);
+  Lines lines(*x.dims, {1});
+  for (int64_t line = 0; line < lines.count(); ++line) {
+    Line<const T> from(lines, line, x.data);
     for (int64_t c = 0; c < from.size(); ++c) {
       T squares = 0.0;
       int64_t last = std::min(from.size() - 1, c + (size - 1) / 2);
       for (int64_t i = std::max<int64_t>(0, c - size / 2); i <= last; ++i)
         squares += from[i] * from[i];
       T divisor = pow(k + alpha / static_cast<double>(size) * squares, T(beta));
-      call.results[0][lanes.place(lane, c)] = from[c] / divisor;
+      call.results[0][lines.position(line, c)] = from[c] / divisor;
     }
   }
   return llvm::Error::success();

@@ -2,6 +2,7 @@
 // which operands and results of a row are what standardise.h computes with.
 #include "runtime/kernels/norms/norms.h"
 
+#include "ir/support/strings.h"
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/norms/norm_rows.h"
 #include "runtime/kernels/norms/standardise.h"
@@ -56,37 +57,37 @@ NormSpace NormSpace::of_layers(const Site &site, llvm::ArrayRef<int64_t> dims, u
   llvm::SmallVector<unsigned, 4> along;
   for (auto d = static_cast<unsigned>(dims.size()) - spans; d < dims.size(); ++d)
     along.push_back(d);
-  Lanes lanes(dims, along);
-  std::vector<int64_t> none(static_cast<size_t>(lanes.count()), 0);
-  return {lanes, none, counted(lanes.length()), centred, norm_eps(site, centred)};
+  Lines lines(dims, along);
+  std::vector<int64_t> none(static_cast<size_t>(lines.count()), 0);
+  return {lines, none, counted(lines.length()), centred, norm_eps(site, centred)};
 }
 
 NormSpace NormSpace::of_groups(const Site &site, llvm::ArrayRef<int64_t> dims, int64_t groups) {
   Extents of(dims);
   int64_t width = of.channels / groups;
-  Lanes lanes({of.samples, groups, width * of.inner}, {2});
-  std::vector<int64_t> lane, element;
+  Lines lines({of.samples, groups, width * of.inner}, {2});
+  std::vector<int64_t> line, element;
   for (int64_t i = 0; i < of.samples * groups; ++i)
-    lane.push_back(i % groups * width);
+    line.push_back(i % groups * width);
   for (int64_t i = 0; i < width * of.inner; ++i)
     element.push_back(i / of.inner);
-  return {lanes, lane, element, true, eps_of(site, kUsualEps)};
+  return {lines, line, element, true, eps_of(site, kUsualEps)};
 }
 
 NormSpace NormSpace::of_channels(const Site &site, llvm::ArrayRef<int64_t> dims) {
   Extents of(dims);
-  Lanes lanes({of.samples, of.channels, of.inner}, {0, 2});
-  std::vector<int64_t> none(static_cast<size_t>(lanes.length()), 0);
-  return {lanes, counted(of.channels), none, true, eps_of(site, kUsualEps)};
+  Lines lines({of.samples, of.channels, of.inner}, {0, 2});
+  std::vector<int64_t> none(static_cast<size_t>(lines.length()), 0);
+  return {lines, counted(of.channels), none, true, eps_of(site, kUsualEps)};
 }
 
 NormSpace NormSpace::of_instances(const Site &site, llvm::ArrayRef<int64_t> dims) {
   Extents of(dims);
-  Lanes lanes({of.samples, of.channels, of.inner}, {2});
-  std::vector<int64_t> lane, none(static_cast<size_t>(lanes.length()), 0);
-  for (int64_t i = 0; i < lanes.count(); ++i)
-    lane.push_back(i % of.channels);
-  return {lanes, lane, none, true, eps_of(site, kUsualEps)};
+  Lines lines({of.samples, of.channels, of.inner}, {2});
+  std::vector<int64_t> line, none(static_cast<size_t>(lines.length()), 0);
+  for (int64_t i = 0; i < lines.count(); ++i)
+    line.push_back(i % of.channels);
+  return {lines, line, none, true, eps_of(site, kUsualEps)};
 }
 
 namespace {
@@ -207,8 +208,9 @@ template <class T> llvm::Error norm_backward(const Call<T> &call) {
   if (!space)
     return space.takeError();
   const rules::Application &app = call.site.app;
-  if (row_name(call.site).startswith("batch_norm") && (app.attr("training") || app.attr("train")) &&
-      !flag_attr(app, "training") && !flag_attr(app, "train"))
+  if (ir::starts_with(row_name(call.site), "batch_norm") &&
+      (app.attr("training") || app.attr("train")) && !flag_attr(app, "training") &&
+      !flag_attr(app, "train"))
     return cannot_run(call.site, "only statistics of the batch itself have a gradient here");
   standardise_gradient(*space, operands_of(call), optional(call, "u"), optional(call, "s"), g,
                        asked);

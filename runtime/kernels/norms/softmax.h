@@ -21,8 +21,8 @@ template <class X> auto log_sum_exp(const X &x, int64_t n) {
   return T(most + log(sum));
 }
 
-// p[i] = exp(x[i] - most), for the largest x, and their sum. False, and nothing of worth in p, where the
-// largest is not finite or a number is NaN.
+// p[i] = exp(x[i] - most), for the largest x, and their sum. False, and nothing of worth in p,
+// where the largest is not finite or a number is NaN.
 template <class X>
 bool less_largest(const X &x, int64_t n, std::vector<double> &p, double &most, double &sum) {
   p.resize(static_cast<size_t>(n));

@@ -1,9 +1,9 @@
 // Normalisation with statistics of the data: layer, RMS, group, batch and instance normalisation
-// are one computation over lanes, with a weight and a bias per lane or per element of a lane.
+// are one computation over lines, with a weight and a bias per line or per element of a line.
 #pragma once
 
 #include "runtime/kernels/functions/pointwise.h"
-#include "runtime/kernels/lanes.h"
+#include "runtime/kernels/lines.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -13,13 +13,13 @@ namespace spmd::runtime {
 
 // Which elements share statistics, and which weight belongs to an element.
 struct NormSpace {
-  Lanes lanes;
-  std::vector<int64_t> lane_weight, element_weight; // the place is their sum
+  Lines lines;
+  std::vector<int64_t> line_weight, element_weight; // the place is their sum
   bool centred;                                     // the mean is taken off
   double eps;
 
-  int64_t weight(int64_t lane, int64_t i) const {
-    return lane_weight[static_cast<size_t>(lane)] + element_weight[static_cast<size_t>(i)];
+  int64_t weight(int64_t line, int64_t i) const {
+    return line_weight[static_cast<size_t>(line)] + element_weight[static_cast<size_t>(i)];
   }
   // By the trailing dimensions: as many as `normalized_shape` or the weight has.
   static NormSpace of_layers(const Site &site, llvm::ArrayRef<int64_t> dims, unsigned spans,
@@ -36,10 +36,10 @@ template <class T> struct NormOperands {
 // Null: not asked for, or no gradient.
 template <class T> struct NormResults { View<T> y, mean, rstd; };
 
-template <class T> struct LaneStatistics {
+template <class T> struct LineStatistics {
   T mean = 0.0, rstd = 0.0;
-  LaneStatistics() = default;
-  LaneStatistics(const NormSpace &space, const Lane<const T> &x) {
+  LineStatistics() = default;
+  LineStatistics(const NormSpace &space, const Line<const T> &x) {
     auto n = static_cast<double>(x.size());
     for (int64_t i = 0; space.centred && i < x.size(); ++i)
       mean += x[i];
@@ -53,20 +53,20 @@ template <class T> struct LaneStatistics {
 
 template <class T>
 void standardise(const NormSpace &space, const NormOperands<T> &in, const NormResults<T> &out) {
-  for (int64_t lane = 0; lane < space.lanes.count(); ++lane) {
-    Lane<const T> x(space.lanes, lane, in.x.data);
-    LaneStatistics<T> of(space, x);
+  for (int64_t line = 0; line < space.lines.count(); ++line) {
+    Line<const T> x(space.lines, line, in.x.data);
+    LineStatistics<T> of(space, x);
     if (out.mean)
-      out.mean[lane] = of.mean;
+      out.mean[line] = of.mean;
     if (out.rstd)
-      out.rstd[lane] = of.rstd;
+      out.rstd[line] = of.rstd;
     for (int64_t i = 0; out.y && i < x.size(); ++i) {
       T value = (x[i] - of.mean) * of.rstd;
       if (in.w)
-        value = value * in.w[space.weight(lane, i)];
+        value = value * in.w[space.weight(line, i)];
       if (in.b)
-        value = value + in.b[space.weight(lane, i)];
-      out.y[space.lanes.place(lane, i)] = value;
+        value = value + in.b[space.weight(line, i)];
+      out.y[space.lines.position(line, i)] = value;
     }
   }
 }
@@ -80,27 +80,27 @@ template <class T>
 void standardise_gradient(const NormSpace &space, const NormOperands<T> &in, View<const T> mean,
                           View<const T> rstd, const NormResults<const T> &g,
                           const NormGradients<T> &d) {
-  for (int64_t lane = 0; lane < space.lanes.count(); ++lane) {
-    Lane<const T> x(space.lanes, lane, in.x.data);
+  for (int64_t line = 0; line < space.lines.count(); ++line) {
+    Line<const T> x(space.lines, line, in.x.data);
     auto n = static_cast<double>(x.size());
-    LaneStatistics<T> of;
+    LineStatistics<T> of;
     if (rstd) {
-      of.mean = mean ? mean[lane] : T(0.0);
-      of.rstd = rstd[lane];
+      of.mean = mean ? mean[line] : T(0.0);
+      of.rstd = rstd[line];
     } else {
-      of = LaneStatistics<T>(space, x);
+      of = LineStatistics<T>(space, x);
     }
     auto unit = [&](int64_t i) { return (x[i] - of.mean) * of.rstd; };
     auto weighted = [&](int64_t i) {
-      T gradient = g.y[space.lanes.place(lane, i)];
-      return in.w ? gradient * in.w[space.weight(lane, i)] : gradient;
+      T gradient = g.y[space.lines.position(line, i)];
+      return in.w ? gradient * in.w[space.weight(line, i)] : gradient;
     };
     for (int64_t i = 0; g.y && (d.w || d.b) && i < x.size(); ++i) {
-      T gradient = g.y[space.lanes.place(lane, i)];
+      T gradient = g.y[space.lines.position(line, i)];
       if (d.w)
-        d.w[space.weight(lane, i)] += gradient * unit(i);
+        d.w[space.weight(line, i)] += gradient * unit(i);
       if (d.b)
-        d.b[space.weight(lane, i)] += gradient;
+        d.b[space.weight(line, i)] += gradient;
     }
     if (!d.x)
       continue;
@@ -110,14 +110,14 @@ void standardise_gradient(const NormSpace &space, const NormOperands<T> &in, Vie
       level += weighted(i);
       along += weighted(i) * unit(i);
     }
-    T from_rstd = g.rstd ? g.rstd[lane] * of.rstd : T(0.0);
-    T from_mean = g.mean ? g.mean[lane] / n : T(0.0);
+    T from_rstd = g.rstd ? g.rstd[line] * of.rstd : T(0.0);
+    T from_mean = g.mean ? g.mean[line] / n : T(0.0);
     for (int64_t i = 0; i < x.size(); ++i) {
       T flow = g.y ? weighted(i) : T(0.0);
       if (space.centred)
         flow = flow - level / n;
       flow = flow - unit(i) * ((along + from_rstd) / n);
-      d.x[space.lanes.place(lane, i)] += flow * of.rstd + from_mean;
+      d.x[space.lines.position(line, i)] += flow * of.rstd + from_mean;
     }
   }
 }

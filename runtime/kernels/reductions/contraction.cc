@@ -1,6 +1,6 @@
 // Products with numbers beside them, products of parts of tensors, distances.
 #include "runtime/kernels/composed/compositions.h"
-#include "runtime/kernels/places.h"
+#include "runtime/kernels/positions.h"
 #include "runtime/kernels/rows.h"
 #include "runtime/loops/blas.h"
 

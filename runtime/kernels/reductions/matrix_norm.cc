@@ -1,7 +1,7 @@
 // The largest or smallest sum of magnitudes of a row or a column.
 #include "runtime/kernels/reductions/matrix_norm.h"
 
-#include "runtime/kernels/lanes.h"
+#include "runtime/kernels/lines.h"
 
 namespace spmd::runtime {
 
@@ -52,18 +52,18 @@ template <class T> llvm::Error matrix_norm(const Call<T> &call) {
     return cannot_run(call.site, "matrices have no norm of that order");
   bool of_rows = std::isinf(order);
   unsigned kept = of_rows ? rows : columns, summed = of_rows ? columns : rows;
-  Lanes lanes(*a.dims, {rows, columns});
-  for (int64_t lane = 0; lane < lanes.count(); ++lane) {
+  Lines lines(*a.dims, {rows, columns});
+  for (int64_t line = 0; line < lines.count(); ++line) {
     T best = 0.0;
     for (int64_t k = 0; k < a.dim(kept); ++k) {
       T sum = 0.0;
       for (int64_t s = 0; s < a.dim(summed); ++s)
-        sum +=
-            abs(a[lanes.place(lane, kept < summed ? k * a.dim(summed) + s : s * a.dim(kept) + k)]);
+        sum += abs(
+            a[lines.position(line, kept < summed ? k * a.dim(summed) + s : s * a.dim(kept) + k)]);
       if (k == 0 || (order > 0 ? sum > best : sum < best))
         best = sum;
     }
-    call.results[0][lane] = best;
+    call.results[0][line] = best;
   }
   return llvm::Error::success();
 }

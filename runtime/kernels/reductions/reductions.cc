@@ -1,9 +1,10 @@
 // Reductions other than sums: a function of the elements along some dimensions. Of equal elements
 // the first one counts.
+#include "ir/support/strings.h"
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/functions/pointwise.h"
 #include "runtime/kernels/integral.h"
-#include "runtime/kernels/lanes.h"
+#include "runtime/kernels/lines.h"
 #include "runtime/kernels/norms/softmax.h"
 #include "runtime/kernels/reductions/matrix_norm.h"
 #include "runtime/kernels/reductions/scans.h"
@@ -15,21 +16,21 @@ namespace spmd::runtime {
 
 namespace {
 
-template <class T> using Elements = Lane<const T>;
+template <class T> using Elements = Line<const T>;
 
-// A functor: constructed from a Site; fills kResults numbers from the elements of one lane.
+// A functor: constructed from a Site; fills kResults numbers from the elements of one line.
 template <class F, class T> llvm::Error run_reduction(const Call<T> &call) {
   if (llvm::Error error = check_functor<F>(call.site))
     return error;
   F f(call.site);
   View<const T> a = call.operand(0u);
-  Lanes lanes = lanes_of(call.site, a);
+  Lines lines = lines_of(call.site, a);
   T results[F::kResults];
-  for (int64_t lane = 0; lane < lanes.count(); ++lane) {
-    f(Elements<T>(lanes, lane, a.data), results);
+  for (int64_t line = 0; line < lines.count(); ++line) {
+    f(Elements<T>(lines, line, a.data), results);
     for (unsigned r = 0; r < F::kResults && r < call.results.size(); ++r)
       if (call.results[r])
-        call.results[r][lane] = results[r];
+        call.results[r][line] = results[r];
   }
   return llvm::Error::success();
 }
@@ -125,7 +126,7 @@ struct Moments {
                      ? static_cast<double>(rules::flag_attr(site.app, "unbiased"))
                      : site.number_attr("correction", site.number_attr("ddof", 1));
     llvm::StringRef name(site.row.name.data(), site.row.name.size());
-    root = name.startswith("std");
+    root = ir::starts_with(name, "std");
   }
   template <class T> void fill(const Elements<T> &x, T &spread, T &mean) const {
     auto n = static_cast<double>(x.size());
@@ -164,7 +165,7 @@ template <bool kLargest, class T> bool beats(const T &a, const T &b) {
   double x = plain(a), y = plain(b);
   return !std::isnan(y) && (std::isnan(x) || (kLargest ? x > y : x < y));
 }
-template <bool kLargest, class T> int64_t extreme_place(const Elements<T> &x) {
+template <bool kLargest, class T> int64_t extreme_position(const Elements<T> &x) {
   int64_t best = 0;
   for (int64_t i = 1; i < x.size(); ++i)
     if (beats<kLargest>(x[i], x[best]))
@@ -174,19 +175,19 @@ template <bool kLargest, class T> int64_t extreme_place(const Elements<T> &x) {
 template <bool kLargest> struct Extreme : OneResult {
   using OneResult::OneResult;
   template <class T> void operator()(const Elements<T> &x, T *out) const {
-    *out = x[extreme_place<kLargest>(x)];
+    *out = x[extreme_position<kLargest>(x)];
   }
 };
 template <bool kLargest> struct ExtremePlace : OneResult {
   using OneResult::OneResult;
   void operator()(const Elements<double> &x, double *out) const {
-    *out = static_cast<double>(extreme_place<kLargest>(x));
+    *out = static_cast<double>(extreme_position<kLargest>(x));
   }
 };
 template <bool kLargest> struct ExtremeAndPlace : TwoResults {
   using TwoResults::TwoResults;
   template <class T> void operator()(const Elements<T> &x, T *out) const {
-    int64_t place = extreme_place<kLargest>(x);
+    int64_t place = extreme_position<kLargest>(x);
     out[0] = x[place];
     out[1] = static_cast<double>(place);
   }
@@ -194,14 +195,14 @@ template <bool kLargest> struct ExtremeAndPlace : TwoResults {
 struct BothExtremes : TwoResults {
   using TwoResults::TwoResults;
   template <class T> void operator()(const Elements<T> &x, T *out) const {
-    out[0] = x[extreme_place<false>(x)];
-    out[1] = x[extreme_place<true>(x)];
+    out[0] = x[extreme_position<false>(x)];
+    out[1] = x[extreme_position<true>(x)];
   }
 };
 
 // Of sorted elements.
 
-// Places in the order of their elements, equal ones by place; NaN come last, or are left out.
+// Positions in the order of their elements, equal ones by place; NaN come last, or are left out.
 template <class T> std::vector<int64_t> sorted_places(const Elements<T> &x, bool drop_nan) {
   std::vector<int64_t> places;
   for (int64_t i = 0; i < x.size(); ++i)
@@ -218,10 +219,10 @@ template <bool kDropNan> struct Median : TwoResults { // the lower one of two
   template <class T> void operator()(const Elements<T> &x, T *out) const {
     std::vector<int64_t> places = sorted_places(x, kDropNan);
     // A NaN is the median of what contains one.
-    bool spoilt = places.empty() || std::isnan(plain(x[places.back()]));
+    bool has_nan = places.empty() || std::isnan(plain(x[places.back()]));
     int64_t place =
-        places.empty() ? 0 : places[spoilt ? places.size() - 1 : (places.size() - 1) / 2];
-    for (int64_t i = 0; spoilt && i < x.size() && !std::isnan(plain(x[place])); ++i)
+        places.empty() ? 0 : places[has_nan ? places.size() - 1 : (places.size() - 1) / 2];
+    for (int64_t i = 0; has_nan && i < x.size() && !std::isnan(plain(x[place])); ++i)
       place = i;
     out[0] = x[place];
     out[1] = static_cast<double>(place);
@@ -263,12 +264,12 @@ template <class T> llvm::Error quantile(const Call<T> &call) {
   View<const T> a = call.operand("a"), q = call.operand("q");
   llvm::StringRef way = rules::word_attr(site.app, {"interpolation"});
   bool drop_nan = site.spelling() == "nanquantile";
-  Lanes lanes = lanes_of(site, a);
+  Lines lines = lines_of(site, a);
   double number = site.number(site.operand("q")).value_or(site.number_attr("q", kNaN));
   for (int64_t k = 0, size = q ? q.size() : 1; k < size; ++k)
-    for (int64_t lane = 0; lane < lanes.count(); ++lane)
-      call.results[0][k * lanes.count() + lane] =
-          quantile_of(Elements<T>(lanes, lane, a.data), q ? q[k] : T(number), way, drop_nan);
+    for (int64_t line = 0; line < lines.count(); ++line)
+      call.results[0][k * lines.count() + line] =
+          quantile_of(Elements<T>(lines, line, a.data), q ? q[k] : T(number), way, drop_nan);
   return llvm::Error::success();
 }
 

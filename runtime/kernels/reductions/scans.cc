@@ -3,7 +3,7 @@
 
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/functions/pointwise.h"
-#include "runtime/kernels/lanes.h"
+#include "runtime/kernels/lines.h"
 
 namespace spmd::runtime {
 
@@ -15,11 +15,11 @@ template <class T> constexpr bool kIsNumber = !std::is_same_v<T, Residue>;
 template <class Join, class T> llvm::Error run_scan(const Call<T> &call) {
   View<const T> a = call.operand("a");
   bool reverse = rules::flag_attr(call.site.app, "reverse");
-  Lanes lanes = lanes_of(call.site, a);
-  for (int64_t lane = 0; lane < lanes.count(); ++lane) {
+  Lines lines = lines_of(call.site, a);
+  for (int64_t line = 0; line < lines.count(); ++line) {
     T sum;
-    for (int64_t i = 0; i < lanes.length(); ++i) {
-      int64_t at = lanes.place(lane, reverse ? lanes.length() - 1 - i : i);
+    for (int64_t i = 0; i < lines.length(); ++i) {
+      int64_t at = lines.position(line, reverse ? lines.length() - 1 - i : i);
       sum = i == 0 ? a[at] : Join()(sum, a[at]);
       call.results[0][at] = sum;
     }
@@ -45,18 +45,18 @@ struct JoinLogSum {
 // Of equal elements the last one, as torch has it.
 template <bool kLargest, class T> llvm::Error run_extreme(const Call<T> &call) {
   View<const T> a = call.operand("a");
-  Lanes lanes = lanes_of(call.site, a);
+  Lines lines = lines_of(call.site, a);
   bool has_places = call.results.size() > 1 && call.results[1];
-  for (int64_t lane = 0; lane < lanes.count(); ++lane) {
+  for (int64_t line = 0; line < lines.count(); ++line) {
     int64_t best = 0;
-    for (int64_t i = 0; i < lanes.length(); ++i) {
-      double x = plain(a[lanes.place(lane, i)]), so_far = plain(a[lanes.place(lane, best)]);
+    for (int64_t i = 0; i < lines.length(); ++i) {
+      double x = plain(a[lines.position(line, i)]), so_far = plain(a[lines.position(line, best)]);
       if (std::isnan(x) || (!std::isnan(so_far) && (kLargest ? x >= so_far : x <= so_far)))
         best = i;
       if (call.results[0])
-        call.results[0][lanes.place(lane, i)] = a[lanes.place(lane, best)];
+        call.results[0][lines.position(line, i)] = a[lines.position(line, best)];
       if (has_places)
-        call.results[1][lanes.place(lane, i)] = T(static_cast<double>(best));
+        call.results[1][lines.position(line, i)] = T(static_cast<double>(best));
     }
   }
   return llvm::Error::success();
@@ -77,27 +77,27 @@ template <class T> llvm::Error gradient(const Call<T> &call) {
   for (unsigned r = 0; r < call.results.size(); ++r) {
     std::optional<rules::Numbers> dims = rules::dim_numbers(app);
     unsigned dim = dims ? *rules::place_of((*dims)[r], a.rank()) : r;
-    Lanes lanes(*a.dims, {dim});
-    int64_t last = lanes.length() - 1;
-    for (int64_t lane = 0; call.results[r] && lane < lanes.count(); ++lane)
+    Lines lines(*a.dims, {dim});
+    int64_t last = lines.length() - 1;
+    for (int64_t line = 0; call.results[r] && line < lines.count(); ++line)
       for (int64_t i = 0; i <= last; ++i) {
         int64_t low = std::max<int64_t>(i - 1, 0), high = std::min(i + 1, last);
-        call.results[r][lanes.place(lane, i)] =
-            (a[lanes.place(lane, high)] - a[lanes.place(lane, low)]) /
+        call.results[r][lines.position(line, i)] =
+            (a[lines.position(line, high)] - a[lines.position(line, low)]) /
             (step * static_cast<double>(high - low));
       }
   }
   return llvm::Error::success();
 }
 
-// f(x, i) of the elements of each lane, for as many i as the result has along it.
+// f(x, i) of the elements of each line, for as many i as the result has along it.
 template <class T, class F> llvm::Error each_result(const Call<T> &call, F f) {
   View<const T> a = call.operand("a");
   View<T> out = call.results[0];
-  Lanes lanes = lanes_of(call.site, a);
-  Lanes results(*out.dims, call.site.dims(out.rank()));
-  for (int64_t lane = 0; lane < lanes.count(); ++lane)
-    f(Lane<const T>(lanes, lane, a.data), Lane<T>(results, lane, out.data));
+  Lines lines = lines_of(call.site, a);
+  Lines results(*out.dims, call.site.dims(out.rank()));
+  for (int64_t line = 0; line < lines.count(); ++line)
+    f(Line<const T>(lines, line, a.data), Line<T>(results, line, out.data));
   return llvm::Error::success();
 }
 template <class T> llvm::Error diff(const Call<T> &call) {
@@ -105,7 +105,7 @@ template <class T> llvm::Error diff(const Call<T> &call) {
     if (call.site.spelling() == "gradient")
       return gradient(call);
   auto order = rules::number_attr(call.site.app, {"n"}).value_or(1);
-  return each_result(call, [&](const Lane<const T> &x, const Lane<T> &y) {
+  return each_result(call, [&](const Line<const T> &x, const Line<T> &y) {
     std::vector<T> rest;
     for (int64_t i = 0; i < x.size(); ++i)
       rest.push_back(x[i]);
@@ -120,7 +120,7 @@ template <class T> llvm::Error diff(const Call<T> &call) {
 }
 template <class T> llvm::Error cumulative_trapezoid(const Call<T> &call) {
   T half = constant<T>(call.site.number_attr("dx", 1) / 2);
-  return each_result(call, [&](const Lane<const T> &x, const Lane<T> &y) {
+  return each_result(call, [&](const Line<const T> &x, const Line<T> &y) {
     T sum = T();
     for (int64_t i = 0; i < y.size(); ++i)
       y[i] = sum = sum + half * (x[i] + x[i + 1]);
@@ -129,13 +129,13 @@ template <class T> llvm::Error cumulative_trapezoid(const Call<T> &call) {
 template <class T> llvm::Error trapezoid(const Call<T> &call) {
   View<const T> a = call.operand("a");
   T half = constant<T>(call.site.number_attr("dx", 1) / 2);
-  Lanes lanes = lanes_of(call.site, a);
-  for (int64_t lane = 0; lane < lanes.count(); ++lane) {
-    Lane<const T> x(lanes, lane, a.data);
+  Lines lines = lines_of(call.site, a);
+  for (int64_t line = 0; line < lines.count(); ++line) {
+    Line<const T> x(lines, line, a.data);
     T sum = T();
     for (int64_t i = 0; i + 1 < x.size(); ++i)
       sum = sum + half * (x[i] + x[i + 1]);
-    call.results[0][lane] = sum;
+    call.results[0][line] = sum;
   }
   return llvm::Error::success();
 }

@@ -1,6 +1,7 @@
 // Convolutions of any number of dimensions, with groups, strides, dilations of image and kernel,
 // and transposed ones. Forward and both gradients are the same sum of products, read three ways.
-#include "runtime/kernels/places.h"
+#include "ir/support/strings.h"
+#include "runtime/kernels/positions.h"
 #include "runtime/kernels/rows.h"
 #include "runtime/kernels/windows/windows.h"
 
@@ -90,7 +91,8 @@ std::optional<Geometry> geometry_of(const Site &site, const Dims &x, const Dims 
   if (rules::any_attr(site.app, {"dimension_numbers"}))
     return lax_geometry(site, count);
   llvm::StringRef name = bare_name(site);
-  bool transposed = name.startswith("conv_transpose") || rules::flag_attr(site.app, "transposed");
+  bool transposed =
+      ir::starts_with(name, "conv_transpose") || rules::flag_attr(site.app, "transposed");
   bool tbc = name == "conv_tbc";
   Geometry geometry;
   geometry.swapped = transposed;

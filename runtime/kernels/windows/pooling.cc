@@ -1,4 +1,5 @@
 // Pools and their backward, interpolation, patches, samples of images.
+#include "ir/support/strings.h"
 #include "runtime/kernels/indexing/selection.h"
 #include "runtime/kernels/rows.h"
 #include "runtime/kernels/windows/windows.h"
@@ -73,8 +74,9 @@ template <class T> Error avg_pool_backward(const Call<T> &call) {
 
 // Per window the offset of its largest element, the first of equal ones; -1: it has none.
 template <class T>
-Places largest(View<const T> x, const Dims &result, const std::vector<Taps> &taps, bool smallest) {
-  Places best(static_cast<size_t>(count(result)), -1);
+Positions largest(View<const T> x, const Dims &result, const std::vector<Taps> &taps,
+                  bool smallest) {
+  Positions best(static_cast<size_t>(count(result)), -1);
   each_tap(*x.dims, result, taps, [&](int64_t at, int64_t source, double) {
     int64_t &here = best[static_cast<size_t>(at)];
     if (here < 0) {
@@ -88,8 +90,8 @@ Places largest(View<const T> x, const Dims &result, const std::vector<Taps> &tap
   return best;
 }
 bool takes_smallest(const Site &site) {
-  return bare_name(site).endswith("min") ||
-         rules::word_attr(site.app, {"select_prim"}).startswith("le");
+  return ir::ends_with(bare_name(site), "min") ||
+         ir::starts_with(rules::word_attr(site.app, {"select_prim"}), "le");
 }
 // Elements of one plane of the image that a window slides along.
 int64_t plane_of(const Dims &image, size_t dims) {
@@ -108,7 +110,7 @@ template <class T> Error max_pool(const Call<T> &call) {
   if (!taps)
     return unknown(call.site);
   bool smallest = takes_smallest(call.site);
-  Places best = largest(x, result, *taps, smallest);
+  Positions best = largest(x, result, *taps, smallest);
   int64_t plane = plane_of(*x.dims, taps->size());
   for (size_t i = 0; i < best.size(); ++i) {
     if (to)
@@ -123,13 +125,13 @@ template <class T> Error max_pool_backward(const Call<T> &call) {
   View<const T> g = call.operand("g"), i = call.operand("i");
   View<T> to = call.results[0];
   llvm::StringRef name = bare_name(call.site);
-  if (name.startswith("select_and_")) { // XLA finds the elements anew
+  if (ir::starts_with(name, "select_and_")) { // XLA finds the elements anew
     bool gathers = name == "select_and_gather_add";
     const Dims &result = gathers ? *to.dims : *g.dims;
     auto taps = pool_taps(call.site, *i.dims, result, false);
     if (!taps)
       return unknown(call.site);
-    Places best = largest(i, result, *taps, takes_smallest(call.site));
+    Positions best = largest(i, result, *taps, takes_smallest(call.site));
     for (size_t k = 0; k < best.size(); ++k)
       if (best[k] >= 0)
         (gathers ? to.data[k] : to[best[k]]) += gathers ? g[best[k]] : g.data[k];
@@ -250,7 +252,7 @@ template <class T> Error interpolate(const Call<T> &call) {
 template <class F>
 std::optional<bool> each_patch(const Site &site, const Dims &image, const Dims &patches, F f) {
   std::optional<llvm::SmallVector<Window, 4>> windows = pool_windows(site, 2);
-  if (!windows || image.size() < 3 || bare_name(site).startswith("conv_general"))
+  if (!windows || image.size() < 3 || ir::starts_with(bare_name(site), "conv_general"))
     return std::nullopt;
   if (!rules::any_attr(site.app, {"stride"}))
     for (Window &window : *windows)

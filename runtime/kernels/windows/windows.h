@@ -1,7 +1,7 @@
 // Windows that slide along dimensions: pools, interpolation, patches.
 #pragma once
 
-#include "runtime/kernels/places.h"
+#include "runtime/kernels/positions.h"
 
 #include <utility>
 

@@ -1,5 +1,5 @@
-// Of cuBLASLt, what runtime/nccl/matrices.h and runtime/nccl/open.cc name. Simulated devices multiply no matrices by
-// it: all products go to the plug-in's own kernel.
+// Of cuBLASLt, what runtime/nccl/matrices.h and runtime/nccl/open.cc name. Simulated devices
+// multiply no matrices by it: all products go to the plug-in's own kernel.
 #pragma once
 
 #include <driver_types.h>

@@ -1,5 +1,6 @@
-// What the plug-in for NVIDIA devices uses of CUDA's runtime, as far as the simulated one (../cuda.cc) has it: the
-// names are CUDA's, so that runtime/backends/nccl*.cc compile against either.
+// What the plug-in for NVIDIA devices uses of CUDA's runtime, as far as the simulated one
+// (../cuda.cc) has it: the names are CUDA's, so that runtime/backends/nccl*.cc compile against
+// either.
 #pragma once
 
 using cudaStream_t = struct CUstream_st *;

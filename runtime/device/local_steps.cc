@@ -1,21 +1,21 @@
-// Acts of a plan as commands.
+// Local steps of a plan as commands.
 #include "runtime/device/backend.h"
 
 namespace spmd::runtime {
 
 // Pieces of a dimension, one after another, beside the whole: `split` and `join`.
-bool DeviceBackend::lower_pieces(const LocalStep &act, const Placed &from, const Placed &to,
+bool DeviceBackend::lower_pieces(const LocalStep &local, const Placed &from, const Placed &to,
                                  std::vector<Command> &commands) const {
-  const bool splits = act.form == ActForm::Split;
+  const bool splits = local.form == LocalStepForm::Split;
   const Dims &whole = splits ? *from.dims : *to.dims;
   const Strides strides = strides_of(whole);
   int64_t first = 0;
-  for (int64_t length : plan_->cuts[act.cut].on(own_)) {
+  for (int64_t length : plan_->cuts[local.cut].on(own_)) {
     Dims piece(whole.begin(), whole.end());
-    piece[act.dim] = length;
+    piece[local.dim] = length;
     const Strides alone = strides_of(piece);
-    const int64_t in_whole = first * strides[act.dim],
-                  in_row = whole[act.dim] ? first * (count(whole) / whole[act.dim]) : 0;
+    const int64_t in_whole = first * strides[local.dim],
+                  in_row = whole[local.dim] ? first * (count(whole) / whole[local.dim]) : 0;
     BoxOf box{piece, strides, alone, in_whole, in_row};
     if (!splits)
       box = {piece, alone, strides, in_row, in_whole};
@@ -46,54 +46,54 @@ bool DeviceBackend::lower_overwrite(llvm::ArrayRef<Placed> operands, const Place
   return true;
 }
 
-bool DeviceBackend::lower_act(const LocalStep &act, std::vector<Command> &commands) {
+bool DeviceBackend::lower_local_step(const LocalStep &local, std::vector<Command> &commands) {
   llvm::SmallVector<Placed, 4> operands;
-  for (const Use &use : plan_->used(act.operands))
+  for (const Use &use : plan_->used(local.operands))
     operands.push_back(placed(use));
-  const Placed to = placed(act.result);
-  if (to.is_complex() && act.form != ActForm::Copy)
+  const Placed to = placed(local.result);
+  if (to.is_complex() && local.form != LocalStepForm::Copy)
     return false;
-  uint32_t position = act.group.valid() ? groups_[act.group.index].position(own_) : 0;
+  uint32_t position = local.group.valid() ? groups_[local.group.index].position(own_) : 0;
   auto copy = [&](const Placed &from, int64_t at, int64_t into, int64_t size) {
     return add_box(from, to, {{size}, {1}, {1}, at, into}, false, commands);
   };
   auto slice = [&](const Dims &whole, const Placed &from, bool out) {
-    llvm::ArrayRef<int64_t> lengths = plan_->cuts[act.cut].on(own_);
+    llvm::ArrayRef<int64_t> lengths = plan_->cuts[local.cut].on(own_);
     int64_t first = 0;
     for (uint32_t p = 0; p < position; ++p)
       first += lengths[p];
     Dims piece(whole.begin(), whole.end());
-    piece[act.dim] = lengths[position];
+    piece[local.dim] = lengths[position];
     const Strides strides = strides_of(whole), alone = strides_of(piece);
-    const int64_t at = first * strides[act.dim];
+    const int64_t at = first * strides[local.dim];
     return add_box(from, to,
                    out ? BoxOf{piece, strides, alone, at, 0} : BoxOf{piece, alone, strides, 0, at},
                    false, commands);
   };
-  switch (act.form) {
-  case ActForm::Copy:
+  switch (local.form) {
+  case LocalStepForm::Copy:
     return copy(operands[0], 0, 0, to.size());
-  case ActForm::TakeOwnSlice:
+  case LocalStepForm::TakeOwnSlice:
     return slice(*operands[0].dims, operands[0], true);
-  case ActForm::PlaceOwn:
+  case LocalStepForm::PlaceOwn:
     add_fill(to, 0, commands);
     return slice(*to.dims, operands[0], false);
-  case ActForm::KeepOnRoot:
-    if (position == act.root)
+  case LocalStepForm::KeepOnRoot:
+    if (position == local.root)
       return copy(operands[0], 0, 0, to.size());
     add_fill(to, 0, commands);
     return true;
-  case ActForm::Split:
-  case ActForm::Join:
-    return lower_pieces(act, operands[0], to, commands);
-  case ActForm::Scale:
-    return add_scaled(operands[0], to, act.factor, act.divisor, commands);
-  case ActForm::Coordinate:
+  case LocalStepForm::Split:
+  case LocalStepForm::Join:
+    return lower_pieces(local, operands[0], to, commands);
+  case LocalStepForm::Scale:
+    return add_scaled(operands[0], to, local.factor, local.divisor, commands);
+  case LocalStepForm::Coordinate:
     add_fill(to, position, commands);
     return true;
-  case ActForm::TakeRow:
-    return copy(operands[0], static_cast<int64_t>(act.row) * to.size(), 0, to.size());
-  case ActForm::StackRows: {
+  case LocalStepForm::TakeRow:
+    return copy(operands[0], static_cast<int64_t>(local.row) * to.size(), 0, to.size());
+  case LocalStepForm::StackRows: {
     int64_t at = 0;
     for (const Placed &each : operands) {
       if (!copy(each, 0, at, each.size()))
@@ -102,14 +102,14 @@ bool DeviceBackend::lower_act(const LocalStep &act, std::vector<Command> &comman
     }
     return true;
   }
-  case ActForm::Zero:
+  case LocalStepForm::Zero:
     add_fill(to, 0, commands);
     return true;
-  case ActForm::Receive: // between ranks
+  case LocalStepForm::Receive: // between ranks
     return true;
-  case ActForm::Count:
+  case LocalStepForm::Count:
     return add_scaled(Placed(), to, 1, 1, commands);
-  case ActForm::Overwrite:
+  case LocalStepForm::Overwrite:
     return lower_overwrite(operands, to, commands);
   }
   return false;

@@ -1,5 +1,5 @@
-// Wires: what the ranks of one group exchange. Sums are in the order of the ranks, in double or in the
-// field, and rounded once.
+// Collectives: what the ranks of one group exchange. Sums are in the order of the ranks, in double
+// or in the field, and rounded once.
 #include "runtime/backends/cpu_steps.h"
 
 #include "runtime/loops/row_loops.h"
@@ -13,7 +13,7 @@ namespace spmd::runtime {
 namespace {
 
 using ir::Combiner;
-using rules::Wire;
+using rules::Collective;
 
 int64_t whole_number(double value) { return static_cast<int64_t>(value); }
 int64_t whole_number(Residue value) { return value.number(); }
@@ -76,11 +76,11 @@ template <class T> void divide(std::vector<T> &cells, size_t by, ir::DType dtype
 
 // The elements [first, first + those of `result`) of all operands, combined in order.
 template <class T>
-void reduce(const Communicate &wire, llvm::ArrayRef<const Tensor *> operands, int64_t first,
+void reduce(const Communicate &collective, llvm::ArrayRef<const Tensor *> operands, int64_t first,
             Domain domain, Tensor &result) {
   auto from = [&](size_t i) { return operands[i]->of<T>().data() + first; };
   std::vector<T> &into = result.of<T>();
-  const bool sums = wire.combiner == Combiner::Sum || wire.combiner == Combiner::Avg;
+  const bool sums = collective.combiner == Combiner::Sum || collective.combiner == Combiner::Avg;
   constexpr size_t kBlock = 1024; // stays in the nearest cache
   for (size_t begin = 0; begin < into.size(); begin += kBlock) {
     size_t count = std::min(kBlock, into.size() - begin);
@@ -93,7 +93,7 @@ void reduce(const Communicate &wire, llvm::ArrayRef<const Tensor *> operands, in
       const T *more = from(rank) + begin;
       if (!sums)
         for (size_t i = 0; i < count; ++i)
-          to[i] = combined(so_far[i], more[i], wire.combiner);
+          to[i] = combined(so_far[i], more[i], collective.combiner);
       else if constexpr (std::is_same_v<T, double>)
         add_rows(so_far, more, to, count);
       else
@@ -101,11 +101,11 @@ void reduce(const Communicate &wire, llvm::ArrayRef<const Tensor *> operands, in
           to[i] = so_far[i] + more[i];
     }
   }
-  if (wire.combiner == Combiner::Avg)
+  if (collective.combiner == Combiner::Avg)
     divide(into, operands.size(), result.dtype);
   ir::DType dtype = result.dtype;
-  if (wire.dtype != dtype) {
-    result.dtype = wire.dtype;
+  if (collective.dtype != dtype) {
+    result.dtype = collective.dtype;
     round_cells(result, domain);
     result.dtype = dtype;
   }
@@ -115,11 +115,11 @@ void reduce(const Communicate &wire, llvm::ArrayRef<const Tensor *> operands, in
 using Content = HeldTensors::Content;
 using Fresh = llvm::function_ref<SharedTensor(size_t, Content)>;
 
-template <class T> class WireRun {
+template <class T> class CollectiveRun {
 public:
-  WireRun(const Communicate &wire, const GroupTensors &group, Domain domain,
-          llvm::MutableArrayRef<SharedTensor> results, Fresh fresh)
-      : wire_(wire), group_(group), domain_(domain), results_(results), fresh_(fresh) {
+  CollectiveRun(const Communicate &collective, const GroupTensors &group, Domain domain,
+                llvm::MutableArrayRef<SharedTensor> results, Fresh fresh)
+      : collective_(collective), group_(group), domain_(domain), results_(results), fresh_(fresh) {
     for (const SharedTensor &operand : group.operands)
       operands_.push_back(operand.get());
   }
@@ -148,7 +148,7 @@ private:
       results_[i] = fresh_(i, content);
   }
 
-  const Communicate &wire_;
+  const Communicate &collective_;
   const GroupTensors &group_;
   llvm::SmallVector<const Tensor *, 8> operands_;
   Domain domain_;
@@ -156,27 +156,27 @@ private:
   Fresh fresh_;
 };
 
-template <class T> void WireRun<T>::all_reduce() {
+template <class T> void CollectiveRun<T>::all_reduce() {
   shared();
-  reduce<T>(wire_, operands_, 0, domain_, *results_[0]);
+  reduce<T>(collective_, operands_, 0, domain_, *results_[0]);
 }
 
-template <class T> void WireRun<T>::reduce_scatter() {
+template <class T> void CollectiveRun<T>::reduce_scatter() {
   own(Content::Anything);
   int64_t first = 0;
   for (size_t rank = 0; rank < size(); ++rank) {
-    reduce<T>(wire_, operands_, first, domain_, *results_[rank]);
+    reduce<T>(collective_, operands_, first, domain_, *results_[rank]);
     first += static_cast<int64_t>(to(rank).size());
   }
 }
 
-template <class T> void WireRun<T>::all_gather() {
+template <class T> void CollectiveRun<T>::all_gather() {
   auto at = shared().begin();
   for (size_t rank = 0; rank < size(); ++rank)
     at = std::copy(from(rank).begin(), from(rank).end(), at);
 }
 
-template <class T> void WireRun<T>::all_to_all() {
+template <class T> void CollectiveRun<T>::all_to_all() {
   own(Content::Zeros);
   std::vector<int64_t> filled(size(), 0);
   for (size_t sender = 0; sender < size(); ++sender) {
@@ -202,35 +202,35 @@ void permute(const GroupTensors &group, llvm::MutableArrayRef<SharedTensor> resu
 
 } // namespace
 
-void run_wire(const Communicate &wire, const GroupTensors &group, Domain domain,
-              llvm::MutableArrayRef<SharedTensor> results, Fresh fresh) {
-  if (wire.wire == Wire::Permute)
+void run_collective(const Communicate &collective, const GroupTensors &group, Domain domain,
+                    llvm::MutableArrayRef<SharedTensor> results, Fresh fresh) {
+  if (collective.collective == Collective::Permute)
     return permute(group, results, fresh);
-  if (wire.wire == Wire::Broadcast)
-    return std::fill(results.begin(), results.end(), group.operands[wire.root]);
+  if (collective.collective == Collective::Broadcast)
+    return std::fill(results.begin(), results.end(), group.operands[collective.root]);
   group.operands[0]->visit([&](const auto &cells) {
     using T = typename std::decay_t<decltype(cells)>::value_type;
-    WireRun<T> run(wire, group, domain, results, fresh);
-    switch (wire.wire) {
-    case Wire::AllReduce:
+    CollectiveRun<T> run(collective, group, domain, results, fresh);
+    switch (collective.collective) {
+    case Collective::AllReduce:
       return run.all_reduce();
-    case Wire::AllGather:
+    case Collective::AllGather:
       return run.all_gather();
-    case Wire::ReduceScatter:
+    case Collective::ReduceScatter:
       return run.reduce_scatter();
-    case Wire::AllToAll:
+    case Collective::AllToAll:
       return run.all_to_all();
     default:
-      SPMD_CHECK(false, "a wire that moves nothing");
+      SPMD_CHECK(false, "a collective that moves nothing");
     }
   });
 }
 
-void reduce_in_order(const Communicate &wire, llvm::ArrayRef<const Tensor *> operands,
+void reduce_in_order(const Communicate &collective, llvm::ArrayRef<const Tensor *> operands,
                      Domain domain, Tensor &result) {
   result.visit([&](const auto &cells) {
     using T = typename std::decay_t<decltype(cells)>::value_type;
-    reduce<T>(wire, operands, 0, domain, result);
+    reduce<T>(collective, operands, 0, domain, result);
   });
 }
 

@@ -1,5 +1,5 @@
-// Communicators of NCCL, and what goes over them. They do not block: a call may answer that it is in progress, and
-// has taken nothing up until the communicator says that it is no longer.
+// Communicators of NCCL, and what goes over them. They do not block: a call may answer that it is
+// in progress, and has taken nothing up until the communicator says that it is no longer.
 #include "runtime/device/scalar.h"
 #include "runtime/nccl/device.h"
 
@@ -89,8 +89,9 @@ SpmdStatus Device::settled(ncclResult_t result, const char *call, ncclComm_t com
 SpmdStatus Device::given(ncclResult_t result, const char *call, ncclComm_t communicator) {
   if (!batch_) {
     SpmdStatus status = settled(result, call, communicator);
-    return status.code == kSpmdFine && recording_ ? note_within(streams_[kSpmdWires], kNothing)
-                                                  : status;
+    return status.code == kSpmdFine && recording_
+               ? note_within(streams_[kSpmdCollectives], kNothing)
+               : status;
   }
   if (result != ncclSuccess && result != ncclInProgress)
     return checked(result, call, communicator);
@@ -108,7 +109,8 @@ SpmdStatus Device::begin_batch() {
   return status;
 }
 
-// Communicators are launched in the order in which the batch came to them, so in one order on all ranks.
+// Communicators are launched in the order in which the batch came to them, so in one order on all
+// ranks.
 SpmdStatus Device::end_batch() {
   batch_ = false;
   const ncclResult_t end = ncclGroupEnd();
@@ -118,11 +120,11 @@ SpmdStatus Device::end_batch() {
     if (SpmdStatus status = settled(ncclInProgress, "ncclGroupEnd", communicator);
         status.code != kSpmdFine)
       return status;
-  return recording_ ? note_within(streams_[kSpmdWires], kNothing) : status_of(kSpmdFine);
+  return recording_ ? note_within(streams_[kSpmdCollectives], kNothing) : status_of(kSpmdFine);
 }
 
-// Read when communicators are made. One way to add up, along one ring, whatever there is to add; neither switches
-// nor the cards of the network add for us.
+// Read when communicators are made. One way to add up, along one ring, whatever there is to add;
+// neither switches nor the cards of the network add for us.
 SpmdStatus Device::fix_order() {
   for (const auto &[name, value] :
        {std::pair("NCCL_ALGO", "Ring"), std::pair("NCCL_PROTO", "Simple"),
@@ -150,8 +152,9 @@ SpmdStatus Device::connect(const SpmdId &id) {
   return status;
 }
 
-// All ranks of the parent take part, and it must have nothing else to do meanwhile. NCCL 2.22 to 2.30 answer that all
-// is well while the new communicator is still made: the parent is in progress until `making_` is written.
+// All ranks of the parent take part, and it must have nothing else to do meanwhile. NCCL 2.22 to
+// 2.30 answer that all is well while the new communicator is still made: the parent is in progress
+// until `making_` is written.
 SpmdStatus Device::split(uint32_t colour, uint32_t key, uint32_t &group) {
   if (SpmdStatus status = wait(); status.code != kSpmdFine)
     return status;
@@ -177,40 +180,42 @@ SpmdStatus Device::split(uint32_t colour, uint32_t key, uint32_t &group) {
   return status;
 }
 
-SpmdStatus Device::collective(const SpmdCollective &wire) {
-  ncclComm_t group = communicator(wire.group);
-  const bool combines = wire.form == kSpmdAllReduce || wire.form == kSpmdReduceScatter;
-  const auto type = type_of(wire.element);
-  const auto operation = operation_of(wire.combiner);
+SpmdStatus Device::collective(const SpmdCollective &collective) {
+  ncclComm_t group = communicator(collective.group);
+  const bool combines = collective.form == kSpmdAllReduce || collective.form == kSpmdReduceScatter;
+  const auto type = type_of(collective.element);
+  const auto operation = operation_of(collective.combiner);
   if (!group || (combines && (!type || !operation)))
     return status_of(kSpmdRefused, "NCCL has no group, element or combiner as asked for (group " +
-                                       std::to_string(wire.group) + ", element " +
-                                       std::to_string(wire.element) + ", combiner " +
-                                       std::to_string(wire.combiner) + ")");
-  if (wire.count == 0)
+                                       std::to_string(collective.group) + ", element " +
+                                       std::to_string(collective.element) + ", combiner " +
+                                       std::to_string(collective.combiner) + ")");
+  if (collective.count == 0)
     return status_of(kSpmdFine);
-  if (SpmdStatus status = ready(kSpmdWires); status.code != kSpmdFine)
+  if (SpmdStatus status = ready(kSpmdCollectives); status.code != kSpmdFine)
     return status;
-  cudaStream_t stream = streams_[kSpmdWires].stream;
-  const void *operand = reinterpret_cast<const void *>(wire.operand);
-  void *result = reinterpret_cast<void *>(wire.result);
-  const uint64_t bytes = wire.count * device::bytes_of(wire.element); // what is but moved is bytes
-  switch (wire.form) {
+  cudaStream_t stream = streams_[kSpmdCollectives].stream;
+  const void *operand = reinterpret_cast<const void *>(collective.operand);
+  void *result = reinterpret_cast<void *>(collective.result);
+  const uint64_t bytes =
+      collective.count * device::bytes_of(collective.element); // what is but moved is bytes
+  switch (collective.form) {
   case kSpmdAllReduce:
-    return given(ncclAllReduce(operand, result, wire.count, *type, *operation, group, stream),
+    return given(ncclAllReduce(operand, result, collective.count, *type, *operation, group, stream),
                  "ncclAllReduce", group);
   case kSpmdAllGather: // the count of what is sent
     return given(ncclAllGather(operand, result, bytes, ncclUint8, group, stream), "ncclAllGather",
                  group);
   case kSpmdReduceScatter: // the count of what is received
-    return given(ncclReduceScatter(operand, result, wire.count, *type, *operation, group, stream),
-                 "ncclReduceScatter", group);
+    return given(
+        ncclReduceScatter(operand, result, collective.count, *type, *operation, group, stream),
+        "ncclReduceScatter", group);
   case kSpmdBroadcast:
-    return given(ncclBroadcast(operand, result, bytes, ncclUint8, static_cast<int>(wire.root),
+    return given(ncclBroadcast(operand, result, bytes, ncclUint8, static_cast<int>(collective.root),
                                group, stream),
                  "ncclBroadcast", group);
   default:
-    return status_of(kSpmdRefused, "no such collective: " + std::to_string(wire.form));
+    return status_of(kSpmdRefused, "no such collective: " + std::to_string(collective.form));
   }
 }
 
@@ -219,9 +224,9 @@ SpmdStatus Device::exchange(uint32_t number, const SpmdTransfer *sends, uint32_t
   ncclComm_t group = communicator(number);
   if (!group)
     return status_of(kSpmdRefused, "this rank is in no group " + std::to_string(number));
-  if (SpmdStatus status = ready(kSpmdWires); status.code != kSpmdFine)
+  if (SpmdStatus status = ready(kSpmdCollectives); status.code != kSpmdFine)
     return status;
-  cudaStream_t stream = streams_[kSpmdWires].stream;
+  cudaStream_t stream = streams_[kSpmdCollectives].stream;
   ncclResult_t error = ncclGroupStart();
   if (error != ncclSuccess)
     return checked(error, "ncclGroupStart", group);
@@ -259,9 +264,10 @@ SpmdStatus Device::finish_groups() {
   return status_of(kSpmdFine);
 }
 
-// Leaves all communicators without waiting for other ranks. A kernel of one may be queued behind that of another one,
-// which nobody else ends: so all are told to give up before the end of any is waited for, as one group is. By then no
-// graph may have anything of them. Those that others were split off from come first.
+// Leaves all communicators without waiting for other ranks. A kernel of one may be queued behind
+// that of another one, which nobody else ends: so all are told to give up before the end of any is
+// waited for, as one group is. By then no graph may have anything of them. Those that others were
+// split off from come first.
 void Device::abort_groups() {
   if (std::exchange(batch_, false))
     ncclGroupEnd(); // with what it has: nothing is aborted in the midst of one

@@ -32,7 +32,7 @@ struct BodyResult {
 struct TypedBody {
   std::vector<uint32_t> key;
   llvm::SmallVector<rules::Arg, 2> results;
-  BodyResult trail;
+  BodyResult body_result;
   llvm::SmallVector<OpenValues::Row, 2> param_rows, result_rows;
   uint32_t first = 0;
   std::vector<rules::Arg> values = {}; // from ValueId `first` on
@@ -54,11 +54,11 @@ private:
   ir::IndexTable table_;
 };
 
-// Puts trails into one list, each body once.
+// Puts results of bodies into one list, each body once.
 class Collector {
 public:
   Collector(const ir::Program &program, const TypedBodies &bodies);
-  void add(BodyResult &trail, CheckResult &into); // findings are moved out of `trail`
+  void add(BodyResult &body_result, CheckResult &into); // findings are moved out of `body_result`
   bool refused() const { return refused_; }
 
 private:

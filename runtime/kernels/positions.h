@@ -1,4 +1,5 @@
-// Places in row-major arrays: strides, walks over all places of a shape, numbers that are positions.
+// Positions in row-major arrays: strides, walks over all places of a shape, numbers that are
+// positions.
 #pragma once
 
 #include "runtime/kernels/kernel.h"
@@ -27,8 +28,8 @@ inline Strides strides_over(llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<int64_t
   return strides;
 }
 
-// Visits all places of a shape in row-major order and keeps, for each of some tensors, the offset of
-// what they have there.
+// Visits all places of a shape in row-major order and keeps, for each of some tensors, the offset
+// of what they have there.
 class Walk {
 public:
   explicit Walk(llvm::ArrayRef<int64_t> dims, std::initializer_list<Strides> tensors = {})
@@ -59,10 +60,10 @@ private:
 };
 
 // A shape cut at one dimension: element (o, x, i) lies at (o * extent + x) * inner + i.
-struct Lines {
+struct DimSplit {
   int64_t outer = 1, extent = 1, inner = 1;
 
-  Lines(llvm::ArrayRef<int64_t> dims, unsigned dim) {
+  DimSplit(llvm::ArrayRef<int64_t> dims, unsigned dim) {
     for (unsigned i = 0; i < dims.size(); ++i)
       (i < dim ? outer : i == dim ? extent : inner) *= dims[i];
   }
@@ -91,7 +92,7 @@ inline std::optional<int64_t> position(Residue number, int64_t extent) {
 }
 
 // The place of a tensor in its list, which may have gaps.
-unsigned list_place(const rules::Slot &slot, unsigned member);
+unsigned list_position(const rules::Slot &slot, unsigned member);
 
 // A number by the first of the names that is an attribute, else in a position among all operands.
 std::optional<double> argument(const Site &site, std::initializer_list<llvm::StringRef> names,

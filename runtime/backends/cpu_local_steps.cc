@@ -1,5 +1,5 @@
-// Acts: what a rank does alone to move data. Pieces of a dimension are runs of `inner` elements, met
-// `outer` times.
+// Local steps: what a rank does alone to move data. Pieces of a dimension are runs of `inner`
+// elements, met `outer` times.
 #include "runtime/backends/cpu_steps.h"
 
 #include "ir/support/check.h"
@@ -10,10 +10,11 @@ namespace spmd::runtime {
 namespace {
 
 // Operands have the element type of the result.
-template <class T> class ActRun {
+template <class T> class LocalStepRun {
 public:
-  ActRun(const LocalStep &act, Standing at, llvm::ArrayRef<const Tensor *> operands, Tensor &result)
-      : act_(act), at_(at), operands_(operands), result_(result), to_(result.of<T>()) {}
+  LocalStepRun(const LocalStep &local, Standing at, llvm::ArrayRef<const Tensor *> operands,
+               Tensor &result)
+      : local_(local), at_(at), operands_(operands), result_(result), to_(result.of<T>()) {}
   void run();
 
 private:
@@ -21,7 +22,8 @@ private:
   int64_t first_of(uint32_t position) const {
     return std::accumulate(at_.lengths.begin(), at_.lengths.begin() + position, int64_t(0));
   }
-  // Copies the piece of `whole` (extents `dims`) that begins at `first` to or from where it stands alone.
+  // Copies the piece of `whole` (extents `dims`) that begins at `first` to or from where it stands
+  // alone.
   enum class Way { Out, In };
   static void piece(const Dims &dims, uint32_t dim, int64_t first, int64_t length, const T *source,
                     T *target, Way way);
@@ -31,7 +33,7 @@ private:
   void stack_rows();
   void scale();
 
-  const LocalStep &act_;
+  const LocalStep &local_;
   Standing at_;
   llvm::ArrayRef<const Tensor *> operands_;
   Tensor &result_;
@@ -39,8 +41,8 @@ private:
 };
 
 template <class T>
-void ActRun<T>::piece(const Dims &dims, uint32_t dim, int64_t first, int64_t length,
-                      const T *source, T *target, Way way) {
+void LocalStepRun<T>::piece(const Dims &dims, uint32_t dim, int64_t first, int64_t length,
+                            const T *source, T *target, Way way) {
   llvm::ArrayRef<int64_t> all(dims);
   int64_t outer = count(all.take_front(dim)), inner = count(all.drop_front(dim + 1));
   for (int64_t o = 0; o < outer; ++o) {
@@ -52,22 +54,22 @@ void ActRun<T>::piece(const Dims &dims, uint32_t dim, int64_t first, int64_t len
   }
 }
 
-template <class T> void ActRun<T>::split() {
+template <class T> void LocalStepRun<T>::split() {
   const Dims &dims = operands_[0]->dims;
   llvm::ArrayRef<int64_t> all(dims);
-  int64_t row = dims[act_.dim] ? count(all) / dims[act_.dim] : 0, first = 0;
+  int64_t row = dims[local_.dim] ? count(all) / dims[local_.dim] : 0, first = 0;
   for (int64_t length : at_.lengths) {
-    piece(dims, act_.dim, first, length, from(0).data(), to_.data() + first * row, Way::Out);
+    piece(dims, local_.dim, first, length, from(0).data(), to_.data() + first * row, Way::Out);
     first += length;
   }
 }
 
-template <class T> void ActRun<T>::join() {
+template <class T> void LocalStepRun<T>::join() {
   const Dims &dims = result_.dims;
   llvm::ArrayRef<int64_t> all(dims);
-  int64_t row = dims[act_.dim] ? count(all) / dims[act_.dim] : 0, first = 0;
+  int64_t row = dims[local_.dim] ? count(all) / dims[local_.dim] : 0, first = 0;
   for (int64_t length : at_.lengths) {
-    piece(dims, act_.dim, first, length, from(0).data() + first * row, to_.data(), Way::In);
+    piece(dims, local_.dim, first, length, from(0).data() + first * row, to_.data(), Way::In);
     first += length;
   }
 }
@@ -76,67 +78,67 @@ int64_t place(double number) { return static_cast<int64_t>(number); }
 int64_t place(const Complex &number) { return static_cast<int64_t>(number.real()); }
 int64_t place(Residue number) { return number.number(); }
 
-template <class T> void ActRun<T>::stack_rows() {
+template <class T> void LocalStepRun<T>::stack_rows() {
   auto at = to_.begin();
   for (size_t i = 0; i < operands_.size(); ++i)
     at = std::copy(from(i).begin(), from(i).end(), at);
 }
 
-template <class T> void ActRun<T>::scale() {
+template <class T> void LocalStepRun<T>::scale() {
   for (size_t i = 0; i < to_.size(); ++i) {
     if constexpr (std::is_same_v<T, Residue>)
-      to_[i] = from(0)[i] * Residue(static_cast<int64_t>(act_.factor)) *
-               Residue(static_cast<int64_t>(act_.divisor)).inverse();
+      to_[i] = from(0)[i] * Residue(static_cast<int64_t>(local_.factor)) *
+               Residue(static_cast<int64_t>(local_.divisor)).inverse();
     else
-      to_[i] = from(0)[i] * act_.factor / act_.divisor;
+      to_[i] = from(0)[i] * local_.factor / local_.divisor;
   }
 }
 
-template <class T> void ActRun<T>::run() {
-  switch (act_.form) {
-  case ActForm::Copy:
-  case ActForm::Receive:
+template <class T> void LocalStepRun<T>::run() {
+  switch (local_.form) {
+  case LocalStepForm::Copy:
+  case LocalStepForm::Receive:
     to_ = from(0);
     break;
-  case ActForm::TakeOwnSlice:
-    piece(operands_[0]->dims, act_.dim, first_of(at_.position), at_.lengths[at_.position],
+  case LocalStepForm::TakeOwnSlice:
+    piece(operands_[0]->dims, local_.dim, first_of(at_.position), at_.lengths[at_.position],
           from(0).data(), to_.data(), Way::Out);
     break;
-  case ActForm::PlaceOwn:
-    piece(result_.dims, act_.dim, first_of(at_.position), at_.lengths[at_.position], from(0).data(),
-          to_.data(), Way::In);
+  case LocalStepForm::PlaceOwn:
+    piece(result_.dims, local_.dim, first_of(at_.position), at_.lengths[at_.position],
+          from(0).data(), to_.data(), Way::In);
     break;
-  case ActForm::KeepOnRoot:
-    if (at_.position == act_.root)
+  case LocalStepForm::KeepOnRoot:
+    if (at_.position == local_.root)
       to_ = from(0);
     break;
-  case ActForm::Split:
+  case LocalStepForm::Split:
     split();
     break;
-  case ActForm::Join:
+  case LocalStepForm::Join:
     join();
     break;
-  case ActForm::Scale:
+  case LocalStepForm::Scale:
     scale();
     break;
-  case ActForm::Coordinate:
+  case LocalStepForm::Coordinate:
     std::fill(to_.begin(), to_.end(), T(at_.position));
     break;
-  case ActForm::TakeRow:
-    std::copy_n(from(0).begin() + static_cast<ptrdiff_t>(act_.row * to_.size()), to_.size(),
+  case LocalStepForm::TakeRow:
+    std::copy_n(from(0).begin() + static_cast<ptrdiff_t>(local_.row * to_.size()), to_.size(),
                 to_.begin());
     break;
-  case ActForm::StackRows:
+  case LocalStepForm::StackRows:
     stack_rows();
     break;
-  case ActForm::Count:
+  case LocalStepForm::Count:
     for (size_t i = 0; i < to_.size(); ++i)
       to_[i] = T(static_cast<int64_t>(i));
     break;
-  case ActForm::Overwrite:
+  case LocalStepForm::Overwrite:
     SPMD_CHECK(false, "overwriting takes places of another element type");
     break;
-  case ActForm::Zero:
+  case LocalStepForm::Zero:
     break;
   }
 }
@@ -159,16 +161,16 @@ void overwrite(llvm::ArrayRef<const Tensor *> operands, Tensor &result) {
 
 } // namespace
 
-void run_act(const LocalStep &act, Standing at, llvm::ArrayRef<const Tensor *> operands,
-             Tensor &result, Domain domain) {
-  if (act.form == ActForm::Overwrite)
+void run_local_step(const LocalStep &local, Standing at, llvm::ArrayRef<const Tensor *> operands,
+                    Tensor &result, Domain domain) {
+  if (local.form == LocalStepForm::Overwrite)
     return overwrite(operands, result);
   result.visit([&](auto &cells) {
     using T = typename std::decay_t<decltype(cells)>::value_type;
-    ActRun<T>(act, at, operands, result).run();
+    LocalStepRun<T>(local, at, operands, result).run();
   });
-  bool rounds = act.form == ActForm::Scale ||
-                (act.form == ActForm::Copy && operands[0]->dtype != result.dtype);
+  bool rounds = local.form == LocalStepForm::Scale ||
+                (local.form == LocalStepForm::Copy && operands[0]->dtype != result.dtype);
   if (rounds)
     round_cells(result, domain);
 }

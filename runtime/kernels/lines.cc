@@ -1,5 +1,5 @@
-// Places of lanes.
-#include "runtime/kernels/lanes.h"
+// Positions of lines.
+#include "runtime/kernels/lines.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -23,7 +23,7 @@ template <class F> static std::vector<int64_t> places(llvm::ArrayRef<int64_t> di
   return found;
 }
 
-Lanes::Lanes(llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<unsigned> along) {
+Lines::Lines(llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<unsigned> along) {
   firsts_ = places(dims, [&](unsigned d) { return !llvm::is_contained(along, d); });
   steps_ = places(dims, [&](unsigned d) { return llvm::is_contained(along, d); });
 }

@@ -1,5 +1,5 @@
-// Erasing the words of a well-typed program loses nothing that its uses tell: random programs are checked
-// without the words of their collectives, and again with the words that were found.
+// Leaving out the words of a well-typed program loses nothing that its uses tell: random programs
+// are checked without the words of their collectives, and again with the words that were found.
 #include "checker/rewrite/annotate.h"
 #include "ir/input/input.h"
 #include "tests/unit/catch.h"
@@ -113,8 +113,8 @@ std::string without_words(std::string_view text) {
 
 class Chain {
 public:
-  explicit Chain(unsigned seed, bool erased = false) : random_(seed), erased_(erased) {
-    text_ = erased ? without_words(kHead) : kHead;
+  explicit Chain(unsigned seed, bool unstated = false) : random_(seed), unstated_(unstated) {
+    text_ = unstated ? without_words(kHead) : kHead;
     for (; count_ < 6; ++count_)
       text_ += fmt::format("%{} = input f32[8, 8] {}\n", count_, kInputs[pick(std::size(kInputs))]);
     for (unsigned tries = 0, kept = 0; tries < kTries && kept < kStatements; ++tries)
@@ -132,7 +132,7 @@ private:
           finding.info().severity == rules::Severity::Error)
         return false;
     }
-    return !contradicts || (erased_ && pick(4) == 0);
+    return !contradicts || (unstated_ && pick(4) == 0);
   }
   unsigned pick(size_t count) { return static_cast<unsigned>(random_() % count); }
 
@@ -143,9 +143,9 @@ private:
     std::string statement = fmt::format(fmt::runtime(kTemplates[pick(std::size(kTemplates))]),
                                         first, second, kAxes[pick(2)]);
     bool pair = statement.find("all_reduce [") == 0;
-    if (erased_ && statement.find("(dp, tp)") != std::string::npos)
+    if (unstated_ && statement.find("(dp, tp)") != std::string::npos)
       return false; // one word per call: they are enumerated
-    if (erased_)
+    if (unstated_)
       statement = without_words(statement);
     std::string more =
         text_ +
@@ -161,12 +161,12 @@ private:
   }
 
   std::mt19937 random_;
-  bool erased_;
+  bool unstated_;
   std::string text_;
   unsigned count_ = 0;
 };
 
-// The words of one instruction before they were erased: per axis of the mesh.
+// The words of one instruction before they were left out: per axis of the mesh.
 std::vector<std::optional<KindWord>> results_of(const ir::Program &program, ir::AttrsId attrs) {
   std::vector<std::optional<KindWord>> words(ir::kMaxAxes);
   const ir::AttrValue *axis = program.find(attrs, "axis"), *dst = program.find(attrs, "dst");
@@ -186,12 +186,12 @@ using Words = std::vector<std::pair<ir::InstId, std::vector<std::optional<KindWo
 Words erase(ir::Program &program, std::mt19937 &random) {
   static constexpr llvm::StringRef kErased[] = {"all_reduce", "all_gather", "reduce_scatter",
                                                 "broadcast"};
-  Words erased;
+  Words unstated;
   for (uint32_t i = 0; i < program.insts.size(); ++i) {
     ir::Inst &inst = program.insts[ir::InstId{i}];
     if (!llvm::is_contained(kErased, program.op_name(inst.op)) || random() % 4 == 0)
       continue;
-    erased.push_back({ir::InstId{i}, results_of(program, inst.attrs)});
+    unstated.push_back({ir::InstId{i}, results_of(program, inst.attrs)});
     ir::AttrDict dict = program.attrs[inst.attrs];
     llvm::erase_if(dict.attrs, [&](const ir::Attr &attr) {
       llvm::StringRef key = program.strings[attr.key];
@@ -199,7 +199,7 @@ Words erase(ir::Program &program, std::mt19937 &random) {
     });
     inst.attrs = program.attrs.add(std::move(dict));
   }
-  return erased;
+  return unstated;
 }
 
 } // namespace
@@ -215,7 +215,7 @@ TEST_CASE(
     Words words = erase(program, random);
     INFO("seed " << seed << "\n" << chain.text());
     CheckResult found = checker::check(program);
-    CHECK(found.clean()); // the words that were erased are a solution
+    CHECK(found.clean()); // the words that were left out are a solution
     for (const InferredAt &at : found.inferred)
       for (const auto &[inst, before] : words)
         if (inst == at.inst)
@@ -232,7 +232,8 @@ TEST_CASE(
       program.insts[each.inst].attrs = each.attrs;
     CheckResult again = checker::check(program);
     CHECK(again.clean());
-    // A body that is called with R and with I shows one of them: values of the main body are compared.
+    // A body that is called with R and with I shows one of them: values of the main body are
+    // compared.
     for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
       for (uint32_t r = 0; r < program.insts[ir::InstId{i}].result_count; ++r) {
         uint32_t value = program.insts[ir::InstId{i}].result(r).index;

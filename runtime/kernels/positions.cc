@@ -1,5 +1,7 @@
 // What kernels say of a call that they cannot carry out.
-#include "runtime/kernels/places.h"
+#include "runtime/kernels/positions.h"
+
+#include "ir/support/strings.h"
 
 #include <bit>
 #include <fmt/format.h>
@@ -13,10 +15,10 @@ llvm::StringRef bare_name(const Site &site) {
 }
 
 bool states_block_sizes(const Site &site) {
-  return bare_name(site).startswith("ragged_dot") || bare_name(site) == "gmm";
+  return ir::starts_with(bare_name(site), "ragged_dot") || bare_name(site) == "gmm";
 }
 
-unsigned list_place(const rules::Slot &slot, unsigned member) {
+unsigned list_position(const rules::Slot &slot, unsigned member) {
   if (slot.form != rules::Slot::Form::List || slot.literal.form != ir::AttrForm::Integer)
     return member;
   uint64_t places = slot.literal.bits;

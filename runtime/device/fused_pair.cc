@@ -1,8 +1,10 @@
-// The result of the producer is a number with a digit for each of its loops. Each loop of the reader has to walk
-// along one of them, and is split where it walks along several: then all arrays of the producer have strides there.
-#include "runtime/device/joining.h"
+// The result of the producer is a number with a digit for each of its loops. Each loop of the
+// reader has to walk along one of them, and is split where it walks along several: then all arrays
+// of the producer have strides there.
+#include "runtime/device/fused_pair.h"
 
-#include "runtime/device/program_join.h"
+#include "ir/support/arrays.h"
+#include "runtime/device/fused_program.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -10,7 +12,7 @@ namespace spmd::runtime {
 
 namespace {
 
-// A move is a nest of elements of so many bytes, as far as loops go.
+// A move is a loop nest of elements of so many bytes, as far as loops go.
 ir::DType carrier(uint32_t bytes) {
   switch (bytes) {
   case 1:
@@ -27,17 +29,15 @@ ir::DType carrier(uint32_t bytes) {
 }
 
 struct Loops {
-  NestDraft nest;
+  LoopNestDraft nest;
   bool moves = false;
 
   size_t outer() const { return nest.extents.size() - nest.inner; }
-  int64_t outer_places() const {
-    return count(llvm::makeArrayRef(nest.extents).take_front(outer()));
-  }
+  int64_t outer_places() const { return count(ir::as_array(nest.extents).take_front(outer())); }
 };
 
-NestDraft::Input input_of(const SpmdArray &array, uint32_t loops) {
-  NestDraft::Input input;
+LoopNestDraft::Input input_of(const SpmdArray &array, uint32_t loops) {
+  LoopNestDraft::Input input;
   input.at.data = array.data;
   input.at.dtype = static_cast<ir::DType>(array.element);
   input.strides.assign(array.strides, array.strides + loops);
@@ -46,9 +46,9 @@ NestDraft::Input input_of(const SpmdArray &array, uint32_t loops) {
   return input;
 }
 
-Loops loops_of(const SpmdNest &from) {
+Loops loops_of(const SpmdLoopNest &from) {
   Loops made;
-  NestDraft &nest = made.nest;
+  LoopNestDraft &nest = made.nest;
   nest.extents.assign(from.extents, from.extents + from.loops);
   nest.inner = from.inner;
   for (uint32_t i = 0; i < from.arrays; ++i)
@@ -67,9 +67,9 @@ Loops loops_of(const SpmdNest &from) {
 Loops loops_of(const SpmdMove &from) {
   Loops made;
   made.moves = true;
-  NestDraft &nest = made.nest;
+  LoopNestDraft &nest = made.nest;
   nest.extents.assign(from.extents, from.extents + from.loops);
-  NestDraft::Input input;
+  LoopNestDraft::Input input;
   input.at.data = from.from;
   input.at.dtype = carrier(from.bytes);
   input.strides.assign(from.from_strides, from.from_strides + from.loops);
@@ -82,7 +82,7 @@ Loops loops_of(const SpmdMove &from) {
 }
 
 std::optional<Loops> loops_of(const Command &command) {
-  if (const auto *nest = std::get_if<SpmdNest>(&command))
+  if (const auto *nest = std::get_if<SpmdLoopNest>(&command))
     return loops_of(*nest);
   if (const auto *move = std::get_if<SpmdMove>(&command))
     return loops_of(*move);
@@ -91,9 +91,9 @@ std::optional<Loops> loops_of(const Command &command) {
 
 std::optional<Command> command_of(Loops &loops) {
   std::vector<Command> made;
-  NestDraft &nest = loops.nest;
+  LoopNestDraft &nest = loops.nest;
   if (loops.moves) {
-    const NestDraft::Input &from = nest.inputs[0];
+    const LoopNestDraft::Input &from = nest.inputs[0];
     if (!add_box(from.at, nest.out, {nest.extents, from.strides, nest.out_strides, 0, 0}, false,
                  made))
       return std::nullopt;
@@ -129,7 +129,7 @@ const Digit *digit_for(llvm::ArrayRef<Digit> digits, int64_t stride) {
 
 // Loop `l` becomes two, of which the second one has `extent` places.
 void split(Loops &loops, size_t l, int64_t extent) {
-  NestDraft &nest = loops.nest;
+  LoopNestDraft &nest = loops.nest;
   auto both = [&](Strides &strides) {
     const int64_t stride = strides[l];
     strides[l] = stride * extent;
@@ -139,7 +139,7 @@ void split(Loops &loops, size_t l, int64_t extent) {
     both(nest.out_strides);
   else
     ++nest.inner;
-  for (NestDraft::Input &input : nest.inputs)
+  for (LoopNestDraft::Input &input : nest.inputs)
     both(input.strides);
   nest.extents[l] /= extent;
   nest.extents.insert(nest.extents.begin() + static_cast<ptrdiff_t>(l) + 1, extent);
@@ -172,7 +172,8 @@ bool split_for(Loops &reader, size_t input, llvm::ArrayRef<Digit> digits) {
   return true;
 }
 
-// Where along the loops of the producer: from where on, and by loop of the reader so many steps of one.
+// Where along the loops of the producer: from where on, and by loop of the reader so many steps of
+// one.
 struct Way {
   struct Leg {
     size_t loop = 0;
@@ -199,7 +200,7 @@ struct Way {
 // None: it leaves what was made.
 std::optional<Way> way_of(const Loops &producer, const Loops &reader, size_t input,
                           llvm::ArrayRef<Digit> digits) {
-  const NestDraft::Input &read = reader.nest.inputs[input];
+  const LoopNestDraft::Input &read = reader.nest.inputs[input];
   const auto bytes = static_cast<int64_t>(ir::info(read.at.dtype).bytes);
   const auto apart = static_cast<int64_t>(read.at.data - producer.nest.out.data);
   if (apart < 0 || apart % bytes != 0)
@@ -229,8 +230,8 @@ std::optional<Way> way_of(const Loops &producer, const Loops &reader, size_t inp
   return way;
 }
 
-NestDraft::Input along(const Way &way, const NestDraft::Input &input) {
-  NestDraft::Input made = input;
+LoopNestDraft::Input along(const Way &way, const LoopNestDraft::Input &input) {
+  LoopNestDraft::Input made = input;
   made.at.data = after(input.at.data, input.at.dtype, way.offset(input.strides));
   made.strides = way.through(input.strides);
   return made;
@@ -238,8 +239,8 @@ NestDraft::Input along(const Way &way, const NestDraft::Input &input) {
 
 // --- programs
 
-// As the end of a nest has it, but for `adds`.
-size_t add_scale(ProgramJoin &program, size_t value, const NestDraft &nest) {
+// As the end of a loop nest has it, but for `adds`.
+size_t add_scale(FusedProgram &program, size_t value, const LoopNestDraft &nest) {
   if (nest.factor != 1)
     value = program.add(kSpmdMul, value, program.constant(nest.factor));
   if (nest.divisor != 1)
@@ -247,18 +248,19 @@ size_t add_scale(ProgramJoin &program, size_t value, const NestDraft &nest) {
   return value;
 }
 
-// Whether what is loaded as `from` is not changed by rounding to `to`. Large whole numbers are no doubles.
+// Whether what is loaded as `from` is not changed by rounding to `to`. Large whole numbers are no
+// doubles.
 bool takes_all(ir::DType to, ir::DType from) {
   const bool narrow = from == ir::DType::BF16 || from == ir::DType::F16 ||
                       from == ir::DType::F8E4M3 || from == ir::DType::F8E5M2;
   return to == from ? narrow || from == ir::DType::F32 : narrow && to == ir::DType::F32;
 }
 
-// --- joining
+// --- fusing
 
-class Joining {
+class PairFusion {
 public:
-  Joining(Loops producer, Loops reader, Bytes made)
+  PairFusion(Loops producer, Loops reader, Bytes made)
       : producer_(std::move(producer)), reader_(std::move(reader)), made_(made),
         digits_(digits_of(producer_)) {}
 
@@ -275,16 +277,16 @@ public:
 private:
   // What `adds` reads is one more array.
   bool add_last() {
-    NestDraft &nest = reader_.nest;
+    LoopNestDraft &nest = reader_.nest;
     const Bytes out =
         span_of(nest.out.data, ir::info(nest.out.dtype).bytes,
-                llvm::makeArrayRef(nest.extents).take_front(reader_.outer()), nest.out_strides);
+                ir::as_array(nest.extents).take_front(reader_.outer()), nest.out_strides);
     if (!nest.adds || !out.meets(made_))
       return true;
     if (nest.inner)
       return false;
     const auto own = static_cast<unsigned>(nest.inputs.size());
-    ProgramJoin program;
+    FusedProgram program;
     size_t value = add_scale(
         program, program.add(nest.program, [&](unsigned k) { return program.add(kSpmdInput, k); }),
         nest);
@@ -299,7 +301,7 @@ private:
     return true;
   }
 
-  Bytes span(const NestDraft::Input &input) const {
+  Bytes span(const LoopNestDraft::Input &input) const {
     Strides extents = reader_.nest.extents, strides = input.strides;
     if (input.index != ~0u)
       extents.push_back(input.extent), strides.push_back(input.stride);
@@ -308,9 +310,9 @@ private:
 
   // The arrays of the reader that are to be replaced.
   bool find_reads() {
-    const NestDraft &nest = reader_.nest;
+    const LoopNestDraft &nest = reader_.nest;
     for (size_t i = 0; i < nest.inputs.size(); ++i) {
-      const NestDraft::Input &input = nest.inputs[i];
+      const LoopNestDraft::Input &input = nest.inputs[i];
       const bool looked_up = input.index != ~0u;
       const Bytes read = span(input);
       if (input.at.dtype == ir::DType::Unknown || !read.meets(made_)) // places are no memory
@@ -336,7 +338,7 @@ private:
       if (!way)
         return false;
       // Places are counted from the first one.
-      for (const NestDraft::Input &from : producer_.nest.inputs)
+      for (const LoopNestDraft::Input &from : producer_.nest.inputs)
         if (from.at.dtype == ir::DType::Unknown && way->offset(from.strides) != 0)
           return false;
       ways_.push_back(std::move(*way));
@@ -346,8 +348,8 @@ private:
 
   std::optional<Command> through_move() {
     for (size_t k = 0; k < reads_.size(); ++k) {
-      NestDraft::Input &input = reader_.nest.inputs[reads_[k]];
-      NestDraft::Input from = along(ways_[k], producer_.nest.inputs[0]);
+      LoopNestDraft::Input &input = reader_.nest.inputs[reads_[k]];
+      LoopNestDraft::Input from = along(ways_[k], producer_.nest.inputs[0]);
       input.at.data = from.at.data;
       input.strides = std::move(from.strides);
     }
@@ -361,13 +363,13 @@ private:
       return std::nullopt;
     const size_t outer = producer_.outer();
     Loops made = producer_;
-    NestDraft &nest = made.nest;
+    LoopNestDraft &nest = made.nest;
     nest.extents = reader_.nest.extents;
     nest.extents.append(producer_.nest.extents.begin() + static_cast<ptrdiff_t>(outer),
                         producer_.nest.extents.end());
     nest.out.data = reader_.nest.out.data;
     nest.out_strides = reader_.nest.out_strides;
-    for (NestDraft::Input &input : nest.inputs) {
+    for (LoopNestDraft::Input &input : nest.inputs) {
       const Strides inner(input.strides.begin() + static_cast<ptrdiff_t>(outer),
                           input.strides.end());
       input = along(ways_[0], input);
@@ -379,14 +381,14 @@ private:
   std::optional<Command> into_nest() {
     if (producer_.nest.inner)
       return std::nullopt;
-    for (const NestDraft::Input &input : reader_.nest.inputs)
+    for (const LoopNestDraft::Input &input : reader_.nest.inputs)
       if (input.index != ~0u && llvm::is_contained(reads_, size_t(input.index)))
         return std::nullopt;
-    const NestDraft old = reader_.nest;
-    NestDraft &nest = reader_.nest;
+    const LoopNestDraft old = reader_.nest;
+    LoopNestDraft &nest = reader_.nest;
     nest.inputs.clear();
     llvm::SmallVector<unsigned, 8> kept = add_inputs(old.inputs, reads_, nullptr);
-    ProgramJoin program;
+    FusedProgram program;
     llvm::SmallVector<size_t, 4> values;
     for (const Way &way : ways_) {
       const llvm::SmallVector<unsigned, 8> own = add_inputs(producer_.nest.inputs, {}, &way);
@@ -405,8 +407,8 @@ private:
   }
 
   // What the producer makes, as it is once it was stored.
-  size_t value_of(ProgramJoin &program, llvm::ArrayRef<unsigned> inputs) {
-    const NestDraft &nest = producer_.nest;
+  size_t value_of(FusedProgram &program, llvm::ArrayRef<unsigned> inputs) {
+    const LoopNestDraft &nest = producer_.nest;
     const size_t value = add_scale(
         program,
         program.add(nest.program, [&](unsigned k) { return program.add(kSpmdInput, inputs[k]); }),
@@ -420,23 +422,23 @@ private:
   }
 
   // Where they are now; arrays before those that are looked up in by them. One array is there once.
-  llvm::SmallVector<unsigned, 8> add_inputs(llvm::ArrayRef<NestDraft::Input> inputs,
+  llvm::SmallVector<unsigned, 8> add_inputs(llvm::ArrayRef<LoopNestDraft::Input> inputs,
                                             llvm::ArrayRef<size_t> without, const Way *way) {
     llvm::SmallVector<unsigned, 8> at(inputs.size(), 0);
     for (bool looked_up : {false, true})
       for (size_t i = 0; i < inputs.size(); ++i) {
         if ((inputs[i].index != ~0u) != looked_up || llvm::is_contained(without, i))
           continue;
-        NestDraft::Input input = way ? along(*way, inputs[i]) : inputs[i];
+        LoopNestDraft::Input input = way ? along(*way, inputs[i]) : inputs[i];
         if (looked_up)
           input.index = at[input.index];
         at[i] = add_input(std::move(input));
       }
     return at;
   }
-  unsigned add_input(NestDraft::Input input) {
+  unsigned add_input(LoopNestDraft::Input input) {
     auto &inputs = reader_.nest.inputs;
-    auto same = llvm::find_if(inputs, [&](const NestDraft::Input &each) {
+    auto same = llvm::find_if(inputs, [&](const LoopNestDraft::Input &each) {
       return each.at.data == input.at.data && each.at.dtype == input.at.dtype &&
              each.strides == input.strides && each.index == input.index &&
              each.stride == input.stride && each.extent == input.extent &&
@@ -456,7 +458,7 @@ private:
 };
 
 // What devices go by when they choose an order of sums (better_by_thread in runtime/nccl/nest.cu).
-bool runs_along(const SpmdNest &nest) {
+bool runs_along(const SpmdLoopNest &nest) {
   for (uint32_t i = 0; i < nest.arrays; ++i)
     if (nest.in[i].strides[nest.loops - 1] == 1)
       return true;
@@ -464,17 +466,17 @@ bool runs_along(const SpmdNest &nest) {
 }
 
 bool keeps_order(const Command &before, const Command &after) {
-  const auto *from = std::get_if<SpmdNest>(&before), *to = std::get_if<SpmdNest>(&after);
+  const auto *from = std::get_if<SpmdLoopNest>(&before), *to = std::get_if<SpmdLoopNest>(&after);
   return !from || !from->inner || !to || runs_along(*from) == runs_along(*to);
 }
 
 } // namespace
 
-std::optional<Command> joined(const Command &producer, const Command &reader, Bytes made) {
+std::optional<Command> fused(const Command &producer, const Command &reader, Bytes made) {
   std::optional<Loops> first = loops_of(producer), second = loops_of(reader);
   if (!first || !second)
     return std::nullopt;
-  std::optional<Command> command = Joining(std::move(*first), std::move(*second), made).run();
+  std::optional<Command> command = PairFusion(std::move(*first), std::move(*second), made).run();
   return command && keeps_order(reader, *command) ? command : std::nullopt;
 }
 

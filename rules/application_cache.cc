@@ -1,4 +1,5 @@
-// Typing one application of any op, and the memo that makes equal applications cost one look-up.
+// Typing one application of any op, and the cache that makes equal applications cost one look-up.
+// The checker has another one over it, of instructions (checker/README.md, "Two caches").
 #include "rules/apply.h"
 
 #include "rules/kinds/unknown.h"
@@ -85,10 +86,7 @@ const ResolvedOp &Rules::resolve(ir::OpNameId spelling) {
     state.resolved.resize(std::max<size_t>(spelling.index + 1, state.program.strings.size()));
   std::unique_ptr<ResolvedOp> &slot = state.resolved[spelling.index];
   if (!slot) {
-    llvm::StringRef dialect = state.program.dialect.valid()
-                                  ? state.program.strings[state.program.dialect]
-                                  : llvm::StringRef("spmd");
-    slot = std::make_unique<ResolvedOp>(resolve_spelling(state.program.op_name(spelling), dialect));
+    slot = std::make_unique<ResolvedOp>(resolve_op(state.program, spelling));
     if (slot->form == OpForm::Unknown)
       if (std::optional<ResolvedOp> taught =
               state.user_rules.resolve(spelling, state.user_rows.emplace_back()))
@@ -120,8 +118,8 @@ static void dispatch(const Application &app, Outcome &out) {
   out.sizes.resize(app.results.size());
 }
 
-// A call that is stated to have no derivative lets no gradient through; where one should pass, that is
-// said, and the results are free of it.
+// A call that is stated to have no derivative lets no gradient through; where one should pass, that
+// is said, and the results are free of it.
 static void apply_fresh(const Application &app, Outcome &out) {
   llvm::SmallVector<Arg, 4> args(app.args.begin(), app.args.end());
   // What stands outside of a local region is a list inside of it.

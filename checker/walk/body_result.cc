@@ -1,6 +1,7 @@
-// Trails of bodies, put into one list of findings.
-#include "checker/walk/trail.h"
+// The results of bodies, put into one list of findings.
+#include "checker/walk/body_result.h"
 
+#include "ir/support/arrays.h"
 #include "rules/shapes/extent_facts.h"
 #include "rules/violations/coverage.h"
 
@@ -15,8 +16,8 @@ uint64_t hash_of(llvm::ArrayRef<uint32_t> key) {
 } // namespace
 
 std::optional<uint32_t> TypedBodies::find(llvm::ArrayRef<uint32_t> key) {
-  uint32_t at = table_.find(hash_of(key),
-                            [&](uint32_t i) { return llvm::makeArrayRef(bodies_[i].key) == key; });
+  uint32_t at =
+      table_.find(hash_of(key), [&](uint32_t i) { return ir::as_array(bodies_[i].key) == key; });
   return at == ir::IndexTable::kEmpty ? std::nullopt : std::optional(at);
 }
 
@@ -31,14 +32,14 @@ uint32_t TypedBodies::add(TypedBody body) {
 Collector::Collector(const ir::Program &program, const TypedBodies &bodies)
     : program_(program), bodies_(bodies), seen_(bodies.size(), false) {}
 
-// A rule of the user is told once, where it is first used, and so is what symbols leave open.
-void Collector::add(BodyResult &trail, CheckResult &into) {
-  refused_ |= trail.refused;
-  for (BodyResult::Entry &entry : trail.entries) {
+// A rule of the user is reported once, where it is first used, and so is what symbols leave open.
+void Collector::add(BodyResult &body_result, CheckResult &into) {
+  refused_ |= body_result.refused;
+  for (BodyResult::Entry &entry : body_result.entries) {
     if (entry.body != BodyResult::kNone) {
       if (!seen_[entry.body]) {
         seen_[entry.body] = true;
-        BodyResult body = bodies_[entry.body].trail;
+        BodyResult body = bodies_[entry.body].body_result;
         add(body, into);
       }
       continue;
@@ -52,10 +53,11 @@ void Collector::add(BodyResult &trail, CheckResult &into) {
     if (fresh)
       into.findings.push_back(std::move(*entry.finding));
   }
-  into.inferred.insert(into.inferred.end(), trail.inferred.begin(), trail.inferred.end());
-  into.stats.ops += trail.stats.ops;
-  into.stats.unknown_ops += trail.stats.unknown_ops;
-  into.stats.silent += trail.stats.silent;
+  into.inferred.insert(into.inferred.end(), body_result.inferred.begin(),
+                       body_result.inferred.end());
+  into.stats.ops += body_result.stats.ops;
+  into.stats.unknown_ops += body_result.stats.unknown_ops;
+  into.stats.silent += body_result.stats.silent;
 }
 
 } // namespace spmd::checker

@@ -22,8 +22,8 @@ void test_split(OpenedDevice &on) {
   on.expect_fine(on.calls().split(on.device(), kSpmdNoColour, 0, &none), "split");
   on.expect_fine(on.calls().split(on.device(), 5, 3, &second), "split");
   on.expect(first == 1 && none == 2 && second == 3, "groups are not numbered one after another");
-  const SpmdCollective wire{kSpmdAllReduce, none, kSpmdSum, 0, kSpmdF32, 0, 0, 1};
-  on.expect(on.calls().collective(on.device(), &wire).code == kSpmdRefused,
+  const SpmdCollective collective{kSpmdAllReduce, none, kSpmdSum, 0, kSpmdF32, 0, 0, 1};
+  on.expect(on.calls().collective(on.device(), &collective).code == kSpmdRefused,
             "a group that this rank is not in was taken");
 }
 
@@ -37,8 +37,9 @@ void test_collective(OpenedDevice &on, uint32_t form, uint32_t group, uint32_t c
   on.put(operand);
   on.put(result);
   Elements &end = in_place ? operand : result;
-  const SpmdCollective wire{form, group, combiner, 0, element, operand.device, end.device, kCount};
-  on.expect_fine(on.calls().collective(on.device(), &wire), "collective");
+  const SpmdCollective collective{form,    group,          combiner,   0,
+                                  element, operand.device, end.device, kCount};
+  on.expect_fine(on.calls().collective(on.device(), &collective), "collective");
   std::memcpy(end.host.data() + Elements::kMargin, operand.host.data() + Elements::kMargin,
               operand.bytes());
   on.expect(on.difference(end).empty(), on.difference(end));
@@ -63,12 +64,13 @@ void test_collectives(OpenedDevice &on) {
       on.run("collective " + std::to_string(form) + ": element " + std::to_string(element),
              [&] { test_collective(on, form, kSpmdAllRanks, kSpmdSum, element, false); });
   on.run("collective: of nothing", [&] {
-    const SpmdCollective wire{kSpmdAllReduce, kSpmdAllRanks, kSpmdSum, 0, kSpmdF32, 0, 0, 0};
-    on.expect_fine(on.calls().collective(on.device(), &wire), "collective");
+    const SpmdCollective collective{kSpmdAllReduce, kSpmdAllRanks, kSpmdSum, 0, kSpmdF32, 0, 0, 0};
+    on.expect_fine(on.calls().collective(on.device(), &collective), "collective");
   });
   on.run("collective: eight bits are not added", [&] {
-    const SpmdCollective wire{kSpmdAllReduce, kSpmdAllRanks, kSpmdSum, 0, kSpmdF8E4M3, 0, 0, 1};
-    on.expect(on.calls().collective(on.device(), &wire).code == kSpmdRefused, "it was taken");
+    const SpmdCollective collective{
+        kSpmdAllReduce, kSpmdAllRanks, kSpmdSum, 0, kSpmdF8E4M3, 0, 0, 1};
+    on.expect(on.calls().collective(on.device(), &collective).code == kSpmdRefused, "it was taken");
   });
   on.run("exchange: with nobody", [&] {
     on.expect_fine(on.calls().exchange(on.device(), kSpmdAllRanks, nullptr, 0, nullptr, 0),
@@ -77,8 +79,8 @@ void test_collectives(OpenedDevice &on) {
 }
 
 // out = in + constant, flat
-SpmdNest plus(SpmdAddress from, SpmdAddress to, int64_t count, double number) {
-  SpmdNest nest{};
+SpmdLoopNest plus(SpmdAddress from, SpmdAddress to, int64_t count, double number) {
+  SpmdLoopNest nest{};
   nest.loops = 1;
   nest.extents[0] = count;
   nest.arrays = 1;
@@ -94,20 +96,21 @@ SpmdNest plus(SpmdAddress from, SpmdAddress to, int64_t count, double number) {
   return nest;
 }
 
-// What one stream reads and the other one writes: a sum over all ranks goes from a to b, b and 1 to a.
+// What one stream reads and the other one writes: a sum over all ranks goes from a to b, b and 1 to
+// a.
 struct Turns {
   Turns(OpenedDevice &on, int64_t count)
       : a(on.elements(kSpmdF64, count)), b(on.elements(kSpmdF64, count)),
         nest(plus(b.device, a.device, count, 1)),
-        wire{kSpmdAllReduce, kSpmdAllRanks, kSpmdSum, 0,
-             kSpmdF64,       a.device,      b.device, static_cast<uint64_t>(count)} {
+        collective{kSpmdAllReduce, kSpmdAllRanks, kSpmdSum, 0,
+                   kSpmdF64,       a.device,      b.device, static_cast<uint64_t>(count)} {
     for (int64_t i = 0; i < count; ++i)
       a.set(i, static_cast<double>(i));
     on.put(a);
   }
   Elements a, b;
-  const SpmdNest nest;
-  const SpmdCollective wire;
+  const SpmdLoopNest nest;
+  const SpmdCollective collective;
 };
 
 // Two buffers to and fro between the streams: what does not wait reads what is not there yet.
@@ -115,13 +118,13 @@ void test_follow(OpenedDevice &on) {
   constexpr int64_t kCount = 1 << 17;
   constexpr int kTurns = 300;
   Turns turns(on, kCount);
-  auto &[a, b, nest, wire] = turns;
+  auto &[a, b, nest, collective] = turns;
   for (uint32_t turn = 0; turn < kTurns; ++turn) {
     on.expect_fine(on.calls().begin(on.device(), 2 * turn), "begin");
-    on.expect_fine(on.calls().follow(on.device(), kSpmdWires, kSpmdCompute), "follow");
-    on.expect_fine(on.calls().collective(on.device(), &wire), "collective");
+    on.expect_fine(on.calls().follow(on.device(), kSpmdCollectives, kSpmdCompute), "follow");
+    on.expect_fine(on.calls().collective(on.device(), &collective), "collective");
     on.expect_fine(on.calls().begin(on.device(), 2 * turn + 1), "begin");
-    on.expect_fine(on.calls().follow(on.device(), kSpmdCompute, kSpmdWires), "follow");
+    on.expect_fine(on.calls().follow(on.device(), kSpmdCompute, kSpmdCollectives), "follow");
     on.expect_fine(on.calls().nest(on.device(), &nest), "nest");
     on.expect(on.calls().reached(on.device()) <= 2 * turn + 1,
               "a step that was not begun is reached");
@@ -153,15 +156,15 @@ void test_batch(OpenedDevice &on) {
     on.expect_fine(on.calls().begin_batch(on.device()), "begin_batch");
     constexpr uint32_t kGroups[] = {kSpmdAllRanks, 1, 3, 1};
     for (size_t i = 0; i < ends.size(); ++i) {
-      const SpmdCollective wire{i == 2 ? kSpmdAllGather : kSpmdAllReduce,
-                                kGroups[i],
-                                kSpmdSum,
-                                0,
-                                kSpmdF32,
-                                ends[i].first.device,
-                                ends[i].second.device,
-                                kCount};
-      on.expect_fine(on.calls().collective(on.device(), &wire), "collective");
+      const SpmdCollective collective{i == 2 ? kSpmdAllGather : kSpmdAllReduce,
+                                      kGroups[i],
+                                      kSpmdSum,
+                                      0,
+                                      kSpmdF32,
+                                      ends[i].first.device,
+                                      ends[i].second.device,
+                                      kCount};
+      on.expect_fine(on.calls().collective(on.device(), &collective), "collective");
     }
     on.expect_fine(on.calls().exchange(on.device(), kSpmdAllRanks, nullptr, 0, nullptr, 0),
                    "exchange");
@@ -182,12 +185,12 @@ void test_recording(OpenedDevice &on) {
   auto ask = [&](uint32_t first) {
     for (uint32_t step = first; step < first + kSteps; step += 2) {
       on.expect_fine(on.calls().begin(on.device(), step), "begin");
-      on.expect_fine(on.calls().follow(on.device(), kSpmdWires, kSpmdCompute), "follow");
+      on.expect_fine(on.calls().follow(on.device(), kSpmdCollectives, kSpmdCompute), "follow");
       on.expect_fine(on.calls().begin_batch(on.device()), "begin_batch");
-      on.expect_fine(on.calls().collective(on.device(), &turns.wire), "collective");
+      on.expect_fine(on.calls().collective(on.device(), &turns.collective), "collective");
       on.expect_fine(on.calls().end_batch(on.device()), "end_batch");
       on.expect_fine(on.calls().begin(on.device(), step + 1), "begin");
-      on.expect_fine(on.calls().follow(on.device(), kSpmdCompute, kSpmdWires), "follow");
+      on.expect_fine(on.calls().follow(on.device(), kSpmdCompute, kSpmdCollectives), "follow");
       on.expect_fine(on.calls().nest(on.device(), &turns.nest), "nest");
     }
   };
@@ -221,7 +224,7 @@ void test_release(OpenedDevice &on) {
     SpmdAddress memory = 0;
     on.expect_fine(on.calls().allocate(on.device(), kCount * sizeof(double), &memory), "allocate");
     on.expect(memory != 0 && memory % 512 == 0, "memory at an address that is not aligned");
-    const SpmdNest nest = plus(memory, memory, kCount, 1);
+    const SpmdLoopNest nest = plus(memory, memory, kCount, 1);
     for (int i = 0; i < 20; ++i)
       on.expect_fine(on.calls().nest(on.device(), &nest), "nest");
     on.expect_fine(on.calls().release(on.device(), memory), "release");
@@ -233,7 +236,7 @@ void test_reached(OpenedDevice &on) {
   constexpr uint32_t kSteps = 5000;
   Elements a = on.elements(kSpmdF64, 1 << 10);
   on.put(a);
-  const SpmdNest nest = plus(a.device, a.device, a.count, 1);
+  const SpmdLoopNest nest = plus(a.device, a.device, a.count, 1);
   uint32_t before = 0;
   on.expect_fine(on.calls().begin(on.device(), 0), "begin");
   on.expect(on.calls().reached(on.device()) == 0, "nothing is left to do, and step 0 not reached");
@@ -254,7 +257,7 @@ void test_reached(OpenedDevice &on) {
 
 } // namespace
 
-void test_wires(OpenedDevice &on) {
+void test_collectives(OpenedDevice &on) {
   on.run("connect", [&] { test_connect(on); });
   on.run("split", [&] { test_split(on); });
   test_collectives(on);
@@ -273,7 +276,7 @@ void test_finish(OpenedDevice &on) {
   on.run("finish", [&] {
     Elements a = on.elements(kSpmdF64, 1 << 16);
     on.put(a);
-    const SpmdNest nest = plus(a.device, a.device, a.count, 1);
+    const SpmdLoopNest nest = plus(a.device, a.device, a.count, 1);
     for (int i = 0; i < 20; ++i)
       on.expect_fine(on.calls().nest(on.device(), &nest), "nest");
     on.close();
@@ -285,7 +288,7 @@ void test_stop(OpenedDevice &on) {
   const bool emulated = std::strcmp(on.calls().name, "nccl") != 0; // work of its own takes minutes
   on.run("stop", [&] {
     Elements out = on.elements(kSpmdF64, 1);
-    SpmdNest nest = plus(0, out.device, int64_t(1) << (emulated ? 20 : 34), 1);
+    SpmdLoopNest nest = plus(0, out.device, int64_t(1) << (emulated ? 20 : 34), 1);
     nest.inner = 1;
     nest.arrays = 0;
     nest.steps = 2;

@@ -12,7 +12,7 @@
 namespace spmd::runtime {
 
 // Steps that are there already are not added again: the same operation on the same numbers.
-class ProgramJoin {
+class FusedProgram {
 public:
   struct Step {
     uint32_t op, a, b, c;

@@ -1,4 +1,5 @@
 // Collectives of a device. What the library adds in no element of ours, it adds in a wider one.
+#include "ir/support/arrays.h"
 #include "runtime/device/backend.h"
 #include "runtime/kernels/integral.h"
 
@@ -8,7 +9,7 @@ namespace spmd::runtime {
 
 using ir::Combiner;
 using ir::DType;
-using rules::Wire;
+using rules::Collective;
 
 namespace {
 
@@ -27,13 +28,13 @@ DType added_in(DType wanted, Combiner combiner) {
   }
 }
 
-llvm::Expected<SpmdCombiner> combiner_of(const Communicate &wire) {
-  const bool truth = wire.dtype == DType::Bool;
-  switch (wire.combiner) {
+llvm::Expected<SpmdCombiner> combiner_of(const Communicate &collective) {
+  const bool truth = collective.dtype == DType::Bool;
+  switch (collective.combiner) {
   case Combiner::Sum:
     return kSpmdSum;
   case Combiner::Avg: // of whole numbers: their sum, divided afterwards
-    return is_integral(added_in(wire.dtype, wire.combiner)) ? kSpmdSum : kSpmdAvg;
+    return is_integral(added_in(collective.dtype, collective.combiner)) ? kSpmdSum : kSpmdAvg;
   case Combiner::Max:
     return kSpmdMax;
   case Combiner::Min:
@@ -52,7 +53,7 @@ llvm::Expected<SpmdCombiner> combiner_of(const Communicate &wire) {
     break;
   }
   return run_error(fmt::format("devices have no collective that combines {} by {}",
-                               ir::info(wire.dtype).word, ir::word(wire.combiner)));
+                               ir::info(collective.dtype).word, ir::word(collective.combiner)));
 }
 
 // How a library adds up what ranks hold.
@@ -78,15 +79,17 @@ llvm::Expected<Addition> addition_of(const Communicate &made, DType operand) {
                   made.combiner == Combiner::Avg && *combiner == kSpmdSum};
 }
 
-bool combines(Wire wire) { return wire == Wire::AllReduce || wire == Wire::ReduceScatter; }
+bool combines(Collective collective) {
+  return collective == Collective::AllReduce || collective == Collective::ReduceScatter;
+}
 
 } // namespace
 
 // Before the run: what of it devices cannot do, and how much scratch memory it takes.
-llvm::Error DeviceBackend::prepare_wire(const Step &step) {
+llvm::Error DeviceBackend::prepare_collective(const Step &step) {
   const Communicate &made = plan_->communicates[step.index];
   const DType own = plan_->buffers[made.operand].dtype, result = plan_->buffers[made.result].dtype;
-  if (!combines(made.wire))
+  if (!combines(made.collective))
     return own == result ? llvm::Error::success()
                          : run_error("a collective that moves elements into another element type");
   llvm::Expected<Addition> addition = addition_of(made, own);
@@ -106,13 +109,13 @@ llvm::Error DeviceBackend::prepare_wire(const Step &step) {
   return llvm::Error::success();
 }
 
-// Whether the library takes what ranks hold and gives what they are to hold. The same on all ranks, those that
-// take no part in it included.
+// Whether the library takes what ranks hold and gives what they are to hold. The same on all ranks,
+// those that take no part in it included.
 bool DeviceBackend::is_direct(const Communicate &made) const {
   const Groups &groups = groups_[made.group.index];
   if (groups[0].size() == 1)
     return false;
-  if (!combines(made.wire))
+  if (!combines(made.collective))
     return true;
   const Buffer &operand = plan_->buffers[made.operand], &result = plan_->buffers[made.result];
   llvm::Expected<Addition> addition = addition_of(made, operand.dtype);
@@ -121,7 +124,7 @@ bool DeviceBackend::is_direct(const Communicate &made) const {
     return false;
   }
   return addition->held == operand.dtype && addition->held == result.dtype && !addition->divides &&
-         (made.wire == Wire::AllReduce || is_even(result, groups));
+         (made.collective == Collective::AllReduce || is_even(result, groups));
 }
 
 // Whether all ranks of each group hold as much.
@@ -144,34 +147,37 @@ static void add_conversion(const Placed &from, const Placed &to, double divisor,
 }
 
 void DeviceBackend::lower_combination(const Communicate &made, llvm::ArrayRef<RankId> members,
-                                      WireCall &call) const {
+                                      CollectiveCall &call) const {
   const Placed operand = placed(made.operand), result = placed(made.result);
   llvm::Expected<Addition> found = addition_of(made, operand.dtype);
   SPMD_CHECK(bool(found), "a collective that was prepared");
   const Addition addition = *found;
   call.direct = is_direct(made);
   // Parts of unequal lengths: all of it to all, of which each takes its own.
-  const bool whole = made.wire == Wire::AllReduce ||
+  const bool whole = made.collective == Collective::AllReduce ||
                      !is_even(plan_->buffers[made.result], groups_[made.group.index]);
   const Dims dims = *operand.dims;
   Placed room{scratch_, addition.held, &dims, nullptr};
-  // The own part of the sum: where the operand had it, as libraries ask for what is given in its own place.
+  // The own part of the sum: where the operand had it, as libraries ask for what is given in its
+  // own place.
   Placed part = room;
   int64_t first = 0;
   for (uint32_t i = 0;
-       made.wire == Wire::ReduceScatter && i < groups_[made.group.index].position(own_); ++i)
+       made.collective == Collective::ReduceScatter && i < groups_[made.group.index].position(own_);
+       ++i)
     first += count(plan_->buffers[made.result].on(members[i]));
   part.data = after(room.data, room.dtype, first);
-  SpmdCollective wire{};
-  wire.form = whole ? kSpmdAllReduce : kSpmdReduceScatter;
-  wire.group = device_groups_[made.group.index];
-  wire.combiner = addition.combiner;
-  wire.element = element_of(addition.element);
-  wire.operand = call.direct ? operand.data : room.data;
-  wire.result = call.direct ? result.data : whole ? room.data : part.data;
-  wire.count = static_cast<uint64_t>((whole ? operand.size() : result.size()) * addition.parts);
+  SpmdCollective collective{};
+  collective.form = whole ? kSpmdAllReduce : kSpmdReduceScatter;
+  collective.group = device_groups_[made.group.index];
+  collective.combiner = addition.combiner;
+  collective.element = element_of(addition.element);
+  collective.operand = call.direct ? operand.data : room.data;
+  collective.result = call.direct ? result.data : whole ? room.data : part.data;
+  collective.count =
+      static_cast<uint64_t>((whole ? operand.size() : result.size()) * addition.parts);
   if (members.size() > 1)
-    call.collective = wire;
+    call.collective = collective;
   if (call.direct)
     return;
   add_conversion(operand, room, 1, call.before);
@@ -183,7 +189,7 @@ void DeviceBackend::lower_combination(const Communicate &made, llvm::ArrayRef<Ra
 class DeviceBackend::Exchange {
 public:
   Exchange(const DeviceBackend &backend, const Communicate &made, llvm::ArrayRef<RankId> members,
-           WireCall &call)
+           CollectiveCall &call)
       : plan_(*backend.plan_), made_(made), members_(members), call_(call),
         operand_(backend.placed(made.operand)), result_(backend.placed(made.result)),
         own_(backend.groups_[made.group.index].position(backend.own_)),
@@ -229,7 +235,7 @@ public:
 
   void permute() {
     llvm::ArrayRef<int64_t> perm =
-        llvm::makeArrayRef(plan_.numbers).slice(made_.perm.first, made_.perm.count);
+        ir::as_array(plan_.numbers).slice(made_.perm.first, made_.perm.count);
     bool gets = false;
     for (size_t i = 0; i + 1 < perm.size(); i += 2) {
       auto from = static_cast<size_t>(perm[i]), to = static_cast<size_t>(perm[i + 1]);
@@ -247,7 +253,7 @@ public:
 
 private:
   int64_t length(RankId rank) const { return count(plan_.buffers[made_.operand].on(rank)); }
-  void collective(SpmdWireForm form, uint32_t root, int64_t size) {
+  void collective(SpmdCollectiveForm form, uint32_t root, int64_t size) {
     call_.collective =
         SpmdCollective{form,    group_,        kSpmdSum,     root,
                        kSpmdU8, operand_.data, result_.data, static_cast<uint64_t>(size * cell_)};
@@ -271,7 +277,7 @@ private:
   const Plan &plan_;
   const Communicate &made_;
   llvm::ArrayRef<RankId> members_;
-  WireCall &call_;
+  CollectiveCall &call_;
   const Placed operand_, result_;
   const size_t own_;   // position in the group
   const int64_t cell_; // bytes
@@ -279,29 +285,29 @@ private:
 };
 
 void DeviceBackend::lower_exchange(const Communicate &made, llvm::ArrayRef<RankId> members,
-                                   WireCall &call) const {
+                                   CollectiveCall &call) const {
   call.direct = true;
   call.group = device_groups_[made.group.index];
   Exchange exchange(*this, made, members, call);
-  switch (made.wire) {
-  case Wire::AllGather:
+  switch (made.collective) {
+  case Collective::AllGather:
     return exchange.gather();
-  case Wire::AllToAll:
+  case Collective::AllToAll:
     return exchange.all_to_all();
-  case Wire::Broadcast:
+  case Collective::Broadcast:
     return exchange.broadcast();
-  case Wire::Permute:
+  case Collective::Permute:
     return exchange.permute();
   default:
-    SPMD_CHECK(false, "a wire that moves nothing");
+    SPMD_CHECK(false, "a collective that moves nothing");
   }
 }
 
-void DeviceBackend::lower_wire(const Step &step, WireCall &call) const {
+void DeviceBackend::lower_collective(const Step &step, CollectiveCall &call) const {
   const Communicate &made = plan_->communicates[step.index];
   const Groups &groups = groups_[made.group.index];
   llvm::ArrayRef<RankId> members = groups[groups.group_of(own_)];
-  if (combines(made.wire))
+  if (combines(made.collective))
     lower_combination(made, members, call);
   else
     lower_exchange(made, members, call);
@@ -310,7 +316,7 @@ void DeviceBackend::lower_wire(const Step &step, WireCall &call) const {
 // --- the run
 
 // Up to what goes between ranks.
-llvm::Error DeviceBackend::begin_wire(const Communicate &made, const WireCall &call) {
+llvm::Error DeviceBackend::begin_collective(const Communicate &made, const CollectiveCall &call) {
   if (call.before.empty())
     return llvm::Error::success();
   if (llvm::Error error = touch({{made.operand, {}}, {made.result, {}}}))
@@ -318,7 +324,7 @@ llvm::Error DeviceBackend::begin_wire(const Communicate &made, const WireCall &c
   return queue(call.before);
 }
 
-llvm::Error DeviceBackend::send(const WireCall &call) {
+llvm::Error DeviceBackend::send(const CollectiveCall &call) {
   const SpmdDevicePlugin &plugin = link_.plugin();
   if (call.collective)
     return link_.ask(plugin.collective, static_cast<const SpmdCollective *>(&*call.collective));
@@ -333,27 +339,28 @@ void DeviceBackend::wait_later(const Communicate &made) {
     pending_.add(plan_->buffers[buffer]);
 }
 
-llvm::Error DeviceBackend::wire(const Step &step, const WireCall &call) {
+llvm::Error DeviceBackend::collective(const Step &step, const CollectiveCall &call) {
   const SpmdDevicePlugin &plugin = link_.plugin();
   const Communicate &made = plan_->communicates[step.index];
-  if (llvm::Error error = begin_wire(made, call))
+  if (llvm::Error error = begin_collective(made, call))
     return error;
   if (call.sends_any()) {
-    if (llvm::Error error = link_.ask(plugin.follow, uint32_t(kSpmdWires), uint32_t(kSpmdCompute)))
+    if (llvm::Error error =
+            link_.ask(plugin.follow, uint32_t(kSpmdCollectives), uint32_t(kSpmdCompute)))
       return error;
     if (llvm::Error error = send(call))
       return error;
     wait_later(made);
   }
   // The scratch memory is the next one's.
-  return call.direct ? llvm::Error::success() : finish_wire(made, call);
+  return call.direct ? llvm::Error::success() : finish_collective(made, call);
 }
 
-llvm::Error DeviceBackend::finish_wire(const Communicate &made, const WireCall &call) {
+llvm::Error DeviceBackend::finish_collective(const Communicate &made, const CollectiveCall &call) {
   if (call.sends_any()) {
     pending_.clear();
     if (llvm::Error error =
-            link_.ask(link_.plugin().follow, uint32_t(kSpmdCompute), uint32_t(kSpmdWires)))
+            link_.ask(link_.plugin().follow, uint32_t(kSpmdCompute), uint32_t(kSpmdCollectives)))
       return error;
   }
   if (llvm::Error error = touch({{made.operand, {}}, {made.result, {}}}))

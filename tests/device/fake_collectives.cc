@@ -18,18 +18,18 @@ Seat seat_in(const FakeGroup &group, uint32_t rank) {
   return {group.name, position_in(group, rank), static_cast<uint32_t>(group.ranks.size())};
 }
 
-// On the stream of wires, or with the others of the batch that is open.
+// On the stream of collectives, or with the others of the batch that is open.
 SpmdStatus launch(SpmdDevice *device, std::function<void()> task) {
   if (device->batch) {
     device->batch->push_back(std::move(task));
     return status_of(kSpmdFine);
   }
   ++device->world->counts.launches;
-  device->streams[kSpmdWires].add(std::move(task));
+  device->streams[kSpmdCollectives].add(std::move(task));
   return status_of(kSpmdFine);
 }
 
-// `task`: on the stream of wires, unless the device is to fail there.
+// `task`: on the stream of collectives, unless the device is to fail there.
 SpmdStatus go_between(SpmdDevice *device, std::function<void()> task) {
   const std::optional<FakeFault> &fault = device->world->options.fault;
   const bool fails =
