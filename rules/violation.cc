@@ -29,14 +29,15 @@ constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable = kInfos<
     BoundaryMismatch, BoundaryShape, CollectiveUnderVaryingControl, RanksDiverge, BranchMismatch,
     CarryMismatch, VaryingChoice, PartialCondition, NormOvercount, NormUndercount,
     UnreducedGradient, OverreducedGradient, GradientTypeMismatch, MissingVjp, ScaleMismatch,
-    SameBatch, CopiesDiffer, CopiesDrift, UnequalCounts, AccumulatedMeans, DroppedGradients,
-    UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice, ShardOrderUnknown, NoSpec,
-    StridedShard, StridedUneven, UnevenShard, UnevenList, NoShardRule, NotInnermost, WrongDimension,
-    MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType, PartialState, StaleAlias,
-    UncheckedClaim, MeshChange, MeshGroupMixed, UnknownOp, ImplicitCast, AssumedRule,
-    UndecidedExtents, UnusedSuppression, ExpiredSuppression, SourceChanged, ImplicitRedistribute,
-    ReplicateRefuted, InvariantRefuted, ShardRefuted, PartialRefuted, GradientRefuted, ShapeRefuted,
-    ReplicasDrift, RunInput, RunMemory, RunPlansDiffer, RunLostRank, RunTimeout>;
+    SameBatch, CopiesDiffer, CopiesDrift, UnequalCounts, UnseenCollective, AccumulatedMeans,
+    DroppedGradients, UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice,
+    ShardOrderUnknown, NoSpec, StridedShard, StridedUneven, UnevenShard, UnevenList, NoShardRule,
+    NotInnermost, WrongDimension, MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType,
+    PartialState, StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed, UnknownOp, ImplicitCast,
+    AssumedRule, UndecidedExtents, UnusedSuppression, ExpiredSuppression, SourceChanged,
+    ImplicitRedistribute, ReplicateRefuted, InvariantRefuted, ShardRefuted, PartialRefuted,
+    GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory, RunPlansDiffer, RunLostRank,
+    RunTimeout>;
 
 } // namespace
 

@@ -135,7 +135,8 @@ void Accumulation::run() {
       return needed_.test(program_.insts[seed].first_result.index);
     };
     const int64_t kept = llvm::count_if(seeds, reaches);
-    if (count < 2 || kept == 0)
+    const bool in_vain = program_.phase == ir::ProgramPhase::Step && needed_.none();
+    if ((count < 2 || kept == 0) && !in_vain)
       continue;
     if (kept < count)
       result_.findings.push_back({rules::DroppedGradients{root(seeds[0]), count - kept, count},

@@ -3,6 +3,7 @@
 
 #include "checker/gradual/accumulation.h"
 
+#include "checker/gradual/unseen.h"
 #include "checker/operand_list.h"
 #include "checker/suppress.h"
 #include "checker/walk/walk.h"
@@ -168,6 +169,13 @@ bool Gradual::certain(const Place &place, const rules::Violation &violation, Axi
   // Frameworks write parts of a storage whose other parts are read on.
   if (violation.is<rules::StaleAlias>())
     return false;
+  // What lies side by side is not added up.
+  if (violation.is<rules::PartialPlusReplicate>() && place.form == Place::Form::Inst) {
+    rules::Rules rules(program_);
+    if (const rules::OpDef *row = rules.resolve(program_.insts[place.as_inst()].op).row;
+        row && (row->factors == rules::cat_factors || row->factors == rules::stack_factors))
+      return false;
+  }
   if (told_.count({static_cast<unsigned>(place.form), place.index, violation.info().name}))
     return true;
   return violation.info().by_meaning && !(rules::axes_of(violation) & open);
@@ -319,6 +327,7 @@ CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   join_drift(result);
   find_equal_batches(program, result);
   judge_accumulation(program, result);
+  judge_unseen(program, result);
   result.gradual->copies().restore(program, result);
   llvm::ArrayRef<Finding> copies = result.gradual->copies().findings();
   result.findings.insert(result.findings.begin(), copies.begin(), copies.end());

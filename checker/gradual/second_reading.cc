@@ -33,8 +33,7 @@ SecondReading::SecondReading(WalkState &state)
   own_.resize(program_.values.size());
 }
 
-void SecondReading::declare(ValueId value, Type &type) {
-  type = gradual_.known(value, type, {});
+void SecondReading::declare(ValueId value, const Type &type) {
   result_.proved[value.index] = known_axes(type) - gradual_.copies().differing(value);
   // Which rows of a fused weight a rank has, its type cannot tell.
   for (AxisId axis : type.sharded())
@@ -50,6 +49,7 @@ void SecondReading::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   made_norms_.clear();
   unread_.clear();
   take_counts(inst, op);
+  add_to_means(op);
   scale_zeros();
   take_shares(inst, op);
 }
@@ -129,6 +129,28 @@ void SecondReading::take_counts(const ir::Inst &inst, const rules::ResolvedOp &o
   divided_ |= divides ? pending : AxisSet();
   type.set_kind(pending, Kind::Replicate);
   state_.args[1].type = state_.intern(type);
+}
+
+// Each rank's mean counts once per rank, and so does what is equal on all ranks and added to it: an
+// average over them is right for both.
+void SecondReading::add_to_means(const rules::ResolvedOp &op) {
+  if (!op.row || (op.row->name != "add" && op.row->name != "sub") || state_.args.size() != 2)
+    return;
+  for (size_t mean : {0, 1}) {
+    const Type &of = program_.types[state_.args[mean].type];
+    Type other = program_.types[state_.args[1 - mean].type];
+    const AxisSet equal = (other.replicated() | other.of(Kind::Invariant)) - other.zero();
+    const ir::ScaleId times = ir::quotient(program_, of.scale, other.scale);
+    if (!times.valid() || of.mesh() != other.mesh())
+      continue;
+    for (AxisId axis : of.of(Kind::Partial) & equal & ~of.zero() & ~of.unknown)
+      if (ir::exponent_of(program_, times, of.mesh(), axis) == 1) {
+        other.set_kind(axis, Kind::Partial);
+        other.scale =
+            ir::product(program_, other.scale, ir::axis_scale(program_, other.mesh(), axis));
+      }
+    state_.args[1 - mean].type = state_.intern(other);
+  }
 }
 
 // Blocks of zeros are of the scale of what they are put together with.
@@ -502,7 +524,8 @@ AxisSet SecondReading::open_at(Place place, rules::Violation &violation) {
       open |= ~result_.proved[value.index];
   // What is equal on all ranks may be handed on, as the first block of a pipeline is.
   if (violation.is<rules::WrongSource>() && place.form == Place::Form::Inst &&
-      state_.rules.resolve(program_.insts[place.as_inst()].op).transition == "collective_permute")
+      state_.rules.resolve(program_.insts[place.as_inst()].op).transition ==
+          rules::TransitionOp::CollectivePermute)
     for (const rules::Arg &arg : state_.args)
       open |= program_.types[arg.type].replicated() | program_.types[arg.type].either();
   // Counts and places of its own are what a rank may need them for.

@@ -20,8 +20,11 @@ class SecondReading {
 public:
   explicit SecondReading(WalkState &state); // its result has the first reading
 
-  // Adds what is known of it that no type can state.
-  void declare(ir::ValueId value, ir::Type &type);
+  void declare(ir::ValueId value, const ir::Type &type);
+  // With what is known of a declared value and no type can state.
+  ir::Type with_cuts(ir::ValueId value, const ir::Type &type) const {
+    return gradual_.known(value, type, {});
+  }
 
   // Of each instruction, in this order; `state` holds its operands.
   void begin(const ir::Inst &inst, const rules::ResolvedOp &op); // may see operands otherwise
@@ -46,6 +49,7 @@ private:
   };
   ir::AxisSet axes_in(const ir::Inst &inst, llvm::StringRef key) const;
   void take_counts(const ir::Inst &inst, const rules::ResolvedOp &op);
+  void add_to_means(const rules::ResolvedOp &op);
   void follow_means(ir::InstId id, ir::ValueId value, uint32_t index);
   void scale_zeros();
   void find_unread(const rules::Application &app);

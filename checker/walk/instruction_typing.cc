@@ -246,6 +246,9 @@ void InstructionTyping::type_result(InstId id, const ir::Inst &inst, uint32_t in
   if (!state_.recording)
     undecided_.keep_word(id, type);
   type.set_unknown(unknown_axes);
+  if (value.declared.valid()) // it may say that nothing is known
+    type.set_unknown(program_.types[value.declared].unknown &
+                     program_.meshes[type.mesh()].typed_axes());
   if (value.declared.valid() && checked)
     claims_.judge(id, result, type, value.declared, joining_in(program_, inst));
   else if (value.declared.valid()) {

@@ -84,8 +84,10 @@ void ProgramInterface::judge_declaration(uint32_t index) {
   const AxisSet same = (type.replicated() | type.of(Kind::Invariant)) - type.unknown;
   if (AxisSet drifted = rules::axes_of(program_, param.drifted, type.mesh()) & same)
     state_.report({Place::Form::Param, index}, rules::CopiesDrift{param.value, drifted});
-  if (state_.second)
+  if (state_.second) {
+    type = state_.second->with_cuts(param.value, type);
     state_.second->declare(param.value, type);
+  }
   state_.learn(param.value, {state_.intern(type), value.shape, sizes.sizes});
   state_.storage.define(param.value);
   if (is_state_role(param.role))

@@ -318,6 +318,9 @@ parameter: it is overwritten or thrown away before the optimizer reads it, most 
 zero inside of the loop over the parts instead of once before it. The step then learns from the last part alone.
 
 Set gradients to zero once a step, before the first backward pass.
+
+If no pass of a step reaches a parameter, the optimizer has other tensors than the model, such as those that the model
+had before it was wrapped or cut: make the optimizer last.
 )",
     .wrong = R"(
 trace { mode = gradual, phase = step }
@@ -362,6 +365,48 @@ with { grad = false } {
   %new aliases %w = sub_ mut %w, %all { phase = opt }
 }
 output state %new of %w
+)",
+};
+
+constinit const DiagnosticInfo UnseenCollective::info = {
+    .name = "unseen-collective",
+    .severity = Severity::Warning,
+    .by_meaning = true,
+    .message = "`{op}` gives {operand} no gradient, and a loss is made of its result: autograd does not see it",
+    .explain = R"(
+A collective of `torch.distributed` moves data, and autograd does not know of it: its result is a constant to the
+backward pass. Its operand depends on parameters, and a loss depends on its result, so that a part of their gradient is
+missing, on each rank another one. Nothing fails, and the model trains on what is left.
+
+Use a collective that has a backward (`torch.distributed.nn.functional`, `torch.distributed._functional_collectives`
+under autograd, or an `autograd.Function` of your own): a gather sends gradients back with a `reduce_scatter`, an
+`all_to_all` with an `all_to_all`. If no gradient is meant to pass, say so with `detach()`.
+)",
+    .wrong = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 4 "data" }
+%x = input f32[8, 16] V
+%w = param f32[4, 16] R
+%y = linear %x, %w
+%all no_grad = all_gather %y { axis = dp, dim = 0 }
+%t = transpose %all { dim0 = 0, dim1 = 1 }
+%s = matmul %y, %t
+%l = mean %s
+%avg = all_reduce %l { axis = dp, op = avg }
+output loss %avg
+)",
+    .right = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 4 "data" }
+%x = input f32[8, 16] V
+%w = param f32[4, 16] R
+%y = linear %x, %w
+%all = all_gather %y { axis = dp, dim = 0 }
+%t = transpose %all { dim0 = 0, dim1 = 1 }
+%s = matmul %y, %t
+%l = mean %s
+%avg = all_reduce %l { axis = dp, op = avg }
+output loss %avg
 )",
 };
 

@@ -106,6 +106,14 @@ struct DroppedGradients {
   static const DiagnosticInfo info;
 };
 
+struct UnseenCollective {
+  OperandIndex operand;
+  ir::AxisSet axes;
+  void fields(auto &&visit) const { visit("operand", operand), visit("axes", axes); }
+  bool operator==(const UnseenCollective &) const = default;
+  static const DiagnosticInfo info;
+};
+
 struct CopiesDrift {
   ir::ValueId value; // a parameter
   ir::AxisSet axes;

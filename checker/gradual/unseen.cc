@@ -1,0 +1,97 @@
+// Two passes: forward, which values a gradient would reach; backward, which a loss is made of.
+#include "checker/gradual/unseen.h"
+
+#include "checker/operand_list.h"
+
+#include "rules/transitions/call.h"
+#include "rules/violations/gradients.h"
+
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace spmd::checker {
+
+using ir::InstId;
+using ir::ValueId;
+
+namespace {
+
+bool is_forward(const ir::Inst &inst) {
+  return inst.phase == ir::Phase::Forward || inst.phase == ir::Phase::Unstated;
+}
+
+// Values that depend on a parameter by operations that autograd sees. What is said of a result counts;
+// else one made under `no_grad`, as inside of a function with a backward of its own, has none.
+llvm::BitVector with_gradient(const ir::Program &program) {
+  llvm::BitVector found(program.values.size());
+  for (const ir::Param &param : program.params)
+    if (param.role == ir::Role::Param &&
+        program.values[param.value].requires_grad != ir::Tristate::False)
+      found.set(param.value.index);
+  OperandList operands;
+  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i) {
+    const ir::Inst &inst = program.insts[InstId{i}];
+    operands.read(program, inst.operands);
+    const bool passes =
+        program.contexts[inst.context].grad &&
+        llvm::any_of(operands.values, [&](ValueId v) { return found.test(v.index); });
+    for (uint32_t r = 0; r < inst.result_count; ++r) {
+      const ir::Tristate stated = program.values[inst.result(r)].requires_grad;
+      if (stated == ir::Tristate::True || (stated == ir::Tristate::Unstated && passes))
+        found.set(inst.result(r).index);
+    }
+  }
+  return found;
+}
+
+llvm::BitVector parts_of_losses(const ir::Program &program) {
+  llvm::BitVector found(program.values.size());
+  for (const ir::Output &output : program.outputs)
+    if (output.role == ir::OutputRole::Loss)
+      found.set(output.value.index);
+  OperandList operands;
+  for (uint32_t i = program.main.last.index; i-- > program.main.first.index;) {
+    const ir::Inst &inst = program.insts[InstId{i}];
+    bool used = false;
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      used |= found.test(inst.result(r).index);
+    if (!used || !is_forward(inst))
+      continue;
+    operands.read(program, inst.operands);
+    for (ValueId value : operands.values)
+      found.set(value.index);
+  }
+  return found;
+}
+
+} // namespace
+
+void judge_unseen(ir::Program &program, CheckResult &result) {
+  const llvm::BitVector carries = with_gradient(program), lost = parts_of_losses(program);
+  rules::Rules rules(program);
+  OperandList operands;
+  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i) {
+    const ir::Inst &inst = program.insts[InstId{i}];
+    const rules::ResolvedOp &op = rules.resolve(inst.op);
+    if (op.form != rules::OpForm::Transition || !is_forward(inst) || inst.result_count == 0 ||
+        !program.contexts[inst.context].grad)
+      continue;
+    const ValueId made = inst.first_result;
+    if (program.values[made].requires_grad != ir::Tristate::False || !lost.test(made.index))
+      continue;
+    operands.read(program, inst.operands);
+    const auto *from =
+        llvm::find_if(operands.values, [&](ValueId v) { return carries.test(v.index); });
+    if (from == operands.values.end())
+      continue;
+    llvm::SmallVector<rules::Arg, 4> args;
+    for (ValueId value : operands.values)
+      args.push_back({result.types[value.index], result.shapes[value.index], {}});
+    rules::Application app{program, op, inst.attrs, inst.context, operands.slots, args, {}};
+    const uint32_t operand = static_cast<uint32_t>(from - operands.values.begin());
+    if (ir::AxisSet axes = rules::communicated_axes(app))
+      result.findings.push_back({rules::UnseenCollective{{operand}, axes}, Place::inst(InstId{i})});
+  }
+}
+
+} // namespace spmd::checker
