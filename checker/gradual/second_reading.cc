@@ -29,8 +29,8 @@ SecondReading::SecondReading(WalkState &state)
     : state_(state), program_(state.program), result_(state.result),
       gradual_(*state.result.gradual) {
   result_.proved.resize(program_.values.size());
-  scaled_.resize(program_.values.size());
-  own_.resize(program_.values.size());
+  result_.scaled.resize(program_.values.size());
+  result_.own.resize(program_.values.size());
 }
 
 void SecondReading::declare(ValueId value, const Type &type) {
@@ -39,7 +39,7 @@ void SecondReading::declare(ValueId value, const Type &type) {
   for (AxisId axis : type.sharded())
     if (gradual_.cuts().inside(value, axis))
       result_.proved[value.index] -= axis;
-  scaled_[value.index] = result_.proved[value.index];
+  result_.scaled[value.index] = result_.proved[value.index];
 }
 
 void SecondReading::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
@@ -294,14 +294,14 @@ void SecondReading::follow_means(InstId id, ValueId value, uint32_t index) {
 void SecondReading::keep_own(ValueId value, Type &type) {
   AxisSet own = own_now_, before;
   for (ValueId operand : state_.operands.values) {
-    own |= own_[operand.index];
+    own |= result_.own[operand.index];
     before |= program_.types[result_.types[operand.index]].of(Kind::Partial);
   }
   if (own.empty())
     return;
   const AxisSet made = type.of(Kind::Partial) & own;
   type.set_kind(made - before, Kind::Varying);
-  own_[value.index] = own & (type.of(Kind::Varying) | type.unknown);
+  result_.own[value.index] = own & (type.of(Kind::Varying) | type.unknown);
 }
 
 // Squares of norms of blocks, and what was looked up in a rank's own rows, are addends.
@@ -392,12 +392,12 @@ void SecondReading::prove(InstId id, ValueId value, const Type &type) {
   if (is_float(value)) {
     for (uint32_t i = 0; i < state_.operands.values.size(); ++i)
       if (ValueId operand = state_.operands.values[i]; is_float(operand) && !unread_.contains(i))
-        scaled &= scaled_[operand.index];
+        scaled &= result_.scaled[operand.index];
     for (ValueId each : returned)
-      scaled &= scaled_[each.index];
+      scaled &= result_.scaled[each.index];
     scaled &= known_axes(type) - told_axes_ - open_axes_;
   }
-  scaled_[value.index] = scaled | proved;
+  result_.scaled[value.index] = scaled | proved;
 }
 
 // What the bodies of a call return for this result of it.
@@ -513,9 +513,9 @@ AxisSet SecondReading::open_at(Place place, rules::Violation &violation) {
   if (violation.is<rules::ScaleMismatch>()) {
     for (ValueId value : state_.operands.values)
       if (place.form == Place::Form::Inst)
-        open |= ~scaled_[value.index];
+        open |= ~result_.scaled[value.index];
     if (const ValueId *value = violation.value(); value && value->valid())
-      open |= ~scaled_[value->index];
+      open |= ~result_.scaled[value->index];
   }
   // So is that each rank has an addend.
   if (const auto *source = violation.as<rules::WrongSource>();

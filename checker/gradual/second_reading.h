@@ -75,9 +75,6 @@ private:
   ir::Program &program_;
   CheckResult &result_;
   const Gradual &gradual_;
-  // By value: axes on which its scale is known, though the value may not be, and those along which ranks have
-  // numbered what they have by themselves.
-  std::vector<ir::AxisSet> scaled_, own_;
   Norms norms_;
   Lookups lookups_;
   llvm::DenseSet<uint32_t> zero_blocks_;         // values that are made of zeros, and cut

@@ -252,8 +252,10 @@ void Bodies::type_body(ir::FunctionId id, llvm::ArrayRef<rules::Arg> args, Typed
       edits_.remember(param);
     ir::ShapeId shape = rules::stated_shape(program_, program_.values[param].shape, args[i].shape);
     state_.learn(param, {args[i].type, shape, args[i].sizes});
-    if (state_.second)
-      state_.second->declare(param, program_.types[args[i].type]);
+    if (state_.second) {
+      Type type = program_.types[args[i].type];
+      state_.second->declare(param, type);
+    }
     if (state_.recording) {
       undecided_.define(param, 0, program_.types[args[i].type]);
       typed.param_rows.push_back(undecided_.row(param));
