@@ -52,7 +52,9 @@ public:
 
 private:
   void note_loss(Place place, std::string text) {
-    no_equivalent_.push_back({place, std::move(text)});
+    NoEquivalent &lost = no_equivalent_.emplace_back();
+    lost.place = place;
+    lost.text = std::move(text);
   }
 
   void declarations() {

@@ -173,7 +173,8 @@ ir::ScaleId Numbers::scale(ir::InstId id, llvm::ArrayRef<ir::TypeId> types) cons
     return scale;
   const ir::Type &whole = program_.types[types[at->second.operand.index]],
                  &mean = program_.types[types[at->second.result.index]];
-  AxisSet cut = whole.sharded() & mean.of(ir::Kind::Partial);
+  AxisSet cut =
+      whole.sharded() & (mean.of(ir::Kind::Partial) | mean.of(ir::Kind::Varying)) & ~mean.sharded();
   return ir::product(program_, scale, ir::axes_scale(program_, whole.mesh(), cut));
 }
 

@@ -35,9 +35,10 @@ SecondReading::SecondReading(WalkState &state)
 
 void SecondReading::declare(ValueId value, const Type &type) {
   result_.proved[value.index] = known_axes(type) - gradual_.copies().differing(value);
-  // Which rows of a fused weight a rank has, its type cannot tell.
+  // Which rows of a fused weight a rank has, its type cannot tell. Those of a batch may be any.
+  const ir::Param *param = program_.find_param(value);
   for (AxisId axis : type.sharded())
-    if (gradual_.cuts().inside(value, axis))
+    if (param && param->role == ir::Role::Param && gradual_.cuts().inside(value, axis))
       result_.proved[value.index] -= axis;
   result_.scaled[value.index] = result_.proved[value.index];
 }

@@ -44,7 +44,8 @@ llvm::BitVector with_gradient(const ir::Program &program) {
   return found;
 }
 
-llvm::BitVector parts_of_losses(const ir::Program &program) {
+// Behind the result of a function with a backward of its own, that is for this backward to do.
+llvm::BitVector parts_of_losses(const ir::Program &program, const llvm::BitVector &carries) {
   llvm::BitVector found(program.values.size());
   for (const ir::Output &output : program.outputs)
     if (output.role == ir::OutputRole::Loss)
@@ -52,12 +53,16 @@ llvm::BitVector parts_of_losses(const ir::Program &program) {
   OperandList operands;
   for (uint32_t i = program.main.last.index; i-- > program.main.first.index;) {
     const ir::Inst &inst = program.insts[InstId{i}];
-    bool used = false;
-    for (uint32_t r = 0; r < inst.result_count; ++r)
+    bool used = false, stated = false;
+    for (uint32_t r = 0; r < inst.result_count; ++r) {
       used |= found.test(inst.result(r).index);
+      stated |= program.values[inst.result(r)].requires_grad == ir::Tristate::True;
+    }
     if (!used || !is_forward(inst))
       continue;
     operands.read(program, inst.operands);
+    if (stated && llvm::none_of(operands.values, [&](ValueId v) { return carries.test(v.index); }))
+      continue;
     for (ValueId value : operands.values)
       found.set(value.index);
   }
@@ -67,7 +72,7 @@ llvm::BitVector parts_of_losses(const ir::Program &program) {
 } // namespace
 
 void judge_unseen(ir::Program &program, CheckResult &result) {
-  const llvm::BitVector carries = with_gradient(program), lost = parts_of_losses(program);
+  const llvm::BitVector carries = with_gradient(program), lost = parts_of_losses(program, carries);
   rules::Rules rules(program);
   OperandList operands;
   for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i) {

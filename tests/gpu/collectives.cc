@@ -45,7 +45,7 @@ void test_collective(OpenedDevice &on, uint32_t form, uint32_t group, uint32_t c
   on.expect(on.difference(end).empty(), on.difference(end));
 }
 
-void test_collectives(OpenedDevice &on) {
+void run_collectives(OpenedDevice &on) {
   constexpr uint32_t kAdded[] = {kSpmdI8,  kSpmdU8,   kSpmdI32, kSpmdU32, kSpmdI64,
                                  kSpmdU64, kSpmdBF16, kSpmdF16, kSpmdF32, kSpmdF64};
   for (uint32_t group : {kSpmdAllRanks, 1u, 3u})
@@ -260,7 +260,7 @@ void test_reached(OpenedDevice &on) {
 void test_collectives(OpenedDevice &on) {
   on.run("connect", [&] { test_connect(on); });
   on.run("split", [&] { test_split(on); });
-  test_collectives(on);
+  run_collectives(on);
 }
 
 void test_waits(OpenedDevice &on) {
