@@ -31,6 +31,7 @@ public:
 
 private:
   void need_backward();
+  bool is_kept(ValueId value) const;
   bool is_seed(InstId id);
   bool takes_mean(InstId id);
   bool is_mean(ValueId root);
@@ -53,9 +54,10 @@ void Accumulation::need_backward() {
       needed_.set(output.value.index);
   for (uint32_t i = program_.main.last.index; i-- > program_.main.first.index;) {
     const ir::Inst &inst = program_.insts[InstId{i}];
-    // `step` and `store` leave something without a name.
+    // `step` and `store` leave something without a name, a write in place leaves what it writes.
     bool used = inst.result_count == 0 && rules_.resolve(inst.op).form == rules::OpForm::Boundary;
     for (uint32_t r = 0; r < inst.result_count; ++r) {
+      used |= inst.phase == ir::Phase::Optimizer && is_kept(inst.result(r));
       made_by_[inst.result(r).index] = InstId{i};
       used |= needed_.test(inst.result(r).index);
     }
@@ -65,6 +67,15 @@ void Accumulation::need_backward() {
     for (ValueId value : operands_.values)
       needed_.set(value.index);
   }
+}
+
+// It lies in the storage of a parameter or of its state.
+bool Accumulation::is_kept(ValueId value) const {
+  while (program_.values[value].alias_of.valid() &&
+         program_.values[value].alias_of.index < value.index)
+    value = program_.values[value].alias_of;
+  const ir::Param *param = program_.find_param(value);
+  return param && (param->role == ir::Role::Param || param->role == ir::Role::OptState);
 }
 
 // What a pass begins with: ones in the place of the gradient of a loss.

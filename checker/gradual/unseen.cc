@@ -53,6 +53,9 @@ llvm::BitVector parts_of_losses(const ir::Program &program, const llvm::BitVecto
   OperandList operands;
   for (uint32_t i = program.main.last.index; i-- > program.main.first.index;) {
     const ir::Inst &inst = program.insts[InstId{i}];
+    if (inst.phase == ir::Phase::Backward && inst.result_count == 1 && inst.bwd_of.valid() &&
+        program.values[inst.first_result].grad_of == inst.bwd_of)
+      found.set(inst.bwd_of.index); // where a backward begins
     bool used = false, stated = false;
     for (uint32_t r = 0; r < inst.result_count; ++r) {
       used |= found.test(inst.result(r).index);

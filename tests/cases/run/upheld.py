@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 
-WRONG = re.compile(r"error\[[a-z-]*(?:refuted|drift)\].*|.*Sanitizer.*")
+WRONG = re.compile(r"error\[(?:[a-z-]*refuted|replicas-drift)\].*|.*Sanitizer.*")
 
 
 def run(spmdrun, path):
