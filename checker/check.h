@@ -82,8 +82,8 @@ struct CheckResult {
   // that lost that.
   std::shared_ptr<const Gradual> gradual;
   std::vector<ir::AxisSet> proved;
-  // Likewise: on which its scale is known, though the value may not be; along which ranks have numbered what they
-  // have by themselves.
+  // Likewise: on which its scale is known, though the value may not be; along which ranks have
+  // numbered what they have by themselves.
   std::vector<ir::AxisSet> scaled, own;
   std::vector<std::pair<ir::AxisId, ir::InstId>> lost;
 

@@ -115,7 +115,8 @@ static bool holds(llvm::ArrayRef<ValueId> parameters, ValueId value) {
                             [](ValueId a, ValueId b) { return a.index < b.index; });
 }
 
-// The rows of a batch that a rank takes apart for a loop are its own in each part; in which order is all the same.
+// The rows of a batch that a rank takes apart for a loop are its own in each part; in which order
+// is all the same.
 void Cuts::find_taken_apart() {
   rules::Rules rules(program_);
   std::vector<InstId> made_by(program_.values.size());

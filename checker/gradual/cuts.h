@@ -18,8 +18,8 @@ public:
   // `checked`: of the program, judged by kinds.
   Cuts(ir::Program &program, const CheckResult &checked);
 
-  // The dimension of the value that the axis cuts, if it differs there, at its front or inside; none:
-  // not known.
+  // The dimension of the value that the axis cuts, if it differs there, at its front or inside;
+  // none: not known.
   std::optional<unsigned> dim(ir::ValueId value, ir::AxisId axis) const;
   // Whether the axis cuts it inside: ranks side by side do not have neighbouring blocks.
   bool inside(ir::ValueId value, ir::AxisId axis) const;

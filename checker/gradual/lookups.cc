@@ -26,8 +26,8 @@ static bool fills_with_zero(const rules::Application &app, AxisSet axes) {
   return value && is_zero(*value);
 }
 
-// Of a table and an index: the axes that cut the table along the dimension in which one row is taken, by an
-// index that is not cut alike.
+// Of a table and an index: the axes that cut the table along the dimension in which one row is
+// taken, by an index that is not cut alike.
 AxisSet Lookups::own_rows(const rules::Application &app) {
   AxisSet axes;
   const std::string_view name = app.op.row->name;

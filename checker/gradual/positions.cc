@@ -142,8 +142,8 @@ void CutPositions::instruction(ir::InstId id, rules::Rules &rules) {
     alike(operands.values[i], results[i]);
 }
 
-// What enters a body is what its parameters are, and what it returns is what leaves it; a loop hands its carries to
-// itself, and takes what it scans apart.
+// What enters a body is what its parameters are, and what it returns is what leaves it; a loop
+// hands its carries to itself, and takes what it scans apart.
 void CutPositions::body(ir::InstId id, const rules::ResolvedOp &op) {
   const ir::Inst inst = program_.insts[id];
   OperandList operands;
@@ -243,9 +243,9 @@ void CutPositions::row(const rules::RowUse &use, const rules::Application &app,
   }
 }
 
-// Equal parts of a dimension, side by side in the whole: each lies inside of it, behind as many others.
-// Not what ranks have in common, and not one part for each rank in front of other dimensions: these are
-// blocks on their way from rank to rank.
+// Equal parts of a dimension, side by side in the whole: each lies inside of it, behind as many
+// others. Not what ranks have in common, and not one part for each rank in front of other
+// dimensions: these are blocks on their way from rank to rank.
 void CutPositions::parts(ValueId whole, llvm::ArrayRef<ValueId> parts) {
   const ir::TypeId id = checked_.types[whole.index];
   if (parts.size() < 2 || !id.valid())

@@ -290,8 +290,8 @@ void SecondReading::follow_means(InstId id, ValueId value, uint32_t index) {
     state_.report(Place::inst(mean.by), rules::UnequalCounts{root, axes});
 }
 
-// What counts or orders a rank's own elements numbers what it has by itself: summed over, it is no addend of the
-// whole, but a thing of its own.
+// What counts or orders a rank's own elements numbers what it has by itself: summed over, it is no
+// addend of the whole, but a thing of its own.
 void SecondReading::keep_own(ValueId value, Type &type) {
   AxisSet own = own_now_, before;
   for (ValueId operand : state_.operands.values) {
@@ -452,8 +452,8 @@ bool SecondReading::admits(Place place, rules::Violation &violation) {
   return false;
 }
 
-// The axes of which it is known where each cut goes in what an instruction moves: a rule that asks for
-// a whole dimension does not know of cuts inside of it, as of the heads in a fused qkv.
+// The axes of which it is known where each cut goes in what an instruction moves: a rule that asks
+// for a whole dimension does not know of cuts inside of it, as of the heads in a fused qkv.
 AxisSet SecondReading::moved(InstId id) const {
   const ir::Inst &inst = program_.insts[id];
   const rules::OpDef *row = state_.rules.resolve(inst.op).row;
@@ -510,7 +510,8 @@ AxisSet SecondReading::open_at(Place place, rules::Violation &violation) {
       if (gradual_.cuts().origin(mismatch->value, axis).value_or(Origin::Stated) != Origin::Stated)
         open |= axis;
   }
-  // Where a rank has data of its own, which it does not by an index of its own, the scale is a guess.
+  // Where a rank has data of its own, which it does not by an index of its own, the scale is a
+  // guess.
   if (violation.is<rules::ScaleMismatch>()) {
     for (ValueId value : state_.operands.values)
       if (place.form == Place::Form::Inst)

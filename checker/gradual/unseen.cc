@@ -20,8 +20,9 @@ bool is_forward(const ir::Inst &inst) {
   return inst.phase == ir::Phase::Forward || inst.phase == ir::Phase::Unstated;
 }
 
-// Values that depend on a parameter by operations that autograd sees. What is said of a result counts;
-// else one made under `no_grad`, as inside of a function with a backward of its own, has none.
+// Values that depend on a parameter by operations that autograd sees. What is said of a result
+// counts; else one made under `no_grad`, as inside of a function with a backward of its own, has
+// none.
 llvm::BitVector with_gradient(const ir::Program &program) {
   llvm::BitVector found(program.values.size());
   for (const ir::Param &param : program.params)

@@ -1,4 +1,5 @@
-// Collectives of a recorded forward that autograd does not see, so that no gradient comes back through them.
+// Collectives of a recorded forward that autograd does not see, so that no gradient comes back
+// through them.
 #pragma once
 
 #include "checker/check.h"

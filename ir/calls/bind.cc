@@ -1,4 +1,5 @@
-// The first signature that takes the arguments as they are, else the one that has to convert the fewest.
+// The first signature that takes the arguments as they are, else the one that has to convert the
+// fewest.
 #include "ir/calls/bind.h"
 
 #include "ir/calls/signatures.h"

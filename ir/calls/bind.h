@@ -1,5 +1,5 @@
-// Calls as frameworks make them, name, arguments and keywords, bound by the signature of what is called: to
-// operands and attributes, as any other operation has them.
+// Calls as frameworks make them, name, arguments and keywords, bound by the signature of what is
+// called: to operands and attributes, as any other operation has them.
 #pragma once
 
 #include "ir/program.h"
@@ -26,8 +26,8 @@ struct BoundCall {
   std::string problem; // why nothing takes them; empty if something does
 };
 
-// A name of which the table knows nothing keeps its order: what has a position is an operand, what has a
-// name and holds no value an attribute.
+// A name of which the table knows nothing keeps its order: what has a position is an operand, what
+// has a name and holds no value an attribute.
 BoundCall bind_call(Builder &builder, const Call &call);
 
 } // namespace spmd::ir

@@ -1,5 +1,5 @@
-// The parameters of functions of frameworks, by the names under which they are called. The table is data
-// (torch.txt), written by exporters/spmd_trace/torch/signatures.py, which says how to read it.
+// The parameters of functions of frameworks, by the names under which they are called. The table is
+// data (torch.txt), written by exporters/spmd_trace/torch/signatures.py, which says how to read it.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"

@@ -1,4 +1,5 @@
-// Calls in the JSON format, `args` and `kwargs`: a string is a value where it begins with `%`, else a word.
+// Calls in the JSON format, `args` and `kwargs`: a string is a value where it begins with `%`, else
+// a word.
 #include "ir/calls/bind.h"
 #include "ir/json/read.h"
 

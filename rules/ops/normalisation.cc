@@ -15,7 +15,7 @@ constexpr OpDef kNormalisation[] = {
     {.name = "normalize", .equation = "f(a[... !d]) -> [... !d]", .placed = "d",
      .default_dim = DefaultDim::Second},
     {.name = "softmax_backward", .equation = "g[... !d] * f(y[... !d]) -> [... !d]", .placed = "d",
-     .values = {{"y", Values::Unit}}},
+     .values = {{{"y", Values::Unit}}}},
     {.name = "log_softmax_backward", .equation = "g[... !d] * f(y[... !d]) -> [... !d]",
      .placed = "d"},
     {.name = "gumbel_softmax", .equation = "f(a[... !d], ~) -> [... !d]", .placed = "d"},

@@ -20,12 +20,12 @@ constexpr OpDef kOptimizer[] = {
      .each = true},
     {.name = "adagrad_step",
      .equation = "f(p[...], g[...], v[...]) -> [...]; f(v[...], g[...]) -> [...]", .each = true,
-     .values = {{"v", Values::Positive}}},
+     .values = {{{"v", Values::Positive}}}},
     {.name = "unscale_check", .equation = "g[...] * f(s[]) -> [...]; f(g[!...]) -> []",
      .each = true,
-     .values = {{"s", Values::Positive}}, .note = "the flag needs every gradient whole"},
+     .values = {{{"s", Values::Positive}}}, .note = "the flag needs every gradient whole"},
     {.name = "update_scale", .equation = "s[] * f(n[], k[]) -> []; f(n[], k[]) -> []",
-     .values = {{"s", Values::Positive}}},
+     .values = {{{"s", Values::Positive}}}},
 };
 
 } // namespace
