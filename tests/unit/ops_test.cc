@@ -336,7 +336,7 @@ TEST_CASE("a table with a name that stands twice, or a spelling of nothing, is r
   const Alias nothing[] = {{.spelling = "plus", .op = "ad"}};
   CHECK(rules::table_problem(families, nothing) == "`plus` is a spelling of `ad`, which is no op");
   const rules::OpDef wrong[] = {
-      {.name = "plus", .equation = "f(a[...]) -> [...]", .values = {{"b", rules::Values::Unit}}}};
+      {.name = "plus", .equation = "f(a[...]) -> [...]", .values = {{{"b", rules::Values::Unit}}}}};
   CHECK(rules::table_problem({wrong}, {}) ==
         "a column of `plus` names `b`, which its equation does not have");
   const Alias order[] = {{.spelling = "plus", .op = "add", .order = "- q"}};
