@@ -55,20 +55,17 @@ void SecondReading::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   take_shares(inst, op);
 }
 
-// Equal on n ranks and divided by n: an addend on each, which is what a sum makes one of again.
+// Equal on n ranks and divided by n: an addend on each, which an all_reduce makes one of again.
 void SecondReading::take_shares(const ir::Inst &inst, const rules::ResolvedOp &op) {
-  AxisSet axes;
-  if (op.form == rules::OpForm::Transition && rules::unstated_words(op.transition).reduces) {
-    rules::Application app{program_,    op, inst.attrs, inst.context, state_.operands.slots,
-                           state_.args, {}};
-    rules::Outcome ignored;
-    std::optional<rules::TransitionCall> call = rules::read_call(app, ignored);
-    if (call && call->combiner.value_or(ir::Combiner::Sum) == ir::Combiner::Sum)
-      axes = call->axes.all();
-  } else if (op.row && (op.row->name == "add" || op.row->name == "sub")) {
-    for (const rules::Arg &arg : state_.args)
-      axes |= program_.types[arg.type].of(Kind::Partial) - program_.types[arg.type].zero();
-  }
+  if (op.form != rules::OpForm::Transition || !rules::unstated_words(op.transition).reduces)
+    return;
+  rules::Application app{program_,    op, inst.attrs, inst.context, state_.operands.slots,
+                         state_.args, {}};
+  rules::Outcome ignored;
+  std::optional<rules::TransitionCall> call = rules::read_call(app, ignored);
+  if (!call || call->combiner.value_or(ir::Combiner::Sum) != ir::Combiner::Sum)
+    return;
+  const AxisSet axes = call->axes.all();
   for (rules::Arg &arg : state_.args) {
     Type type = program_.types[arg.type];
     AxisSet same = type.replicated() | type.of(Kind::Invariant) | type.either();
@@ -133,7 +130,7 @@ void SecondReading::take_counts(const ir::Inst &inst, const rules::ResolvedOp &o
 }
 
 // Each rank's mean counts once per rank, and so does what is equal on all ranks and added to it: an
-// average over them is right for both.
+// average over them is right for both. So is a sum for addends and a share of what is equal.
 void SecondReading::add_to_means(const rules::ResolvedOp &op) {
   if (!op.row || (op.row->name != "add" && op.row->name != "sub") || state_.args.size() != 2)
     return;
