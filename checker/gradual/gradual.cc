@@ -12,6 +12,7 @@
 #include "rules/violations/claims.h"
 #include "rules/violations/gradients.h"
 #include "rules/violations/local.h"
+#include "rules/violations/transitions.h"
 
 namespace spmd::checker {
 
@@ -165,17 +166,28 @@ bool Gradual::only_restates(const rules::Application &app) {
          (varies("src") || varies("dst"));
 }
 
+// What lies side by side is not added up, and ranks that send their addends to each other, one after
+// the other, may add them up themselves.
+static bool keeps_addends_apart(ir::Program &program, const Place &place,
+                                const rules::Violation &violation) {
+  if (place.form != Place::Form::Inst)
+    return false;
+  rules::Rules rules(program);
+  const rules::ResolvedOp &op = rules.resolve(program.insts[place.as_inst()].op);
+  if (violation.is<rules::PartialPlusReplicate>())
+    return op.row &&
+           (op.row->factors == rules::cat_factors || op.row->factors == rules::stack_factors);
+  const auto *source = violation.as<rules::WrongSource>();
+  return source && op.transition == rules::TransitionOp::Broadcast &&
+         source->found.kind == Kind::Partial;
+}
+
 bool Gradual::certain(const Place &place, const rules::Violation &violation, AxisSet open) const {
   // Frameworks write parts of a storage whose other parts are read on.
   if (violation.is<rules::StaleAlias>())
     return false;
-  // What lies side by side is not added up.
-  if (violation.is<rules::PartialPlusReplicate>() && place.form == Place::Form::Inst) {
-    rules::Rules rules(program_);
-    if (const rules::OpDef *row = rules.resolve(program_.insts[place.as_inst()].op).row;
-        row && (row->factors == rules::cat_factors || row->factors == rules::stack_factors))
-      return false;
-  }
+  if (keeps_addends_apart(program_, place, violation))
+    return false;
   if (told_.count({static_cast<unsigned>(place.form), place.index, violation.info().name}))
     return true;
   return violation.info().by_meaning && !(rules::axes_of(violation) & open);
@@ -274,13 +286,14 @@ bool is_known(const ir::Program &program, const CheckResult &result, const Place
 
 // An error by kinds alone stays one: as what the second reading finds on the axis instead, or as it
 // is, unless the second reading knows better.
-void keep_errors(const ir::Program &program, const CheckResult &first, CheckResult &second) {
+void keep_errors(ir::Program &program, const CheckResult &first, CheckResult &second) {
   for (const Finding &finding : first.findings) {
     AxisSet axes = rules::axes_of(finding.violation);
     if (finding.severity() != rules::Severity::Error || !finding.info().by_meaning || !axes)
       continue;
     // What varies by kinds may be the addend that it is to meet: only the second reading can tell.
-    if (&finding.info() == &rules::PartialWithVarying::info)
+    if (&finding.info() == &rules::PartialWithVarying::info ||
+        keeps_addends_apart(program, finding.place, finding.violation))
       continue;
     bool kept = false;
     for (Finding &other : second.findings)
