@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 
-from . import divergence, leftovers, shifts
+from . import divergence, leftovers, ownops, shifts
 from .ranks import compared
 
 FAILED = 3
@@ -153,7 +153,11 @@ def _by_all_ranks(runs: "_Runs", told: dict, options) -> dict:
         if reason:
             _note(reason)
         observed = runs.observed(found, told) if found else {"kinds": {}}
-        return runs.alone("observed", observed=observed) if observed["kinds"] else told
+        told = runs.alone("observed", observed=observed) if observed["kinds"] else told
+        if found and "error" not in told:
+            traces = {rank: run["trace"] for rank, run in found.items()}
+            ownops.mark(told["trace"], runs.rank, traces, told["axes"])
+        return told
     place = told["messages"][0]["place"]
     if not found:
         return {"error": f"{place}what other ranks send here is not known: {reason}"}

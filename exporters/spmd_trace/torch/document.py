@@ -55,6 +55,7 @@ class Program:
     extra: dict = dataclasses.field(default_factory=dict)
     symbols: dict[str, dict] = dataclasses.field(default_factory=dict)
     more_meshes: list[Mesh] = dataclasses.field(default_factory=list)
+    stepped: bool = False  # whether an optimizer took its step at the end, even of nothing
     local: bool = True  # whether operations without a context of their own track kinds alone
 
     @property
@@ -231,7 +232,7 @@ def document(program: Program) -> dict:
 def _phase(program: Program) -> str:
     """How much of a training step the operations cover."""
     phases = {op.phase for op in program.ops}
-    return "step" if "opt" in phases else "joint" if "bwd" in phases else "forward"
+    return "step" if program.stepped or "opt" in phases else "joint" if "bwd" in phases else "forward"
 
 
 def dumps(program: Program) -> str:

@@ -13,8 +13,9 @@ from ..document import Op, Program
 
 # What passes a gradient on: the same addends, ordered otherwise or multiplied by a number.
 _PASSES = set("view _unsafe_view reshape t transpose permute unsqueeze squeeze".split())
-_PASSES |= set("alias detach clone copy_ _to_copy cat stack constant_pad_nd slice split".split())
-_PASSES |= set("add_ mul mul_ div div_ _foreach_mul_ _foreach_div_ scale".split())
+_PASSES |= set("alias detach clone _to_copy cat stack constant_pad_nd slice split".split())
+_PASSES |= set("mul div _foreach_mul _foreach_div scale".split())
+_PASSES_IN_PLACE = _PASSES | {"add", "copy"}
 
 
 def digest(tensor: torch.Tensor) -> str | None:
@@ -89,4 +90,5 @@ def exchanged(program: Program) -> list[str]:
 
 def _passes(op: Op) -> bool:
     parts = op.name.split(".")
-    return (parts[1] if parts[0] == "aten" else parts[0]) in _PASSES
+    name = parts[1] if parts[0] == "aten" else parts[0]
+    return name in _PASSES or (name.endswith("_") and name[:-1] in _PASSES_IN_PLACE)

@@ -78,6 +78,19 @@ def _contract(kinds: dict[str, str], known: dict) -> dict:
     return known | words | {"step": step | {"type": kinds | step.get("type", {})}}
 
 
+def _whole(part: torch.Tensor) -> torch.Tensor:
+    """The flat tensor of the script that a part lies in, such as one for all gradients; else the part."""
+    with torch._C.DisableTorchFunction():
+        storage = part.untyped_storage()
+        if part.numel() * part.element_size() == storage.nbytes():
+            return part
+        for one in tensors():
+            whole = one.numel() * one.element_size() == storage.nbytes() and one.dim() == 1
+            if whole and storage_of(one) == storage_of(part) and one.dtype == part.dtype:
+                return one
+    return part
+
+
 def _count(op: Op, result, args: tuple) -> torch.Tensor | None:
     """What an operation divides by that may be the number of a rank's own samples; None: nothing."""
     if op.name.startswith(("aten.nll_loss_forward", "aten.nll_loss2d_forward")):
@@ -179,7 +192,8 @@ class Roles:
                 frozen = not parameter.requires_grad
                 self._add(local_shard(parameter), "param", prefix + name, claims, frozen)
                 if parameter.grad is not None:
-                    self._add(local_shard(parameter.grad), "buffer", f"{prefix}{name}.grad", {})
+                    gradient = _whole(local_shard(parameter.grad))
+                    self._add(gradient, "buffer", f"{prefix}{name}.grad", {})
             # Each rank has its own until the next forward, which begins with those of the first rank.
             sent = wrapped and root.broadcast_buffers
             kinds = {"type": dict.fromkeys(contract["type"], "V")} if sent else {}

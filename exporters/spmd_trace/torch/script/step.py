@@ -369,6 +369,7 @@ class Steps:
         self._recording.enter_context(self.recorder.hidden())
         program = self.recorder.program
         program.mesh.mark(self.roles.data_axes, "data")
+        program.stepped = not self.by_hand and self.taken >= self.number
         if not self.given:
             _leave_out_the_next(program)
         _name_phases(program.ops)
@@ -387,6 +388,10 @@ class Steps:
         self.exchanged = evidence.exchanged(program)
         self.summed = evidence.summed(program, functools.partial(axes_of, program))
         mappings.state(program, functools.partial(axes_of, program))
+        for op in program.ops:
+            if op.name.rstrip("_") == "reduce":  # only its root has the sum
+                for value in op.outs:
+                    value.claims["type"] = dict.fromkeys(axes_of(program, op), "?")
         self.done(self.recorder)
         self.over = True
         self._recording.close()

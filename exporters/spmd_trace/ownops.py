@@ -1,0 +1,99 @@
+"""Operations that some ranks run and others do not, such as those below `if rank == 0:`.
+
+What they make is not the same part of anything on every rank: their results are of no known type along the
+axis, which is written into the trace.
+"""
+
+import collections
+import difflib
+import json
+import pathlib
+
+from .document import text
+
+
+def mark(trace: pathlib.Path, rank: int, traces: dict[int, pathlib.Path], axes: list) -> int:
+    """Marks in `trace`, of `rank`, the operations that ranks beside it along an axis lack; how many there are.
+
+    `traces`: of the same step, by rank; `axes`: names, sizes and strides.
+    """
+    documents = {one: json.loads(path.read_text(encoding="utf-8")) for one, path in traces.items()}
+    rows = {one: _rows(document) for one, document in documents.items()}
+    numbered = _numbered(rows[rank])
+    own: dict[tuple, set[str]] = {}  # by operation: the axes
+    for name, size, stride in axes:
+        first = rank - rank // stride % size * stride
+        for other in (first + place * stride for place in range(size)):
+            if rows[other] != rows[rank]:
+                for place in _lacking(rows[rank], rows[other], documents[rank]["ops"]):
+                    own.setdefault(numbered[place], set()).add(name)
+    if not own:
+        return 0
+    document = json.loads(trace.read_text(encoding="utf-8"))
+    marked = 0
+    for which, op in zip(_numbered(_rows(document)), document["ops"]):
+        for axis in sorted(own.get(which, ())):
+            marked += 1
+            for out in op.get("out", []):
+                out["type"] = out.get("type", {}) | {axis: "?"}
+    trace.write_text(text(document), encoding="utf-8")
+    return marked
+
+
+def _rows(document: dict) -> list[tuple]:
+    """What each operation looks like: where it stands, its name, the shapes that it reads and makes."""
+    shapes = {one["id"]: one.get("shape") for one in document["params"]}
+    locs, rows = document["locs"], []
+    for op in document["ops"]:
+        where = locs[op["loc"]] if "loc" in op else {}
+        read = [shapes.get(one) for one in op.get("in", []) if isinstance(one, str)]
+        made = [one.get("shape") for one in op.get("out", [])]
+        shapes |= {one["id"]: one.get("shape") for one in op.get("out", [])}
+        place = (where.get("file"), where.get("line"), where.get("col"))
+        rows.append((place, op["op"], str(read), str(made)))
+    return rows
+
+
+def _numbered(rows: list[tuple]) -> list[tuple]:
+    """Each with how many like it stand before it."""
+    seen: collections.Counter = collections.Counter()
+    numbered = []
+    for row in rows:
+        numbered.append((row, seen[row]))
+        seen[row] += 1
+    return numbered
+
+
+def _lacking(mine: list[tuple], theirs: list[tuple], ops: list[dict]) -> list[int]:
+    """The operations of one rank that have none like them on another, line by line of the script."""
+    lines: dict[tuple, tuple[list, list]] = {}
+    for side, rows in enumerate((mine, theirs)):
+        for place, row in enumerate(rows):
+            lines.setdefault(row[0][:2], ([], []))[side].append(place)
+    lacking: list[int] = []
+    for here, there in lines.values():
+        if len(here) <= len(there):  # the others run more, or make it otherwise
+            continue
+        wanted, known = [mine[place] for place in here], [theirs[place] for place in there]
+        alike = difflib.SequenceMatcher(None, wanted, known, False)
+        for tag, start, end, *_ in alike.get_opcodes():
+            if tag == "delete":
+                lacking += _closed(here, wanted, start, end, ops)
+            elif tag == "replace":
+                lacking += here[start:end]
+    return lacking
+
+
+def _closed(here: list[int], rows: list[tuple], start: int, end: int, ops: list[dict]) -> list[int]:
+    """Of runs that look the same, each a place further, the one whose results others read least."""
+    runs = [here[start:end]]
+    while end < len(rows) and rows[start] == rows[end] and len(runs) < len(runs[0]):
+        start, end = start + 1, end + 1
+        runs.append(here[start:end])
+
+    def read_outside(run: list[int]) -> int:
+        made = {out["id"] for place in run for out in ops[place].get("out", [])}
+        others = (ops[place] for place in here if place not in run)
+        return sum(one in made for op in others for one in op.get("in", []) if isinstance(one, str))
+
+    return min(runs, key=read_outside)

@@ -1,0 +1,48 @@
+"""Operations that some ranks run and others do not."""
+
+import json
+
+from spmd_trace import ownops
+
+
+def _trace(folder, rank, added):
+    """Norms of three parameters, of which a rank adds some up."""
+    params = [{"id": f"%{i}", "role": "param", "shape": [4, i + 1], "dtype": "f32"} for i in range(3)]
+    params.append({"id": "%t", "role": "const", "shape": [], "dtype": "f32"})
+    ops, total = [], "%t"
+    for place in added:
+        norm, new = f"%n{place}", f"%s{place}"
+        ops.append({"op": "aten.norm", "in": [f"%{place}"], "out": [{"id": norm, "shape": []}], "loc": 0})
+        ops.append({"op": "aten.add_", "in": [total, norm], "out": [{"id": new, "shape": []}], "loc": 0})
+        total = new
+    ops.append({"op": "all_reduce_", "in": [total], "out": [{"id": "%all", "shape": []}], "loc": 1})
+    locs = [{"file": 0, "line": 7, "col": 3}, {"file": 0, "line": 9, "col": 3}]
+    path = folder / f"{rank}.json"
+    path.write_text(json.dumps({"params": params, "locs": locs, "files": ["a.py"], "ops": ops}))
+    return path
+
+
+def _types(path):
+    ops = json.loads(path.read_text())["ops"]
+    return {out["id"]: out["type"] for op in ops for out in op["out"] if "type" in out}
+
+
+def test_what_one_rank_alone_adds_up_is_of_no_known_type(tmp_path):
+    traces = {0: _trace(tmp_path, 0, [0, 1, 2]), 1: _trace(tmp_path, 1, [0, 2])}
+    assert ownops.mark(traces[0], 0, traces, [["tp", 2, 1]]) == 2
+    assert _types(traces[0]) == {"%n1": {"tp": "?"}, "%s1": {"tp": "?"}}
+    assert ownops.mark(traces[1], 1, traces, [["tp", 2, 1]]) == 0
+
+
+def test_only_the_axis_along_which_ranks_differ_is_named(tmp_path):
+    traces = {rank: _trace(tmp_path, rank, [0, 1] if rank < 2 else [0]) for rank in range(4)}
+    axes = [["dp", 2, 2], ["tp", 2, 1]]
+    assert ownops.mark(traces[1], 1, traces, axes) == 2
+    assert _types(traces[1]) == {"%n1": {"dp": "?"}, "%s1": {"dp": "?"}}
+
+
+def test_equal_programs_stay_as_they_are(tmp_path):
+    traces = {rank: _trace(tmp_path, rank, [0, 1]) for rank in range(2)}
+    before = traces[0].read_text()
+    assert ownops.mark(traces[0], 0, traces, [["tp", 2, 1]]) == 0
+    assert traces[0].read_text() == before
