@@ -160,6 +160,8 @@ void CutPositions::body(ir::InstId id, const rules::ResolvedOp &op) {
     if (attr.value.form != ir::AttrForm::Function)
       continue;
     const ir::Function &function = program_.functions[attr.value.as<ir::FunctionId>()];
+    if (function.opaque) // nothing is known of what it does
+      continue;
     auto link = [&](ValueId outside, ValueId inside, bool stacked) {
       if (stacked)
         entries(outside, inside);
