@@ -223,7 +223,9 @@ void CutPositions::row(const rules::RowUse &use, const rules::Application &app,
     add(operands[i], map.args[i]);
   for (size_t r = 0; r < use.results.size() && r < map.results.size(); ++r)
     add(results[use.results[r]], map.results[r]);
-  if (use.row->factors == rules::split_factors || use.row->factors == rules::chunk_factors)
+  const bool splits =
+      use.row->factors == rules::split_factors || use.row->factors == rules::chunk_factors;
+  if (splits && !operands.empty())
     parts(operands[0], results);
   else if (use.row->factors == rules::cat_factors && results.size() == 1)
     parts(results[0], operands);
@@ -250,11 +252,12 @@ void CutPositions::row(const rules::RowUse &use, const rules::Application &app,
 // dimensions: these are blocks on their way from rank to rank.
 void CutPositions::parts(ValueId whole, llvm::ArrayRef<ValueId> parts) {
   const ir::TypeId id = checked_.types[whole.index];
-  if (parts.size() < 2 || !id.valid())
+  const ir::ShapeId shape = checked_.shapes[whole.index];
+  if (parts.size() < 2 || !id.valid() || !shape.valid() || program_.shapes[shape].dims.empty())
     return;
   const ir::Type &type = program_.types[id];
   const ir::Mesh &mesh = program_.meshes[type.mesh()];
-  const unsigned last = unsigned(program_.shapes[checked_.shapes[whole.index]].dims.size()) - 1;
+  const unsigned last = unsigned(program_.shapes[shape].dims.size()) - 1;
   bool each_rank = false;
   for (ir::AxisId axis : mesh.typed_axes()) {
     if (type.kind(axis) != ir::Kind::Varying)

@@ -1,4 +1,5 @@
-// What holds for every program: text and JSON carry all of it, and memoisation changes nothing.
+// What holds for every program: text and JSON carry all of it, memoisation changes nothing, and
+// each can be judged in every mode.
 #include "tests/file_test/run_case.h"
 
 #include "checker/report/report.h"
@@ -93,6 +94,11 @@ void test_properties(const std::string &name, ir::Program &program,
   if (result.types != unmemoised.types || result.shapes != unmemoised.shapes ||
       !same_findings(result, unmemoised))
     problems.push_back(fmt::format("{}: memoisation changes the result", name));
+  // Judged without declarations, whatever it declares: no program ends the checker.
+  ir::ReadResult again = ir::read_text(ir::print_text(program), {});
+  plain.mode = ir::Mode::Gradual;
+  if (again.errors.empty())
+    check(again.program, plain);
 }
 
 } // namespace spmd::tests
