@@ -166,8 +166,8 @@ bool Gradual::only_restates(const rules::Application &app) {
          (varies("src") || varies("dst"));
 }
 
-// What lies side by side is not added up, and ranks that send their addends to each other, one after
-// the other, may add them up themselves.
+// What lies side by side is not added up, and ranks that send their addends to each other, one
+// after the other, may add them up themselves.
 static bool keeps_addends_apart(ir::Program &program, const Place &place,
                                 const rules::Violation &violation) {
   if (place.form != Place::Form::Inst)
