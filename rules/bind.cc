@@ -221,10 +221,9 @@ bool is_infinite(const Slot &slot) {
          std::isinf(slot.literal.as_number());
 }
 
-bool is_zero(const Slot &slot) {
-  if (slot.form != Form::Literal)
-    return false;
-  const ir::AttrValue &value = slot.literal;
+bool is_zero(const Slot &slot) { return slot.form == Form::Literal && is_zero(slot.literal); }
+
+bool is_zero(const ir::AttrValue &value) {
   switch (value.form) {
   case ir::AttrForm::Integer:
     return value.as_integer() == 0;

@@ -34,6 +34,7 @@ std::optional<Binding> bind_operands(const Application &app, const Equation &equ
 
 // True if the slot holds the number 0.
 bool is_zero(const Slot &slot);
+bool is_zero(const ir::AttrValue &value);
 // True if it holds a plain number that is not finite.
 bool is_infinite(const Slot &slot);
 

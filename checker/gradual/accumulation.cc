@@ -2,6 +2,7 @@
 // way.
 #include "checker/gradual/accumulation.h"
 
+#include "checker/definitions.h"
 #include "checker/gradual/numbers.h"
 #include "checker/operand_list.h"
 
@@ -24,8 +25,7 @@ namespace {
 class Accumulation {
 public:
   Accumulation(ir::Program &program, CheckResult &result)
-      : program_(program), result_(result), rules_(program), made_by_(program.values.size()),
-        needed_(program.values.size()) {}
+      : program_(program), result_(result), rules_(program), needed_(program.values.size()) {}
 
   void run();
 
@@ -42,8 +42,7 @@ private:
   ir::Program &program_;
   CheckResult &result_;
   rules::Rules rules_;
-  std::vector<InstId> made_by_; // per value; none: declared
-  llvm::BitVector needed_;      // values that what the step leaves depends on
+  llvm::BitVector needed_; // values that what the step leaves depends on
   OperandList operands_;
 };
 
@@ -58,7 +57,6 @@ void Accumulation::need_backward() {
     bool used = inst.result_count == 0 && rules_.resolve(inst.op).form == rules::OpForm::Boundary;
     for (uint32_t r = 0; r < inst.result_count; ++r) {
       used |= inst.phase == ir::Phase::Optimizer && is_kept(inst.result(r));
-      made_by_[inst.result(r).index] = InstId{i};
       used |= needed_.test(inst.result(r).index);
     }
     if (!used)
@@ -106,10 +104,10 @@ bool Accumulation::takes_mean(InstId id) {
 
 // A mean, multiplied by numbers and named again.
 bool Accumulation::is_mean(ValueId root) {
-  while (made_by_[root.index].valid()) {
-    if (takes_mean(made_by_[root.index]))
+  for (InstId made; (made = defining_inst(program_, root)).valid();) {
+    if (takes_mean(made))
       return true;
-    operands_.read(program_, program_.insts[made_by_[root.index]].operands);
+    operands_.read(program_, program_.insts[made].operands);
     if (operands_.values.size() != 1)
       return false;
     root = operands_.values[0];
@@ -123,7 +121,7 @@ bool Accumulation::divides_by(int64_t count) {
     const ir::Inst &inst = program_.insts[InstId{i}];
     if (inst.result_count == 0 || !needed_.test(inst.first_result.index))
       continue;
-    if (inst.bwd_of.valid() && takes_mean(made_by_[inst.bwd_of.index]))
+    if (inst.bwd_of.valid() && takes_mean(defining_inst(program_, inst.bwd_of)))
       continue; // the number of its elements
     operands_.read(program_, inst.operands);
     const std::optional<double> factor = factor_of(rules_.resolve(inst.op), operands_);

@@ -3,6 +3,7 @@
 #include "checker/gradual/cuts.h"
 
 #include "checker/operand_list.h"
+#include "checker/walk/gradients/search.h"
 
 #include "rules/factors/factors.h"
 
@@ -119,10 +120,6 @@ static bool holds(llvm::ArrayRef<ValueId> parameters, ValueId value) {
 // is all the same.
 void Cuts::find_taken_apart() {
   rules::Rules rules(program_);
-  std::vector<InstId> made_by(program_.values.size());
-  for (uint32_t i = 0; i < program_.insts.size(); ++i)
-    for (uint32_t r = 0; r < program_.insts[InstId{i}].result_count; ++r)
-      made_by[program_.insts[InstId{i}].result(r).index] = InstId{i};
   auto extent = [&](ValueId value, unsigned dim) -> std::optional<ir::Extent> {
     const ir::ShapeId shape = checked_.shapes[value.index];
     if (!shape.valid() || dim >= program_.shapes[shape].dims.size())
@@ -135,7 +132,7 @@ void Cuts::find_taken_apart() {
     OperandList operands;
     operands.read(program_, program_.insts[InstId{i}].operands);
     for (ValueId value : operands.values) {
-      const InstId made = made_by[value.index];
+      const InstId made = defining_inst(program_, value);
       const rules::ResolvedOp *op =
           made.valid() ? &rules.resolve(program_.insts[made].op) : nullptr;
       if (!op || !op->row || op->row->factors != rules::reshape_factors)
@@ -161,8 +158,7 @@ void Cuts::find_taken_apart() {
 // copy that is trained apart.
 void Cuts::products(InstId id) {
   const ir::Inst &inst = program_.insts[id];
-  if ((inst.phase != ir::Phase::Forward && inst.phase != ir::Phase::Unstated) ||
-      inst.result_count == 0)
+  if (!is_forward(inst) || inst.result_count == 0)
     return;
   OperandList operands;
   operands.read(program_, inst.operands);
@@ -283,16 +279,22 @@ void Cuts::choose_inputs(Axis &axis, llvm::ArrayRef<ValueId> values) {
   }
 }
 
-std::optional<unsigned> Cuts::dim(ValueId value, AxisId id) const {
+// What is known of an axis of the mesh of a value; null: nothing.
+const Cuts::Axis *Cuts::find(ValueId value, AxisId id) const {
   const ir::TypeId type = checked_.types[value.index];
   if (!type.valid())
-    return std::nullopt;
+    return nullptr;
   auto at = axes_.find({static_cast<uint16_t>(program_.types[type].mesh().index), id.index});
-  if (at == axes_.end())
+  return at == axes_.end() ? nullptr : &at->second;
+}
+
+std::optional<unsigned> Cuts::dim(ValueId value, AxisId id) const {
+  const Axis *axis = find(value, id);
+  if (!axis)
     return std::nullopt;
   std::optional<unsigned> dim;
   for (const CutPositions::Found &each : positions_.of(value))
-    if (at->second.cut.count(each.cls) && dim != each.at.dim) {
+    if (axis->cut.count(each.cls) && dim != each.at.dim) {
       if (each.at.dim == 0 && apart_.count(value.index))
         continue;
       if (dim)
@@ -303,38 +305,29 @@ std::optional<unsigned> Cuts::dim(ValueId value, AxisId id) const {
 }
 
 bool Cuts::inside(ValueId value, AxisId id) const {
-  const ir::TypeId type = checked_.types[value.index];
-  auto at = type.valid()
-                ? axes_.find({static_cast<uint16_t>(program_.types[type].mesh().index), id.index})
-                : axes_.end();
-  return at != axes_.end() &&
-         llvm::any_of(positions_.of(value), [&](const CutPositions::Found &each) {
-           return each.at.outer != 1 && at->second.cut.count(each.cls) != 0;
+  const Axis *axis = find(value, id);
+  return axis && llvm::any_of(positions_.of(value), [&](const CutPositions::Found &each) {
+           return each.at.outer != 1 && axis->cut.count(each.cls) != 0;
          });
 }
 
 std::optional<Kind> Cuts::same(ValueId value, AxisId id) const {
-  const ir::TypeId type = checked_.types[value.index];
-  auto at = axes_.find({static_cast<uint16_t>(program_.types[type].mesh().index), id.index});
-  if (at == axes_.end() || at->second.replicated + at->second.invariant == 0 || dim(value, id))
+  const Axis *axis = find(value, id);
+  if (!axis || axis->replicated + axis->invariant == 0 || dim(value, id))
     return std::nullopt;
-  return at->second.replicated > at->second.invariant ? Kind::Replicate : Kind::Invariant;
+  return axis->replicated > axis->invariant ? Kind::Replicate : Kind::Invariant;
 }
 
 bool Cuts::has_drifted(ValueId value, AxisId id) const {
-  const ir::TypeId type = checked_.types[value.index];
-  auto at = axes_.find({static_cast<uint16_t>(program_.types[type].mesh().index), id.index});
-  return at != axes_.end() && at->second.drifted.count(value.index) != 0;
+  const Axis *axis = find(value, id);
+  return axis && axis->drifted.count(value.index) != 0;
 }
 
 std::optional<Origin> Cuts::origin(ValueId value, AxisId id) const {
-  const ir::TypeId type = checked_.types[value.index];
-  if (!type.valid())
+  const Axis *axis = find(value, id);
+  if (!axis || !axis->origins.count(value.index))
     return std::nullopt;
-  auto at = axes_.find({static_cast<uint16_t>(program_.types[type].mesh().index), id.index});
-  if (at == axes_.end() || !at->second.origins.count(value.index))
-    return std::nullopt;
-  return at->second.origins.lookup(value.index);
+  return axis->origins.lookup(value.index);
 }
 
 } // namespace spmd::checker

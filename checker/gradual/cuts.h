@@ -45,6 +45,7 @@ private:
   };
   using Key = std::pair<uint16_t, uint8_t>; // mesh and axis
 
+  const Axis *find(ir::ValueId value, ir::AxisId axis) const;
   void declared(const ir::Param &param);
   void result(ir::InstId id);
   void products(ir::InstId id);

@@ -6,6 +6,7 @@
 #include "checker/gradual/unseen.h"
 #include "checker/operand_list.h"
 #include "checker/suppress.h"
+#include "checker/walk/gradients/search.h"
 #include "checker/walk/walk.h"
 
 #include "rules/transitions/call.h"
@@ -168,18 +169,17 @@ bool Gradual::only_restates(const rules::Application &app) {
 
 // What lies side by side is not added up, and ranks that send their addends to each other, one
 // after the other, may add them up themselves.
-static bool keeps_addends_apart(ir::Program &program, const Place &place,
+static bool keeps_addends_apart(const ir::Program &program, const Place &place,
                                 const rules::Violation &violation) {
-  if (place.form != Place::Form::Inst)
-    return false;
-  rules::Rules rules(program);
-  const rules::ResolvedOp &op = rules.resolve(program.insts[place.as_inst()].op);
-  if (violation.is<rules::PartialPlusReplicate>())
-    return op.row &&
-           (op.row->factors == rules::cat_factors || op.row->factors == rules::stack_factors);
   const auto *source = violation.as<rules::WrongSource>();
-  return source && op.transition == rules::TransitionOp::Broadcast &&
-         source->found.kind == Kind::Partial;
+  const bool sends = source && source->found.kind == Kind::Partial;
+  if (place.form != Place::Form::Inst || !(sends || violation.is<rules::PartialPlusReplicate>()))
+    return false;
+  const rules::ResolvedOp op = op_of(program, place.as_inst());
+  if (sends)
+    return op.transition == rules::TransitionOp::Broadcast;
+  return op.row &&
+         (op.row->factors == rules::cat_factors || op.row->factors == rules::stack_factors);
 }
 
 bool Gradual::certain(const Place &place, const rules::Violation &violation, AxisSet open) const {
@@ -200,7 +200,7 @@ llvm::SmallVector<uint32_t, 8> batches_of(const ir::Program &program) {
   llvm::DenseSet<uint32_t> read;
   for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i) {
     const ir::Inst &inst = program.insts[ir::InstId{i}];
-    if (inst.phase != ir::Phase::Forward && inst.phase != ir::Phase::Unstated)
+    if (!is_forward(inst))
       continue;
     OperandList operands;
     operands.read(program, inst.operands);
@@ -286,7 +286,7 @@ bool is_known(const ir::Program &program, const CheckResult &result, const Place
 
 // An error by kinds alone stays one: as what the second reading finds on the axis instead, or as it
 // is, unless the second reading knows better.
-void keep_errors(ir::Program &program, const CheckResult &first, CheckResult &second) {
+void keep_errors(const ir::Program &program, const CheckResult &first, CheckResult &second) {
   for (const Finding &finding : first.findings) {
     AxisSet axes = rules::axes_of(finding.violation);
     if (finding.severity() != rules::Severity::Error || !finding.info().by_meaning || !axes)

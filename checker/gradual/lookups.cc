@@ -1,6 +1,7 @@
 // Lookups by index in a table of which each rank has some rows.
 #include "checker/gradual/lookups.h"
 
+#include "rules/bind.h"
 #include "rules/ops/op.h"
 #include "rules/transitions/call.h"
 
@@ -9,21 +10,16 @@ namespace spmd::checker {
 using ir::AxisSet;
 using ir::ValueId;
 
-static bool is_zero(const ir::AttrValue &value) {
-  return (value.form == ir::AttrForm::Integer && value.bits == 0) ||
-         (value.form == ir::AttrForm::Float && std::bit_cast<double>(value.bits) == 0);
-}
-
 // A plain number 0, at its place or in attribute `value`, or a tensor of zeros.
 static bool fills_with_zero(const rules::Application &app, AxisSet axes) {
   for (const rules::Slot &slot : app.slots)
     if (slot.form == rules::Slot::Form::Literal)
-      return is_zero(slot.literal);
+      return rules::is_zero(slot);
   for (const rules::Arg &arg : app.args)
     if (app.type(arg).zero().contains(axes))
       return true;
   const ir::AttrValue *value = app.attr("value");
-  return value && is_zero(*value);
+  return value && rules::is_zero(*value);
 }
 
 // Of a table and an index: the axes that cut the table along the dimension in which one row is
@@ -64,7 +60,7 @@ Lookups::Made Lookups::made(const rules::Application &app, llvm::ArrayRef<ValueI
     return made;
   if (AxisSet rows = own_rows(app)) {
     const ir::AttrValue *fill = app.attr("fill_value");
-    (fill && is_zero(*fill) ? made.addends : made.looked_up) = rows; // of what is not there
+    (fill && rules::is_zero(*fill) ? made.addends : made.looked_up) = rows; // of what is not there
     return made;
   }
   const std::string_view name = app.op.row->name;

@@ -172,8 +172,6 @@ void SecondReading::scale_zeros() {
 // What is known already needs no such word, and the data are as they were.
 std::optional<rules::Outcome> SecondReading::restated(const ir::Inst &inst,
                                                       const rules::Application &app) {
-  find_unread(app);
-  overwrite(app);
   if (!Gradual::only_restates(app))
     return std::nullopt;
   rules::Outcome outcome;
@@ -215,7 +213,19 @@ void SecondReading::judge(InstId id, const rules::Application &app) {
   }
 }
 
-// What an operation overwrites, or only takes the shape of, says nothing of its results.
+// What an operation overwrites, or only takes the shape of, says nothing of its results. What is
+// overwritten as a whole is what it is overwritten with: temporary storage is of no kind, and what
+// the storage of a parameter keeps is judged where it is written (effects.h).
+void SecondReading::bind(const rules::Application &app) {
+  find_unread(app);
+  if (unread_.size() != 1 || state_.args.size() != 2)
+    return;
+  rules::Arg &target = state_.args[*unread_.begin()];
+  const rules::Arg &source = state_.args[1 - *unread_.begin()];
+  if (target.shape == source.shape && app.type(target).mesh() == app.type(source).mesh())
+    target.type = source.type;
+}
+
 void SecondReading::find_unread(const rules::Application &app) {
   auto add = [&](const rules::Slot *slot) {
     for (uint32_t i = 0; slot && i < slot->count; ++i)
@@ -225,27 +235,16 @@ void SecondReading::find_unread(const rules::Application &app) {
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return;
   const rules::Equation &row = app.op.row->equation.equation;
-  rules::OperandMismatch ignored;
-  std::optional<rules::Binding> binding = rules::bind_operands(app, row, ignored);
-  for (unsigned operand = 0; binding && operand < row.operand_count; ++operand) {
-    bool shapes = false, data = false;
-    for (unsigned r = 0; r < row.ref_count; ++r)
-      if (row.refs[r].operand == operand)
-        (row.refs[r].role == rules::RefRole::ShapeOnly ? shapes : data) = true;
-    if (shapes && !data)
-      add((*binding)[operand]);
-  }
-}
-
-// What is overwritten as a whole is what it is overwritten with: temporary storage is of no kind.
-// What the storage of a parameter keeps is judged where it is written (effects.h).
-void SecondReading::overwrite(const rules::Application &app) {
-  if (unread_.size() != 1 || state_.args.size() != 2)
+  llvm::SmallSet<uint8_t, 4> shapes, data; // operands of the row
+  for (unsigned r = 0; r < row.ref_count; ++r)
+    (row.refs[r].role == rules::RefRole::ShapeOnly ? shapes : data).insert(row.refs[r].operand);
+  if (shapes.empty())
     return;
-  rules::Arg &target = state_.args[*unread_.begin()];
-  const rules::Arg &source = state_.args[1 - *unread_.begin()];
-  if (target.shape == source.shape && app.type(target).mesh() == app.type(source).mesh())
-    target.type = source.type;
+  rules::OperandMismatch ignored;
+  if (std::optional<rules::Binding> binding = rules::bind_operands(app, row, ignored))
+    for (uint8_t operand : shapes)
+      if (operand < row.operand_count && !data.contains(operand))
+        add((*binding)[operand]);
 }
 
 void SecondReading::complete(InstId id, const ir::Inst &inst, uint32_t index, Type &type) {
@@ -320,8 +319,7 @@ bool SecondReading::makes_zero(const ir::Inst &inst) {
     return false;
   for (llvm::StringRef name : {"s", "value", "fill_value"})
     if (const ir::AttrValue *value = program_.find(inst.attrs, name))
-      return (value->form == ir::AttrForm::Integer && value->bits == 0) ||
-             (value->form == ir::AttrForm::Float && std::bit_cast<double>(value->bits) == 0);
+      return rules::is_zero(*value);
   return false;
 }
 

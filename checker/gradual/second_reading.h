@@ -28,6 +28,7 @@ public:
 
   // Of each instruction, in this order; `state` holds its operands.
   void begin(const ir::Inst &inst, const rules::ResolvedOp &op); // may see operands otherwise
+  void bind(const rules::Application &app); // which operands are read; may see the others otherwise
   // What the results are if it only says of per-rank values what they are to each other; none: the
   // rule says it.
   std::optional<rules::Outcome> restated(const ir::Inst &inst, const rules::Application &app);
@@ -53,7 +54,6 @@ private:
   void follow_means(ir::InstId id, ir::ValueId value, uint32_t index);
   void scale_zeros();
   void find_unread(const rules::Application &app);
-  void overwrite(const rules::Application &app);
   void take_shares(const ir::Inst &inst, const rules::ResolvedOp &op);
   bool makes_zero(const ir::Inst &inst);
   void keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results, ir::Type &type);

@@ -2,6 +2,7 @@
 #include "checker/gradual/unseen.h"
 
 #include "checker/operand_list.h"
+#include "checker/walk/gradients/search.h"
 
 #include "rules/transitions/call.h"
 #include "rules/violations/gradients.h"
@@ -15,10 +16,6 @@ using ir::InstId;
 using ir::ValueId;
 
 namespace {
-
-bool is_forward(const ir::Inst &inst) {
-  return inst.phase == ir::Phase::Forward || inst.phase == ir::Phase::Unstated;
-}
 
 // Values that depend on a parameter by operations that autograd sees. What is said of a result
 // counts; else one made under `no_grad`, as inside of a function with a backward of its own, has

@@ -99,9 +99,11 @@ void InstructionTyping::type(InstId id) {
                          state_.options.infer_partial};
   if (!conditions_.empty())
     conditions_.judge(id, app);
-  if (state_.second)
+  if (state_.second) {
+    state_.second->bind(app);
     if (std::optional<rules::Outcome> restated = state_.second->restated(inst, app))
       return results(id, inst, *restated);
+  }
   if (mover_ && lifted && context.implicit)
     mover_(id, state_.rules, state_.operands.values, judged(app), app, state_.args);
   if (casts_ && op.form == rules::OpForm::Equation && lifted && context.check)

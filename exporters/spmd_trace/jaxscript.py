@@ -9,6 +9,8 @@ import pathlib
 import subprocess
 import sys
 
+from .record import say
+
 _DEVICES = "--xla_force_host_platform_device_count="
 
 
@@ -33,13 +35,13 @@ def recorded(options, folder: pathlib.Path) -> dict | None:
     if "wants" in told:
         told = _run(options, folder, told["wants"])
     for what in told["refused"]:
-        _say(f"not recorded: {what}")
+        say(f"not recorded: {what}")
     if "error" in told:
-        _say(told["error"])
+        say(told["error"])
     if told["traces"]:
         return told | {"traces": [folder / name for name in told["traces"]]}
     if not told["refused"] and "error" not in told:
-        _say(f"{options.script}: no jitted function with a shard_map in it was called")
+        say(f"{options.script}: no jitted function with a shard_map in it was called")
     return None
 
 
@@ -71,7 +73,3 @@ def _run(options, folder: pathlib.Path, devices: int) -> dict:
     if ended:  # what was recorded until then is there
         told |= {"error": ended, "traces": sorted(one.name for one in folder.glob("*.spmd.json"))}
     return told
-
-
-def _say(text: str) -> None:
-    print(f"spmd-trace: {text}", file=sys.stderr)

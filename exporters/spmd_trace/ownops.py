@@ -17,19 +17,19 @@ def mark(trace: pathlib.Path, rank: int, traces: dict[int, pathlib.Path], axes: 
 
     `traces`: of the same step, by rank; `axes`: names, sizes and strides.
     """
-    documents = {one: json.loads(path.read_text(encoding="utf-8")) for one, path in traces.items()}
-    rows = {one: _rows(document) for one, document in documents.items()}
+    mine = _read(traces[rank])
+    rows = {one: _rows(mine if one == rank else _read(path)) for one, path in traces.items()}
     numbered = _numbered(rows[rank])
     own: dict[tuple, set[str]] = {}  # by operation: the axes
     for name, size, stride in axes:
         first = rank - rank // stride % size * stride
         for other in (first + place * stride for place in range(size)):
             if rows[other] != rows[rank]:
-                for place in _lacking(rows[rank], rows[other], documents[rank]["ops"]):
+                for place in _lacking(rows[rank], rows[other], mine["ops"]):
                     own.setdefault(numbered[place], set()).add(name)
     if not own:
         return 0
-    document = json.loads(trace.read_text(encoding="utf-8"))
+    document = _read(trace)
     marked = 0
     for which, op in zip(_numbered(_rows(document)), document["ops"]):
         for axis in sorted(own.get(which, ())):
@@ -38,6 +38,10 @@ def mark(trace: pathlib.Path, rank: int, traces: dict[int, pathlib.Path], axes: 
                 out["type"] = out.get("type", {}) | {axis: "?"}
     trace.write_text(text(document), encoding="utf-8")
     return marked
+
+
+def _read(trace: pathlib.Path) -> dict:
+    return json.loads(trace.read_text(encoding="utf-8"))
 
 
 def _rows(document: dict) -> list[tuple]:

@@ -79,7 +79,7 @@ def run(parser: argparse.ArgumentParser, options) -> int:
     if done is None:
         return FAILED
     if "parted" in done:
-        _say(f"rank-divergence: {done['parted']}")
+        say(f"rank-divergence: {done['parted']}")
     print(f"{options.output}: {done['ops']} operations")
     return IN_PART if done["refused"] else 0
 
@@ -130,11 +130,11 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> di
         if "error" not in told and (options.ranks == "auto" or told["messages"]):
             told = _by_all_ranks(runs, told, options)
         if kept := leftovers.tidied(sorted(pathlib.Path(folder).glob("*/effects.jsonl"))):
-            _say(kept)
+            say(kept)
         if "error" in told:
             return _failed(told["error"])
         if told["contradicted"]:
-            _say(f"copies of parameters differ before the first step: {', '.join(told['contradicted'])}")
+            say(f"copies of parameters differ before the first step: {', '.join(told['contradicted'])}")
         # Copied beside its place and then renamed: nothing half-written is ever there.
         partial = output.with_name(output.name + ".partial")
         shutil.copyfile(told["trace"], partial)
@@ -165,7 +165,7 @@ def _by_all_ranks(runs: "_Runs", told: dict, options) -> dict:
     plans, reason = shifts.rounds(logs, told["axes"])
     if not plans:
         words = f"{reason}: they run programs of their own, and what is recorded is that of rank"
-        _say(f"{place}{words} {runs.rank}")
+        say(f"{place}{words} {runs.rank}")
     elif options.rank is None:
         runs.rank = max(plans, key=lambda rank: (found[rank]["ops"], -rank))
     elif options.rank not in plans:
@@ -240,18 +240,18 @@ def _say_refused(refused: list[dict]) -> None:
     """Each thing that was not recorded, once for each place."""
     lines = dict.fromkeys(f"  {one['place']}{one['what']}; {one['remedy']}" for one in refused)
     if lines:
-        _say("\n".join(["not recorded, and what comes of it is unknown:", *lines]))
+        say("\n".join(["not recorded, and what comes of it is unknown:", *lines]))
 
 
 def _note(reason: str) -> None:
-    _say(f"what differs between ranks stays unknown: {reason}")
+    say(f"what differs between ranks stays unknown: {reason}")
 
 
 def _failed(reason: str) -> None:
-    _say(reason)
+    say(reason)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     print(f"spmd-trace: {text}", file=sys.stderr)
 
 

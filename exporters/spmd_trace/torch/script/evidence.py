@@ -18,6 +18,9 @@ _PASSES |= set("mul div _foreach_mul _foreach_div scale".split())
 _PASSES_IN_PLACE = _PASSES | {"add", "copy"}
 
 
+_PERIOD = 4093  # a prime, so that it does not fall together with the rows of a parameter
+
+
 def digest(tensor: torch.Tensor) -> str | None:
     """The same for the same bytes and the same shape; None where all elements are equal."""
     with torch.no_grad(), torch._C.DisableTorchFunction():
@@ -30,14 +33,19 @@ def digest(tensor: torch.Tensor) -> str | None:
 
 
 def sketch(tensor: torch.Tensor) -> list[float]:
-    """The root of the sum of squares of the elements, and sums of them with signs drawn from a fixed seed: two
-    tensors that differ by rounding alone have about the same ones.
+    """The norm of the elements, and sums of them with fixed signs: two tensors that differ by rounding alone have
+    about the same ones. Elements a multiple of `_PERIOD` apart share a sign, so that large ones need little memory.
     """
     with torch.no_grad(), torch._C.DisableTorchFunction():
-        plain = _elements(tensor).double()
-        drawn = torch.Generator().manual_seed(plain.numel())
-        signs = torch.randint(0, 2, (3, plain.numel()), generator=drawn).double() * 2 - 1
-        return [float(plain.square().sum().sqrt()), *(float(one) for one in signs @ plain)]
+        plain = _elements(tensor)
+        whole = plain.numel() // _PERIOD * _PERIOD
+        sums = torch.zeros(_PERIOD, dtype=torch.float64)
+        sums += plain[:whole].view(-1, _PERIOD).sum(0, dtype=torch.float64)
+        sums[: plain.numel() - whole] += plain[whole:]
+        drawn = torch.Generator().manual_seed(0)
+        signs = torch.randint(0, 2, (3, _PERIOD), generator=drawn).double() * 2 - 1
+        norm = torch.linalg.vector_norm(plain if plain.element_size() >= 4 else plain.float())
+        return [float(norm), *(float(one) for one in signs @ sums)]
 
 
 def content(tensor: torch.Tensor) -> int | None:

@@ -78,17 +78,18 @@ def _contract(kinds: dict[str, str], known: dict) -> dict:
     return known | words | {"step": step | {"type": kinds | step.get("type", {})}}
 
 
-def _whole(part: torch.Tensor) -> torch.Tensor:
-    """The flat tensor of the script that a part lies in, such as one for all gradients; else the part."""
+def _flat_tensors() -> dict[tuple[int, torch.dtype], torch.Tensor]:
+    """By storage and type: the tensors of the script that are all of it, in one dimension, such as one for all
+    gradients.
+    """
     with torch._C.DisableTorchFunction():
-        storage = part.untyped_storage()
-        if part.numel() * part.element_size() == storage.nbytes():
-            return part
-        for one in tensors():
-            whole = one.numel() * one.element_size() == storage.nbytes() and one.dim() == 1
-            if whole and storage_of(one) == storage_of(part) and one.dtype == part.dtype:
-                return one
-    return part
+        flat = [one for one in tensors() if one.dim() == 1 and _fills_storage(one)]
+    return {(storage_of(one), one.dtype): one for one in reversed(flat)}
+
+
+def _fills_storage(tensor: torch.Tensor) -> bool:
+    with torch._C.DisableTorchFunction():
+        return tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
 
 
 def _count(op: Op, result, args: tuple) -> torch.Tensor | None:
@@ -127,6 +128,7 @@ class Roles:
         self.declared: list[tuple[torch.Tensor, Value]] = []
         # By storage: tensors in it, with role, name and claims.
         self._known: dict[int, list[tuple[torch.Tensor, str, str, dict]]] = {}
+        self._flat: dict | None = None  # `_flat_tensors`, once one is looked for
         self._frozen: set[str] = set()  # parameters without a gradient
         self._add_modules()
         self._add_optimizers()
@@ -192,13 +194,20 @@ class Roles:
                 frozen = not parameter.requires_grad
                 self._add(local_shard(parameter), "param", prefix + name, claims, frozen)
                 if parameter.grad is not None:
-                    gradient = _whole(local_shard(parameter.grad))
-                    self._add(gradient, "buffer", f"{prefix}{name}.grad", {})
+                    self._add(self._whole(local_shard(parameter.grad)), "buffer", f"{prefix}{name}.grad", {})
             # Each rank has its own until the next forward, which begins with those of the first rank.
             sent = wrapped and root.broadcast_buffers
             kinds = {"type": dict.fromkeys(contract["type"], "V")} if sent else {}
             for name, buffer in model.named_buffers():
                 self._add(buffer, "buffer", prefix + name, self._placed(buffer) or kinds)
+
+    def _whole(self, part: torch.Tensor) -> torch.Tensor:
+        """The flat tensor of the script that a part lies in; else the part."""
+        if _fills_storage(part):
+            return part
+        if self._flat is None:
+            self._flat = _flat_tensors()
+        return self._flat.get((storage_of(part), part.dtype), part)
 
     def _placed(self, tensor: torch.Tensor) -> dict:
         """What the placements of a DTensor say."""
