@@ -73,7 +73,8 @@ llvm::BitVector parts_of_losses(const ir::Program &program, const llvm::BitVecto
 } // namespace
 
 void judge_unseen(ir::Program &program, CheckResult &result) {
-  const llvm::BitVector carries = with_gradient(program), lost = parts_of_losses(program, carries);
+  const llvm::BitVector carries = with_gradient(program),
+                        in_loss = parts_of_losses(program, carries);
   rules::Rules rules(program);
   OperandList operands;
   for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i) {
@@ -83,7 +84,7 @@ void judge_unseen(ir::Program &program, CheckResult &result) {
         !program.contexts[inst.context].grad)
       continue;
     const ValueId made = inst.first_result;
-    if (program.values[made].requires_grad != ir::Tristate::False || !lost.test(made.index))
+    if (program.values[made].requires_grad != ir::Tristate::False || !in_loss.test(made.index))
       continue;
     operands.read(program, inst.operands);
     const auto *from =

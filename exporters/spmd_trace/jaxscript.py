@@ -31,16 +31,16 @@ def is_one(script: str) -> bool:
 
 def recorded(options, folder: pathlib.Path) -> dict | None:
     """The files of the traces (`traces`), and what was `refused`; None after a word about what failed."""
-    told = _run(options, folder, options.world or 8)
-    if "wants" in told:
-        told = _run(options, folder, told["wants"])
-    for what in told["refused"]:
+    outcome = _run(options, folder, options.world or 8)
+    if "wants" in outcome:
+        outcome = _run(options, folder, outcome["wants"])
+    for what in outcome["refused"]:
         say(f"not recorded: {what}")
-    if "error" in told:
-        say(told["error"])
-    if told["traces"]:
-        return told | {"traces": [folder / name for name in told["traces"]]}
-    if not told["refused"] and "error" not in told:
+    if "error" in outcome:
+        say(outcome["error"])
+    if outcome["traces"]:
+        return outcome | {"traces": [folder / name for name in outcome["traces"]]}
+    if not outcome["refused"] and "error" not in outcome:
         say(f"{options.script}: no jitted function with a shard_map in it was called")
     return None
 
@@ -66,10 +66,10 @@ def _run(options, folder: pathlib.Path, devices: int) -> dict:
     finally:
         child.kill()
         child.wait()
-    outcome = folder / "outcome.json"
-    if not outcome.exists():
+    file = folder / "outcome.json"
+    if not file.exists():
         return {"traces": [], "refused": [], "error": ended or f"{options.script}: left no trace"}
-    told = json.loads(outcome.read_text())
+    outcome = json.loads(file.read_text())
     if ended:  # what was recorded until then is there
-        told |= {"error": ended, "traces": sorted(one.name for one in folder.glob("*.spmd.json"))}
-    return told
+        outcome |= {"error": ended, "traces": sorted(one.name for one in folder.glob("*.spmd.json"))}
+    return outcome

@@ -91,11 +91,11 @@ def _drifted(ranks: list[list[dict]], began_as=frozenset({None})) -> set[str]:
 
 def _apart(name: str, ranks: list[list[dict]]) -> bool:
     """Whether what ranks have of a parameter are more than roundings of one value."""
-    told = [_by_name(rows, "sketch").get(name, []) for rows in ranks]
+    sketches = [_by_name(rows, "sketch").get(name, []) for rows in ranks]
     return any(
         abs(a - b) > _ROUNDING * max(one[0], there[0])
-        for other in told
-        for one, there in zip(told[0], other)
+        for other in sketches
+        for one, there in zip(sketches[0], other)
         for a, b in zip(one, there)
     )
 

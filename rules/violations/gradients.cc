@@ -203,8 +203,9 @@ constinit const DiagnosticInfo UnequalCounts::info = {
     .name = "unequal-counts",
     .severity = Severity::Warning,
     .by_meaning = true,
-    .message = "`{op}` divides by a count that differs between ranks of {axes}: the mean of what they get "
-               "is not the mean of all",
+    .message = "`{op}` divides by a count that differs between ranks of {axes}: the mean of their "
+               "means is not "
+               "the mean of all samples",
     .explain = R"(
 Each rank divides a sum over its own samples by their number, and the gradients of the quotients are averaged over the
 ranks, or added up. The ranks that ran up to the step had different numbers: tokens that are no padding, targets that
@@ -240,8 +241,9 @@ constinit const DiagnosticInfo AccumulatedMeans::info = {
     .name = "accumulated-means",
     .severity = Severity::Warning,
     .by_meaning = true,
-    .message = "{passes} backward passes begin here and their gradients are added up, each that of a "
-               "mean: nothing divides them by {passes}",
+    .message = "{passes} backward passes begin here, each from a mean, and their gradients are "
+               "added up: nothing "
+               "divides them by {passes}",
     .explain = R"(
 A step takes its batch in several parts. The loss of each part is a mean over the samples of that part, and the
 gradients of the parts are added up before the optimizer reads them. Their sum is the gradient of the mean over the
@@ -311,7 +313,8 @@ constinit const DiagnosticInfo DroppedGradients::info = {
     .name = "dropped-gradients",
     .severity = Severity::Warning,
     .by_meaning = true,
-    .message = "the gradients of {dropped} of {passes} backward passes that begin here reach no parameter",
+    .message =
+        "the gradients of {dropped} of {passes} backward passes that begin here reach no parameter",
     .explain = R"(
 Several backward passes begin at one line, as for the parts of a batch. What some of them compute never reaches a
 parameter: it is overwritten or thrown away before the optimizer reads it, most often because the gradients are set to
@@ -372,7 +375,8 @@ constinit const DiagnosticInfo UnseenCollective::info = {
     .name = "unseen-collective",
     .severity = Severity::Warning,
     .by_meaning = true,
-    .message = "`{op}` gives {operand} no gradient, and a loss is made of its result: autograd does not see it",
+    .message = "autograd does not see `{op}`: {operand} gets no gradient through it, although a "
+               "loss depends on its result",
     .explain = R"(
 A collective of `torch.distributed` moves data, and autograd does not know of it: its result is a constant to the
 backward pass. Its operand depends on parameters, and a loss depends on its result, so that a part of their gradient is
@@ -413,7 +417,8 @@ output loss %avg
 constinit const DiagnosticInfo CopiesDrift::info = {
     .name = "copies-drift",
     .by_meaning = true,
-    .message = "{value} was the same on all ranks of {axes} before the first step, and is not any more",
+    .message =
+        "{value} was the same on all ranks of {axes} before the first step, and is not any more",
     .explain = R"(
 The ranks along this axis ran up to the step. They had one value of the parameter before they took the first step, and
 have several now. So each of them has updated its copy in its own way, and the copies move apart with every step: the

@@ -72,8 +72,8 @@ def _argument(function, path) -> str:
         names = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         names = []
-    told = first.idx < len(names) and names[first.idx].kind in _POSITIONAL
-    name = names[first.idx].name if told else f"[{first.idx}]"
+    positional = first.idx < len(names) and names[first.idx].kind in _POSITIONAL
+    name = names[first.idx].name if positional else f"[{first.idx}]"
     return f"{name}{jax.tree_util.keystr(tuple(rest))}"
 
 

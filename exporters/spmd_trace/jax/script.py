@@ -25,18 +25,18 @@ class Calls:
 
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
-        self.told: dict = {"traces": [], "refused": []}
+        self.outcome: dict = {"traces": [], "refused": []}
 
     def record(self, function, args, kwargs) -> None:
         name = getattr(function, "__name__", "function")
         try:
             program = record_call(function, args, kwargs)
         except Unrecordable as error:
-            self.told["refused"].append(f"{name}: {error}")
+            self.outcome["refused"].append(f"{name}: {error}")
             return
         except Exception as error:  # a recording that fails is no reason for the script to
             words = re.sub(r"\s+", " ", str(error))[:300]
-            self.told["refused"].append(f"{name}: {type(error).__name__}: {words}")
+            self.outcome["refused"].append(f"{name}: {type(error).__name__}: {words}")
             return
         if program is None:  # one device would do
             return
@@ -46,10 +46,10 @@ class Calls:
             number += 1
             file = self.folder / f"{name}_{number}.spmd.json"
         file.write_text(dumps(program), encoding="utf-8")
-        self.told["traces"].append(file.name)
+        self.outcome["traces"].append(file.name)
 
     def leave(self, **more) -> None:
-        (self.folder / "outcome.json").write_text(json.dumps(self.told | more))
+        (self.folder / "outcome.json").write_text(json.dumps(self.outcome | more))
 
 
 class _Jitted:

@@ -160,7 +160,7 @@ class _Graph:
         group = str(given["group_name"])
         if group not in self.groups:
             raise NotImplementedError(
-                f"which axis the group {group} is has to be told: --group {group}=AXIS"
+                f"the axis of group {group} is not known: --group {group}=AXIS"
             )
         axes = self.groups[group]
         attrs = {"axis": axes if len(axes) > 1 else axes[0]} | attrs
