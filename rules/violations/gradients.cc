@@ -203,9 +203,8 @@ constinit const DiagnosticInfo UnequalCounts::info = {
     .name = "unequal-counts",
     .severity = Severity::Warning,
     .by_meaning = true,
-    .message = "`{op}` divides by a count that differs between ranks of {axes}: the mean of their "
-               "means is not "
-               "the mean of all samples",
+    .message = "`{op}` divides by a count that differs between ranks of {axes}: the mean of the "
+               "ranks' means is not the mean of all samples",
     .explain = R"(
 Each rank divides a sum over its own samples by their number, and the gradients of the quotients are averaged over the
 ranks, or added up. The ranks that ran up to the step had different numbers: tokens that are no padding, targets that
