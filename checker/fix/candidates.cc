@@ -3,6 +3,7 @@
 #include "checker/fix/candidates.h"
 
 #include "ir/mesh/axis_scale.h"
+#include "ir/support/product.h"
 #include "ir/text/text.h"
 #include "rules/boundary/name.h"
 #include "rules/transitions/transition.h"
@@ -53,7 +54,7 @@ std::string Candidates::axes_text(AxisSet axes) const {
 int64_t Candidates::rank_count() const {
   int64_t count = 1;
   for (AxisId axis : search_.axes)
-    count *= mesh()[axis].size();
+    count = ir::saturating_product(count, mesh()[axis].size());
   return count;
 }
 

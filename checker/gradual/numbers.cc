@@ -4,6 +4,7 @@
 #include "checker/operand_list.h"
 
 #include "ir/mesh/axis_scale.h"
+#include "ir/support/product.h"
 #include "rules/transitions/axes.h"
 #include "rules/transitions/call.h"
 
@@ -128,10 +129,11 @@ void Numbers::mean_backward(ir::InstId id, const rules::ResolvedOp &, int64_t di
     int64_t elements = 1;
     if (ir::ShapeId shape = checked_.shapes[value.index]; shape.valid())
       for (ir::Extent extent : program_.shapes[shape].dims)
-        elements *= extent.is_number() ? extent.number() : 0;
+        elements = ir::saturating_product(elements, extent.is_number() ? extent.number() : 0);
     return elements;
   };
-  if (!operands.values.empty() && count(operands.values[0]) == count(result) * divisor)
+  if (!operands.values.empty() &&
+      count(operands.values[0]) == ir::saturating_product(count(result), divisor))
     means_[id.index] = {operands.values[0], result};
 }
 

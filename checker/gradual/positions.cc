@@ -4,6 +4,7 @@
 
 #include "checker/operand_list.h"
 
+#include "ir/support/product.h"
 #include "rules/shapes/shape_rule.h"
 #include "rules/transitions/axes.h"
 #include "rules/violations/operands.h"
@@ -215,7 +216,7 @@ void CutPositions::row(const rules::RowUse &use, const rules::Application &app,
         bool stretched = whole == 1 && links[f].extent != 1;
         if (links[f].extent > 0 && !stretched)
           links[f].ends.push_back({value, d, outer});
-        outer *= std::max<int64_t>(links[f].extent, 1);
+        outer = ir::saturating_product(outer, std::max<int64_t>(links[f].extent, 1));
       }
     }
   };
@@ -268,7 +269,7 @@ void CutPositions::parts(ValueId whole, llvm::ArrayRef<ValueId> parts) {
     const std::optional<int64_t> part = extent(parts[0], d);
     const bool equal = llvm::all_of(parts, [&](ValueId one) { return extent(one, d) == part; });
     if (!part || !equal || *part < 2 || (each_rank && d != last) ||
-        *length != *part * int64_t(parts.size()))
+        *length != ir::saturating_product(*part, int64_t(parts.size())))
       continue;
     Link link{*part, {{whole, d, int64_t(parts.size())}}};
     for (ValueId one : parts)
@@ -317,7 +318,7 @@ void CutPositions::spread(uint32_t node) {
       if (inside > 1 && (inside >= link.extent || link.extent % inside != 0))
         continue;
       for (const End &to : link.ends)
-        unite(node, node_at({to.value, to.dim, to.outer * inside}));
+        unite(node, node_at({to.value, to.dim, ir::saturating_product(to.outer, inside)}));
     }
   }
 }

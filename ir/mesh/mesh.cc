@@ -4,18 +4,13 @@
 #include "ir/mesh/mesh.h"
 
 #include "ir/input/input.h"
+#include "ir/support/product.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 namespace spmd::ir {
 
 namespace {
-
-// As the factors of what no overflow check has seen; beyond 64 bits the largest number.
-int64_t saturating_product(int64_t a, int64_t b) {
-  int64_t result = 0;
-  return __builtin_mul_overflow(a, b, &result) ? INT64_MAX : result;
-}
 
 // One past what the atom reaches from an offset: the stride of an atom that continues it.
 int64_t extent(Atom atom) { return saturating_product(atom.size, atom.stride); }

@@ -6,6 +6,7 @@
 #include "rules/violations/transitions.h"
 
 #include "ir/claims.h"
+#include "ir/support/product.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -37,15 +38,10 @@ std::string print_atoms(llvm::ArrayRef<ir::Atom> layout) {
   return text.empty() ? "1:1" : text;
 }
 
-int64_t saturating_product(int64_t a, int64_t b) {
-  int64_t product = 0;
-  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
-}
-
 int64_t size_of(llvm::ArrayRef<ir::Atom> layout) {
   int64_t size = 1;
   for (ir::Atom atom : layout)
-    size = saturating_product(size, atom.size);
+    size = ir::saturating_product(size, atom.size);
   return size;
 }
 

@@ -118,8 +118,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   std::string text = program_of(target, data[2], fuzz::bytes_of(data + 4, size - 4));
   checker::CheckOptions options{.permissive = bool(data[3] & 1),
                                 .infer_partial = bool(data[3] & 2)};
-  if (data[3] & 4)
-    options.mode = ir::Mode::Local;
+  if (data[3] & 12)
+    options.mode = data[3] & 4 ? ir::Mode::Local : ir::Mode::Gradual;
   ir::ReadResult first = ir::read_text(text), second = ir::read_text(text);
   if (!fuzz::is_sound(first))
     return 0;

@@ -22,7 +22,7 @@ std::string full_report(ir::Program &program, const checker::CheckOptions &optio
   checker::SourceCache sources({});
   for (const char *format : {"full", "concise", "json"})
     checker::find_renderer(format)->fn(reports, sources, {}, out);
-  SPMD_CHECK(ir::printable_lines(out.str()) == out.str(), "a report local_steps on a terminal");
+  SPMD_CHECK(ir::printable_lines(out.str()) == out.str(), "a report has control characters");
   return out.str();
 }
 
@@ -34,8 +34,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   llvm::StringRef bytes = fuzz::bytes_of(data + 1, size - 1);
   checker::CheckOptions options{.permissive = bool(data[0] & 1),
                                 .infer_partial = bool(data[0] & 2)};
-  if (data[0] & 4)
-    options.mode = data[0] & 8 ? ir::Mode::Local : ir::Mode::Global;
+  static constexpr std::optional<ir::Mode> kModes[] = {std::nullopt, ir::Mode::Global,
+                                                       ir::Mode::Gradual, ir::Mode::Local};
+  options.mode = kModes[(data[0] >> 2) & 3];
   ir::ReadResult first = ir::read_program(bytes), second = ir::read_program(bytes);
   if (!fuzz::is_sound(first) || !rules::verify_rules(first.program).empty())
     return 0;
