@@ -265,7 +265,7 @@ ir::AxisSet CallAxes::all() const {
 int64_t CallAxes::size() const {
   int64_t size = 1;
   for (const WrittenAxis &each : written)
-    size = saturating_product(size, each.size);
+    size = ir::saturating_product(size, each.size);
   return size;
 }
 
@@ -345,7 +345,7 @@ std::string print_order(const Application &app, llvm::ArrayRef<ir::AxisId> axes)
 int64_t size_of(const ir::Mesh &mesh, ir::AxisSet axes) {
   int64_t size = 1;
   for (ir::AxisId axis : axes)
-    size = saturating_product(size, mesh[axis].size());
+    size = ir::saturating_product(size, mesh[axis].size());
   return size;
 }
 
