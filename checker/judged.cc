@@ -1,6 +1,8 @@
 // Counts over the types that a check left behind; one pass over the values, no second judgment.
 #include "checker/judged.h"
 
+#include "rules/violations/gradients.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -71,6 +73,7 @@ void count_proofs(const ir::Program &program, const CheckResult &result, Judged 
         (output.role != ir::OutputRole::State && output.role != ir::OutputRole::Grad))
       continue;
     ++judged.trained;
+    judged.confirmed += param->gradient_ratio && rules::off_slope(*param->gradient_ratio).empty();
     const ir::Mesh &mesh = program.meshes[program.types[result.types[output.value.index]].mesh()];
     for (ir::AxisId axis : mesh.typed_axes()) {
       std::string name = program.strings[mesh[axis].name].str();

@@ -27,6 +27,7 @@ struct Judged {
     ir::InstId lost; // none: nowhere
   };
   uint64_t trained = 0;
+  uint64_t confirmed = 0; // parameters whose gradient was measured, and is right
   std::vector<Proof> proofs;
 
   bool anything() const { return typed_ops > 0 || boundary; }

@@ -30,7 +30,7 @@ constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable = kInfos<
     CarryMismatch, VaryingChoice, PartialCondition, NormOvercount, NormUndercount,
     UnreducedGradient, OverreducedGradient, GradientTypeMismatch, MissingVjp, ScaleMismatch,
     SameBatch, CopiesDiffer, CopiesDrift, UnequalCounts, UnseenCollective, AccumulatedMeans,
-    DroppedGradients, UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice,
+    DroppedGradients, WrongGradient, UnstatedPartial, SpecMismatch, UnwholeDimension, AxisUsedTwice,
     ShardOrderUnknown, NoSpec, StridedShard, StridedUneven, UnevenShard, UnevenList, NoShardRule,
     NotInnermost, WrongDimension, MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType,
     PartialState, StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed, UnknownOp, ImplicitCast,

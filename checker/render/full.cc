@@ -4,6 +4,7 @@
 #include "checker/definitions.h"
 
 #include "ir/text/text.h"
+#include "rules/ops/registry.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -157,11 +158,28 @@ void print_types(Printer &printer, const Finding &finding) {
   }
 }
 
+// The calls that led to a collective: it often stands in a helper function. The modules that led to
+// other operations are in their scope.
+std::string called_from(const Printer &printer, const Place &place) {
+  constexpr size_t kShown = 3;
+  const ir::Program &program = printer.program();
+  if (place.form != Place::Form::Inst ||
+      rules::resolve_op(program, program.insts[place.as_inst()].op).form !=
+          rules::OpForm::Transition)
+    return "";
+  std::vector<std::string> lines;
+  for (const SourcePlace &caller : callers(printer.report, place))
+    lines.push_back(print(caller));
+  lines.resize(std::min(lines.size(), kShown));
+  return lines.empty() ? "" : "called from " + llvm::join(lines, ", ");
+}
+
 void print_notes(Printer &printer, const Diagnostic &diagnostic) {
   for (const Note &note : diagnostic.notes) {
     std::string place = note.has_place ? " " + print(locate(printer.report, note.place)) : "";
-    printer.fact(printable(
-        fmt::format("{}{}: {}", kNoteWords[static_cast<unsigned>(note.form)], place, note.text)));
+    std::string calls = note.has_place ? called_from(printer, note.place) : "";
+    printer.fact(printable(fmt::format("{}{}: {}{}", kNoteWords[static_cast<unsigned>(note.form)],
+                                       place, note.text, calls.empty() ? "" : "; " + calls)));
   }
 }
 
@@ -248,6 +266,8 @@ void print_diagnostic(Printer &printer, const Diagnostic &diagnostic) {
                          fmt::format("{:>{}}-->", "", printer.gutter))
               << ' ' << where << '\n';
   print_source(printer, finding, place);
+  if (std::string calls = called_from(printer, finding.place); !calls.empty())
+    printer.fact(printable(calls));
   print_types(printer, finding);
   print_notes(printer, diagnostic);
   print_fixes(printer, diagnostic);

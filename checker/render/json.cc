@@ -17,26 +17,33 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kOutputVersion = "1.3";
+constexpr std::string_view kOutputVersion = "1.4";
 constexpr std::string_view kWhyWords[] = {"call", "use", "no_gradient", "no_use"};
 constexpr std::string_view kFixWords[] = {"transition", "attribute", "drop", "result"};
 
 Json text_or_null(std::string text) { return text.empty() ? Json(nullptr) : Json(std::move(text)); }
 
-Json place_json(const Report &report, const Place &place) {
-  SourcePlace found = locate(report, place);
-  Json out = {{"path", found.path}};
+Json source_json(const SourcePlace &place) {
+  Json out = {{"path", place.path}};
   auto add = [&](const char *key, uint32_t number) {
     if (number)
       out[key] = number;
   };
-  add("line", found.line), add("col", found.col);
-  add("end_line", found.end_line), add("end_col", found.end_col);
+  add("line", place.line), add("col", place.col);
+  add("end_line", place.end_line), add("end_col", place.end_col);
+  return out;
+}
+
+Json place_json(const Report &report, const Place &place) {
+  SourcePlace found = locate(report, place);
+  Json out = source_json(found);
   out["in_input"] = found.in_input;
   if (!found.scope.empty())
     out["scope"] = found.scope;
   if (place.form == Place::Form::Inst)
     out["op_index"] = place.index;
+  for (const SourcePlace &caller : callers(report, place))
+    out["callers"].push_back(source_json(caller));
   return out;
 }
 
@@ -231,6 +238,7 @@ Json input_json(const Report &report) {
     out["judged"] = report.judged.anything();
     if (report.judged.trained) {
       out["trained"] = report.judged.trained;
+      out["confirmed"] = report.judged.confirmed;
       for (const Judged::Proof &proof : report.judged.proofs)
         out["proved"][proof.axis] = proof.parameters;
     }

@@ -37,6 +37,7 @@ const Renderer *find_renderer(std::string_view name) {
 
 static void add_proofs(Totals &totals, const Report &report) {
   totals.trained += report.judged.trained;
+  totals.confirmed += report.judged.confirmed;
   for (const Judged::Proof &proof : report.judged.proofs) {
     auto same = [&](const Judged::Proof &each) { return each.axis == proof.axis; };
     if (auto at = llvm::find_if(totals.proofs, same); at != totals.proofs.end())
@@ -88,6 +89,8 @@ static std::string proof_text(const Totals &totals) {
                 ? fmt::format("; gradients of {} of {} parameter{} proved on {}", each.parameters,
                               totals.trained, totals.trained == 1 ? "" : "s", each.axis)
                 : fmt::format(", {} on {}", each.parameters, each.axis);
+  if (totals.confirmed)
+    text += fmt::format(", {} confirmed by a run", totals.confirmed);
   if (!totals.lost.empty() && totals.proof() < 100)
     text += "; unproved since " + totals.lost;
   return text;

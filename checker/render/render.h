@@ -49,6 +49,7 @@ struct Totals {
   uint64_t unchecked_ops = 0, uncalled_ops = 0;
   uint64_t unjudged = 0,
            one_rank = 0; // inputs in which nothing was judged; without an axis of several ranks
+  uint64_t confirmed = 0; // parameters whose gradients a recorder measured, and found right
   uint64_t trained = 0;  // parameters of programs judged without declarations
   std::vector<Judged::Proof> proofs; // of them, by axis
   std::string lost;                  // where the first proof ended; empty: nowhere

@@ -165,6 +165,8 @@ private:
   }
 
   Note declared(ValueId value, unsigned passed) const {
+    if (is_observed(program_, value, axis_))
+      return note_of_observed(program_, value, axis_, through(passed));
     Note note = note_at_declaration(program_, value);
     bool stated = program_.find_param(value) || program_.values[value].declared.valid();
     note.text = fmt::format("{} {} {} on {}{}", ir::print_named(program_, value),
@@ -332,11 +334,15 @@ std::optional<Note> since_value(const ir::Program &program, const CheckResult &r
   return note;
 }
 
-// The parameter whose gradient an operand is made of, where the finding does not name it.
-ValueId parameter_of(const ir::Program &program, const CheckResult &result, const Finding &finding,
-                     llvm::ArrayRef<ValueId> tensors) {
-  if (finding.violation.is<rules::GradientTypeMismatch>())
+} // namespace
+
+ValueId parameter_of(const ir::Program &program, const CheckResult &result,
+                     const Finding &finding) {
+  if (finding.place.form != Place::Form::Inst ||
+      finding.violation.is<rules::GradientTypeMismatch>() ||
+      finding.violation.is<rules::UnreducedGradient>())
     return {};
+  const llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, finding.place.as_inst());
   for (uint32_t operand : operands_named(finding.violation)) {
     if (operand >= tensors.size())
       continue;
@@ -347,6 +353,8 @@ ValueId parameter_of(const ir::Program &program, const CheckResult &result, cons
   }
   return {};
 }
+
+namespace {
 
 // What the framework would have to be reported for it to reduce the gradient of the parameter, by
 // the trace.
@@ -373,7 +381,7 @@ void explain_parameter(const ir::Program &program, const CheckResult &result,
     param = wrong->value;
   } else if (finding.place.form == Place::Form::Inst) {
     llvm::SmallVector<ValueId, 4> tensors = tensors_of(program, finding.place.as_inst());
-    param = parameter_of(program, result, finding, tensors);
+    param = parameter_of(program, result, finding);
     if (param.valid())
       notes.push_back({Note::Form::Gradient,
                        {},
@@ -510,6 +518,8 @@ llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const Che
   if (const auto *ranks = finding.violation.as<rules::RanksDiverge>())
     return {{Note::Form::Because, {}, false, ranks->ranks + ": " + ranks->stack},
             {Note::Form::Because, {}, false, ranks->others + ": " + ranks->other_stack}};
+  if (const auto *wrong = finding.violation.as<rules::WrongGradient>())
+    return notes_of_measured(program, wrong->value);
   llvm::SmallVector<Note, 2> notes;
   if (finding.clash < result.clashes.size())
     notes = explain_clash(program, result.clashes[finding.clash]);

@@ -37,6 +37,20 @@ Note note_at_declaration(const ir::Program &program, ir::ValueId value);
 llvm::SmallVector<Note, 2> explain_finding(const ir::Program &program, const CheckResult &result,
                                            const Finding &finding);
 
+// The parameter whose gradient an operand is made of, where the finding does not name it.
+ir::ValueId parameter_of(const ir::Program &program, const CheckResult &result,
+                         const Finding &finding);
+
+// Whether the type of a declared value on the axis was found by comparing ranks, and nothing
+// states it; then, what was seen, with the sum of its gradient that makes it replicate. `passed`:
+// what the sentence says of the way from there.
+bool is_observed(const ir::Program &program, ir::ValueId value, ir::AxisId axis);
+Note note_of_observed(const ir::Program &program, ir::ValueId value, ir::AxisId axis,
+                      std::string_view passed);
+
+// Of a parameter whose gradient was measured to be wrong: how it is reduced, and how a right one is.
+llvm::SmallVector<Note, 2> notes_of_measured(const ir::Program &program, ir::ValueId value);
+
 // Where the size of one of the axes comes from in the scale of a value; none if it does not occur
 // there.
 std::optional<Note> explain_scale(const ir::Program &program, const CheckResult &result,

@@ -84,13 +84,15 @@ ir::FrameId frame_of(const Report &report, const Place &place) {
   return loc.valid() ? report.program->locs[loc].frame : ir::FrameId{};
 }
 
+bool at_declaration(const Finding &finding) { return finding.place.form == Place::Form::Param; }
+
 // Where declared values are read first, by value; nothing where a program has no places of its own.
+// `by_hand`: people read the program itself, and its declarations.
 llvm::DenseMap<uint32_t, ir::LocId> first_uses(const ir::Program &program,
-                                               const CheckResult &result) {
+                                               const CheckResult &result, bool by_hand) {
   llvm::DenseMap<uint32_t, ir::LocId> found;
-  const bool asked = llvm::any_of(result.findings, [](const Finding &finding) {
-    return finding.place.form == Place::Form::Param;
-  });
+  const bool asked =
+      by_hand ? llvm::any_of(result.findings, at_declaration) : !result.findings.empty();
   if (!asked || program.frames.size() == 0)
     return found;
   for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i)
@@ -191,17 +193,21 @@ void add_parameters(const Report &report, Diagnostic &diagnostic, const Finding 
     return true;
   };
   bool named = false;
+  const bool of_step = concerns_parameters(report, finding);
   llvm::SmallVector<ir::ValueId, 4> operands;
-  if (finding.place.form == Place::Form::Inst && concerns_parameters(report, finding))
+  if (finding.place.form == Place::Form::Inst)
     operands = tensors_of(program, finding.place.as_inst());
   rules::for_each_field(finding.violation, [&](std::string_view, const rules::Field &field) {
     if (const auto *value = std::get_if<ir::ValueId>(&field); value && value->valid())
-      named |= add(operands.empty() ? program.find_param(*value) : param_behind(program, *value));
+      named |= add(of_step ? param_behind(program, *value) : program.find_param(*value));
     if (const auto *at = std::get_if<rules::OperandIndex>(&field);
         at && at->index < operands.size())
-      named |= add(param_behind(program, operands[at->index]));
+      if (const ir::Param *param = param_behind(program, operands[at->index]);
+          of_step || (param && param->role == ir::Role::Param))
+        named |= add(param);
   });
-  if (named || operands.empty() || program.insts[finding.place.as_inst()].result_count != 1)
+  if (named || !of_step || operands.empty() ||
+      program.insts[finding.place.as_inst()].result_count != 1)
     return;
   for (ir::ValueId operand : operands)
     if (const ir::Param *param = param_behind(program, operand);
@@ -260,6 +266,10 @@ void explain(Report &report, const CheckOptions &check_options, bool fixes) {
     if (finding.suppressed)
       continue;
     diagnostic.notes = explain_finding(*report.program, *report.result, finding);
+    if (const ir::Param *param =
+            report.program->find_param(parameter_of(*report.program, *report.result, finding));
+        param && diagnostic.parameters.empty() && param->name.valid())
+      diagnostic.parameters.push_back(report.program->strings[param->name].str());
     // A program that checks has nothing to repair: what a run refutes is not what it says.
     if (!fixes || finding.info().drawn_by != rules::DrawnBy::Check)
       continue;
@@ -321,6 +331,14 @@ bool selected(const ReportOptions &options, std::string_view finding) {
   return wanted && !names(options.ignore, finding);
 }
 
+static void locate_in_source(const ir::Program &program, const ir::Frame &frame,
+                             SourcePlace &place) {
+  place.file = frame.file;
+  place.path = program.strings[program.files[frame.file].path].str();
+  place.line = frame.line, place.col = frame.col;
+  place.end_line = frame.end_line, place.end_col = frame.end_col;
+}
+
 uint64_t byte_of(const ir::Program &program, const Place &place) {
   auto at = [&](const std::vector<uint64_t> &origins) {
     return place.index < origins.size() ? origins[place.index] : 0;
@@ -360,7 +378,7 @@ Report make_report(std::string input, llvm::StringRef bytes, ir::Program &progra
     index_columns(report);
   report.words = options.dialect.value_or(ir::dialect_of(program));
   report.judged = judged_part(program, result);
-  report.first_uses = first_uses(program, result);
+  report.first_uses = first_uses(program, result, ir::format_of(bytes).by_hand);
   fold(report, options);
   cut(report, options.max_findings);
   explain(report, check_options, options.fixes);
@@ -398,16 +416,19 @@ SourcePlace locate(const Report &report, const Place &place) {
     found.path = program.strings[program.files[found.file].path].str();
     return found;
   }
-  ir::FrameId frame_id = frame_of(report, place);
-  if (!frame_id.valid()) {
+  if (ir::FrameId frame = frame_of(report, place); frame.valid())
+    locate_in_source(program, program.frames[frame], found);
+  else
     locate_in_input(report, byte_of(program, place), found);
-    return found;
-  }
-  const ir::Frame &frame = program.frames[frame_id];
-  found.file = frame.file;
-  found.path = program.strings[program.files[frame.file].path].str();
-  found.line = frame.line, found.col = frame.col;
-  found.end_line = frame.end_line, found.end_col = frame.end_col;
+  return found;
+}
+
+std::vector<SourcePlace> callers(const Report &report, const Place &place) {
+  std::vector<SourcePlace> found;
+  const ir::Program &program = *report.program;
+  ir::FrameId frame = frame_of(report, place);
+  while (frame.valid() && (frame = program.frames[frame].caller).valid())
+    locate_in_source(program, program.frames[frame], found.emplace_back());
   return found;
 }
 

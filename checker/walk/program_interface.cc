@@ -7,8 +7,8 @@
 #include "rules/boundary/claims.h"
 #include "rules/boundary/loss.h"
 #include "rules/kinds/scale.h"
-#include "rules/shards/shards.h"
 #include "rules/shards/remesh.h"
+#include "rules/shards/shards.h"
 #include "rules/violations/claims.h"
 #include "rules/violations/gradients.h"
 #include "rules/violations/operands.h"
@@ -38,13 +38,13 @@ void ProgramInterface::resume() {
 void ProgramInterface::declare(uint32_t index) {
   const ir::Param &param = program_.params[index];
   const ir::Value &value = program_.values[param.value];
-  if (!state_.caches || !param.grad.sync.empty() || value.alias_of.valid())
+  if (!state_.caches || !param.grad.sync.empty() || value.alias_of.valid() ||
+      param.gradient_ratio.value_or(1) != 1)
     return judge_declaration(index);
-  uint32_t kind = params_.number({static_cast<uint32_t>(param.role), value.declared.index,
-                                  value.shape.index, value.global_shape.index, value.mesh.index,
-                                  static_cast<uint32_t>(value.requires_grad), param.grad.stated,
-                                  param.grad.grad.index, param.grad.step.index,
-                                  param.drifted.index});
+  uint32_t kind = params_.number(
+      {static_cast<uint32_t>(param.role), value.declared.index, value.shape.index,
+       value.global_shape.index, value.mesh.index, static_cast<uint32_t>(value.requires_grad),
+       param.grad.stated, param.grad.grad.index, param.grad.step.index, param.drifted.index});
   kinds_[index] = kind;
   if (kind == declared_.size()) {
     state_.quiet = true;
@@ -84,6 +84,9 @@ void ProgramInterface::judge_declaration(uint32_t index) {
   const AxisSet same = (type.replicated() | type.of(Kind::Invariant)) - type.unknown;
   if (AxisSet drifted = rules::axes_of(program_, param.drifted, type.mesh()) & same)
     state_.report({Place::Form::Param, index}, rules::CopiesDrift{param.value, drifted});
+  if (std::string off = rules::off_slope(param.gradient_ratio.value_or(1)); !off.empty())
+    state_.report({Place::Form::Param, index},
+                  rules::WrongGradient{param.value, std::move(off), {}});
   if (state_.second) {
     type = state_.second->with_cuts(param.value, type);
     state_.second->declare(param.value, type);

@@ -135,20 +135,38 @@ def _by_group(logs: dict[int, list[dict]]) -> dict[tuple, dict[int, list[dict]]]
     return found
 
 
-class Watch:
-    """Looks at ranks that run together, from outside."""
+class Ranks:
+    """Waits for ranks that run together."""
+
+    found, reason = None, ""
 
     def __init__(self, folder: pathlib.Path, ranks: list[int]):
         self.folder, self.ranks = folder, ranks
+
+    def all_done(self) -> bool:
+        return all((self.folder / str(rank) / "outcome.json").exists() for rank in self.ranks)
+
+    def wait(self, child: subprocess.Popen, timeout: float) -> int:
+        """Until all are done, or their process ends; its code, else 0."""
+        end = time.monotonic() + timeout
+        while child.poll() is None and not self.all_done():
+            if time.monotonic() > end:
+                raise subprocess.TimeoutExpired(child.args, timeout)
+            time.sleep(0.1)
+        return child.poll() or 0
+
+
+class Watch(Ranks):
+    """Looks at ranks that run together, from outside."""
+
+    def __init__(self, folder: pathlib.Path, ranks: list[int]):
+        super().__init__(folder, ranks)
         self.logs: dict[int, list[dict]] = {rank: [] for rank in ranks}
         self._read = dict.fromkeys(ranks, 0)
         self._moved = time.monotonic()
         self._used: dict[int, float] = {}  # seconds of a processor, when one was last seen busy
         self.found: Divergence | None = None
         self.reason = ""  # why they wait, where that is no divergence
-
-    def all_done(self) -> bool:
-        return all((self.folder / str(rank) / "outcome.json").exists() for rank in self.ranks)
 
     def wait(self, child: subprocess.Popen, timeout: float) -> int:
         """Until all are done, cannot be, or their process ends; its code, else 0."""

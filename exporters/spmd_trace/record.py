@@ -22,12 +22,13 @@ import sys
 import tempfile
 import time
 
-from . import divergence, leftovers, ownops, shifts
+from . import divergence, gradcheck, leftovers, ownops, shifts
 from .ranks import compared
 
 FAILED = 3
 IN_PART = 4  # recorded, but for some operations of which the trace says nothing
 MOST_RANKS = 16  # that run together on this machine
+_CHECKING = 30.0  # seconds for the gradient check of one run
 _OLDEST_TORCH = (2, 6)  # what differs between versions: torch/versions.py
 
 
@@ -65,6 +66,11 @@ def add_script_options(parser: argparse.ArgumentParser) -> None:
         choices=["auto", "one"],
         default="auto",
         help="auto: all ranks run up to the step, where it is not known what differs between them",
+    )
+    parser.add_argument(
+        "--confirm",
+        action="store_true",
+        help="run all ranks with changed parameters, and compare gradients with what the loss does",
     )
     parser.add_argument(
         "--timeout", type=int, default=600, metavar="S", help="seconds to wait (600)"
@@ -129,6 +135,8 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> di
         told = runs.alone("alone")
         if "error" not in told and (options.ranks == "auto" or told["messages"]):
             told = _by_all_ranks(runs, told, options)
+        if options.confirm and "error" not in told and "parted" not in told:
+            _confirm(runs, told)
         if kept := leftovers.tidied(sorted(pathlib.Path(folder).glob("*/effects.jsonl"))):
             say(kept)
         if "error" in told:
@@ -176,12 +184,32 @@ def _by_all_ranks(runs: "_Runs", told: dict, options) -> dict:
     return runs.alone("observed", observed=observed | {"plan": plans.get(runs.rank)})
 
 
+def _confirm(runs: "_Runs", told: dict) -> None:
+    """States in the trace what the loss says of gradients; a word where it says nothing."""
+    rows = runs.checked(runs.kinds, told["axes"])
+    if "error" in rows:
+        say(f"gradients are not checked: {rows['error']}")
+        return
+    world = runs.settings["per_node"] * runs.settings["nodes"]
+    if os.environ.get("SPMD_TRACE_DEBUG"):
+        say("\n".join(map(str, rows["rows"])))
+    measured = gradcheck.ratios(rows["rows"])
+    found = gradcheck.relative(measured, world)
+    if any(ratio != 1 for ratio in found.values()):
+        alone = runs.checked({}, [], world=1)
+        if "error" not in alone:
+            found = gradcheck.without(found, gradcheck.relative(gradcheck.ratios(alone["rows"]), 1))
+    gradcheck.state(told["trace"], found)
+    say(f"gradients of {len(found)} of {len(rows['rows'])} parameters could be checked")
+
+
 class _Runs:
     """Runs of one script, each in processes of its own."""
 
     def __init__(self, folder: pathlib.Path, settings: dict, timeout: int):
         self.folder, self.settings, self.timeout = folder, settings, timeout
         self.rank = settings["rank"]
+        self.kinds: dict[str, dict[str, str]] = {}  # of parameters, where ranks were compared
         self.seconds = 0.0  # that the last run of one rank took
         self.parted: divergence.Divergence | None = None  # where ranks call other collectives
 
@@ -201,6 +229,8 @@ class _Runs:
         # What the script prints is not what the command prints; said once it is enough.
         target = sys.stderr if name == "alone" else subprocess.DEVNULL
         watch = divergence.Watch(folder, ranks) if len(ranks) > 1 else None
+        if "check" in more:
+            watch = divergence.Ranks(folder, ranks)
         limit = timeout or self.timeout
         error = _run_child(folder, self.rank, settings["script"], limit, target, watch)
         if watch is not None and not watch.all_done():
@@ -229,11 +259,25 @@ class _Runs:
             return {}, f"rank {rank} of {world} that run together: {run['error']}"
         return found, ""
 
+    def checked(self, kinds: dict, axes: list, world: int | None = None) -> dict:
+        """What the gradient check found on all ranks, or on a single one, or why it found nothing (`error`)."""
+        more = {"check": _CHECKING, "observed": {"kinds": kinds, "axes": axes}}
+        ranks = self.settings["per_node"] * self.settings["nodes"]
+        if world is not None:
+            ranks = world
+            more |= {"per_node": world, "nodes": 1, "rank": 0}
+        limit = min(self.timeout, 2 * _CHECKING + 60 + ranks * self.seconds)
+        found = self._run(f"checked on {ranks}", list(range(ranks)), limit, **more)
+        failed = [run for run in found.values() if "error" in run]
+        return sorted(failed, key=lambda run: run.get("lost", False))[0] if failed else found[0]
+
     def observed(self, found: dict[int, dict], told: dict, apart: bool = False) -> dict:
         """What is equal on ranks; `apart`: they run programs of their own."""
         values = {rank: run["values"] for rank, run in found.items()}
         exchanged = [] if apart else told["exchanged"]
-        return compared(self.rank, values, told["axes"], told["summed"], apart, exchanged)
+        result = compared(self.rank, values, told["axes"], told["summed"], apart, exchanged)
+        self.kinds = result["kinds"]
+        return result
 
 
 def _say_refused(refused: list[dict]) -> None:

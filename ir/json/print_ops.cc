@@ -54,9 +54,16 @@ void JsonPrinter::param(const Param &param) {
   value(param.value, mesh_of(ContextId{0}));
   if (param.grad.stated)
     gradient(param.grad, made, value_meshes_[param.value.index]);
-  if (param.drifted.valid()) {
-    key("drifted");
-    axes(p_.axis_refs[param.drifted].refs);
+  const std::pair<const char *, AxisRefsId> seen[] = {{"drifted", param.drifted},
+                                                      {"observed", param.observed}};
+  for (const auto &[name, refs] : seen)
+    if (refs.valid()) {
+      key(name);
+      axes(p_.axis_refs[refs].refs);
+    }
+  if (param.gradient_ratio) {
+    key("gradient_ratio");
+    real(*param.gradient_ratio);
   }
   location(param.loc);
   out_ += '}';

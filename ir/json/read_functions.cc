@@ -15,14 +15,17 @@ constexpr std::array<std::string_view, 5> kFunctionKeys = {"ctx", "params", "ops
                                                            "out"};
 enum FunctionKey : unsigned { Ctx, Params, Ops, Results, Out };
 
-constexpr std::array<std::string_view, ValueKeyCount + 6> kParamKeys = {
-    "dtype",   "shape",    "gshape", "mesh", "type", "spec",    "scale", "id",   "requires_grad",
-    "grad_of", "alias_of", "role",   "name", "grad", "drifted", "loc",   "scope"};
+constexpr std::array<std::string_view, ValueKeyCount + 8> kParamKeys = {
+    "dtype",   "shape",         "gshape",         "mesh",     "type", "spec", "scale",
+    "id",      "requires_grad", "grad_of",        "alias_of", "role", "name", "grad",
+    "drifted", "observed",      "gradient_ratio", "loc",      "scope"};
 enum ParamKey : unsigned {
   RoleKey = ValueKeyCount,
   NameKey,
   GradKey,
   DriftedKey,
+  ObservedKey,
+  RatioKey,
   LocKey,
   ScopeKey
 };
@@ -120,6 +123,11 @@ void JsonReader::param() {
     param.grad = gradient(mesh_of(param.value), rank_of(param.value));
   if (members.at(DriftedKey) && param.value.valid())
     param.drifted = declared_axes(mesh_of(param.value));
+  if (members.at(ObservedKey) && param.value.valid())
+    param.observed = declared_axes(mesh_of(param.value));
+  if (members.at(RatioKey))
+    if (std::optional<JsonCursor::Number> ratio = json_.number())
+      param.gradient_ratio = ratio->whole ? static_cast<double>(ratio->integer) : ratio->real;
   param.loc = location(members, LocKey, ScopeKey);
   if (!param.value.valid())
     return;

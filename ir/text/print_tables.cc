@@ -230,6 +230,10 @@ void TextPrinter::param(const Param &param) {
     words.push_back(fmt::format("requires_grad = {}", value.requires_grad == Tristate::True));
   if (param.drifted.valid())
     words.push_back("drifted = " + axes(program_.axis_refs[param.drifted]));
+  if (param.gradient_ratio)
+    words.push_back("gradient_ratio = " + print_number(*param.gradient_ratio));
+  if (param.observed.valid())
+    words.push_back("observed = " + axes(program_.axis_refs[param.observed]));
   if (!words.empty())
     text += fmt::format(" {{ {} }}", joined(words));
   line(text + where(param.loc) + in_words(param.value, 1));

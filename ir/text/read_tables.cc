@@ -353,8 +353,8 @@ bool TextReader::read_declaration(WrittenValue written, Role role, uint64_t orig
 }
 
 bool TextReader::read_declaration_key(Param &param, const Token &token, Key key) {
-  static constexpr std::string_view kKeys[] = {"grad",  "sync",          "step",
-                                               "hints", "requires_grad", "drifted"};
+  static constexpr std::string_view kKeys[] = {
+      "grad", "sync", "step", "hints", "requires_grad", "drifted", "observed", "gradient_ratio"};
   if (key == "requires_grad") {
     std::optional<bool> requires_grad = boolean();
     if (requires_grad)
@@ -362,9 +362,17 @@ bool TextReader::read_declaration_key(Param &param, const Token &token, Key key)
           *requires_grad ? Tristate::True : Tristate::False;
     return requires_grad.has_value();
   }
-  if (key == "drifted") {
+  if (key == "gradient_ratio") {
+    std::optional<AttrValue> ratio = number();
+    if (ratio)
+      param.gradient_ratio = ratio->form == AttrForm::Integer
+                                 ? static_cast<double>(ratio->as_integer())
+                                 : ratio->as_number();
+    return ratio.has_value();
+  }
+  if (key == "drifted" || key == "observed") {
     std::optional<AxisRefsId> refs = declared_axes();
-    param.drifted = refs.value_or(AxisRefsId());
+    (key == "drifted" ? param.drifted : param.observed) = refs.value_or(AxisRefsId());
     return refs.has_value();
   }
   bool contract = llvm::is_contained(llvm::ArrayRef(kKeys).take_front(4), view(key));

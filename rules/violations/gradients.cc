@@ -1,6 +1,10 @@
 // The manual pages of the findings of gradients.h.
 #include "rules/violations/gradients.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
+
 namespace spmd::rules {
 
 constinit const DiagnosticInfo UnreducedGradient::info = {
@@ -410,6 +414,54 @@ mesh m { dp = 4 "data" }
 %l = mean %s
 %avg = all_reduce %l { axis = dp, op = avg }
 output loss %avg
+)",
+};
+
+std::string off_slope(double ratio) {
+  constexpr double kExact = 0.05, kMostRanks = 1e6;
+  if (std::abs(ratio - 1) <= kExact)
+    return "";
+  if (ratio == 0)
+    return "zero, and not";
+  const double times = std::round(ratio), part = std::round(1 / ratio);
+  if (times >= 2 && std::abs(ratio - times) <= kExact && times < kMostRanks)
+    return fmt::format("{:.0f} times", times);
+  if (part >= 2 && std::abs(1 / ratio - part) <= kExact && part < kMostRanks)
+    return fmt::format("1/{:.0f} of", part);
+  return "not";
+}
+
+constinit const DiagnosticInfo WrongGradient::info = {
+    .name = "wrong-gradient",
+    .by_meaning = true,
+    .message = "the gradient of {value} is {factor} the slope of the loss over all ranks",
+    .explain = R"(
+`spmd-trace record --confirm` ran all ranks up to the optimizer again and again, each time with one parameter changed a
+little, on all ranks that have a copy or a block of it. The loss of all ranks together then says what its gradient has
+to be. This one is something else, and the script by itself, on one rank, has no such error.
+
+All gradients may be multiplied by the same number: the mean over ranks for their sum, or a clip. What is reported is a
+gradient that is off by another factor than most are, or by none that is common.
+
+The usual reasons: a sum over ranks is missing, or is made twice; it runs over the wrong group; the backward of a
+collective is not its transpose, or autograd does not see the collective; the gradients of experts, of shared or of
+replicated parameters are averaged as if they were copies; a sum comes before the last backward has added to it.
+
+A gradient that is meant to stop at a value (`detach`) on several ranks, and not on one, is reported as well.
+)",
+    .wrong = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 4 "data" }
+%x = input f32[8, 16] V
+%w = param f32[4, 16] R { grad = P, step = R, gradient_ratio = 0.25 }
+%y = linear %x, %w
+)",
+    .right = R"(
+trace { mode = gradual, phase = step }
+mesh m { dp = 4 "data" }
+%x = input f32[8, 16] V
+%w = param f32[4, 16] R { grad = P, step = R, gradient_ratio = 1 }
+%y = linear %x, %w
 )",
 };
 

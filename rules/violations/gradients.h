@@ -122,4 +122,17 @@ struct CopiesDrift {
   static const DiagnosticInfo info;
 };
 
+// What stands before "the slope of the loss" in a sentence about a gradient that was measured to be
+// so many times it: `4 times`, `1/4 of`, `not`; empty where it is right, within what is measured.
+std::string off_slope(double ratio);
+
+struct WrongGradient {
+  ir::ValueId value;  // a parameter
+  std::string factor; // of `off_slope`
+  ir::AxisSet axes;   // none: it is wrong on each of them
+  void fields(auto &&visit) const { visit("value", value), visit("factor", factor); }
+  bool operator==(const WrongGradient &) const = default;
+  static const DiagnosticInfo info;
+};
+
 } // namespace spmd::rules

@@ -93,6 +93,12 @@ def user_locals():
     return list(frame.f_locals.items()) if frame is not None else []
 
 
+def user_variables() -> list[tuple[str, object]]:
+    """Names and values of the variables of all frames of the program, those of the innermost first."""
+    scopes = [scope for frame in user_frames() for scope in (frame.f_locals, frame.f_globals)]
+    return [item for scope in scopes for item in scope.items()]
+
+
 class Passages:
     """How often the program has reached some of its lines, named as `file.py:12`."""
 

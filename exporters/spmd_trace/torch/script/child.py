@@ -8,6 +8,7 @@ after its step, since others may need it, until the process that has started the
 
 import contextlib
 import faulthandler
+import functools
 import json
 import os
 import pathlib
@@ -139,7 +140,7 @@ def _run(settings: dict, rank: int) -> None:
     import torch
 
     from ..document import dumps
-    from . import calls, effects, step, world
+    from . import calls, effects, gradcheck, step, world
 
     outcome = Outcome(pathlib.Path(settings["folder"]) / str(rank))
     stacks = open(outcome.folder / "stacks.txt", "w", encoding="utf-8")
@@ -150,7 +151,8 @@ def _run(settings: dict, rank: int) -> None:
     together = len(settings["ranks"]) > 1
     if together:
         torch.set_num_threads(1)
-    meeting = os.path.join(settings["folder"], "meeting") if together else None
+    meets = together or settings.get("check") is not None
+    meeting = os.path.join(settings["folder"], "meeting") if meets else None
     job = world.Job(settings["per_node"], settings["nodes"], rank, meeting)
 
     def done(recorder) -> None:
@@ -166,27 +168,55 @@ def _run(settings: dict, rank: int) -> None:
         else:
             outcome.end(**what)
 
-    log = calls.Log(outcome.folder / "calls.jsonl") if together else None
     folder = pathlib.Path(settings["folder"])
     guard = effects.Guard(folder / "scratch", folder / "effects.jsonl")
+    check = None
+    if (seconds := settings.get("check")) is not None:
+        files = gradcheck.Files(folder, guard.through)
+        check = gradcheck.GradientCheck(files, rank, job.world, settings["observed"], seconds)
+    log = calls.Log(outcome.folder / "calls.jsonl") if together and check is None else None
     with world.played(job, log) as seen, effects.guarded(guard):
         observed = settings["observed"]
         steps = step.Steps(job, seen, settings["step"], done, observed, digests=together)
         if not together:
             name = _name(settings)
             _Impatience(lambda error: outcome.end(error=_because(error, steps, name))).start()
+        if check is not None:
+            steps.at_step = functools.partial(_checked, check, outcome)
         if settings["start"]:
             part = steps.part(settings["start"], settings["until"])
         else:
             part = steps.watched()
         with part:
             reason, failed = _script(settings, steps)
+        if check is not None:
+            check.fails(reason)
         if together and (outcome.told or not failed):  # others may not be done, or wait for it
             outcome.tell(error=reason)
-            log.end()
-            while True:
-                time.sleep(3600)
+            if log is not None:
+                log.end()
+            _wait()
     outcome.end(error=reason)
+
+
+def _checked(check, outcome: Outcome, roles) -> None:
+    """Checks the gradients of the step that begins; goes on with the script in a process that tries something."""
+    from . import gradcheck
+
+    try:
+        rows = check.run(roles.parameters())
+    except gradcheck.Failed as error:
+        outcome.tell(error=str(error))
+        _wait()
+    if rows is not None:
+        outcome.tell(rows=rows)
+        _wait()
+
+
+def _wait() -> None:
+    """Until the process that has started all ranks ends them: others may need this one."""
+    while True:
+        time.sleep(3600)
 
 
 def _name(settings: dict) -> str:

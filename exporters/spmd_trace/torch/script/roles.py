@@ -13,7 +13,7 @@ from .. import messages, versions
 from ..document import Op
 from ..frameworks import ddp, dtensors, fsdp1
 from ..frameworks.fsdp import local_shard
-from ..places import user_locals
+from ..places import user_locals, user_variables
 from ..recorder import Recorder
 from ..transitions import DUAL
 from ..values import Value, ValueTable
@@ -42,6 +42,20 @@ def _roots() -> list[torch.nn.Module]:
     inner = {id(child) for module in modules for child in module.children()}
     roots = [one for one in modules if id(one) not in inner]
     return sorted(roots, key=lambda root: -sum(p.numel() for p in root.parameters()))
+
+
+def _prefixes(roots: list[torch.nn.Module]) -> list[str]:
+    """What stands before the names of parameters: nothing for the largest module, for others the variables of the
+    script that hold them, else their classes. No two are equal.
+    """
+    held = {id(value): name for name, value in reversed(user_variables())}
+    found: list[str] = []
+    for root in roots:
+        inner = root.module if isinstance(root, torch.nn.parallel.DistributedDataParallel) else root
+        name = held.get(id(root), held.get(id(inner), type(inner).__name__))
+        prefix = f"{name}." if found else ""
+        found.append(f"{name}.{len(found)}." if prefix in found else prefix)
+    return found
 
 
 def optimizers(models: list[torch.nn.Module] | None = None) -> list[torch.optim.Optimizer]:
@@ -178,11 +192,10 @@ class Roles:
         return None
 
     def _add_modules(self) -> None:
-        for place, root in enumerate(self.roots):
+        for root, prefix in zip(self.roots, _prefixes(self.roots)):
             wrapped = isinstance(root, torch.nn.parallel.DistributedDataParallel)
             contract = ddp.claims(self.recorder, root) if wrapped else {}
             model = root.module if wrapped else root
-            prefix = f"{type(model).__name__}." if place else ""
             for shard, name, claims in fsdp1.flat_parameters(self.recorder, root):
                 self._add(shard, "param", prefix + name, claims)
             for name, parameter in model.named_parameters():
@@ -302,6 +315,15 @@ class Roles:
             kept = {"type": {axis.name: "R" for axis in axes if axis.size > 1}}
         self._add(state, "opt_state", f"{of}.{key}", kept)
 
+    def parameters(self) -> list[tuple[str, torch.Tensor, dict[str, str]]]:
+        """Names, local tensors, and what wrappers say of their types."""
+        known = (entry for entries in self._known.values() for entry in entries)
+        return [
+            (name, tensor, claims.get("type", {}))
+            for tensor, role, name, claims in known
+            if role == "param" and name not in self._frozen
+        ]
+
     # What a step reads.
 
     def declare(self, tensor: torch.Tensor) -> Value:
@@ -342,6 +364,9 @@ class Roles:
             # What a wrapper that cuts parameters has left out is a block of nothing.
             left = [axis for axis in self.wrapped_axes if axis in self.drifted[name]]
             kinds |= {axis: "I" for axis in left if axis not in stated and kinds[axis] == "V"}
+        compared = [axis for axis in seen if kinds.get(axis) == seen[axis] != "?" and axis not in stated]
+        if compared:
+            claims["observed"] = compared
         self.note(role, name, tensor)
         value = self.recorder.declare(tensor, role, name, **claims)
         self.declared.append((tensor, value))

@@ -67,6 +67,7 @@ class Steps:
     def __init__(
         self, job: Job, seen: Seen, number: int, done, observed: dict, digests: bool = False
     ):
+        self.at_step = None  # called with the roles where the step begins, instead of recording it
         self.given = False  # whether the program itself says where the step begins and ends
         self._part: places.Passages | None = None  # of the places that the caller has named
         self.models: list[torch.nn.Module] | None = None  # those of the step; None: all
@@ -237,6 +238,10 @@ class Steps:
             by_hand = self.by_hand and not (self.given and roles.optimizers())
             updates = self.updates if by_hand else None
             self.roles = roles.Roles(recorder, self.seen, self.observed, updates, self.models)
+        if self.at_step is not None:
+            self.recorder, self.over = None, True
+            self.at_step(self.roles)
+            return
         if self.digests:
             self.roles.digests = []
             self.roles.initial = self.initial or {}

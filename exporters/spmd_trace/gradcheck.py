@@ -1,0 +1,87 @@
+"""What finite differences of the loss say of the gradients that an optimizer gets.
+
+`torch.script.gradcheck` changes one parameter at a time on all ranks. The loss is the sum of what all backwards of
+the step begin with, so a right gradient is its slope, divided by the same number for all parameters: the
+ranks that share a batch, those whose gradients are averaged, and what a clip divides by.
+"""
+
+import json
+import math
+import pathlib
+import re
+
+from .document import text
+
+_ALIKE = 0.05  # ratios within this part of each other are one
+_EXACT = 0.015  # what is measured of a right gradient is nearer than this to what it should be
+_STRAIGHT = 0.2  # of a slope: how much it may change across the point before it is no slope
+_NEARER = 0.02  # of a slope: how much it may change with the distance at which it is taken
+_ABOVE = 20  # times the rounding error of the loss, for a slope to be known
+
+
+def ratios(rows: list[dict]) -> dict[str, float]:
+    """By parameter: its gradient over the slope of the loss, where that can be told."""
+    found = {}
+    for row in rows:
+        ahead, behind = row["slopes"]
+        slope, promised = (ahead + behind) / 2, row["promised"]
+        least = _ABOVE * row["noise"]
+        if max(abs(slope), abs(promised)) < least:
+            continue  # nothing depends on it
+        if abs(ahead - behind) > _STRAIGHT * max(abs(slope), abs(promised)) + least:
+            continue  # a kink, or a choice that the parameter makes
+        nearer = sum(row.get("nearer", [])) / 2
+        if "nearer" in row and abs(nearer - slope) > _NEARER * abs(slope) + least:
+            continue
+        found[row["name"]] = promised / slope if abs(slope) > least else math.inf
+    return found
+
+
+def shared(found: dict[str, float], world: int) -> float | None:
+    """The ratio of right gradients: that of the mean over all ranks if a quarter of the parameters have it, else
+    the one that most have. None if no half of them have one. All layers count as one, and so do all experts.
+    """
+    kinds = {re.sub(r"\d+", "*", f"{name} {ratio:.2g}"): ratio for name, ratio in found.items()}
+    known = [ratio for ratio in kinds.values() if 0 < ratio < math.inf]
+    clusters = [[one for one in known if abs(one - ratio) <= _ALIKE * ratio] for ratio in known]
+    mean = [one for one in clusters if abs(_middle(one) * world - 1) <= _EXACT]
+    for choice, least in ((mean, len(kinds) / 4), (clusters, len(kinds) / 2)):
+        best = max(choice, key=len, default=[])
+        if best and len(best) >= least:
+            return _middle(best)
+    return None
+
+
+def _middle(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+def relative(found: dict[str, float], world: int) -> dict[str, float]:
+    """By parameter: its ratio over that of right ones, or of the mean over all ranks: 1 where it is right."""
+    like = shared(found, world) or 1 / world
+    return {name: _plain(ratio / like) for name, ratio in found.items()}
+
+
+def _plain(ratio: float) -> float:
+    """A number of ranks, or one over it, as such."""
+    if not math.isfinite(ratio):
+        return ratio
+    near = round(ratio) if abs(ratio) >= 1 else 1 / round(1 / ratio) if abs(ratio) > 1e-3 else 0.0
+    if abs(ratio - 1) <= _ALIKE:
+        return 1.0
+    return float(near) if abs(ratio - near) <= max(_EXACT * abs(near), 1e-3) else round(ratio, 3)
+
+
+def without(found: dict[str, float], alone: dict[str, float]) -> dict[str, float]:
+    """What is left if a single rank already disagrees: the script means it so, or it is no matter of ranks."""
+    return {name: ratio for name, ratio in found.items() if ratio == 1 or alone.get(name, 1) == 1}
+
+
+def state(trace: pathlib.Path, found: dict[str, float]) -> None:
+    """Writes what was found into the parameters of a trace."""
+    document = json.loads(trace.read_text(encoding="utf-8"))
+    for param in document["params"]:
+        if param.get("role") == "param" and param.get("name") in found:
+            ratio = found[param["name"]]
+            param["gradient_ratio"] = ratio if math.isfinite(ratio) else 1e9
+    trace.write_text(text(document), encoding="utf-8")
