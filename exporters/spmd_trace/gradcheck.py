@@ -56,10 +56,22 @@ def _middle(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
-def relative(found: dict[str, float], world: int) -> dict[str, float]:
+def relative(rows: list[dict], world: int) -> dict[str, float]:
     """By parameter: its ratio over that of right ones, or of the mean over all ranks: 1 where it is right."""
-    like = shared(found, world) or 1 / world
-    return {name: _plain(ratio / like) for name, ratio in found.items()}
+    known = ratios(rows)
+    like = shared(known, world) or 1 / world
+    found = {name: _plain(ratio / like) for name, ratio in known.items()}
+    for row in rows:
+        if row["name"] in found and _one_sided(row, like):
+            found[row["name"]] = 1.0
+    return found
+
+
+def _one_sided(row: dict, like: float) -> bool:
+    """Whether the gradient is a slope on one side of a kink, or between the two."""
+    slopes = [*row["slopes"], *row.get("nearer", [])]
+    slack = _EXACT * max(map(abs, slopes)) + _ABOVE * row["noise"]
+    return min(slopes) - slack <= row["promised"] / like <= max(slopes) + slack
 
 
 def _plain(ratio: float) -> float:

@@ -193,12 +193,11 @@ def _confirm(runs: "_Runs", told: dict) -> None:
     world = runs.settings["per_node"] * runs.settings["nodes"]
     if os.environ.get("SPMD_TRACE_DEBUG"):
         say("\n".join(map(str, rows["rows"])))
-    measured = gradcheck.ratios(rows["rows"])
-    found = gradcheck.relative(measured, world)
+    found = gradcheck.relative(rows["rows"], world)
     if any(ratio != 1 for ratio in found.values()):
         alone = runs.checked({}, [], world=1)
         if "error" not in alone:
-            found = gradcheck.without(found, gradcheck.relative(gradcheck.ratios(alone["rows"]), 1))
+            found = gradcheck.without(found, gradcheck.relative(alone["rows"], 1))
     gradcheck.state(told["trace"], found)
     say(f"gradients of {len(found)} of {len(rows['rows'])} parameters could be checked")
 

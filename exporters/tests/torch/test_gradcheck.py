@@ -33,28 +33,32 @@ def test_what_is_no_slope_says_nothing(row):
     assert gradcheck.ratios([row]) == {}
 
 
+def _relative(ratios: dict[str, float], world: int) -> dict[str, float]:
+    return gradcheck.relative([_row(name, ratio, 1.0) for name, ratio in ratios.items()], world)
+
+
 def test_most_parameters_say_what_is_right():
     """A clip multiplies all gradients by what nobody knows."""
     ratios = {"a": 0.061, "b": 0.0609, "c": 0.0611, "norm": 0.244}
-    assert gradcheck.relative(ratios, 4) == {"a": 1, "b": 1, "c": 1, "norm": 4}
+    assert _relative(ratios, 4) == {"a": 1, "b": 1, "c": 1, "norm": 4}
 
 
 def test_the_mean_over_ranks_is_right_although_more_parameters_are_not():
     """Experts are many, and their gradients are sums over the tokens of all ranks."""
     experts = {f"experts.{i}.{w}": 1.0 for i in range(4) for w in ("up", "down", "gate")}
-    found = gradcheck.relative({"head.weight": 0.5, "head.bias": 0.5} | experts, 2)
+    found = _relative({"head.weight": 0.5, "head.bias": 0.5} | experts, 2)
     assert found["head.weight"] == found["head.bias"] == 1 and found["experts.0.up"] == 2
 
 
 def test_layers_count_once():
     """A wrong parameter of each layer is no majority."""
     wrong = {f"layers.{i}.norm.weight": 0.25 for i in range(8)}
-    found = gradcheck.relative({"embed": 1.0, "head": 1.0, "norm": 1.0} | wrong, 8)
+    found = _relative({"embed": 1.0, "head": 1.0, "norm": 1.0} | wrong, 8)
     assert found["embed"] == 1 and found["layers.3.norm.weight"] == 0.25
 
 
 def test_without_a_common_ratio_the_mean_is_meant():
-    found = gradcheck.relative({"a": 0.31, "b": 0.11, "c": 0.85, "d": 0.2}, 4)
+    found = _relative({"a": 0.31, "b": 0.11, "c": 0.85, "d": 0.2}, 4)
     assert found == {"a": 1.24, "b": 0.44, "c": 3.4, "d": 0.8}
 
 
@@ -63,8 +67,14 @@ def test_what_one_rank_disagrees_with_is_meant_so():
     assert found == {"b": 4, "c": 1}
 
 
+def test_a_gradient_may_be_the_slope_on_one_side_of_a_kink():
+    rows = [_row("a", 0.25, 1.0), _row("b", 0.25, 1.0), _row("relu", 0.26, 1.04, 0.9)]
+    assert gradcheck.relative(rows, 4)["relu"] == 1
+    assert gradcheck.relative([*rows, _row("off", 0.3, 1.04, 0.9)], 4)["off"] == 1.237
+
+
 def test_zero_is_no_part_of_a_number():
-    assert gradcheck.relative({"a": 0.5, "b": 0.5, "c": 1e-5, "d": 0.5}, 2)["c"] == 0
+    assert _relative({"a": 0.5, "b": 0.5, "c": 1e-5, "d": 0.5}, 2)["c"] == 0
 
 
 _SCRIPT = """

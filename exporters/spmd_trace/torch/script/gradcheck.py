@@ -107,7 +107,7 @@ class GradientCheck:
             if row is None:
                 return None
             rows.append(row)
-        found = gradcheck.relative(gradcheck.ratios(rows), self.world)
+        found = gradcheck.relative(rows, self.world)
         for row in rows:  # where a kink is near, what is found depends on the distance
             if found.get(row["name"], 1) == 1 or not self._goes_on(f"go back to {row['name']}"):
                 continue
@@ -276,6 +276,9 @@ class _Try:
                 self._inside = False
 
         torch.autograd.backward = backward  # for good: the process ends with the step
+        # What limits each element by itself leaves no common factor.
+        torch.nn.utils.clip_grad_value_ = lambda *args, **kwargs: None
+        torch.nn.utils.clip_grad.clip_grad_value_ = torch.nn.utils.clip_grad_value_
 
     def _add(self, root: torch.Tensor, gradient) -> None:
         """What has a gradient already came from elsewhere: it is a loss only where that one is a constant factor."""
