@@ -111,6 +111,8 @@ struct ResolvedOp {
   std::shared_ptr<const ResolvedOp> forward = nullptr;
   std::string differentiated;
   std::string nearest; // Unknown: the most similar name
+
+  bool computes(Computes what) const { return row && row->computes == what; }
 };
 
 // A row of the table with the operands that it takes. An application has several where its lists

@@ -72,9 +72,28 @@ struct ValuesOfOperand {
   std::string_view limit = {};
 };
 
+// What a row computes, for readers to which its equation does not say enough: divisions by counts
+// and products by sizes of axes, norms of blocks, look-ups in blocks of a table.
+enum class Computes : uint8_t {
+  Other,
+  Identity,
+  Sum, // of two operands
+  Difference,
+  Product,
+  Quotient,
+  Square,
+  Power,
+  Total, // of the elements of one operand
+  Norm,
+  Embedding,
+  Index,
+  Number, // read by the program around the trace, to be printed or logged
+};
+
 struct OpDef {
   std::string_view name;
   EquationText equation;
+  Computes computes = Computes::Other;
   // `d`, or `d e`: the factors that stand where attribute `dim` says, among `...`.
   std::string_view placed = {};
   DefaultDim default_dim = DefaultDim::Last;

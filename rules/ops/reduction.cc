@@ -8,8 +8,9 @@ namespace {
 constexpr char kWhole[] = "f(a[... !d]) -> [...]";
 
 constexpr OpDef kReduction[] = {
-    {.name = "sum", .equation = "a[... d] -> [...]", .placed = "d", .default_dim = DefaultDim::All,
-     .dtype = DTypeRule::Accumulate, .choose = choose_sum},
+    {.name = "sum", .equation = "a[... d] -> [...]", .computes = Computes::Total,
+     .placed = "d", .default_dim = DefaultDim::All, .dtype = DTypeRule::Accumulate,
+     .choose = choose_sum},
     {.name = "sum_rounded", .equation = "f(a[... d]) -> [...]", .placed = "d",
      .default_dim = DefaultDim::All, .dtype = DTypeRule::Attribute, .gradient = false,
      .note = "of floats, to an integer type: each addend is rounded"},
@@ -40,8 +41,9 @@ constexpr OpDef kReduction[] = {
      .dtype = DTypeRule::Attribute},
     {.name = "std", .equation = kWhole, .placed = "d", .default_dim = DefaultDim::All,
      .dtype = DTypeRule::Attribute},
-    {.name = "norm", .equation = kWhole, .placed = "d", .default_dim = DefaultDim::All,
-     .dtype = DTypeRule::Attribute, .values = {{{"a", Values::Nonzero}}}},
+    {.name = "norm", .equation = kWhole, .computes = Computes::Norm, .placed = "d",
+     .default_dim = DefaultDim::All, .dtype = DTypeRule::Attribute,
+     .values = {{{"a", Values::Nonzero}}}},
     {.name = "matrix_norm", .equation = kWhole, .placed = "d", .default_dim = DefaultDim::LastTwo,
      .dtype = DTypeRule::Attribute},
     {.name = "quantile", .equation = "f(a[... !d], q?) -> [...]", .placed = "d",
@@ -93,7 +95,8 @@ constexpr OpDef kReduction[] = {
      .gradient = false},
     {.name = "bincount", .equation = "f(a[n]) -> [!v]", .dtype = DTypeRule::Index,
      .gradient = false, .own_dims = OpDef::OwnDims::Attribute},
-    {.name = "item", .equation = "f(a[]) -> []", .factors = number_factors, .gradient = false,
+    {.name = "item", .equation = "f(a[]) -> []", .computes = Computes::Number,
+     .factors = number_factors, .gradient = false,
      .note = "the number has the kind of the value"},
 };
 

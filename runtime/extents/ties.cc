@@ -433,7 +433,7 @@ bool ExtentTies::is_stride(const Site &site, llvm::StringRef key) const {
 
 void ExtentTies::numbers(const Site &site) {
   const ir::Inst &inst = program_.insts[site.id];
-  if (site.op->row && site.op->row->name == "pow")
+  if (site.op->computes(rules::Computes::Power))
     return; // an exponent is no extent
   for (const ir::Operand &operand : program_.blocks[inst.operands])
     if (operand.form == ir::Operand::Form::Literal)
