@@ -3,6 +3,7 @@
 #pragma once
 
 #include "rules/equation.h"
+#include "rules/ops/variant.h"
 
 #include "ir/shape.h"
 
@@ -92,6 +93,7 @@ enum class Computes : uint8_t {
 
 struct OpDef {
   std::string_view name;
+  Variant variant = Variant::Plain; // of the row under its own name
   EquationText equation;
   Computes computes = Computes::Other;
   // `d`, or `d e`: the factors that stand where attribute `dim` says, among `...`.
@@ -159,6 +161,8 @@ struct Alias {
   FactorsRule factors = nullptr;        // the map of this spelling, where it is not that of the row
   ir::DType dtype = ir::DType::Unknown; // the element type that the spelling itself states (`long`)
   LossReduction reduction = LossReduction::None; // what `reduction` means if it is absent
+  Variant variant = Variant::Plain;
+  uint8_t spatial_dims = 0; // that the spelling states (`max_pool2d`)
 };
 
 } // namespace spmd::rules
