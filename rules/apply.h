@@ -111,6 +111,10 @@ struct ResolvedOp {
   std::shared_ptr<const ResolvedOp> forward = nullptr;
   std::string differentiated;
   std::string nearest; // Unknown: the most similar name
+
+  bool computes(Computes what) const { return row && row->computes == what; }
+  // Of the spelling, or of the row under its own name.
+  Variant variant() const { return alias ? alias->variant : row ? row->variant : Variant::Plain; }
 };
 
 // A row of the table with the operands that it takes. An application has several where its lists

@@ -218,14 +218,20 @@ struct DialectPrinter::State {
   }
   // Which dimensions a product contracts and which both operands have; none if dot_general has no
   // form for it.
-  std::optional<ir::AttrsId> contraction(const TypedCall &call, std::string_view op) {
+  std::optional<ir::AttrsId> contraction(const TypedCall &call, const rules::Equation &row) {
     if (call.args.size() != 2)
       return std::nullopt;
+    const auto left = llvm::ArrayRef(row.dims).slice(row.refs[0].first_dim, row.refs[0].dim_count),
+               right = llvm::ArrayRef(row.dims).slice(row.refs[1].first_dim, row.refs[1].dim_count);
+    const bool has_batch = right.front().form == rules::Dim::Form::Rest;
     int64_t a = rank(call.args[0]), b = rank(call.args[1]);
-    bool plain = b == 2 && a >= 1, batched = op == "matmul" && a == b && a == 3;
+    bool plain = b == 2 && a >= 1, batched = has_batch && a == b && a == 3;
     if (!plain && !batched)
       return std::nullopt;
-    int64_t second = op == "linear" || batched ? 1 : 0;
+    // The last dimension of the first operand stands in the second one too.
+    const auto *met =
+        llvm::find_if(right, [&](const rules::Dim &dim) { return dim.first == left.back().first; });
+    int64_t second = b - (right.end() - met);
     AttrValue batch =
         batched ? lists({numbers({0}), numbers({0})}) : lists({numbers({}), numbers({})});
     return with(call.attrs, "dimension_numbers",
@@ -265,7 +271,7 @@ struct DialectPrinter::State {
     printed.found = true;
     DialectStep step{std::string(word) + (op.in_place ? "_" : ""), call.attrs, {}};
     if (word == "dot_general")
-      step.attrs = contraction(call, name).value_or(ir::AttrsId());
+      step.attrs = contraction(call, op.row->equation.equation).value_or(ir::AttrsId());
     if (!step.attrs.valid())
       return own(call, std::move(why));
     step.operands = permuted(call, op, resolve(step.name));

@@ -9,6 +9,7 @@
 #include "checker/walk/gradients/search.h"
 #include "checker/walk/walk.h"
 
+#include "rules/ops/registry.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/claims.h"
 #include "rules/violations/gradients.h"
@@ -308,7 +309,8 @@ void keep_errors(const ir::Program &program, const CheckResult &first, CheckResu
       }
     bool broadcast =
         finding.place.form == Place::Form::Inst &&
-        program.op_name(program.insts[finding.place.as_inst()].op).contains("broadcast");
+        rules::resolve_op(program, program.insts[finding.place.as_inst()].op).transition ==
+            rules::TransitionOp::Broadcast;
     if (!kept && !broadcast && !is_known(program, second, finding.place, axes))
       second.findings.push_back(finding);
   }

@@ -26,9 +26,8 @@ static bool fills_with_zero(const rules::Application &app, AxisSet axes) {
 // taken, by an index that is not cut alike.
 AxisSet Lookups::own_rows(const rules::Application &app) {
   AxisSet axes;
-  const std::string_view name = app.op.row->name;
-  const bool embeds = name == "embedding";
-  if ((!embeds && name != "index") || app.args.size() < 2)
+  const bool embeds = app.op.computes(rules::Computes::Embedding);
+  if ((!embeds && !app.op.computes(rules::Computes::Index)) || app.args.size() < 2)
     return axes;
   const ir::AttrValue *sizes = app.attr("slice_sizes");
   for (size_t i = 0; i < 2; ++i) { // the operand of floats is the table
@@ -63,11 +62,10 @@ Lookups::Made Lookups::made(const rules::Application &app, llvm::ArrayRef<ValueI
     (fill && rules::is_zero(*fill) ? made.addends : made.looked_up) = rows; // of what is not there
     return made;
   }
-  const std::string_view name = app.op.row->name;
   AxisSet before;
   for (ValueId operand : operands)
     before |= axes_.lookup(operand.index);
-  if (before && (name == "masked_fill" || name == "where") && fills_with_zero(app, before))
+  if (before && !app.op.row->chooses.empty() && fills_with_zero(app, before))
     made.addends = before;
   else if (operands.size() == 1)
     made.looked_up = before; // views and casts

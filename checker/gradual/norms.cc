@@ -11,6 +11,7 @@ namespace spmd::checker {
 using ir::AxisSet;
 using ir::Kind;
 using ir::ValueId;
+using rules::Computes;
 
 namespace {
 
@@ -36,16 +37,15 @@ std::optional<double> stated(const rules::Application &app, unsigned position,
 
 // Each element of the result is one of an operand, scaled by a number at most.
 bool keeps(const rules::Application &app) {
-  llvm::StringRef name(app.op.row->name.data(), app.op.row->name.size());
-  if ((name == "mul" || name == "div") && app.slots.size() == 2)
+  const Computes computes = app.op.row->computes;
+  if ((computes == Computes::Product || computes == Computes::Quotient) && app.slots.size() == 2)
     return app.slots[1].form == rules::Slot::Form::Literal;
   const rules::Equation &row = app.op.row->equation.equation;
   for (unsigned a = 0; a < row.atom_count; ++a)
     if (row.atoms[a].form != rules::Atom::Form::Ref)
       return false;
   return row.sum_count > 0 && row.terms[0].atom_count == 1 && row.terms[0].divisors == 0 &&
-         (row.term_count == 1 || app.op.row->factors) && name != "sum" && name != "add" &&
-         name != "sub";
+         (row.term_count == 1 || app.op.row->factors) && computes != Computes::Total;
 }
 
 } // namespace
@@ -76,8 +76,8 @@ Norms::Made Norms::made(const rules::Application &app, llvm::ArrayRef<ValueId> o
   }
   if (app.op.form != rules::OpForm::Equation || !app.op.row)
     return made;
-  llvm::StringRef name(app.op.row->name.data(), app.op.row->name.size());
-  if (name == "norm") {
+  const Computes computes = app.op.row->computes;
+  if (computes == Computes::Norm) {
     // Along some dimensions alone it is a norm for each of the others.
     const ir::Shape *shape = app.results[result].shape.valid()
                                  ? &app.program.shapes[app.results[result].shape]
@@ -92,8 +92,9 @@ Norms::Made Norms::made(const rules::Application &app, llvm::ArrayRef<ValueId> o
   }
   if (!some)
     return made;
-  bool twice = name == "mul" && operands.size() == 2 && operands[0] == operands[1];
-  if (name == "square" || twice || (name == "pow" && stated(app, 1, {"exponent"}).value_or(0) == 2))
+  bool twice = computes == Computes::Product && operands.size() == 2 && operands[0] == operands[1];
+  if (computes == Computes::Square || twice ||
+      (computes == Computes::Power && stated(app, 1, {"exponent"}).value_or(0) == 2))
     made.square = joined;
   else if (keeps(app))
     made.root = joined;

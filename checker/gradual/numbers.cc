@@ -14,6 +14,7 @@ namespace spmd::checker {
 
 using ir::AxisSet;
 using ir::ValueId;
+using rules::Computes;
 
 namespace {
 
@@ -30,7 +31,7 @@ bool keeps_elements(const rules::ResolvedOp &op) {
          row.terms[0].divisors == 0 && row.atoms[0].form == rules::Atom::Form::Ref;
 }
 bool is_product(const rules::ResolvedOp &op) {
-  return op.row && (op.row->name == "mul" || op.row->name == "div");
+  return op.computes(Computes::Product) || op.computes(Computes::Quotient);
 }
 
 } // namespace
@@ -45,7 +46,7 @@ std::optional<double> factor_of(const rules::ResolvedOp &op, const OperandList &
                                                       : 0;
   if (number == 0 || !std::isfinite(number))
     return std::nullopt;
-  return op.row->name == "div" ? 1 / number : number;
+  return op.computes(Computes::Quotient) ? 1 / number : number;
 }
 
 Numbers::Numbers(ir::Program &program, const CheckResult &checked)

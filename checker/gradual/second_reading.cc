@@ -24,6 +24,7 @@ using ir::InstId;
 using ir::Kind;
 using ir::Type;
 using ir::ValueId;
+using rules::Computes;
 
 SecondReading::SecondReading(WalkState &state)
     : state_(state), program_(state.program), result_(state.result),
@@ -109,8 +110,7 @@ void SecondReading::take_counts(const ir::Inst &inst, const rules::ResolvedOp &o
   count_scale_ = program_.one();
   uneven_ = axes_in(inst, "counts_differ");
   divided_ = uneven_ | axes_in(inst, "counts_equal");
-  const bool divides = op.row && op.row->name == "div",
-             multiplies = op.row && op.row->name == "mul";
+  const bool divides = op.computes(Computes::Quotient), multiplies = op.computes(Computes::Product);
   if (!(divides || multiplies) || state_.args.size() != 2 || !state_.args[1].shape.valid())
     return;
   Type type = program_.types[state_.args[1].type];
@@ -132,7 +132,7 @@ void SecondReading::take_counts(const ir::Inst &inst, const rules::ResolvedOp &o
 // Each rank's mean counts once per rank, and so does what is equal on all ranks and added to it: an
 // average over them is right for both. So is a sum for addends and a share of what is equal.
 void SecondReading::add_to_means(const rules::ResolvedOp &op) {
-  if (!op.row || (op.row->name != "add" && op.row->name != "sub") || state_.args.size() != 2)
+  if (!(op.computes(Computes::Sum) || op.computes(Computes::Difference)) || state_.args.size() != 2)
     return;
   for (size_t mean : {0, 1}) {
     const Type &of = program_.types[state_.args[mean].type];
@@ -326,7 +326,8 @@ bool SecondReading::makes_zero(const ir::Inst &inst) {
 // What is pending is so still when it is multiplied by something unknown, which was reported.
 void SecondReading::keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results,
                                  Type &type) {
-  if (!op.row || (op.row->name != "mul" && op.row->name != "div") || state_.args.size() < results)
+  if (!(op.computes(Computes::Product) || op.computes(Computes::Quotient)) ||
+      state_.args.size() < results)
     return;
   const Type &kept = program_.types[state_.args[result].type];
   AxisSet pending = kept.of(Kind::Partial) - kept.zero() - kept.unknown;
@@ -480,8 +481,7 @@ AxisSet SecondReading::open_at(Place place, rules::Violation &violation) {
   AxisSet open;
   // What is printed or logged goes no further.
   if (place.form == Place::Form::Inst)
-    if (const rules::OpDef *row = state_.rules.resolve(program_.insts[place.as_inst()].op).row;
-        row && row->name == "item")
+    if (state_.rules.resolve(program_.insts[place.as_inst()].op).computes(Computes::Number))
       open = ~AxisSet();
   auto add = [&](ir::TypeId id, AxisSet roots = {}) {
     if (id.valid())

@@ -62,8 +62,7 @@ void Claims::judge_scale(InstId id, ValueId value, Type &type, const Type &claim
     return;
   // What leaves a region that was put in its place is an `identity`; other ops keep what they were
   // given.
-  const rules::OpDef *row = state_.rules.resolve(program_.insts[id].op).row;
-  if (!region || !row || row->name != "identity") {
+  if (!region || !state_.rules.resolve(program_.insts[id].op).computes(rules::Computes::Identity)) {
     scale_claim_differs(id, value, type, claimed.scale, claimed.scale);
     return;
   }

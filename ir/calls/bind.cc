@@ -5,6 +5,7 @@
 #include "ir/calls/signatures.h"
 #include "ir/input/read_operands.h"
 #include "ir/shape.h"
+#include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -241,7 +242,7 @@ private:
       return standard == (value.as_bool() ? "True" : "False");
     case AttrForm::String:
       return standard.trim('"') == program_.strings[value.as<StringId>()] &&
-             standard.startswith("\"");
+             ir::starts_with(standard, "\"");
     case AttrForm::List:
       return is_standard_list(program_.lists[value.as<AttrListId>()], standard);
     default:

@@ -2,6 +2,7 @@
 #include "ir/calls/signatures.h"
 
 #include "ir/support/check.h"
+#include "ir/support/strings.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -24,7 +25,7 @@ Parameter read_parameter(StringRef text) {
   StringRef marks = type.drop_front(word.size());
   made.type = word;
   made.is_list = marks.contains('[') || made.takes_rest;
-  made.is_optional = marks.endswith("?") || made.standard == "None";
+  made.is_optional = ir::ends_with(marks, "?") || made.standard == "None";
   made.is_written = marks.contains('!');
   SPMD_CHECK(!word.empty() && !made.name.empty(), "a parameter of a signature has no type or name");
   return made;
@@ -67,7 +68,7 @@ struct Table {
           std::tie(name, line) = line.split(' ');
           groups[name] = static_cast<unsigned>(signatures.size() - 1);
         }
-      } else if (!line.empty() && !line.startswith("#")) {
+      } else if (!line.empty() && !ir::starts_with(line, "#")) {
         SPMD_CHECK(!signatures.empty(), "a signature stands before the first name");
         signatures.back().push_back(read_signature(line));
       }

@@ -2,6 +2,7 @@
 // a word.
 #include "ir/calls/bind.h"
 #include "ir/json/read.h"
+#include "ir/support/strings.h"
 
 #include "llvm/Support/SaveAndRestore.h"
 
@@ -21,7 +22,7 @@ Operand JsonReader::argument() {
     return operand();
   Token token = json_.at();
   std::optional<llvm::StringRef> word = json_.string();
-  if (word && word->startswith("%")) {
+  if (word && ir::starts_with(*word, "%")) {
     json_.seek(token);
     return Operand::value(value_ref());
   }

@@ -6,20 +6,22 @@ namespace spmd::rules {
 
 namespace {
 
+using enum Variant;
+
 constexpr OpDef kAttention[] = {
     {.name = "attention",
      .equation = "f(q[... h s !d], k[... h !t !d], m?[... h s !t], n?[... h s !t]) * v[... h !t "
                  "e] -> [... h s e]", .choose = choose_attention},
-    {.name = "attention_causal",
+    {.name = "attention_causal", .variant = Causal,
      .equation = "f(q[... h !s !d], k[... h !t !d], m?[... h !s !t], n?[... h !s !t]) * v[... h "
                  "!t e] -> [... h !s e]"},
     {.name = "attention_grouped",
      .equation = "f(q[... (j g) s !d], k[... j !t !d], m?[... (j g) s !t], n?[... (j g) s !t]) "
                  "* v[... j !t e] -> [... (j g) s e]", .choose = choose_grouped_attention},
-    {.name = "attention_grouped_causal",
+    {.name = "attention_grouped_causal", .variant = Causal,
      .equation = "f(q[... (j g) !s !d], k[... j !t !d], m?[... (j g) !s !t], n?[... (j g) !s "
                  "!t]) * v[... j !t e] -> [... (j g) !s e]"},
-    {.name = "attention_varlen",
+    {.name = "attention_varlen", .variant = JoinedSequences,
      .equation = "f(q[!s h !d], k[!t h !d], @m?[!b], @n?[!b]) * v[!t h e] -> [!s h e]",
      .factors = unknown_factors,
      .note = "sequences joined to one; m and n are their bounds"},
@@ -27,7 +29,7 @@ constexpr OpDef kAttention[] = {
      .equation = "f(q[b h s !d], k[b h !t !d], m?[b h s !t], n?[b h s !t]) * v[b h !t e] -> [b "
                  "h s e]; f(q[b h s !d], k[b h !t !d], m?[b h s !t], n?[b h s !t]) -> [b h s]",
      .choose = choose_fused_attention},
-    {.name = "attention_fused_causal",
+    {.name = "attention_fused_causal", .variant = Causal,
      .equation = "f(q[b h !s !d], k[b h !t !d], m?[b h !s !t], n?[b h !s !t]) * v[b h !t e] -> "
                  "[b h !s e]; f(q[b h !s !d], k[b h !t !d], m?[b h !s !t], n?[b h !s !t]) -> [b "
                  "h !s]"},
@@ -39,7 +41,7 @@ constexpr OpDef kAttention[] = {
                  "!d], k[b h t !d], l[b h s]) -> [b h t e]",
      .choose = choose_attention_backward,
      .note = "keys may be sharded: the log of the sum is given"},
-    {.name = "attention_backward_causal",
+    {.name = "attention_backward_causal", .variant = Causal,
      .equation = "g[b h !s e] * v[b h !t e] * f(q[b h !s !d], k[b h !t !d], l[b h !s]) + g[b h "
                  "!s e] * o[b h !s e] * f(q[b h !s !d], k[b h !t !d], l[b h !s]) -> [b h !s !d];"
                  " g[b h !s e] * v[b h !t e] * f(q[b h !s !d], k[b h !t !d], l[b h !s]) + g[b h "

@@ -5,11 +5,13 @@ namespace spmd::rules {
 
 namespace {
 
+using enum Variant;
+
 constexpr OpDef kContraction[] = {
     {.name = "matmul", .equation = "a[... m k] * b[... k n] -> [... m n]",
      .factors = matmul_factors, .note = "a 1-d operand lacks m or n"},
     {.name = "mv", .equation = "a[m k] * b[k] -> [m]"},
-    {.name = "dot", .equation = "a[k] * b[k] -> []"},
+    {.name = "dot", .variant = Bilinear, .equation = "a[k] * b[k] -> []"},
     {.name = "inner", .equation = "a[m k] * b[n k] -> [m n]", .factors = inner_factors},
     {.name = "outer", .equation = "a[m] * b[n] -> [m n]"},
     {.name = "kron", .equation = "a[m n] * b[!p !q] -> [(m p) (n q)]"},
@@ -58,7 +60,8 @@ constexpr OpDef kContraction[] = {
     {.name = "avg_pool_backward", .equation = "g[... !p !q], #x[... !h !w] -> [... !h !w]",
      .factors = pool_backward_factors},
     {.name = "max_pool", .equation = "f(x[... !h !w]) -> [... !p !q], [... !p !q]",
-     .factors = pool_factors, .later_dtype = DTypeRule::Index, .values = {{{"x", Values::Distinct}}}},
+     .factors = pool_factors, .later_dtype = DTypeRule::Index,
+     .values = {{{"x", Values::Distinct}}}},
     {.name = "max_pool_backward",
      .equation = "g[... !p !q] * @i[... !p !q], #x?[... !h !w] -> [... !h !w]",
      .factors = pool_backward_factors},

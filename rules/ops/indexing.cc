@@ -5,6 +5,8 @@ namespace spmd::rules {
 
 namespace {
 
+using enum Variant;
+
 constexpr char kScatter[] = "a[... !d] * @i[... !e :!d] + s[... !e] * @i[... !e :!d] -> [... !d]";
 
 constexpr OpDef kIndexing[] = {
@@ -19,8 +21,8 @@ constexpr OpDef kIndexing[] = {
     {.name = "gather", .equation = "a[... !d] * @i[... e :!d] -> [... e]", .placed = "d e",
      .dtype = DTypeRule::First, .rest_from = "i"},
     {.name = "embedding", .equation = "t[!v c] * @i[... :!v] -> [... c]",
-     .dtype = DTypeRule::First},
-    {.name = "embedding_masked", .equation = "t[v c] * @i[... :v] -> [... c]",
+     .computes = Computes::Embedding, .dtype = DTypeRule::First},
+    {.name = "embedding_masked", .variant = OwnRows, .equation = "t[v c] * @i[... :v] -> [... c]",
      .dtype = DTypeRule::First, .note = "ids are global; each rank answers for its own block"},
     {.name = "embedding_dense_backward", .equation = "g[... c] * @i[... :!v] -> [!v c]",
      .dtype = DTypeRule::First, .extents = weight_count_extents,
@@ -32,13 +34,15 @@ constexpr OpDef kIndexing[] = {
      .dtype = DTypeRule::First, .extents = weight_count_extents},
     {.name = "gather_masked", .equation = "a[... d] * @i[... :d] -> [...]", .placed = "d",
      .dtype = DTypeRule::First, .note = "the owner of the entry answers, others give 0"},
-    {.name = "index", .equation = "a[!...] * @*i -> r", .dtype = DTypeRule::First,
-     .factors = index_factors, .choose = choose_index},
+    {.name = "index", .equation = "a[!...] * @*i -> r", .computes = Computes::Index,
+     .dtype = DTypeRule::First, .factors = index_factors, .choose = choose_index},
     {.name = "take", .equation = "a[!...] * @i[e] -> [e]", .dtype = DTypeRule::First,
      .factors = take_factors, .values = {{{"i", Values::Index}}}},
-    {.name = "scatter_add", .equation = "a[... !d] + s[... e] * @i[... e :!d] -> [... !d]",
+    {.name = "scatter_add", .variant = Adds,
+     .equation = "a[... !d] + s[... e] * @i[... e :!d] -> [... !d]",
      .placed = "d e", .dtype = DTypeRule::First, .rest_from = "a", .mut = "a"},
-    {.name = "index_add", .equation = "a[... !d] + s[... e] * @i[e :!d] -> [... !d]",
+    {.name = "index_add", .variant = Adds,
+     .equation = "a[... !d] + s[... e] * @i[e :!d] -> [... !d]",
      .placed = "d e", .dtype = DTypeRule::First, .mut = "a"},
     {.name = "scatter", .equation = kScatter, .placed = "d e", .dtype = DTypeRule::First,
      .from_attr = "s value", .rest_from = "a", .mut = "a", .zero_drops_term = true},
@@ -53,7 +57,8 @@ constexpr OpDef kIndexing[] = {
      .dtype = DTypeRule::First, .from_attr = "s value", .mut = "a", .zero_drops_term = true},
     {.name = "index_put", .equation = "a[!...] * @*i + s * @*i -> r", .dtype = DTypeRule::First,
      .factors = index_put_factors, .choose = choose_index_put, .mut = "a"},
-    {.name = "index_put_add", .equation = "a[!...] + s * @*i -> r", .dtype = DTypeRule::First,
+    {.name = "index_put_add", .variant = Adds, .equation = "a[!...] + s * @*i -> r",
+     .dtype = DTypeRule::First,
      .factors = index_put_add_factors, .mut = "a"},
     {.name = "scatter_reduce", .equation = "f(a[... !d], s[... !e], @i[... !e :!d]) -> [... !d]",
      .placed = "d e", .dtype = DTypeRule::First, .choose = choose_scatter_reduce, .rest_from = "a",
@@ -73,7 +78,8 @@ constexpr OpDef kIndexing[] = {
      .gradient = false},
     {.name = "one_hot", .equation = "@i[... :!v] -> [... !v]", .dtype = DTypeRule::Index,
      .extents = class_count_extents, .gradient = false, .own_dims = OpDef::OwnDims::Attribute},
-    {.name = "topk", .equation = "f(a[... !d]) -> [... !e], [... !e]", .placed = "d e",
+    {.name = "topk", .variant = Descending, .equation = "f(a[... !d]) -> [... !e], [... !e]",
+     .placed = "d e",
      .extents = topk_extents, .later_dtype = DTypeRule::Index, .own_dims = OpDef::OwnDims::Part,
      .values = {{{"a", Values::Distinct}}}},
     {.name = "sort", .equation = "f(a[... !d]) -> [... !d], [... !d]", .placed = "d",

@@ -6,6 +6,8 @@ namespace spmd::rules {
 
 namespace {
 
+using enum Variant;
+
 constexpr char kPointwiseLoss[] = "f(a[...], b[...]) /|...| -> []";
 
 constexpr OpDef kLosses[] = {
@@ -32,13 +34,17 @@ constexpr OpDef kLosses[] = {
     {.name = "binary_cross_entropy_backward",
      .equation = "g[] * f(a[...], b[...], w?[...]) /|...| -> [...]",
      .factors = loss_backward_factors, .reduces = true},
-    {.name = "cross_entropy", .equation = "f(z[n !v], @t[n :!v], w?[!v]) /|n| -> []",
+    {.name = "cross_entropy", .variant = OfScores,
+     .equation = "f(z[n !v], @t[n :!v], w?[!v]) /|n| -> []",
      .dtype = DTypeRule::First, .choose = choose_cross_entropy, .reduces = true},
-    {.name = "cross_entropy_soft", .equation = "f(z[n !v], t[n !v], w?[!v]) /|n| -> []",
+    {.name = "cross_entropy_soft", .variant = SoftTargets,
+     .equation = "f(z[n !v], t[n !v], w?[!v]) /|n| -> []",
      .dtype = DTypeRule::First, .reduces = true, .note = "targets are probabilities of classes"},
-    {.name = "cross_entropy_counted", .equation = "f(z[!n !v], @t[!n :!v], w?[!v]) -> []",
+    {.name = "cross_entropy_counted", .variant = OfScores,
+     .equation = "f(z[!n !v], @t[!n :!v], w?[!v]) -> []",
      .dtype = DTypeRule::First, .note = "a mean over what weights or ignored targets leave"},
-    {.name = "linear_cross_entropy", .equation = "f(x[n !i], w[!v !i], @t[n :!v]) /|n| -> []",
+    {.name = "linear_cross_entropy", .variant = MakesScores,
+     .equation = "f(x[n !i], w[!v !i], @t[n :!v]) /|n| -> []",
      .dtype = DTypeRule::First, .reduces = true},
     {.name = "nll_loss",
      .equation = "- z[n !v] * @t[n :!v] * w?[!v] /|n| -> []; @t[n :!v] * @t[n] * w?[!v] -> "
@@ -48,19 +54,20 @@ constexpr OpDef kLosses[] = {
     {.name = "nll_loss_counted",
      .equation = "- z[!n !v] * f(@t[!n :!v], w?[!v]) -> []; @t[!n :!v] * @t[!n] * w?[!v] -> []",
      .dtype = DTypeRule::First, .note = "a mean over what weights or ignored targets leave"},
-    {.name = "nll_loss_backward",
+    {.name = "nll_loss_backward", .variant = OfMean,
      .equation = "- g[n] * @t[n :!v] * w?[!v] * f(k?[]), #z[n !v] -> [n !v]",
      .dtype = DTypeRule::First, .factors = nll_loss_backward_factors,
      .choose = choose_nll_loss_backward},
-    {.name = "nll_loss_backward_mean",
+    {.name = "nll_loss_backward_mean", .variant = OfMean,
      .equation = "- g[n] * @t[n :!v] * w?[!v] /|n|, #k?[], #z[n !v] -> [n !v]",
      .dtype = DTypeRule::First, .factors = nll_loss_backward_factors,
      .note = "each rank divides by the number of its own targets"},
-    {.name = "nll_loss_backward_summed",
+    {.name = "nll_loss_backward_summed", .variant = OfSum,
      .equation = "- g[n] * @t[n :!v] * w?[!v], #k?[], #z[n !v] -> [n !v]",
      .dtype = DTypeRule::First, .factors = nll_loss_backward_factors,
      .note = "the weight of all targets counts in a mean alone"},
-    {.name = "cross_entropy_backward", .equation = "g[] * f(z[n !v], @t[n :!v]) /|n| -> [n !v]",
+    {.name = "cross_entropy_backward", .variant = OfScores,
+     .equation = "g[] * f(z[n !v], @t[n :!v]) /|n| -> [n !v]",
      .dtype = DTypeRule::First, .factors = class_loss_backward_factors, .reduces = true},
     {.name = "margin_losses", .equation = "f(a[n !d], b?[n !d], y?[n], w?) /|n| -> []",
      .reduces = true},

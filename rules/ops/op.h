@@ -3,6 +3,7 @@
 #pragma once
 
 #include "rules/equation.h"
+#include "rules/ops/variant.h"
 
 #include "ir/shape.h"
 
@@ -72,9 +73,29 @@ struct ValuesOfOperand {
   std::string_view limit = {};
 };
 
+// What a row computes, for readers to which its equation does not say enough: divisions by counts
+// and products by sizes of axes, norms of blocks, look-ups in blocks of a table.
+enum class Computes : uint8_t {
+  Other,
+  Identity,
+  Sum, // of two operands
+  Difference,
+  Product,
+  Quotient,
+  Square,
+  Power,
+  Total, // of the elements of one operand
+  Norm,
+  Embedding,
+  Index,
+  Number, // read by the program around the trace, to be printed or logged
+};
+
 struct OpDef {
   std::string_view name;
+  Variant variant = Variant::Plain; // of the row under its own name
   EquationText equation;
+  Computes computes = Computes::Other;
   // `d`, or `d e`: the factors that stand where attribute `dim` says, among `...`.
   std::string_view placed = {};
   DefaultDim default_dim = DefaultDim::Last;
@@ -140,6 +161,8 @@ struct Alias {
   FactorsRule factors = nullptr;        // the map of this spelling, where it is not that of the row
   ir::DType dtype = ir::DType::Unknown; // the element type that the spelling itself states (`long`)
   LossReduction reduction = LossReduction::None; // what `reduction` means if it is absent
+  Variant variant = Variant::Plain;
+  uint8_t spatial_dims = 0; // that the spelling states (`max_pool2d`)
 };
 
 } // namespace spmd::rules

@@ -7,10 +7,12 @@
 
 namespace spmd::rules {
 
-// Spellings that differ from an op in nothing but the word.
+// Spellings that differ from an op in nothing but the word, or the variant.
 struct Synonyms {
   std::string_view op;
   std::string_view spellings; // separated by blanks
+  Variant variant = Variant::Plain;
+  uint8_t spatial_dims = 0;
 };
 
 llvm::ArrayRef<Alias> jax_aliases();

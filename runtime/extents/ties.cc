@@ -428,12 +428,15 @@ void ExtentTies::number_of_unknown_role(const Site &site, llvm::StringRef key, i
 }
 
 bool ExtentTies::is_stride(const Site &site, llvm::StringRef key) const {
-  return key == "stride" && program_.op_name(program_.insts[site.id].op).contains("strided");
+  const rules::ResolvedOp &op = *site.op;
+  return key == "stride" && op.row &&
+         (op.variant() == rules::Variant::Strided ||
+          op.row->constant != rules::OpDef::Constant::No);
 }
 
 void ExtentTies::numbers(const Site &site) {
   const ir::Inst &inst = program_.insts[site.id];
-  if (site.op->row && site.op->row->name == "pow")
+  if (site.op->computes(rules::Computes::Power))
     return; // an exponent is no extent
   for (const ir::Operand &operand : program_.blocks[inst.operands])
     if (operand.form == ir::Operand::Form::Literal)

@@ -84,8 +84,9 @@ View<double> VjpCall::asked(std::string_view name) const {
 }
 
 llvm::Error cannot_run(const Site &site, const llvm::Twine &why) {
+  std::string_view spelling = site.app.op.alias ? site.app.op.alias->spelling : site.row.name;
   return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                 "`" + ref(site.spelling()) + "` cannot be run: " + why);
+                                 "`" + ref(spelling) + "` cannot be run: " + why);
 }
 
 double Site::number_attr(llvm::StringRef name, double absent) const {

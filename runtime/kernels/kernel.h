@@ -17,6 +17,8 @@
 
 namespace spmd::runtime {
 
+using rules::Variant;
+
 // A tensor as kernels see it. `first`: per dimension, where this block begins in the whole;
 // `whole`: the extents of the whole.
 template <class T> struct View {
@@ -58,9 +60,9 @@ struct Site {
   ir::DType result_dtype() const; // of the first
   // An attribute that is a number; `absent` where it is not there or null.
   double number_attr(llvm::StringRef name, double absent) const;
-  // The spelling in the alias table by which the program means the row, else the row's own name:
-  // some rows are several functions (`cbrt` of row `sqrt`).
-  std::string_view spelling() const { return app.op.alias ? app.op.alias->spelling : row.name; }
+  // Some rows are several functions (`cbrt` of row `sqrt`). `row` may be one that the operands
+  // chose.
+  Variant variant() const { return app.op.alias ? app.op.alias->variant : row.variant; }
   // The dimensions that attribute `dim` names, sorted, counted from 0; by default as the row says.
   llvm::SmallVector<unsigned, 4> dims(unsigned rank) const;
 };

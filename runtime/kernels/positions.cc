@@ -1,22 +1,10 @@
 // What kernels say of a call that they cannot carry out.
 #include "runtime/kernels/positions.h"
 
-#include "ir/support/strings.h"
-
 #include <bit>
 #include <fmt/format.h>
 
 namespace spmd::runtime {
-
-llvm::StringRef bare_name(const Site &site) {
-  std::string_view name = site.spelling();
-  llvm::StringRef whole(name.data(), name.size());
-  return whole.substr(whole.rfind('.') + 1);
-}
-
-bool states_block_sizes(const Site &site) {
-  return ir::starts_with(bare_name(site), "ragged_dot") || bare_name(site) == "gmm";
-}
 
 unsigned list_position(const rules::Slot &slot, unsigned member) {
   if (slot.form != rules::Slot::Form::List || slot.literal.form != ir::AttrForm::Integer)

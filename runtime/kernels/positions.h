@@ -98,10 +98,6 @@ unsigned list_position(const rules::Slot &slot, unsigned member);
 std::optional<double> argument(const Site &site, std::initializer_list<llvm::StringRef> names,
                                unsigned position);
 
-// The spelling of the table that the program uses, without its framework (`linalg_multi_dot`).
-llvm::StringRef bare_name(const Site &site);
-// Of the blocks of rows of experts, JAX states the sizes, torch where they end.
-bool states_block_sizes(const Site &site);
 llvm::Error wrong_number(const Site &site, int64_t found, int64_t expected);
 llvm::Error no_position(const Site &site, double index, int64_t extent);
 

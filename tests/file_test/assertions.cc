@@ -3,6 +3,7 @@
 #include "tests/file_test/assertions.h"
 
 #include "ir/support/strings.h"
+#include "ir/text/comments.h"
 #include "tests/file_test/test_case.h"
 
 #include <fmt/format.h>
@@ -26,27 +27,13 @@ std::optional<Assertion::Form> form_of(llvm::StringRef word) {
   return std::nullopt;
 }
 
-// Column of the `//` that begins a comment; npos if the line has none.
-size_t comment_start(llvm::StringRef line) {
-  bool quoted = false;
-  for (size_t at = 0; at < line.size(); ++at) {
-    if (quoted && line[at] == '\\')
-      ++at;
-    else if (line[at] == '"')
-      quoted = !quoted;
-    else if (!quoted && ir::starts_with(line.substr(at), "//"))
-      return at;
-  }
-  return llvm::StringRef::npos;
-}
-
 class CommentReader {
 public:
   explicit CommentReader(Comments &out) : out_(out) {}
 
   void line(llvm::StringRef line) {
     ++line_;
-    size_t start = comment_start(line);
+    size_t start = ir::comment_start(line);
     bool code = !line.substr(0, start).trim().empty();
     if (code)
       for (; pending_ < out_.assertions.size(); ++pending_)

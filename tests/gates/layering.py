@@ -23,6 +23,9 @@ COLUMNS = 100
 # Slow to compile, or a second way to do what fmt and LLVM do here.
 UNWANTED = {"iostream", "ranges", "regex"}
 
+# What LLVM 14 has and LLVM 19 has not: ir/support has functions of ours for these.
+REMOVED = re.compile(r"\b(?:starts|ends)with(?:_insensitive)?\(|\bllvm::(?:None|Optional|makeArrayRef)\b|\.equals\(")
+
 NAMESPACE = re.compile(r"^(?:inline )?namespace ([\w:]*)\s*\{$")
 NAMESPACE_END = re.compile(r"^\}\s*// namespace")
 TYPE = re.compile(r"^(?:template <.*> )?(?:struct|class|enum class|enum) (?:LLVM_\w+ )?(\w+)(?!\w|::)[^;()]*\{")
@@ -107,6 +110,13 @@ def unwanted_headers():
                 yield f"{path}:{number}: <{target}> is not used here"
 
 
+def removed_by_llvm():
+    for path, text in sources():
+        for number, line in enumerate(text.splitlines(), 1):
+            if match := REMOVED.search(line):
+                yield f"{path}:{number}: `{match[0]}` is gone in later versions of LLVM"
+
+
 def files_without_opening():
     for path, text in sources():
         if not text.startswith("// "):
@@ -152,6 +162,7 @@ GATES = [
     ("headers do not include one another", circles_of_headers),
     ("folders stay small", crowded_folders),
     ("unwanted headers stay out", unwanted_headers),
+    ("what is called is in every LLVM", removed_by_llvm),
     ("files say what they are for", files_without_opening),
     ("comments fit into a line", long_comments),
     ("a name is one type", types_defined_twice),

@@ -5,7 +5,7 @@
 
 #include "ir/input/compression.h"
 #include "ir/outline.h"
-#include "ir/support/strings.h"
+#include "ir/text/comments.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -14,27 +14,13 @@
 namespace spmd::checker {
 namespace {
 
-// The offset of a comment in a line of text, strings skipped; its length if there is none.
-size_t comment_start(llvm::StringRef line) {
-  bool quoted = false;
-  for (size_t at = 0; at < line.size(); ++at) {
-    if (quoted && line[at] == '\\')
-      ++at;
-    else if (line[at] == '"')
-      quoted = !quoted;
-    else if (!quoted && ir::starts_with(line.substr(at), "//"))
-      return at;
-  }
-  return line.size();
-}
-
 // Lines without comments and without what is blank.
 std::string bare_lines(llvm::StringRef text) {
   llvm::SmallVector<llvm::StringRef, 64> lines;
   text.split(lines, '\n');
   std::string out;
   for (llvm::StringRef line : lines)
-    if (llvm::StringRef bare = line.take_front(comment_start(line)).rtrim(); !bare.empty())
+    if (llvm::StringRef bare = line.take_front(ir::comment_start(line)).rtrim(); !bare.empty())
       out += bare.str() + '\n';
   return out;
 }
@@ -42,8 +28,8 @@ std::string bare_lines(llvm::StringRef text) {
 bool has_comment(llvm::StringRef text) {
   llvm::SmallVector<llvm::StringRef, 64> lines;
   text.split(lines, '\n');
-  return llvm::any_of(lines,
-                      [](llvm::StringRef line) { return comment_start(line) < line.size(); });
+  return llvm::any_of(
+      lines, [](llvm::StringRef line) { return ir::comment_start(line) != llvm::StringRef::npos; });
 }
 
 const ir::Format &target_format(const Options &options, llvm::StringRef bytes) {

@@ -15,20 +15,22 @@
 namespace spmd::runtime {
 
 bool sequence_first(const Site &site) {
-  llvm::StringRef name = bare_name(site);
-  if (ir::starts_with(name, "dot_product_attention"))
+  switch (site.variant()) {
+  case Variant::StatedLayout:
     return rules::number_attr(site.app, {"layout"}).value_or(0) == 0;
-  return name == "flash_attn_func" || name == "_flash_attention_forward" ||
-         name == "_flash_attention_backward" || name == "_efficient_attention_forward" ||
-         name == "_efficient_attention_backward";
+  case Variant::Flash:
+  case Variant::Efficient:
+  case Variant::EfficientBackward:
+    return true;
+  default:
+    return false;
+  }
 }
 
 Causal causal_of(const Site &site) {
-  llvm::StringRef name = bare_name(site);
-  if (!ir::ends_with(llvm::StringRef(site.row.name.data(), site.row.name.size()), "_causal"))
+  if (site.row.variant != Variant::Causal)
     return Causal::No;
-  bool last = ir::starts_with(name, "flash_attn") || ir::starts_with(name, "_flash_attention");
-  return last ? Causal::AlignedLast : Causal::Aligned;
+  return site.variant() == Variant::Flash ? Causal::AlignedLast : Causal::Aligned;
 }
 
 double attention_scale(const Site &site, int64_t width) {
@@ -55,11 +57,10 @@ llvm::Error refused_attention(const Site &site) {
 }
 
 bool has_unnamed_bias(const Site &site) {
-  llvm::StringRef name = bare_name(site);
-  unsigned place = name == "_scaled_dot_product_efficient_attention_backward"       ? 4
-                   : name == "_efficient_attention_backward"                        ? 4
-                   : name == "_scaled_dot_product_flash_attention_for_cpu_backward" ? 6
-                                                                                    : ~0u;
+  const Variant variant = site.variant();
+  unsigned place = variant == Variant::BiasFifth || variant == Variant::EfficientBackward ? 4
+                   : variant == Variant::BiasSeventh                                      ? 6
+                                                                                          : ~0u;
   for (const rules::Slot &slot : site.app.slots) {
     llvm::StringRef word = slot.name.valid() ? site.app.program.strings[slot.name] : "";
     bool here = word.empty() ? place-- == 0 : word == "attn_mask" || word == "attn_bias";
@@ -181,7 +182,7 @@ llvm::Expected<Heads> heads_of(const Call<double> &call, const Dims &o) {
   heads.scale = attention_scale(site, heads.d);
   heads.causal = causal_of(site);
   bool has_masks = site.operand("m") < site.row.equation.equation.operand_count;
-  if (site.row.name == "attention_varlen") {
+  if (site.row.variant == Variant::JoinedSequences) {
     if (llvm::Error wrong = add_sequences(site, heads, call.operand("m"), call.operand("n")))
       return wrong;
     return heads;
@@ -189,7 +190,7 @@ llvm::Expected<Heads> heads_of(const Call<double> &call, const Dims &o) {
   add_pieces(heads, o, sequence_first(site));
   if (!has_masks)
     return heads;
-  if (call.operand("n") && bare_name(site) == "_scaled_dot_product_attention_math")
+  if (call.operand("n") && site.variant() == Variant::MaskOfDropout)
     return cannot_run(site, "a mask of its dropout is not known");
   if (heads.pieces.empty())
     return heads;

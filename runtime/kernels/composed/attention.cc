@@ -95,7 +95,7 @@ bool AttentionFormulas::read_dims() {
     llvm::consumeError(std::move(wrong));
     return false;
   }
-  const bool drops = of_.operand("n") && bare_name(site_) == "_scaled_dot_product_attention_math";
+  const bool drops = of_.operand("n") && site_.variant() == Variant::MaskOfDropout;
   if (drops || !q || !k || !v || q->dims->size() < 3 || k->dims->size() != q->dims->size() ||
       v->dims->size() != q->dims->size())
     return false;

@@ -16,10 +16,6 @@ namespace {
 
 using Symbols = llvm::ArrayRef<Symbol>;
 
-llvm::StringRef row_of(const Composition &of) {
-  return {of.site.row.name.data(), of.site.row.name.size()};
-}
-
 // The dimensions that the row names are 1.
 Dims kept_dims(const Composition &of, const Placed &x) {
   return Composition::without(*x.dims, of.site.dims(static_cast<unsigned>(x.dims->size())));
@@ -38,8 +34,8 @@ bool composed_softmax(Composition &of) {
   const Placed *x = of.operand("a"), *g = of.by ? of.only_gradient(0) : nullptr;
   if (!x || (of.by && !g))
     return false;
-  const bool logarithm = row_of(of) == "log_softmax";
-  const double sign = row_of(of) == "softmin" ? -1 : 1;
+  const bool logarithm = of.site.row.variant == Variant::Logarithm;
+  const double sign = of.site.row.variant == Variant::Negated ? -1 : 1;
   const Dims kept = kept_dims(of, *x);
   RowExponentials row;
   if (!row.make(of, *x, kept, sign))
@@ -62,7 +58,7 @@ bool composed_softmax_backward(Composition &of) {
   const Placed *y = of.operand("y"), *g = of.operand("g");
   if (of.by || !y || !g)
     return false;
-  const bool logarithm = row_of(of) == "log_softmax_backward";
+  const bool logarithm = of.site.row.variant == Variant::Logarithm;
   const Placed sum = of.temporary(kept_dims(of, *y));
   return of.make(sum, *y->dims, {*y, *g}, [&](Symbols s) {
     return logarithm ? s[1] : s[1] * s[0];
@@ -76,7 +72,8 @@ namespace {
 // x less its mean, over its deviation; both of the trailing dimensions.
 class Standardised {
 public:
-  explicit Standardised(Composition &of) : of_(of), centred_(row_of(of).contains("layer_norm")) {}
+  explicit Standardised(Composition &of)
+      : of_(of), centred_(of.site.row.variant == Variant::LayerNorm) {}
 
   bool make(const Placed *mean, const Placed *rstd) {
     const Placed *x = of_.operand("x");
@@ -205,7 +202,7 @@ bool composed_extreme(Composition &of) {
   return !of.by && x &&
          of.make(
              of.as(*of.result(0), kept_dims(of, *x)), *x->dims, *x, [](Symbols s) { return s[0]; },
-             row_of(of) == "amax" ? kSpmdMax : kSpmdMin);
+             of.site.row.variant == Variant::Largest ? kSpmdMax : kSpmdMin);
 }
 
 bool composed_sum_squares(Composition &of) {

@@ -21,7 +21,7 @@ public:
     if (!o_ || of_.operand("s") || of_.operand("t"))
       return false;
     Placed ends = *o_;
-    if (states_block_sizes(of_.site)) {
+    if (of_.site.variant() == Variant::BlockSizes) {
       ends = of_.temporary({count()});
       const Strided expert{of_.places(1, 0, 1), {1, 0}}, before{of_.places(1, 0, 1), {0, 1}};
       if (!of_.make_along({count(), count()}, {ends, {1, 0}}, {{*o_, {0, 1}}, expert, before},

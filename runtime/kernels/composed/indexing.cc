@@ -167,7 +167,7 @@ bool composed_gather(Composition &of) {
   const Dims *result = small_dims(of);
   if (!a || !i || !result)
     return false;
-  const bool flat = bare_name(of.site) == "take_along_dim" && !rules::dim_attr(of.site.app);
+  const bool flat = of.site.variant() == Variant::Flat && !rules::dim_attr(of.site.app);
   const Dims from = flat ? Dims{a->size()} : at_least_one(*a->dims);
   const Dims index = flat ? Dims{i->size()} : at_least_one(*i->dims);
   Picture by;
@@ -194,7 +194,7 @@ bool composed_embedding(Composition &of) {
     return false;
   Placed entries;
   Picture by;
-  const bool masked = of.site.row.name == "embedding_masked";
+  const bool masked = of.site.row.variant == Variant::OwnRows;
   const bool made =
       masked ? count_own(of, *i, *t, 0, entries) : count_entries(of, *i, (*t->dims)[0], entries);
   return made && picture_lines(*t->dims, 0, entries, by) && read_or_put_back(of, by, "t");
@@ -334,7 +334,7 @@ bool composed_selecting_backward(Composition &of) {
   const Dims large = at_least_one(*to.dims);
   const unsigned d = dim_of(of, large);
   Picture by;
-  if (bare_name(of.site) == "index_select_backward") {
+  if (of.site.variant() == Variant::Lines) {
     Placed entries;
     if (!count_entries(of, *i, large[d], entries) || !picture_lines(large, d, entries, by))
       return false;
@@ -406,15 +406,14 @@ bool includes_self(const Site &site) {
 
 bool composed_scatter(Composition &of) {
   const Placed *i = of.operand("i"), *s = of.operand("s");
-  const bool adds = of.site.row.name == "scatter_add";
-  const llvm::StringRef name = bare_name(of.site),
-                        reduce = rules::word_attr(of.site.app, {"reduce"});
+  const bool adds = of.site.row.variant == Variant::Adds;
+  const llvm::StringRef reduce = rules::word_attr(of.site.app, {"reduce"});
   if (!has_base(of) || !i || rules::any_attr(of.site.app, {"dimension_numbers"}) ||
-      ir::ends_with(name, "sub") || (adds && !includes_self(of.site)) ||
+      of.site.variant() == Variant::Subtracts || (adds && !includes_self(of.site)) ||
       (!reduce.empty() && reduce != "add" && reduce != "sum"))
     return false;
   const Dims large = at_least_one(*of.result(0)->dims), small = at_least_one(*i->dims);
-  const bool first = name == "deterministic_scatter_add" && !rules::dim_attr(of.site.app);
+  const bool first = of.site.variant() == Variant::FirstDim && !rules::dim_attr(of.site.app);
   if (s && !s->dims->empty() && s->dims->size() != small.size())
     return false;
   for (size_t d = 0; s && !s->dims->empty() && d < small.size(); ++d)
@@ -431,7 +430,7 @@ bool composed_lines(Composition &of) {
     return false;
   const Dims large = at_least_one(*of.result(0)->dims);
   const unsigned d = dim_of(of, large);
-  const bool adds = of.site.row.name == "index_add";
+  const bool adds = of.site.row.variant == Variant::Adds;
   Placed entries;
   Picture by;
   return count_entries(of, *i, large[d], entries) && picture_lines(large, d, entries, by) &&
@@ -442,7 +441,7 @@ bool composed_lines(Composition &of) {
 bool composed_index_put(Composition &of) {
   if (!has_base(of) || rules::any_attr(of.site.app, {"dimension_numbers"}))
     return false;
-  const bool adds = of.site.row.name == "index_put_add";
+  const bool adds = of.site.row.variant == Variant::Adds;
   const unsigned operand = of.site.operand("i");
   const Placed &to = *of.result(0), *s = of.operand("s"), *mask = of.operand("i");
   const Dims &large = *to.dims;

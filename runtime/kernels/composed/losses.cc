@@ -13,8 +13,7 @@ using Symbols = llvm::ArrayRef<Symbol>;
 
 class ClassFormulas {
 public:
-  explicit ClassFormulas(Composition &of)
-      : of_(of), row_(of.site.row.name.data(), of.site.row.name.size()) {}
+  explicit ClassFormulas(Composition &of) : of_(of), variant_(of.site.row.variant) {}
 
   bool loss();
   // `total`: the weight of all targets, which divides a mean; null: of these here.
@@ -31,7 +30,7 @@ private:
   }
 
   Composition &of_;
-  llvm::StringRef row_;
+  Variant variant_;
   Placed z_, target_, places_; // along classes: 0, 1, 2, ...
   std::optional<Placed> w_;
   Dims samples_, one_; // the extents of z, classes 1; all 1
@@ -69,7 +68,7 @@ bool ClassFormulas::read() {
   }
   classes_ = static_cast<double>((*z->dims)[d]);
   ignored_ = static_cast<double>(rules::number_attr(of_.site.app, {"ignore_index"}).value_or(-100));
-  of_scores_ = ir::starts_with(row_, "cross_entropy");
+  of_scores_ = variant_ == Variant::OfScores || variant_ == Variant::SoftTargets;
   return true;
 }
 
@@ -126,10 +125,9 @@ bool ClassFormulas::loss() {
 bool ClassFormulas::gradient(const Placed *g, const Placed *total) {
   if (!g || !read() || !make_weights() || (of_scores_ && !make_logs()))
     return false;
-  const bool mean =
-      ir::starts_with(row_, "nll_loss_backward")
-          ? row_ != "nll_loss_backward_summed"
-          : reduction_ == LossReduction::Mean || reduction_ == LossReduction::BatchMean;
+  const bool mean = variant_ == Variant::OfMean ||
+                    (variant_ != Variant::OfSum &&
+                     (reduction_ == LossReduction::Mean || reduction_ == LossReduction::BatchMean));
   const Placed &to = *of_.result(0);
   if ((g->size() != 1 && g->size() != count(samples_)) || to.size() != z_.size())
     return false;
@@ -154,7 +152,7 @@ bool ClassFormulas::gradient(const Placed *g, const Placed *total) {
 } // namespace
 
 bool composed_class_loss(Composition &of) {
-  if (of.site.row.name == "cross_entropy_soft" || (of.by && !of.is_by("z")))
+  if (of.site.row.variant == Variant::SoftTargets || (of.by && !of.is_by("z")))
     return false;
   ClassFormulas formulas(of);
   return of.by ? formulas.gradient(of.only_gradient(0), nullptr) : formulas.loss();

@@ -36,7 +36,8 @@ bool add_matrices(Composition &of, int64_t batch, const Matrices &a, const Matri
 }
 
 bool composed_added_product(Composition &of) {
-  const bool batched = of.site.row.name == "baddbmm";
+  const rules::Equation &equation = of.site.row.equation.equation;
+  const bool batched = equation.find_operand("d") < equation.operand_count;
   const Placed *c = of.operand("c"), *a = of.operand("a"), *b = of.operand(batched ? "d" : "b");
   if (!a || !b || !c || a->dims->size() != (batched ? 3u : 2u))
     return false;
@@ -81,7 +82,8 @@ bool composed_sum_of_parts(Composition &of) {
   const Placed *a = of.operand("a"), *b = of.operand("b"), *to = of.result(0);
   if (of.by || !a || !b || !a->is_complex() || !b->is_complex() || !to->is_complex())
     return false;
-  const double alpha = of.site.number_attr("alpha", 1), sign = of.site.row.name == "sub" ? -1 : 1;
+  const double alpha = of.site.number_attr("alpha", 1),
+               sign = of.site.row.computes == rules::Computes::Difference ? -1 : 1;
   const Placed out = of.pairs(*to);
   return of.make(out, *out.dims, {of.pairs(*a), of.pairs(*b)},
                  [&](Symbols s) { return s[0] + sign * alpha * s[1]; });

@@ -19,10 +19,6 @@ namespace {
 
 using Symbols = llvm::ArrayRef<Symbol>;
 
-llvm::StringRef row_of(const Composition &of) {
-  return {of.site.row.name.data(), of.site.row.name.size()};
-}
-
 struct Along {
   const Placed *x = nullptr;
   llvm::SmallVector<unsigned, 4> dims;
@@ -65,12 +61,11 @@ bool make_place(Composition &of, const Along &along, const Placed &most, const P
 
 bool composed_extreme_place(Composition &of) {
   const Along along(of);
-  const llvm::StringRef row = row_of(of);
   if (of.by || !along.x || along.x->size() == 0)
     return false;
-  const bool only_place = ir::starts_with(row, "arg");
+  const bool only_place = of.site.row.equation.equation.result_count == 1;
   const Placed most = of.temporary(along.kept);
-  const SpmdCombiner combiner = row.contains("max") ? kSpmdMax : kSpmdMin;
+  const SpmdCombiner combiner = of.site.row.variant == Variant::Largest ? kSpmdMax : kSpmdMin;
   auto same = [](Symbols s) { return s[0]; };
   if (!combine(of, along, most, same, combiner))
     return false;
@@ -86,7 +81,7 @@ bool composed_extreme_place(Composition &of) {
 bool composed_scan(Composition &of) {
   constexpr int64_t kLongestLine = 2048;
   const Along along(of);
-  const bool sums = row_of(of) == "cumsum";
+  const bool sums = !of.site.row.equation.equation.has_function;
   const Placed *from = of.by ? of.only_gradient(0) : along.x;
   if (!along.x || !from || along.dims.size() != 1 || (of.by && !sums))
     return false;
@@ -114,15 +109,16 @@ bool composed_scan(Composition &of) {
 // `all`, `any`, `count_nonzero`.
 bool composed_truth(Composition &of) {
   const Along along(of);
-  if (of.by || !along.x || of.site.spelling() == "reduce_xor")
+  if (of.by || !along.x || of.site.variant() == Variant::Odd)
     return false;
   auto truth = [](Symbols s) { return s[0] == 0.0 ? Symbol(0.0) : Symbol(1.0); };
-  if (row_of(of) == "count_nonzero")
+  if (of.site.row.dtype == rules::DTypeRule::Index)
     return combine(of, along, *of.result(0), truth);
+  const bool all = of.site.row.variant == Variant::All;
   // Of no elements all are true.
   if (along.x->size() == 0)
-    return of.fill(*of.result(0), row_of(of) == "all");
-  return combine(of, along, *of.result(0), truth, row_of(of) == "all" ? kSpmdMin : kSpmdMax);
+    return of.fill(*of.result(0), all);
+  return combine(of, along, *of.result(0), truth, all ? kSpmdMin : kSpmdMax);
 }
 
 bool composed_norm(Composition &of) {
@@ -154,12 +150,12 @@ bool composed_item(Composition &of) {
   const Placed *a = of.operand("a"), &to = *of.result(0);
   if (of.by || !a || a->size() != to.size())
     return false;
-  const std::string_view name = of.site.spelling();
+  const Variant variant = of.site.variant();
   const Dims over = {to.size()};
   return of.make(of.as(to, over), over, of.as(*a, over), [&](Symbols s) {
-    if (name == "is_nonzero" || name == "__bool__")
+    if (variant == Variant::Truth)
       return s[0] == 0.0 ? Symbol(0.0) : Symbol(1.0);
-    return name == "__int__" ? trunc(s[0]) : s[0];
+    return variant == Variant::Whole ? trunc(s[0]) : s[0];
   });
 }
 

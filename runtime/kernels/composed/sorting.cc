@@ -8,15 +8,16 @@ bool composed_sort(Composition &of) {
   const Placed *a = of.operand("a");
   if (of.by || !a || a->is_complex())
     return false;
-  const llvm::StringRef row(of.site.row.name.data(), of.site.row.name.size());
+  const bool places_alone = of.site.row.dtype == rules::DTypeRule::Index;
   auto is_off = [&](llvm::StringRef name) {
     const ir::AttrValue *value = of.site.app.attr(name);
     return value && !value->as_bool();
   };
-  const bool descending = row == "topk" ? !is_off("largest") && !is_off("is_max_k")
-                                        : rules::flag_attr(of.site.app, "descending");
-  const Placed *values = row == "argsort" ? nullptr : of.result(0);
-  const Placed *indices = row == "argsort" ? of.result(0) : of.result(1);
+  const bool descending = of.site.row.variant == Variant::Descending
+                              ? !is_off("largest") && !is_off("is_max_k")
+                              : rules::flag_attr(of.site.app, "descending");
+  const Placed *values = places_alone ? nullptr : of.result(0);
+  const Placed *indices = of.result(places_alone ? 0 : 1);
   const Dims from = a->dims->empty() ? Dims{1} : *a->dims;
   const auto named = of.site.dims(static_cast<unsigned>(a->dims->size()));
   const unsigned d = named.empty() ? 0 : named.front();

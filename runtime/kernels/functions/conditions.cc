@@ -65,7 +65,8 @@ void each_half(const Call<T> &call, View<const T> a, llvm::ArrayRef<int64_t> hal
 }
 // `fused_swiglu` gates by the first half, torch's glu by the second.
 template <class T> T gated(const Site &site, T first, T second) {
-  return site.spelling() == "fused_swiglu" ? Silu(site)(first) * second : first * sigmoid(second);
+  return site.variant() == Variant::GatesByFirst ? Silu(site)(first) * second
+                                                 : first * sigmoid(second);
 }
 template <class T> llvm::Error glu(const Call<T> &call) {
   View<const T> a = call.operand("a");

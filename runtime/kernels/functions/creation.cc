@@ -3,8 +3,6 @@
 #include "runtime/kernels/positions.h"
 #include "runtime/kernels/rows.h"
 
-#include "llvm/ADT/StringSwitch.h"
-
 namespace spmd::runtime {
 
 namespace {
@@ -13,17 +11,22 @@ using llvm::Error;
 
 double pick(std::optional<double> stated, double absent) { return stated.value_or(absent); }
 
+bool is_range(Variant variant) {
+  return variant == Variant::Range || variant == Variant::Iota || variant == Variant::Linear ||
+         variant == Variant::Logarithmic;
+}
+
 // Numbers in a row: start + step * i.
 struct Range {
   double start = 0, step = 1;
 };
 Range range_of(const Site &site, int64_t size) {
-  llvm::StringRef name = bare_name(site);
-  if (name == "linspace" || name == "logspace") {
+  const Variant variant = site.variant();
+  if (variant == Variant::Linear || variant == Variant::Logarithmic) {
     double start = pick(argument(site, {"start"}, 0), 0), end = pick(argument(site, {"end"}, 1), 1);
     return {start, size > 1 ? (end - start) / static_cast<double>(size - 1) : 0};
   }
-  if (name == "iota")
+  if (variant == Variant::Iota)
     return {};
   // `arange(end)`, `arange(start, end, step)`.
   bool only_end = !argument(site, {}, 1) && !site.app.attr("start");
@@ -32,19 +35,19 @@ Range range_of(const Site &site, int64_t size) {
 }
 
 template <class T> void fill_range(const Site &site, View<T> to) {
-  llvm::StringRef name = bare_name(site);
+  const Variant variant = site.variant();
   auto dim = static_cast<unsigned>(rules::dim_number(site.app).value_or(0));
-  DimSplit cut(*to.dims, name == "iota" && dim < to.rank() ? dim : 0);
+  DimSplit cut(*to.dims, variant == Variant::Iota && dim < to.rank() ? dim : 0);
   Range range = range_of(site, cut.extent);
   double base = pick(argument(site, {"base"}, 3), 10);
   for (int64_t at = 0; at < to.size(); ++at) {
     auto i = static_cast<double>(at / cut.inner % cut.extent);
     double last = static_cast<double>(cut.extent - 1);
     // From the nearer end, so that the last number is exact.
-    double value = name == "linspace" && i > last / 2
+    double value = variant == Variant::Linear && i > last / 2
                        ? range.start + range.step * last - range.step * (last - i)
                        : range.start + range.step * i;
-    to[at] = constant<T>(name == "logspace" ? std::pow(base, value) : value);
+    to[at] = constant<T>(variant == Variant::Logarithmic ? std::pow(base, value) : value);
   }
 }
 
@@ -60,7 +63,7 @@ template <class T> Error fill_triangle(const Site &site, View<T> to) {
   auto rows = static_cast<int64_t>(pick(argument(site, {"row"}, 0), 0));
   auto columns = static_cast<int64_t>(pick(argument(site, {"col"}, 1), 0));
   auto offset = static_cast<int64_t>(pick(argument(site, {"offset"}, 2), 0));
-  bool lower = bare_name(site) == "tril_indices";
+  bool lower = site.variant() == Variant::LowerTriangle;
   int64_t n = 0, most = to.rank() == 2 ? to.dim(1) : 0;
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < columns; ++c)
@@ -97,29 +100,14 @@ template <class T> Error fill_data(const Site &site, View<T> to) {
   return Error::success();
 }
 
-enum class Filling : uint8_t { Number, Nothing, Ones, Range, Eye, Triangle, Data, Counter };
-Filling filling_of(llvm::StringRef name) {
-  return llvm::StringSwitch<Filling>(name)
-      .Cases("empty", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided",
-             Filling::Nothing)
-      .Cases("empty2", "empty_like", Filling::Nothing)
-      .Cases("ones", "new_ones", "ones_like", Filling::Ones)
-      .Cases("arange", "range", "iota", "linspace", "logspace", Filling::Range)
-      .Case("eye", Filling::Eye)
-      .Cases("tril_indices", "triu_indices", Filling::Triangle)
-      .Cases("tensor", "scalar_tensor", Filling::Data)
-      .Case("iota_2x32_shape", Filling::Counter)
-      .Default(Filling::Number);
-}
-
 // The one number that all elements are; none: they are not alike, or it is not stated.
 std::optional<double> number_of_all(const Site &site) {
-  switch (filling_of(bare_name(site))) {
-  case Filling::Nothing: // what is there is not said: zeros
+  switch (site.variant()) {
+  case Variant::Empty: // what is there is not said: zeros
     return 0;
-  case Filling::Ones:
+  case Variant::Ones:
     return 1;
-  case Filling::Number: {
+  case Variant::Plain: {
     // After the size (`full`), or after what gives the extents (`full_like`).
     std::optional<double> value = argument(site, {"fill_value", "value"}, 1);
     return value ? value : argument(site, {}, 0);
@@ -141,12 +129,12 @@ std::optional<double> only_number(const Site &site) {
 }
 
 bool composed_range(Composition &of) {
-  const llvm::StringRef name = bare_name(of.site);
+  const Variant variant = of.site.variant();
   const Placed &to = *of.result(0);
   auto dim = static_cast<unsigned>(rules::dim_number(of.site.app).value_or(0));
-  if (name == "linspace" || name == "logspace" || to.dims->empty())
+  if (variant == Variant::Linear || variant == Variant::Logarithmic || to.dims->empty())
     return false;
-  dim = name == "iota" && dim < to.dims->size() ? dim : 0;
+  dim = variant == Variant::Iota && dim < to.dims->size() ? dim : 0;
   const int64_t extent = (*to.dims)[dim];
   const Range range = range_of(of.site, extent);
   return of.make(to, *to.dims, of.places(to.dims->size(), dim, extent),
@@ -154,11 +142,11 @@ bool composed_range(Composition &of) {
 }
 
 bool composed_constant(Composition &of) {
-  const Filling filling = filling_of(bare_name(of.site));
-  if (!of.by && filling == Filling::Range)
+  const Variant variant = of.site.variant();
+  if (!of.by && is_range(variant))
     return composed_range(of);
   std::optional<double> number =
-      filling == Filling::Data ? only_number(of.site) : number_of_all(of.site);
+      variant == Variant::Data ? only_number(of.site) : number_of_all(of.site);
   return !of.by && number &&
          of.make(*of.result(0), *of.result(0)->dims, {},
                  [&](llvm::ArrayRef<Symbol>) { return Symbol(*number); });
@@ -175,18 +163,20 @@ template <class T> Error constant_row(const Call<T> &call) {
     std::fill_n(to.data, to.size(), constant<T>(*number));
     return Error::success();
   }
-  switch (filling_of(bare_name(site))) {
-  case Filling::Range:
+  if (is_range(site.variant())) {
     fill_range(site, to);
     return Error::success();
-  case Filling::Eye:
+  }
+  switch (site.variant()) {
+  case Variant::Eye:
     fill_eye(to);
     return Error::success();
-  case Filling::Triangle:
+  case Variant::LowerTriangle:
+  case Variant::UpperTriangle:
     return fill_triangle(site, to);
-  case Filling::Data:
+  case Variant::Data:
     return fill_data(site, to);
-  case Filling::Counter: // high and low words of a place
+  case Variant::Counter: // high and low words of a place
     for (int64_t at = 0; at < to.size(); ++at) {
       to[at] = constant<T>(static_cast<double>(at >> 32));
       if (call.results.size() > 1 && call.results[1])

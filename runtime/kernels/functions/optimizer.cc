@@ -61,14 +61,15 @@ Error adam(const Call<double> &call) {
   const Site &site = call.site;
   Real p = call.operand("p"), g = call.operand("g"), m = call.operand("m"), v = call.operand("v"),
        n = call.operand("n");
-  bool fused = site.row.name == "fused_adam";
+  bool fused = site.row.equation.equation.result_count == 4;
   if (Error wrong = refused(call))
     return wrong;
   if (rules::flag_attr(site.app, "amsgrad"))
     return cannot_run(site, "the largest second moments of `amsgrad` are no operand of the row");
   Rates rates = rates_of(site, 1e-3, 1e-8);
   auto [beta1, beta2] = betas(site);
-  bool decoupled = bare_name(site).contains("adamw") || rules::flag_attr(site.app, "decoupled") ||
+  bool decoupled = site.variant() == Variant::DecoupledDecay ||
+                   rules::flag_attr(site.app, "decoupled") ||
                    rules::flag_attr(site.app, "decoupled_weight_decay");
   double step = n ? n[0] : site.number_attr("step", 1);
   double first = 1 - std::pow(beta1, step), second = 1 - std::pow(beta2, step);

@@ -90,7 +90,7 @@ struct Addcdiv {
   double value;
 };
 struct Sqrt { // or `cbrt`
-  explicit Sqrt(const Site &site) : cubic(site.spelling() == "cbrt") {}
+  explicit Sqrt(const Site &site) : cubic(site.variant() == Variant::CubeRoot) {}
   template <class T> T operator()(T x) const {
     if constexpr (!std::is_same_v<T, Complex>)
       if (cubic)
@@ -119,7 +119,7 @@ struct Digamma { // or `polygamma` of order `n`
 struct Ndtr {
   explicit Ndtr(const Site &) {}
   static llvm::Error check(const Site &site) {
-    if (site.spelling() == "ndtri")
+    if (site.variant() == Variant::Inverse)
       return cannot_run(site, "it has no kernel");
     return llvm::Error::success();
   }
@@ -200,7 +200,7 @@ struct Igamma {
   static constexpr unsigned kSmooth = 0b10;
   explicit Igamma(const Site &) {}
   static llvm::Error check(const Site &site) {
-    if (site.spelling() == "igamma_grad_a" || site.spelling() == "random_gamma_grad")
+    if (site.variant() == Variant::ByOrder)
       return cannot_run(site,
                         "we have no derivative of the incomplete gamma function by its order");
     return llvm::Error::success();

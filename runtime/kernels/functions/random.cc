@@ -62,36 +62,40 @@ double pick(const Site &site, std::initializer_list<llvm::StringRef> names, unsi
 
 Distribution distribution_of(const Site &site, ir::DType dtype) {
   using Form = Distribution::Form;
-  llvm::StringRef name = bare_name(site);
-  bool like = site.row.name == "random_like"; // a tensor stands before the parameters
+  // A tensor stands before the parameters.
+  bool like = site.row.equation.equation.operand_count > 0;
   auto number = [&](std::initializer_list<llvm::StringRef> names, unsigned place, double absent) {
     return pick(site, names, place + like, absent);
   };
   double bits = std::min(53u, ir::info(dtype).bytes * 8);
-  if (ir::starts_with(name, "randn") || name == "normal_")
+  switch (site.variant()) {
+  case Variant::Normal:
     return {Form::Normal, number({"mean"}, 0, 0), number({"std"}, 1, 1)};
-  if (ir::starts_with(name, "randint") || name == "random_") {
+  case Variant::Integer: {
     double low = number({"low", "from"}, 0, 0), high = number({"high", "to"}, 1, kNaN);
     if (std::isnan(high)) // `randint(high)`
       return {Form::Whole, 0, site.app.attr("low") || low == 0 ? std::exp2(bits - 1) : low};
     return {Form::Whole, low, high};
   }
-  if (name == "exponential")
+  case Variant::Exponential:
     return {Form::Exponential, number({"lambd"}, 0, 1), 0};
-  if (name == "geometric")
+  case Variant::Geometric:
     return {Form::Geometric, number({"p"}, 0, 0.5), 0};
-  if (name == "cauchy")
+  case Variant::Cauchy:
     return {Form::Cauchy, number({"median"}, 0, 0), number({"sigma"}, 1, 1)};
-  if (name == "log_normal")
+  case Variant::LogNormal:
     return {Form::LogNormal, number({"mean"}, 0, 1), number({"std"}, 1, 2)};
-  if (name == "bernoulli_")
+  case Variant::Coin:
     return {Form::Coin, number({"p"}, 0, 0.5), 0};
-  if (ir::starts_with(name, "uniform") || name == "rng_uniform")
+  case Variant::Uniform:
+  case Variant::UniformBetween:
     return {Form::Uniform, number({"from", "low", "minval"}, 0, 0),
             number({"to", "high", "maxval"}, 1, 1)};
-  if (ir::starts_with(name, "random_") || name == "rng_bit_generator")
+  case Variant::Bits:
     return {Form::Bits, number({"bit_width"}, 0, bits), 0};
-  return {};
+  default:
+    return {};
+  }
 }
 
 template <class T> T drawn(const Distribution &distribution, Draw draw) {
@@ -122,10 +126,9 @@ template <class T> Error permutation(const Call<T> &call) {
 }
 
 template <class T> Error random(const Call<T> &call) {
-  llvm::StringRef name = bare_name(call.site);
-  if (name == "randperm")
+  if (call.site.variant() == Variant::Permutation)
     return permutation(call);
-  if (name == "rng_uniform" && call.args.size())
+  if (call.site.variant() == Variant::UniformBetween && call.args.size())
     return cannot_run(call.site, "its bounds are no operands of the row");
   for (unsigned k = 0; k < call.results.size(); ++k) {
     View<T> to = call.results[k];
@@ -166,7 +169,7 @@ template <class T> uint32_t word32(T number) {
 // Keys made of keys.
 template <class T> Error random_key(const Call<T> &call) {
   unsigned k = call.site.operand("k"), members = call.site.members(k);
-  if (bare_name(call.site) == "threefry2x32" && members == 4 && call.results.size() == 2) {
+  if (call.site.variant() == Variant::Threefry && members == 4 && call.results.size() == 2) {
     const Dims &over = *call.results[0].dims;
     auto strides = [&](unsigned m) { return strides_over(*call.operand(k, m).dims, over); };
     int64_t at = 0;
@@ -235,11 +238,11 @@ template <class T> Error bernoulli(const Call<T> &call) { return by_parameters(c
 template <class T> Error binomial(const Call<T> &call) { return by_parameters(call, By::Binomial); }
 template <class T> Error normal(const Call<T> &call) { return by_parameters(call, By::Normal); }
 template <class T> Error poisson(const Call<T> &call) {
-  llvm::StringRef name = bare_name(call.site);
-  bool gamma = name.contains("gamma") || name.contains("dirichlet");
+  bool shares = call.site.variant() == Variant::Dirichlet;
+  bool gamma = shares || call.site.variant() == Variant::Gamma;
   Error wrong = by_parameters(call, gamma ? By::Gamma : By::Poisson);
   View<T> to = call.results[0];
-  if (wrong || !name.contains("dirichlet") || to.rank() == 0)
+  if (wrong || !shares || to.rank() == 0)
     return wrong;
   if constexpr (std::is_same_v<T, double>)
     for (int64_t width = to.dims->back(), row = 0; row * width < to.size(); ++row) {
@@ -296,16 +299,10 @@ template <class T> Error multinomial(const Call<T> &call) {
 
 double dropped(const Site &site) {
   double p = pick(site, {"p", "rate", "drop_prob"}, 1, 0.5);
-  return ir::ends_with(bare_name(site), "fused_dropout") ? 1 - p : p; // torch passes what is kept
+  return site.variant() == Variant::KeepsShare ? 1 - p : p; // torch passes what is kept
 }
 // Whole channels are dropped: of elements that differ only behind the first two dimensions, all.
-unsigned leading(const Site &site) {
-  llvm::StringRef name = bare_name(site);
-  return ir::starts_with(name, "feature_") || ir::ends_with(name, "1d") ||
-                 ir::ends_with(name, "2d") || ir::ends_with(name, "3d")
-             ? 2
-             : ~0u;
-}
+unsigned leading(const Site &site) { return site.variant() == Variant::WholeChannels ? 2 : ~0u; }
 
 template <class T> Error dropout(const Call<T> &call) {
   View<const T> x = call.operand("x");

@@ -30,7 +30,7 @@ struct Round { // to even, or away from zero as jax's default is; `decimals` pla
 struct FloorDivide { // `rounding_mode`; `mulhi`: the upper half of a product
   explicit FloorDivide(const Site &site)
       : cut(rules::word_attr(site.app, {"rounding_mode"}) == "trunc"),
-        upper_bits(site.spelling() == "mulhi" ? bits_of(site.dtype(0)) : 0) {}
+        upper_bits(site.variant() == Variant::UpperHalf ? bits_of(site.dtype(0)) : 0) {}
   double operator()(double a, double b) const {
     if (upper_bits)
       return static_cast<double>(static_cast<__int128>(whole(a)) * whole(b) >> upper_bits);
@@ -90,8 +90,8 @@ struct OneOfTwo {
 
 struct BitwiseNot { // or `population_count`, `clz`
   explicit BitwiseNot(const Site &site)
-      : bits(bits_of(site.dtype(0))), counts(site.spelling() == "population_count"),
-        leads(site.spelling() == "clz") {}
+      : bits(bits_of(site.dtype(0))), counts(site.variant() == Variant::CountsBits),
+        leads(site.variant() == Variant::LeadingZeros) {}
   double operator()(double x) const {
     if (counts)
       return __builtin_popcountll(bit_pattern(x, bits));
@@ -104,7 +104,7 @@ struct BitwiseNot { // or `population_count`, `clz`
 };
 struct RightShift { // arithmetic; `shift_right_logical`: zeros come in
   explicit RightShift(const Site &site)
-      : bits(bits_of(site.dtype(0))), logical(site.spelling() == "shift_right_logical") {}
+      : bits(bits_of(site.dtype(0))), logical(site.variant() == Variant::LogicalShift) {}
   double operator()(double a, double b) const {
     bool beyond = b < 0 || b >= bits;
     if (logical)
@@ -119,7 +119,7 @@ struct RightShift { // arithmetic; `shift_right_logical`: zeros come in
 
 struct Cast { // `reduce_precision`: to a float of so many bits
   explicit Cast(const Site &site)
-      : fraction(site.spelling() == "reduce_precision" && site.domain == Domain::Declared
+      : fraction(site.variant() == Variant::ReducedPrecision && site.domain == Domain::Declared
                      ? static_cast<int>(site.number_attr("mantissa_bits", 52))
                      : 52),
         exponent(static_cast<int>(site.number_attr("exponent_bits", 11))) {}
@@ -142,7 +142,7 @@ struct Cast { // `reduce_precision`: to a float of so many bits
 struct CastRound {
   explicit CastRound(const Site &) {}
   static llvm::Error check(const Site &site) {
-    if (site.spelling() == "dequantize")
+    if (site.variant() == Variant::Quantised)
       return cannot_run(site, "scale and zero point of its operand are not known");
     return llvm::Error::success();
   }
@@ -170,7 +170,7 @@ llvm::Error quantize(const Call<double> &call) {
   unsigned rank = a.rank(), place = rules::place_of(axis.value_or(0), rank).value_or(0);
   int64_t inner = count(llvm::ArrayRef<int64_t>(*a.dims).drop_front(std::min(place + 1, rank)));
   bool per_index = (s && s.size() > 1) || (z && z.size() > 1);
-  bool fake = ir::starts_with(llvm::StringRef(site.spelling().data()), "fake_quantize");
+  bool fake = site.variant() == Variant::Simulated;
   std::optional<double> number = site.number(site.operand("s"));
   double scale = number.value_or(site.number_attr("scale", 1));
   number = site.number(site.operand("z"));
@@ -196,7 +196,7 @@ bool is_below(double a, double b) { // in jax's total order
   return key(a) < key(b);
 }
 struct Eq {
-  explicit Eq(const Site &site) : total(site.spelling() == "eq_to") {}
+  explicit Eq(const Site &site) : total(site.variant() == Variant::TotalOrder) {}
   template <class T> T operator()(T a, T b) const {
     if constexpr (std::is_same_v<T, Symbol>)
       if (total)
@@ -209,7 +209,7 @@ struct Eq {
   bool total;
 };
 struct Lt {
-  explicit Lt(const Site &site) : total(site.spelling() == "lt_to") {}
+  explicit Lt(const Site &site) : total(site.variant() == Variant::TotalOrder) {}
   template <class T> T operator()(T a, T b) const {
     if constexpr (std::is_same_v<T, Symbol>)
       return total ? Symbol::untraceable() : Symbol(double(a < b));
@@ -219,7 +219,7 @@ struct Lt {
   bool total;
 };
 struct Le {
-  explicit Le(const Site &site) : total(site.spelling() == "le_to") {}
+  explicit Le(const Site &site) : total(site.variant() == Variant::TotalOrder) {}
   template <class T> T operator()(T a, T b) const {
     if constexpr (std::is_same_v<T, Symbol>)
       return total ? Symbol::untraceable() : Symbol(double(a <= b));

@@ -52,7 +52,7 @@ Bag bag_of(const Site &site) {
   llvm::StringRef word = rules::word_attr(site.app, {"mode"});
   if (!word.empty())
     return word == "mean" ? Bag::Mean : word == "max" ? Bag::Max : Bag::Sum;
-  bool functional = bare_name(site) == "embedding_bag" && site.app.op.alias;
+  bool functional = site.variant() == Variant::MeanOfBag;
   return static_cast<Bag>(
       std::clamp<int64_t>(rules::number_attr(site.app, {"mode"}).value_or(functional), 0, 2));
 }

@@ -12,7 +12,7 @@ using llvm::Error;
 
 template <class T> Error gather(const Call<T> &call) {
   View<const T> a = call.operand("a"), i = call.operand("i");
-  bool flat = bare_name(call.site) == "take_along_dim" && !rules::dim_attr(call.site.app);
+  bool flat = call.site.variant() == Variant::Flat && !rules::dim_attr(call.site.app);
   Dims from = flat || a.rank() == 0 ? Dims{a.size()} : *a.dims;
   Dims to = call.results[0].rank() == 0 ? Dims{1} : *call.results[0].dims;
   Dims index = flat || i.rank() == 0 ? Dims{i.size()} : *i.dims;
@@ -218,7 +218,7 @@ template <class T> Error masked_select(const Call<T> &call) {
       places.push_back(walk.offset(0));
   auto found = static_cast<int64_t>(places.size());
   // The backward of `masked_scatter` leaves what is over at zero.
-  bool may_be_longer = bare_name(call.site) == "masked_scatter_backward";
+  bool may_be_longer = call.site.variant() == Variant::LeavesRest;
   if (found > to.size() || (found < to.size() && !may_be_longer))
     return wrong_number(call.site, found, to.size());
   fetch(a, places, to);
@@ -237,7 +237,7 @@ template <class T> Error selecting_backward(const Call<T> &call) {
   if (!at)
     return at.takeError();
   Positions places;
-  if (bare_name(call.site) == "index_select_backward") {
+  if (call.site.variant() == Variant::Lines) {
     places = lines(large, d, *at);
   } else {
     Dims small = *i.dims; // without the dimension: `keepdim` was false

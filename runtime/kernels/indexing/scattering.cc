@@ -61,7 +61,7 @@ template <class T> llvm::Expected<Pairs> pairs(const Call<T> &call) {
   }
   Dims large = call.results[0].rank() ? *call.results[0].dims : Dims{1};
   Dims small = i.rank() ? *i.dims : Dims{1};
-  bool first = bare_name(call.site) == "deterministic_scatter_add";
+  bool first = call.site.variant() == Variant::FirstDim;
   unsigned d = first && !rules::dim_attr(call.site.app) ? 0 : dim_of(call.site, call.results[0]);
   if (small.size() != large.size() || (s && s.rank() && s.rank() != small.size()))
     return cannot_run(call.site, "its index has not the dimensions of what it indexes");
@@ -101,7 +101,7 @@ std::vector<int64_t> writes(const Site &site, int64_t size) {
 }
 
 template <class T> Error scatter_add(const Call<T> &call) {
-  if (ir::ends_with(bare_name(call.site), "sub"))
+  if (call.site.variant() == Variant::Subtracts)
     return scatter_by(call, kSubtract);
   std::vector<int64_t> written = writes(call.site, call.results[0].size());
   const T *base = call.results[0].data;
@@ -174,16 +174,16 @@ template <class T> Error index_put_add(const Call<T> &call) { return index_put_b
 enum class Combiner : uint8_t { Sum, Product, Mean, Max, Min };
 std::optional<Combiner> combiner_of(const Site &site) {
   llvm::StringRef word = rules::word_attr(site.app, {"reduce", "reduction"});
-  llvm::StringRef name = bare_name(site);
+  const Variant variant = site.variant();
   if (word == "sum" || word == "add")
     return Combiner::Sum;
-  if (word == "prod" || word == "multiply" || ir::ends_with(name, "mul"))
+  if (word == "prod" || word == "multiply" || variant == Variant::Multiplies)
     return Combiner::Product;
   if (word == "mean")
     return Combiner::Mean;
-  if (word == "amax" || word == "max" || ir::ends_with(name, "max"))
+  if (word == "amax" || word == "max" || variant == Variant::Largest)
     return Combiner::Max;
-  if (word == "amin" || word == "min" || ir::ends_with(name, "min"))
+  if (word == "amin" || word == "min" || variant == Variant::Smallest)
     return Combiner::Min;
   return std::nullopt;
 }
@@ -212,7 +212,7 @@ template <class T> Error scatter_reduce(const Call<T> &call) {
     return addends[static_cast<size_t>(&old - base)]++ ? combined(*combiner, old, value) : value;
   };
   Error wrong =
-      bare_name(call.site) == "index_reduce" ? put_lines(call, combine) : scatter_by(call, combine);
+      call.site.variant() == Variant::Lines ? put_lines(call, combine) : scatter_by(call, combine);
   if (wrong || *combiner != Combiner::Mean)
     return wrong;
   for (size_t i = 0; i < addends.size(); ++i)

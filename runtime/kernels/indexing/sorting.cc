@@ -188,7 +188,7 @@ Error nonzero(const Call<double> &call) {
   View<double> to = call.results[0];
   Dims dims = a.rank() ? *a.dims : Dims{1};
   auto width = static_cast<int64_t>(a.rank());
-  bool filled = bare_name(call.site) == "nonzero_static";
+  bool filled = call.site.variant() == Variant::Filled;
   int64_t rows = to.rank() ? to.dim(0) : 0, found = 0;
   if (filled)
     std::fill_n(to.data, to.size(), call.site.number_attr("fill_value", -1));
@@ -206,7 +206,7 @@ Error nonzero(const Call<double> &call) {
 Error unique(const Call<double> &call) {
   const Site &site = call.site;
   View<const double> a = call.operand("a");
-  bool consecutive = bare_name(site) == "unique_consecutive", along = rules::dim_attr(site.app);
+  bool consecutive = site.variant() == Variant::Neighbours, along = rules::dim_attr(site.app);
   Dims dims = along ? *a.dims : Dims{a.size()};
   unsigned d = along ? dim_of(site, a) : 0;
   DimSplit cut(dims, d);

@@ -14,8 +14,8 @@ namespace spmd::runtime {
 
 namespace {
 
-bool is_row(const Site &site, llvm::StringRef prefix) {
-  return ir::starts_with(llvm::StringRef(site.row.name.data(), site.row.name.size()), prefix);
+bool is_of_scores(const Site &site) {
+  return site.row.variant == Variant::OfScores || site.row.variant == Variant::SoftTargets;
 }
 
 // What a row says of its samples. T: also of class weights and soft targets.
@@ -76,13 +76,13 @@ public:
 private:
   ClassLoss(const Call<T> &call, View<const T> z, LossReduction reduction)
       : lines_(*z.dims, {z.rank() > 1 ? 1u : 0u}), reduction_(reduction),
-        soft_(call.site.row.name == "cross_entropy_soft"),
+        soft_(call.site.row.variant == Variant::SoftTargets),
         ignore_(rules::number_attr(call.site.app, {"ignore_index"}).value_or(-100)),
         smoothing_(call.site.number_attr("label_smoothing", 0)), t_(call.operand("t")) {
     unsigned place = call.site.operand("w");
     // `w` of linear_cross_entropy makes the scores.
     if (place < call.site.row.equation.equation.operand_count &&
-        !is_row(call.site, "linear_cross_entropy"))
+        call.site.row.variant != Variant::MakesScores)
       w_ = call.operand(place);
   }
 
@@ -121,7 +121,7 @@ template <class T> llvm::Error sum_classes(const Call<T> &call, View<const T> z,
   return llvm::Error::success();
 }
 template <class T> llvm::Error class_loss(const Call<T> &call) {
-  return sum_classes(call, call.operand("z"), is_row(call.site, "cross_entropy"));
+  return sum_classes(call, call.operand("z"), is_of_scores(call.site));
 }
 
 // The gradient of scores or log-probabilities z, where g is that of the loss.
@@ -159,8 +159,7 @@ llvm::Error vjp_class_loss(const VjpCall &vjp) {
   if (vjp.operand != site.operand("z"))
     return run_taped_vjp(class_loss<Var>, vjp);
   View<const double> g = vjp.gradients[0];
-  return g ? add_score_gradient(vjp.call, vjp.call.operand("z"), g, is_row(site, "cross_entropy"),
-                                vjp.result)
+  return g ? add_score_gradient(vjp.call, vjp.call.operand("z"), g, is_of_scores(site), vjp.result)
            : llvm::Error::success();
 }
 
@@ -199,7 +198,7 @@ template <class T> llvm::Error nll_loss_backward(const Call<T> &call) {
   auto loss = ClassLoss<T>::make(call, z);
   if (!loss)
     return loss.takeError();
-  bool mean = site.row.name != "nll_loss_backward_summed";
+  bool mean = site.row.variant != Variant::OfSum;
   T total = !mean ? T(1.0) : k ? k[0] : loss->total();
   for (int64_t n = 0; n < loss->samples(); ++n)
     if (!loss->ignored(n))

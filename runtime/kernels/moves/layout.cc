@@ -19,7 +19,7 @@ Moves one(Box box, unsigned arg) {
 // Row-major order stays.
 Expected<Moves> reshape(const MoveSite &at) {
   const Dims &from = at.dims(*at.arg("a")), &to = *at.results[0];
-  if (rules::any_attr(at.site.app, {"dimensions"}) && bare_name(at.site) == "reshape")
+  if (rules::any_attr(at.site.app, {"dimensions"}) && !at.site.app.op.alias)
     return cannot_run(at.site, "its order of dimensions is not row-major");
   if (count(from) != count(to))
     return wrong_number(at.site, count(from), count(to));
@@ -40,10 +40,7 @@ Expected<Moves> permute(const MoveSite &at) {
         box.from_strides[d] = from[e];
   return one(std::move(box), arg);
 }
-bool conjugates(const Site &site) {
-  llvm::StringRef name = bare_name(site);
-  return name == "mH" || name == "adjoint";
-}
+bool conjugates(const Site &site) { return site.variant() == Variant::Adjoint; }
 // Where nothing but places changes.
 Expected<Moves> permute_alone(const MoveSite &at) {
   if (conjugates(at.site))
@@ -68,7 +65,7 @@ Expected<llvm::SmallVector<unsigned, 5>> expanded_dims(const MoveSite &at, unsig
           rules::numbers_attr(at.site.app, {"broadcast_dimensions"})) {
     for (int64_t place : *stated)
       places.push_back(static_cast<unsigned>(place));
-  } else if (bare_name(at.site) == "meshgrid") {
+  } else if (at.site.variant() == Variant::Grid) {
     auto member = static_cast<unsigned>(
         rules::number_attr(at.site.app, {"member"}).value_or(at.site.binding[0]->first));
     bool swapped = rules::word_attr(at.site.app, {"indexing"}) == "xy" && member < 2;
@@ -119,10 +116,10 @@ Expected<Moves> repeat(const MoveSite &at) {
 Expected<Moves> flip(const MoveSite &at) {
   unsigned arg = *at.arg("a");
   auto rank = static_cast<unsigned>(at.dims(arg).size());
-  llvm::StringRef name = bare_name(at.site);
+  const Variant variant = at.site.variant();
   llvm::SmallVector<unsigned, 4> dims = at.site.dims(rank);
-  if (name == "fliplr" || name == "flipud")
-    dims = {name == "fliplr" ? 1u : 0u};
+  if (variant == Variant::Rows || variant == Variant::Columns)
+    dims = {variant == Variant::Columns ? 1u : 0u};
   Box box = box_of(at.dims(arg));
   for (unsigned d : dims) {
     box.from += (box.extents[d] - 1) * box.from_strides[d];
@@ -229,10 +226,10 @@ Expected<Moves> along_diagonal(const MoveSite &at, unsigned arg, bool embeds,
 Expected<Moves> diagonal(const MoveSite &at) {
   unsigned arg = *at.arg("a");
   const Dims &dims = at.dims(arg), &to = *at.results[0];
-  llvm::StringRef name = bare_name(at.site);
-  if (name == "diag" && dims.size() == 1)
+  const Variant variant = at.site.variant();
+  if (variant == Variant::OfVector && dims.size() == 1)
     return along_diagonal(at, arg, true, to, dims, 0, 1);
-  bool last = name == "linalg_diagonal";
+  bool last = variant == Variant::LastTwo;
   int64_t dim1 = at.number({"dim1"}, 2).value_or(last ? -2 : 0);
   int64_t dim2 = at.number({"dim2"}, 3).value_or(last ? -1 : 1);
   return along_diagonal(at, arg, false, dims, to, dim1, dim2);
@@ -240,7 +237,7 @@ Expected<Moves> diagonal(const MoveSite &at) {
 Expected<Moves> diag_embed(const MoveSite &at) {
   unsigned arg = *at.arg("a");
   const Dims &dims = at.dims(arg), &to = *at.results[0];
-  if (bare_name(at.site) == "diagflat")
+  if (at.site.variant() == Variant::Flat)
     return along_diagonal(at, arg, true, to, {count(dims)}, 0, 1);
   int64_t dim1 = at.number({"dim1"}, 2).value_or(-2), dim2 = at.number({"dim2"}, 3).value_or(-1);
   return along_diagonal(at, arg, true, to, dims, dim1, dim2);

@@ -27,28 +27,32 @@ class Cutter {
 public:
   // `whole`: extents of what is cut; `part`: those of the block.
   Cutter(const MoveSite &at, const Dims &whole, const Dims &part)
-      : at_(at), whole_(whole), part_(part), name_(bare_name(at.site)) {}
+      : at_(at), whole_(whole), part_(part) {}
 
   // `shift`: operands before the attributes by position.
   Expected<Cut> read(unsigned shift) {
-    if (at_.site.spelling() == "jax.slice")
+    std::optional<int64_t> start;
+    switch (at_.site.variant()) {
+    case Variant::StridedStarts:
       return of_starts("start_indices", "strides");
-    if (name_ == "dynamic_slice" || name_ == "dynamic_update_slice")
+    case Variant::StartOperands:
       return of_operands();
-    if (name_ == "dynamic_index_in_dim")
+    case Variant::OneStartOperand:
       return of_dim(start_operand(), 1, shift);
-    if (name_ == "getitem" || name_ == "__getitem__" || name_ == "__setitem__" ||
-        name_ == "setitem")
+    case Variant::Unrecorded:
       return cannot_run(at_.site, "its indices are not recorded");
-    bool select = ir::starts_with(llvm::StringRef(name_), "select");
-    if (select || name_ == "narrow") {
-      std::optional<int64_t> start = start_operand();
-      return of_dim(start ? start : at_.number({select ? "index" : "start"}, shift + 1), 1, shift);
-    }
-    std::optional<int64_t> start = at_.number({"start"}, shift + 1);
-    if (!start)
+    case Variant::OneEntry:
       start = start_operand();
-    return of_dim(start.value_or(0), at_.number({"step"}, shift + 3).value_or(1), shift);
+      return of_dim(start ? start : at_.number({"index"}, shift + 1), 1, shift);
+    case Variant::Length:
+      start = start_operand();
+      return of_dim(start ? start : at_.number({"start"}, shift + 1), 1, shift);
+    default:
+      start = at_.number({"start"}, shift + 1);
+      if (!start)
+        start = start_operand();
+      return of_dim(start.value_or(0), at_.number({"step"}, shift + 3).value_or(1), shift);
+    }
   }
 
 private:
@@ -171,7 +175,7 @@ Expected<Moves> slice(const MoveSite &at) {
 Expected<Moves> slice_backward(const MoveSite &at) {
   unsigned arg = *at.arg("g");
   const Dims &whole = *at.results[0], &part = at.dims(arg);
-  bool diagonal = bare_name(at.site) == "diagonal_backward";
+  bool diagonal = at.site.variant() == Variant::Diagonal;
   // By position, the extents of the result stand before the other attributes.
   Expected<Box> box = diagonal ? diagonal_box(at, whole, part, 2) : cut_box(at, whole, part, 2);
   if (!box)
@@ -190,9 +194,8 @@ Expected<Moves> slice_scatter(const MoveSite &at) {
   moves.list.push_back({target, 0, box_of(whole)});
   if (!source)
     return cannot_run(at.site, "what it writes is no tensor");
-  llvm::StringRef name = bare_name(at.site);
   const Dims &part = at.dims(*source);
-  if (name == "as_strided_scatter" || name == "slice_inverse") {
+  if (at.site.variant() == Variant::Strided) {
     std::optional<rules::Numbers> strides = rules::numbers_attr(at.site.app, {"stride", "strides"});
     if (!strides || strides->size() != part.size())
       return cannot_run(at.site, "its attributes do not say its strides");
@@ -207,8 +210,8 @@ Expected<Moves> slice_scatter(const MoveSite &at) {
     moves.list.push_back({*source, 0, std::move(box)});
     return moves;
   }
-  Expected<Box> box =
-      name == "diagonal_scatter" ? diagonal_box(at, whole, part, 2) : cut_box(at, whole, part, 2);
+  Expected<Box> box = at.site.variant() == Variant::Diagonal ? diagonal_box(at, whole, part, 2)
+                                                             : cut_box(at, whole, part, 2);
   if (!box)
     return box.takeError();
   swap_ends(*box);

@@ -21,26 +21,30 @@ void swap_ends(Box &box) {
 }
 
 // The extents that a member has where the spelling gives it more dimensions.
-Dims joined_dims(llvm::StringRef name, Dims dims) {
-  if (name == "column_stack" && dims.size() < 2)
+Dims joined_dims(Variant variant, Dims dims) {
+  if (variant == Variant::ColumnVectors && dims.size() < 2)
     return {count(dims), 1};
-  if ((name == "vstack" || name == "row_stack" || name == "dstack") && dims.size() < 2)
+  if ((variant == Variant::Rows || variant == Variant::Depth) && dims.size() < 2)
     dims = {1, count(dims)};
-  if (name == "dstack" && dims.size() == 2)
+  if (variant == Variant::Depth && dims.size() == 2)
     dims.push_back(1);
   if (dims.empty())
     dims = {1};
   return dims;
 }
 
-Expected<unsigned> joined_dim(const MoveSite &at, llvm::StringRef name, size_t rank) {
-  if (name == "hstack" || name == "column_stack")
+Expected<unsigned> joined_dim(const MoveSite &at, size_t rank) {
+  switch (at.site.variant()) {
+  case Variant::Columns:
+  case Variant::ColumnVectors:
     return rank > 1 ? 1 : 0;
-  if (name == "vstack" || name == "row_stack")
+  case Variant::Rows:
     return 0;
-  if (name == "dstack")
+  case Variant::Depth:
     return 2;
-  return at.dim(rank, 0, 1);
+  default:
+    return at.dim(rank, 0, 1);
+  }
 }
 
 // Rows of all members in all combinations, the last member fastest.
@@ -70,21 +74,21 @@ Expected<Moves> cartesian_prod(const MoveSite &at, unsigned members) {
 } // namespace
 
 Expected<Moves> cat(const MoveSite &at) {
-  llvm::StringRef name = bare_name(at.site);
+  const Variant variant = at.site.variant();
   unsigned members = at.site.members(at.site.operand("a"));
   const Dims &to = *at.results[0];
-  if (name == "_chunk_cat")
+  if (variant == Variant::Padded)
     return cannot_run(at.site, "its chunks are padded");
-  if (name == "cartesian_prod" && members > 1)
+  if (variant == Variant::Combinations && members > 1)
     return cartesian_prod(at, members);
-  Expected<unsigned> dim = joined_dim(at, name, std::max<size_t>(to.size(), 1));
+  Expected<unsigned> dim = joined_dim(at, std::max<size_t>(to.size(), 1));
   if (!dim)
     return dim.takeError();
   Moves moves;
   int64_t first = 0;
   for (unsigned k = 0; k < members; ++k) {
     unsigned arg = *at.arg("a", k);
-    Dims dims = joined_dims(name, at.dims(arg));
+    Dims dims = joined_dims(variant, at.dims(arg));
     if (dims.size() == 1 && dims[0] == 0)
       continue; // joins anything
     bool fits = dims.size() == to.size() && first + dims[*dim] <= to[*dim];
@@ -143,11 +147,12 @@ Expected<Moves> block_diag(const MoveSite &at) {
 Expected<Moves> split(const MoveSite &at) {
   unsigned arg = *at.arg("a");
   const Dims &from = at.dims(arg);
-  llvm::StringRef name = bare_name(at.site);
-  bool unbinds = name == "unbind" || name == "unstack";
-  Expected<unsigned> dim = name == "hsplit"   ? Expected<unsigned>(from.size() > 1 ? 1u : 0u)
-                           : name == "vsplit" ? Expected<unsigned>(0u)
-                                              : at.dim(from.size(), 0, unbinds ? 1 : 2);
+  const Variant variant = at.site.variant();
+  bool unbinds = variant == Variant::Entries;
+  Expected<unsigned> dim = variant == Variant::Columns
+                               ? Expected<unsigned>(from.size() > 1 ? 1u : 0u)
+                           : variant == Variant::Rows ? Expected<unsigned>(0u)
+                                                      : at.dim(from.size(), 0, unbinds ? 1 : 2);
   if (!dim)
     return dim.takeError();
   Moves moves;
@@ -172,11 +177,11 @@ Expected<Moves> split(const MoveSite &at) {
 Expected<Moves> roll(const MoveSite &at) {
   unsigned arg = *at.arg("a");
   Dims dims = at.dims(arg);
-  llvm::StringRef name = bare_name(at.site);
+  const Variant variant = at.site.variant();
   llvm::SmallVector<std::pair<unsigned, int64_t>, 4> shifts;
-  if (name == "fft_fftshift" || name == "fft_ifftshift") {
+  if (variant == Variant::ToMiddle || variant == Variant::FromMiddle) {
     for (unsigned d : at.site.dims(static_cast<unsigned>(dims.size())))
-      shifts.push_back({d, (dims[d] + (name == "fft_ifftshift")) / 2});
+      shifts.push_back({d, (dims[d] + (variant == Variant::FromMiddle)) / 2});
   } else {
     std::optional<rules::Numbers> by = rules::numbers_attr(at.site.app, {"shifts", "shift"});
     rules::Numbers along = rules::dim_numbers(at.site.app).value_or(rules::Numbers());

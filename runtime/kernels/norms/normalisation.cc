@@ -29,8 +29,6 @@ void each_line(const Site &site, View<const T> x, View<const T> g, View<T> y, F 
       Line<T>(lines, line, y.data));
 }
 
-bool is_row(const Site &site, std::string_view name) { return site.row.name == name; }
-
 // softmax, log_softmax, softmin.
 
 template <class T> struct Negated {
@@ -46,7 +44,8 @@ template <class X, class T> void softmax_line(const X &x, const Line<T> &y, bool
     y[i] = logarithm ? x[i] - log : p.cells[static_cast<size_t>(i)];
 }
 template <class T> llvm::Error softmax(const Call<T> &call) {
-  bool logarithm = is_row(call.site, "log_softmax"), negative = is_row(call.site, "softmin");
+  bool logarithm = call.site.row.variant == Variant::Logarithm,
+       negative = call.site.row.variant == Variant::Negated;
   each_line(call.site, call.operand("a"), call.results[0],
             [&](const Line<const T> &x, const Line<T> &y) {
               if (negative)
@@ -67,7 +66,7 @@ void softmax_gradient(const Y &y, const Line<const T> &g, const Line<T> &dx, boo
     dx[i] = logarithm ? g[i] - exp(y[i]) * sum : y[i] * (g[i] - sum);
 }
 template <class T> llvm::Error softmax_backward(const Call<T> &call) {
-  bool logarithm = is_row(call.site, "log_softmax_backward");
+  bool logarithm = call.site.row.variant == Variant::Logarithm;
   each_line(call.site, call.operand("y"), call.operand("g"), call.results[0],
             [&](const Line<const T> &y, const Line<const T> &g, const Line<T> &dx) {
               softmax_gradient(y, g, dx, logarithm);
@@ -82,8 +81,8 @@ llvm::Error vjp_softmax(const VjpCall &vjp) {
   View<double> result{x.dims, y.data(), x.dtype};
   if (llvm::Error error = softmax<double>({vjp.call.site, vjp.call.args, result}))
     return error;
-  bool logarithm = is_row(vjp.call.site, "log_softmax");
-  double sign = is_row(vjp.call.site, "softmin") ? -1 : 1;
+  bool logarithm = vjp.call.site.row.variant == Variant::Logarithm;
+  double sign = vjp.call.site.row.variant == Variant::Negated ? -1 : 1;
   each_line(vjp.call.site, View<const double>{x.dims, y.data(), x.dtype}, vjp.gradients[0],
             vjp.result,
             [&](const Line<const double> &y, const Line<const double> &g, const Line<double> &dx) {

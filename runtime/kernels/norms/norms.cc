@@ -13,8 +13,6 @@ using rules::flag_attr;
 
 namespace {
 
-llvm::StringRef row_name(const Site &site) { return {site.row.name.data(), site.row.name.size()}; }
-
 double eps_of(const Site &site, double absent) {
   return site.number_attr("eps", site.number_attr("epsilon", absent));
 }
@@ -109,12 +107,12 @@ template <class T> unsigned span_count(const Call<T> &call) {
 template <class T> llvm::Expected<NormSpace> space_of(const Call<T> &call) {
   const Site &site = call.site;
   View<const T> x = call.operand("x");
-  llvm::StringRef name = row_name(site);
-  if (name.contains("layer_norm") || name.contains("rms_norm"))
-    return NormSpace::of_layers(site, *x.dims, span_count(call), name.contains("layer_norm"));
-  if (name.contains("instance_norm"))
+  const Variant variant = site.row.variant;
+  if (variant == Variant::LayerNorm || variant == Variant::RmsNorm)
+    return NormSpace::of_layers(site, *x.dims, span_count(call), variant == Variant::LayerNorm);
+  if (variant == Variant::InstanceNorm)
     return NormSpace::of_instances(site, *x.dims);
-  if (!name.contains("group_norm"))
+  if (variant != Variant::GroupNorm)
     return NormSpace::of_channels(site, *x.dims);
   View<const T> mean = optional(call, "u");
   std::optional<int64_t> groups = rules::number_attr(site.app, {"num_groups", "group", "groups"});
@@ -134,19 +132,18 @@ template <class T> NormOperands<T> operands_of(const Call<T> &call) {
 // Which places of the results are the mean and 1 / deviation: after y.
 template <class V> NormResults<V> results_of(const Site &site, llvm::ArrayRef<View<V>> results) {
   auto at = [&](size_t i) { return i < results.size() ? results[i] : View<V>(); };
-  if (row_name(site).contains("rms_norm"))
+  if (site.row.variant == Variant::RmsNorm)
     return {at(0), {}, at(1)};
   return {at(0), at(1), at(2)};
 }
 
 // By the last dimensions; none for other spaces.
 template <class T> std::optional<NormRows> rows_of(const Call<T> &call) {
-  llvm::StringRef name = row_name(call.site);
-  if (!name.contains("layer_norm") && !name.contains("rms_norm"))
+  const bool centred = call.site.row.variant == Variant::LayerNorm;
+  if (!centred && call.site.row.variant != Variant::RmsNorm)
     return std::nullopt;
   View<const T> x = call.operand("x");
   unsigned spans = std::min(span_count(call), x.rank());
-  bool centred = name.contains("layer_norm");
   llvm::ArrayRef<int64_t> dims(*x.dims);
   return NormRows{count(dims.drop_back(spans)), count(dims.take_back(spans)), centred,
                   norm_eps(call.site, centred)};
@@ -208,9 +205,8 @@ template <class T> llvm::Error norm_backward(const Call<T> &call) {
   if (!space)
     return space.takeError();
   const rules::Application &app = call.site.app;
-  if (ir::starts_with(row_name(call.site), "batch_norm") &&
-      (app.attr("training") || app.attr("train")) && !flag_attr(app, "training") &&
-      !flag_attr(app, "train"))
+  if (call.site.row.variant == Variant::BatchNorm && (app.attr("training") || app.attr("train")) &&
+      !flag_attr(app, "training") && !flag_attr(app, "train"))
     return cannot_run(call.site, "only statistics of the batch itself have a gradient here");
   standardise_gradient(*space, operands_of(call), optional(call, "u"), optional(call, "s"), g,
                        asked);

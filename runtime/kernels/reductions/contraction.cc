@@ -20,17 +20,18 @@ struct Product {
   bool summed = false;
 };
 template <class T> Product product_of(const Call<T> &call) {
-  std::string_view row = call.site.row.name;
-  bool batched = row == "baddbmm" || row == "addbmm";
+  const rules::Equation &equation = call.site.row.equation.equation;
+  View<const T> a = call.operand("a");
+  const bool batched = a.rank() == 3;
   Product p;
   p.right = batched ? "d" : "b";
-  View<const T> a = call.operand("a"), b = call.operand(p.right);
-  p.summed = row == "addbmm";
+  View<const T> b = call.operand(p.right);
+  p.summed = batched && equation.results[0].dim_count == 2;
   p.batch = batched ? a.dim(0) : 1;
   p.m = a.dim(batched);
-  if (row != "addr")
+  if (a.rank() > 1)
     p.k = a.dims->back();
-  if (row != "addmv")
+  if (b.rank() > 1 || a.rank() == 1)
     p.n = b.dims->back();
   return p;
 }
@@ -170,7 +171,7 @@ template <class T> Error cross(const Call<T> &call) {
 Error vecdot(const Call<Complex> &call) {
   View<const Complex> a = call.operand("a"), b = call.operand("b");
   View<Complex> to = call.results[0];
-  bool conjugates = bare_name(call.site) != "dot";
+  bool conjugates = call.site.variant() != Variant::Bilinear;
   const Dims &over = a.rank() >= b.rank() ? *a.dims : *b.dims;
   auto dims = call.site.dims(static_cast<unsigned>(over.size()));
   unsigned d = dims.empty() ? 0 : dims[0];
@@ -192,7 +193,7 @@ Error vecdot(const Call<Complex> &call) {
 template <class T>
 llvm::Expected<std::vector<int64_t>> block_ends(const Call<T> &call, int64_t rows) {
   View<const T> o = call.operand("o");
-  bool sizes = states_block_sizes(call.site);
+  bool sizes = call.site.variant() == Variant::BlockSizes; // torch: their ends
   std::vector<int64_t> ends;
   int64_t end = 0;
   for (int64_t e = 0; e < o.size(); ++e) {

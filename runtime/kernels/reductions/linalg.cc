@@ -35,7 +35,7 @@ template <class T, class F> Error map_matrices(const Call<T> &call, const F &f) 
 }
 
 template <class T> Error inverse(const Call<T> &call) {
-  bool of_factor = bare_name(call.site) == "cholesky_inverse";
+  bool of_factor = call.site.variant() == Variant::OfFactor;
   bool upper = is_on(call.site, "upper", false);
   return map_matrices(call, [&](const Matrix<T> &a) -> std::optional<Matrix<T>> {
     if (!of_factor)
@@ -160,7 +160,7 @@ template <class T> Error qr(const Call<T> &call) {
     return cannot_run(site, "attribute `pivoting` is not known");
   return each_matrix_of(*a.dims, [&](int64_t i, int64_t at) {
     Reflectors<T> found = reflectors_of(Matrix<T>(a, at));
-    if (bare_name(site) == "geqrf") {
+    if (site.variant() == Variant::Reflectors) {
       store(q, found.both, i);
       store(r, found.taus, i);
       return Error::success();

@@ -8,11 +8,8 @@ namespace spmd::runtime {
 namespace {
 
 llvm::StringRef norm_word(const Site &site) { return rules::word_attr(site.app, {"ord", "p"}); }
-bool spells(const Site &site, llvm::StringRef name) {
-  return llvm::StringRef(site.spelling().data(), site.spelling().size()).contains(name);
-}
 bool is_nuclear(const Site &site) {
-  return norm_word(site) == "nuc" || spells(site, "nuclear_norm");
+  return norm_word(site) == "nuc" || site.variant() == Variant::Nuclear;
 }
 
 // The places of the rows and columns: torch takes `dim` in the order given.
@@ -33,13 +30,13 @@ double norm_order(const Site &site) {
 }
 
 bool is_matrix_norm(const Site &site, unsigned rank) {
-  if (rank < 2 || norm_word(site) == "fro" || spells(site, "frobenius"))
+  if (rank < 2 || norm_word(site) == "fro" || site.variant() == Variant::Frobenius)
     return false;
   bool stated = rules::any_attr(site.app, {"ord", "p"});
-  if (is_nuclear(site) || spells(site, "matrix_norm"))
+  if (is_nuclear(site) || site.variant() == Variant::OfMatrix)
     return stated || is_nuclear(site); // else Frobenius'
   std::optional<rules::Numbers> dims = rules::dim_numbers(site.app);
-  return spells(site, "linalg_norm") && stated && (dims ? dims->size() == 2 : rank == 2);
+  return site.variant() == Variant::OfTwoDims && stated && (dims ? dims->size() == 2 : rank == 2);
 }
 
 template <class T> llvm::Error matrix_norm(const Call<T> &call) {

@@ -90,7 +90,7 @@ struct CountNonzero : OneResult {
   }
 };
 struct NanSum : OneResult {
-  explicit NanSum(const Site &site) : OneResult(site), mean(site.row.name == "nanmean") {}
+  explicit NanSum(const Site &site) : OneResult(site), mean(site.row.variant == Variant::Mean) {}
   template <class T> void operator()(const Elements<T> &x, T *out) const {
     double found = 0;
     *out = 0.0;
@@ -125,8 +125,7 @@ struct Moments {
     correction = rules::any_attr(site.app, {"unbiased"})
                      ? static_cast<double>(rules::flag_attr(site.app, "unbiased"))
                      : site.number_attr("correction", site.number_attr("ddof", 1));
-    llvm::StringRef name(site.row.name.data(), site.row.name.size());
-    root = ir::starts_with(name, "std");
+    root = site.row.variant == Variant::Root;
   }
   template <class T> void fill(const Elements<T> &x, T &spread, T &mean) const {
     auto n = static_cast<double>(x.size());
@@ -263,7 +262,7 @@ template <class T> llvm::Error quantile(const Call<T> &call) {
   const Site &site = call.site;
   View<const T> a = call.operand("a"), q = call.operand("q");
   llvm::StringRef way = rules::word_attr(site.app, {"interpolation"});
-  bool drop_nan = site.spelling() == "nanquantile";
+  bool drop_nan = site.variant() == Variant::SkipsNan;
   Lines lines = lines_of(site, a);
   double number = site.number(site.operand("q")).value_or(site.number_attr("q", kNaN));
   for (int64_t k = 0, size = q ? q.size() : 1; k < size; ++k)
@@ -284,7 +283,7 @@ struct All : OneResult {
   }
 };
 struct Any : OneResult { // `reduce_xor`: an odd number of them
-  explicit Any(const Site &site) : OneResult(site), odd(site.spelling() == "reduce_xor") {}
+  explicit Any(const Site &site) : OneResult(site), odd(site.variant() == Variant::Odd) {}
   void operator()(const Elements<double> &x, double *out) const {
     int64_t found = 0;
     for (int64_t i = 0; i < x.size(); ++i)
@@ -329,11 +328,11 @@ template <class T> llvm::Error norm(const Call<T> &call) {
 
 // Of two tensors.
 
-template <class F> llvm::Error compare(const Call<double> &call) {
+template <class F, bool kStretches> llvm::Error compare(const Call<double> &call) {
   F f(call.site);
   PointOperands<2, double> operands(call);
   Dims dims = broadcast_dims(operands.dims());
-  bool same = operands.dims()[0] == operands.dims()[1] || call.site.row.name == "allclose";
+  bool same = kStretches || operands.dims()[0] == operands.dims()[1];
   each_point(operands, dims, {},
              [&](int64_t, int64_t, double a, double b) { same = same && f(a, b) != 0; });
   call.results[0][0] = same;
@@ -375,8 +374,8 @@ llvm::ArrayRef<KernelDef> reduction_kernels() {
         smooth<ExtremeAndPlace<true>>("max.dim", composed_extreme_place),
         smooth<ExtremeAndPlace<false>>("min.dim", composed_extreme_place),
         smooth<BothExtremes>("aminmax"),
-        {.row = "equal", .real = compare<Same>},
-        {.row = "allclose", .real = compare<Isclose>},
+        {.row = "equal", .real = compare<Same, false>},
+        {.row = "allclose", .real = compare<Isclose, true>},
     };
     llvm::append_range(all, scan_kernels());
     return all;

@@ -102,7 +102,7 @@ template <class T, class F> llvm::Error each_result(const Call<T> &call, F f) {
 }
 template <class T> llvm::Error diff(const Call<T> &call) {
   if constexpr (kIsNumber<T>)
-    if (call.site.spelling() == "gradient")
+    if (call.site.variant() == Variant::Gradient)
       return gradient(call);
   auto order = rules::number_attr(call.site.app, {"n"}).value_or(1);
   return each_result(call, [&](const Line<const T> &x, const Line<T> &y) {
@@ -185,11 +185,11 @@ llvm::Error item(const Call<double> &call) {
   View<const double> a = call.operand("a");
   if (a.size() != call.results[0].size())
     return cannot_run(call.site, "its operand has more elements than one");
-  std::string_view name = call.site.spelling();
+  const Variant variant = call.site.variant();
   for (int64_t i = 0; i < a.size(); ++i)
-    call.results[0][i] = name == "is_nonzero" || name == "__bool__" ? a[i] != 0
-                         : name == "__int__"                        ? std::trunc(a[i])
-                                                                    : a[i];
+    call.results[0][i] = variant == Variant::Truth   ? a[i] != 0
+                         : variant == Variant::Whole ? std::trunc(a[i])
+                                                     : a[i];
   return llvm::Error::success();
 }
 

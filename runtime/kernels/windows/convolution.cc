@@ -90,10 +90,9 @@ std::optional<Geometry> geometry_of(const Site &site, const Dims &x, const Dims 
   size_t count = w.size() - 2;
   if (rules::any_attr(site.app, {"dimension_numbers"}))
     return lax_geometry(site, count);
-  llvm::StringRef name = bare_name(site);
   bool transposed =
-      ir::starts_with(name, "conv_transpose") || rules::flag_attr(site.app, "transposed");
-  bool tbc = name == "conv_tbc";
+      site.variant() == Variant::Transposed || rules::flag_attr(site.app, "transposed");
+  bool tbc = site.variant() == Variant::TimeFirst;
   Geometry geometry;
   geometry.swapped = transposed;
   geometry.x = geometry.y = Layout::usual(static_cast<unsigned>(count + 2), x.size() == w.size());

@@ -23,7 +23,7 @@ std::optional<std::vector<Taps>> pool_taps(const Site &site, const Dims &image, 
       pool_windows(site, static_cast<unsigned>(image.size()));
   if (!windows)
     return std::nullopt;
-  bool adaptive = bare_name(site).contains("adaptive");
+  bool adaptive = site.variant() == Variant::Adaptive;
   const ir::AttrValue *include = site.app.attr("count_include_pad");
   bool counts_pad = !include || include->as_bool();
   double divisor = site.number_attr("divisor_override", 0);
@@ -90,7 +90,7 @@ Positions largest(View<const T> x, const Dims &result, const std::vector<Taps> &
   return best;
 }
 bool takes_smallest(const Site &site) {
-  return ir::ends_with(bare_name(site), "min") ||
+  return site.variant() == Variant::Smallest ||
          ir::starts_with(rules::word_attr(site.app, {"select_prim"}), "le");
 }
 // Elements of one plane of the image that a window slides along.
@@ -124,9 +124,8 @@ template <class T> Error max_pool(const Call<T> &call) {
 template <class T> Error max_pool_backward(const Call<T> &call) {
   View<const T> g = call.operand("g"), i = call.operand("i");
   View<T> to = call.results[0];
-  llvm::StringRef name = bare_name(call.site);
-  if (ir::starts_with(name, "select_and_")) { // XLA finds the elements anew
-    bool gathers = name == "select_and_gather_add";
+  bool gathers = call.site.variant() == Variant::GatheredAnew;
+  if (gathers || call.site.variant() == Variant::FoundAnew) { // by XLA
     const Dims &result = gathers ? *to.dims : *g.dims;
     auto taps = pool_taps(call.site, *i.dims, result, false);
     if (!taps)
@@ -156,7 +155,9 @@ enum class Mode : uint8_t { Nearest, NearestExact, Linear, Cubic, Area };
 std::optional<Mode> mode_of(const Site &site) {
   llvm::StringRef word = rules::word_attr(site.app, {"mode"});
   if (word.empty())
-    word = bare_name(site);
+    return site.variant() == Variant::LinearWeights  ? Mode::Linear
+           : site.variant() == Variant::CubicWeights ? Mode::Cubic
+                                                     : Mode::Nearest;
   if (word.contains("nearest-exact") || word.contains("nearest_exact"))
     return Mode::NearestExact;
   if (word.contains("cubic"))
@@ -165,8 +166,7 @@ std::optional<Mode> mode_of(const Site &site) {
     return Mode::Linear;
   if (word.contains("area"))
     return Mode::Area;
-  bool plain_name = word == "interpolate" || word == "upsample";
-  return word.contains("nearest") || plain_name ? std::optional(Mode::Nearest) : std::nullopt;
+  return word.contains("nearest") ? std::optional(Mode::Nearest) : std::nullopt;
 }
 
 // The i-th of n stated scales, result over image; none: by the extents.
@@ -252,7 +252,7 @@ template <class T> Error interpolate(const Call<T> &call) {
 template <class F>
 std::optional<bool> each_patch(const Site &site, const Dims &image, const Dims &patches, F f) {
   std::optional<llvm::SmallVector<Window, 4>> windows = pool_windows(site, 2);
-  if (!windows || image.size() < 3 || ir::starts_with(bare_name(site), "conv_general"))
+  if (!windows || image.size() < 3 || site.variant() == Variant::AnyLayout)
     return std::nullopt;
   if (!rules::any_attr(site.app, {"stride"}))
     for (Window &window : *windows)

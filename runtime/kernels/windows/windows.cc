@@ -62,13 +62,10 @@ std::optional<llvm::SmallVector<Window, 4>> pool_windows(const Site &site, unsig
                          dilation ? (*dilation)[d] : 1});
     return windows;
   }
-  llvm::StringRef name = bare_name(site);
   std::optional<Numbers> size = rules::numbers_attr(site.app, {"kernel_size"});
   size_t stated = size ? size->size() : 0;
-  size_t dims = name.contains("1d")   ? 1
-                : name.contains("2d") ? 2
-                : name.contains("3d") ? 3
-                                      : std::max<size_t>(stated, stated ? 0 : 2);
+  size_t by_name = site.app.op.alias ? site.app.op.alias->spatial_dims : 0;
+  size_t dims = by_name ? by_name : stated ? stated : 2;
   auto numbers = [&](llvm::StringRef key, const Numbers &absent) -> std::optional<Numbers> {
     std::optional<Numbers> found = rules::numbers_attr(site.app, {key});
     if (!found || found->empty())
