@@ -69,7 +69,7 @@ def relative(rows: list[dict], world: int) -> dict[str, float]:
 
 def _one_sided(row: dict, like: float) -> bool:
     """Whether the gradient is a slope on one side of a kink, or between the two."""
-    slopes = [*row["slopes"], *row.get("nearer", [])]
+    slopes = row.get("nearer", row["slopes"])  # from which a curve is seen less
     slack = _EXACT * max(map(abs, slopes)) + _ABOVE * row["noise"]
     return min(slopes) - slack <= row["promised"] / like <= max(slopes) + slack
 

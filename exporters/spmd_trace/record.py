@@ -186,7 +186,8 @@ def _by_all_ranks(runs: "_Runs", told: dict, options) -> dict:
 
 def _confirm(runs: "_Runs", told: dict) -> None:
     """States in the trace what the loss says of gradients; a word where it says nothing."""
-    rows = runs.checked(runs.kinds, told["axes"])
+    by_hand = {"step": 1} if told["by_hand"] else {}  # before a momentum is there
+    rows = runs.checked(runs.kinds, told["axes"], **by_hand)
     if "error" in rows:
         say(f"gradients are not checked: {rows['error']}")
         return
@@ -195,7 +196,10 @@ def _confirm(runs: "_Runs", told: dict) -> None:
         say("\n".join(map(str, rows["rows"])))
     found = gradcheck.relative(rows["rows"], world)
     if any(ratio != 1 for ratio in found.values()):
-        alone = runs.checked({}, [], world=1)
+        alone = runs.checked({}, [], world=1, **by_hand)
+        if "error" in alone and by_hand:
+            say(f"gradients are not checked: on one rank, {alone['error']}")
+            return
         if "error" not in alone:
             found = gradcheck.without(found, gradcheck.relative(alone["rows"], 1))
     gradcheck.state(told["trace"], found)
@@ -258,9 +262,9 @@ class _Runs:
             return {}, f"rank {rank} of {world} that run together: {run['error']}"
         return found, ""
 
-    def checked(self, kinds: dict, axes: list, world: int | None = None) -> dict:
+    def checked(self, kinds: dict, axes: list, world: int | None = None, **more) -> dict:
         """What the gradient check found on all ranks, or on a single one, or why it found nothing (`error`)."""
-        more = {"check": _CHECKING, "observed": {"kinds": kinds, "axes": axes}}
+        more |= {"check": _CHECKING, "observed": {"kinds": kinds, "axes": axes}}
         ranks = self.settings["per_node"] * self.settings["nodes"]
         if world is not None:
             ranks = world

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import subprocess
 import sys
 
@@ -115,35 +114,46 @@ for step in range(3):
 """
 
 
-@pytest.mark.parametrize("variant", ["right", "wrong"])
-def test_gradients_of_a_script_are_checked(variant, tmp_path):
-    script, trace = tmp_path / "train.py", tmp_path / "train.json"
-    script.write_text(_SCRIPT)
+def _confirmed(code: str, variant: str, folder) -> tuple[dict[str, float], str]:
+    """The ratios in the trace of a script, and what the recorder says."""
+    script, trace = folder / "train.py", folder / "train.json"
+    script.write_text(code)
     words = ["record", "--confirm", "--world", "2", "-o", str(trace), str(script), variant]
     command = [sys.executable, "-m", "spmd_trace", *words]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=600)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=600)
     assert done.returncode == 0, done.stderr
     params = json.loads(trace.read_text())["params"]
-    found = {p["name"]: p["gradient_ratio"] for p in params if "gradient_ratio" in p}
-    assert len(found) == 6, done.stderr
+    return {p["name"]: p["gradient_ratio"] for p in params if "gradient_ratio" in p}, done.stderr
+
+
+@pytest.mark.parametrize("variant", ["right", "wrong"])
+def test_gradients_of_a_script_are_checked(variant, tmp_path):
+    found, said = _confirmed(_SCRIPT, variant, tmp_path)
+    assert len(found) == 6, said
     off = {name: ratio for name, ratio in found.items() if ratio != 1}
     assert off == ({} if variant == "right" else {"weight": 2, "bias": 2}), found
-    assert not os.path.exists(tmp_path / "train.json.partial")
 
 
-def test_a_script_without_an_optimizer_says_so(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(
-        "import torch, torch.distributed as dist\n"
-        "dist.init_process_group('nccl')\n"
-        "w = torch.ones(4, requires_grad=True)\n"
-        "for _ in range(3):\n"
-        "    (w * torch.randn(4)).sum().backward()\n"
-        "    with torch.no_grad():\n"
-        "        w -= w.grad\n"
-        "    w.grad = None\n"
-    )
-    words = ["record", "--confirm", "--world", "2", "-o", str(tmp_path / "t.json"), str(script)]
-    command = [sys.executable, "-m", "spmd_trace", *words]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=600)
-    assert "gradients are not checked: the script has no optimizer of torch" in done.stderr
+_BY_HAND = """
+import sys, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+first, second, third = (torch.randn(n, m, requires_grad=True) for n, m in ((4, 8), (8, 8), (8, 1)))
+torch.manual_seed(rank)
+for step in range(3):
+    hidden = torch.tanh(torch.tanh(torch.randn(2, 4) @ first) @ second)
+    gradients = torch.autograd.grad((hidden @ third).square().mean(), [first, second, third])
+    for gradient in gradients if sys.argv[1] == "right" else gradients[1:]:
+        dist.all_reduce(gradient)
+    with torch.no_grad():
+        for weight, gradient in zip([first, second, third], gradients):
+            weight -= 0.1 * gradient / world
+"""
+
+
+@pytest.mark.parametrize("variant", ["right", "wrong"])
+def test_a_step_by_hand_is_checked_by_what_it_moves(variant, tmp_path):
+    found, said = _confirmed(_BY_HAND, variant, tmp_path)
+    assert len(found) == 3 and found["second"] == found["third"] == 1, said
+    assert (found["first"] == 1) == (variant == "right"), found

@@ -161,7 +161,7 @@ def _run(settings: dict, rank: int) -> None:
         axes = [[axis.name, axis.size, axis.stride] for axis in program.mesh.axes]
         what = {"axes": axes, "summed": steps.summed, "contradicted": steps.roles.contradicted}
         what |= {"messages": steps.messages, "exchanged": steps.exchanged}
-        what |= {"ops": len(program.ops), "values": steps.roles.digests}
+        what |= {"by_hand": steps.by_hand, "ops": len(program.ops), "values": steps.roles.digests}
         what["refused"] = [vars(one) for one in recorder.refusals]
         if together:
             outcome.tell(**what)
@@ -182,7 +182,7 @@ def _run(settings: dict, rank: int) -> None:
             name = _name(settings)
             _Impatience(lambda error: outcome.end(error=_because(error, steps, name))).start()
         if check is not None:
-            steps.at_step = functools.partial(_checked, check, outcome)
+            steps.at_step = functools.partial(_checked, check, outcome, steps)
         if settings["start"]:
             part = steps.part(settings["start"], settings["until"])
         else:
@@ -199,7 +199,7 @@ def _run(settings: dict, rank: int) -> None:
     outcome.end(error=reason)
 
 
-def _checked(check, outcome: Outcome, roles) -> None:
+def _checked(check, outcome: Outcome, steps, roles) -> None:
     """Checks the gradients of the step that begins; goes on with the script in a process that tries something."""
     from . import gradcheck
 
@@ -211,6 +211,8 @@ def _checked(check, outcome: Outcome, roles) -> None:
     if rows is not None:
         outcome.tell(rows=rows)
         _wait()
+    if steps.by_hand:
+        steps.go_on(lambda roles: check.updated())
 
 
 def _wait() -> None:

@@ -9,6 +9,7 @@ The sum of these values over all ranks is the loss. Its difference quotient, and
 told apart by rank and parameter; `spmd_trace.gradcheck` says what they mean.
 """
 
+import contextlib
 import datetime
 import functools
 import math
@@ -75,6 +76,7 @@ class GradientCheck:
         self.kinds, self.axes = observed["kinds"], observed["axes"]
         self.end = time.monotonic() + seconds
         self._known: dict[int, dict[str, list]] = {}  # by rank: the gradients that it would use
+        self._tried: _Try | None = None
         self.label = ""  # of what this process tries, if it is a fork
 
     def run(self, entries: list[tuple[str, torch.Tensor, dict]]) -> list[dict] | None:
@@ -85,8 +87,6 @@ class GradientCheck:
         copies = {name: self._copies(name, stated) for name, _, stated in entries}
         tensors = {name: tensor for name, tensor, _ in entries if copies[name] is not None}
         tensors = {n: t for n, t in tensors.items() if t.dtype in _DTYPES and t.is_contiguous()}
-        if not roles.optimizers():
-            raise Failed("the script has no optimizer of torch")
         if not tensors:
             raise Failed("of no parameter it is known whether ranks have copies or blocks of it")
         base = self._try("base", tensors, {})
@@ -227,7 +227,15 @@ class GradientCheck:
         with torch.no_grad(), torch._C.DisableTorchFunction():
             for name, change in changes.items():
                 tensors[name].add_(change)
-        _Try(self._end, tensors).begin()
+        self._tried = _Try(self._end, tensors)
+        self._tried.begin()
+
+    def updated(self) -> None:
+        """Ends a fork whose script has taken its first step by hand. How far a parameter moved stands for its
+        gradient, of which it is a multiple where nothing is adapted and no weight decays; else one rank disagrees
+        as well.
+        """
+        self._tried.updated()
 
     def _end(self, **what) -> None:
         self.files.tell(self.rank, self.label, what)
@@ -255,40 +263,66 @@ class _Try:
     def __init__(self, end, tensors: dict[str, torch.Tensor]):
         """`end` ends the process with what it has to tell."""
         self.end, self.tensors = end, tensors
-        self.loss, self._inside = 0.0, False
+        self.loss, self._depth = 0.0, 0
 
     def begin(self) -> None:
         optimizers.register_optimizer_step_pre_hook(self._steps)
+        with torch.no_grad(), torch._C.DisableTorchFunction():
+            self.before = {name: tensor.detach().clone() for name, tensor in self.tensors.items()}
         original = torch.autograd.backward
 
         @functools.wraps(original)
         def backward(tensors, grad_tensors=None, *args, **kwargs):
-            if self._inside:
+            with self._backward():
+                if self._depth == 1:
+                    self._begins(tensors, grad_tensors)
                 return original(tensors, grad_tensors, *args, **kwargs)
-            roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-            given = grad_tensors if isinstance(grad_tensors, (list, tuple)) else [grad_tensors]
-            for root, gradient in zip(roots, [*given, *[None] * len(roots)]):
-                self._add(root, gradient)
-            self._inside = True
-            try:
-                return original(tensors, grad_tensors, *args, **kwargs)
-            finally:
-                self._inside = False
 
-        torch.autograd.backward = backward  # for good: the process ends with the step
+        compute = torch.autograd.grad
+
+        @functools.wraps(compute)
+        def grad(outputs, inputs, grad_outputs=None, *args, **kwargs):
+            given = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
+            with self._backward():
+                if self._depth == 1 and all(one.is_leaf for one in given):
+                    self._begins(outputs, grad_outputs)
+                return compute(outputs, inputs, grad_outputs, *args, **kwargs)
+
+        # For good: the process ends with the step.
+        torch.autograd.backward, torch.autograd.grad = backward, grad
         # What limits each element by itself leaves no common factor.
         torch.nn.utils.clip_grad_value_ = lambda *args, **kwargs: None
         torch.nn.utils.clip_grad.clip_grad_value_ = torch.nn.utils.clip_grad_value_
 
-    def _add(self, root: torch.Tensor, gradient) -> None:
-        """What has a gradient already came from elsewhere: it is a loss only where that one is a constant factor."""
+    @contextlib.contextmanager
+    def _backward(self):
+        """What comes inside of it, by itself or by way of what watches functions, is no other one."""
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+
+    def _begins(self, tensors, gradients) -> None:
+        """Adds what a backward begins with; what is given a gradient is no loss."""
+        roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+        given = gradients if isinstance(gradients, (list, tuple)) else [gradients]
         with torch.no_grad(), torch._C.DisableTorchFunction():
-            local = root._local_tensor if isinstance(root, DTensor) else root
-            if gradient is None and local.numel() == 1:
-                self.loss += float(local.detach().double().sum())
+            for root, gradient in zip(roots, [*given, *[None] * len(roots)]):
+                local = root._local_tensor if isinstance(root, DTensor) else root
+                if gradient is None and local.numel() == 1:
+                    self.loss += float(local.detach().double().sum())
 
     def _steps(self, optimizer, args, kwargs) -> None:
         self.end(loss=self.loss, gradients=self._gradients(optimizer))
+
+    def updated(self) -> None:
+        with torch.no_grad(), torch._C.DisableTorchFunction():
+            moved = {
+                name: [(0, (self.before[name] - tensor).flatten().double())]
+                for name, tensor in self.tensors.items()
+            }
+        self.end(loss=self.loss, gradients=moved)
 
     def _gradients(self, optimizer) -> dict[str, list]:
         """By parameter: parts of its gradient, flat, and where each begins."""

@@ -79,8 +79,10 @@ def tensors() -> list[torch.Tensor]:
 
 
 def initial_digests() -> dict[int, tuple[torch.Tensor, str | None]]:
-    """By storage: the parameters of all modules, which keeps the storage, and what they are now."""
-    shards = [local_shard(p).detach() for root in _roots() for p in root.parameters()]
+    """By storage: what is trained, which keeps the storage, and what it is now."""
+    trained = [parameter for root in _roots() for parameter in root.parameters()]
+    trained += [one for one in tensors() if one.requires_grad and one.is_leaf]
+    shards = [local_shard(one).detach() for one in trained]
     return {storage_of(shard): (shard, digest(shard)) for shard in shards}
 
 

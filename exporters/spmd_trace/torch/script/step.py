@@ -93,16 +93,27 @@ class Steps:
         """The steps that all optimizers have taken, or the updates of a script that has none."""
         return min(self.counts.values(), default=self.updates.count)
 
+    def go_on(self, at_step) -> None:
+        """Where a step began and was not recorded: the next one is the one that is waited for."""
+        self.over, self.at_step = False, at_step
+        self.number += 1
+
     def uses(self, parameters: list[torch.Tensor]) -> None:
         """A forward uses parameters."""
         if self.over or self.given:
             return
+        self._note_initial()
         if self.by_hand:
             self.updates.look()
         if self.between:
             self.begins()
         if self.by_hand:
             self.updates.use(parameters)
+
+    def _note_initial(self) -> None:
+        """What is trained, before the first step."""
+        if self.digests and self.initial is None:
+            self.initial = roles.initial_digests()
 
     @property
     def by_hand(self) -> bool:
@@ -119,8 +130,7 @@ class Steps:
         """A step begins here, by a use of the model or, not `used`, by clearing its gradients."""
         if self.over or self.given:
             return
-        if self.digests and self.initial is None:
-            self.initial = roles.initial_digests()
+        self._note_initial()
         if self.by_hand:
             self.updates.look()
         if self.between:
