@@ -65,19 +65,9 @@ struct Options {
 };
 
 // Bits of OptionRow::commands.
-enum CommandBit : uint16_t {
-  kCheck = 1,
-  kExplain = 2,
-  kDump = 4,
-  kOps = 8,
-  kFmt = 16,
-  kValidate = 32,
-  kSchema = 64,
-  kConfig = 128,
-  kBackward = 256,
-  kPlan = 512,
-  kElaborate = 1024,
-};
+inline constexpr uint16_t kCheck = 1, kExplain = 2, kDump = 4, kOps = 8, kFmt = 16, kValidate = 32,
+                          kSchema = 64, kConfig = 128, kBackward = 256, kPlan = 512,
+                          kElaborate = 1024;
 
 struct OptionRow {
   std::string_view name;     // with its dashes

@@ -2,7 +2,6 @@
 // framework's op on this rank's tensors has it look at: places are those of the block, not of the
 // whole.
 #include "runtime/kernels/attention/attention.h"
-#include "ir/support/strings.h"
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/positions.h"
 #include "runtime/kernels/rows.h"

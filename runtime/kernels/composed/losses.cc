@@ -1,7 +1,6 @@
 // Losses whose targets are classes: a class that a sample means is found by its place along the
 // scores.
 #include "runtime/kernels/losses/losses.h"
-#include "ir/support/strings.h"
 #include "runtime/device/composition.h"
 #include "runtime/kernels/composed/compositions.h"
 

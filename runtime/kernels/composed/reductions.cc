@@ -1,6 +1,5 @@
 // Extremes with their places, norms, truths, counts and running sums, each along the dimensions
 // that the row names.
-#include "ir/support/strings.h"
 #include "runtime/device/composition.h"
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/positions.h"

@@ -1,7 +1,6 @@
 // Random numbers, and what they do to data. A number is a hash of the op and of the element's
 // place in the whole; of the state too, where it is an operand. In the field the same places are
 // drawn, and a number of any distribution is some residue.
-#include "ir/support/strings.h"
 #include "runtime/kernels/draws.h"
 #include "runtime/kernels/rows.h"
 

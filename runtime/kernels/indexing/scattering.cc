@@ -1,6 +1,5 @@
 // Rows that put elements into a tensor at positions that other operands hold. Of several elements
 // for one position the last one stands, unless they are combined.
-#include "ir/support/strings.h"
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/indexing/selection_of.h"
 #include "runtime/kernels/rows.h"

@@ -1,6 +1,5 @@
 // Slices, and what writes them back; pads. Where a block begins is an attribute, or the number in
 // an operand; how long it is, the tensors say.
-#include "ir/support/strings.h"
 #include "runtime/kernels/moves/moves.h"
 
 namespace spmd::runtime {

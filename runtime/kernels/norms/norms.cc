@@ -2,7 +2,6 @@
 // which operands and results of a row are what standardise.h computes with.
 #include "runtime/kernels/norms/norms.h"
 
-#include "ir/support/strings.h"
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/norms/norm_rows.h"
 #include "runtime/kernels/norms/standardise.h"

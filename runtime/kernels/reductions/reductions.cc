@@ -1,6 +1,5 @@
 // Reductions other than sums: a function of the elements along some dimensions. Of equal elements
 // the first one counts.
-#include "ir/support/strings.h"
 #include "runtime/kernels/composed/compositions.h"
 #include "runtime/kernels/functions/pointwise.h"
 #include "runtime/kernels/integral.h"
@@ -11,6 +10,7 @@
 #include "runtime/kernels/rows.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSwitch.h"
 
 namespace spmd::runtime {
 
@@ -242,33 +242,49 @@ struct Mode : TwoResults { // the smallest of the most frequent ones, where it i
   }
 };
 
-// Between sorted elements; `interpolation` says how.
-template <class T> T quantile_of(const Elements<T> &x, T q, llvm::StringRef way, bool drop_nan) {
+// What stands between two sorted elements: attribute `interpolation`.
+enum class Between : uint8_t { Line, Lower, Higher, Nearest, Midpoint };
+Between between_of(const Site &site) {
+  return llvm::StringSwitch<Between>(rules::word_attr(site.app, {"interpolation"}))
+      .Case("lower", Between::Lower)
+      .Case("higher", Between::Higher)
+      .Case("nearest", Between::Nearest)
+      .Case("midpoint", Between::Midpoint)
+      .Default(Between::Line);
+}
+template <class T> T quantile_of(const Elements<T> &x, T q, Between between, bool drop_nan) {
   std::vector<int64_t> places = sorted_places(x, drop_nan);
   if (places.empty() || std::isnan(plain(x[places.back()])))
     return kNaN;
   T at = q * static_cast<double>(places.size() - 1);
   double low = std::floor(plain(at)), high = std::ceil(plain(at));
   auto element = [&](double i) { return x[places[static_cast<size_t>(i)]]; };
-  if (way == "lower" || way == "higher")
-    return element(way == "lower" ? low : high);
-  if (way == "nearest")
+  switch (between) {
+  case Between::Lower:
+    return element(low);
+  case Between::Higher:
+    return element(high);
+  case Between::Nearest:
     return element(std::nearbyint(plain(at)));
-  T share = way == "midpoint" ? T(low == high ? 0.0 : 0.5) : at - low;
+  case Between::Line:
+  case Between::Midpoint:
+    break;
+  }
+  T share = between == Between::Midpoint ? T(low == high ? 0.0 : 0.5) : at - low;
   return element(low) + share * (element(high) - element(low));
 }
 // Results of several q stand one after the other.
 template <class T> llvm::Error quantile(const Call<T> &call) {
   const Site &site = call.site;
   View<const T> a = call.operand("a"), q = call.operand("q");
-  llvm::StringRef way = rules::word_attr(site.app, {"interpolation"});
+  const Between between = between_of(site);
   bool drop_nan = site.variant() == Variant::SkipsNan;
   Lines lines = lines_of(site, a);
   double number = site.number(site.operand("q")).value_or(site.number_attr("q", kNaN));
   for (int64_t k = 0, size = q ? q.size() : 1; k < size; ++k)
     for (int64_t line = 0; line < lines.count(); ++line)
       call.results[0][k * lines.count() + line] =
-          quantile_of(Elements<T>(lines, line, a.data), q ? q[k] : T(number), way, drop_nan);
+          quantile_of(Elements<T>(lines, line, a.data), q ? q[k] : T(number), between, drop_nan);
   return llvm::Error::success();
 }
 

@@ -1,6 +1,5 @@
 // Convolutions of any number of dimensions, with groups, strides, dilations of image and kernel,
 // and transposed ones. Forward and both gradients are the same sum of products, read three ways.
-#include "ir/support/strings.h"
 #include "runtime/kernels/positions.h"
 #include "runtime/kernels/rows.h"
 #include "runtime/kernels/windows/windows.h"
