@@ -27,7 +27,10 @@ def compared(
     roles = {row["name"]: row["role"] for row in rows[rank]}
     for axis, size, stride in axes:
         first = rank - rank // stride % size * stride
-        others = [rows[first + place * stride] for place in range(size)]
+        line = [first + place * stride for place in range(size)]
+        others = [_along(rows[one], axis) for one in line if one in rows]
+        if len(others) < min(size, 2):
+            continue
         equal_ones = _equal(others) if size > 1 else {}
         if apart and size > 1:
             counts = [{name: len(of) for name, of in _by_name(one, "digest").items()} for one in others]
@@ -107,10 +110,35 @@ def _compared(named: list[dict[str, list]]) -> dict[str, bool]:
         if any(other is None or len(other) != len(digests) for other in others):
             continue
         if any(other != digests for other in others):
-            found[name] = False
+            pairs = [pair for other in others for pair in zip(digests, other)]
+            if any(_differs(*pair) for pair in pairs):
+                found[name] = False
         elif None not in digests:
             found[name] = True
     return found
+
+
+def _along(rows: list[dict], axis: str) -> list[dict]:
+    """What there is to compare along an axis: of values that are not there, a fingerprint for each."""
+    return [
+        {key: one.get(axis) if isinstance(one, dict) else one for key, one in row.items()}
+        for row in rows
+    ]
+
+
+def _differs(one: str | None, other: str | None) -> bool | None:
+    """Whether values differ, by their digests; None: that is not known.
+
+    What is not there has a fingerprint that ends in `:` and a digest, if it is known to be another value where
+    that is another digest, and begins with `?` else (`torch/script/fingerprints.py`).
+    """
+    if one == other:
+        return False
+    texts = [text for text in (one, other) if text is not None]
+    if any(text.startswith("?") for text in texts):
+        return None
+    outlines = {text.rpartition(":")[0] for text in texts}
+    return True if len(outlines) == 1 else None
 
 
 def _by_name(rows: list[dict], key: str) -> dict[str, list]:

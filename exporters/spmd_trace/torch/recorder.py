@@ -58,6 +58,10 @@ class _State:
 
 
 class _Mode(TorchDispatchMode):
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled
+
     def __init__(self, recorder: "Recorder"):
         super().__init__()
         self.recorder = recorder
@@ -305,7 +309,7 @@ class Recorder:
             if self._folding and func is torch.ops.aten.clone.default:
                 self._copies[result.untyped_storage()._cdata] = args[0], result
             return result
-        if func.namespace == "profiler":
+        if func.namespace in ("profiler", "prim"):
             return func(*args, **kwargs)
         if func.namespace == "c10d":
             return collectives.record(self, func, args, kwargs)
