@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 
-from . import divergence, gradcheck, leftovers, ownops, shifts
+from . import cuts, divergence, gradcheck, leftovers, ownops, shifts
 from .ranks import compared
 
 FAILED = 3
@@ -81,6 +81,13 @@ def add_script_options(parser: argparse.ArgumentParser) -> None:
         choices=["auto", "fake", "real"],
         default="auto",
         help="fake: large tensors have shapes and no values; auto: where values are too many for this machine",
+    )
+    parser.add_argument(
+        "--vary",
+        action="append",
+        default=[],
+        metavar="AXIS=SIZE: ARGS",
+        help="the step is recorded once more, with these arguments and another size of an axis: what it cuts",
     )
     parser.add_argument(
         "--timeout", type=int, default=600, metavar="S", help="seconds to wait (600)"
@@ -145,6 +152,9 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> di
         told = _alone(runs, options)
         if "error" not in told and (options.ranks == "auto" or told["messages"]):
             told = _by_all_ranks(runs, told, options)
+        if "error" not in told and "parted" not in told:
+            for words in options.vary:
+                told = _varied(runs, told, words, parser)
         if options.confirm and "error" not in told and "parted" not in told:
             _confirm(runs, told)
         if kept := leftovers.tidied(sorted(pathlib.Path(folder).glob("*/effects.jsonl"))):
@@ -177,6 +187,23 @@ def _alone(runs: "_Runs", options) -> dict:
         return runs.alone("real") if "error" in told or cost.get("large") else told
     if dear and "error" in told and told.get("wants_values"):
         told["error"] = f"{told['error'].removesuffix(_REMEDY)}, and with values {dear}"
+    return told
+
+
+def _varied(runs: "_Runs", told: dict, words: str, parser) -> dict:
+    """The step with the cuts that its recording at another size of an axis shows."""
+    try:
+        vary = cuts.Vary.read(words)
+        ranks = vary.ranks(told["axes"], runs.settings["per_node"], runs.settings["nodes"])
+    except ValueError as error:
+        parser.error(str(error))
+    arguments = runs.settings["arguments"] if vary.arguments is None else vary.arguments
+    more = ranks | {"arguments": arguments}
+    other = runs.alone(f"{vary.axis}={vary.size}", rank=0, **more)
+    if "error" in other:
+        return {"error": f"with {vary.axis}={vary.size}: {other['error']}"}
+    found, missing = cuts.state(told["trace"], other["trace"], vary.axis)
+    say(f"{vary.axis}={vary.size}: {found} values are cut along {vary.axis}" + (f"; {missing}" if missing else ""))
     return told
 
 
@@ -277,10 +304,11 @@ class _Runs:
         self.seconds = 0.0  # that the last run of one rank took
         self.parted: divergence.Divergence | None = None  # where ranks call other collectives
 
-    def alone(self, name: str, **more) -> dict:
-        """A run of the recorded rank, whose collectives move no data."""
+    def alone(self, name: str, rank: int | None = None, **more) -> dict:
+        """A run of the recorded rank, or another one, whose collectives move no data."""
         start = time.monotonic()
-        told = self._run(name, [self.rank], **more)[self.rank]
+        rank = self.rank if rank is None else rank
+        told = self._run(name, [rank], **more)[rank]
         self.seconds = time.monotonic() - start
         return told
 
