@@ -29,6 +29,7 @@ FAILED = 3
 IN_PART = 4  # recorded, but for some operations of which the trace says nothing
 MOST_RANKS = 16  # that run together on this machine
 _CHECKING = 30.0  # seconds for the gradient check of one run
+_LEFT = "by peer"  # what a rank says that another one has left
 _NEWS = 10  # seconds between two words about what goes on
 _SPEED = 5e10  # operations on numbers that a processor does in a second
 _LONG = 120  # seconds
@@ -150,7 +151,9 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> di
     with tempfile.TemporaryDirectory() as folder:
         runs = _Runs(pathlib.Path(folder), settings, options.timeout)
         told = _alone(runs, options)
-        if "error" not in told and (options.ranks == "auto" or told["messages"]):
+        if told.get("unanswered") and options.ranks == "auto":
+            told = _in_company(runs, told)
+        elif "error" not in told and (options.ranks == "auto" or told["messages"]):
             told = _by_all_ranks(runs, told, options)
         if "error" not in told and "parted" not in told:
             for words in options.vary:
@@ -205,6 +208,19 @@ def _varied(runs: "_Runs", told: dict, words: str, parser) -> dict:
     found, missing = cuts.state(told["trace"], other["trace"], vary.axis)
     say(f"{vary.axis}={vary.size}: {found} values are cut along {vary.axis}" + (f"; {missing}" if missing else ""))
     return told
+
+
+def _in_company(runs: "_Runs", told: dict) -> dict:
+    """The step of a script that fails where other ranks do not send it what it asks for: all of them run."""
+    found, reason = runs.together()
+    if runs.parted is not None or not found:
+        return told | {"error": f"{told['error']} (it has asked another rank for an object; {reason})"}
+    apart = bool(found[runs.rank]["messages"])
+    if apart:
+        say(f"ranks run programs of their own, and what is recorded is that of rank {runs.rank}")
+    observed = runs.observed(found, found[runs.rank], apart=apart)
+    again, reason = runs.together("observed", observed=observed)
+    return again[runs.rank] if again else {"error": reason}
 
 
 def _too_dear(cost: dict, ranks: int) -> str:
@@ -341,16 +357,17 @@ class _Runs:
             found[rank] = told | {"trace": folder / str(rank) / "step.spmd.json"}
         return found
 
-    def together(self) -> tuple[dict[int, dict], str]:
+    def together(self, name: str = "together", **more) -> tuple[dict[int, dict], str]:
         """What every rank says, where all run up to the step with collectives that move data; else why not."""
         if self.world > MOST_RANKS:
             return {}, f"more than {MOST_RANKS} ranks are not run"
         # Ranks that wait for each other wait forever.
         timeout = min(self.timeout, 60 + self.world * self.seconds)
-        found = self._run("together", list(range(self.world)), timeout, together=True)
+        found = self._run(name, list(range(self.world)), timeout, together=True, **more)
         # A rank that says why it failed comes before those that it left without an outcome.
         failed = [(rank, run) for rank, run in found.items() if "error" in run]
-        for rank, run in sorted(failed, key=lambda one: one[1].get("lost", False)):
+        lost = {rank: run.get("lost", False) or _LEFT in run["error"] for rank, run in failed}
+        for rank, run in sorted(failed, key=lambda one: lost[one[0]]):
             return {}, f"rank {rank} of {self.world} that run together: {run['error']}"
         return found, ""
 

@@ -523,6 +523,15 @@ class Recorder:
         with self.section(None, "bwd"):
             loss.backward(**options)
 
+    def backward_from(self, edges: list, run) -> None:
+        """Runs a backward pass that begins at nodes of autograd, whose values the program has let go."""
+        for edge in edges:
+            ops = self.pairing.forward.get(edge.node._sequence_nr())
+            self.pairing.root = ops[-1] if ops else None
+            self.pairing.watch(edge.node, self.values.find)
+        with self.section(None, "bwd"):
+            run()
+
     def gradients(self, loss: torch.Tensor, inputs: tuple, run) -> tuple:
         """Runs a backward pass of `loss` that returns the gradients of `inputs`."""
         self._begin_backward(loss)
@@ -540,7 +549,7 @@ class Recorder:
         if self.pairing.root is None:
             raise ValueError("the loss was not computed inside the recording")
         self.pairing.note_operand(loss, root)
-        self.pairing.watch(loss, self.values.find)
+        self.pairing.watch(loss.grad_fn, self.values.find)
 
     def _note_gradient(self, tensor: torch.Tensor, gradient: torch.Tensor | None) -> None:
         if gradient is None:

@@ -226,7 +226,7 @@ def _run(settings: dict, rank: int) -> None:
             if log is not None:
                 log.end()
             _wait()
-    outcome.end(**reason, cost=vars(cost))
+    outcome.end(**reason, cost=vars(cost), unanswered=seen.unanswered)
 
 
 @contextlib.contextmanager
