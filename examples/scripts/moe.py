@@ -73,7 +73,9 @@ def main():
     for layer in model.layers:  # each rank has an expert of its own
         layer.up.reset_parameters()
         layer.down.reset_parameters()
-    experts = {id(p) for one in model.layers for p in (*one.up.parameters(), *one.down.parameters())}
+    experts = {
+        id(p) for one in model.layers for p in (*one.up.parameters(), *one.down.parameters())
+    }
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for step in range(100):
         tokens = torch.randint(64, (17,), device=device)

@@ -19,7 +19,9 @@ def main():
     torch.manual_seed(rank)
     stage = nn.Sequential(nn.Linear(DIM, DIM), nn.GELU(), nn.Linear(DIM, DIM)).to(device)
     optimizer = torch.optim.AdamW(stage.parameters(), lr=1e-3)
-    data = torch.Generator(device).manual_seed(7)  # the first stage has inputs, the last one targets
+    data = torch.Generator(device).manual_seed(
+        7
+    )  # the first stage has inputs, the last one targets
     for step in range(100):
         optimizer.zero_grad()
         kept, losses = [], []

@@ -1,8 +1,8 @@
 """What an axis cuts, read off a second recording of the step at another size of the axis.
 
-An extent of a parameter or an input that changes as the size does is cut there. One that does not change proves nothing: a
-local batch and experts of a rank's own keep their extents. Nor does a value that is first used by an operation which the other
-recording does not have.
+An extent of a parameter or an input that changes as the size does is cut there. One that does not
+change proves nothing: a local batch and experts of a rank's own keep their extents. Nor does a
+value that is first used by an operation which the other recording does not have.
 """
 
 import dataclasses
@@ -33,7 +33,9 @@ class Vary:
         return cls(found[1], int(found[2]), arguments)
 
     def ranks(self, axes: list, per_node: int, nodes: int) -> dict:
-        """The ranks of the job where the other axes stay as they are. `axes`: names, sizes and strides."""
+        """The ranks of the job where the other axes stay as they are. `axes`: names, sizes and
+        strides.
+        """
         sizes = {name: size for name, size, _ in axes}
         if self.axis not in sizes:
             raise ValueError(f"--vary: the axes are {', '.join(sizes)}")
@@ -44,12 +46,14 @@ class Vary:
             return {"per_node": per_node * self.size // before, "nodes": nodes}
         if nodes * self.size % before == 0:
             return {"per_node": per_node, "nodes": nodes * self.size // before}
-        raise ValueError(f"--vary: {per_node * nodes} ranks, with {self.size} for {before} of {self.axis}")
+        raise ValueError(
+            f"--vary: {per_node * nodes} ranks, with {self.size} for {before} of {self.axis}"
+        )
 
 
 def state(trace: pathlib.Path, other: pathlib.Path, axis: str) -> tuple[int, str]:
-    """Writes into a trace the cuts along an axis that its second recording shows; how many values have one, and a
-    word about what does not pair.
+    """Writes into a trace the cuts along an axis that its second recording shows; how many values
+    have one, and a word about what does not pair.
     """
     document, second = (json.loads(one.read_text(encoding="utf-8")) for one in (trace, other))
     size, there = (_sizes(one).get(axis) for one in (document, second))
@@ -89,7 +93,9 @@ def _cut(shape: list, like: list, size: int, there: int) -> int | None:
 
 
 def _note(value: dict, dim: int, axis: str) -> bool:
-    """States a cut, unless placements have told, or another axis cuts the dimension: which is outer is not known."""
+    """States a cut, unless placements have told, or another axis cuts the dimension: which is outer
+    is not known.
+    """
     spec = value.get("spec") or [None] * len(value["shape"])
     kinds = value.setdefault("type", {})
     if spec[dim] is not None or any(axis == one or axis in (one or []) for one in spec):
@@ -124,7 +130,9 @@ def _first_uses(document: dict) -> dict[str, int]:
 
 
 def _paired(document: dict, second: dict) -> tuple[dict[int, int], str]:
-    """The operations of two recordings of one program, by place; a word about those that have no counterpart."""
+    """The operations of two recordings of one program, by place; a word about those that have no
+    counterpart.
+    """
     mine, theirs = _rows(document), _rows(second)
     if mine == theirs:
         return {place: place for place in range(len(mine))}, ""
@@ -140,5 +148,13 @@ def _rows(document: dict) -> list[tuple]:
     rows = []
     for op in document["ops"]:
         where = locs[op["loc"]] if "loc" in op else {}
-        rows.append((op["op"], where.get("file"), where.get("line"), where.get("col"), len(op.get("out", []))))
+        rows.append(
+            (
+                op["op"],
+                where.get("file"),
+                where.get("line"),
+                where.get("col"),
+                len(op.get("out", [])),
+            )
+        )
     return rows

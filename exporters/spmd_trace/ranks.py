@@ -1,6 +1,5 @@
 """What differs between ranks, as kinds of the values that a step starts from."""
 
-
 # Far above what the order of a sum does to numbers of 32 bits, far below what a step does.
 _ROUNDING = 1e-5
 
@@ -33,7 +32,9 @@ def compared(
             continue
         equal_ones = _equal(others) if size > 1 else {}
         if apart and size > 1:
-            counts = [{name: len(of) for name, of in _by_name(one, "digest").items()} for one in others]
+            counts = [
+                {name: len(of) for name, of in _by_name(one, "digest").items()} for one in others
+            ]
             alike = {name for name in roles if len({count.get(name) for count in counts}) == 1}
             own = [name for name, role in roles.items() if role == "param" and name not in alike]
             equal_ones |= dict.fromkeys(own, False)
@@ -45,7 +46,9 @@ def compared(
         # Blocks may begin as one number, too, where the axis cuts other parameters.
         cuts = any(not equal and roles.get(name) == "param" for name, equal in equal_ones.items())
         if cuts:
-            equal_ones |= {name: False for name in _drifted(others) if axis not in summed.get(name, [])}
+            equal_ones |= {
+                name: False for name in _drifted(others) if axis not in summed.get(name, [])
+            }
         for name, equal in equal_ones.items():
             used = "R" if axis in summed.get(name, []) else "I"
             same = used if roles.get(name) == "param" else "R|I"
@@ -61,7 +64,9 @@ def compared(
     data = [axis for axis, *_ in axes if has(axis, "param", "R") and splits(axis)]
     for axis, *_ in axes:
         # Ranks that train models of their own, and bring them together, have losses of their own.
-        if any(kinds.get(name, {}).get(axis) == "V" for name in exchanged) and has(axis, "input", "V"):
+        if any(kinds.get(name, {}).get(axis) == "V" for name in exchanged) and has(
+            axis, "input", "V"
+        ):
             data += [] if axis in data else [axis]
     # A loss that is equal although batches differ is one of all batches.
     whole = {
@@ -119,7 +124,7 @@ def _compared(named: list[dict[str, list]]) -> dict[str, bool]:
 
 
 def _along(rows: list[dict], axis: str) -> list[dict]:
-    """What there is to compare along an axis: of values that are not there, a fingerprint for each."""
+    """What is compared along an axis: of values that are not there, a fingerprint for each."""
     return [
         {key: one.get(axis) if isinstance(one, dict) else one for key, one in row.items()}
         for row in rows
@@ -129,8 +134,8 @@ def _along(rows: list[dict], axis: str) -> list[dict]:
 def _differs(one: str | None, other: str | None) -> bool | None:
     """Whether values differ, by their digests; None: that is not known.
 
-    What is not there has a fingerprint that ends in `:` and a digest, if it is known to be another value where
-    that is another digest, and begins with `?` else (`torch/script/fingerprints.py`).
+    What is not there has a fingerprint that ends in `:` and a digest, if it is known to be another
+    value where that is another digest, and begins with `?` else (`torch/script/fingerprints.py`).
     """
     if one == other:
         return False

@@ -81,14 +81,14 @@ def add_script_options(parser: argparse.ArgumentParser) -> None:
         "--data",
         choices=["auto", "fake", "real"],
         default="auto",
-        help="fake: large tensors have shapes and no values; auto: where values are too many for this machine",
+        help="fake: large tensors have only shapes; auto: where values need too much",
     )
     parser.add_argument(
         "--vary",
         action="append",
         default=[],
         metavar="AXIS=SIZE: ARGS",
-        help="the step is recorded once more, with these arguments and another size of an axis: what it cuts",
+        help="also record the step with these arguments and this size: what the axis cuts",
     )
     parser.add_argument(
         "--timeout", type=int, default=600, metavar="S", help="seconds to wait (600)"
@@ -165,7 +165,9 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> di
         if "error" in told:
             return _failed(told["error"])
         if told["contradicted"]:
-            say(f"copies of parameters differ before the first step: {', '.join(told['contradicted'])}")
+            say(
+                f"copies of parameters differ before the first step: {', '.join(told['contradicted'])}"
+            )
         # Copied beside its place and then renamed: nothing half-written is ever there.
         partial = output.with_name(output.name + ".partial")
         shutil.copyfile(told["trace"], partial)
@@ -175,8 +177,8 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> di
 
 
 def _alone(runs: "_Runs", options) -> dict:
-    """The step as the recorded rank runs it, first without the values of large tensors: what these would cost
-    is known before they are made.
+    """The step as the recorded rank runs it, first without the values of large tensors: what these
+    would cost is known before they are made.
     """
     told = runs.alone("alone")
     cost = told.get("cost", {})
@@ -206,15 +208,22 @@ def _varied(runs: "_Runs", told: dict, words: str, parser) -> dict:
     if "error" in other:
         return {"error": f"with {vary.axis}={vary.size}: {other['error']}"}
     found, missing = cuts.state(told["trace"], other["trace"], vary.axis)
-    say(f"{vary.axis}={vary.size}: {found} values are cut along {vary.axis}" + (f"; {missing}" if missing else ""))
+    say(
+        f"{vary.axis}={vary.size}: {found} values are cut along {vary.axis}"
+        + (f"; {missing}" if missing else "")
+    )
     return told
 
 
 def _in_company(runs: "_Runs", told: dict) -> dict:
-    """The step of a script that fails where other ranks do not send it what it asks for: all of them run."""
+    """The step of a script that fails where other ranks do not send it what it asks for: all of
+    them run.
+    """
     found, reason = runs.together()
     if runs.parted is not None or not found:
-        return told | {"error": f"{told['error']} (it has asked another rank for an object; {reason})"}
+        return told | {
+            "error": f"{told['error']} (it has asked another rank for an object; {reason})"
+        }
     apart = bool(found[runs.rank]["messages"])
     if apart:
         say(f"ranks run programs of their own, and what is recorded is that of rank {runs.rank}")
@@ -328,7 +337,9 @@ class _Runs:
         self.seconds = time.monotonic() - start
         return told
 
-    def _run(self, name: str, ranks: list[int], timeout=None, together=False, **more) -> dict[int, dict]:
+    def _run(
+        self, name: str, ranks: list[int], timeout=None, together=False, **more
+    ) -> dict[int, dict]:
         """What each rank says: its trace and what belongs to it, or an error.
 
         `together`: their collectives move data.
@@ -385,8 +396,8 @@ class _Runs:
         return sorted(failed, key=lambda run: run.get("lost", False))[0] if failed else found[0]
 
     def beside(self, told: dict) -> tuple[dict[int, dict], str]:
-        """What the recorded rank and one beside it along each axis say, whose collectives move no data; else
-        why nothing is known.
+        """What the recorded rank and one beside it along each axis say, whose collectives move no
+        data; else why nothing is known.
         """
         others = []
         for _, size, stride in told["axes"]:

@@ -22,7 +22,8 @@ class Missing(RuntimeError):
 
 
 class Unknown(float):
-    """A number taken from a tensor without values: it may be computed with and printed, and decides nothing.
+    """A number taken from a tensor without values: it may be computed with and printed, and decides
+    nothing.
 
     Each is another one, so that its bits tell which it is.
     """

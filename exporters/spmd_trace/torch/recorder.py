@@ -326,7 +326,9 @@ class Recorder:
         op = self.open(bound.name or str(func), bound)
         result = func(*args, **kwargs)
         about_types = not bound.tensors() and not isinstance(result, (torch.Tensor, list, tuple))
-        if (result is not None and not about_types) or op.mut or op.kw:  # else an assertion about data
+        if (
+            (result is not None and not about_types) or op.mut or op.kw
+        ):  # else an assertion about data
             self._close(op, bound, result)
             self.on_made(op, result, args)
         return result
@@ -524,7 +526,9 @@ class Recorder:
             loss.backward(**options)
 
     def backward_from(self, edges: list, run) -> None:
-        """Runs a backward pass that begins at nodes of autograd, whose values the program has let go."""
+        """Runs a backward pass that begins at nodes of autograd, whose values the program has let
+        go.
+        """
         for edge in edges:
             ops = self.pairing.forward.get(edge.node._sequence_nr())
             self.pairing.root = ops[-1] if ops else None
@@ -554,7 +558,9 @@ class Recorder:
     def _note_gradient(self, tensor: torch.Tensor, gradient: torch.Tensor | None) -> None:
         if gradient is None:
             return
-        tensor, gradient = (t._local_tensor if isinstance(t, DTensor) else t for t in (tensor, gradient))
+        tensor, gradient = (
+            t._local_tensor if isinstance(t, DTensor) else t for t in (tensor, gradient)
+        )
         value, forward = self.values.find(gradient), self.values.find(tensor)
         if value and forward and value.grad_of is None and value.shape == forward.shape:
             value.grad_of = forward

@@ -7,7 +7,9 @@ import pytest
 from spmd_trace import cuts
 
 
-def _document(tp: int, shapes: dict[str, list[int]], ops=("aten.mm", "aten.relu"), **claims) -> dict:
+def _document(
+    tp: int, shapes: dict[str, list[int]], ops=("aten.mm", "aten.relu"), **claims
+) -> dict:
     """A program whose operations each take one value."""
     values = [
         {"id": f"%{at}", "role": "param", "name": name, "shape": shape, "type": {"tp": "V"}}
@@ -36,7 +38,7 @@ def test_an_extent_in_the_ratio_of_the_sizes_is_cut(tmp_path):
         _document(2, {"columns": [32, 16], "whole": [32, 32]}),
     )
     assert found == ({"columns": [None, "tp"], "whole": None}, 1, "")
-    (value, _) = json.loads((tmp_path / "first").read_text())["params"]
+    value, _ = json.loads((tmp_path / "first").read_text())["params"]
     assert value["x_cuts"] == {"tp": "sizes"}
 
 
@@ -81,7 +83,11 @@ def test_the_size_and_the_ranks_are_read_from_the_option():
     assert vary.ranks(axes, 8, 1) == {"per_node": 4, "nodes": 1}
     assert cuts.Vary.read("dp=3").ranks(axes, 1, 8) == {"per_node": 1, "nodes": 12}
     assert cuts.Vary.read("dp=4").arguments is None
-    for words, said in [("tp", "AXIS=SIZE"), ("cp=2:", "the axes are dp, tp"), ("tp=4:", "as it is")]:
+    for words, said in [
+        ("tp", "AXIS=SIZE"),
+        ("cp=2:", "the axes are dp, tp"),
+        ("tp=4:", "as it is"),
+    ]:
         with pytest.raises(ValueError, match=said):
             cuts.Vary.read(words).ranks(axes, 8, 1)
     with pytest.raises(ValueError, match="4 ranks, with 3 for 4 of tp"):

@@ -75,8 +75,8 @@ _FOUND = {
         "mutation-changes-type": "optimizer.step()",
     },
 }
-# What is found in a right script and should not be: DTensor divides the norm of what all ranks have by the root of
-# their number, so that the squares of all ranks are its square.
+# What is found in a right script and should not be: DTensor divides the norm of what all ranks
+# have by the root of their number, so that the squares of all ranks are its square.
 _FALSE = {"llama": ["norm-overcount", "partial-into-nonlinear"]}
 # Mistakes that no finding tells of yet.
 _MISSED = ["pipeline_by_hand_broken", "pipeline_library_broken"]
@@ -252,7 +252,10 @@ _FAILING = {
         "script.py: the process of the script ended with signal 9",
     ),
     "no Python": ("def f(:\n", "script.py:1: the script is no Python: invalid syntax"),
-    "hangs": ("import time\n\ntime.sleep(1000)\n", "script.py:3: the script is not done after 20 s"),
+    "hangs": (
+        "import time\n\ntime.sleep(1000)\n",
+        "script.py:3: the script is not done after 20 s",
+    ),
     "sends": (
         _TRAINS.replace("optimizer.zero_grad()", "dist.send(loss.detach(), 1)")
         + "import torch.distributed as dist\ndist.init_process_group()\ntrain(3)\n",
@@ -386,7 +389,10 @@ def test_a_rank_that_takes_part_in_all_messages_is_recorded(tmp_path):
     (moved,) = [op for op in trace["ops"] if op["op"] == "collective_permute"]
     assert trace["rank"] == 1 and moved["attrs"]["perm"] == [[0, 1], [1, 2]]
     done = command("record", "--world", 3, "--rank", 0, "script.py", cwd=tmp_path)
-    assert done.returncode == 3 and "rank 0 does not take part in all messages: record one of 1" in done.stderr
+    assert (
+        done.returncode == 3
+        and "rank 0 does not take part in all messages: record one of 1" in done.stderr
+    )
     done = command("record", "--world", 3, "--ranks", "one", "script.py", cwd=tmp_path)
     assert done.returncode == 3 and "what other ranks send here is not known" in done.stderr
 

@@ -149,7 +149,9 @@ def test_fingerprints_tell_what_values_tell(tmp_path):
     values = {one["name"]: one["type"] for one in real["params"]}
     for one in fake["params"]:
         there = values[one["name"]]
-        assert all(kind == there[axis] or "?" in (kind, there[axis]) for axis, kind in one["type"].items())
+        assert all(
+            kind == there[axis] or "?" in (kind, there[axis]) for axis, kind in one["type"].items()
+        )
     types = {one["name"]: one["type"] for one in fake["params"]}
     assert types["AdamW.params.0"] == {"dp": "R", "tp": "I"}
     assert types["AdamW.params.1"] == {"dp": "R", "tp": "V"}

@@ -54,7 +54,7 @@ def claims(recorder: Recorder, tensor: DTensor) -> dict:
 
 
 def _along_dimension(recorder: Recorder, collective, name: str, place: int):
-    """A gather or a scatter along another dimension than the first is one of the first, and copies."""
+    """Along another dimension than the first, a collective is one of the first, and copies."""
 
     @functools.wraps(collective)
     def wrapper(tensor, *args, **kwargs):
@@ -62,12 +62,19 @@ def _along_dimension(recorder: Recorder, collective, name: str, place: int):
         dim, group = (list(bound.values())[at] for at in (place, place + 1))
         plain = tensor.wait() if isinstance(tensor, AsyncCollectiveTensor) else tensor
         grows = torch.is_grad_enabled() and plain.requires_grad
-        if recorder.is_hidden or grows or isinstance(plain, DTensor) or dim % max(plain.dim(), 1) == 0:
+        if (
+            recorder.is_hidden
+            or grows
+            or isinstance(plain, DTensor)
+            or dim % max(plain.dim(), 1) == 0
+        ):
             return collective(tensor, *args, **kwargs)
         with recorder.hidden():
             result = collective(plain, *args, **kwargs)
             made = result.wait() if isinstance(result, AsyncCollectiveTensor) else result
-        resolved = dist.distributed_c10d._resolve_process_group(functional._resolve_group_name(group))
+        resolved = dist.distributed_c10d._resolve_process_group(
+            functional._resolve_group_name(group)
+        )
         words = {"group": collectives.group_key(recorder, resolved), "dim": dim % plain.dim()}
         words |= {"op": bound["reduceOp"]} if "reduceOp" in bound else {}
         recorder.emit(name, [plain], [made], words | recorder.words_for(name))
@@ -87,8 +94,9 @@ _BY_DIMENSION = {
 
 @contextlib.contextmanager
 def recorded(recorder: Recorder):
-    """Records what moves pieces of DTensors as what it is, while the context lasts: a copy that becomes addends
-    is divided by the ranks, and a gather along a dimension is made of several operations.
+    """Records what moves pieces of DTensors as what it is, while the context lasts: a copy that
+    becomes addends is divided by the ranks, and a gather along a dimension is made of several
+    operations.
     """
     partition = Partial._partition_value
 
@@ -104,7 +112,8 @@ def recorded(recorder: Recorder):
 
     known = {name: how for name, how in _BY_DIMENSION.items() if hasattr(functional, name)}
     wrapped = {
-        name: _along_dimension(recorder, getattr(functional, name), *how) for name, how in known.items()
+        name: _along_dimension(recorder, getattr(functional, name), *how)
+        for name, how in known.items()
     }
     with replaced(Partial, _partition_value=_partition_value), replaced(functional, **wrapped):
         yield

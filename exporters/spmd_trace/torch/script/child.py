@@ -133,7 +133,9 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     import spmd_trace.torch  # noqa: F401  before torch
 
-    logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)  # that triton is not there
+    logging.getLogger("torch.utils.flop_counter").setLevel(
+        logging.ERROR
+    )  # that triton is not there
     from . import step  # noqa: F401  with all that it needs
 
     ranks = settings["ranks"]
@@ -148,7 +150,9 @@ def main() -> None:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:  # all are done
             os._exit(0)
-        if status and settings["together"]:  # the others would wait for this one, but may be about to call what it does not
+        if (
+            status and settings["together"]
+        ):  # the others would wait for this one, but may be about to call what it does not
             time.sleep(_AFTERWARDS)
             os._exit(0)
         if not pid:
@@ -238,7 +242,9 @@ def _values(data: str, rank: int, outcome: Outcome):
         yield shapes.Cost()
         return
     gc.set_threshold(100_000, 20, 100)  # shapes are small and many: a sixth of the time otherwise
-    with shapes.without_values(rank, lambda cost: outcome.note("progress", str(cost.operations))) as cost:
+    with shapes.without_values(
+        rank, lambda cost: outcome.note("progress", str(cost.operations))
+    ) as cost:
         yield cost
 
 

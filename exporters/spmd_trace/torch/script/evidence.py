@@ -25,8 +25,8 @@ _PERIOD = 4093  # a prime, so that it does not fall together with the rows of a 
 
 
 def digest(tensor: torch.Tensor) -> str | Handle | None:
-    """The same for the same bytes and the same shape; None where all elements are equal. Where they are not
-    there: how they came about.
+    """The same for the same bytes and the same shape; None where all elements are equal. Where they
+    are not there: how they came about.
     """
     if (told := shapes.handle(tensor)) is not None:
         return told

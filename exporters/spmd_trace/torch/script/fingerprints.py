@@ -1,8 +1,10 @@
-"""How values that nobody computes come about: the operation, its attributes and the fingerprints of its operands.
+"""How values that nobody computes come about: the operation, its attributes and the fingerprints of
+its operands.
 
-Equal fingerprints are equal values. Different ones prove nothing, except where both values are numbers drawn at random,
-or read, that go through the same operations: these differ. What a collective gives all ranks of a group
-is the same there, whatever they began with, so a fingerprint is one along an axis.
+Equal fingerprints are equal values. Different ones prove nothing, except where both values are
+numbers drawn at random, or read, that go through the same operations: these differ. What a
+collective gives all ranks of a group is the same there, whatever they began with, so a fingerprint
+is one along an axis.
 """
 
 import collections
@@ -13,9 +15,15 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 # What leaves different numbers different; arguments besides tensors are numbers.
-_INJECTIVE = set("copy_ clone _to_copy mul mul_ div div_ add add_ sub sub_ neg neg_ erfinv erfinv_".split())
-_INJECTIVE |= set("clamp_ clamp cat stack _copy_from tanh tanh_ slice_copy lift_fresh_copy exp".split())
-_CONSTANTS = set("zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full".split())
+_INJECTIVE = set(
+    "copy_ clone _to_copy mul mul_ div div_ add add_ sub sub_ neg neg_ erfinv erfinv_".split()
+)
+_INJECTIVE |= set(
+    "clamp_ clamp cat stack _copy_from tanh tanh_ slice_copy lift_fresh_copy exp".split()
+)
+_CONSTANTS = set(
+    "zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full".split()
+)
 _FILLS = {"zero_", "fill_"}
 _SAME_FOR_ALL = _INJECTIVE - {"cat", "stack"} | {"abs", "sqrt", "rsqrt", "square", "pow"}
 # What writes all of its operand and does not read it.
@@ -48,7 +56,9 @@ class Handle:
     geometry: Geometry
 
     def told(self, mesh, rank: int) -> dict[str, str | None] | None:
-        """By axis, a fingerprint as `spmd_trace.ranks` compares them; None where all elements are one number."""
+        """By axis, a fingerprint as `spmd_trace.ranks` compares them; None where all elements are
+        one number.
+        """
         if self.node.constant:
             return None
         found = {}
@@ -129,7 +139,7 @@ class Table:
         return found[1] if found is not None else None
 
     def is_missing(self, tensor: torch.Tensor) -> bool:
-        """Whether the content of a tensor that has memory is not what the program would have there."""
+        """Whether what a tensor has in memory is not what the program would have there."""
         found = self._entry(tensor)
         return found is not None and found[2]
 
@@ -180,8 +190,12 @@ class Table:
             known[2][place] = _leaf(tensor)
         return known[2][place]
 
-    def made(self, func, words: str, operands: list, result: list, written: list, missing: bool) -> None:
-        """Notes an operation. `operands`: what it reads, and first what it writes; `result`: what it has made."""
+    def made(
+        self, func, words: str, operands: list, result: list, written: list, missing: bool
+    ) -> None:
+        """Notes an operation. `operands`: what it reads, and first what it writes; `result`: what
+        it has made.
+        """
         name = func._schema.name.removeprefix("aten::")
         overwrites = name in _OVERWRITE and bool(written)  # its first operand is not read
         read = operands[1:] if overwrites else operands
@@ -190,7 +204,9 @@ class Table:
         same = name in _SAME_FOR_ALL and bool(read) and all(one.constant for one, _ in read)
         same = same or name in _CONSTANTS or name in _FILLS
         outs = [*result, *written]
-        each = name.startswith("_foreach_") and len(outs) or 1  # so many operations on members of lists
+        each = (
+            name.startswith("_foreach_") and len(outs) or 1
+        )  # so many operations on members of lists
         inner = len(read) // each * each
         for place, tensor in enumerate(outs):
             more = read[place % each : inner : each] + read[inner:]
@@ -203,7 +219,9 @@ class Table:
             node.unknown = any(of.unknown for of, _ in more)
             self.put(tensor, node, missing)
 
-    def collective(self, name: str, ranks: tuple[int, ...], shared: bool, rank: int, operands, written) -> None:
+    def collective(
+        self, name: str, ranks: tuple[int, ...], shared: bool, rank: int, operands, written
+    ) -> None:
         """Notes what a collective gives; `shared`: all ranks of the group get the same."""
         self._calls[ranks] += 1
         layout = str([one - ranks[0] for one in ranks])
@@ -217,11 +235,17 @@ class Table:
 def _leaf(tensor: torch.Tensor) -> Node:
     """What is there to be read."""
     with torch.no_grad(), torch._C.DisableTorchFunction():
-        if tensor.numel() > _LARGEST or tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+        if (
+            tensor.numel() > _LARGEST
+            or tensor.device.type != "cpu"
+            or tensor.layout is not torch.strided
+        ):
             return Node("outside", "", (), unknown=True)
         # A copy: memory that NumPy has seen cannot be given back and taken again, as FSDP does.
         plain = tensor.detach().resolve_conj().resolve_neg().clone().contiguous().flatten()
         same = plain.numel() > 0 and bool((plain == plain[0]).all())
-        told = hashlib.blake2b(plain.view(torch.uint8).numpy().tobytes(), digest_size=12).hexdigest()
+        told = hashlib.blake2b(
+            plain.view(torch.uint8).numpy().tobytes(), digest_size=12
+        ).hexdigest()
     words = f"{told} {tuple(tensor.shape)} {tensor.dtype}"
     return Node("read", words, (), drawn=not same, constant=same)

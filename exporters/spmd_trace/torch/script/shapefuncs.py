@@ -12,7 +12,17 @@ from torch.utils._pytree import tree_leaves
 
 from ..hostnumbers import Missing
 
-_PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
+_PLAIN = (
+    int,
+    float,
+    bool,
+    str,
+    type(None),
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+)
 _CPU = torch.device("cpu")
 _NEVER = {torch.Tag.inplace_view, torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 
@@ -41,7 +51,9 @@ class Call:
         kind = type(item)
         if kind is FakeTensor or isinstance(item, torch.Tensor):
             self.tensors.append(item)
-            self._is_plain = self._is_plain and not item.is_complex() and item.layout is torch.strided
+            self._is_plain = (
+                self._is_plain and not item.is_complex() and item.layout is torch.strided
+            )
             return layout(item)
         if kind in (list, tuple, torch.Size):
             return tuple([self._describe(one) for one in item])
@@ -57,7 +69,9 @@ class Call:
         found = []
         for place, argument in enumerate(self.func._schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
-                given = self.args[place] if place < len(self.args) else self.kwargs.get(argument.name)
+                given = (
+                    self.args[place] if place < len(self.args) else self.kwargs.get(argument.name)
+                )
                 reads = not argument.is_out and argument.name != "out"
                 found += [(one, reads) for one in tensors_of(given)]
         return found
@@ -164,7 +178,11 @@ def _recipe(result, tensors: list[torch.Tensor]) -> tuple | None:
     for place, one in enumerate(tensors):
         if one is result:
             return ("operand", place)
-    if type(result) is not FakeTensor or result.fake_device != _CPU or result.layout is not torch.strided:
+    if (
+        type(result) is not FakeTensor
+        or result.fake_device != _CPU
+        or result.layout is not torch.strided
+    ):
         return None
     storage = result.untyped_storage()._cdata
     for place, one in enumerate(tensors):

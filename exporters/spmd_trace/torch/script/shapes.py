@@ -1,8 +1,9 @@
 """Large tensors without memory: each has a shape, and a fingerprint that says how it came about.
 
-What is small, such as a batch of tokens, a number of a schedule or the state of a sampler, is there and is computed, as
-long as it does not depend on what is not. A program that takes a branch or a size from values that are
-not there is refused (`Missing`), but for checks that all numbers are finite: these are taken to hold.
+What is small, such as a batch of tokens, a number of a schedule or the state of a sampler, is there
+and is computed, as long as it does not depend on what is not. A program that takes a branch or a
+size from values that are not there is refused (`Missing`), but for checks that all numbers are
+finite: these are taken to hold.
 """
 
 import contextlib
@@ -32,13 +33,23 @@ _SMALL_INPUT = 1 << 10  # elements of which nothing large is made
 _LOOKS = 4096  # operations between two looks at what is still there
 
 # Whether some number is not finite, which is taken to be false, and what is made of that.
-_NOT_FINITE = {"isnan": False, "isinf": False, "isfinite": True, "isposinf": False, "isneginf": False}
+_NOT_FINITE = {
+    "isnan": False,
+    "isinf": False,
+    "isfinite": True,
+    "isposinf": False,
+    "isneginf": False,
+}
 _LOGIC = dict.fromkeys("all logical_and bitwise_and mul clone _to_copy".split(), all)
 _LOGIC |= dict.fromkeys("any logical_or bitwise_or stack cat".split(), any)
 _LOGIC |= dict.fromkeys(["logical_not", "bitwise_not"], lambda below: not all(below))
 _SHARED = set("allreduce_ allreduce_coalesced_ broadcast_ allgather_ _allgather_base_".split())
-_SHARED |= set("allgather_into_tensor_coalesced_ allgather_coalesced_ all_reduce all_reduce_".split())
-_SHARED |= set("all_gather_into_tensor all_gather_into_tensor_coalesced broadcast broadcast_".split())
+_SHARED |= set(
+    "allgather_into_tensor_coalesced_ allgather_coalesced_ all_reduce all_reduce_".split()
+)
+_SHARED |= set(
+    "all_gather_into_tensor all_gather_into_tensor_coalesced broadcast broadcast_".split()
+)
 _SHARED |= set("all_reduce_coalesced all_gather_into_tensor_out".split())
 _NAMES_OF_OUTPUTS = ("output", "outputs", "output_tensor", "output_tensors", "output_lists")
 
@@ -114,7 +125,9 @@ class Shapes(TorchDispatchMode):
     # What is there.
 
     def _with_values(self, call: Call):
-        """Carries out an operation on values, unless it would make something large; its result in a tuple."""
+        """Carries out an operation on values, unless it would make something large; its result in a
+        tuple.
+        """
         if call.func is _NUMBER and is_missing(call.tensors[0]):
             raise Missing("a number of the program")
         meta = any(one.device.type == "meta" for one in call.tensors)
@@ -244,7 +257,7 @@ class Shapes(TorchDispatchMode):
 
 
 def _asks_whether_finite(call: Call) -> bool:
-    """Whether numbers are compared with themselves, as what is none is not equal, or with infinity."""
+    """Whether numbers are compared with themselves, which tells what is none, or with infinity."""
     by = call.args[1]
     return call.args[0] is by if isinstance(by, torch.Tensor) else by in (math.inf, -math.inf)
 
@@ -286,7 +299,9 @@ def without_values(rank: int, on_progress=lambda cost: None):
 
 
 def _not_of_shapes(verify):
-    """A comparison with other ranks that reads memory, and that ranks which move no data cannot make."""
+    """A comparison with other ranks that reads memory, and that ranks which move no data cannot
+    make.
+    """
 
     @functools.wraps(verify)
     def wrapper(group, tensors, *args, **kwargs):
