@@ -23,6 +23,7 @@ def compared(
     """
     kinds: dict[str, dict[str, str]] = {}
     drifted: dict[str, list[str]] = {}
+    unsure: dict[str, list[str]] = {}  # by axis: parameters that may differ
     roles = {row["name"]: row["role"] for row in rows[rank]}
     for axis, size, stride in axes:
         first = rank - rank // stride % size * stride
@@ -39,6 +40,7 @@ def compared(
             own = [name for name, role in roles.items() if role == "param" and name not in alike]
             equal_ones |= dict.fromkeys(own, False)
         now = _compared([_by_name(one, "digest") for one in others])
+        unsure[axis] = [name for name in _unsure(others) if name not in equal_ones]
         for name in _drifted(others, {True, None}) - set(exchanged):
             if not apart and equal_ones.get(name) is not False and _apart(name, others):
                 drifted.setdefault(name, []).append(axis)
@@ -59,7 +61,7 @@ def compared(
 
     # Where no parameter differs, batches should: whether they do is another question.
     def splits(axis: str) -> bool:
-        return has(axis, "input", "V") or not has(axis, "param", "V")
+        return has(axis, "input", "V") or not (has(axis, "param", "V") or unsure.get(axis))
 
     data = [axis for axis, *_ in axes if has(axis, "param", "R") and splits(axis)]
     for axis, *_ in axes:
@@ -95,6 +97,17 @@ def _drifted(ranks: list[list[dict]], began_as=frozenset({None})) -> set[str]:
     now = _compared([_by_name(rows, "digest") for rows in ranks])
     names = _by_name(ranks[0], "initial")
     return {name for name in names if began.get(name) in began_as and now.get(name) is False}
+
+
+def _unsure(ranks: list[list[dict]]) -> list[str]:
+    """Parameters without values of which it is not known whether they differ."""
+    named = [_by_name(rows, "initial") for rows in ranks]
+    known = _compared(named)
+    return [
+        name
+        for name, digests in named[0].items()
+        if name not in known and any(str(one).startswith("?") for one in digests)
+    ]
 
 
 def _apart(name: str, ranks: list[list[dict]]) -> bool:

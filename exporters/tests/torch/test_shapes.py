@@ -124,6 +124,7 @@ for step in range(3):
     loss = ((batch @ common) @ piece).square().mean() + bias.square().mean()
     optimizer.zero_grad()
     loss.backward()
+    dist.all_reduce(common.grad, group=mesh["tp"].get_group())  # what goes into the pieces
     for parameter in (common, piece, bias):
         dist.all_reduce(parameter.grad, group=mesh["dp"].get_group())
         parameter.grad.div_(2)
@@ -145,7 +146,10 @@ def test_fingerprints_tell_what_values_tell(tmp_path):
     real, _ = _recorded(tmp_path, "real")
     fake, said = _recorded(tmp_path, "fake")
     assert "--data fake, so large tensors have shapes and no values" in said
-    assert [op["op"] for op in fake["ops"]] == [op["op"] for op in real["ops"]]
+    # How autograd keeps a gradient depends on who else holds it.
+    kept = ("aten.detach.default", "aten.new_empty_strided.default", "aten.copy_.default")
+    names = [[op["op"] for op in one["ops"] if op["op"] not in kept] for one in (fake, real)]
+    assert names[0] == names[1]
     values = {one["name"]: one["type"] for one in real["params"]}
     for one in fake["params"]:
         there = values[one["name"]]
@@ -153,7 +157,7 @@ def test_fingerprints_tell_what_values_tell(tmp_path):
             kind == there[axis] or "?" in (kind, there[axis]) for axis, kind in one["type"].items()
         )
     types = {one["name"]: one["type"] for one in fake["params"]}
-    assert types["AdamW.params.0"] == {"dp": "R", "tp": "I"}
+    assert types["AdamW.params.0"] == {"dp": "R", "tp": "R"}
     assert types["AdamW.params.1"] == {"dp": "R", "tp": "V"}
     assert types["batch"]["dp"] == "V"
 

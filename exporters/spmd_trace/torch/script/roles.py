@@ -79,8 +79,13 @@ def tensors() -> list[torch.Tensor]:
 
 
 def initial_digests() -> dict[int, tuple[torch.Tensor, str | None]]:
-    """By storage: the parameters of all modules, which keeps the storage, and what they are now."""
-    shards = [local_shard(p).detach() for root in _roots() for p in root.parameters()]
+    """By storage: the parameters of all modules and optimizers, which keeps the storage, and what
+    they are now.
+    """
+    found = [parameter for root in _roots() for parameter in root.parameters()]
+    groups = [group for optimizer in optimizers() for group in optimizer.param_groups]
+    found += [parameter for group in groups for parameter in group["params"]]
+    shards = [local_shard(parameter).detach() for parameter in found]
     return {storage_of(shard): (shard, digest(shard)) for shard in shards}
 
 
