@@ -76,6 +76,22 @@ def test_numbers_are_taken_to_be_finite():
         assert math.isfinite(large.mean().item())
 
 
+def test_modules_move_and_scalers_step():
+    with shapes.without_values(0):
+        model = torch.nn.Linear(_SIDE, _SIDE).to(torch.float64).float()
+        optimizer = torch.optim.AdamW(model.parameters())
+        scaler = torch.amp.GradScaler("cpu")
+        scaler.scale(model(_drawn()).square().mean()).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        before = evidence.content(model.weight)
+        scaler.step(optimizer)
+        scaler.update()
+        assert evidence.content(model.weight) != before and scaler.get_scale() == 65536
+        assert model.weight.dtype is torch.float32 and shapes.is_missing(model.bias)
+        chosen = torch.arange(_SIDE).index_select(0, model.bias.topk(2).indices)
+        assert chosen.shape == (2,) and shapes.is_missing(chosen)
+
+
 def test_equal_fingerprints_are_equal_values():
     assert _differ(_drawn, _drawn) is False
     assert _differ(_rows(0), _rows(0), rank=1) is False

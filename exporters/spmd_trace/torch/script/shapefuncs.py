@@ -47,6 +47,11 @@ class Call:
         """Whether the key says all."""
         return self._is_plain
 
+    @property
+    def makes_new(self) -> bool:
+        """Whether the results share no memory with the arguments."""
+        return all(one.alias_info is None for one in self.func._schema.arguments)
+
     def _describe(self, item):
         kind = type(item)
         if kind is FakeTensor or isinstance(item, torch.Tensor):

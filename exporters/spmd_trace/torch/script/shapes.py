@@ -26,6 +26,7 @@ from .fingerprints import Handle, Node, Table
 from .shapefuncs import Call, Functions, tensors_of
 
 _NUMBER = torch.ops.aten._local_scalar_dense.default
+_SCALER = torch.ops.aten._amp_foreach_non_finite_check_and_unscale_.default
 _TYPES = {torch.Tensor, FakeTensor, torch.nn.Parameter, torch.nn.Buffer}
 _LARGE = 1 << 20  # elements of a tensor of floating point numbers
 _LARGE_WHOLE = 1 << 22  # and of others, such as tokens
@@ -136,17 +137,20 @@ class Shapes(TorchDispatchMode):
         if self._makes_large(call):
             return None
         sources = [one for one in call.tensors if self.table.find(one) is not None]
+        missing = any(map(self.table.is_missing, sources))
+        # What lies in memory in place of a value is of no use; views and writes are of memory.
+        if missing and (call.makes_new or call.func is _SCALER):
+            return None
         operands = [self.table.operand(one) for one in call.tensors] if sources else []
         result = call.func(*call.args, **call.kwargs)
         if sources:
-            missing = any(map(self.table.is_missing, sources))
             self._note(call, operands, result, missing)
         return (result,)
 
     def _makes_large(self, call: Call) -> bool:
         """Whether the result of an operation would be large."""
         schema = call.func._schema
-        if any(one.alias_info is not None for one in schema.arguments):
+        if not call.makes_new:
             return False
         if call.tensors and sum(one.numel() for one in call.tensors) <= _SMALL_INPUT:
             return False
@@ -190,6 +194,8 @@ class Shapes(TorchDispatchMode):
         written = call.written if call.func._schema.is_mutable else []
         if not made and not written:
             return
+        if call.func is _SCALER:  # found_inf stays as it is: all numbers are finite
+            written = [pair for pair in written if pair[0] is not call.args[1]]
         unread = {id(one) for one, reads in written if not reads}
         operands = [of for of, one in zip(operands, call.tensors) if id(one) not in unread]
         written = [one for one, _ in written]
@@ -289,6 +295,7 @@ def without_values(rank: int, on_progress=lambda cost: None):
     try:
         with (
             replaced(torch.Tensor, **methods),
+            replaced(torch.utils, swap_tensors=_swapped(torch.utils.swap_tensors)),
             replaced(parallel, **{verify: _not_of_shapes(getattr(parallel, verify))}),
             mode,
         ):
@@ -296,6 +303,18 @@ def without_values(rank: int, on_progress=lambda cost: None):
     finally:
         mode.cost.bytes = max(mode.cost.bytes, mode.table.sizes())
         _mode = None
+
+
+def _swapped(swap):
+    """Modules that move swap FakeTensors, which works while nobody else refers to them."""
+
+    @functools.wraps(swap)
+    def wrapper(tensor, other):
+        if not (isinstance(tensor, FakeTensor) and isinstance(other, FakeTensor)):
+            return swap(tensor, other)
+        tensor.data = other.detach()
+
+    return wrapper
 
 
 def _not_of_shapes(verify):
