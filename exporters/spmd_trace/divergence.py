@@ -135,6 +135,12 @@ def _by_group(logs: dict[int, list[dict]]) -> dict[tuple, dict[int, list[dict]]]
     return found
 
 
+def calls(folder: pathlib.Path) -> list[dict]:
+    """What a rank has called, when it is done."""
+    file = folder / "calls.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
 class Ranks:
     """Waits for ranks that run together."""
 

@@ -24,7 +24,7 @@ def mark(trace: pathlib.Path, rank: int, traces: dict[int, pathlib.Path], axes: 
     for name, size, stride in axes:
         first = rank - rank // stride % size * stride
         for other in (first + place * stride for place in range(size)):
-            if rows[other] != rows[rank]:
+            if other in rows and rows[other] != rows[rank]:
                 for place in _lacking(rows[rank], rows[other], mine["ops"]):
                     own.setdefault(numbered[place], set()).add(name)
     if not own:

@@ -1,6 +1,5 @@
 """What differs between ranks, as kinds of the values that a step starts from."""
 
-
 # Far above what the order of a sum does to numbers of 32 bits, far below what a step does.
 _ROUNDING = 1e-5
 
@@ -24,17 +23,24 @@ def compared(
     """
     kinds: dict[str, dict[str, str]] = {}
     drifted: dict[str, list[str]] = {}
+    unsure: dict[str, list[str]] = {}  # by axis: parameters that may differ
     roles = {row["name"]: row["role"] for row in rows[rank]}
     for axis, size, stride in axes:
         first = rank - rank // stride % size * stride
-        others = [rows[first + place * stride] for place in range(size)]
+        line = [first + place * stride for place in range(size)]
+        others = [_along(rows[one], axis) for one in line if one in rows]
+        if len(others) < min(size, 2):
+            continue
         equal_ones = _equal(others) if size > 1 else {}
         if apart and size > 1:
-            counts = [{name: len(of) for name, of in _by_name(one, "digest").items()} for one in others]
+            counts = [
+                {name: len(of) for name, of in _by_name(one, "digest").items()} for one in others
+            ]
             alike = {name for name in roles if len({count.get(name) for count in counts}) == 1}
             own = [name for name, role in roles.items() if role == "param" and name not in alike]
             equal_ones |= dict.fromkeys(own, False)
         now = _compared([_by_name(one, "digest") for one in others])
+        unsure[axis] = [name for name in _unsure(others) if name not in equal_ones]
         for name in _drifted(others, {True, None}) - set(exchanged):
             if not apart and equal_ones.get(name) is not False and _apart(name, others):
                 drifted.setdefault(name, []).append(axis)
@@ -42,7 +48,9 @@ def compared(
         # Blocks may begin as one number, too, where the axis cuts other parameters.
         cuts = any(not equal and roles.get(name) == "param" for name, equal in equal_ones.items())
         if cuts:
-            equal_ones |= {name: False for name in _drifted(others) if axis not in summed.get(name, [])}
+            equal_ones |= {
+                name: False for name in _drifted(others) if axis not in summed.get(name, [])
+            }
         for name, equal in equal_ones.items():
             used = "R" if axis in summed.get(name, []) else "I"
             same = used if roles.get(name) == "param" else "R|I"
@@ -53,12 +61,14 @@ def compared(
 
     # Where no parameter differs, batches should: whether they do is another question.
     def splits(axis: str) -> bool:
-        return has(axis, "input", "V") or not has(axis, "param", "V")
+        return has(axis, "input", "V") or not (has(axis, "param", "V") or unsure.get(axis))
 
     data = [axis for axis, *_ in axes if has(axis, "param", "R") and splits(axis)]
     for axis, *_ in axes:
         # Ranks that train models of their own, and bring them together, have losses of their own.
-        if any(kinds.get(name, {}).get(axis) == "V" for name in exchanged) and has(axis, "input", "V"):
+        if any(kinds.get(name, {}).get(axis) == "V" for name in exchanged) and has(
+            axis, "input", "V"
+        ):
             data += [] if axis in data else [axis]
     # A loss that is equal although batches differ is one of all batches.
     whole = {
@@ -89,6 +99,17 @@ def _drifted(ranks: list[list[dict]], began_as=frozenset({None})) -> set[str]:
     return {name for name in names if began.get(name) in began_as and now.get(name) is False}
 
 
+def _unsure(ranks: list[list[dict]]) -> list[str]:
+    """Parameters without values of which it is not known whether they differ."""
+    named = [_by_name(rows, "initial") for rows in ranks]
+    known = _compared(named)
+    return [
+        name
+        for name, digests in named[0].items()
+        if name not in known and any(str(one).startswith("?") for one in digests)
+    ]
+
+
 def _apart(name: str, ranks: list[list[dict]]) -> bool:
     """Whether what ranks have of a parameter are more than roundings of one value."""
     sketches = [_by_name(rows, "sketch").get(name, []) for rows in ranks]
@@ -107,10 +128,35 @@ def _compared(named: list[dict[str, list]]) -> dict[str, bool]:
         if any(other is None or len(other) != len(digests) for other in others):
             continue
         if any(other != digests for other in others):
-            found[name] = False
+            pairs = [pair for other in others for pair in zip(digests, other)]
+            if any(_differs(*pair) for pair in pairs):
+                found[name] = False
         elif None not in digests:
             found[name] = True
     return found
+
+
+def _along(rows: list[dict], axis: str) -> list[dict]:
+    """What is compared along an axis: of values that are not there, a fingerprint for each."""
+    return [
+        {key: one.get(axis) if isinstance(one, dict) else one for key, one in row.items()}
+        for row in rows
+    ]
+
+
+def _differs(one: str | None, other: str | None) -> bool | None:
+    """Whether values differ, by their digests; None: that is not known.
+
+    What is not there has a fingerprint that ends in `:` and a digest, if it is known to be another
+    value where that is another digest, and begins with `?` else (`torch/script/fingerprints.py`).
+    """
+    if one == other:
+        return False
+    texts = [text for text in (one, other) if text is not None]
+    if any(text.startswith("?") for text in texts):
+        return None
+    outlines = {text.rpartition(":")[0] for text in texts}
+    return True if len(outlines) == 1 else None
 
 
 def _by_name(rows: list[dict], key: str) -> dict[str, list]:

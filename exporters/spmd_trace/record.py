@@ -22,13 +22,18 @@ import sys
 import tempfile
 import time
 
-from . import divergence, gradcheck, leftovers, ownops, shifts
+from . import cuts, divergence, gradcheck, leftovers, ownops, shifts
 from .ranks import compared
 
 FAILED = 3
 IN_PART = 4  # recorded, but for some operations of which the trace says nothing
 MOST_RANKS = 16  # that run together on this machine
 _CHECKING = 30.0  # seconds for the gradient check of one run
+_LEFT = "by peer"  # what a rank says that another one has left
+_NEWS = 10  # seconds between two words about what goes on
+_SPEED = 5e10  # operations on numbers that a processor does in a second
+_LONG = 120  # seconds
+_REMEDY = ": --data real gives them values"  # how a script's want of values ends
 _OLDEST_TORCH = (2, 6)  # what differs between versions: torch/versions.py
 
 
@@ -71,6 +76,19 @@ def add_script_options(parser: argparse.ArgumentParser) -> None:
         "--confirm",
         action="store_true",
         help="run all ranks with changed parameters, and compare gradients with what the loss does",
+    )
+    parser.add_argument(
+        "--data",
+        choices=["auto", "fake", "real"],
+        default="auto",
+        help="fake: large tensors have only shapes; auto: where values need too much",
+    )
+    parser.add_argument(
+        "--vary",
+        action="append",
+        default=[],
+        metavar="AXIS=SIZE: ARGS",
+        help="also record the step with these arguments and this size: what the axis cuts",
     )
     parser.add_argument(
         "--timeout", type=int, default=600, metavar="S", help="seconds to wait (600)"
@@ -132,17 +150,24 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> di
         return _failed(f"torch {found} is too old for recordings: pip install 'torch>={oldest}'")
     with tempfile.TemporaryDirectory() as folder:
         runs = _Runs(pathlib.Path(folder), settings, options.timeout)
-        told = runs.alone("alone")
-        if "error" not in told and (options.ranks == "auto" or told["messages"]):
+        told = _alone(runs, options)
+        if told.get("unanswered") and options.ranks == "auto":
+            told = _in_company(runs, told)
+        elif "error" not in told and (options.ranks == "auto" or told["messages"]):
             told = _by_all_ranks(runs, told, options)
+        if "error" not in told and "parted" not in told:
+            for words in options.vary:
+                told = _varied(runs, told, words, parser)
         if options.confirm and "error" not in told and "parted" not in told:
-            _confirm(runs, told)
+            _confirm(runs, told, options)
         if kept := leftovers.tidied(sorted(pathlib.Path(folder).glob("*/effects.jsonl"))):
             say(kept)
         if "error" in told:
             return _failed(told["error"])
         if told["contradicted"]:
-            say(f"copies of parameters differ before the first step: {', '.join(told['contradicted'])}")
+            say(
+                f"copies of parameters differ before the first step: {', '.join(told['contradicted'])}"
+            )
         # Copied beside its place and then renamed: nothing half-written is ever there.
         partial = output.with_name(output.name + ".partial")
         shutil.copyfile(told["trace"], partial)
@@ -151,9 +176,92 @@ def record(parser: argparse.ArgumentParser, options, output: pathlib.Path) -> di
         return told
 
 
+def _alone(runs: "_Runs", options) -> dict:
+    """The step as the recorded rank runs it, first without the values of large tensors: what these
+    would cost is known before they are made.
+    """
+    told = runs.alone("alone")
+    cost = told.get("cost", {})
+    dear = _too_dear(cost, 1)
+    if options.data == "real" and dear:
+        return {"error": f"--data real: {dear}"}
+    if options.data == "real" or (told.get("wants_values") and options.data == "auto" and not dear):
+        if "error" in told and options.data == "auto":
+            say(f"{told['error'].removesuffix(_REMEDY)}: so all tensors have values")
+        runs.data = "real"
+        return runs.alone("real") if "error" in told or cost.get("large") else told
+    if dear and "error" in told and told.get("wants_values"):
+        told["error"] = f"{told['error'].removesuffix(_REMEDY)}, and with values {dear}"
+    return told
+
+
+def _varied(runs: "_Runs", told: dict, words: str, parser) -> dict:
+    """The step with the cuts that its recording at another size of an axis shows."""
+    try:
+        vary = cuts.Vary.read(words)
+        ranks = vary.ranks(told["axes"], runs.settings["per_node"], runs.settings["nodes"])
+    except ValueError as error:
+        parser.error(str(error))
+    arguments = runs.settings["arguments"] if vary.arguments is None else vary.arguments
+    more = ranks | {"arguments": arguments}
+    other = runs.alone(f"{vary.axis}={vary.size}", rank=0, **more)
+    if "error" in other:
+        return {"error": f"with {vary.axis}={vary.size}: {other['error']}"}
+    found, missing = cuts.state(told["trace"], other["trace"], vary.axis)
+    say(
+        f"{vary.axis}={vary.size}: {found} values are cut along {vary.axis}"
+        + (f"; {missing}" if missing else "")
+    )
+    return told
+
+
+def _in_company(runs: "_Runs", told: dict) -> dict:
+    """The step of a script that fails where other ranks do not send it what it asks for: all of
+    them run.
+    """
+    found, reason = runs.together()
+    if runs.parted is not None or not found:
+        return told | {
+            "error": f"{told['error']} (it has asked another rank for an object; {reason})"
+        }
+    apart = bool(found[runs.rank]["messages"])
+    if apart:
+        say(f"ranks run programs of their own, and what is recorded is that of rank {runs.rank}")
+    observed = runs.observed(found, found[runs.rank], apart=apart)
+    again, reason = runs.together("observed", observed=observed)
+    return again[runs.rank] if again else {"error": reason}
+
+
+def _too_dear(cost: dict, ranks: int) -> str:
+    """Why values are too much for this machine; empty if they are not."""
+    gigabytes, there = cost.get("bytes", 0) * ranks / 1e9, _memory() / 1e9
+    of = f"{ranks} ranks need" if ranks > 1 else "the step needs"
+    if gigabytes > there / 2:
+        return f"{of} about {gigabytes:.0f} GB of the {there:.0f} GB that are free"
+    seconds = cost.get("flops", 0) * ranks / _SPEED
+    return f"{of} about {seconds / 60:.0f} minutes" if seconds > _LONG else ""
+
+
+def _memory() -> int:
+    """Bytes that are free."""
+    try:
+        rows = pathlib.Path("/proc/meminfo").read_text().splitlines()
+        (row,) = [row for row in rows if row.startswith("MemAvailable:")]
+        return int(row.split()[1]) * 1024
+    except (OSError, ValueError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def _by_all_ranks(runs: "_Runs", told: dict, options) -> dict:
-    """The step once more, with what all ranks say of it together."""
-    found, reason = runs.together() if options.ranks == "auto" else ({}, "--ranks one")
+    """The step once more, with what other ranks say of it."""
+    if options.ranks != "auto":
+        found, reason = {}, "--ranks one"
+    elif told["messages"] or not (reason := _few_values(runs, told, options)):
+        found, reason = runs.together()
+    else:
+        found, more = runs.beside(told)
+        say(f"{reason}, so large tensors have shapes and no values") if not more else None
+        reason = more
     if runs.parted is not None:
         divergence.state(told["trace"], runs.parted)
         return told | {"ops": told["ops"] + 1, "parted": runs.parted.sentence()}
@@ -184,17 +292,20 @@ def _by_all_ranks(runs: "_Runs", told: dict, options) -> dict:
     return runs.alone("observed", observed=observed | {"plan": plans.get(runs.rank)})
 
 
-def _confirm(runs: "_Runs", told: dict) -> None:
+def _confirm(runs: "_Runs", told: dict, options) -> None:
     """States in the trace what the loss says of gradients; a word where it says nothing."""
+    many = f"more than {MOST_RANKS} ranks are not run" if runs.world > MOST_RANKS else ""
+    if reason := many or _few_values(runs, told, options):
+        say(f"gradients are not checked: {reason}")
+        return
     by_hand = {"step": 1} if told["by_hand"] else {}  # before a momentum is there
     rows = runs.checked(runs.kinds, told["axes"], **by_hand)
     if "error" in rows:
         say(f"gradients are not checked: {rows['error']}")
         return
-    world = runs.settings["per_node"] * runs.settings["nodes"]
     if os.environ.get("SPMD_TRACE_DEBUG"):
         say("\n".join(map(str, rows["rows"])))
-    found = gradcheck.relative(rows["rows"], world)
+    found = gradcheck.relative(rows["rows"], runs.world)
     if any(ratio != 1 for ratio in found.values()):
         alone = runs.checked({}, [], world=1, **by_hand)
         if "error" in alone and by_hand:
@@ -206,6 +317,13 @@ def _confirm(runs: "_Runs", told: dict) -> None:
     say(f"gradients of {len(found)} of {len(rows['rows'])} parameters could be checked")
 
 
+def _few_values(runs: "_Runs", told: dict, options) -> str:
+    """Why ranks that run with all their values are too much; empty if they are not."""
+    if options.data == "fake" and told["cost"]["large"]:
+        return "--data fake"
+    return _too_dear(told["cost"], min(runs.world, MOST_RANKS)) if runs.data == "fake" else ""
+
+
 class _Runs:
     """Runs of one script, each in processes of its own."""
 
@@ -213,25 +331,34 @@ class _Runs:
         self.folder, self.settings, self.timeout = folder, settings, timeout
         self.rank = settings["rank"]
         self.kinds: dict[str, dict[str, str]] = {}  # of parameters, where ranks were compared
+        self.world = settings["per_node"] * settings["nodes"]
+        self.data = "fake"  # whether large tensors have values where ranks run for themselves
         self.seconds = 0.0  # that the last run of one rank took
         self.parted: divergence.Divergence | None = None  # where ranks call other collectives
 
-    def alone(self, name: str, **more) -> dict:
-        """A run of the recorded rank, whose collectives move no data."""
+    def alone(self, name: str, rank: int | None = None, **more) -> dict:
+        """A run of the recorded rank, or another one, whose collectives move no data."""
         start = time.monotonic()
-        told = self._run(name, [self.rank], **more)[self.rank]
+        rank = self.rank if rank is None else rank
+        told = self._run(name, [rank], **more)[rank]
         self.seconds = time.monotonic() - start
         return told
 
-    def _run(self, name: str, ranks: list[int], timeout=None, **more) -> dict[int, dict]:
-        """What each rank says: its trace and what belongs to it, or an error."""
+    def _run(
+        self, name: str, ranks: list[int], timeout=None, together=False, **more
+    ) -> dict[int, dict]:
+        """What each rank says: its trace and what belongs to it, or an error.
+
+        `together`: their collectives move data.
+        """
         folder = self.folder / name
         folder.mkdir()
-        settings = self.settings | {"folder": str(folder), "ranks": ranks, "observed": {}} | more
+        settings = self.settings | {"folder": str(folder), "ranks": ranks, "observed": {}}
+        settings |= {"together": together, "data": "real" if together else self.data} | more
         (folder / "settings.json").write_text(json.dumps(settings))
         # What the script prints is not what the command prints; said once it is enough.
         target = sys.stderr if name == "alone" else subprocess.DEVNULL
-        watch = divergence.Watch(folder, ranks) if len(ranks) > 1 else None
+        watch = divergence.Watch(folder, ranks) if together else None
         if "check" in more:
             watch = divergence.Ranks(folder, ranks)
         limit = timeout or self.timeout
@@ -248,31 +375,51 @@ class _Runs:
             found[rank] = told | {"trace": folder / str(rank) / "step.spmd.json"}
         return found
 
-    def together(self) -> tuple[dict[int, dict], str]:
+    def together(self, name: str = "together", **more) -> tuple[dict[int, dict], str]:
         """What every rank says, where all run up to the step with collectives that move data; else why not."""
-        world = self.settings["per_node"] * self.settings["nodes"]
-        if world > MOST_RANKS:
+        if self.world > MOST_RANKS:
             return {}, f"more than {MOST_RANKS} ranks are not run"
         # Ranks that wait for each other wait forever.
-        timeout = min(self.timeout, 60 + world * self.seconds)
-        found = self._run("together", list(range(world)), timeout)
+        timeout = min(self.timeout, 60 + self.world * self.seconds)
+        found = self._run(name, list(range(self.world)), timeout, together=True, **more)
         # A rank that says why it failed comes before those that it left without an outcome.
         failed = [(rank, run) for rank, run in found.items() if "error" in run]
-        for rank, run in sorted(failed, key=lambda one: one[1].get("lost", False)):
-            return {}, f"rank {rank} of {world} that run together: {run['error']}"
+        lost = {rank: run.get("lost", False) or _LEFT in run["error"] for rank, run in failed}
+        for rank, run in sorted(failed, key=lambda one: lost[one[0]]):
+            return {}, f"rank {rank} of {self.world} that run together: {run['error']}"
         return found, ""
 
     def checked(self, kinds: dict, axes: list, world: int | None = None, **more) -> dict:
         """What the gradient check found on all ranks, or on a single one, or why it found nothing (`error`)."""
         more |= {"check": _CHECKING, "observed": {"kinds": kinds, "axes": axes}}
-        ranks = self.settings["per_node"] * self.settings["nodes"]
+        ranks = self.world
         if world is not None:
             ranks = world
             more |= {"per_node": world, "nodes": 1, "rank": 0}
         limit = min(self.timeout, 2 * _CHECKING + 60 + ranks * self.seconds)
+        more |= {"together": ranks > 1, "data": "real"}
         found = self._run(f"checked on {ranks}", list(range(ranks)), limit, **more)
         failed = [run for run in found.values() if "error" in run]
         return sorted(failed, key=lambda run: run.get("lost", False))[0] if failed else found[0]
+
+    def beside(self, told: dict) -> tuple[dict[int, dict], str]:
+        """What the recorded rank and one beside it along each axis say, whose collectives move no
+        data; else why nothing is known.
+        """
+        others = []
+        for _, size, stride in told["axes"]:
+            if size > 1:
+                place = self.rank // stride % size
+                others.append(self.rank + ((place + 1) % size - place) * stride)
+        found = self._run("beside", others)
+        for rank, run in found.items():
+            if "error" in run:
+                return {}, f"rank {rank}, beside the one that is recorded: {run['error']}"
+        folders = {rank: self.folder / "beside" / str(rank) for rank in others}
+        folders[self.rank] = told["trace"].parent
+        logs = {rank: divergence.calls(folder) for rank, folder in folders.items()}
+        self.parted = divergence.parted(logs) or divergence.left_waiting(logs)
+        return found | {self.rank: told}, ""
 
     def observed(self, found: dict[int, dict], told: dict, apart: bool = False) -> dict:
         """What is equal on ranks; `apart`: they run programs of their own."""
@@ -318,7 +465,7 @@ def _run_child(
     streams = {"stdout": target, "stderr": None if target is sys.stderr else target}
     child = subprocess.Popen(command, env=environment, start_new_session=True, **streams)
     try:
-        code = child.wait(timeout) if watch is None else watch.wait(child, timeout)
+        code = _wait(child, folder, timeout) if watch is None else watch.wait(child, timeout)
     except subprocess.TimeoutExpired:
         return (
             f"{_hanging_at(child, folder / str(rank))}the script is not done after {timeout:.0f} s"
@@ -329,6 +476,18 @@ def _run_child(
         return None
     ended = f"signal {-code}" if code < 0 else f"code {code}"
     return f"{script}: the process of the script ended with {ended}, and left no trace"
+
+
+def _wait(child: subprocess.Popen, folder: pathlib.Path, timeout: float) -> int:
+    """Until the process ends, telling a person who waits how far it is; its code."""
+    start = time.monotonic()
+    while (left := start + timeout - time.monotonic()) > _NEWS:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return child.wait(_NEWS)
+        counts = [int(one.read_text()) for one in folder.glob("*/progress")]
+        if counts and sys.stderr.isatty():
+            say(f"{time.monotonic() - start:.0f} s: {sum(counts)} operations")
+    return child.wait(max(left, 0))
 
 
 def _kill(child: subprocess.Popen) -> None:

@@ -6,10 +6,66 @@ Python classes from numbers.
 """
 
 import contextlib
+import itertools
 
 import torch
+from torch.distributed.tensor import DTensor
 
 from . import operands
+
+
+class Missing(RuntimeError):
+    """The program asks for values that are not there."""
+
+    def __init__(self, what: str):
+        super().__init__(f"{what} depends on values, and large tensors have only shapes here")
+
+
+class Unknown(float):
+    """A number taken from a tensor without values: it may be computed with and printed, and decides
+    nothing.
+
+    Each is another one, so that its bits tell which it is.
+    """
+
+    _others = itertools.count(1)
+    taken: set[str] = set()  # the bits of all of them
+
+    def __new__(cls, number: float | None = None):
+        made = super().__new__(cls, 1 + next(cls._others) * 2.0**-40 if number is None else number)
+        cls.taken.add(float.hex(made))
+        return made
+
+    def __format__(self, form: str) -> str:
+        return "?"
+
+    def __repr__(self) -> str:
+        return "?"
+
+    __str__ = __repr__
+
+
+def _undecided(self, *others):
+    raise Missing("a branch or a size of the program")
+
+
+for _name in "lt le gt ge eq ne bool int index trunc floor ceil round".split():
+    setattr(Unknown, f"__{_name}__", _undecided)
+Unknown.__hash__ = float.__hash__
+
+
+def _stays_unknown(name: str):
+    operation = getattr(float, name)
+
+    def method(self, *others):
+        result = operation(self, *(float(one) if isinstance(one, int) else one for one in others))
+        return result if result is NotImplemented else Unknown()
+
+    return method
+
+
+for _name in "add sub mul truediv pow radd rsub rmul rtruediv rpow neg abs floordiv mod".split():
+    setattr(Unknown, f"__{_name}__", _stays_unknown(f"__{_name}__"))
 
 
 class HostNumber(float):
@@ -48,14 +104,15 @@ class HostNumber(float):
         return self._binary("pow", self, other, float(self) ** float(other))
 
 
-_LIST = torch.Tensor.tolist
+class UnknownHostNumber(HostNumber, Unknown):
+    """One that the recorder follows."""
 
 
 class HostSizes(list):
     """Whole numbers with the tensor that they were taken from, such as sizes of blocks."""
 
-    def __init__(self, tensor: torch.Tensor):
-        super().__init__(_LIST(tensor))
+    def __init__(self, numbers: list, tensor: torch.Tensor):
+        super().__init__(numbers)
         self.tensor = tensor
 
     def tolist(self) -> "HostSizes":
@@ -71,7 +128,8 @@ class HostNumbers:
         self._values: dict[str, object] = {}
 
     def _track(self, value, number: float) -> HostNumber:
-        tracked = HostNumber(number)
+        unknown = isinstance(number, Unknown)
+        tracked = UnknownHostNumber(float(number)) if unknown else HostNumber(number)
         tracked.recorder = self
         if not number.is_integer():  # a whole number is too common to be recognised by its bits
             self._values[number.hex()] = value
@@ -81,21 +139,29 @@ class HostNumbers:
         """The value of a number that the program computed; other items are returned unchanged."""
         if isinstance(item, float) and item.hex() in self._values:
             return self._values[item.hex()]
+        if isinstance(item, float) and item.hex() in Unknown.taken:  # before the recording
+            with self._recorder.hidden():
+                holder = torch.tensor(float(item))
+            return self._values.setdefault(item.hex(), self._recorder.from_outside(holder))
         return operands.number(float(item) if isinstance(item, HostNumber) else item)
 
     def derive(self, name: str, left, right, result: float) -> HostNumber:
+        if isinstance(left, Unknown) or isinstance(right, Unknown):
+            result = Unknown()
         with self._recorder.hidden():
-            holder = torch.tensor(result)
+            holder = torch.tensor(float(result))
         op = self._recorder.emit(name, [left, right], [holder], {})
         return self._track(op.outs[0], result)
 
     @contextlib.contextmanager
     def watched(self):
         """Follows `item` of floating tensors and `tolist` of others while the context lasts."""
-        original = torch.Tensor.item
+        original, list_of = torch.Tensor.item, torch.Tensor.tolist
 
         def item(tensor):
             recorder = self._recorder
+            if isinstance(tensor, DTensor) and not recorder.is_hidden:
+                tensor = tensor.full_tensor()
             follow = tensor.is_floating_point() and not recorder.is_hidden
             if not follow or recorder.is_bookkeeping(tensor):
                 with recorder.hidden():
@@ -109,10 +175,11 @@ class HostNumbers:
         def tolist(tensor):
             sizes = not tensor.is_floating_point() and tensor.dim() == 1
             with self._recorder.hidden():
-                return HostSizes(tensor) if sizes else _LIST(tensor)
+                numbers = list_of(tensor)
+            return HostSizes(numbers, tensor) if sizes else numbers
 
         torch.Tensor.item, torch.Tensor.tolist = item, tolist
         try:
             yield
         finally:
-            torch.Tensor.item, torch.Tensor.tolist = original, _LIST
+            torch.Tensor.item, torch.Tensor.tolist = original, list_of

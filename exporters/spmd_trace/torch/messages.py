@@ -31,6 +31,8 @@ class Unmatched(NotImplementedError):
 def log(program: Program) -> list[dict]:
     """What is sent and received, in order; of what is sent, what it is made from."""
     found: list[dict] = []
+    if not any(op.name in ("send", "recv") for op in program.ops):
+        return found
     made_from: dict[int, frozenset[int]] = {}  # by value: the places in the log of what it needs
     for op in program.ops:
         operands = op.operands()

@@ -60,6 +60,8 @@ def bind(func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> Bound:
             value = argument.default_value
         _place(bound, argument, value)
     _one_number(func, bound)
+    if func is torch.ops.aten.cat.default:
+        bound.ins[0] = _with_dimensions(bound.ins[0])
     # Absent optional tensors at the end say nothing.
     while bound.ins and bound.ins[-1] is None:
         bound.ins.pop()
@@ -77,6 +79,14 @@ def _one_number(func: torch._ops.OpOverload, bound: Bound) -> None:
         del bound.attrs["scalars"]
         bound.ins.append(numbers[0])
         bound.name = str(func).replace(".ScalarList", ".Scalar")
+
+
+def _with_dimensions(tensors: list) -> list:
+    """What is put together, but for lists of nothing, which torch leaves out whatever the others
+    are.
+    """
+    found = [one for one in tensors if one.dim() != 1 or one.numel()]
+    return found if any(one.dim() != 1 for one in found) else tensors
 
 
 def _place(bound: Bound, argument, value) -> None:

@@ -67,9 +67,9 @@ class Pairing:
         working = [op for op in ops if op.outs and not op.name.startswith(_VIEW_NAMES)]
         return (working or [op for op in ops if op.outs] or [None])[-1]
 
-    def watch(self, root: torch.Tensor, find) -> None:
+    def watch(self, root, find) -> None:
         """Hooks every node that `root` depends on; `find` gives the known value of a tensor."""
-        seen, queue = set(), [root.grad_fn]
+        seen, queue = set(), [root]
         while queue:
             node = queue.pop()
             if node is None or node in seen:

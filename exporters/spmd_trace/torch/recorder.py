@@ -58,6 +58,10 @@ class _State:
 
 
 class _Mode(TorchDispatchMode):
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled
+
     def __init__(self, recorder: "Recorder"):
         super().__init__()
         self.recorder = recorder
@@ -305,7 +309,7 @@ class Recorder:
             if self._folding and func is torch.ops.aten.clone.default:
                 self._copies[result.untyped_storage()._cdata] = args[0], result
             return result
-        if func.namespace == "profiler":
+        if func.namespace in ("profiler", "prim"):
             return func(*args, **kwargs)
         if func.namespace == "c10d":
             return collectives.record(self, func, args, kwargs)
@@ -322,7 +326,9 @@ class Recorder:
         op = self.open(bound.name or str(func), bound)
         result = func(*args, **kwargs)
         about_types = not bound.tensors() and not isinstance(result, (torch.Tensor, list, tuple))
-        if (result is not None and not about_types) or op.mut or op.kw:  # else an assertion about data
+        if (
+            (result is not None and not about_types) or op.mut or op.kw
+        ):  # else an assertion about data
             self._close(op, bound, result)
             self.on_made(op, result, args)
         return result
@@ -519,6 +525,17 @@ class Recorder:
         with self.section(None, "bwd"):
             loss.backward(**options)
 
+    def backward_from(self, edges: list, run) -> None:
+        """Runs a backward pass that begins at nodes of autograd, whose values the program has let
+        go.
+        """
+        for edge in edges:
+            ops = self.pairing.forward.get(edge.node._sequence_nr())
+            self.pairing.root = ops[-1] if ops else None
+            self.pairing.watch(edge.node, self.values.find)
+        with self.section(None, "bwd"):
+            run()
+
     def gradients(self, loss: torch.Tensor, inputs: tuple, run) -> tuple:
         """Runs a backward pass of `loss` that returns the gradients of `inputs`."""
         self._begin_backward(loss)
@@ -536,12 +553,14 @@ class Recorder:
         if self.pairing.root is None:
             raise ValueError("the loss was not computed inside the recording")
         self.pairing.note_operand(loss, root)
-        self.pairing.watch(loss, self.values.find)
+        self.pairing.watch(loss.grad_fn, self.values.find)
 
     def _note_gradient(self, tensor: torch.Tensor, gradient: torch.Tensor | None) -> None:
         if gradient is None:
             return
-        tensor, gradient = (t._local_tensor if isinstance(t, DTensor) else t for t in (tensor, gradient))
+        tensor, gradient = (
+            t._local_tensor if isinstance(t, DTensor) else t for t in (tensor, gradient)
+        )
         value, forward = self.values.find(gradient), self.values.find(tensor)
         if value and forward and value.grad_of is None and value.shape == forward.shape:
             value.grad_of = forward

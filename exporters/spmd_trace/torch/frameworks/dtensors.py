@@ -4,11 +4,17 @@ Between steps a parameter is a DTensor on a mesh of the program; the placements 
 """
 
 import contextlib
+import functools
+import inspect
 
+import torch
 import torch.distributed as dist
+from torch.distributed import _functional_collectives as functional
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
 
+from .. import collectives
 from ..mesh import spec_of
 from ..recorder import Recorder
 from ..transitions import DUAL
@@ -47,9 +53,51 @@ def claims(recorder: Recorder, tensor: DTensor) -> dict:
     return step | whole | {"grad": gradient, "x_placements": placements}
 
 
+def _along_dimension(recorder: Recorder, collective, name: str, place: int):
+    """Along another dimension than the first, a collective is one of the first, and copies."""
+
+    @functools.wraps(collective)
+    def wrapper(tensor, *args, **kwargs):
+        bound = inspect.signature(collective).bind(tensor, *args, **kwargs).arguments
+        dim, group = (list(bound.values())[at] for at in (place, place + 1))
+        plain = tensor.wait() if isinstance(tensor, AsyncCollectiveTensor) else tensor
+        grows = torch.is_grad_enabled() and plain.requires_grad
+        if (
+            recorder.is_hidden
+            or grows
+            or isinstance(plain, DTensor)
+            or dim % max(plain.dim(), 1) == 0
+        ):
+            return collective(tensor, *args, **kwargs)
+        with recorder.hidden():
+            result = collective(plain, *args, **kwargs)
+            made = result.wait() if isinstance(result, AsyncCollectiveTensor) else result
+        resolved = dist.distributed_c10d._resolve_process_group(
+            functional._resolve_group_name(group)
+        )
+        words = {"group": collectives.group_key(recorder, resolved), "dim": dim % plain.dim()}
+        words |= {"op": bound["reduceOp"]} if "reduceOp" in bound else {}
+        recorder.emit(name, [plain], [made], words | recorder.words_for(name))
+        return made
+
+    return wrapper
+
+
+# By function that torch calls, the collective and the place of its dimension among the arguments.
+_BY_DIMENSION = {
+    "all_gather_tensor": ("all_gather", 1),
+    "all_gather_single": ("all_gather", 1),
+    "reduce_scatter_tensor": ("reduce_scatter", 2),
+    "reduce_scatter_single": ("reduce_scatter", 2),
+}
+
+
 @contextlib.contextmanager
 def recorded(recorder: Recorder):
-    """Records a copy that becomes addends as that, while the context lasts: DTensor divides it by the ranks."""
+    """Records what moves pieces of DTensors as what it is, while the context lasts: a copy that
+    becomes addends is divided by the ranks, and a gather along a dimension is made of several
+    operations.
+    """
     partition = Partial._partition_value
 
     def _partition_value(placement, tensor, mesh, mesh_dim):
@@ -62,5 +110,10 @@ def recorded(recorder: Recorder):
         recorder.emit("convert", [tensor], [result], words)
         return result
 
-    with replaced(Partial, _partition_value=_partition_value):
+    known = {name: how for name, how in _BY_DIMENSION.items() if hasattr(functional, name)}
+    wrapped = {
+        name: _along_dimension(recorder, getattr(functional, name), *how)
+        for name, how in known.items()
+    }
+    with replaced(Partial, _partition_value=_partition_value), replaced(functional, **wrapped):
         yield

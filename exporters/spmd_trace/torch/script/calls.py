@@ -113,6 +113,10 @@ def _shapes(item) -> str:
 class Watched(TorchDispatchMode):
     """Writes down the collectives of a script, also those that torch calls below Python."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled
+
     def __init__(self, log: Log):
         super().__init__()
         self.log = log

@@ -9,7 +9,9 @@ after its step, since others may need it, until the process that has started the
 import contextlib
 import faulthandler
 import functools
+import gc
 import json
+import logging
 import os
 import pathlib
 import runpy
@@ -22,6 +24,7 @@ import warnings
 
 _PATIENCE = 20.0  # seconds
 _AFTERWARDS = 2.0
+_LONGEST = 400  # letters of a message
 
 
 class Outcome:
@@ -31,9 +34,9 @@ class Outcome:
         self.folder = folder
         self.told = False
         folder.mkdir()
-        self._write("pid", str(os.getpid()))
+        self.note("pid", str(os.getpid()))
 
-    def _write(self, name: str, text: str) -> None:
+    def note(self, name: str, text: str) -> None:
         """At once: others read it."""
         partial = self.folder / f"{name}.partial"
         partial.write_text(text, encoding="utf-8")
@@ -43,7 +46,7 @@ class Outcome:
         """Writes down what became of the script; the first word counts."""
         if not self.told:
             self.told = True
-            self._write("outcome.json", json.dumps(what))
+            self.note("outcome.json", json.dumps(what))
 
     def end(self, **what) -> None:
         for stream in (sys.stdout, sys.stderr):
@@ -85,8 +88,20 @@ def _place(frames) -> str:
     return f"{relative_path(found[-1][0])}:{found[-1][1]}: " if found else ""
 
 
+def _failure(error: BaseException, steps, script: str) -> dict:
+    """Why a script ended, and whether that is for want of values that it would have elsewhere."""
+    from . import shapes
+
+    frames = traceback.extract_tb(error.__traceback__)
+    wants = isinstance(error, shapes.Missing)
+    wants |= any(one.filename == shapes.__file__ and one.name == "_shapes" for one in frames)
+    return {"error": _because(error, steps, script), "wants_values": wants}
+
+
 def _because(error: BaseException, steps, script: str) -> str:
     """One sentence: where the script ended, and why."""
+    from .shapes import Missing
+
     frames = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
         return f"{_place([(error.filename, error.lineno)])}the script is no Python: {error.msg}"
@@ -95,8 +110,11 @@ def _because(error: BaseException, steps, script: str) -> str:
         code = "" if error.code in (None, 0) else f" with {error.code!r}"
         return f"{place}the script exits{code} after {_steps(steps)}"
     words = " ".join(str(error).split())
+    words = words if len(words) <= _LONGEST else words[:_LONGEST] + "..."
     if isinstance(error, NotImplementedError) and steps.recorder is not None:
         return f"{place}this step cannot be recorded: {words}"
+    if isinstance(error, Missing):
+        return f"{place}{words}: --data real gives them values"
     name = type(error).__name__
     return f"{place}the script raises {name}{': ' + words if words else ''}"
 
@@ -115,6 +133,9 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     import spmd_trace.torch  # noqa: F401  before torch
 
+    logging.getLogger("torch.utils.flop_counter").setLevel(
+        logging.ERROR
+    )  # that triton is not there
     from . import step  # noqa: F401  with all that it needs
 
     ranks = settings["ranks"]
@@ -125,8 +146,13 @@ def main() -> None:
             _run(settings, rank)
     started_by = os.getppid()
     while True:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if status:  # the others would wait for this one, but may be about to call what it does not
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:  # all are done
+            os._exit(0)
+        if (
+            status and settings["together"]
+        ):  # the others would wait for this one, but may be about to call what it does not
             time.sleep(_AFTERWARDS)
             os._exit(0)
         if not pid:
@@ -148,8 +174,8 @@ def _run(settings: dict, rank: int) -> None:
     script = settings["script"]
     sys.argv = [script, *settings["arguments"]]
     sys.path[0] = os.getcwd() if settings["module"] else os.path.dirname(os.path.abspath(script))
-    together = len(settings["ranks"]) > 1
-    if together:
+    several, together = len(settings["ranks"]) > 1, settings["together"]
+    if several:
         torch.set_num_threads(1)
     meets = together or settings.get("check") is not None
     meeting = os.path.join(settings["folder"], "meeting") if meets else None
@@ -161,12 +187,15 @@ def _run(settings: dict, rank: int) -> None:
         axes = [[axis.name, axis.size, axis.stride] for axis in program.mesh.axes]
         what = {"axes": axes, "summed": steps.summed, "contradicted": steps.roles.contradicted}
         what |= {"messages": steps.messages, "exchanged": steps.exchanged}
-        what |= {"by_hand": steps.by_hand, "ops": len(program.ops), "values": steps.roles.digests}
+        what |= {"by_hand": steps.by_hand, "ops": len(program.ops), "values": _told(steps.roles.digests, program)}
+        what |= {"cost": vars(cost)}
         what["refused"] = [vars(one) for one in recorder.refusals]
         if together:
             outcome.tell(**what)
-        else:
-            outcome.end(**what)
+            return
+        if log is not None:
+            log.end()
+        outcome.end(**what)
 
     folder = pathlib.Path(settings["folder"])
     guard = effects.Guard(folder / "scratch", folder / "effects.jsonl")
@@ -174,13 +203,18 @@ def _run(settings: dict, rank: int) -> None:
     if (seconds := settings.get("check")) is not None:
         files = gradcheck.Files(folder, guard.through)
         check = gradcheck.GradientCheck(files, rank, job.world, settings["observed"], seconds)
-    log = calls.Log(outcome.folder / "calls.jsonl") if together and check is None else None
-    with world.played(job, log) as seen, effects.guarded(guard):
+    compared = several or settings["data"] == "fake"
+    log = calls.Log(outcome.folder / "calls.jsonl") if compared and check is None else None
+    with (
+        _values(settings["data"], rank, outcome) as cost,
+        world.played(job, log) as seen,
+        effects.guarded(guard),
+    ):
         observed = settings["observed"]
-        steps = step.Steps(job, seen, settings["step"], done, observed, digests=together)
+        steps = step.Steps(job, seen, settings["step"], done, observed, digests=compared)
         if not together:
             name = _name(settings)
-            _Impatience(lambda error: outcome.end(error=_because(error, steps, name))).start()
+            _Impatience(lambda error: outcome.end(**_failure(error, steps, name))).start()
         if check is not None:
             steps.at_step = functools.partial(_checked, check, outcome, steps)
         if settings["start"]:
@@ -190,13 +224,38 @@ def _run(settings: dict, rank: int) -> None:
         with part:
             reason, failed = _script(settings, steps)
         if check is not None:
-            check.fails(reason)
+            check.fails(reason["error"])
         if together and (outcome.told or not failed):  # others may not be done, or wait for it
-            outcome.tell(error=reason)
+            outcome.tell(**reason)
             if log is not None:
                 log.end()
             _wait()
-    outcome.end(error=reason)
+    outcome.end(**reason, cost=vars(cost), unanswered=seen.unanswered)
+
+
+@contextlib.contextmanager
+def _values(data: str, rank: int, outcome: Outcome):
+    """Whether large tensors have values; what those that have none would cost."""
+    from . import shapes
+
+    if data == "real":
+        yield shapes.Cost()
+        return
+    gc.set_threshold(100_000, 20, 100)  # shapes are small and many: a sixth of the time otherwise
+    with shapes.without_values(
+        rank, lambda cost: outcome.note("progress", str(cost.operations))
+    ) as cost:
+        yield cost
+
+
+def _told(rows: list[dict] | None, program) -> list[dict] | None:
+    """Digests as they are compared: fingerprints along the axes of the program."""
+    from .fingerprints import Handle
+
+    def plain(one):
+        return one.told(program.mesh, program.rank) if isinstance(one, Handle) else one
+
+    return rows and [{key: plain(one) for key, one in row.items()} for row in rows]
 
 
 def _checked(check, outcome: Outcome, steps, roles) -> None:
@@ -225,7 +284,7 @@ def _name(settings: dict) -> str:
     return settings["script"] if settings["module"] else os.path.basename(settings["script"])
 
 
-def _script(settings: dict, steps) -> tuple[str, bool]:
+def _script(settings: dict, steps) -> tuple[dict, bool]:
     """Runs the script to its end; why it ended without the step, and whether it failed."""
     script, name = settings["script"], _name(settings)
     try:
@@ -234,13 +293,13 @@ def _script(settings: dict, steps) -> tuple[str, bool]:
         else:
             runpy.run_path(script, run_name="__main__")
         steps.finish()
-        return f"{name}: the script ends after {_steps(steps)}", False
+        return {"error": f"{name}: the script ends after {_steps(steps)}"}, False
     except BaseException as error:  # the script's own, whatever it is
         if isinstance(error, SystemExit) and not error.code:
             steps.finish()
         if os.environ.get("SPMD_TRACE_DEBUG"):
             traceback.print_exc()
-        return _because(error, steps, name), not isinstance(error, SystemExit)
+        return _failure(error, steps, name), not isinstance(error, SystemExit)
 
 
 if __name__ == "__main__":

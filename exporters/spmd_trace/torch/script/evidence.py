@@ -10,6 +10,9 @@ import hashlib
 import torch
 
 from ..document import Op, Program
+from ..values import Value
+from . import shapes
+from .fingerprints import Handle
 
 # What passes a gradient on: the same addends, ordered otherwise or multiplied by a number.
 _PASSES = set("view _unsafe_view reshape t transpose permute unsqueeze squeeze".split())
@@ -21,8 +24,12 @@ _PASSES_IN_PLACE = _PASSES | {"add", "copy"}
 _PERIOD = 4093  # a prime, so that it does not fall together with the rows of a parameter
 
 
-def digest(tensor: torch.Tensor) -> str | None:
-    """The same for the same bytes and the same shape; None where all elements are equal."""
+def digest(tensor: torch.Tensor) -> str | Handle | None:
+    """The same for the same bytes and the same shape; None where all elements are equal. Where they
+    are not there: how they came about.
+    """
+    if (told := shapes.handle(tensor)) is not None:
+        return told
     with torch.no_grad(), torch._C.DisableTorchFunction():
         plain = _elements(tensor)
         if plain.numel() > 1 and bool((plain == plain[0]).all()):
@@ -36,6 +43,8 @@ def sketch(tensor: torch.Tensor) -> list[float]:
     """The norm of the elements, and sums of them with fixed signs: two tensors that differ by rounding alone have
     about the same ones. Elements a multiple of `_PERIOD` apart share a sign, so that large ones need little memory.
     """
+    if shapes.handle(tensor) is not None:
+        return []
     with torch.no_grad(), torch._C.DisableTorchFunction():
         plain = _elements(tensor)
         whole = plain.numel() // _PERIOD * _PERIOD
@@ -48,8 +57,10 @@ def sketch(tensor: torch.Tensor) -> list[float]:
         return [float(norm), *(float(one) for one in signs @ sums)]
 
 
-def content(tensor: torch.Tensor) -> int | None:
+def content(tensor: torch.Tensor):
     """The same for the same bytes, in one process; None where there are none."""
+    if (told := shapes.handle(tensor)) is not None:
+        return told.node, told.geometry
     with torch.no_grad(), torch._C.DisableTorchFunction():
         if not tensor.untyped_storage().nbytes() or not tensor.numel():
             return None
@@ -66,15 +77,13 @@ def summed(program: Program, axes_of) -> dict[str, list[str]]:
     owners: dict[int, set[str]] = {}  # by value: the parameters whose gradients it consists of
     found: dict[str, set[str]] = {}
     for op in program.ops:
-        operands = op.operands()
-        whose = set().union(*(owners.get(id(value), ()) for value in operands))
         reduces = op.name.rstrip("_") in ("all_reduce", "reduce_scatter", "reduce")
-        if reduces:
-            for name in whose:
+        for value, operands in _results(op) if reduces or _passes(op) else ():
+            whose = set().union(*(owners.get(id(one), ()) for one in operands))
+            for name in whose if reduces else ():
                 found.setdefault(name, set()).update(axes_of(op))
+            owners[id(value)] = whose
         for value in op.outs:
-            if reduces or _passes(op):
-                owners[id(value)] = set(whose)
             parameter = value.grad_of.root if value.grad_of is not None else None
             if parameter is not None and parameter.claims.get("role") == "param":
                 owners.setdefault(id(value), set()).add(parameter.claims["name"])
@@ -85,6 +94,8 @@ def exchanged(program: Program) -> list[str]:
     """The parameters that ranks send to each other: their copies may differ, and come together slowly."""
     whose: dict[int, set[str]] = {}
     found: set[str] = set()
+    if not any(op.name in ("send", "collective_permute") for op in program.ops):
+        return []
     for op in program.ops:
         operands = op.operands()
         names = {v.root.claims["name"] for v in operands if v.root.claims.get("role") == "param"}
@@ -94,6 +105,16 @@ def exchanged(program: Program) -> list[str]:
         if _passes(op):
             whose |= {id(value): names for value in op.outs}
     return sorted(found)
+
+
+def _results(op: Op) -> list[tuple[Value, list[Value]]]:
+    """Each result with the operands that it is made of."""
+    operands, each = op.operands(), len(op.outs)
+    if not op.name.startswith("aten._foreach_"):
+        return [(value, operands) for value in op.outs]
+    inner = len(operands) // each * each if each else 0
+    more = operands[inner:]
+    return [(value, operands[place:inner:each] + more) for place, value in enumerate(op.outs)]
 
 
 def _passes(op: Op) -> bool:

@@ -81,6 +81,8 @@ def tensors() -> list[torch.Tensor]:
 def initial_digests() -> dict[int, tuple[torch.Tensor, str | None]]:
     """By storage: what is trained, which keeps the storage, and what it is now."""
     trained = [parameter for root in _roots() for parameter in root.parameters()]
+    groups = [group for optimizer in optimizers() for group in optimizer.param_groups]
+    trained += [parameter for group in groups for parameter in group["params"]]
     trained += [one for one in tensors() if one.requires_grad and one.is_leaf]
     shards = [local_shard(one).detach() for one in trained]
     return {storage_of(shard): (shard, digest(shard)) for shard in shards}

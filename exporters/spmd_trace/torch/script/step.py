@@ -288,6 +288,17 @@ class Steps:
             if self._in_backward or self.recorder.is_hidden:
                 return original(tensors, grad_tensors, retain_graph, create_graph, inputs=inputs)
             if not isinstance(tensors, torch.Tensor):
+                edges = [
+                    one for one in tensors if isinstance(one, torch.autograd.graph.GradientEdge)
+                ]
+                if edges:
+                    words = {
+                        "retain_graph": retain_graph,
+                        "create_graph": create_graph,
+                        "inputs": inputs,
+                    }
+                    run = functools.partial(original, tensors, grad_tensors, **words)
+                    return self.recorder.backward_from(edges, run)
                 if len(tensors) != 1:
                     tensors, grad_tensors = [_sum_of(tensors, grad_tensors)], None
                 (tensors,), grad_tensors = tensors, (grad_tensors or [None])[0]

@@ -64,6 +64,7 @@ class Seen:
     meshes: list = dataclasses.field(default_factory=list)
     replicas: list = dataclasses.field(default_factory=list)  # models under DistributedDataParallel
     backend: str = "nccl"  # what the script has asked for
+    unanswered: bool = False  # whether it has asked another rank for an object, and got none
 
 
 def _everywhere(stack: contextlib.ExitStack, original, replacement) -> None:
@@ -100,7 +101,7 @@ def _groups(stack: contextlib.ExitStack, job: Job, seen: Seen) -> None:
     _everywhere(stack, init, init_process_group)
     _everywhere(stack, new, new_group)
     stack.enter_context(replaced(dist, get_backend=get_backend, is_nccl_available=lambda: True))
-    _objects(stack, job.meeting is None)
+    _objects(stack, job.meeting is None, seen)
     if job.meeting is None:
         stack.enter_context(versions.uniform_ranks())
         _receiving(stack, job)
@@ -115,7 +116,7 @@ _OF_OBJECTS = ["all_gather_object", "gather_object", "broadcast_object_list", "s
 _OF_OBJECTS += ["send_object_list", "recv_object_list"]
 
 
-def _objects(stack: contextlib.ExitStack, alone: bool) -> None:
+def _objects(stack: contextlib.ExitStack, alone: bool, seen: Seen) -> None:
     """Objects travel as bytes, which mean nothing as tensors."""
 
     def hidden(exchange, received):
@@ -123,7 +124,10 @@ def _objects(stack: contextlib.ExitStack, alone: bool) -> None:
         def wrapper(*args, **kwargs):
             with recording.unrecorded():
                 # What one rank alone would receive is not there: its own stays.
-                return None if alone and received(args, kwargs) else exchange(*args, **kwargs)
+                if alone and received(args, kwargs):
+                    seen.unanswered = True
+                    return None
+                return exchange(*args, **kwargs)
 
         return wrapper
 
