@@ -16,7 +16,7 @@ from jax._src.tree_util import FlatTree
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from ..checker import MISSING, find, output
-from . import sizes
+from . import groups, sizes
 from .document import Program, dumps
 from .recorder import record_jaxpr
 from .refused import Unrecordable
@@ -38,8 +38,14 @@ def _recorded(function, args, mesh, gradual=False, specs=(), names=None, **more)
         return record_jaxpr(closed, mesh, names=names, **more)
 
     def whole(closed, mesh) -> Program:
+        parts = groups.parts_of(closed.jaxpr, dict(mesh.shape))
+        refined = groups.Refined(mesh, parts)
         found = sizes.of_program(trace, closed, mesh)
-        return record_unchecked(closed, mesh, names, found, specs)
+        if not parts:
+            return record_unchecked(closed, mesh, names, found, specs)
+        over_parts, moved = refined.closed(closed), [refined.spec(one) for one in specs]
+        found = found.renamed(refined.equations, refined.powers)
+        return record_unchecked(over_parts, refined.mesh, names, found, moved)
 
     fewer = sizes.smaller(closed.jaxpr)
     with contextlib.suppress(Exception), sizes.with_sizes(fewer):

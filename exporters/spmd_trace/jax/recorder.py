@@ -166,6 +166,8 @@ class Recorder:
 
     def _equation(self, eqn) -> None:
         name = eqn.primitive.name.removesuffix("_p")
+        if not eqn.outvars:  # it prints, or calls the host
+            return
         if name in INLINED:
             closed = eqn.params[INLINED[name]]
             self.closed(

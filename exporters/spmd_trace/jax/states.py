@@ -12,6 +12,7 @@ from jax.sharding import AxisType, PartitionSpec
 
 from .document import Value
 from .refused import Unrecordable
+from .specs import axes_of
 
 _DTYPES = {
     "bool": "bool", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8",
@@ -31,13 +32,6 @@ def dtype_word(dtype) -> str:
     if name not in _DTYPES:
         raise Unrecordable(f"a value of {name}, which the format has no word for")
     return _DTYPES[name]
-
-
-def axes_of(entry) -> list[str]:
-    """The axes that cut one dimension, outermost first."""
-    if entry is None or entry is PartitionSpec.UNCONSTRAINED:
-        return []
-    return list(entry) if isinstance(entry, tuple) else [entry]
 
 
 def spec_kinds(spec: PartitionSpec, axes) -> dict[str, str]:

@@ -103,6 +103,8 @@ class Outside(Recorder):
 
     def _equation(self, eqn) -> None:
         name = eqn.primitive.name
+        if not eqn.outvars:
+            return
         constant = not any(isinstance(self._known(atom), Value) for atom in eqn.invars)
         if name == "shard_map":
             self._shard_map(eqn)

@@ -1,0 +1,83 @@
+"""The scripts of examples/jax/scripts: as they are or with a mistake, checked by JAX in their shard_maps or not, recorded,
+and run on eight devices and on one.
+"""
+
+import functools
+import importlib.util
+import inspect
+import math
+import pathlib
+import sys
+import tomllib
+
+import jax
+import numpy as np
+
+FOLDER = pathlib.Path(__file__).parents[3] / "examples" / "jax" / "scripts"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.py"))
+MISTAKES = {
+    f"{program}.{mistake}": entry
+    for program, entries in tomllib.loads((FOLDER / "mistakes.toml").read_text()).items()
+    for mistake, entry in entries.items()
+}
+
+
+def text(name: str, checked=False) -> str:
+    """Of a script, or of a script with a mistake: `kmeans.own_counts`. checked: JAX checks its shard_maps."""
+    source = (FOLDER / f"{name.partition('.')[0]}.py").read_text()
+    if name in MISTAKES:
+        mistake = MISTAKES[name]
+        assert source.count(mistake["was"]) == 1, f"{name}: what it replaces stands there once"
+        source = source.replace(mistake["was"], mistake["now"])
+    return source.replace("check_vma=False", "check_vma=True") if checked else source
+
+
+def libraries(name: str) -> list[str]:
+    """What a script imports, outside of the standard library, that is not there."""
+    known = ("optax", "flax", "equinox")
+    source = (FOLDER / f"{name.partition('.')[0]}.py").read_text()
+    return [one for one in known
+            if f"import {one}" in source + source.replace("from ", "import ")
+            and importlib.util.find_spec(one) is None]  # fmt: skip
+
+
+def written(name: str, folder: pathlib.Path, checked=False) -> pathlib.Path:
+    path = folder / f"{name.replace('.', '__')}.py"
+    path.write_text(text(name, checked))
+    return path
+
+
+def results(path: pathlib.Path, one_device=False) -> list:
+    """What its `main` returns, on its own mesh or on one of one device."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+        axes = [name for name in inspect.signature(module.main).parameters
+                if name not in ("steps", "turns", "micro")]  # fmt: skip
+        return jax.tree.leaves(module.main(**dict.fromkeys(axes, 1) if one_device else {}))
+    finally:
+        del sys.modules[path.stem]
+
+
+@functools.cache
+def expected(program: str, folder: pathlib.Path) -> tuple:
+    """What the script returns on one device."""
+    found = results(written(program, folder), one_device=True)
+    return tuple(np.asarray(one, np.float64) for one in found)
+
+
+def error(name: str, folder: pathlib.Path, checked=False) -> float:
+    """How far what any device holds is from the result on one device, as a part of the largest element."""
+    worst = 0.0
+    found = results(written(name, folder, checked))
+    for one, right in zip(found, expected(name.partition(".")[0], folder)):
+        for shard in one.addressable_shards:
+            held = np.asarray(shard.data, np.float64)
+            part = right[shard.index]
+            if held.shape != part.shape:
+                return math.inf
+            apart = np.abs(held - part).max(initial=0.0)
+            worst = max(worst, np.nan_to_num(apart / (np.abs(right).max(initial=0.0) + 1e-12), nan=math.inf))
+    return worst
