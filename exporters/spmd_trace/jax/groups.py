@@ -9,10 +9,23 @@ import itertools
 from jax._src import core
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
+from .document import Program
 from .refused import Unrecordable
 from .specs import axes_of
+from .unchecked import record_unchecked
 
 Parts = dict[str, dict[str, int]]  # of axes: the names and sizes of what they become, outermost first
+
+
+def record(closed, mesh, names, sizes, specs, fixed=False) -> Program:
+    """The program of a jaxpr of whole arrays, as `record_unchecked` does it, over the axes that its groups make."""
+    parts = parts_of(closed.jaxpr, dict(mesh.shape))
+    if parts:
+        refined = Refined(mesh, parts)
+        closed, mesh = refined.closed(closed), refined.mesh
+        sizes = sizes.renamed(refined.equations, refined.powers)
+        specs = [refined.spec(one) for one in specs]
+    return record_unchecked(closed, mesh, names, sizes, specs, fixed)
 
 
 def _equations(jaxpr):

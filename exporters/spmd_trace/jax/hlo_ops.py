@@ -298,6 +298,8 @@ def _custom_call(block, operation) -> None:
     name = ir.StringAttr(operation.attributes["call_target_name"]).value
     if name in ("Sharding", "annotate_device_placement"):
         block.env[operation.results[0]] = block.atom(operation.operands[0])
+    elif "python" in name and "callback" in name:
+        _plain(block, operation, "pure_callback")
     else:
         _plain(block, operation, name)
 
@@ -310,9 +312,10 @@ def _kept(block, operation) -> None:
 # --- communication --------------------------------------------------------------------------------
 
 
-def _axes(block, operation, attribute="replica_groups"):
-    groups = np.array(operation.attributes[attribute]).tolist()
-    return block.module.ranks.axes(groups, operation.operation.name)
+def _over(block, operation, name="axis_name") -> dict:
+    groups = np.array(operation.attributes["replica_groups"]).tolist()
+    axes, within = block.module.ranks.axes(groups, operation.operation.name)
+    return {name: axes, "axis_index_groups": within}
 
 
 def _all_reduce(block, operation) -> None:
@@ -320,25 +323,25 @@ def _all_reduce(block, operation) -> None:
     word = _combination(operation)
     if word not in names:
         raise Unrecordable(f"`all_reduce` by {word}")
-    _plain(block, operation, names[word], axes=_axes(block, operation), axis_index_groups=None)
+    _plain(block, operation, names[word], **_over(block, operation, "axes"))
 
 
 def _all_gather(block, operation) -> None:
     _plain(block, operation, "all_gather", all_gather_dimension=_int(operation, "all_gather_dim"),
-           axis_name=_axes(block, operation), tiled=True, axis_index_groups=None)  # fmt: skip
+           tiled=True, **_over(block, operation))  # fmt: skip
 
 
 def _reduce_scatter(block, operation) -> None:
     if _combination(operation) != "add":
         raise Unrecordable(f"`reduce_scatter` by {_combination(operation)}")
     _plain(block, operation, "reduce_scatter", scatter_dimension=_int(operation, "scatter_dimension"),
-           axis_name=_axes(block, operation), tiled=True, axis_index_groups=None)  # fmt: skip
+           tiled=True, **_over(block, operation))  # fmt: skip
 
 
 def _all_to_all(block, operation) -> None:
     _plain(block, operation, "all_to_all", split_axis=_int(operation, "split_dimension"),
-           concat_axis=_int(operation, "concat_dimension"), axis_name=_axes(block, operation),
-           tiled=True, axis_index_groups=None)  # fmt: skip
+           concat_axis=_int(operation, "concat_dimension"), tiled=True,
+           **_over(block, operation))  # fmt: skip
 
 
 def _permute(block, operation) -> None:

@@ -20,7 +20,7 @@ from . import groups, sizes
 from .document import Program, dumps
 from .recorder import record_jaxpr
 from .refused import Unrecordable
-from .unchecked import first_mesh, is_unchecked, record_unchecked
+from .unchecked import first_mesh, is_unchecked
 
 
 def _names(closed) -> list[str]:
@@ -38,14 +38,7 @@ def _recorded(function, args, mesh, gradual=False, specs=(), names=None, **more)
         return record_jaxpr(closed, mesh, names=names, **more)
 
     def whole(closed, mesh) -> Program:
-        parts = groups.parts_of(closed.jaxpr, dict(mesh.shape))
-        refined = groups.Refined(mesh, parts)
-        found = sizes.of_program(trace, closed, mesh)
-        if not parts:
-            return record_unchecked(closed, mesh, names, found, specs)
-        over_parts, moved = refined.closed(closed), [refined.spec(one) for one in specs]
-        found = found.renamed(refined.equations, refined.powers)
-        return record_unchecked(over_parts, refined.mesh, names, found, moved)
+        return groups.record(closed, mesh, names, sizes.of_program(trace, closed, mesh), specs)
 
     fewer = sizes.smaller(closed.jaxpr)
     with contextlib.suppress(Exception), sizes.with_sizes(fewer):

@@ -16,6 +16,7 @@ from . import collectives, explicit, regions
 from .attributes import attributes
 from .document import Body, Op, Program, Value
 from .places import phase_of
+from .pointwise import is_pointwise
 from .sizes import Sized, words
 from .refused import Unrecordable
 from .states import Region
@@ -203,7 +204,7 @@ class Recorder:
         """A primitive whose operands and parameters say everything."""
         ins = [self.operand(atom) for atom in eqn.invars]
         shape = getattr(eqn.outvars[0].aval, "shape", ())
-        spread = name in _POINTWISE and any(
+        spread = is_pointwise(name) and any(
             isinstance(item, Value) and atom.aval.shape == shape
             for item, atom in zip(ins, eqn.invars)
         )
@@ -225,7 +226,7 @@ class Recorder:
         if name == "integer_pow":
             ins.append(attrs.pop("y"))
         if self.region.explicit:
-            if name in _POINTWISE:
+            if is_pointwise(name):
                 ins = explicit.aligned(self, eqn, ins, outs)
             if name in ("pad", "slice", "concatenate", "dynamic_slice", "gather"):
                 explicit.check_cuts(name, eqn, ins)
@@ -262,10 +263,6 @@ def _sizes_of(name: str, ins: list) -> dict[str, int]:
     return {axis: power for axis, power in by.items() if power}
 
 
-_POINTWISE = {
-    *("add", "add_any", "sub", "mul", "div", "max", "min", "pow", "atan2", "select_n"),
-    *("eq", "ne", "lt", "le", "gt", "ge", "and", "or"),
-}
 _NEEDS_TENSOR = {"broadcast_in_dim", "reshape", "squeeze", "copy", "convert_element_type"}
 
 

@@ -45,16 +45,30 @@ class Ranks:
     def __init__(self, mesh: AbstractMesh):
         self.sizes = dict(mesh.shape)
         self._ids = np.arange(mesh.size).reshape(mesh.axis_sizes)
-        self._known: dict[tuple, tuple[str, ...] | None] = {}
+        self._known: dict[tuple, tuple | None] = {}
 
-    def axes(self, groups, where: str) -> tuple[str, ...]:
-        """The axes along which the groups lie, outermost first."""
+    def axes(self, groups, where: str) -> tuple[tuple[str, ...], tuple | None]:
+        """The axes along which the groups lie, outermost first; or the axis of whose indices they are groups, and these."""
         key = tuple(map(tuple, groups))
         if key not in self._known:
-            self._known[key] = self._find(key)
+            whole = self._find(key)
+            self._known[key] = self._within(key) if whole is None else (whole, None)
         if (found := self._known[key]) is None:
             raise Unrecordable(f"`{where}` in groups of ranks that no axes of the mesh make: {_short(key)}")
         return found
+
+    def _within(self, groups) -> tuple | None:
+        for axis in self.sizes:
+            along = {rank: (row, place) for row, group in enumerate(self.groups((axis,)))
+                     for place, rank in enumerate(group)}  # fmt: skip
+            each: dict[int, list] = {}
+            for group in groups:
+                rows, places = zip(*(along[rank] for rank in group))
+                each.setdefault(rows[0] if len(set(rows)) == 1 else -1, []).append(places)
+            first = sorted(next(iter(each.values())))
+            if -1 not in each and all(sorted(one) == first for one in each.values()):
+                return (axis,), tuple(first)
+        return None
 
     def groups(self, axes) -> list[tuple[int, ...]]:
         names = list(self.sizes)

@@ -15,6 +15,8 @@ from jax._src import core
 from jax._src import shard_map as jax_shard_map
 from jax.sharding import AbstractMesh
 
+from .means import written
+from .places import phase_of
 from .specs import axes_of
 
 
@@ -109,21 +111,21 @@ class Sizes:
         made = {}
         for eqn in jaxpr.eqns:
             made |= dict.fromkeys(eqn.outvars, eqn)
-            if eqn.primitive.name == "shard_map":
+            if eqn.primitive.name == "shard_map" and not eqn.params["check_vma"]:
                 for atom, spec in zip(eqn.invars, eqn.params["in_specs"]):
                     if isinstance(atom, core.Var) and (division := made.get(atom)) is not None:
-                        self._of_transpose(division, eqn, spec)
+                        self._of_transpose(division, made, eqn, spec)
             for body in _bodies(eqn):
                 self.of_transposes(body)
 
-    def _of_transpose(self, division, eqn, spec) -> None:
+    def _of_transpose(self, division, made: dict, eqn, spec) -> None:
         cut = {axis for entry in spec.partitions for axis in axes_of(entry)}
         ranks = {axis: size for axis, size in eqn.params["mesh"].shape.items()
                  if axis in eqn.params["newly_manual_axes"] - cut and size > 1}  # fmt: skip
-        if division.primitive.name == "div" and "transpose(" in str(division.source_info.name_stack):
-            if ranks and _number(division.invars[1]) == math.prod(ranks.values()):
-                entry = {"base": 1.0, "of": dict.fromkeys(ranks, 1)}
-                self.powers[id(division), 1] = entry
+        if division.primitive.name == "div" and phase_of(str(division.source_info.name_stack)) == "bwd":
+            place, number = written(division, 1, made)
+            if ranks and number == math.prod(ranks.values()):
+                self.powers[place] = {"base": 1.0, "of": dict.fromkeys(ranks, 1)}
 
     def without_counts_of_all(self, jaxpr) -> None:
         """A number of elements on all ranks that the program makes with sizes of its own, and not with those of the
@@ -173,7 +175,8 @@ def _key(entry: dict) -> tuple:
     return entry["base"], tuple(entry["of"].items())
 
 
-_PASSES = {"psum", "convert_element_type", "neg", "reshape", "squeeze", "copy"}
+_SUMS = {"psum", "psum_invariant"}
+_PASSES = _SUMS | {"pvary", "convert_element_type", "neg", "reshape", "squeeze", "copy"}
 
 
 def _elements(atom, made: dict, sizes: dict[str, int]) -> tuple[int, set[str]]:
@@ -186,7 +189,7 @@ def _elements(atom, made: dict, sizes: dict[str, int]) -> tuple[int, set[str]]:
             return ranks * math.prod(eqn.invars[0].aval.shape[dim] for dim in eqn.params["axes"]), over
         if eqn.primitive.name not in _PASSES:
             break
-        if eqn.primitive.name == "psum":
+        if eqn.primitive.name in _SUMS:
             over |= set(eqn.params["axes"])
         atom = eqn.invars[eqn.outvars.index(atom)] if len(eqn.outvars) > 1 else eqn.invars[0]
     return 0, over
@@ -238,12 +241,12 @@ def smaller(jaxpr) -> dict[str, int]:
     """Axes of which fewer ranks have more than one element each of what they cut: a dimension of one element is
     not to be told from one that is stretched."""
     found: dict[str, int] = {}
-    handed_on: set = set()  # from shard_map to shard_map, where a number has a dimension of one element
+    handed_on: set = set()  # from shard_map to shard_map, where JAX gives a number one dimension
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "shard_map":
             mesh = eqn.params["mesh"]
             for atom, spec, var in zip(eqn.invars, eqn.params["in_specs"], eqn.params["jaxpr"].invars):
-                if isinstance(atom, core.Var) and atom in handed_on:
+                if isinstance(atom, core.Var) and atom in handed_on and var.aval.shape == (1,):
                     continue
                 for entry, extent in zip(spec.partitions, getattr(var.aval, "shape", ())):
                     for axis in axes_of(entry):

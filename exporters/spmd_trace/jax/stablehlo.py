@@ -15,13 +15,13 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from . import hlo_ops
+from . import groups, hlo_ops
 from .document import Program
+from .means import Means
 from .places import Frames
 from .refused import Unrecordable
 from .shardy import Ranks, mesh_of, spec_of, specs_of
 from .sizes import Sizes
-from .unchecked import record_unchecked
 
 
 @functools.cache
@@ -49,7 +49,9 @@ def _source(text: str) -> source_info_util.SourceInfo:
         frames.append((file, int(line), int(col), int(last or line), int(end or col), function))
     name = _NAME.match(text)
     # The function that was lowered is the first name, the primitive the last one.
-    stack = source_info_util.new_name_stack("/".join(name[1].split("/")[1:-1]) if name else "")
+    names = name[1].split("/")[:-1] if name else []
+    names = names[1:] if names and names[0].startswith(("jit(", "pjit(")) else names
+    stack = source_info_util.new_name_stack("/".join(names))
     return source_info_util.SourceInfo(Frames(frames), stack)
 
 
@@ -57,6 +59,7 @@ class Module:
     """A module: its mesh, its functions, and what was made of them."""
 
     def __init__(self, module):
+        self.module = module  # whose operations are read
         self.functions, self.bodies, self.avals = {}, {}, {}
         meshes = []
         for operation in module.body.operations:
@@ -216,12 +219,12 @@ class Block:
 
 def record_module(data: bytes) -> Program:
     """The program of a module, as text, bytecode or an artifact of `jax.export`. It is judged without declarations."""
-    parsed_module = parsed(data)  # who holds its operations
-    module = Module(parsed_module)
+    module = Module(parsed(data))
     closed, names, specs = module.main()
     sizes = Sizes(sizes=dict(module.mesh.shape))
     sizes.of_transposes(closed.jaxpr)
-    return record_unchecked(closed, module.mesh, names, sizes, specs)
+    Means(sizes.sizes, sizes.powers).read(closed.jaxpr)
+    return groups.record(closed, module.mesh, names, sizes, specs, fixed=True)
 
 
 def parsed(data: bytes):

@@ -11,9 +11,11 @@ from jax.sharding import PartitionSpec
 
 from .document import Body, Program, Value
 from .ownparts import OwnParts
+from .pointwise import is_pointwise
 from .recorder import INLINED, Recorder, add_outputs
 from .redistribution import redistribute
 from .sizes import Sizes
+from .specs import axes_of
 from .states import Region, local_shape, spec_entries
 
 
@@ -28,12 +30,17 @@ def is_unchecked(jaxpr) -> bool:
     return False
 
 
-def placed(sizes, aval, spec) -> Value:
-    """A whole array as the blocks that a spec says."""
+def placed(sizes, aval, spec, fixed=False) -> Value:
+    """A whole array as the blocks that a spec says. fixed: the shapes cannot be others, so that a block of one element,
+    which looks like one that is stretched, is of no known kind."""
     local = local_shape(aval.shape, spec, sizes)
     entries = spec_entries(spec, len(local), tuple(sizes))
     cut = {axis for one in entries for axis in ([one] if isinstance(one, str) else one or ())}
     kinds = {axis: "V" if axis in cut else "R" for axis in sizes}
+    for axes, extent in zip(entries if fixed and len(local) > 1 else (), local):
+        if axes and extent == 1:
+            kinds = {axis: kind for axis, kind in kinds.items() if axis not in axes_of(tuple(axes) if isinstance(axes, list) else axes)}
+            entries = [None if one == axes else one for one in entries]
     made = Region.untyped_of(sizes).value(aval)
     return Value(made.dtype, local, kinds, entries if any(entries) else None, made.derived)
 
@@ -64,7 +71,7 @@ class Outside(Recorder):
     def _claim(self, var) -> None:
         """What the spec of a shard_map says of what it returns."""
         item, spec, eqn, path = self.left[var]
-        out = placed(self.region.sizes, var.aval, spec)
+        out = self._placed(var.aval, spec)
         outer, self._eqn = self._eqn, eqn
         self.around = self.program.places.function(eqn.params["jaxpr"].debug_info)
         if not isinstance(item, Value):
@@ -141,7 +148,10 @@ class Outside(Recorder):
         item = self.operand(atom)
         if not isinstance(item, Value):
             return self.written(item, var.aval)
-        return self._as(item, placed(self.region.sizes, atom.aval, spec))
+        return self._as(item, self._placed(atom.aval, spec))
+
+    def _placed(self, aval, spec) -> Value:
+        return placed(self.region.sizes, aval, spec, self.program.fixed)
 
     def _as(self, value: Value, like: Value) -> Value:
         """The same whole array in other blocks."""
@@ -156,7 +166,7 @@ class Outside(Recorder):
         (atom,), (var,) = eqn.invars, eqn.outvars
         item, spec = self.operand(atom), (eqn.params.get("dst_sharding") or eqn.params["sharding"]).spec
         if isinstance(item, Value):
-            self.values[var] = self._as(item, placed(self.region.sizes, atom.aval, spec))
+            self.values[var] = self._as(item, self._placed(atom.aval, spec))
         else:
             self.values[var] = self.written(item, var.aval)
 
@@ -169,7 +179,7 @@ class Outside(Recorder):
             if isinstance(value, Value):
                 self.operand(atom)
         like = None
-        if name in POINTWISE:
+        if is_pointwise(name):
             like = next((value for atom in eqn.invars
                          if isinstance(value := self.operand(atom), Value)
                          and atom.aval.shape == shape and value.spec), None)  # fmt: skip
@@ -193,15 +203,6 @@ class Outside(Recorder):
         self.values = kept | dict(zip(eqn.outvars, outs))
 
 
-POINTWISE = {
-    *("add", "add_any", "sub", "mul", "div", "max", "min", "pow", "atan2", "select_n", "rem"),
-    *("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "neg", "sign", "abs", "floor"),
-    *("ceil", "round", "exp", "exp2", "expm1", "log", "log1p", "tanh", "logistic", "sin", "cos"),
-    *("tan", "sqrt", "rsqrt", "cbrt", "square", "integer_pow", "erf", "erf_inv", "is_finite"),
-    *("convert_element_type", "copy", "copy_p", "clamp", "stop_gradient"),
-}
-
-
 def _entry_specs(jaxpr) -> dict:
     """By argument, the spec of the first shard_map that takes it."""
     said: dict[core.Var, PartitionSpec] = {}
@@ -222,19 +223,20 @@ def _entry_specs(jaxpr) -> dict:
     return said
 
 
-def record_unchecked(closed, mesh, names, sizes: Sizes, shardings=()) -> Program:
+def record_unchecked(closed, mesh, names, sizes: Sizes, shardings=(), fixed=False) -> Program:
     """The program of a jaxpr of whole arrays, in which shard_maps are not checked. Gradients in it are values like
-    others: what they must be is what the specs say. shardings: specs of arguments that no shard_map takes.
+    others: what they must be is what the specs say. shardings: specs of arguments that no shard_map takes. fixed: its
+    shapes cannot be others.
     """
     region = Region.untyped_of(dict(mesh.shape))
     program = Program(dict(mesh.shape), f"jax {jax.__version__}", Body("main", region.manual))
-    program.gradual, program.sizes = True, sizes
+    program.gradual, program.sizes, program.fixed = True, sizes, fixed
     program.parts = OwnParts(region.sizes)
     recorder = Outside(program, program.main, region)
     specs = _entry_specs(closed.jaxpr)
     for var, spec in zip(closed.jaxpr.invars, shardings):
         specs.setdefault(var, spec or PartitionSpec())
-    values = [placed(region.sizes, var.aval, specs.get(var, PartitionSpec()))
+    values = [placed(region.sizes, var.aval, specs.get(var, PartitionSpec()), fixed)
               for var in closed.jaxpr.invars]  # fmt: skip
     recorder.parameters(closed.jaxpr.invars, names, values=values)
     recorder.body_of(closed)

@@ -2,16 +2,21 @@
 and run on eight devices and on one.
 """
 
+import contextlib
 import functools
 import importlib.util
 import inspect
+import io
 import math
 import pathlib
+import re
 import sys
 import tomllib
 
 import jax
 import numpy as np
+
+from spmd_trace.jax import script
 
 FOLDER = pathlib.Path(__file__).parents[3] / "examples" / "jax" / "scripts"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py"))
@@ -32,13 +37,16 @@ def text(name: str, checked=False) -> str:
     return source.replace("check_vma=False", "check_vma=True") if checked else source
 
 
-def libraries(name: str) -> list[str]:
-    """What a script imports, outside of the standard library, that is not there."""
-    known = ("optax", "flax", "equinox")
-    source = (FOLDER / f"{name.partition('.')[0]}.py").read_text()
-    return [one for one in known
-            if f"import {one}" in source + source.replace("from ", "import ")
-            and importlib.util.find_spec(one) is None]  # fmt: skip
+def missing_libraries(name: str) -> list[str]:
+    """What a script imports and is not installed."""
+    source = (FOLDER / f"{name}.py").read_text()
+    imported = {one for line in source.splitlines() if (one := _imported(line))}
+    return sorted(one for one in imported if importlib.util.find_spec(one) is None)
+
+
+def _imported(line: str) -> str | None:
+    word, _, rest = line.partition(" ")
+    return re.split(r"[. ]", rest)[0] if word in ("import", "from") else None
 
 
 def written(name: str, folder: pathlib.Path, checked=False) -> pathlib.Path:
@@ -47,18 +55,45 @@ def written(name: str, folder: pathlib.Path, checked=False) -> pathlib.Path:
     return path
 
 
-def results(path: pathlib.Path, one_device=False) -> list:
-    """What its `main` returns, on its own mesh or on one of one device."""
+def _main(path: pathlib.Path):
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    try:
-        spec.loader.exec_module(module)
-        axes = [name for name in inspect.signature(module.main).parameters
-                if name not in ("steps", "turns", "micro")]  # fmt: skip
-        return jax.tree.leaves(module.main(**dict.fromkeys(axes, 1) if one_device else {}))
-    finally:
-        del sys.modules[path.stem]
+    sys.modules[path.stem] = module  # where dataclasses look for it
+    spec.loader.exec_module(module)
+    return module.main
+
+
+def results(path: pathlib.Path, one_device=False) -> list:
+    """What its `main` returns, on its own mesh or on one of one device."""
+    main = _main(path)
+    axes = [one for one in inspect.signature(main).parameters if one not in ("steps", "turns", "micro")]
+    return jax.tree.leaves(main(**dict.fromkeys(axes, 1) if one_device else {}))
+
+
+class _Recorded(BaseException):
+    pass
+
+
+class _FirstCall(script.Calls):
+    """Records as `spmd-trace lint` does, and goes no further than the first step."""
+
+    def record(self, function, args, kwargs) -> None:
+        before = len(self.outcome["traces"])
+        super().record(function, args, kwargs)
+        of_step = function.__name__ != "<lambda>"  # and not what makes parameters
+        if of_step and (len(self.outcome["traces"]) > before or self.outcome["refused"]):
+            raise _Recorded
+
+
+def recorded(name: str, folder: pathlib.Path, checked=False) -> pathlib.Path:
+    """The trace of the first step."""
+    path = written(name, folder, checked)
+    calls = _FirstCall(folder / path.stem)
+    calls.folder.mkdir()
+    with script.watching(calls), contextlib.suppress(_Recorded), contextlib.redirect_stdout(io.StringIO()):
+        _main(path)()
+    assert calls.outcome["traces"], f"{name}: {calls.outcome['refused']}"
+    return calls.folder / calls.outcome["traces"][-1]
 
 
 @functools.cache
