@@ -15,6 +15,7 @@ jax.export has serialized. It takes no options.
 import argparse
 import pathlib
 import re
+import sys
 
 
 def _mesh(text: str) -> dict[str, int]:
@@ -90,9 +91,13 @@ def _module(parser: argparse.ArgumentParser, options) -> int:
     from .jax.stablehlo import record_module
 
     try:
-        program = record_module(options.file.read_bytes())
+        program, single = record_module(options.file.read_bytes())
     except Unrecordable as error:
         parser.error(f"{options.file}: {error}")
     options.output.write_text(dumps(program), encoding="utf-8")
+    if single:
+        axes = " and ".join(single)
+        print(f"spmd-trace: ranks of {axes} have blocks of one element, which look like what is stretched over a"
+              " dimension: dump the module with fewer ranks there, else findings there may be wrong", file=sys.stderr)  # fmt: skip
     print(f"{options.output}: {len(program.main.ops)} operations")
     return 0

@@ -95,7 +95,6 @@ class Program:
     function_names: set[str] = dataclasses.field(default_factory=set)
     missing: list[str] = dataclasses.field(default_factory=list)  # what the trace does not say
     gradual: bool = False  # no types but those of declarations and claims
-    fixed: bool = False  # its shapes cannot be those of fewer ranks
     parts: "OwnParts | None" = None  # of ranks, where nothing is declared
     sizes: Sizes = dataclasses.field(default_factory=Sizes)  # of axes, in its numbers
 

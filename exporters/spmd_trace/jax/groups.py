@@ -17,7 +17,7 @@ from .unchecked import record_unchecked
 Parts = dict[str, dict[str, int]]  # of axes: the names and sizes of what they become, outermost first
 
 
-def record(closed, mesh, names, sizes, specs, fixed=False) -> Program:
+def record(closed, mesh, names, sizes, specs) -> Program:
     """The program of a jaxpr of whole arrays, as `record_unchecked` does it, over the axes that its groups make."""
     parts = parts_of(closed.jaxpr, dict(mesh.shape))
     if parts:
@@ -25,7 +25,7 @@ def record(closed, mesh, names, sizes, specs, fixed=False) -> Program:
         closed, mesh = refined.closed(closed), refined.mesh
         sizes = sizes.renamed(refined.equations, refined.powers)
         specs = [refined.spec(one) for one in specs]
-    return record_unchecked(closed, mesh, names, sizes, specs, fixed)
+    return record_unchecked(closed, mesh, names, sizes, specs)
 
 
 def _equations(jaxpr):

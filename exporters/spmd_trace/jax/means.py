@@ -145,9 +145,10 @@ class Means:
             if eqn.primitive.name == "reduce_sum":
                 return eqn
             numbers = [isinstance(one, core.Literal) for one in eqn.invars]
-            if eqn.primitive.name not in _PASSES or (eqn.primitive.name == "mul" and not any(numbers)):
+            one_value = numbers.count(False) == 1
+            if eqn.primitive.name not in _PASSES or not one_value:
                 return None
-            atom = eqn.invars[numbers[0]]
+            atom = eqn.invars[numbers.index(False)]
         return None
 
     def _beside(self, eqn, made: dict, used: dict, number: float) -> tuple[str, ...]:
@@ -246,10 +247,16 @@ class Means:
         return [ins[0][dim] | ins[1][other] for dim, other in zip(batch_x, batch_y)] + free
 
     def _of_gather(self, eqn, ins):
-        offsets = eqn.params["dimension_numbers"].offset_dims
+        """Rows by the indices of what is cut, or by the rows of the table where each takes its own."""
+        numbers, shape = eqn.params["dimension_numbers"], eqn.outvars[0].aval.shape
         batch = iter(ins[1][:-1])
-        found = [frozenset() for _ in eqn.outvars[0].aval.shape]
-        return [one if dim in offsets else next(batch, one) for dim, one in enumerate(found)]
+        rows = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+        own = {eqn.invars[0].aval.shape[dim]: ins[0][dim] for dim in rows}
+        found = []
+        for dim, extent in enumerate(shape):
+            by_index = frozenset() if dim in numbers.offset_dims else next(batch, frozenset())
+            found.append(by_index or (frozenset() if dim in numbers.offset_dims else own.get(extent, frozenset())))
+        return found
 
     def _of_all_gather(self, eqn, ins):
         axes, dim = frozenset(_names(eqn)), eqn.params["all_gather_dimension"]

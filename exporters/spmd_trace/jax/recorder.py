@@ -135,13 +135,18 @@ class Recorder:
     def closed(self, closed, eqn) -> None:
         """Puts a call in its place."""
         inner = Recorder(self.program, self.body, self.region)
-        inner._eqn, inner.around = self._eqn, self.around
+        inner._eqn, inner.around = self._eqn, self.called_at()
         for var, atom in zip(closed.jaxpr.invars, eqn.invars):
             item = self.operand(atom)
             inner.values[var] = item if isinstance(item, Value) else inner.written(item, atom.aval)
         for var, atom in zip(eqn.outvars, inner.jaxpr(closed.jaxpr, closed.consts)):
             is_value = isinstance(atom, Value)
             self.values[var] = atom if is_value else self.written(atom, var.aval)
+
+    def called_at(self) -> int | None:
+        """Where the call stands, for what in it stands nowhere."""
+        here = None if self._eqn is None else self.program.places.loc(self._eqn.source_info)
+        return self.around if here is None else here
 
     def written(self, item, aval) -> Value:
         """A number, or a tensor of one number, that has a name in a jaxpr."""

@@ -21,7 +21,7 @@ from .means import Means
 from .places import Frames
 from .refused import Unrecordable
 from .shardy import Ranks, mesh_of, spec_of, specs_of
-from .sizes import Sizes
+from .sizes import Sizes, smaller
 
 
 @functools.cache
@@ -217,14 +217,16 @@ class Block:
         self.emit("sharding_constraint", [self.atom(operand)], [self.result(result)], sharding=sharding)
 
 
-def record_module(data: bytes) -> Program:
-    """The program of a module, as text, bytecode or an artifact of `jax.export`. It is judged without declarations."""
+def record_module(data: bytes) -> tuple[Program, list[str]]:
+    """The program of a module, as text, bytecode or an artifact of `jax.export`, judged without declarations; and the
+    axes of which ranks have blocks of one element, which look like what is stretched."""
     module = Module(parsed(data))
     closed, names, specs = module.main()
     sizes = Sizes(sizes=dict(module.mesh.shape))
     sizes.of_transposes(closed.jaxpr)
     Means(sizes.sizes, sizes.powers).read(closed.jaxpr)
-    return groups.record(closed, module.mesh, names, sizes, specs, fixed=True)
+    program = groups.record(closed, module.mesh, names, sizes, specs)
+    return program, list(smaller(closed.jaxpr))
 
 
 def parsed(data: bytes):

@@ -5,6 +5,8 @@ sharding of a value says the same, and which dimension is cut, where it is expli
 that is left to the compiler nothing is known.
 """
 
+import functools
+
 import jax
 import numpy as np
 from jax._src import core
@@ -22,6 +24,7 @@ _DTYPES = {
 }  # fmt: skip
 
 
+@functools.cache
 def dtype_word(dtype) -> str:
     """`f32` for float32; random keys are the words of their state, `u32`."""
     if jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):

@@ -15,7 +15,6 @@ from .pointwise import is_pointwise
 from .recorder import INLINED, Recorder, add_outputs
 from .redistribution import redistribute
 from .sizes import Sizes
-from .specs import axes_of
 from .states import Region, local_shape, spec_entries
 
 
@@ -30,17 +29,12 @@ def is_unchecked(jaxpr) -> bool:
     return False
 
 
-def placed(sizes, aval, spec, fixed=False) -> Value:
-    """A whole array as the blocks that a spec says. fixed: the shapes cannot be others, so that a block of one element,
-    which looks like one that is stretched, is of no known kind."""
+def placed(sizes, aval, spec) -> Value:
+    """A whole array as the blocks that a spec says."""
     local = local_shape(aval.shape, spec, sizes)
     entries = spec_entries(spec, len(local), tuple(sizes))
     cut = {axis for one in entries for axis in ([one] if isinstance(one, str) else one or ())}
     kinds = {axis: "V" if axis in cut else "R" for axis in sizes}
-    for axes, extent in zip(entries if fixed and len(local) > 1 else (), local):
-        if axes and extent == 1:
-            kinds = {axis: kind for axis, kind in kinds.items() if axis not in axes_of(tuple(axes) if isinstance(axes, list) else axes)}
-            entries = [None if one == axes else one for one in entries]
     made = Region.untyped_of(sizes).value(aval)
     return Value(made.dtype, local, kinds, entries if any(entries) else None, made.derived)
 
@@ -71,7 +65,7 @@ class Outside(Recorder):
     def _claim(self, var) -> None:
         """What the spec of a shard_map says of what it returns."""
         item, spec, eqn, path = self.left[var]
-        out = self._placed(var.aval, spec)
+        out = placed(self.region.sizes, var.aval, spec)
         outer, self._eqn = self._eqn, eqn
         self.around = self.program.places.function(eqn.params["jaxpr"].debug_info)
         if not isinstance(item, Value):
@@ -84,7 +78,7 @@ class Outside(Recorder):
 
     def closed(self, closed, eqn) -> None:
         inner = Outside(self.program, self.body, self.region)
-        inner._eqn = self._eqn
+        inner._eqn, inner.around = self._eqn, self.called_at()
         for var, atom in zip(closed.jaxpr.invars, eqn.invars):
             if isinstance(atom, core.Var) and atom not in self.values and atom in self.left:
                 inner.left[var] = self.left[atom]
@@ -148,10 +142,7 @@ class Outside(Recorder):
         item = self.operand(atom)
         if not isinstance(item, Value):
             return self.written(item, var.aval)
-        return self._as(item, self._placed(atom.aval, spec))
-
-    def _placed(self, aval, spec) -> Value:
-        return placed(self.region.sizes, aval, spec, self.program.fixed)
+        return self._as(item, placed(self.region.sizes, atom.aval, spec))
 
     def _as(self, value: Value, like: Value) -> Value:
         """The same whole array in other blocks."""
@@ -166,7 +157,7 @@ class Outside(Recorder):
         (atom,), (var,) = eqn.invars, eqn.outvars
         item, spec = self.operand(atom), (eqn.params.get("dst_sharding") or eqn.params["sharding"]).spec
         if isinstance(item, Value):
-            self.values[var] = self._as(item, self._placed(atom.aval, spec))
+            self.values[var] = self._as(item, placed(self.region.sizes, atom.aval, spec))
         else:
             self.values[var] = self.written(item, var.aval)
 
@@ -223,20 +214,19 @@ def _entry_specs(jaxpr) -> dict:
     return said
 
 
-def record_unchecked(closed, mesh, names, sizes: Sizes, shardings=(), fixed=False) -> Program:
+def record_unchecked(closed, mesh, names, sizes: Sizes, shardings=()) -> Program:
     """The program of a jaxpr of whole arrays, in which shard_maps are not checked. Gradients in it are values like
-    others: what they must be is what the specs say. shardings: specs of arguments that no shard_map takes. fixed: its
-    shapes cannot be others.
+    others: what they must be is what the specs say. shardings: specs of arguments that no shard_map takes.
     """
     region = Region.untyped_of(dict(mesh.shape))
     program = Program(dict(mesh.shape), f"jax {jax.__version__}", Body("main", region.manual))
-    program.gradual, program.sizes, program.fixed = True, sizes, fixed
+    program.gradual, program.sizes = True, sizes
     program.parts = OwnParts(region.sizes)
     recorder = Outside(program, program.main, region)
     specs = _entry_specs(closed.jaxpr)
     for var, spec in zip(closed.jaxpr.invars, shardings):
         specs.setdefault(var, spec or PartitionSpec())
-    values = [placed(region.sizes, var.aval, specs.get(var, PartitionSpec()), fixed)
+    values = [placed(region.sizes, var.aval, specs.get(var, PartitionSpec()))
               for var in closed.jaxpr.invars]  # fmt: skip
     recorder.parameters(closed.jaxpr.invars, names, values=values)
     recorder.body_of(closed)

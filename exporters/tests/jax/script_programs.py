@@ -26,6 +26,10 @@ MISTAKES = {
     for mistake, entry in entries.items()
 }
 
+# Right where JAX checks them, too: their gradients are taken outside, or they have none.
+RIGHT_CHECKED = ["conjugate_gradient", "constraints", "distillation", "kmeans", "linen_data_parallel",
+                 "linen_tensor_parallel", "lora"]  # fmt: skip
+
 
 def text(name: str, checked=False) -> str:
     """Of a script, or of a script with a mistake: `kmeans.own_counts`. checked: JAX checks its shard_maps."""
