@@ -228,14 +228,14 @@ class Recorder:
         if name in _NEEDS_TENSOR:
             ins[0] = self.tensor(eqn.invars[0])
         attrs = attributes(name, params, ins, outs)
-        if name == "integer_pow":
-            ins.append(attrs.pop("y"))
         if self.region.explicit:
             if is_pointwise(name):
                 ins = explicit.aligned(self, eqn, ins, outs)
             if name in ("pad", "slice", "concatenate", "dynamic_slice", "gather"):
                 explicit.check_cuts(name, eqn, ins)
             ins = explicit.joined(self, ins, outs)
+        if name == "integer_pow":
+            ins = [*ins, attrs.pop("y")]
         name = name.replace("-", "_")
         parts, by = self.program.parts, _sizes_of(name, ins)
         if parts:
