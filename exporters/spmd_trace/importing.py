@@ -1,15 +1,16 @@
-"""Makes a trace of a program that is a graph already: a file of torch.export or torch.fx, or a module of StableHLO.
+"""Makes a trace of a program that is a graph already: a file of torch.export or torch.fx, or a
+module of StableHLO.
 
 spmd-trace import model.pt2 --mesh dp=2,tp=4 --type 'layers.*.weight:tp=S(0)' -o model.spmd.json
 spmd-trace import graph.pt --mesh tp=2 --input 'f32[8,16]' --group 0=tp
 spmd-trace import jit_train_step.mlir -o step.spmd.json
 
-A graph of torch is what one rank runs, and its shapes are those of one rank. It says nothing of the mesh and of
-types: these are options. What they leave out is unknown. A saved GraphModule is a pickle: reading one runs code
-that it names.
+A graph of torch is what one rank runs, and its shapes are those of one rank. It says nothing of
+the mesh and of types: these are options. What they leave out is unknown. A saved GraphModule is a
+pickle: reading one runs code that it names.
 
-A module, which JAX writes, is StableHLO with the meshes and shardings of Shardy: as text, as bytecode, or as what
-jax.export has serialized. It takes no options.
+A module, which JAX writes, is StableHLO with the meshes and shardings of Shardy: as text, as
+bytecode, or as what jax.export has serialized. It takes no options.
 """
 
 import argparse
@@ -48,7 +49,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     several = {"action": "append", "default": []}
     parser.add_argument(
         "file", type=pathlib.Path,
-        help="a .pt2 archive, a saved GraphModule, a module of StableHLO, an artifact of jax.export",
+        help="a .pt2 archive, a saved GraphModule, a module of StableHLO, or of jax.export",
     )  # fmt: skip
     parser.add_argument("--mesh", type=_mesh, metavar="AXIS=SIZE,...")
     parser.add_argument(
@@ -97,7 +98,8 @@ def _module(parser: argparse.ArgumentParser, options) -> int:
     options.output.write_text(dumps(program), encoding="utf-8")
     if single:
         axes = " and ".join(single)
-        print(f"spmd-trace: ranks of {axes} have blocks of one element, which look like what is stretched over a"
-              " dimension: dump the module with fewer ranks there, else findings there may be wrong", file=sys.stderr)  # fmt: skip
+        said = f"ranks of {axes} have blocks of one element, which look like what is stretched"
+        advice = "dump the module with fewer ranks there, else findings there may be wrong"
+        print(f"spmd-trace: {said} over a dimension: {advice}", file=sys.stderr)
     print(f"{options.output}: {len(program.main.ops)} operations")
     return 0

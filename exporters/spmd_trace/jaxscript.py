@@ -65,5 +65,8 @@ def _run(options, folder: pathlib.Path, devices: int) -> dict:
         return {"traces": [], "refused": [], "error": ended or f"{options.script}: left no trace"}
     outcome = json.loads(file.read_text())
     if ended:  # what was recorded until then is there
-        outcome |= {"error": ended, "traces": sorted(one.name for one in folder.glob("*.spmd.json"))}
+        outcome |= {
+            "error": ended,
+            "traces": sorted(one.name for one in folder.glob("*.spmd.json")),
+        }
     return outcome

@@ -1,7 +1,7 @@
 """Collectives within groups of an axis: the axis becomes two or more, of which the groups are some.
 
-Eight ranks that sum within [0, 1, 2, 3] and [4, 5, 6, 7] are two times four: the sum is over the inner axis. Where
-the program has the axis as a whole, it is over all of them.
+Eight ranks that sum within [0, 1, 2, 3] and [4, 5, 6, 7] are two times four: the sum is over the
+inner axis. Where the program has the axis as a whole, it is over all of them.
 """
 
 import itertools
@@ -14,11 +14,14 @@ from .refused import Unrecordable
 from .specs import axes_of
 from .unchecked import record_unchecked
 
-Parts = dict[str, dict[str, int]]  # of axes: the names and sizes of what they become, outermost first
+Parts = dict[
+    str, dict[str, int]
+]  # of axes: the names and sizes of what they become, outermost first
 
 
 def record(closed, mesh, names, sizes, specs) -> Program:
-    """The program of a jaxpr of whole arrays, as `record_unchecked` does it, over the axes that its groups make."""
+    """The program of a jaxpr of whole arrays, as `record_unchecked` does it, over the axes that
+    its groups make."""
     parts = parts_of(closed.jaxpr, dict(mesh.shape))
     if parts:
         refined = Refined(mesh, parts)
@@ -78,8 +81,11 @@ class Refined:
         self.equations: dict[int, core.JaxprEqn] = {}  # by the number of what it was made of
 
     def _mesh(self, mesh) -> AbstractMesh:
-        kinds = [(name, size, kind) for (axis, whole), kind in zip(mesh.shape.items(), mesh.axis_types)
-                 for name, size in self.parts.get(axis, {axis: whole}).items()]  # fmt: skip
+        kinds = [
+            (name, size, kind)
+            for (axis, whole), kind in zip(mesh.shape.items(), mesh.axis_types)
+            for name, size in self.parts.get(axis, {axis: whole}).items()
+        ]
         names, extents, types = zip(*kinds)
         return AbstractMesh(extents, names, axis_types=types)
 
@@ -119,13 +125,20 @@ class Refined:
             return tuple(self._names(names))
         stride, length = _layout(groups)
         found, inner = [], 1
-        for name, size in reversed(self.parts.get(names[0], {names[0]: self.sizes[names[0]]}).items()):
+        for name, size in reversed(
+            self.parts.get(names[0], {names[0]: self.sizes[names[0]]}).items()
+        ):
             if stride <= inner < stride * length:
                 found.insert(0, name)
             inner *= size
-        wanted = [tuple(stride * turn + first for turn in range(length)) for first in _firsts(inner, stride, length)]
+        wanted = [
+            tuple(stride * turn + first for turn in range(length))
+            for first in _firsts(inner, stride, length)
+        ]
         if sorted(map(tuple, groups)) != wanted:
-            raise Unrecordable(f"`{eqn.primitive.name}` within groups that are no grid: {list(map(list, groups))}")
+            raise Unrecordable(
+                f"`{eqn.primitive.name}` within groups that are no grid: {list(map(list, groups))}"
+            )
         return tuple(found)
 
     def _param(self, name: str, value):
@@ -142,7 +155,11 @@ class Refined:
         if name == "newly_manual_axes":
             return frozenset(self._names(value))
         if isinstance(value, (tuple, list)):
-            return type(value)(self._param(name, one) for one in value) if type(value) in (tuple, list) else value
+            return (
+                type(value)(self._param(name, one) for one in value)
+                if type(value) in (tuple, list)
+                else value
+            )
         return value
 
 
@@ -150,4 +167,3 @@ def _firsts(ranks: int, stride: int, length: int) -> list[int]:
     """The first rank of each group."""
     block = stride * length
     return [start + inner for start in range(0, ranks, block) for inner in range(stride)]
-

@@ -48,7 +48,11 @@ def _array(attribute, aval) -> np.ndarray:
     if attribute.is_splat:
         return np.full(aval.shape, _number(attribute.get_splat_value()), aval.dtype)
     if isinstance(attribute, (ir.DenseFPElementsAttr, ir.DenseIntElementsAttr)):
-        return np.array([attribute[place] for place in range(len(attribute))]).astype(aval.dtype).reshape(aval.shape)
+        return (
+            np.array([attribute[place] for place in range(len(attribute))])
+            .astype(aval.dtype)
+            .reshape(aval.shape)
+        )
     return np.asarray(attribute).astype(aval.dtype)
 
 
@@ -75,8 +79,14 @@ def _constant(block, operation) -> None:
 
 def _spread(block, atom, result, dimensions=()) -> None:
     shape = block.aval(result).shape
-    block.emit("broadcast_in_dim", [atom], [block.result(result)], shape=shape, sharding=None,
-               broadcast_dimensions=tuple(dimensions))  # fmt: skip
+    block.emit(
+        "broadcast_in_dim",
+        [atom],
+        [block.result(result)],
+        shape=shape,
+        sharding=None,
+        broadcast_dimensions=tuple(dimensions),
+    )
 
 
 def _broadcast(block, operation) -> None:
@@ -98,8 +108,14 @@ def _convert(block, operation) -> None:
     if operand.aval.dtype == block.aval(result).dtype:
         block.env[result] = operand
     else:
-        _plain(block, operation, "convert_element_type", new_dtype=block.aval(result).dtype,
-               weak_type=False, sharding=None)  # fmt: skip
+        _plain(
+            block,
+            operation,
+            "convert_element_type",
+            new_dtype=block.aval(result).dtype,
+            weak_type=False,
+            sharding=None,
+        )
 
 
 def _select(block, operation) -> None:
@@ -117,58 +133,97 @@ def _reshape(block, operation) -> None:
 
 def _iota(block, operation) -> None:
     aval = block.aval(operation.results[0])
-    _plain(block, operation, "iota", dtype=aval.dtype, shape=aval.shape, sharding=None,
-           dimension=_int(operation, "iota_dimension"))  # fmt: skip
+    _plain(
+        block,
+        operation,
+        "iota",
+        dtype=aval.dtype,
+        shape=aval.shape,
+        sharding=None,
+        dimension=_int(operation, "iota_dimension"),
+    )
 
 
 def _slice(block, operation) -> None:
     strides = _ints(operation, "strides")
-    _plain(block, operation, "slice", start_indices=_ints(operation, "start_indices"),
-           limit_indices=_ints(operation, "limit_indices"),
-           strides=None if set(strides) <= {1} else strides)  # fmt: skip
+    _plain(
+        block,
+        operation,
+        "slice",
+        start_indices=_ints(operation, "start_indices"),
+        limit_indices=_ints(operation, "limit_indices"),
+        strides=None if set(strides) <= {1} else strides,
+    )
 
 
 def _pad(block, operation) -> None:
     each = ("edge_padding_low", "edge_padding_high", "interior_padding")
-    _plain(block, operation, "pad", padding_config=tuple(zip(*(_ints(operation, one) for one in each))))
+    _plain(
+        block, operation, "pad", padding_config=tuple(zip(*(_ints(operation, one) for one in each)))
+    )
 
 
 def _dot(block, operation) -> None:
     numbers = stablehlo.DotDimensionNumbers(operation.attributes["dot_dimension_numbers"])
     summed = (tuple(numbers.lhs_contracting_dimensions), tuple(numbers.rhs_contracting_dimensions))
     batch = (tuple(numbers.lhs_batching_dimensions), tuple(numbers.rhs_batching_dimensions))
-    _plain(block, operation, "dot_general", dimension_numbers=(summed, batch), precision=None,
-           preferred_element_type=block.aval(operation.results[0]).dtype, out_sharding=None)  # fmt: skip
+    _plain(
+        block,
+        operation,
+        "dot_general",
+        dimension_numbers=(summed, batch),
+        precision=None,
+        preferred_element_type=block.aval(operation.results[0]).dtype,
+        out_sharding=None,
+    )
 
 
 def _convolution(block, operation) -> None:
     numbers = stablehlo.ConvDimensionNumbers(operation.attributes["dimension_numbers"])
     sides = []
-    for side, batch, feature in (("input", "batch", "feature"), ("output", "batch", "feature"),
-                                 ("kernel", "output_feature", "input_feature")):  # fmt: skip
+    for side, batch, feature in (
+        ("input", "batch", "feature"),
+        ("output", "batch", "feature"),
+        ("kernel", "output_feature", "input_feature"),
+    ):
         first, second = (getattr(numbers, f"{side}_{one}_dimension") for one in (batch, feature))
         sides.append((first, second, *getattr(numbers, f"{side}_spatial_dimensions")))
     ones = [1] * (len(sides[0]) - 2)
     padding = operation.attributes["padding"] if "padding" in operation.attributes else None
     around = np.array(padding).tolist() if padding is not None else [[0, 0] for _ in ones]
-    _plain(block, operation, "conv_general_dilated",
-           dimension_numbers=lax.ConvDimensionNumbers(sides[0], sides[2], sides[1]),
-           window_strides=_ints(operation, "window_strides", ones),
-           padding=tuple(map(tuple, around)), lhs_dilation=_ints(operation, "lhs_dilation", ones),
-           rhs_dilation=_ints(operation, "rhs_dilation", ones),
-           feature_group_count=_int(operation, "feature_group_count"),
-           batch_group_count=_int(operation, "batch_group_count"), precision=None)  # fmt: skip
+    _plain(
+        block,
+        operation,
+        "conv_general_dilated",
+        dimension_numbers=lax.ConvDimensionNumbers(sides[0], sides[2], sides[1]),
+        window_strides=_ints(operation, "window_strides", ones),
+        padding=tuple(map(tuple, around)),
+        lhs_dilation=_ints(operation, "lhs_dilation", ones),
+        rhs_dilation=_ints(operation, "rhs_dilation", ones),
+        feature_group_count=_int(operation, "feature_group_count"),
+        batch_group_count=_int(operation, "batch_group_count"),
+        precision=None,
+    )
 
 
 def _gather(block, operation) -> None:
     n = stablehlo.GatherDimensionNumbers(operation.attributes["dimension_numbers"])
     numbers = lax.GatherDimensionNumbers(
-        tuple(n.offset_dims), tuple(n.collapsed_slice_dims), tuple(n.start_index_map),
-        tuple(n.operand_batching_dims), tuple(n.start_indices_batching_dims))  # fmt: skip
+        tuple(n.offset_dims),
+        tuple(n.collapsed_slice_dims),
+        tuple(n.start_index_map),
+        tuple(n.operand_batching_dims),
+        tuple(n.start_indices_batching_dims),
+    )
     table, indices = map(block.atom, operation.operands)
     indices = _with_vectors(block, indices, n.index_vector_dim)
-    block.emit("gather", [table, indices], [block.result(operation.results[0])],
-               dimension_numbers=numbers, slice_sizes=_ints(operation, "slice_sizes"))  # fmt: skip
+    block.emit(
+        "gather",
+        [table, indices],
+        [block.result(operation.results[0])],
+        dimension_numbers=numbers,
+        slice_sizes=_ints(operation, "slice_sizes"),
+    )
 
 
 def _with_vectors(block, indices, dim: int):
@@ -178,24 +233,43 @@ def _with_vectors(block, indices, dim: int):
     if dim != indices.aval.ndim:
         raise Unrecordable("indices whose vectors are not the last dimension")
     aval = core.ShapedArray((*indices.aval.shape, 1), indices.aval.dtype)
-    return block.made("broadcast_in_dim", [indices], aval, shape=aval.shape, sharding=None,
-                      broadcast_dimensions=tuple(range(dim)))  # fmt: skip
+    return block.made(
+        "broadcast_in_dim",
+        [indices],
+        aval,
+        shape=aval.shape,
+        sharding=None,
+        broadcast_dimensions=tuple(range(dim)),
+    )
 
 
 def _scatter(block, operation) -> None:
     n = stablehlo.ScatterDimensionNumbers(operation.attributes["scatter_dimension_numbers"])
     numbers = lax.ScatterDimensionNumbers(
-        tuple(n.update_window_dims), tuple(n.inserted_window_dims),
-        tuple(n.scattered_dims_to_operand_dims), tuple(n.input_batching_dims),
-        tuple(n.scatter_indices_batching_dims))  # fmt: skip
+        tuple(n.update_window_dims),
+        tuple(n.inserted_window_dims),
+        tuple(n.scattered_dims_to_operand_dims),
+        tuple(n.input_batching_dims),
+        tuple(n.scatter_indices_batching_dims),
+    )
     if len(operation.operands) != 3:
         raise Unrecordable("`scatter` of more than one array")
     into, indices, updates = map(block.atom, operation.operands)
-    name = {None: "scatter", "add": "scatter-add", "multiply": "scatter-mul", "maximum": "scatter-max",
-            "minimum": "scatter-min", "subtract": "scatter-sub"}[_combination(operation)]  # fmt: skip
+    name = {
+        None: "scatter",
+        "add": "scatter-add",
+        "multiply": "scatter-mul",
+        "maximum": "scatter-max",
+        "minimum": "scatter-min",
+        "subtract": "scatter-sub",
+    }[_combination(operation)]
     indices = _with_vectors(block, indices, n.index_vector_dim)
-    block.emit(name, [into, indices, updates], [block.result(operation.results[0])],
-               dimension_numbers=numbers)  # fmt: skip
+    block.emit(
+        name,
+        [into, indices, updates],
+        [block.result(operation.results[0])],
+        dimension_numbers=numbers,
+    )
 
 
 _COMBINING = {"add", "multiply", "maximum", "minimum", "and", "or", "subtract"}
@@ -213,8 +287,14 @@ def _combination(operation) -> str | None:
     return inner[0]
 
 
-_REDUCED = {"add": "reduce_sum", "multiply": "reduce_prod", "maximum": "reduce_max",
-            "minimum": "reduce_min", "and": "reduce_and", "or": "reduce_or"}  # fmt: skip
+_REDUCED = {
+    "add": "reduce_sum",
+    "multiply": "reduce_prod",
+    "maximum": "reduce_max",
+    "minimum": "reduce_min",
+    "and": "reduce_and",
+    "or": "reduce_or",
+}
 
 
 def _reduce(block, operation) -> None:
@@ -223,42 +303,72 @@ def _reduce(block, operation) -> None:
     compared = [one for one in body.operations if one.operation.name == "stablehlo.compare"]
     word = _combination(operation)
     if len(operands) == 4 and compared:  # an extreme and where it is
-        first = stablehlo.ComparisonDirectionAttr(compared[0].attributes["comparison_direction"]).value
+        first = stablehlo.ComparisonDirectionAttr(
+            compared[0].attributes["comparison_direction"]
+        ).value
         kind, atom = ("max" if first in ("GT", "GE") else "min"), block.atom(operands[0])
         top, place = map(block.result, operation.results)
         block.emit(f"reduce_{kind}", [atom], [top], axes=dims, out_sharding=None)
         block.emit(f"arg{kind}", [atom], [place], axes=dims, index_dtype=place.aval.dtype)
     elif len(operands) == 2 and word in _REDUCED:
-        block.emit(_REDUCED[word], [block.atom(operands[0])], [block.result(operation.results[0])],
-                   axes=dims, out_sharding=None)  # fmt: skip
+        block.emit(
+            _REDUCED[word],
+            [block.atom(operands[0])],
+            [block.result(operation.results[0])],
+            axes=dims,
+            out_sharding=None,
+        )
     else:
         _plain(block, operation, "reduce", dimensions=dims)
 
 
 def _windows(block, operation) -> None:
     word, ones = _combination(operation), [1] * block.aval(operation.results[0]).ndim
-    window, strides = _ints(operation, "window_dimensions"), _ints(operation, "window_strides", ones)
-    names = {"add": "reduce_window_sum", "maximum": "reduce_window_max", "minimum": "reduce_window_min"}
+    window, strides = _ints(operation, "window_dimensions"), _ints(
+        operation, "window_strides", ones
+    )
+    names = {
+        "add": "reduce_window_sum",
+        "maximum": "reduce_window_max",
+        "minimum": "reduce_window_min",
+    }
     padding = operation.attributes["padding"] if "padding" in operation.attributes else None
     around = np.array(padding).tolist() if padding is not None else [[0, 0] for _ in ones]
     aval = block.aval(operation.results[0])
     whole = [dim for dim, extent in enumerate(window) if extent == aval.shape[dim] > 1]
     of_all = [dim for dim, extent in enumerate(window) if extent > 1]
-    if word == "add" and whole == of_all and len(whole) == 1 and around[whole[0]] == [window[whole[0]] - 1, 0]:
-        block.emit("cumsum", [block.atom(operation.operands[0])], [block.result(operation.results[0])],
-                   axis=whole[0], reverse=False)  # fmt: skip
+    if (
+        word == "add"
+        and whole == of_all
+        and len(whole) == 1
+        and around[whole[0]] == [window[whole[0]] - 1, 0]
+    ):
+        block.emit(
+            "cumsum",
+            [block.atom(operation.operands[0])],
+            [block.result(operation.results[0])],
+            axis=whole[0],
+            reverse=False,
+        )
     elif word in names:
-        block.emit(names[word], [block.atom(operation.operands[0])], [block.result(operation.results[0])],
-                   window_dimensions=window, window_strides=strides,
-                   padding=tuple(map(tuple, around)),
-                   base_dilation=_ints(operation, "base_dilations", ones),
-                   window_dilation=_ints(operation, "window_dilations", ones))  # fmt: skip
+        block.emit(
+            names[word],
+            [block.atom(operation.operands[0])],
+            [block.result(operation.results[0])],
+            window_dimensions=window,
+            window_strides=strides,
+            padding=tuple(map(tuple, around)),
+            base_dilation=_ints(operation, "base_dilations", ones),
+            window_dilation=_ints(operation, "window_dilations", ones),
+        )
     else:
         _plain(block, operation, "reduce_window")
 
 
 def _sort(block, operation) -> None:
-    _plain(block, operation, "sort", dimension=_int(operation, "dimension"), is_stable=True, num_keys=1)
+    _plain(
+        block, operation, "sort", dimension=_int(operation, "dimension"), is_stable=True, num_keys=1
+    )
 
 
 def _case(block, operation) -> None:
@@ -267,8 +377,14 @@ def _case(block, operation) -> None:
     if operation.operation.name.endswith("if"):
         branches.reverse()
         whole = core.ShapedArray((), np.dtype("int32"))
-        index = block.made("convert_element_type", [index], whole, new_dtype=whole.dtype,
-                           weak_type=False, sharding=None)  # fmt: skip
+        index = block.made(
+            "convert_element_type",
+            [index],
+            whole,
+            new_dtype=whole.dtype,
+            weak_type=False,
+            sharding=None,
+        )
     _, taken = zip(*branches)
     operands = [atom for one in taken for atom in one]
     bodies, before = [], 0
@@ -277,16 +393,26 @@ def _case(block, operation) -> None:
         spare[before : before + len(own)] = closed.jaxpr.invars
         before += len(own)
         bodies.append(core.ClosedJaxpr(closed.jaxpr.replace(invars=spare), []))
-    block.emit("cond", [index, *operands], [block.result(one) for one in operation.results],
-               branches=tuple(bodies))  # fmt: skip
+    block.emit(
+        "cond",
+        [index, *operands],
+        [block.result(one) for one in operation.results],
+        branches=tuple(bodies),
+    )
 
 
 def _while(block, operation) -> None:
     (test, of_test), (step, of_step) = (block.region(one.blocks[0]) for one in operation.regions)
     ins = [block.atom(one) for one in operation.operands]
-    block.emit("while", [*of_test, *of_step, *ins], [block.result(one) for one in operation.results],
-               cond_jaxpr=test, body_jaxpr=step, cond_nconsts=len(of_test),
-               body_nconsts=len(of_step))  # fmt: skip
+    block.emit(
+        "while",
+        [*of_test, *of_step, *ins],
+        [block.result(one) for one in operation.results],
+        cond_jaxpr=test,
+        body_jaxpr=step,
+        cond_nconsts=len(of_test),
+        body_nconsts=len(of_step),
+    )
 
 
 def _call(block, operation) -> None:
@@ -327,21 +453,39 @@ def _all_reduce(block, operation) -> None:
 
 
 def _all_gather(block, operation) -> None:
-    _plain(block, operation, "all_gather", all_gather_dimension=_int(operation, "all_gather_dim"),
-           tiled=True, **_over(block, operation))  # fmt: skip
+    _plain(
+        block,
+        operation,
+        "all_gather",
+        all_gather_dimension=_int(operation, "all_gather_dim"),
+        tiled=True,
+        **_over(block, operation),
+    )
 
 
 def _reduce_scatter(block, operation) -> None:
     if _combination(operation) != "add":
         raise Unrecordable(f"`reduce_scatter` by {_combination(operation)}")
-    _plain(block, operation, "reduce_scatter", scatter_dimension=_int(operation, "scatter_dimension"),
-           tiled=True, **_over(block, operation))  # fmt: skip
+    _plain(
+        block,
+        operation,
+        "reduce_scatter",
+        scatter_dimension=_int(operation, "scatter_dimension"),
+        tiled=True,
+        **_over(block, operation),
+    )
 
 
 def _all_to_all(block, operation) -> None:
-    _plain(block, operation, "all_to_all", split_axis=_int(operation, "split_dimension"),
-           concat_axis=_int(operation, "concat_dimension"), tiled=True,
-           **_over(block, operation))  # fmt: skip
+    _plain(
+        block,
+        operation,
+        "all_to_all",
+        split_axis=_int(operation, "split_dimension"),
+        concat_axis=_int(operation, "concat_dimension"),
+        tiled=True,
+        **_over(block, operation),
+    )
 
 
 def _permute(block, operation) -> None:

@@ -1,7 +1,9 @@
-"""Which numbers of a jaxpr are sizes, where it cannot be traced again: numbers of elements in means, sizes beside sums.
+"""Which numbers of a jaxpr are sizes, where it cannot be traced again: numbers of elements in
+means, sizes beside sums.
 
-A mean over the elements of one rank divides by their number, which is that of all elements over the sizes of the axes
-that cut them. Which these are follows from the specs of the shard_map, dimension by dimension.
+A mean over the elements of one rank divides by their number, which is that of all elements over
+the sizes of the axes that cut them. Which these are follows from the specs of the shard_map,
+dimension by dimension.
 """
 
 import math
@@ -26,11 +28,13 @@ def _rank(atom) -> int:
 
 
 def written(eqn, position: int, made: dict):
-    """Where the number that stands there is written, by equation and position, and the number; 0: it is none, or none
-    that could be a size. made: by variable, the equation that makes it."""
+    """Where the number that stands there is written, by equation and position, and the number; 0:
+    it is none, or none that could be a size. made: by variable, the equation that makes it."""
     atom = eqn.invars[position]
     if isinstance(atom, core.Var) and (spread := made.get(atom)) is not None:
-        if spread.primitive.name == "broadcast_in_dim" and isinstance(spread.invars[0], core.Literal):
+        if spread.primitive.name == "broadcast_in_dim" and isinstance(
+            spread.invars[0], core.Literal
+        ):
             eqn, position, atom = spread, 0, spread.invars[0]
     if isinstance(atom, core.Literal) and not getattr(atom.val, "shape", ()):
         value = atom.val.item() if hasattr(atom.val, "item") else atom.val
@@ -91,7 +95,11 @@ class Means:
         used: dict = {}
 
         def of(atom) -> Tags:
-            return tags.get(atom) if isinstance(atom, core.Var) and atom in tags else [frozenset()] * _rank(atom)
+            return (
+                tags.get(atom)
+                if isinstance(atom, core.Var) and atom in tags
+                else [frozenset()] * _rank(atom)
+            )
 
         for eqn in jaxpr.eqns:
             for atom in eqn.invars:
@@ -173,12 +181,16 @@ class Means:
         if name == "while":
             of_test, of_step = params["cond_nconsts"], params["body_nconsts"]
             carried = ins[of_test + of_step :]
-            left = self._body(params["body_jaxpr"].jaxpr, [*ins[of_test : of_test + of_step], *carried])
+            left = self._body(
+                params["body_jaxpr"].jaxpr, [*ins[of_test : of_test + of_step], *carried]
+            )
             return [_both(one, other) for one, other in zip(carried, left)]
         if any(True for _ in core.jaxprs_in_params(params)):
             return [[frozenset()] * _rank(var) for var in eqn.outvars]
         rule = getattr(self, f"_of_{name}", None)
-        return [rule(eqn, ins)] if rule else [self._alike(var, eqn.invars, ins) for var in eqn.outvars]
+        return (
+            [rule(eqn, ins)] if rule else [self._alike(var, eqn.invars, ins) for var in eqn.outvars]
+        )
 
     def _scan(self, eqn, ins: list[Tags]) -> list[Tags]:
         params = eqn.params
@@ -242,12 +254,13 @@ class Means:
 
     def _of_dot_general(self, eqn, ins):
         (sum_x, sum_y), (batch_x, batch_y) = eqn.params["dimension_numbers"]
-        free = [tags[dim] for tags, gone in ((ins[0], {*sum_x, *batch_x}), (ins[1], {*sum_y, *batch_y}))
-                for dim in range(len(tags)) if dim not in gone]  # fmt: skip
+        sides = ((ins[0], {*sum_x, *batch_x}), (ins[1], {*sum_y, *batch_y}))
+        free = [one for tags, gone in sides for dim, one in enumerate(tags) if dim not in gone]
         return [ins[0][dim] | ins[1][other] for dim, other in zip(batch_x, batch_y)] + free
 
     def _of_gather(self, eqn, ins):
-        """Rows by the indices of what is cut, or by the rows of the table where each takes its own."""
+        """Rows by the indices of what is cut, or by the rows of the table where each takes its
+        own."""
         numbers, shape = eqn.params["dimension_numbers"], eqn.outvars[0].aval.shape
         batch = iter(ins[1][:-1])
         rows = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
@@ -255,7 +268,10 @@ class Means:
         found = []
         for dim, extent in enumerate(shape):
             by_index = frozenset() if dim in numbers.offset_dims else next(batch, frozenset())
-            found.append(by_index or (frozenset() if dim in numbers.offset_dims else own.get(extent, frozenset())))
+            found.append(
+                by_index
+                or (frozenset() if dim in numbers.offset_dims else own.get(extent, frozenset()))
+            )
         return found
 
     def _of_all_gather(self, eqn, ins):

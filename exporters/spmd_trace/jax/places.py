@@ -13,7 +13,8 @@ _absolute = functools.cache(os.path.abspath)
 
 
 class Frames(list):
-    """The calls that lead to an operation of a module, innermost first: file, first and last line and column, function."""
+    """The calls that lead to an operation of a module, innermost first: file, first and last line
+    and column, function."""
 
 
 def phase_of(name_stack: str) -> str:

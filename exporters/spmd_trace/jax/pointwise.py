@@ -1,4 +1,5 @@
-"""Primitives that are one operation for each element, as JAX knows them: a batch of arrays is one more dimension."""
+"""Primitives that are one operation for each element, as JAX knows them: a batch of arrays is one
+more dimension."""
 
 import functools
 
@@ -12,7 +13,9 @@ _OTHERS = {"add_any", "clamp", "convert_element_type", "select_n"}
 def _of_jax() -> set[str]:
     of_elements = (batching.broadcast_batcher, batching.vectorized_batcher)
     rules = batching.fancy_primitive_batchers.items()
-    return {primitive.name for primitive, rule in rules if getattr(rule, "func", None) in of_elements}
+    return {
+        primitive.name for primitive, rule in rules if getattr(rule, "func", None) in of_elements
+    }
 
 
 def is_pointwise(name: str) -> bool:

@@ -1,4 +1,5 @@
-"""What a StableHLO module says about devices, in JAX's words: meshes, shardings, and the axes that groups of ranks are."""
+"""What a StableHLO module says about devices, in JAX's words: meshes, shardings, and the axes
+that groups of ranks are."""
 
 import itertools
 
@@ -48,13 +49,16 @@ class Ranks:
         self._known: dict[tuple, tuple | None] = {}
 
     def axes(self, groups, where: str) -> tuple[tuple[str, ...], tuple | None]:
-        """The axes along which the groups lie, outermost first; or the axis of whose indices they are groups, and these."""
+        """The axes along which the groups lie, outermost first; or the axis of whose indices they
+        are groups, and these."""
         key = tuple(map(tuple, groups))
         if key not in self._known:
             whole = self._find(key)
             self._known[key] = self._within(key) if whole is None else (whole, None)
         if (found := self._known[key]) is None:
-            raise Unrecordable(f"`{where}` in groups of ranks that no axes of the mesh make: {_short(key)}")
+            raise Unrecordable(
+                f"`{where}` in groups of ranks that no axes of the mesh make: {_short(key)}"
+            )
         return found
 
     def _within(self, groups) -> tuple | None:
@@ -92,11 +96,15 @@ class Ranks:
             for axes in itertools.combinations(self.sizes, count):
                 if (found := self._along(axes, pairs)) is not None:
                     return axes, found
-        raise Unrecordable(f"`{where}` that is not alike along an axis of the mesh: {_short(pairs)}")
+        raise Unrecordable(
+            f"`{where}` that is not alike along an axis of the mesh: {_short(pairs)}"
+        )
 
     def _along(self, axes, pairs) -> list[tuple[int, int]] | None:
         groups = self.groups(axes)
-        place = {rank: (row, at) for row, group in enumerate(groups) for at, rank in enumerate(group)}
+        place = {
+            rank: (row, at) for row, group in enumerate(groups) for at, rank in enumerate(group)
+        }
         each: dict[int, set] = {row: set() for row in range(len(groups))}
         for source, target in pairs:
             (row, start), (other, end) = place[source], place[target]

@@ -1,8 +1,8 @@
 """Numbers of a program that depend on the size of a mesh axis.
 
-A mean over the rows of one rank divides by their number, a gradient by `lax.axis_size`: in a jaxpr both are
-plain numbers. The function is traced again with one axis of size 1 at a time, on the same whole arrays, and
-numbers that have changed by a power of the size are that power.
+A mean over the rows of one rank divides by their number, a gradient by `lax.axis_size`: in a
+jaxpr both are plain numbers. The function is traced again with one axis of size 1 at a time, on
+the same whole arrays, and numbers that have changed by a power of the size are that power.
 """
 
 import contextlib
@@ -52,7 +52,8 @@ _checks = jax_shard_map._shmap_checks
 
 
 def _resized_checks(mesh, *args):
-    """A shard_map keeps the mesh that it was called with: what an earlier tracing left is taken back."""
+    """A shard_map keeps the mesh that it was called with: what an earlier tracing left is taken
+    back."""
     mesh = getattr(mesh, "stands_for", mesh)
     if not _sizes or mesh is None:
         return _checks(mesh, *args)
@@ -101,13 +102,15 @@ class Sizes:
         return value
 
     def renamed(self, equations: dict, powers) -> "Sizes":
-        """Of the same program made of other equations, by the numbers of its own, with other axes."""
+        """Of the same program made of other equations, by the numbers of its own, with other
+        axes."""
         moved = {(id(equations[eqn]), place): entry | {"of": powers(entry["of"])}
                  for (eqn, place), entry in self.powers.items()}  # fmt: skip
         return Sizes(moved, self.sizes)
 
     def of_transposes(self, jaxpr) -> None:
-        """The divisions that JAX writes before the backward of a shard_map: by the ranks that have the same cotangent."""
+        """The divisions that JAX writes before the backward of a shard_map: by the ranks that
+        have the same cotangent."""
         made = {}
         for eqn in jaxpr.eqns:
             made |= dict.fromkeys(eqn.outvars, eqn)
@@ -122,14 +125,17 @@ class Sizes:
         cut = {axis for entry in spec.partitions for axis in axes_of(entry)}
         ranks = {axis: size for axis, size in eqn.params["mesh"].shape.items()
                  if axis in eqn.params["newly_manual_axes"] - cut and size > 1}  # fmt: skip
-        if division.primitive.name == "div" and phase_of(str(division.source_info.name_stack)) == "bwd":
+        if (
+            division.primitive.name == "div"
+            and phase_of(str(division.source_info.name_stack)) == "bwd"
+        ):
             place, number = written(division, 1, made)
             if ranks and number == math.prod(ranks.values()):
                 self.powers[place] = {"base": 1.0, "of": dict.fromkeys(ranks, 1)}
 
     def without_counts_of_all(self, jaxpr) -> None:
-        """A number of elements on all ranks that the program makes with sizes of its own, and not with those of the
-        mesh, is traced as if one rank had more: it has no size in it."""
+        """A number of elements on all ranks that the program makes with sizes of its own, and not
+        with those of the mesh, is traced as if one rank had more: it has no size in it."""
         counts = [_key(self.powers[place]) for place in self._counts_of_all(jaxpr)]
         self.powers = {place: one for place, one in self.powers.items() if _key(one) not in counts}
 
@@ -180,13 +186,16 @@ _PASSES = _SUMS | {"pvary", "convert_element_type", "neg", "reshape", "squeeze",
 
 
 def _elements(atom, made: dict, sizes: dict[str, int]) -> tuple[int, set[str]]:
-    """How many elements were added up for a value, on one rank and then over ranks, and over which axes; 0: it is no
-    such sum."""
+    """How many elements were added up for a value, on one rank and then over ranks, and over
+    which axes; 0: it is no such sum."""
     over: set[str] = set()
     while isinstance(atom, core.Var) and (eqn := made.get(atom)) is not None:
         if eqn.primitive.name == "reduce_sum":
             ranks = math.prod(sizes.get(axis, 1) for axis in over)
-            return ranks * math.prod(eqn.invars[0].aval.shape[dim] for dim in eqn.params["axes"]), over
+            return (
+                ranks * math.prod(eqn.invars[0].aval.shape[dim] for dim in eqn.params["axes"]),
+                over,
+            )
         if eqn.primitive.name not in _PASSES:
             break
         if eqn.primitive.name in _SUMS:
@@ -238,14 +247,16 @@ def _bodies(eqn) -> list:
 
 
 def smaller(jaxpr) -> dict[str, int]:
-    """Axes of which fewer ranks have more than one element each of what they cut: a dimension of one element is
-    not to be told from one that is stretched."""
+    """Axes of which fewer ranks have more than one element each of what they cut: a dimension of
+    one element is not to be told from one that is stretched."""
     found: dict[str, int] = {}
     handed_on: set = set()  # from shard_map to shard_map, where JAX gives a number one dimension
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "shard_map":
             mesh = eqn.params["mesh"]
-            for atom, spec, var in zip(eqn.invars, eqn.params["in_specs"], eqn.params["jaxpr"].invars):
+            for atom, spec, var in zip(
+                eqn.invars, eqn.params["in_specs"], eqn.params["jaxpr"].invars
+            ):
                 if isinstance(atom, core.Var) and atom in handed_on and var.aval.shape == (1,):
                     continue
                 for entry, extent in zip(spec.partitions, getattr(var.aval, "shape", ())):

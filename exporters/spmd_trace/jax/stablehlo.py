@@ -1,7 +1,9 @@
-"""Modules of StableHLO with Shardy, as jaxprs: what JAX lowers a jitted function to, read by the MLIR bindings of jaxlib.
+"""Modules of StableHLO with Shardy, as jaxprs: what JAX lowers a jitted function to, read by the
+MLIR bindings of jaxlib.
 
-Each operation becomes the primitive that JAX would have lowered to it; a manual computation is a shard_map,
-and groups of ranks are axes of its mesh. An operation without a primitive keeps its name.
+Each operation becomes the primitive that JAX would have lowered to it; a manual computation is a
+shard_map, and groups of ranks are axes of its mesh. An operation without a primitive keeps its
+name.
 """
 
 import functools
@@ -43,7 +45,8 @@ _NAME = re.compile(r'loc\("((?:[^"\\]|\\.)*)"')
 
 @functools.lru_cache(maxsize=1 << 16)
 def _source(text: str) -> source_info_util.SourceInfo:
-    """Of the text of a location: frames, innermost first, below the name stack. The bindings give no parts of it."""
+    """Of the text of a location: frames, innermost first, below the name stack. The bindings give
+    no parts of it."""
     frames = []
     for function, file, line, col, last, end in _FRAME.findall(text):
         frames.append((file, int(line), int(col), int(last or line), int(end or col), function))
@@ -70,8 +73,8 @@ class Module:
         different = {(one.axis_names, one.axis_sizes) for one in meshes if one.size > 1}
         if not different:
             raise Unrecordable(
-                "there is no mesh of more than one device in it: modules with `sdy.mesh` are read, which JAX writes"
-                " unless jax_use_shardy_partitioner is off"
+                "there is no mesh of more than one device in it: modules with `sdy.mesh` are read,"
+                " which JAX writes unless jax_use_shardy_partitioner is off"
             )
         if len(different) > 1:
             raise Unrecordable("it has more than one mesh")
@@ -120,7 +123,9 @@ class Block:
         self.env, self.eqns, self.source = {}, [], None
         self.constants: list[tuple[core.Var, np.ndarray]] = []
         self.captured: dict = {}  # values from around, as variables of this block
-        self.numbers: dict = {}  # what is a part of a rank's number: stride, and size if it is known
+        self.numbers: dict = (
+            {}
+        )  # what is a part of a rank's number: stride, and size if it is known
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -214,12 +219,15 @@ class Block:
             self.env[result] = self.atom(operand)  # the compiler's, or of blocks
             return
         sharding = NamedSharding(self.module.mesh, spec)
-        self.emit("sharding_constraint", [self.atom(operand)], [self.result(result)], sharding=sharding)
+        self.emit(
+            "sharding_constraint", [self.atom(operand)], [self.result(result)], sharding=sharding
+        )
 
 
 def record_module(data: bytes) -> tuple[Program, list[str]]:
-    """The program of a module, as text, bytecode or an artifact of `jax.export`, judged without declarations; and the
-    axes of which ranks have blocks of one element, which look like what is stretched."""
+    """The program of a module, as text, bytecode or an artifact of `jax.export`, judged without
+    declarations; and the axes of which ranks have blocks of one element, which look like what is
+    stretched."""
     module = Module(parsed(data))
     closed, names, specs = module.main()
     sizes = Sizes(sizes=dict(module.mesh.shape))
@@ -248,7 +256,9 @@ def _checked(parse):
         return parse()
     except ir.MLIRError as error:
         words = [str(one.message) for one in error.error_diagnostics]
-        raise Unrecordable(f"this is no module of StableHLO: {words[0] if words else error}") from None
+        raise Unrecordable(
+            f"this is no module of StableHLO: {words[0] if words else error}"
+        ) from None
 
 
 def _bytecode(context, data: bytes):
@@ -265,5 +275,7 @@ def _exported(context, data: bytes):
     except ImportError as error:
         raise Unrecordable(f"to read what jax.export has serialized: {error}") from None
     except Exception as error:  # of the reader of flatbuffers, whatever it is
-        raise Unrecordable(f"this is neither a module nor what jax.export has serialized: {error}") from None
+        raise Unrecordable(
+            f"this is neither a module nor what jax.export has serialized: {error}"
+        ) from None
     return _bytecode(context, found.mlir_module_serialized)

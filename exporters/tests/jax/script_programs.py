@@ -1,5 +1,5 @@
-"""The scripts of examples/jax/scripts: as they are or with a mistake, checked by JAX in their shard_maps or not, recorded,
-and run on eight devices and on one.
+"""The scripts of examples/jax/scripts: as they are or with a mistake, checked by JAX in their
+shard_maps or not, recorded, and run on eight devices and on one.
 """
 
 import contextlib
@@ -27,12 +27,20 @@ MISTAKES = {
 }
 
 # Right where JAX checks them, too: their gradients are taken outside, or they have none.
-RIGHT_CHECKED = ["conjugate_gradient", "constraints", "distillation", "kmeans", "linen_data_parallel",
-                 "linen_tensor_parallel", "lora"]  # fmt: skip
+RIGHT_CHECKED = [
+    "conjugate_gradient",
+    "constraints",
+    "distillation",
+    "kmeans",
+    "linen_data_parallel",
+    "linen_tensor_parallel",
+    "lora",
+]
 
 
 def text(name: str, checked=False) -> str:
-    """Of a script, or of a script with a mistake: `kmeans.own_counts`. checked: JAX checks its shard_maps."""
+    """Of a script, or of a script with a mistake: `kmeans.own_counts`. checked: JAX checks its
+    shard_maps."""
     source = (FOLDER / f"{name.partition('.')[0]}.py").read_text()
     if name in MISTAKES:
         mistake = MISTAKES[name]
@@ -70,7 +78,9 @@ def _main(path: pathlib.Path):
 def results(path: pathlib.Path, one_device=False) -> list:
     """What its `main` returns, on its own mesh or on one of one device."""
     main = _main(path)
-    axes = [one for one in inspect.signature(main).parameters if one not in ("steps", "turns", "micro")]
+    axes = [
+        one for one in inspect.signature(main).parameters if one not in ("steps", "turns", "micro")
+    ]
     return jax.tree.leaves(main(**dict.fromkeys(axes, 1) if one_device else {}))
 
 
@@ -94,7 +104,11 @@ def recorded(name: str, folder: pathlib.Path, checked=False) -> pathlib.Path:
     path = written(name, folder, checked)
     calls = _FirstCall(folder / path.stem)
     calls.folder.mkdir()
-    with script.watching(calls), contextlib.suppress(_Recorded), contextlib.redirect_stdout(io.StringIO()):
+    with (
+        script.watching(calls),
+        contextlib.suppress(_Recorded),
+        contextlib.redirect_stdout(io.StringIO()),
+    ):
         _main(path)()
     assert calls.outcome["traces"], f"{name}: {calls.outcome['refused']}"
     return calls.folder / calls.outcome["traces"][-1]
@@ -108,7 +122,8 @@ def expected(program: str, folder: pathlib.Path) -> tuple:
 
 
 def error(name: str, folder: pathlib.Path, checked=False) -> float:
-    """How far what any device holds is from the result on one device, as a part of the largest element."""
+    """How far what any device holds is from the result on one device, as a part of the largest
+    element."""
     worst = 0.0
     found = results(written(name, folder, checked))
     for one, right in zip(found, expected(name.partition(".")[0], folder)):
@@ -118,5 +133,7 @@ def error(name: str, folder: pathlib.Path, checked=False) -> float:
             if held.shape != part.shape:
                 return math.inf
             apart = np.abs(held - part).max(initial=0.0)
-            worst = max(worst, np.nan_to_num(apart / (np.abs(right).max(initial=0.0) + 1e-12), nan=math.inf))
+            worst = max(
+                worst, np.nan_to_num(apart / (np.abs(right).max(initial=0.0) + 1e-12), nan=math.inf)
+            )
     return worst

@@ -1,4 +1,5 @@
-"""Modules of StableHLO: what is recorded of a program is recorded of the module that JAX lowers it to."""
+"""Modules of StableHLO: what is recorded of a program is recorded of the module that JAX lowers
+it to."""
 
 import json
 import math
@@ -21,7 +22,7 @@ NAMES = programs.NAMES[:: 1 if ALL else 3]
 # Mistakes that are found in the program, and why not in its module.
 NOT_IN_MODULES = {
     "vocab_loss.no_mask_of_labels": "the mask is a call in the module, with other operands",
-    "accumulation.sum_for_mean": "the scan is a loop with an index, whose carries begin as blocks of zeros",
+    "accumulation.sum_for_mean": "a scan is a loop, whose carries begin as blocks of zeros",
     "token_counts.divided_again": "the number beside no sum is the size of an axis",
     "experts.not_sent_back": "blocks of one element",
 }
@@ -82,7 +83,8 @@ def mapped(function, out=PartitionSpec()):
 
 
 def forms(tmp_path) -> dict[str, bytes]:
-    """One wrong program in each form: its result depends on the rank, and is stated to be equal on all."""
+    """One wrong program in each form: its result depends on the rank, and is stated to be equal
+    on all."""
     function, arguments = mapped(total)
     exported = export.export(function)(*arguments)
     lowered = function.lower(*arguments)

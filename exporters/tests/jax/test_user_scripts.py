@@ -1,5 +1,5 @@
-"""The scripts of examples/jax/scripts: right ones have no findings, mistakes have some, and eight devices agree on which are
-right. A sample of them, unless SPMD_TEST_ALL is set.
+"""The scripts of examples/jax/scripts: right ones have no findings, mistakes have some, and eight
+devices agree on which are right. A sample of them, unless SPMD_TEST_ALL is set.
 """
 
 import json
@@ -57,7 +57,9 @@ def test_table():
     for name in programs.NAMES:
         mistakes = [one for key, one in programs.MISTAKES.items() if key.partition(".")[0] == name]
         found = sum("silent" not in one for one in mistakes)
-        assert re.search(rf"\| `{name}` \|.*\| {found} of {len(mistakes)} \|", README.read_text()), name
+        assert re.search(
+            rf"\| `{name}` \|.*\| {found} of {len(mistakes)} \|", README.read_text()
+        ), name
 
 
 @takes_minutes

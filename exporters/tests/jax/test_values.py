@@ -1,4 +1,5 @@
-"""spmdrun and JAX on eight devices compute the same: the loss of a whole program, and its gradients, of the same inputs."""
+"""spmdrun and JAX on eight devices compute the same: the loss of a whole program, and its
+gradients, of the same inputs."""
 
 import dataclasses
 import json
@@ -29,7 +30,10 @@ needs_runner = pytest.mark.skipif("SPMDRUN" not in os.environ, reason="SPMDRUN n
 def with_results_last(program):
     """The same program, its results made once more at the end."""
     ends = [dataclasses.replace(one["value"], grad_of=None) for one in program.outputs]
-    ops = [Op("mul", [one["value"], 1.0], [end], expected=False) for one, end in zip(program.outputs, ends)]
+    ops = [
+        Op("mul", [one["value"], 1.0], [end], expected=False)
+        for one, end in zip(program.outputs, ends)
+    ]
     main = dataclasses.replace(program.main, ops=[*program.main.ops, *ops])
     return dataclasses.replace(program, main=main, outputs=[{"value": end} for end in ends])
 
@@ -40,7 +44,9 @@ def by_spmdrun(name: str, folder) -> tuple[list[np.ndarray], list[np.ndarray]]:
     path = folder / "program.spmd.json"
     path.write_text(dumps(program), encoding="utf-8")
     command = [os.environ["SPMDRUN"], "--isolated", "--tier=real", "--check=off", "--no-backward"]
-    done = subprocess.run([*command, f"--trace-out={folder}", path], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, f"--trace-out={folder}", path], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     values = json.loads((folder / "index.json").read_text())["values"]
     inputs, results = values[: len(program.main.params)], values[-len(program.outputs) :]
@@ -55,7 +61,11 @@ def test_values_and_gradients(name, tmp_path, monkeypatch):
     mesh = program.mesh
     devices = jax.make_mesh(mesh.axis_sizes, mesh.axis_names, axis_types=mesh.axis_types)
     arguments = [
-        jax.device_put(given, NamedSharding(devices, one.sharding.spec)) if getattr(one, "sharding", None) else given
+        (
+            jax.device_put(given, NamedSharding(devices, one.sharding.spec))
+            if getattr(one, "sharding", None)
+            else given
+        )
         for given, one in zip(inputs, program.arguments())
     ]
     checks = shard_map._shmap_checks
