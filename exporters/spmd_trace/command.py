@@ -15,7 +15,7 @@ import warnings
 _COMMANDS = {
     "record": ("spmd_trace.record", "record a step of a training script"),
     "lint": ("spmd_trace.lint", "record a step of a training script and check it"),
-    "import": ("spmd_trace.torch.graphs", "make a trace of a graph of torch.export or torch.fx"),
+    "import": ("spmd_trace.importing", "make a trace of a graph of torch, or of a module of StableHLO"),
     "bundled": ("spmd_trace.torch.bundled", "record a step of Megatron-Core or torchtitan"),
     "examples": ("spmd_trace.examples", "record the traces of a folder of examples again"),
     "dtensor": ("spmd_trace.torch.dtensor.command", "record DTensor's decisions, and compare"),

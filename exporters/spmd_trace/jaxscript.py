@@ -9,6 +9,7 @@ import pathlib
 import subprocess
 import sys
 
+from . import process
 from .record import say
 
 _DEVICES = "--xla_force_host_platform_device_count="
@@ -46,30 +47,26 @@ def recorded(options, folder: pathlib.Path) -> dict | None:
 
 
 def _run(options, folder: pathlib.Path, devices: int) -> dict:
-    package = str(pathlib.Path(__file__).parents[1])
-    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
     flags = [one for one in os.environ.get("XLA_FLAGS", "").split() if not one.startswith(_DEVICES)]
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(paths),
-        "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": " ".join([*flags, f"{_DEVICES}{devices}"]),
-    }
-    command = [sys.executable, "-m", "spmd_trace.jax.script", str(folder)]
-    command += [options.script, *options.arguments]
     # What the script prints is not what the command prints.
-    child = subprocess.Popen(command, env=environment, stdout=sys.stderr, start_new_session=True)
+    child = process.started(
+        "spmd_trace.jax.script", [str(folder), options.script, *options.arguments], sys.stderr,
+        JAX_PLATFORMS="cpu", XLA_FLAGS=" ".join([*flags, f"{_DEVICES}{devices}"]),
+    )  # fmt: skip
     ended = None
     try:
         child.wait(options.timeout)
     except subprocess.TimeoutExpired:
         ended = f"{options.script}: not done after {options.timeout} s"
     finally:
-        child.kill()
-        child.wait()
+        process.end(child)
     file = folder / "outcome.json"
     if not file.exists():
         return {"traces": [], "refused": [], "error": ended or f"{options.script}: left no trace"}
     outcome = json.loads(file.read_text())
     if ended:  # what was recorded until then is there
-        outcome |= {"error": ended, "traces": sorted(one.name for one in folder.glob("*.spmd.json"))}
+        outcome |= {
+            "error": ended,
+            "traces": sorted(one.name for one in folder.glob("*.spmd.json")),
+        }
     return outcome

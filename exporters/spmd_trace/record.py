@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 
-from . import cuts, divergence, gradcheck, leftovers, ownops, shifts
+from . import cuts, divergence, gradcheck, leftovers, ownops, process, shifts
 from .ranks import compared
 
 FAILED = 3
@@ -456,14 +456,13 @@ def _run_child(
 
     `watch`: looks at ranks that run together, which end when all are done or cannot be.
     """
-    command = [sys.executable, "-m", "spmd_trace.torch.script.child", str(folder / "settings.json")]
-    package = str(pathlib.Path(__file__).parents[1])
-    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    variables = {}
     if sys.platform == "linux":  # ranks that run together are on one machine
-        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    streams = {"stdout": target, "stderr": None if target is sys.stderr else target}
-    child = subprocess.Popen(command, env=environment, start_new_session=True, **streams)
+        variables["GLOO_SOCKET_IFNAME"] = os.environ.get("GLOO_SOCKET_IFNAME", "lo")
+    stderr = None if target is sys.stderr else target
+    child = process.started(
+        "spmd_trace.torch.script.child", [str(folder / "settings.json")], target, stderr, **variables
+    )
     try:
         code = _wait(child, folder, timeout) if watch is None else watch.wait(child, timeout)
     except subprocess.TimeoutExpired:
@@ -471,7 +470,7 @@ def _run_child(
             f"{_hanging_at(child, folder / str(rank))}the script is not done after {timeout:.0f} s"
         )
     finally:
-        _kill(child)
+        process.end(child)
     if code == 0:
         return None
     ended = f"signal {-code}" if code < 0 else f"code {code}"
@@ -488,15 +487,6 @@ def _wait(child: subprocess.Popen, folder: pathlib.Path, timeout: float) -> int:
         if counts and sys.stderr.isatty():
             say(f"{time.monotonic() - start:.0f} s: {sum(counts)} operations")
     return child.wait(max(left, 0))
-
-
-def _kill(child: subprocess.Popen) -> None:
-    """Ends the script and what it has started."""
-    try:
-        os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    child.wait()
 
 
 def _hanging_at(child: subprocess.Popen, folder: pathlib.Path) -> str:

@@ -131,7 +131,9 @@ OperandJudgment::OperandJudgment(const Application &app, const TransitionCall &c
 }
 
 bool OperandJudgment::stands_as_source(const AxisEffect &effect, AxisId axis) const {
-  if (effect.src.kind == Kind::Partial && type_.zero().contains(axis))
+  // A zero is an addend, and the rank's own; as a block of a tensor it is cut first.
+  if ((effect.src.kind == Kind::Partial || effect.src.form == KindWord::Form::Plain) &&
+      type_.zero().contains(axis))
     return true;
   bool as_contributions = call_.unstated->reduces && !effect.src_stated;
   if (as_contributions && type_.of(Kind::Varying).contains(axis))

@@ -2,6 +2,8 @@
 // that keep their type (rules/README.md).
 #include "checker/walk/bodies/control_flow.h"
 
+#include "checker/definitions.h"
+
 #include "rules/boundary/claims.h"
 #include "rules/kinds/scale.h"
 #include "rules/shapes/extent_facts.h"
@@ -216,6 +218,18 @@ void ControlFlow::same_shape(InstId id, std::string what, const rules::Arg &stat
     state_.report(Place::inst(id), std::move(*differs));
 }
 
+// Zeros of which each rank has a block: their type says the block, and not that they are of every
+// scale.
+bool ControlFlow::made_as_zeros(const CallSite &site, size_t operand) const {
+  const llvm::SmallVector<ir::ValueId, 4> values = tensors_of(program_, site.id);
+  if (operand >= values.size())
+    return false;
+  const InstId made = defining_inst(program_, values[operand]);
+  const rules::OpDef *row =
+      made.valid() ? state_.rules.resolve(program_.insts[made].op).row : nullptr;
+  return row && row->constant == rules::OpDef::Constant::Zero;
+}
+
 ControlFlow::Carried ControlFlow::carry(ir::TypeId enters_id, ir::TypeId leaves_id) {
   const Type enters = program_.types[enters_id];
   const Type leaves = state_.seen_from(program_.types[leaves_id], enters.mesh());
@@ -288,6 +302,12 @@ Round ControlFlow::carry_through(CallSite &site, ir::FunctionId body, Args &args
       const ir::TypeId before = type, leaves = round.results[c].type;
       met[c] = carry(type, leaves.valid() ? leaves : type);
       type = met[c].next;
+      if (Type next = program_.types[type]; leaves.valid() && next.scale == program_.one() &&
+                                            program_.types[leaves].scale != next.scale &&
+                                            made_as_zeros(site, first + c)) {
+        next.scale = program_.types[leaves].scale;
+        type = met[c].next = state_.intern(next);
+      }
       if (type == before)
         continue;
       settled = false;

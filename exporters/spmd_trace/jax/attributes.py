@@ -44,7 +44,8 @@ def _plain(value):
         return dtype_word(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {key: _plain(one) for key, one in fields.items()}
+        plain = {key: _plain(one) for key, one in fields.items()}
+        return {key: one for key, one in plain.items() if one is not NotImplemented}
     if isinstance(value, (tuple, list)):
         items = [_plain(one) for one in value]
         return NotImplemented if NotImplemented in items else items

@@ -12,6 +12,11 @@ from ..places import Tables, is_ours
 _absolute = functools.cache(os.path.abspath)
 
 
+class Frames(list):
+    """The calls that lead to an operation of a module, innermost first: file, first and last line
+    and column, function."""
+
+
 def phase_of(name_stack: str) -> str:
     """Forward, backward, or done again for it: JAX names its transformations."""
     if "rematted_computation" in name_stack:
@@ -33,10 +38,23 @@ class Places(Tables):
         """The innermost frame of the program, with its callers."""
         if source_info.traceback is None:
             return None
+        if isinstance(source_info.traceback, Frames):
+            return self._of_module(source_info.traceback)
         frames = source_info_util.user_frames(source_info.traceback)
         loc = None
         for frame in reversed([one for one in frames if not is_ours(_absolute(one.file_name))]):
             loc = self._intern(frame, loc)
+        return loc
+
+    def _of_module(self, frames: Frames) -> int | None:
+        loc = None
+        for key in reversed(frames):
+            file, line, col, last, end, function = key
+            if file.startswith("<") or is_ours(_absolute(file)):
+                continue
+            known = self.known((*key, loc))
+            entry = {"line": line, "col": col + 1, "end": [last, end + 1]}
+            loc = self.add((*key, loc), file, entry, function, loc) if known is None else known
         return loc
 
     def function(self, debug_info) -> int | None:

@@ -16,11 +16,11 @@ from jax._src.tree_util import FlatTree
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from ..checker import MISSING, find, output
-from . import sizes
+from . import groups, sizes
 from .document import Program, dumps
 from .recorder import record_jaxpr
 from .refused import Unrecordable
-from .unchecked import first_mesh, is_unchecked, record_unchecked
+from .unchecked import first_mesh, is_unchecked
 
 
 def _names(closed) -> list[str]:
@@ -38,8 +38,7 @@ def _recorded(function, args, mesh, gradual=False, specs=(), names=None, **more)
         return record_jaxpr(closed, mesh, names=names, **more)
 
     def whole(closed, mesh) -> Program:
-        found = sizes.of_program(trace, closed, mesh)
-        return record_unchecked(closed, mesh, names, found, specs)
+        return groups.record(closed, mesh, names, sizes.of_program(trace, closed, mesh), specs)
 
     fewer = sizes.smaller(closed.jaxpr)
     with contextlib.suppress(Exception), sizes.with_sizes(fewer):

@@ -16,6 +16,7 @@ from . import collectives, explicit, regions
 from .attributes import attributes
 from .document import Body, Op, Program, Value
 from .places import phase_of
+from .pointwise import is_pointwise
 from .sizes import Sized, words
 from .refused import Unrecordable
 from .states import Region
@@ -134,13 +135,18 @@ class Recorder:
     def closed(self, closed, eqn) -> None:
         """Puts a call in its place."""
         inner = Recorder(self.program, self.body, self.region)
-        inner._eqn, inner.around = self._eqn, self.around
+        inner._eqn, inner.around = self._eqn, self.called_at()
         for var, atom in zip(closed.jaxpr.invars, eqn.invars):
             item = self.operand(atom)
             inner.values[var] = item if isinstance(item, Value) else inner.written(item, atom.aval)
         for var, atom in zip(eqn.outvars, inner.jaxpr(closed.jaxpr, closed.consts)):
             is_value = isinstance(atom, Value)
             self.values[var] = atom if is_value else self.written(atom, var.aval)
+
+    def called_at(self) -> int | None:
+        """Where the call stands, for what in it stands nowhere."""
+        here = None if self._eqn is None else self.program.places.loc(self._eqn.source_info)
+        return self.around if here is None else here
 
     def written(self, item, aval) -> Value:
         """A number, or a tensor of one number, that has a name in a jaxpr."""
@@ -166,6 +172,8 @@ class Recorder:
 
     def _equation(self, eqn) -> None:
         name = eqn.primitive.name.removesuffix("_p")
+        if not eqn.outvars:  # it prints, or calls the host
+            return
         if name in INLINED:
             closed = eqn.params[INLINED[name]]
             self.closed(
@@ -201,7 +209,7 @@ class Recorder:
         """A primitive whose operands and parameters say everything."""
         ins = [self.operand(atom) for atom in eqn.invars]
         shape = getattr(eqn.outvars[0].aval, "shape", ())
-        spread = name in _POINTWISE and any(
+        spread = is_pointwise(name) and any(
             isinstance(item, Value) and atom.aval.shape == shape
             for item, atom in zip(ins, eqn.invars)
         )
@@ -220,14 +228,14 @@ class Recorder:
         if name in _NEEDS_TENSOR:
             ins[0] = self.tensor(eqn.invars[0])
         attrs = attributes(name, params, ins, outs)
-        if name == "integer_pow":
-            ins.append(attrs.pop("y"))
         if self.region.explicit:
-            if name in _POINTWISE:
+            if is_pointwise(name):
                 ins = explicit.aligned(self, eqn, ins, outs)
             if name in ("pad", "slice", "concatenate", "dynamic_slice", "gather"):
                 explicit.check_cuts(name, eqn, ins)
             ins = explicit.joined(self, ins, outs)
+        if name == "integer_pow":
+            ins = [*ins, attrs.pop("y")]
         name = name.replace("-", "_")
         parts, by = self.program.parts, _sizes_of(name, ins)
         if parts:
@@ -260,10 +268,6 @@ def _sizes_of(name: str, ins: list) -> dict[str, int]:
     return {axis: power for axis, power in by.items() if power}
 
 
-_POINTWISE = {
-    *("add", "add_any", "sub", "mul", "div", "max", "min", "pow", "atan2", "select_n"),
-    *("eq", "ne", "lt", "le", "gt", "ge", "and", "or"),
-}
 _NEEDS_TENSOR = {"broadcast_in_dim", "reshape", "squeeze", "copy", "convert_element_type"}
 
 

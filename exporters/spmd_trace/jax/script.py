@@ -2,6 +2,7 @@
 function that has a shard_map in it: `python -m spmd_trace.jax.script FOLDER SCRIPT ARGUMENT...`.
 """
 
+import contextlib
 import functools
 import json
 import os
@@ -72,18 +73,16 @@ class _Jitted:
         return self if instance is None else functools.partial(self, instance)
 
 
-def _watch(calls: Calls) -> None:
-    """From here on functions are jitted by one of ours."""
-    jit = jax.jit
+@contextlib.contextmanager
+def watching(calls: Calls):
+    """Within it functions are jitted by one of ours."""
+    jit, make_mesh = jax.jit, jax.make_mesh
 
     @functools.wraps(jit)
     def recorded_jit(function=None, /, **options):
         if function is None:
             return functools.partial(recorded_jit, **options)
         return _Jitted(jit(function, **options), calls)
-
-    jax.jit = recorded_jit
-    make_mesh = jax.make_mesh
 
     @functools.wraps(make_mesh)
     def recorded_make_mesh(axis_shapes, *args, **options):
@@ -93,7 +92,11 @@ def _watch(calls: Calls) -> None:
             os._exit(0)
         return make_mesh(axis_shapes, *args, **options)
 
-    jax.make_mesh = recorded_make_mesh
+    jax.jit, jax.make_mesh = recorded_jit, recorded_make_mesh
+    try:
+        yield
+    finally:
+        jax.jit, jax.make_mesh = jit, make_mesh
 
 
 def _place(error: BaseException, script: str) -> str:
@@ -108,11 +111,11 @@ def main() -> None:
     folder, script, *arguments = sys.argv[1:]
     calls = Calls(pathlib.Path(folder))
     calls.leave()
-    _watch(calls)
     sys.argv = [script, *arguments]
     sys.path[0] = os.path.dirname(os.path.abspath(script))
     try:
-        runpy.run_path(script, run_name="__main__")
+        with watching(calls):
+            runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
         failed = f"the script ends with code {end.code}" if end.code else None
         calls.leave(**({"error": failed} if failed else {}))

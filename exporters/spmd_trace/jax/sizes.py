@@ -1,8 +1,8 @@
 """Numbers of a program that depend on the size of a mesh axis.
 
-A mean over the rows of one rank divides by their number, a gradient by `lax.axis_size`: in a jaxpr both are
-plain numbers. The function is traced again with one axis of size 1 at a time, on the same whole arrays, and
-numbers that have changed by a power of the size are that power.
+A mean over the rows of one rank divides by their number, a gradient by `lax.axis_size`: in a
+jaxpr both are plain numbers. The function is traced again with one axis of size 1 at a time, on
+the same whole arrays, and numbers that have changed by a power of the size are that power.
 """
 
 import contextlib
@@ -14,6 +14,10 @@ import warnings
 from jax._src import core
 from jax._src import shard_map as jax_shard_map
 from jax.sharding import AbstractMesh
+
+from .means import written
+from .places import phase_of
+from .specs import axes_of
 
 
 class Sized(float):
@@ -48,7 +52,8 @@ _checks = jax_shard_map._shmap_checks
 
 
 def _resized_checks(mesh, *args):
-    """A shard_map keeps the mesh that it was called with: what an earlier tracing left is taken back."""
+    """A shard_map keeps the mesh that it was called with: what an earlier tracing left is taken
+    back."""
     mesh = getattr(mesh, "stands_for", mesh)
     if not _sizes or mesh is None:
         return _checks(mesh, *args)
@@ -84,7 +89,8 @@ def with_sizes(sizes: dict[str, int]):
 class Sizes:
     """Literals of a jaxpr, by equation and position: the powers of axes that are in them."""
 
-    powers: dict[tuple[int, int], dict[str, int]] = dataclasses.field(default_factory=dict)
+    powers: dict[tuple[int, int], dict] = dataclasses.field(default_factory=dict)
+    sizes: dict[str, int] = dataclasses.field(default_factory=dict)  # of the mesh
 
     def number(self, eqn, atom, value):
         """The value of a literal, with the sizes that are in it."""
@@ -94,6 +100,61 @@ class Sizes:
             if one is atom and (powers := self.powers.get((id(eqn), place))):
                 return Sized.of(value, powers["base"], powers["of"])
         return value
+
+    def renamed(self, equations: dict, powers) -> "Sizes":
+        """Of the same program made of other equations, by the numbers of its own, with other
+        axes."""
+        moved = {(id(equations[eqn]), place): entry | {"of": powers(entry["of"])}
+                 for (eqn, place), entry in self.powers.items()}  # fmt: skip
+        return Sizes(moved, self.sizes)
+
+    def of_transposes(self, jaxpr) -> None:
+        """The divisions that JAX writes before the backward of a shard_map: by the ranks that
+        have the same cotangent."""
+        made = {}
+        for eqn in jaxpr.eqns:
+            made |= dict.fromkeys(eqn.outvars, eqn)
+            if eqn.primitive.name == "shard_map" and not eqn.params["check_vma"]:
+                for atom, spec in zip(eqn.invars, eqn.params["in_specs"]):
+                    if isinstance(atom, core.Var) and (division := made.get(atom)) is not None:
+                        self._of_transpose(division, made, eqn, spec)
+            for body in _bodies(eqn):
+                self.of_transposes(body)
+
+    def _of_transpose(self, division, made: dict, eqn, spec) -> None:
+        cut = {axis for entry in spec.partitions for axis in axes_of(entry)}
+        ranks = {axis: size for axis, size in eqn.params["mesh"].shape.items()
+                 if axis in eqn.params["newly_manual_axes"] - cut and size > 1}  # fmt: skip
+        if (
+            division.primitive.name == "div"
+            and phase_of(str(division.source_info.name_stack)) == "bwd"
+        ):
+            place, number = written(division, 1, made)
+            if ranks and number == math.prod(ranks.values()):
+                self.powers[place] = {"base": 1.0, "of": dict.fromkeys(ranks, 1)}
+
+    def without_counts_of_all(self, jaxpr) -> None:
+        """A number of elements on all ranks that the program makes with sizes of its own, and not
+        with those of the mesh, is traced as if one rank had more: it has no size in it."""
+        counts = [_key(self.powers[place]) for place in self._counts_of_all(jaxpr)]
+        self.powers = {place: one for place, one in self.powers.items() if _key(one) not in counts}
+
+    def _counts_of_all(self, jaxpr):
+        """Divisors of a sum over a rank's elements, then over ranks: the number of both."""
+        made = {}
+        for eqn in jaxpr.eqns:
+            made |= dict.fromkeys(eqn.outvars, eqn)
+            place = (id(eqn), 1)
+            below = {axis for axis, power in self._of(place).items() if power < 0}
+            if eqn.primitive.name == "div" and below:
+                count, over = _elements(eqn.invars[0], made, self.sizes)
+                if below <= over and _number(eqn.invars[1]) == count:
+                    yield place
+            for body in _bodies(eqn):
+                yield from self._counts_of_all(body)
+
+    def _of(self, place) -> dict[str, int]:
+        return self.powers.get(place, {"of": {}})["of"]
 
     def compare(self, jaxpr, other, axis: str, size: int) -> None:
         """Notes the literals of the jaxpr that differ in another one, where the axis has size 1."""
@@ -114,6 +175,33 @@ class Sizes:
                     entry = self.powers.setdefault((id(eqn), place), none)
                     entry["base"] /= size**power
                     entry["of"][axis] = power
+
+
+def _key(entry: dict) -> tuple:
+    return entry["base"], tuple(entry["of"].items())
+
+
+_SUMS = {"psum", "psum_invariant"}
+_PASSES = _SUMS | {"pvary", "convert_element_type", "neg", "reshape", "squeeze", "copy"}
+
+
+def _elements(atom, made: dict, sizes: dict[str, int]) -> tuple[int, set[str]]:
+    """How many elements were added up for a value, on one rank and then over ranks, and over
+    which axes; 0: it is no such sum."""
+    over: set[str] = set()
+    while isinstance(atom, core.Var) and (eqn := made.get(atom)) is not None:
+        if eqn.primitive.name == "reduce_sum":
+            ranks = math.prod(sizes.get(axis, 1) for axis in over)
+            return (
+                ranks * math.prod(eqn.invars[0].aval.shape[dim] for dim in eqn.params["axes"]),
+                over,
+            )
+        if eqn.primitive.name not in _PASSES:
+            break
+        if eqn.primitive.name in _SUMS:
+            over |= set(eqn.params["axes"])
+        atom = eqn.invars[eqn.outvars.index(atom)] if len(eqn.outvars) > 1 else eqn.invars[0]
+    return 0, over
 
 
 def _pairs(ours: list, others: list):
@@ -159,17 +247,23 @@ def _bodies(eqn) -> list:
 
 
 def smaller(jaxpr) -> dict[str, int]:
-    """Axes of which fewer ranks have more than one element each of what they cut: a dimension of one element is
-    not to be told from one that is stretched."""
+    """Axes of which fewer ranks have more than one element each of what they cut: a dimension of
+    one element is not to be told from one that is stretched."""
     found: dict[str, int] = {}
+    handed_on: set = set()  # from shard_map to shard_map, where JAX gives a number one dimension
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "shard_map":
             mesh = eqn.params["mesh"]
-            for spec, var in zip(eqn.params["in_specs"], eqn.params["jaxpr"].invars):
+            for atom, spec, var in zip(
+                eqn.invars, eqn.params["in_specs"], eqn.params["jaxpr"].invars
+            ):
+                if isinstance(atom, core.Var) and atom in handed_on and var.aval.shape == (1,):
+                    continue
                 for entry, extent in zip(spec.partitions, getattr(var.aval, "shape", ())):
-                    for axis in entry if isinstance(entry, tuple) else [entry]:
-                        if extent == 1 and axis is not None and mesh.shape[axis] > 2:
+                    for axis in axes_of(entry):
+                        if extent == 1 and mesh.shape[axis] > 2:
                             found[axis] = _fewer(mesh.shape[axis])
+            handed_on.update(eqn.outvars)
         else:
             for body in _bodies(eqn):
                 found |= smaller(body)
@@ -184,7 +278,7 @@ def _fewer(size: int) -> int:
 
 def of_program(trace, closed, mesh) -> Sizes:
     """trace: makes the jaxpr again, in the mesh that it is given."""
-    sizes = Sizes()
+    sizes = Sizes(sizes=dict(mesh.shape))
     for axis, size in mesh.shape.items():
         if size == 1:
             continue
@@ -199,4 +293,6 @@ def of_program(trace, closed, mesh) -> Sizes:
             )
         else:
             sizes.compare(closed.jaxpr, other.jaxpr, axis, size)
+    sizes.without_counts_of_all(closed.jaxpr)
+    sizes.of_transposes(closed.jaxpr)
     return sizes

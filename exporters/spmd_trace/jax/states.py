@@ -5,6 +5,8 @@ sharding of a value says the same, and which dimension is cut, where it is expli
 that is left to the compiler nothing is known.
 """
 
+import functools
+
 import jax
 import numpy as np
 from jax._src import core
@@ -12,6 +14,7 @@ from jax.sharding import AxisType, PartitionSpec
 
 from .document import Value
 from .refused import Unrecordable
+from .specs import axes_of
 
 _DTYPES = {
     "bool": "bool", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8",
@@ -21,6 +24,7 @@ _DTYPES = {
 }  # fmt: skip
 
 
+@functools.cache
 def dtype_word(dtype) -> str:
     """`f32` for float32; random keys are the words of their state, `u32`."""
     if jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
@@ -31,13 +35,6 @@ def dtype_word(dtype) -> str:
     if name not in _DTYPES:
         raise Unrecordable(f"a value of {name}, which the format has no word for")
     return _DTYPES[name]
-
-
-def axes_of(entry) -> list[str]:
-    """The axes that cut one dimension, outermost first."""
-    if entry is None or entry is PartitionSpec.UNCONSTRAINED:
-        return []
-    return list(entry) if isinstance(entry, tuple) else [entry]
 
 
 def spec_kinds(spec: PartitionSpec, axes) -> dict[str, str]:

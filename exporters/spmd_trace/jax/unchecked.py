@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec
 
 from .document import Body, Program, Value
 from .ownparts import OwnParts
+from .pointwise import is_pointwise
 from .recorder import INLINED, Recorder, add_outputs
 from .redistribution import redistribute
 from .sizes import Sizes
@@ -77,7 +78,7 @@ class Outside(Recorder):
 
     def closed(self, closed, eqn) -> None:
         inner = Outside(self.program, self.body, self.region)
-        inner._eqn = self._eqn
+        inner._eqn, inner.around = self._eqn, self.called_at()
         for var, atom in zip(closed.jaxpr.invars, eqn.invars):
             if isinstance(atom, core.Var) and atom not in self.values and atom in self.left:
                 inner.left[var] = self.left[atom]
@@ -103,6 +104,8 @@ class Outside(Recorder):
 
     def _equation(self, eqn) -> None:
         name = eqn.primitive.name
+        if not eqn.outvars:
+            return
         constant = not any(isinstance(self._known(atom), Value) for atom in eqn.invars)
         if name == "shard_map":
             self._shard_map(eqn)
@@ -167,7 +170,7 @@ class Outside(Recorder):
             if isinstance(value, Value):
                 self.operand(atom)
         like = None
-        if name in POINTWISE:
+        if is_pointwise(name):
             like = next((value for atom in eqn.invars
                          if isinstance(value := self.operand(atom), Value)
                          and atom.aval.shape == shape and value.spec), None)  # fmt: skip
@@ -189,15 +192,6 @@ class Outside(Recorder):
             outs.append(made)
         self.ordinary(name, eqn, outs)
         self.values = kept | dict(zip(eqn.outvars, outs))
-
-
-POINTWISE = {
-    *("add", "add_any", "sub", "mul", "div", "max", "min", "pow", "atan2", "select_n", "rem"),
-    *("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "neg", "sign", "abs", "floor"),
-    *("ceil", "round", "exp", "exp2", "expm1", "log", "log1p", "tanh", "logistic", "sin", "cos"),
-    *("tan", "sqrt", "rsqrt", "cbrt", "square", "integer_pow", "erf", "erf_inv", "is_finite"),
-    *("convert_element_type", "copy", "copy_p", "clamp", "stop_gradient"),
-}
 
 
 def _entry_specs(jaxpr) -> dict:

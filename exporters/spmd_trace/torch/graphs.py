@@ -1,13 +1,4 @@
-"""Makes a trace of a graph: an archive of torch.export, or a GraphModule of torch.fx.
-
-spmd-trace import model.pt2 --mesh dp=2,tp=4 --type 'layers.*.weight:tp=S(0)' -o model.spmd.json
-spmd-trace import graph.pt --mesh tp=2 --input 'f32[8,16]' --group 0=tp
-
-A graph is what one rank runs, and its shapes are those of one rank. It says nothing of the mesh and of
-types: these are options. What they leave out is unknown.
-
-A saved GraphModule is a pickle: reading one runs code that it names.
-"""
+"""Makes a trace of a graph: an archive of torch.export, or a GraphModule of torch.fx."""
 
 import argparse
 import fnmatch
@@ -281,55 +272,12 @@ def import_graph(graph, mesh: dict[str, int], types=None, groups=None, inputs=No
     return made.trace(frontend)
 
 
-# The command.
-
-
-def _mesh(text: str) -> dict[str, int]:
-    if not re.fullmatch(r"\w+=[1-9]\d*(,\w+=[1-9]\d*)*", text):
-        raise argparse.ArgumentTypeError(f"{text}: a mesh is AXIS=SIZE,AXIS=SIZE, outermost first")
-    return {name: int(size) for name, size in (part.split("=") for part in text.split(","))}
-
-
-def _type(text: str) -> tuple[str, dict[str, str]]:
-    name, _, kinds = text.rpartition(":")
-    if not name or not re.fullmatch(r"\w+=[^=,]+(,\w+=[^=,]+)*", kinds):
-        raise argparse.ArgumentTypeError(f"{text}: a type is NAME:AXIS=KIND,AXIS=KIND")
-    return name, dict(part.split("=") for part in kinds.split(","))
-
-
-def _group(text: str) -> tuple[str, list[str]]:
-    name, _, axes = text.rpartition("=")
-    if not name or not axes:
-        raise argparse.ArgumentTypeError(f"{text}: a group is NAME=AXIS,AXIS")
-    return name, axes.split(",")
-
-
-def _input(text: str) -> torch.Tensor:
+def example_input(text: str) -> torch.Tensor:
     words = {word: dtype for dtype, word in DTYPES.items()}
     found = re.fullmatch(r"(\w+)\[([\d, ]*)\]", text)
     if not found or found[1] not in words:
         raise argparse.ArgumentTypeError(f"{text}: an input is DTYPE[SIZE,SIZE], such as f32[8,16]")
     return torch.empty([int(n) for n in re.findall(r"\d+", found[2])], dtype=words[found[1]])
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    several = {"action": "append", "default": []}
-    parser.add_argument("file", type=pathlib.Path, help="a .pt2 archive, or a saved GraphModule")
-    parser.add_argument("--mesh", type=_mesh, required=True, metavar="AXIS=SIZE,...")
-    parser.add_argument(
-        "--type", type=_type, metavar="NAME:AXIS=KIND,...", **several,
-        help="of inputs, parameters, buffers: R, I, V, P, S(0), ...; NAME may be a pattern",
-    )  # fmt: skip
-    parser.add_argument(
-        "--group", type=_group, metavar="NAME=AXIS", help="the axes of a process group", **several
-    )
-    parser.add_argument(
-        "--input", type=_input, metavar="DTYPE[SIZE,...]", action="append",
-        help="of a graph without shapes: what its inputs are, in their order",
-    )  # fmt: skip
-    parser.add_argument(
-        "-o", "--output", type=pathlib.Path, metavar="FILE", default="graph.spmd.json"
-    )
 
 
 def _load(path: pathlib.Path):
@@ -341,8 +289,8 @@ def _load(path: pathlib.Path):
 
 
 def run(parser: argparse.ArgumentParser, options) -> int:
-    if not options.file.is_file():
-        parser.error(f"{options.file}: no such file")
+    if options.mesh is None:
+        parser.error(f"{options.file}: a graph says nothing of the mesh: --mesh AXIS=SIZE,...")
     try:
         graph = _load(options.file)
     except (
