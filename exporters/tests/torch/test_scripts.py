@@ -69,7 +69,11 @@ _FOUND = {
     "zero_optimizer_broken": {"invariant-mixed": "model(x)"},
     "moe_broken": {"copies-differ": "dist.all_reduce(parameter.grad)"},
     "compiled_resnet_broken": {"unreduced-gradient": "scaler.step(optimizer)"},
-    "ulysses_broken": {},
+    # An exchange without a backward gives attention an undefined gradient.
+    "ulysses_broken": {
+        "invariant-mixed": "one(x)",
+        "operand-mismatch": "scaled_dot_product_attention",
+    },
     "llama_broken": {
         "norm-undercount": "torch.clamp(1.0 / (norm + 1e-6)",
         "mutation-changes-type": "optimizer.step()",
