@@ -347,9 +347,8 @@ llvm::Error CpuBackend::communicate(const Step &step, Ranks ranks) {
   llvm::ArrayRef<uint32_t> firsts = alike_.firsts();
   results_.assign(firsts.size() * groups.size(), nullptr);
   auto one = [&](size_t i) {
-    communicate_group(
-        collective, groups[(*complete)[firsts[i]]],
-        llvm::makeMutableArrayRef(results_.data() + i * groups.size(), groups.size()));
+    communicate_group(collective, groups[(*complete)[firsts[i]]],
+                      llvm::MutableArrayRef(results_.data() + i * groups.size(), groups.size()));
   };
   if (is_worth_threads({{collective.operand, {}}, {collective.result, {}}}))
     workers_.run(firsts.size(), one);

@@ -14,7 +14,7 @@ void Deduplication::begin(size_t words) {
 llvm::MutableArrayRef<uint64_t> Deduplication::next() {
   ++count_;
   keys_.resize(count_ * words_);
-  return llvm::makeMutableArrayRef(keys_.data(), keys_.size()).take_back(words_);
+  return llvm::MutableArrayRef(keys_.data(), keys_.size()).take_back(words_);
 }
 
 void Deduplication::end() {

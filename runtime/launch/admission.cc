@@ -31,7 +31,8 @@ constexpr std::chrono::seconds kPatience{1};
 std::string sha256(llvm::StringRef bytes) {
   llvm::SHA256 hash;
   hash.update(bytes);
-  return hash.final().str();
+  const auto digest = hash.final(); // bytes, as a text or an array by the version of LLVM
+  return {digest.begin(), digest.end()};
 }
 
 std::string hmac(llvm::StringRef key, llvm::StringRef text) {

@@ -24,7 +24,7 @@ COLUMNS = 100
 UNWANTED = {"iostream", "ranges", "regex"}
 
 # What LLVM 14 has and LLVM 19 has not: ir/support has functions of ours for these.
-REMOVED = re.compile(r"\b(?:starts|ends)with(?:_insensitive)?\(|\bllvm::(?:None|Optional|makeArrayRef)\b|\.equals\(")
+REMOVED = re.compile(r"\b(?:starts|ends)with(?:_insensitive)?\(|\bllvm::(?:None|Optional|make(?:Mutable)?ArrayRef)\b|\.equals\(")
 
 NAMESPACE = re.compile(r"^(?:inline )?namespace ([\w:]*)\s*\{$")
 NAMESPACE_END = re.compile(r"^\}\s*// namespace")
