@@ -162,7 +162,7 @@ struct Param {
   // Axes along which ranks had one value before the first step and have several now, as a recorder
   // saw it; none if it saw no such thing.
   AxisRefsId drifted;
-  // Axes on which a recorder compared ranks to find the type, and nothing states it; none otherwise.
+  // Axes on which a recorder compared ranks to find the type, and nothing states it; else none.
   AxisRefsId observed;
   // The gradient that the optimizer gets, over the one that finite differences of the loss give, as
   // a recorder measured them; 1: they agree, up to a factor that all gradients share.

@@ -174,10 +174,18 @@ std::string called_from(const Printer &printer, const Place &place) {
   return lines.empty() ? "" : "called from " + llvm::join(lines, ", ");
 }
 
+// Whether a declaration without a place of its own stands where the value is read.
+bool is_first_use(const Printer &printer, const Place &place) {
+  return !printer.program().params[place.index].loc.valid() &&
+         !locate(printer.report, place).in_input;
+}
+
 void print_notes(Printer &printer, const Diagnostic &diagnostic) {
   for (const Note &note : diagnostic.notes) {
     std::string place = note.has_place ? " " + print(locate(printer.report, note.place)) : "";
     std::string calls = note.has_place ? called_from(printer, note.place) : "";
+    if (note.place.form == Place::Form::Param && is_first_use(printer, note.place))
+      calls = "it is read first there";
     printer.fact(printable(fmt::format("{}{}: {}{}", kNoteWords[static_cast<unsigned>(note.form)],
                                        place, note.text, calls.empty() ? "" : "; " + calls)));
   }

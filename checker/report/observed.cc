@@ -1,5 +1,5 @@
-// What ranks were seen to have of a declared value, and what was measured of its gradient; where the
-// program sums it.
+// What ranks were seen to have of a declared value, and what was measured of its gradient; where
+// the program sums it.
 #include "checker/report/provenance.h"
 
 #include "checker/definitions.h"
@@ -24,8 +24,8 @@ using ir::ValueId;
 
 namespace {
 
-// The first collective over one of the axes, or any where none are given, that takes what the gradient
-// of the parameter has become; none if there is none.
+// The first collective over one of the axes, or any where none are given, that takes what the
+// gradient of the parameter has become; none if there is none.
 InstId collective_of_gradient(const ir::Program &program, ValueId param, AxisSet axes = {}) {
   llvm::DenseSet<uint32_t> made_of_it;
 

@@ -48,7 +48,8 @@ bool is_observed(const ir::Program &program, ir::ValueId value, ir::AxisId axis)
 Note note_of_observed(const ir::Program &program, ir::ValueId value, ir::AxisId axis,
                       std::string_view passed);
 
-// Of a parameter whose gradient was measured to be wrong: how it is reduced, and how a right one is.
+// Of a parameter whose gradient was measured to be wrong: how it is reduced, and how a right one
+// is.
 llvm::SmallVector<Note, 2> notes_of_measured(const ir::Program &program, ir::ValueId value);
 
 // Where the size of one of the axes comes from in the scale of a value; none if it does not occur
