@@ -89,11 +89,13 @@ def without(found: dict[str, float], alone: dict[str, float]) -> dict[str, float
     return {name: ratio for name, ratio in found.items() if ratio == 1 or alone.get(name, 1) == 1}
 
 
-def state(trace: pathlib.Path, found: dict[str, float]) -> None:
-    """Writes what was found into the parameters of a trace."""
+def state(trace: pathlib.Path, found: dict[str, float]) -> list[str]:
+    """Writes what was found into the parameters of a trace; the wrong ones that the recorded rank does not have."""
     document = json.loads(trace.read_text(encoding="utf-8"))
+    names = {param.get("name") for param in document["params"] if param.get("role") == "param"}
     for param in document["params"]:
         if param.get("role") == "param" and param.get("name") in found:
             ratio = found[param["name"]]
             param["gradient_ratio"] = ratio if math.isfinite(ratio) else 1e9
     trace.write_text(text(document), encoding="utf-8")
+    return [name for name, ratio in found.items() if ratio != 1 and name not in names]

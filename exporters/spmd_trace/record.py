@@ -298,8 +298,9 @@ def _confirm(runs: "_Runs", told: dict, options) -> None:
     if reason := many or _few_values(runs, told, options):
         say(f"gradients are not checked: {reason}")
         return
-    by_hand = {"step": 1} if told["by_hand"] else {}  # before a momentum is there
-    rows = runs.checked(runs.kinds, told["axes"], **by_hand)
+    # Before a momentum is there, and before copies of one parameter can differ.
+    first = {"step": 1} if told["by_hand"] or runs.apart else {}
+    rows = runs.checked(runs.kinds, told["axes"], **first)
     if "error" in rows:
         say(f"gradients are not checked: {rows['error']}")
         return
@@ -307,13 +308,14 @@ def _confirm(runs: "_Runs", told: dict, options) -> None:
         say("\n".join(map(str, rows["rows"])))
     found = gradcheck.relative(rows["rows"], runs.world)
     if any(ratio != 1 for ratio in found.values()):
-        alone = runs.checked({}, [], world=1, **by_hand)
-        if "error" in alone and by_hand:
+        alone = runs.checked({}, [], world=1, **first)
+        if "error" in alone and told["by_hand"]:
             say(f"gradients are not checked: on one rank, {alone['error']}")
             return
         if "error" not in alone:
             found = gradcheck.without(found, gradcheck.relative(alone["rows"], 1))
-    gradcheck.state(told["trace"], found)
+    if elsewhere := gradcheck.state(told["trace"], found):
+        say(f"wrong-gradient of parameters that other ranks have: {', '.join(elsewhere)}")
     say(f"gradients of {len(found)} of {len(rows['rows'])} parameters could be checked")
 
 
@@ -331,6 +333,7 @@ class _Runs:
         self.folder, self.settings, self.timeout = folder, settings, timeout
         self.rank = settings["rank"]
         self.kinds: dict[str, dict[str, str]] = {}  # of parameters, where ranks were compared
+        self.apart = False  # whether ranks run programs of their own
         self.world = settings["per_node"] * settings["nodes"]
         self.data = "fake"  # whether large tensors have values where ranks run for themselves
         self.seconds = 0.0  # that the last run of one rank took
@@ -391,7 +394,8 @@ class _Runs:
 
     def checked(self, kinds: dict, axes: list, world: int | None = None, **more) -> dict:
         """What the gradient check found on all ranks, or on a single one, or why it found nothing (`error`)."""
-        more |= {"check": _CHECKING, "observed": {"kinds": kinds, "axes": axes}}
+        observed = {"kinds": kinds, "axes": axes, "apart": self.apart and world is None}
+        more |= {"check": _CHECKING, "observed": observed}
         ranks = self.world
         if world is not None:
             ranks = world
@@ -426,7 +430,7 @@ class _Runs:
         values = {rank: run["values"] for rank, run in found.items()}
         exchanged = [] if apart else told["exchanged"]
         result = compared(self.rank, values, told["axes"], told["summed"], apart, exchanged)
-        self.kinds = result["kinds"]
+        self.kinds, self.apart = result["kinds"], apart
         return result
 
 

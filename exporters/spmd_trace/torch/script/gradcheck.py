@@ -27,7 +27,7 @@ from torch.optim import optimizer as optimizers
 
 from ... import gradcheck
 from ..frameworks.fsdp import local_shard
-from . import roles
+from . import evidence
 
 _PATIENCE = 120.0  # seconds, for one fork
 _CHANGE = 2e-3  # of the loss, far above its rounding errors in 32 bits
@@ -74,6 +74,7 @@ class GradientCheck:
     def __init__(self, files: Files, rank: int, world: int, observed: dict, seconds: float):
         self.files, self.rank, self.world = files, rank, world
         self.kinds, self.axes = observed["kinds"], observed["axes"]
+        self.apart = observed["apart"]  # ranks run programs of their own
         self.end = time.monotonic() + seconds
         self._known: dict[int, dict[str, list]] = {}  # by rank: the gradients that it would use
         self._tried: _Try | None = None
@@ -84,10 +85,14 @@ class GradientCheck:
 
         `entries`: parameters, as name, local tensor and what their wrappers say of their types.
         """
-        copies = {name: self._copies(name, stated) for name, _, stated in entries}
+        others: dict[str, list[str]] = {}
+        if self.apart:
+            entries, copies, others = self._equal_ones(entries)
+        else:
+            copies = {name: self._copies(name, stated) for name, _, stated in entries}
         tensors = {name: tensor for name, tensor, _ in entries if copies[name] is not None}
         tensors = {n: t for n, t in tensors.items() if t.dtype in _DTYPES and t.is_contiguous()}
-        if not tensors:
+        if not any(self._exchanged("number of parameters", len(tensors))):
             raise Failed("of no parameter it is known whether ranks have copies or blocks of it")
         base = self._try("base", tensors, {})
         if base is None:
@@ -115,7 +120,7 @@ class GradientCheck:
             if nearer is None:
                 return None
             row["nearer"] = nearer["slopes"]
-        return rows
+        return rows + [row | {"name": name} for row in rows for name in others.get(row["name"], [])]
 
     def _goes_on(self, label: str) -> bool:
         """Whether there is time left, by the clock of the first rank."""
@@ -149,6 +154,26 @@ class GradientCheck:
         return row | {"slopes": slopes, "noise": noise}
 
     # What ranks have of a parameter.
+
+    def _equal_ones(self, entries) -> tuple[list, dict[str, list[int] | None], dict[str, list[str]]]:
+        """Where ranks run programs of their own, such as stages that share an embedding: parameters by the first
+        name that the same values have anywhere, the ranks that have them, and their other names. Nothing is known of
+        one number everywhere.
+        """
+        own = {name: evidence.digest(tensor) for name, tensor, _ in entries}
+        everywhere = self._exchanged("values", own)
+        names: dict[str, list[str]] = {}
+        for of in everywhere:
+            for name, digest in of.items():
+                if digest and name not in names.setdefault(digest, []):
+                    names[digest].append(name)
+        first = {name: names[digest][0] if digest else name for name, digest in own.items()}
+        copies = {
+            first[name]: digest and [rank for rank, of in enumerate(everywhere) if digest in of.values()]
+            for name, digest in own.items()
+        }
+        entries = [(first[name], tensor, stated) for name, tensor, stated in entries]
+        return entries, copies, {of[0]: of[1:] for of in names.values()}
 
     def _copies(self, name: str, stated: dict) -> list[int] | None:
         """The ranks that have the same values as this one; None where that is not known."""
