@@ -83,8 +83,10 @@ def _one_number(func: torch._ops.OpOverload, bound: Bound) -> None:
 
 def _with_dimensions(tensors: list) -> list:
     """What is put together, but for lists of nothing, which torch leaves out whatever the others
-    are.
+    are. What stands for a tensor has no shape to ask for.
     """
+    if not all(isinstance(one, torch.Tensor) for one in tensors):
+        return tensors
     found = [one for one in tensors if one.dim() != 1 or one.numel()]
     return found if any(one.dim() != 1 for one in found) else tensors
 
