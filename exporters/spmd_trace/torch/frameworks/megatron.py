@@ -58,7 +58,9 @@ def cpu_standins():
     }
 
     def to_host(tensor, as_numpy: bool = False, record_stream: bool = False):
-        return HostSizes(tensor) if as_numpy and torch.is_tensor(tensor) else tensor
+        if not as_numpy or not torch.is_tensor(tensor):
+            return tensor
+        return HostSizes(torch._C.TensorBase.tolist(tensor), tensor)
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(random, **states))
