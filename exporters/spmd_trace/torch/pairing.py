@@ -22,6 +22,8 @@ class Pairing:
         self.values: dict[tuple[int, int], Value] = {}
         self.first_use: dict[Value, Op] = {}
         self.parameters: dict[int, Value] = {}
+        # By identity: parameters whose gradient has not been seen in this backward.
+        self.unmarked: dict[int, torch.Tensor] = {}
         self.root: Op | None = None
 
     @staticmethod
@@ -77,6 +79,7 @@ class Pairing:
             seen.add(node)
             if _is_accumulation(node):
                 self.parameters[id(node.variable)] = find(node.variable)
+                self.unmarked[id(node.variable)] = node.variable
             node.register_prehook(self._hook(node, find))
             queue += [below for below, _ in node.next_functions]
 
@@ -93,6 +96,8 @@ class Pairing:
                 if forward and value and value.grad_of is None and value.floating:
                     if value.shape == forward.shape:
                         value.grad_of = forward
+                        if _is_accumulation(node):
+                            self.unmarked.pop(id(node.variable), None)
 
         return hook
 

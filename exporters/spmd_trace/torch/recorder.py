@@ -524,6 +524,14 @@ class Recorder:
         self._begin_backward(loss)
         with self.section(None, "bwd"):
             loss.backward(**options)
+        # What a wrapper hands on under another name is seen where it arrives.
+        for variable in self.pairing.unmarked.values():
+            gradient = variable.grad
+            parts = (getattr(one, "_local_tensor", one) for one in (variable, gradient))
+            forward, value = map(self.values.find, parts) if gradient is not None else (None, None)
+            if forward and value:
+                value.arrived_for = forward
+        self.pairing.unmarked.clear()
 
     def backward_from(self, edges: list, run) -> None:
         """Runs a backward pass that begins at nodes of autograd, whose values the program has let

@@ -51,6 +51,8 @@ class Value:
     claims: dict = dataclasses.field(default_factory=dict)
     alias_of: "Value | None" = None
     grad_of: "Value | None" = None
+    # The parameter in whose `grad` it was seen after a backward, where nothing was seen before.
+    arrived_for: "Value | None" = None
     requires_grad: bool | None = None
     mesh: str | None = None  # None is the first mesh of the program
     key: tuple | None = None

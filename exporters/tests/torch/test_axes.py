@@ -1,9 +1,13 @@
 """Meshes from groups of ranks, and kinds from what the ranks have."""
 
+import types
+
 import pytest
 
 from spmd_trace.ranks import compared
+from spmd_trace.torch.document import Op
 from spmd_trace.torch.script import axes, evidence, world
+from spmd_trace.torch.values import Value
 
 
 @pytest.mark.parametrize(
@@ -119,3 +123,15 @@ def test_blocks_may_begin_as_one_number_where_other_parameters_are_cut():
     rows = {0: rank("1", "1", "1"), 1: rank("2", "2", "1")}
     assert compared(0, rows, [["tp", 2, 1]], {})["kinds"]["b"] == {"tp": "V"}
     assert "b" not in compared(0, rows, [["tp", 2, 1]], {"b": ["tp"]})["kinds"]
+
+
+@pytest.mark.parametrize("known_by", ["grad_of", "arrived_for"])
+def test_a_gradient_is_summed_whichever_way_it_is_known(known_by):
+    """DTensor hands the gradient of some parameters on without a name: it is seen in their `grad`."""
+    weight = Value("f32", [4], {"role": "param", "name": "w"})
+    gradient, total = Value("f32", [4]), Value("f32", [4])
+    setattr(gradient, known_by, weight)
+    ops = [Op("aten.detach.default", [Value("f32", [4])], [gradient], phase="bwd")]
+    ops.append(Op("all_reduce_", [gradient], [total], {"group": "dp"}, phase="opt"))
+    program = types.SimpleNamespace(ops=ops)
+    assert evidence.summed(program, lambda op: [op.attrs["group"]]) == {"w": ["dp"]}

@@ -84,7 +84,8 @@ def summed(program: Program, axes_of) -> dict[str, list[str]]:
                 found.setdefault(name, set()).update(axes_of(op))
             owners[id(value)] = whose
         for value in op.outs:
-            parameter = value.grad_of.root if value.grad_of is not None else None
+            gradient_of = value.grad_of or value.arrived_for
+            parameter = gradient_of.root if gradient_of is not None else None
             if parameter is not None and parameter.claims.get("role") == "param":
                 owners.setdefault(id(value), set()).add(parameter.claims["name"])
     return {name: sorted(axes) for name, axes in found.items()}
