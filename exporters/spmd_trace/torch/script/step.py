@@ -74,6 +74,7 @@ class Steps:
         self.job, self.seen, self.number, self.done = job, seen, number, done
         self.observed, self.digests = observed, digests
         self.counts: dict[torch.optim.Optimizer, int] = {}
+        self._held: set[torch.optim.Optimizer] = set()  # when the first of them had stepped
         self.recorder: Recorder | None = None
         self.roles: roles.Roles | None = None
         self.losses: list[torch.Tensor] = []
@@ -91,7 +92,16 @@ class Steps:
     @property
     def taken(self) -> int:
         """The steps that all optimizers have taken, or the updates of a script that has none."""
+        if self._in_first_round:
+            return 0
         return min(self.counts.values(), default=self.updates.count)
+
+    @property
+    def _in_first_round(self) -> bool:
+        """Whether an optimizer has still to take its first step, such as that of a generator after that of its
+        discriminator. Once another one has taken two, it is one that the script does not use.
+        """
+        return max(self.counts.values(), default=0) == 1 and not self._held <= set(self.counts)
 
     def go_on(self, at_step) -> None:
         """Where a step began and was not recorded: the next one is the one that is waited for."""
@@ -123,7 +133,7 @@ class Steps:
     @property
     def between(self) -> bool:
         """Whether the next step would be begun, or the recorded one be over, by a use of the model."""
-        before = self.recorder is None and self.taken == self.number - 1
+        before = self.recorder is None and self.taken >= self.number - 1
         return before or (self.recorder is not None and self.taken >= self.number)
 
     def begins(self, used: bool = True) -> None:
@@ -232,6 +242,8 @@ class Steps:
 
     def _after_step(self, optimizer, args, kwargs) -> None:
         self._section.close()
+        if not self.counts:
+            self._held = set(roles.optimizers())
         self.counts[optimizer] = self.counts.get(optimizer, 0) + 1
         self.updates.forget()
 
