@@ -44,6 +44,11 @@ def _roots() -> list[torch.nn.Module]:
     return sorted(roots, key=lambda root: -sum(p.numel() for p in root.parameters()))
 
 
+def modules_train() -> bool:
+    """Whether a module has parameters, although it may not be complete yet."""
+    return any(one.__dict__.get("_parameters") for one in _objects(torch.nn.Module))
+
+
 def _prefixes(roots: list[torch.nn.Module]) -> list[str]:
     """What stands before the names of parameters: nothing for the largest module, for others the variables of the
     script that hold them, else their classes. No two are equal.
@@ -83,7 +88,8 @@ def initial_digests() -> dict[int, tuple[torch.Tensor, str | None]]:
     trained = [parameter for root in _roots() for parameter in root.parameters()]
     groups = [group for optimizer in optimizers() for group in optimizer.param_groups]
     trained += [parameter for group in groups for parameter in group["params"]]
-    trained += [one for one in tensors() if one.requires_grad and one.is_leaf]
+    if not modules_train():
+        trained += [one for one in tensors() if one.requires_grad and one.is_leaf]
     shards = [local_shard(one).detach() for one in trained]
     return {storage_of(shard): (shard, digest(shard)) for shard in shards}
 

@@ -112,7 +112,9 @@ class Steps:
         """A forward uses parameters."""
         if self.over or self.given:
             return
-        self._note_initial()
+        # Those of modules are noted where one is called: before, they may not be complete.
+        if self.digests and self.initial is None and not roles.modules_train():
+            self._note_initial()
         if self.by_hand:
             self.updates.look()
         if self.between:
