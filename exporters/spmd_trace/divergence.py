@@ -152,10 +152,15 @@ class Ranks:
     def all_done(self) -> bool:
         return all((self.folder / str(rank) / "outcome.json").exists() for rank in self.ranks)
 
+    def _one_fails(self) -> bool:
+        """Then the others would wait for it."""
+        files = (self.folder / str(rank) / "outcome.json" for rank in self.ranks)
+        return any("error" in json.loads(file.read_text()) for file in files if file.exists())
+
     def wait(self, child: subprocess.Popen, timeout: float) -> int:
-        """Until all are done, or their process ends; its code, else 0."""
+        """Until all are done, one fails, or their process ends; its code, else 0."""
         end = time.monotonic() + timeout
-        while child.poll() is None and not self.all_done():
+        while child.poll() is None and not self.all_done() and not self._one_fails():
             if time.monotonic() > end:
                 raise subprocess.TimeoutExpired(child.args, timeout)
             time.sleep(0.1)

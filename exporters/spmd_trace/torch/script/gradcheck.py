@@ -45,7 +45,6 @@ class Files:
     def __init__(self, folder: pathlib.Path, unguarded):
         """`unguarded`: a context in which files are written although the script may write none."""
         self._folder, self._unguarded = folder, unguarded
-        self._last: tuple[pathlib.Path, dict] | None = None
 
     def path(self, rank: int, label: str) -> pathlib.Path:
         return self._folder / str(rank) / f"gradcheck {re.sub('[^-+.0-9a-zA-Z ]', '_', label)}"
