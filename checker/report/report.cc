@@ -266,10 +266,11 @@ void explain(Report &report, const CheckOptions &check_options, bool fixes) {
     if (finding.suppressed)
       continue;
     diagnostic.notes = explain_finding(*report.program, *report.result, finding);
-    if (const ir::Param *param =
-            report.program->find_param(parameter_of(*report.program, *report.result, finding));
-        param && diagnostic.parameters.empty() && param->name.valid())
-      diagnostic.parameters.push_back(report.program->strings[param->name].str());
+    if (diagnostic.parameters.empty()) // a search, where no field names one
+      if (const ir::Param *param =
+              report.program->find_param(parameter_of(*report.program, *report.result, finding));
+          param && param->name.valid())
+        diagnostic.parameters.push_back(report.program->strings[param->name].str());
     // A program that checks has nothing to repair: what a run refutes is not what it says.
     if (!fixes || finding.info().drawn_by != rules::DrawnBy::Check)
       continue;

@@ -93,7 +93,7 @@ def _cut(shape: list, like: list, size: int, there: int) -> int | None:
 
 
 def _note(value: dict, dim: int, axis: str) -> bool:
-    """States a cut, unless placements have told, or another axis cuts the dimension: which is outer
+    """States a cut, unless placements say so, or another axis cuts the dimension: which is outer
     is not known.
     """
     spec = value.get("spec") or [None] * len(value["shape"])

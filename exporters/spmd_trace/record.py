@@ -294,8 +294,7 @@ def _by_all_ranks(runs: "_Runs", told: dict, options) -> dict:
 
 def _confirm(runs: "_Runs", told: dict, options) -> None:
     """States in the trace what the loss says of gradients; a word where it says nothing."""
-    many = f"more than {MOST_RANKS} ranks are not run" if runs.world > MOST_RANKS else ""
-    if reason := many or _few_values(runs, told, options):
+    if reason := runs.too_many() or _few_values(runs, told, options):
         say(f"gradients are not checked: {reason}")
         return
     # Before a momentum is there, and before copies of one parameter can differ.
@@ -339,6 +338,10 @@ class _Runs:
         self.seconds = 0.0  # that the last run of one rank took
         self.parted: divergence.Divergence | None = None  # where ranks call other collectives
 
+    def too_many(self) -> str:
+        """Why all ranks cannot run together; empty if they can."""
+        return f"more than {MOST_RANKS} ranks are not run" if self.world > MOST_RANKS else ""
+
     def alone(self, name: str, rank: int | None = None, **more) -> dict:
         """A run of the recorded rank, or another one, whose collectives move no data."""
         start = time.monotonic()
@@ -380,8 +383,8 @@ class _Runs:
 
     def together(self, name: str = "together", **more) -> tuple[dict[int, dict], str]:
         """What every rank says, where all run up to the step with collectives that move data; else why not."""
-        if self.world > MOST_RANKS:
-            return {}, f"more than {MOST_RANKS} ranks are not run"
+        if reason := self.too_many():
+            return {}, reason
         # Ranks that wait for each other wait forever.
         timeout = min(self.timeout, 60 + self.world * self.seconds)
         found = self._run(name, list(range(self.world)), timeout, together=True, **more)

@@ -248,7 +248,7 @@ def _bodies(eqn) -> list:
 
 def smaller(jaxpr) -> dict[str, int]:
     """Axes of which fewer ranks have more than one element each of what they cut: a dimension of
-    one element is not to be told from one that is stretched."""
+    one element cannot be distinguished from one that is stretched."""
     found: dict[str, int] = {}
     handed_on: set = set()  # from shard_map to shard_map, where JAX gives a number one dimension
     for eqn in jaxpr.eqns:
