@@ -8,7 +8,7 @@
 #include "ir/ids.h"
 #include "ir/location.h"
 #include "ir/mesh/mesh.h"
-#include "ir/scale.h"
+#include "ir/mesh/scale.h"
 #include "ir/shape.h"
 #include "ir/support/store.h"
 #include "ir/type.h"

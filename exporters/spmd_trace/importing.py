@@ -89,7 +89,7 @@ def _start(path: pathlib.Path) -> bytes:
 
 def _module(parser: argparse.ArgumentParser, options) -> int:
     from .jax import Unrecordable, dumps
-    from .jax.stablehlo import record_module
+    from .jax.stablehlo.module import record_module
 
     try:
         program, single = record_module(options.file.read_bytes())

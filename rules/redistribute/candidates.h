@@ -2,7 +2,7 @@
 #pragma once
 
 #include "rules/factors/factors.h"
-#include "rules/redistribute/state.h"
+#include "rules/redistribute/search/state.h"
 
 namespace spmd::rules::redistribute {
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "rules/apply.h"
-#include "rules/redistribute/search.h"
+#include "rules/redistribute/search/search.h"
 
 #include "llvm/ADT/StringMap.h"
 

@@ -1,7 +1,7 @@
 // Ranks that are in the same step are told together.
 #include "runtime/cli/failure.h"
 
-#include "rules/violations/runs.h"
+#include "rules/violations/commands/runs.h"
 
 #include "checker/definitions.h"
 

@@ -1,7 +1,7 @@
 // Reads and checks first: what does not check is reported, and nothing is run.
 #include "runtime/cli/run.h"
 
-#include "rules/violations/runs.h"
+#include "rules/violations/commands/runs.h"
 
 #include "runtime/cli/failure.h"
 #include "runtime/cli/memory_need.h"

@@ -5,7 +5,7 @@
 
 #include "runtime/backends/cpu_backend.h"
 #include "runtime/backends/peers.h"
-#include "runtime/device/fusion.h"
+#include "runtime/device/fusion/fusion.h"
 #include "runtime/device/link.h"
 
 namespace spmd::runtime {

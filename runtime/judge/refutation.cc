@@ -1,7 +1,7 @@
 // The kind on the axes in question says which finding it is; of gradients there is one.
 #include "runtime/judge/refutation.h"
 
-#include "rules/violations/runs.h"
+#include "rules/violations/commands/runs.h"
 
 #include "checker/definitions.h"
 

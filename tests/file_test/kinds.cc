@@ -1,7 +1,7 @@
 // Kinds as text, taken apart into one entry per axis.
 #include "tests/file_test/kinds.h"
 
-#include "ir/scale.h"
+#include "ir/mesh/scale.h"
 #include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"

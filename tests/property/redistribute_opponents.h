@@ -1,7 +1,7 @@
 // Other ways to redistribute, priced by the same table.
 #pragma once
 
-#include "rules/redistribute/search.h"
+#include "rules/redistribute/search/search.h"
 
 namespace spmd::property {
 

@@ -7,7 +7,7 @@
 #include "rules/violation.h"
 #include "rules/violations/operands.h"
 #include "runtime/device/composition.h"
-#include "runtime/device/fusion.h"
+#include "runtime/device/fusion/fusion.h"
 #include "runtime/device/lowering.h"
 #include "runtime/equation/vjp.h"
 #include "runtime/tensor/number.h"

@@ -1,6 +1,6 @@
 // `spmdlint elaborate FILE`: the program with its redistributions written out on stdout, what they
 // cost on stderr; in JSON both are one document.
-#include "rules/violations/implicit.h"
+#include "rules/violations/commands/implicit.h"
 
 #include "checker/rewrite/elaborate.h"
 

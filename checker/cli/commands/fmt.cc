@@ -4,7 +4,7 @@
 #include "checker/cli/output.h"
 
 #include "ir/input/compression.h"
-#include "ir/outline.h"
+#include "ir/structure/outline.h"
 #include "ir/text/comments.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -15,9 +15,9 @@ from jax._src import core
 from jax._src import shard_map as jax_shard_map
 from jax.sharding import AbstractMesh
 
-from .means import written
 from .places import phase_of
 from .specs import axes_of
+from .stablehlo.means import written
 
 
 class Sized(float):

@@ -9,8 +9,8 @@ from . import cuda_standins
 cuda_standins.preload()
 
 from .document import Program, dumps  # noqa: E402
-from .mesh import Axis, Mesh  # noqa: E402
+from .communication.mesh import Axis, Mesh  # noqa: E402
 from .recorder import Recorder  # noqa: E402
-from .transitions import reinterpret  # noqa: E402
+from .communication.transitions import reinterpret  # noqa: E402
 
 __all__ = ["Axis", "Mesh", "Program", "Recorder", "dumps", "reinterpret"]

@@ -6,7 +6,7 @@ Values are numbered when the text is written: parameters first, then results in 
 import dataclasses
 
 from ..document import head, text
-from .mesh import Context, Mesh
+from .communication.mesh import Context, Mesh
 from .operands import flatten
 from .places import Places
 from .values import Value

@@ -15,7 +15,7 @@ import torch.fx
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from .. import document, places
-from . import collectives
+from .communication import collectives
 from .values import DTYPES
 
 _WORDS = (torch.dtype, torch.device, torch.layout, torch.memory_format)

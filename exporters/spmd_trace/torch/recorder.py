@@ -14,9 +14,10 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import collectives, functions, hostnumbers, operands, places, views
+from . import functions, hostnumbers, operands, places, views
+from .communication import collectives
+from .communication.mesh import Context, Mesh
 from .document import Op, Program
-from .mesh import Context, Mesh
 from .pairing import Pairing
 from .values import DTYPES, Value, ValueTable
 

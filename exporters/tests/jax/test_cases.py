@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from spmd_trace.jax import cases, comparison, sampling, verdicts
+from spmd_trace.jax.conformance import cases, comparison, sampling, verdicts
 from test_programs import needs_checker, needs_runner
 
 _TABLE = pathlib.Path(__file__).with_name("jax_differences.toml")

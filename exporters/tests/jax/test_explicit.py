@@ -11,7 +11,8 @@ from jax._src.core import ShardingTypeError
 from jax.sharding import NamedSharding, reshard
 from jax.sharding import PartitionSpec as P
 
-from spmd_trace.jax import Unrecordable, comparison, dumps, record, record_gradients, verdicts
+from spmd_trace.jax import Unrecordable, dumps, record, record_gradients
+from spmd_trace.jax.conformance import comparison, verdicts
 from spmd_trace.jax.programs import mesh
 from test_programs import needs_checker
 

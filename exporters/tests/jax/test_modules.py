@@ -15,7 +15,7 @@ from jax.sharding import AxisType, PartitionSpec
 from spmd_trace.checker import output
 from spmd_trace.command import main
 from spmd_trace.jax import Unrecordable, dumps
-from spmd_trace.jax.stablehlo import record_module
+from spmd_trace.jax.stablehlo.module import record_module
 
 ALL = bool(os.environ.get("SPMD_TEST_ALL"))
 NAMES = programs.NAMES[:: 1 if ALL else 3]

@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from spmd_trace.jax import comparison, dumps, record, record_gradients, verdicts
+from spmd_trace.jax.conformance import comparison, verdicts
+from spmd_trace.jax import dumps, record, record_gradients
 from spmd_trace.jax.programs import PROGRAMS
 
 needs_checker = pytest.mark.skipif(

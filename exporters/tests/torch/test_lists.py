@@ -9,7 +9,8 @@ import spmd_trace.torch
 import torch
 import torch.distributed as dist
 from spmd_trace import shifts
-from spmd_trace.torch import Axis, Mesh, Recorder, messages
+from spmd_trace.torch import Axis, Mesh, Recorder
+from spmd_trace.torch.communication import messages
 from spmd_trace.torch.frameworks import cpu
 from traces import schema
 

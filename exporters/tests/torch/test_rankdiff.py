@@ -2,7 +2,8 @@
 
 import pytest
 
-from spmd_trace.torch import Axis, Mesh, Program, rankdiff
+from spmd_trace.torch import Axis, Mesh, Program
+from spmd_trace.torch.ranks import rankdiff
 from spmd_trace.torch.document import Op
 from spmd_trace.torch.values import Value
 

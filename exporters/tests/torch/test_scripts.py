@@ -29,7 +29,7 @@ def _sampled(request):
         pytest.skip("takes minutes: SPMD_TEST_ALL=1 runs it")
 
 
-_SCRIPTS = BUNDLED / "scripts"
+_SCRIPTS = {path.stem: path for path in (BUNDLED / "scripts").glob("*/*.py")}
 _ARGUMENTS = {"megatron_by_hand": ["--tp", "2"]}
 _JOBS = {"hsdp": ["--nproc-per-node", 2, "--nnodes", 2]}  # copies on each host
 _RIGHT = ["ddp", "ddp_accumulation", "fsdp2", "tp_dtensor", "megatron_by_hand", "zero1_by_hand"]
@@ -137,7 +137,7 @@ def recorded(tmp_path_factory):
             arguments = [folder / "checkpoint"]
             done = subprocess.run([sys.executable, "-c", _CHECKPOINT, *arguments], check=False)
             assert done.returncode == 0
-        words = [*_JOBS.get(kind, ["--world", 4]), "-o", path, _SCRIPTS / f"{name}.py", *arguments]
+        words = [*_JOBS.get(kind, ["--world", 4]), "-o", path, _SCRIPTS[name], *arguments]
         done = command("record", *words)
         assert done.returncode == 0, done.stderr
         assert re.fullmatch(rf"{re.escape(str(path))}: \d+ operations\n", done.stdout)
@@ -147,9 +147,8 @@ def recorded(tmp_path_factory):
 
 
 def test_the_scripts_know_nothing_of_the_recorder():
-    names = {path.stem for path in _SCRIPTS.glob("*.py")}
-    assert names == {*_RIGHT, *_FOUND, *_MISSED, *_FOUND_ELSEWHERE}
-    assert not [n for n in names if "spmd_trace" in (_SCRIPTS / f"{n}.py").read_text()]
+    assert _SCRIPTS.keys() == {*_RIGHT, *_FOUND, *_MISSED, *_FOUND_ELSEWHERE}
+    assert not [name for name, path in _SCRIPTS.items() if "spmd_trace" in path.read_text()]
 
 
 @pytest.mark.parametrize("name", _RIGHT)
@@ -177,7 +176,7 @@ def test_nothing_is_found_in_a_right_script(name, recorded):
 @needs_checker
 @pytest.mark.parametrize("name", _FOUND)
 def test_the_mistake_is_found_in_the_line_of_the_script(name, recorded):
-    lines = (_SCRIPTS / f"{name}.py").read_text().splitlines()
+    lines = _SCRIPTS[name].read_text().splitlines()
     shown = {}
     for report in judged.reports(recorded(name)):
         place = report["places"][0]
@@ -217,19 +216,17 @@ def test_simulated_ranks_uphold_what_was_recorded(name, recorded):
 
 @needs_checker
 def test_one_command_from_the_script_to_its_findings():
-    done = command("lint", "--world", 2, "--format=concise", _SCRIPTS / "ddp_broken.py")
+    done = command("lint", "--world", 2, "--format=concise", _SCRIPTS["ddp_broken"])
     assert done.returncode == 1, done.stderr
     (line,) = {
         line.split(":")[1] for line in done.stdout.splitlines() if "unreduced-gradient" in line
     }
-    assert (
-        "optimizer.step()" in (_SCRIPTS / "ddp_broken.py").read_text().splitlines()[int(line) - 1]
-    )
+    assert "optimizer.step()" in _SCRIPTS["ddp_broken"].read_text().splitlines()[int(line) - 1]
 
 
 def test_without_a_checker_it_says_how_to_get_one():
     nowhere = os.environ | {"SPMDLINT": "/nowhere/spmdlint"}
-    done = command("lint", _SCRIPTS / "ddp.py", env=nowhere)
+    done = command("lint", _SCRIPTS["ddp"], env=nowhere)
     assert done.returncode == 2 and done.stdout == "" and "./dev build" in done.stderr
 
 

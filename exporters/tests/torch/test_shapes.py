@@ -11,7 +11,7 @@ import spmd_trace.torch  # noqa: F401  before torch: it says what to do without 
 import torch
 from spmd_trace import ranks
 from spmd_trace.torch.hostnumbers import Missing
-from spmd_trace.torch.mesh import Axis, Mesh
+from spmd_trace.torch.communication.mesh import Axis, Mesh
 from spmd_trace.torch.script import evidence, shapes
 from spmd_trace.torch.script.fingerprints import Node, Table
 

@@ -9,7 +9,7 @@ import weakref
 
 import torch
 
-from ..mesh import spec_of
+from ..communication.mesh import spec_of
 from ..recorder import Recorder
 from ..values import Value
 from .cpu import replaced

@@ -14,10 +14,10 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
 
-from .. import collectives
-from ..mesh import spec_of
+from ..communication import collectives
+from ..communication.mesh import spec_of
+from ..communication.transitions import DUAL
 from ..recorder import Recorder
-from ..transitions import DUAL
 from .cpu import replaced
 
 

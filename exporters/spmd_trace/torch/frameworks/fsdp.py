@@ -13,7 +13,7 @@ import torch
 from torch.distributed.fsdp._fully_shard import _fsdp_param_group as groups
 
 from .. import versions
-from ..mesh import Context, Mesh
+from ..communication.mesh import Context, Mesh
 from ..recorder import Recorder
 from ..values import DTYPES, Value
 from . import dtensors

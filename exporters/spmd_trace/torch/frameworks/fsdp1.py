@@ -10,9 +10,9 @@ import contextlib
 import torch
 from torch.distributed.fsdp import FullyShardedDataParallel, _flat_param, _runtime_utils
 
-from ..mesh import spec_of
+from ..communication.mesh import spec_of
+from ..communication.transitions import DUAL
 from ..recorder import Recorder
-from ..transitions import DUAL
 from ..values import DTYPES
 from . import dtensors
 from .cpu import replaced

@@ -9,8 +9,8 @@ import types
 
 import torch
 
+from ..communication.mesh import Axis, Context, Mesh, axes_in
 from ..hostnumbers import HostSizes
-from ..mesh import Axis, Context, Mesh, axes_in
 from ..recorder import Recorder
 from .cpu import replaced
 from .megatron_contracts import Contracts

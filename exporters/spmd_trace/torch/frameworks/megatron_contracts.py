@@ -11,8 +11,8 @@ import math
 
 import torch
 
-from ..mesh import Mesh, spec_of
-from ..transitions import DUAL
+from ..communication.mesh import Mesh, spec_of
+from ..communication.transitions import DUAL
 
 ATTRIBUTES = (
     "tensor_model_parallel",

@@ -10,7 +10,7 @@ import functools
 
 import torch
 
-from .. import collectives
+from ..communication import collectives
 from ..hostnumbers import HostSizes
 from ..recorder import Recorder
 from .cpu import replaced

@@ -12,9 +12,9 @@ import spmd_types
 import torch
 from spmd_types import _checker, _collectives, _local, _state, runtime, types
 
+from ..communication.mesh import Context, Mesh
 from ..composites import Composites
 from ..document import Op
-from ..mesh import Context, Mesh
 from ..operands import flatten
 from ..recorder import Recorder
 from ..values import Value

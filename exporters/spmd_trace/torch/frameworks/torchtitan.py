@@ -9,9 +9,9 @@ from spmd_types import _mesh_axis
 from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 from torch.nn.attention.flex_attention import AuxOutput, create_block_mask
 
-from ..mesh import Axis, Mesh, axes_in
+from ..communication.mesh import Axis, Mesh, axes_in
+from ..communication.transitions import DUAL
 from ..recorder import Recorder
-from ..transitions import DUAL
 from ..values import Value
 from . import fsdp, standins, torchtitan_biases
 from .cpu import replaced

@@ -11,7 +11,7 @@ import types
 import spmd_types
 import torch.nn.functional
 
-from .. import groupsizes
+from ..ranks import groupsizes
 from .cpu import replaced
 
 

@@ -12,7 +12,7 @@ import importlib
 from collections.abc import Callable
 
 from ..frameworks.cpu import replaced
-from ..groupsizes import axis_size
+from ..ranks.groupsizes import axis_size
 from . import known, megatron_gpt
 from .megatron_model import Config, with_capacity
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import torch
 
-from .. import groupsizes, rankdiff
+from ..communication.transitions import reinterpret
 from ..document import Program
 from ..frameworks import cpu, megatron, megatron_clipping, megatron_mappings
+from ..ranks import groupsizes, rankdiff
 from ..recorder import Recorder
-from ..transitions import reinterpret
 from . import megatron_bugs
 from .megatron_model import Batch, Config, build, dropless, groups, with_capacity
 

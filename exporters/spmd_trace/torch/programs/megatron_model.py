@@ -7,7 +7,7 @@ import dataclasses
 
 import torch
 
-from ..mesh import spec_of
+from ..communication.mesh import spec_of
 
 
 @dataclasses.dataclass(frozen=True)

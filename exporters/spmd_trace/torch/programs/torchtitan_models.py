@@ -14,11 +14,11 @@ from collections.abc import Callable
 import spmd_types
 import torch
 
-from .. import rankdiff
 from ..composites import Composites
 from ..document import Program
 from ..frameworks import cpu, fsdp, torchtitan
 from ..frameworks.spmd_types_words import Words
+from ..ranks import rankdiff
 from ..recorder import Recorder
 from . import torchtitan_bugs
 

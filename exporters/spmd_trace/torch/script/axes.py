@@ -10,7 +10,7 @@ import sys
 
 import torch.distributed as dist
 
-from ..mesh import Axis, Mesh
+from ..communication.mesh import Axis, Mesh
 from ..places import is_user_code
 from . import world
 

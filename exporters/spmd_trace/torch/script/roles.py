@@ -9,13 +9,14 @@ import gc
 import torch
 from torch.distributed.tensor import DTensor
 
-from .. import messages, versions
+from .. import versions
+from ..communication import messages
+from ..communication.transitions import DUAL
 from ..document import Op
 from ..frameworks import ddp, dtensors, fsdp1
 from ..frameworks.fsdp import local_shard
 from ..places import user_locals, user_variables
 from ..recorder import Recorder
-from ..transitions import DUAL
 from ..values import Value, ValueTable
 from . import variables
 from .evidence import digest, sketch

@@ -13,14 +13,16 @@ from torch.distributed.tensor import DTensor
 from torch.optim import optimizer as optimizers
 from torch.overrides import TorchFunctionMode
 
-from .. import mappings, messages, ownparts, places
+from .. import places
+from ..communication import mappings, messages
+from ..communication.transitions import reinterpret
 from ..composites import Composites
 from ..document import Program
 from ..frameworks import ddp, dtensors, fsdp, fsdp1
 from ..frameworks.cpu import replaced
 from ..operands import flatten
+from ..ranks import ownparts
 from ..recorder import Recorder, Refusal
-from ..transitions import reinterpret
 from . import axes, evidence, roles, updates
 from .world import Job, Seen
 

@@ -17,10 +17,12 @@ import torch.distributed.fsdp
 from torch.distributed import device_mesh, distributed_c10d
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from .. import groupsizes, messages, places, versions
+from .. import places, versions
 from .. import recorder as recording
+from ..communication import messages
 from ..frameworks import cpu, ddp
 from ..frameworks.cpu import replaced
+from ..ranks import groupsizes
 from . import calls
 
 

@@ -1,0 +1,1 @@
+"""Modules of StableHLO, which JAX lowers a jitted function to."""
