@@ -1,5 +1,5 @@
 // Typing one application of any op, and the cache that makes equal applications cost one look-up.
-// The checker has another one over it, of instructions (checker/README.md, "Two caches").
+// What it costs and spares: checker/README.md, "One cache".
 #include "rules/apply.h"
 
 #include "rules/kinds/unknown.h"
@@ -9,6 +9,8 @@
 #include "rules/transitions/axes.h"
 #include "rules/violations/coverage.h"
 #include "rules/violations/gradients.h"
+
+#include "ir/support/successors.h"
 
 #include <deque>
 
@@ -47,6 +49,7 @@ struct Rules::State {
   std::vector<size_t> ends;
   ir::IndexTable table;
   std::vector<uint32_t> key;
+  ir::Successors order;
 
   llvm::ArrayRef<uint32_t> stored(uint32_t i) const {
     size_t first = i == 0 ? 0 : ends[i - 1];
@@ -75,7 +78,7 @@ struct Rules::State {
 };
 
 Rules::Rules(ir::Program &program, bool memoise)
-    : state_(new State{program, memoise, {}, {}, UserRules(program), {}, {}, {}, {}, {}}) {}
+    : state_(new State{program, memoise, {}, {}, UserRules(program), {}, {}, {}, {}, {}, {}}) {}
 Rules::~Rules() = default;
 
 size_t Rules::distinct() const { return state_->outcomes.size(); }
@@ -152,6 +155,12 @@ const Outcome &Rules::apply(const Application &app) {
     return state.outcomes.back();
   }
   state.make_key(app, app.op.spelling.index);
+  if (uint32_t next = state.order.likely();
+      next != ir::Successors::kNone && state.stored(next) == llvm::ArrayRef<uint32_t>(state.key)) {
+    state.order.meet(next);
+    last_ = next;
+    return state.outcomes[next];
+  }
   uint64_t hash = ir::hash_bytes(state.key.data(), state.key.size() * sizeof(uint32_t));
   uint32_t &slot = state.table.find(
       hash, [&](uint32_t i) { return state.stored(i) == llvm::ArrayRef<uint32_t>(state.key); });
@@ -161,10 +170,12 @@ const Outcome &Rules::apply(const Application &app) {
     state.table.inserted();
     state.keys.insert(state.keys.end(), state.key.begin(), state.key.end());
     state.ends.push_back(state.keys.size());
+    state.order.meet(last_);
     apply_fresh(app, state.outcomes.emplace_back());
     return state.outcomes.back();
   }
   last_ = slot;
+  state.order.meet(slot);
   return state.outcomes[slot];
 }
 

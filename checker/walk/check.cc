@@ -42,7 +42,6 @@ Walk::Walk(ir::Program &program, const CheckOptions &options, CheckResult &resul
 Walk::~Walk() = default;
 
 void Walk::run() {
-  state_.caches = state_.options.memoise && !mover && !typing_.casts() && !second_;
   contracts_.judge_functions();
   for (uint32_t i = 0; i < program_.params.size(); ++i)
     interface_.declare(i);
@@ -62,7 +61,6 @@ void Walk::run() {
   undecided_.settle(declared, reported, late);
   Collector(program_, state_.bodies).add(state_.main, result_);
   undecided_.settle_words();
-  state_.caches = false;
   typing_.keep_typings();
   state_.main = {};
   result_.stats.applications = state_.rules.distinct();

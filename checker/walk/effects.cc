@@ -106,10 +106,9 @@ void Effects::judge_stale(InstId id) {
   }
 }
 
-void Effects::write(InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
-                    llvm::MutableArrayRef<AxisSet> unknown_axes) {
-  if (!state_.edit && ends_storage(state_.rules.resolve(inst.op)) &&
-      state_.operands.values.size() > 1)
+void Effects::write(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
+                    const rules::Outcome &outcome, llvm::MutableArrayRef<AxisSet> unknown_axes) {
+  if (!state_.edit && ends_storage(op) && state_.operands.values.size() > 1)
     state_.storage.write(state_.operands.values.front(), id);
   if (inst.result_count == 0)
     return;
@@ -125,6 +124,8 @@ void Effects::write(InstId id, const ir::Inst &inst, const rules::Outcome &outco
   }
 }
 
+// The axes on which a value that is written is left with another type, which other names of it
+// notice.
 AxisSet Effects::left_with(ValueId target, ir::ContextId context, const Type &made) const {
   const Type before = state_.seen(result_.types[target.index], context);
   if (before.mesh() != made.mesh())

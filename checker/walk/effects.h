@@ -18,13 +18,11 @@ public:
   void judge_stale(ir::InstId id);
   // What an instruction writes. `unknown_axes`: per result, the axes on which its storage was left
   // with another type.
-  void write(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
-             llvm::MutableArrayRef<ir::AxisSet> unknown_axes);
-  // The axes on which a value that is written is left with another type, which other names of it
-  // notice.
-  ir::AxisSet left_with(ir::ValueId target, ir::ContextId context, const ir::Type &made) const;
+  void write(ir::InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
+             const rules::Outcome &outcome, llvm::MutableArrayRef<ir::AxisSet> unknown_axes);
 
 private:
+  ir::AxisSet left_with(ir::ValueId target, ir::ContextId context, const ir::Type &made) const;
   ir::AxisSet written(ir::InstId id, ir::ValueId target, uint32_t position, const ir::Type &made,
                       uint32_t result);
   void forget_others(ir::InstId id, ir::ValueId target, ir::AxisSet axes);

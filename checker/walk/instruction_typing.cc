@@ -57,14 +57,14 @@ InstructionTyping::InstructionTyping(WalkState &state, UndecidedKinds &undecided
       bodies_(state, undecided, edits, conditions_,
               [this](const ir::Body &body) { instructions(body); }),
       control_(state, undecided, bodies_, conditions_),
-      calls_(state, undecided, claims_, bodies_, control_), known_(state, undecided) {}
+      calls_(state, undecided, claims_, bodies_, control_) {}
 
 void InstructionTyping::instructions(const ir::Body &body) {
   for (uint32_t i = body.first.index; i < body.last.index; ++i)
     instruction(InstId{i});
 }
 
-void InstructionTyping::type(InstId id) {
+void InstructionTyping::instruction(InstId id) {
   ir::Inst inst = program_.insts[id];
   const ir::Context &context = program_.contexts[inst.context];
   const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
@@ -76,18 +76,16 @@ void InstructionTyping::type(InstId id) {
   } else if (!state_.edit && !program_.lacks(ir::Missing::Mutation)) {
     effects_.judge_stale(id);
   }
-  known_.count();
   const bool lifted = prepare(id, inst, op);
   if (op.form == rules::OpForm::Unknown)
     ++state_.body_result->stats.unknown_ops;
   if (op.assumed)
     state_.report(Place::inst(id), rules::AssumedRule{rule_text(op)});
   if (op.form == rules::OpForm::Call) {
-    known_.forget();
     rules::Outcome outcome;
     undecided_.set_result_rows({});
     calls_.run(id, inst, op, outcome);
-    return results(id, inst, outcome);
+    return results(id, inst, op, outcome);
   }
   rules::Application app{program_,
                          op,
@@ -102,7 +100,7 @@ void InstructionTyping::type(InstId id) {
   if (state_.second) {
     state_.second->bind(app);
     if (std::optional<rules::Outcome> restated = state_.second->restated(inst, app))
-      return results(id, inst, *restated);
+      return results(id, inst, op, *restated);
   }
   if (mover_ && lifted && context.implicit)
     mover_(id, state_.rules, state_.operands.values, judged(app), app, state_.args);
@@ -113,7 +111,7 @@ void InstructionTyping::type(InstId id) {
   take(id, app, outcome, lifted && context.check);
   if (op.form == rules::OpForm::Boundary && context.check)
     contracts_.judge_results(id, op.boundary, outcome);
-  results(id, inst, outcome);
+  results(id, inst, op, outcome);
 }
 
 void InstructionTyping::read_operands(const ir::Inst &inst, const rules::ResolvedOp &op) {
@@ -134,8 +132,8 @@ bool InstructionTyping::prepare(InstId id, const ir::Inst &inst, const rules::Re
     contracts_.put_operands(id, op.boundary);
   const bool lifted = op.boundary == rules::Boundary::ReinterpretMesh || lift(id, inst);
   const bool cuts = op.form == rules::OpForm::Transition || op.form == rules::OpForm::Call;
-  if (cuts && program_.contexts[inst.context].grad && contracts_.cut_gradients(inst))
-    known_.forget();
+  if (cuts && program_.contexts[inst.context].grad)
+    contracts_.cut_gradients(inst);
   state_.claims.clear();
   for (uint32_t i = 0; i < inst.result_count; ++i) {
     const ir::Value &value = program_.values[inst.result(i)];
@@ -146,19 +144,20 @@ bool InstructionTyping::prepare(InstId id, const ir::Inst &inst, const rules::Re
 
 // Where an op gives an operand no gradient nothing is wrong if no parameter is behind it.
 const rules::Outcome &InstructionTyping::judged(const rules::Application &app) {
-  while (app.op.form == rules::OpForm::Equation) {
-    bool changed = false;
-    for (uint32_t at : gradients_that_end(state_.rules.apply(app))) {
-      known_.forget(); // whether it is asked for depends on the value
+  const rules::Outcome *outcome = &state_.rules.apply(app);
+  bool changed = app.op.form == rules::OpForm::Equation;
+  while (changed) {
+    changed = false;
+    for (uint32_t at : gradients_that_end(*outcome)) {
       if (contracts_.boundary().needs_gradient(state_.operands.values[at]))
         continue;
       state_.args[at].type = rules::without_gradient(program_, state_.args[at].type);
       changed = true;
     }
-    if (!changed)
-      break;
+    if (changed)
+      outcome = &state_.rules.apply(app);
   }
-  return state_.rules.apply(app);
+  return *outcome;
 }
 
 // What the rule says of more than its results.
@@ -210,32 +209,24 @@ bool InstructionTyping::lift(InstId id, const ir::Inst &inst) {
   return fine;
 }
 
-void InstructionTyping::results(InstId id, const ir::Inst &inst, const rules::Outcome &outcome) {
+void InstructionTyping::results(InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
+                                const rules::Outcome &outcome) {
   llvm::SmallVector<AxisSet, 4> unknown_axes(inst.result_count);
-  effects_.write(id, inst, outcome, unknown_axes);
-  type_results(id, inst, outcome, unknown_axes);
-  const rules::ResolvedOp &op = state_.rules.resolve(inst.op);
-  known_.keep(inst, op, outcome);
-  known_.forget();
+  effects_.write(id, inst, op, outcome, unknown_axes);
+  // Rules hold the shapes of their results against the stated ones themselves.
+  const bool by_rule = op.form == rules::OpForm::Equation || op.form == rules::OpForm::Transition;
+  for (uint32_t i = 0; i < inst.result_count; ++i)
+    type_result(id, inst, i, {outcome.types[i], outcome.shapes[i], outcome.sizes[i]},
+                unknown_axes[i], by_rule);
+  if (state_.edit)
+    edits_.take_gradients_back(inst);
   gradients_.meet(id, inst, op.form == rules::OpForm::Transition);
 }
 
-void InstructionTyping::type_results(InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
-                                     llvm::ArrayRef<AxisSet> unknown_axes) {
-  for (uint32_t i = 0; i < inst.result_count; ++i)
-    type_result(id, inst, i, {outcome.types[i], outcome.shapes[i], outcome.sizes[i]},
-                unknown_axes[i]);
-  if (state_.edit)
-    edits_.take_gradients_back(inst);
-}
-
-// `found`: what the rule says of it.
+// `found`: what the rule says of it. `by_rule`: it has judged the stated shape.
 void InstructionTyping::type_result(InstId id, const ir::Inst &inst, uint32_t index,
-                                    const rules::Arg &found, AxisSet unknown_axes) {
+                                    const rules::Arg &found, AxisSet unknown_axes, bool by_rule) {
   const bool checked = program_.contexts[inst.context].check;
-  const rules::OpForm form = state_.rules.resolve(inst.op).form;
-  // Rules hold the shapes of their results against the stated ones themselves.
-  const bool by_rule = form == rules::OpForm::Equation || form == rules::OpForm::Transition;
   const ValueId result = inst.result(index);
   const ir::Value &value = program_.values[result];
   ir::ShapeId shape = rules::stated_shape(program_, value.shape, found.shape);
@@ -262,73 +253,14 @@ void InstructionTyping::type_result(InstId id, const ir::Inst &inst, uint32_t in
   if (state_.second)
     state_.second->complete(id, inst, index, type);
   state_.body_result->stats.silent += static_cast<uint64_t>(type.unknown.size());
-  state_.learn(result, {state_.intern(type), shape, found.sizes});
+  const bool same = type == program_.types[found.type];
+  state_.learn(result, {same ? found.type : state_.intern(type), shape, found.sizes});
   if (state_.recording && (undecided_.any() || open_axes(type)))
     undecided_.define(result, undecided_.result_row(index), type);
   if (value.global_shape.valid())
     claims_.judge_sizes(id, result, type);
   if (!state_.edit)
     state_.storage.define(result);
-}
-
-// True if an instruction like this one was typed before, without a finding.
-bool InstructionTyping::repeat(InstId id) {
-  known_.forget();
-  if (!state_.caches || !conditions_.empty())
-    return false;
-  const ir::Inst &inst = program_.insts[id];
-  InstructionCache::Entry *entry = known_.find(inst);
-  if (!entry)
-    return false;
-  ++state_.body_result->stats.ops;
-  undecided_.set_result_rows({});
-  if (entry->infers)
-    for (const rules::InferredWord &word : entry->outcome->inferred)
-      state_.body_result->inferred.push_back({id, word});
-  if (known_.targets().empty() || overwrite(id, inst, *entry)) {
-    state_.body_result->stats.silent += entry->silent;
-    ValueId result = inst.first_result;
-    for (uint32_t number : state_.cache.results(*entry, inst.result_count)) {
-      const rules::Arg &known = state_.cache.known(number);
-      result_.types[result.index] = known.type;
-      result_.shapes[result.index] = known.shape;
-      result_.sizes[result.index] = known.sizes;
-      state_.cache.set_number(result, number);
-      state_.storage.define(result);
-      ++result.index;
-    }
-  }
-  if (known_.has_gradients() || entry->transition)
-    gradients_.meet(id, inst, entry->transition);
-  return true;
-}
-
-// What an instruction of the cache writes. False if that is left with another type; its results are
-// typed then.
-bool InstructionTyping::overwrite(InstId id, const ir::Inst &inst, InstructionCache::Entry &entry) {
-  using Writes = InstructionCache::Entry::Writes;
-  if (inst.result_count == 1 && !undecided_.any()) {
-    if (entry.writes == Writes::Unasked)
-      entry.writes = keeps_types(inst, *entry.outcome) ? Writes::Keep : Writes::Change;
-    if (entry.writes == Writes::Keep) {
-      for (ValueId target : known_.targets())
-        state_.storage.write(target, id);
-      return true;
-    }
-  }
-  llvm::SmallVector<AxisSet, 4> unknown_axes(inst.result_count);
-  effects_.write(id, inst, *entry.outcome, unknown_axes);
-  if (llvm::all_of(unknown_axes, [](AxisSet axes) { return axes.empty(); }))
-    return true;
-  type_results(id, inst, *entry.outcome, unknown_axes);
-  return false;
-}
-
-// True if the one result is of the type that each operand has that is written.
-bool InstructionTyping::keeps_types(const ir::Inst &inst, const rules::Outcome &outcome) {
-  return llvm::all_of(known_.targets(), [&](ValueId target) {
-    return effects_.left_with(target, inst.context, program_.types[outcome.types[0]]).empty();
-  });
 }
 
 } // namespace spmd::checker

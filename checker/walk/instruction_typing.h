@@ -11,7 +11,6 @@
 #include "checker/walk/effects.h"
 #include "checker/walk/gradients/contracts.h"
 #include "checker/walk/gradients/recorded_gradients.h"
-#include "checker/walk/known_instructions.h"
 #include "checker/walk/state.h"
 #include "checker/walk/undecided/undecided_kinds.h"
 
@@ -30,10 +29,7 @@ public:
   InstructionTyping(WalkState &state, UndecidedKinds &undecided, GradientContracts &contracts,
                     RecordedGradients &gradients, Edits &edits, const Mover &mover);
 
-  void instruction(ir::InstId id) {
-    if (!repeat(id))
-      type(id);
-  }
+  void instruction(ir::InstId id);
   // What is known of bodies goes into the result of the check.
   void keep_typings() { bodies_.keep_typings(); }
   // LTensor: what is invariant varies where it meets what does.
@@ -41,7 +37,6 @@ public:
 
 private:
   void instructions(const ir::Body &body);
-  void type(ir::InstId id);
   void read_operands(const ir::Inst &inst, const rules::ResolvedOp &op);
   bool prepare(ir::InstId id, const ir::Inst &inst, const rules::ResolvedOp &op);
   void judge_missing(ir::InstId id);
@@ -49,14 +44,10 @@ private:
   const rules::Outcome &judged(const rules::Application &app);
   void take(ir::InstId id, const rules::Application &app, const rules::Outcome &outcome,
             bool checked);
-  void results(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome);
-  void type_results(ir::InstId id, const ir::Inst &inst, const rules::Outcome &outcome,
-                    llvm::ArrayRef<ir::AxisSet> unknown_axes);
+  void results(ir::InstId id, const ir::Inst &inst, const rules::ResolvedOp &op,
+               const rules::Outcome &outcome);
   void type_result(ir::InstId id, const ir::Inst &inst, uint32_t index, const rules::Arg &found,
-                   ir::AxisSet unknown_axes);
-  bool repeat(ir::InstId id);
-  bool overwrite(ir::InstId id, const ir::Inst &inst, InstructionCache::Entry &entry);
-  bool keeps_types(const ir::Inst &inst, const rules::Outcome &outcome);
+                   ir::AxisSet unknown_axes, bool by_rule);
 
   WalkState &state_;
   ir::Program &program_;
@@ -73,7 +64,6 @@ private:
   Bodies bodies_;
   ControlFlow control_;
   Calls calls_;
-  KnownInstructions known_;
 };
 
 } // namespace spmd::checker

@@ -1,5 +1,4 @@
-// Declarations and outputs: what each states is held against what is known, and equal ones are
-// judged once.
+// Declarations and outputs: what each states is held against what is known.
 #include "checker/walk/program_interface.h"
 
 #include "checker/gradual/second_reading.h"
@@ -34,35 +33,7 @@ void ProgramInterface::resume() {
       state_.kept[param.value.index] = true;
 }
 
-// A declaration like one without findings.
 void ProgramInterface::declare(uint32_t index) {
-  const ir::Param &param = program_.params[index];
-  const ir::Value &value = program_.values[param.value];
-  if (!state_.caches || !param.grad.sync.empty() || value.alias_of.valid() ||
-      param.gradient_ratio.value_or(1) != 1)
-    return judge_declaration(index);
-  uint32_t kind = params_.number(
-      {static_cast<uint32_t>(param.role), value.declared.index, value.shape.index,
-       value.global_shape.index, value.mesh.index, static_cast<uint32_t>(value.requires_grad),
-       param.grad.stated, param.grad.grad.index, param.grad.step.index, param.drifted.index});
-  kinds_[index] = kind;
-  if (kind == declared_.size()) {
-    state_.quiet = true;
-    judge_declaration(index);
-    declared_.push_back({index, state_.number(param.value), state_.quiet});
-    return;
-  }
-  const Declared &like = declared_[kind];
-  if (!like.quiet)
-    return judge_declaration(index);
-  state_.learn(param.value, state_.cache.known(like.known));
-  state_.cache.set_number(param.value, like.known);
-  state_.storage.define(param.value);
-  state_.kept[param.value.index] = state_.kept[program_.params[like.index].value.index];
-  contracts_.declare_like(index, like.index);
-}
-
-void ProgramInterface::judge_declaration(uint32_t index) {
   const ir::Param &param = program_.params[index];
   const ir::Value &value = program_.values[param.value];
   Type type;
@@ -120,34 +91,6 @@ void ProgramInterface::decide(uint32_t index, Type &type) {
   type.set_unknown(open);
 }
 
-// An output like one without findings. What a loss says of scales, and what no contract
-// states, depends on more.
-void ProgramInterface::output(uint32_t index) {
-  const ir::Output &out = program_.outputs[index];
-  if (!state_.caches || undecided_.any())
-    return judge_output(index);
-  uint32_t kind = InstructionCache::kNone;
-  bool grad = out.role == ir::OutputRole::Grad, alike = out.role != ir::OutputRole::Loss;
-  if (std::optional<uint32_t> param = grad ? contracts_.boundary().param_of(out.of) : std::nullopt)
-    kind = kinds_[*param];
-  if (grad)
-    alike = kind != InstructionCache::kNone &&
-            (program_.params[declared_[kind].index].grad.stated || out.declared.valid());
-  if (!alike)
-    return judge_output(index);
-  uint32_t at = outputs_.number(
-      {static_cast<uint32_t>(out.role), state_.number(out.value), out.declared.index,
-       out.of.valid() ? state_.number(out.of) : uint32_t(InstructionCache::kNone), kind});
-  if (at < quiet_outputs_.size()) {
-    if (!quiet_outputs_[at])
-      judge_output(index);
-    return;
-  }
-  state_.quiet = true;
-  judge_output(index);
-  quiet_outputs_.push_back(state_.quiet);
-}
-
 // What the claim says of it; true if it contradicts. `leaves`: the type, then as it is claimed.
 bool ProgramInterface::judge_claim(uint32_t index, Type &leaves) {
   const ir::Output &out = program_.outputs[index];
@@ -176,7 +119,7 @@ bool ProgramInterface::judge_claim(uint32_t index, Type &leaves) {
   return reported;
 }
 
-void ProgramInterface::judge_output(uint32_t index) {
+void ProgramInterface::output(uint32_t index) {
   const ir::Output &out = program_.outputs[index];
   const Type type = program_.types[result_.types[out.value.index]];
   const Place place{Place::Form::Output, index};

@@ -13,17 +13,14 @@ public:
   ProgramInterface(WalkState &state, UndecidedKinds &undecided, GradientContracts &contracts,
                    RecordedGradients &gradients)
       : state_(state), program_(state.program), result_(state.result), undecided_(undecided),
-        contracts_(contracts), gradients_(gradients),
-        kinds_(state.program.params.size(), InstructionCache::kNone) {}
+        contracts_(contracts), gradients_(gradients) {}
 
   void declare(uint32_t param);
   void output(uint32_t index);
   void resume(); // when types are known
 
 private:
-  void judge_declaration(uint32_t param);
   void decide(uint32_t param, ir::Type &type);
-  void judge_output(uint32_t index);
   bool judge_claim(uint32_t index, ir::Type &leaves);
   void judge_loss(Place place, ir::ValueId value, const ir::Type &type);
   void judge_state(uint32_t index);
@@ -34,17 +31,6 @@ private:
   UndecidedKinds &undecided_;
   GradientContracts &contracts_;
   RecordedGradients &gradients_;
-
-  // What a declaration states, numbered. Equal ones without findings are judged once.
-  Tuples<10> params_;
-  struct Declared {
-    uint32_t index = ~0u, known = ~0u; // of the first one: among the parameters, as numbered
-    bool quiet = false;
-  };
-  std::vector<Declared> declared_;
-  std::vector<uint32_t> kinds_; // per parameter: its number in `params_`; none if it says more
-  Tuples<5> outputs_;
-  std::vector<bool> quiet_outputs_;
 };
 
 } // namespace spmd::checker

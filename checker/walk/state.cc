@@ -22,20 +22,23 @@ using ir::ValueId;
 
 WalkState::WalkState(ir::Program &program, const CheckOptions &options, CheckResult &result)
     : program(program), options(options), result(result), rules(program, options.memoise),
-      storage(program), cache(program.values.size()), kept(program.values.size()) {
+      storage(program), kept(program.values.size()) {
   result.types.resize(program.values.size());
   result.shapes.resize(program.values.size());
   result.sizes.resize(program.values.size());
 }
+
+// No set of axes has these bits.
+static constexpr uint32_t kUnasked = ~0u;
 
 AxisSet WalkState::local_axes(ir::MeshId mesh, ir::ContextId id) const {
   const ir::Context &context = program.contexts[id];
   const bool own = context.mesh == mesh;
   const size_t at = 2 * size_t(own ? id.index : mesh.index) + own;
   if (at >= local_axes_.size())
-    local_axes_.resize(at + 1, InstructionCache::kNone);
+    local_axes_.resize(at + 1, kUnasked);
   uint32_t &known = local_axes_[at];
-  if (known == InstructionCache::kNone)
+  if (known == kUnasked)
     known = (own ? program.local_axes(context) : program.local_axes(mesh)).bits();
   return AxisSet(static_cast<uint16_t>(known));
 }
@@ -97,7 +100,6 @@ void WalkState::report(Place place, rules::Violation violation, uint32_t applica
       return;
     inferred = second->stands_on_inference(place, violation);
   }
-  quiet = false;
   if (const auto *wrong = violation.as<rules::ScaleMismatch>())
     if (scale_told(place, *wrong))
       return;

@@ -5,7 +5,6 @@
 #include "checker/check.h"
 #include "checker/operand_list.h"
 #include "checker/walk/body_result.h"
-#include "checker/walk/instruction_cache.h"
 #include "checker/walk/storage.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -35,17 +34,8 @@ public:
     result.types[value.index] = arg.type;
     result.shapes[value.index] = arg.shape;
     result.sizes[value.index] = arg.sizes;
-    cache.forget_number(value);
   }
-  void learn_type(ir::ValueId value, ir::TypeId type) {
-    result.types[value.index] = type;
-    cache.forget_number(value);
-  }
-  // What is known of a value, numbered: equal where it is.
-  uint32_t number(ir::ValueId value) {
-    uint32_t known_as = cache.number(value);
-    return known_as != InstructionCache::kNone ? known_as : cache.number_of(value, known(value));
-  }
+  void learn_type(ir::ValueId value, ir::TypeId type) { result.types[value.index] = type; }
   // A parameter, a buffer or state of the optimizer.
   bool is_kept(ir::ValueId value) const { return value.valid() && kept[value.index]; }
   bool gradient_free(const ir::Value &value, bool by_rule) const;
@@ -76,7 +66,6 @@ public:
   CheckResult &result;
   rules::Rules rules;
   Storage storage;
-  InstructionCache cache;
   std::vector<bool> kept; // per value: see is_kept
   // The instruction that is being typed.
   OperandList operands;
@@ -85,10 +74,8 @@ public:
   BodyResult main;
   BodyResult *body_result = &main; // of the body that is being typed
   TypedBodies bodies;
-  bool quiet = true;          // false once something was reported, or asked of the program around
-  bool caches = false;        // set while a whole program is typed
-  bool recording = true;      // false once a completed check is only retyped
-  const Edit *edit = nullptr; // while retyping
+  bool recording = true;           // false once a completed check is only retyped
+  const Edit *edit = nullptr;      // while retyping
   SecondReading *second = nullptr; // none unless the program is judged without declarations
 
 private:

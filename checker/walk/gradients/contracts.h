@@ -21,18 +21,12 @@ public:
   // gradient of its own type.
   rules::Contract contract(ir::ValueId value);
   void declare(uint32_t param);
-  // A parameter that is declared as another one was.
-  void declare_like(uint32_t param, uint32_t other) {
-    if ((contracts_[param] = contracts_[other]))
-      contracts_[param]->param = program_.params[param].value;
-  }
   void resume(); // when types are known
 
   // Puts beside the operands what the rule needs of the program.
   void put_operands(ir::InstId id, rules::Boundary op);
-  // True if it depends on which values the operands are. What has no derivative may take values
-  // that no parameter is behind.
-  bool cut_gradients(const ir::Inst &inst);
+  // What has no derivative may take values that no parameter is behind.
+  void cut_gradients(const ir::Inst &inst);
   // After the rule: the gradient that a contract states, and the scales that a root decides.
   void judge_results(ir::InstId id, rules::Boundary op, const rules::Outcome &outcome);
   // An output that is the gradient of a parameter is what the optimizer reads.

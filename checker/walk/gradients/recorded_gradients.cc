@@ -147,48 +147,11 @@ AxisSet RecordedGradients::refused_gradient(ValueId id, const Type &forward, con
   return wrong;
 }
 
-// True if a gradient was judged that is known as this one is, and so is its value, and all that was
-// to say is its scale; that is reported.
-bool RecordedGradients::fits(Place place, ValueId id) {
-  if (!state_.caches || undecided_.any() || place.form != Place::Form::Inst)
-    return false;
-  ValueId of = program_.values[id].grad_of;
-  if (kept_of_one_.count(of.index))
-    return false;
-  uint32_t at = pairs_.number(
-      {state_.number(of), state_.number(id), program_.insts[place.as_inst()].context.index});
-  if (at >= judged_.size())
-    judged_.resize(at + 1);
-  Pair pair = judged_[at];
-  if (pair == Pair::Free)
-    return true;
-  if (pair != Pair::Fits && (pair != Pair::Varies || !never_summed(id).empty()))
-    return false;
-  const Type forward = program_.types[result_.types[of.index]];
-  judge_scale(place, id, forward, program_.types[result_.types[id.index]]);
-  return true;
-}
-
-void RecordedGradients::note_pair(Place place, ValueId id, Pair pair) {
-  if (!state_.caches || undecided_.any() || place.form != Place::Form::Inst)
-    return;
-  ValueId of = program_.values[id].grad_of;
-  const Type &value = program_.types[result_.types[of.index]];
-  bool same_mesh = value.mesh() == program_.types[result_.types[id.index]].mesh();
-  uint32_t at = pairs_.number(
-      {state_.number(of), state_.number(id), program_.insts[place.as_inst()].context.index});
-  if (at >= judged_.size())
-    judged_.resize(at + 1);
-  judged_[at] = same_mesh ? pair : Pair::Ask;
-}
-
 // The gradient is unknown on the axes where it is refused. `reported`: the instruction has a
 // finding already, from which this one would follow.
 void RecordedGradients::judge(Place place, ValueId id, bool reported) {
   const ir::Value &value = program_.values[id];
   if (!value.grad_of.valid() || !result_.types[value.grad_of.index].valid())
-    return;
-  if (!reported && fits(place, id))
     return;
   Type gradient = program_.types[result_.types[id.index]];
   Type forward = program_.types[result_.types[value.grad_of.index]];
@@ -199,7 +162,7 @@ void RecordedGradients::judge(Place place, ValueId id, bool reported) {
     forward = seen.type;
   }
   if (forward.gradient_free())
-    return note_pair(place, id, Pair::Free);
+    return;
   ir::ContextId context =
       place.form == Place::Form::Inst ? program_.insts[place.as_inst()].context : ir::ContextId{0};
   AxisSet local = state_.local_axes(gradient.mesh(), context);
@@ -233,9 +196,6 @@ void RecordedGradients::judge(Place place, ValueId id, bool reported) {
             rules::value_shape_differs(program_, what, of, found))
       return state_.report(place, std::move(*differs)), judge_scale(place, id, forward, gradient);
   }
-  bool dual = not_dual(forward, gradient, local).empty();
-  AxisSet varying = gradient.of(Kind::Varying) & forward.of(Kind::Varying);
-  note_pair(place, id, dual ? varying ? Pair::Varies : Pair::Fits : Pair::Ask);
   judge_scale(place, id, forward, gradient);
 }
 
@@ -302,7 +262,6 @@ AxisSet RecordedGradients::unreduced(Place place, llvm::ArrayRef<ValueId> read, 
                                      AxisSet axes) {
   if (axes.empty())
     return {};
-  state_.quiet = false;
   ValueId known = param.valid() ? parameter_behind(program_, param) : param;
   ValueId found = pending_gradient(program_, result_, read, known, axes);
   if (!found.valid())

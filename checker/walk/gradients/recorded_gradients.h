@@ -28,23 +28,12 @@ public:
                         ir::AxisSet axes);
 
 private:
-  // What is known of a value and its gradient, once a pair that is known alike was judged.
-  enum class Pair : uint8_t {
-    Unasked,
-    Free,   // the value has no gradient
-    Fits,   // types and shapes are dual
-    Varies, // so they are, if it is no addend (never_summed)
-    Ask,
-  };
-
   void judge(Place place, ir::ValueId gradient, bool reported);
   void judge_scale(Place place, ir::ValueId gradient, const ir::Type &forward, ir::Type found);
   ir::AxisSet refused_gradient(ir::ValueId gradient, const ir::Type &forward, const ir::Type &found,
                                ir::AxisSet local);
   ir::AxisSet never_summed(ir::ValueId gradient);
   void keeps_one(ir::InstId id);
-  bool fits(Place place, ir::ValueId gradient);
-  void note_pair(Place place, ir::ValueId gradient, Pair pair);
   ir::ValueId first_gradient(ir::ValueId value) const {
     return first_gradients_.empty() ? ir::ValueId() : first_gradients_[value.index];
   }
@@ -61,8 +50,6 @@ private:
   // Parameters, and the axes on which it was reported that their gradient is not summed.
   llvm::DenseMap<uint32_t, ir::AxisSet> unreduced_;
   ir::ScaleId gradient_scale_; // of the root, where no value is known to be it
-  Tuples<3> pairs_;            // a value and its gradient, as numbered, where they are met
-  std::vector<Pair> judged_;   // per pair
 };
 
 } // namespace spmd::checker
