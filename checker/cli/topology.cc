@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
+#include <cmath>
+
 namespace spmd::checker {
 namespace {
 
@@ -28,8 +30,8 @@ std::string read_topology(const std::string &path, rd::Topology &topology) {
     double latency = row["latency"].value_or(0.0);
     if (!rate || !(*rate > 0) || !(latency >= 0))
       return false;
-    out.per_byte = std::max<uint64_t>(1, static_cast<uint64_t>(kFemto / *rate + 0.5));
-    out.latency = static_cast<uint64_t>(latency * kFemto + 0.5);
+    out.per_byte = std::max<uint64_t>(1, static_cast<uint64_t>(std::llround(kFemto / *rate)));
+    out.latency = static_cast<uint64_t>(std::llround(latency * kFemto));
     return true;
   };
   const toml::table *axes = table["axes"].as_table();

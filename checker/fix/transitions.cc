@@ -14,11 +14,9 @@
 namespace spmd::checker {
 
 using ir::AxisId;
-using ir::AxisSet;
 using ir::Kind;
 using ir::KindWord;
 using ir::ValueId;
-using rules::Collective;
 using rules::Transition;
 
 // Addends that nobody has called so, on their way into the optimizer.

@@ -112,7 +112,8 @@ std::string jax_words(const Program &program, const Mesh &mesh, const Type &type
     else if (kind == Kind::Invariant || type.either().contains(axis))
       continue; // in no set
     said = said.empty() ? in_our_words(program, type, axis) : said + axis_name(program, mesh, axis);
-    text += (text.empty() ? "" : ", ") + said;
+    text += text.empty() ? "" : ", ";
+    text += said;
   }
   return fmt::format("{{{}}}", text);
 }

@@ -15,8 +15,8 @@ namespace {
 
 using llvm::StringRef;
 
-llvm::Error wrong(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), std::move(text));
+llvm::Error wrong(const std::string &text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
 }
 
 // One placement: a word, and what stands between its parentheses.

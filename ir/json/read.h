@@ -35,9 +35,10 @@ public:
   explicit operator bool() const { return is_object_; }
   bool has_unknown() const { return has_unknown_; } // keys beside those that were asked for
 
+  JsonMembers(const JsonMembers &) = delete;
+
 protected:
   explicit JsonMembers(JsonCursor &json) : json_(json) {}
-  JsonMembers(const JsonMembers &) = delete;
   JsonCursor &json_;
   const JsonCursor::Token *values_ = nullptr, *ends_ = nullptr; // by key
   JsonCursor::Token object_ = 0;

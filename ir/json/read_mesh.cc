@@ -44,16 +44,16 @@ void JsonReader::meshes() {
 
 void JsonReader::mesh() {
   static constexpr std::array<std::string_view, 4> kKeys = {"id", "axes", "offset", "within"};
-  enum { MeshId_, Axes, Offset, Within };
+  enum { Name, Axes, Offset, Within };
   auto members = object(kKeys);
-  require(members, MeshId_, kKeys[MeshId_]);
+  require(members, Name, kKeys[Name]);
   require(members, Axes, kKeys[Axes]);
   size_t before = json_.errors().size();
   Mesh mesh;
-  if (members.at(MeshId_))
+  if (members.at(Name))
     mesh.name = identifier("a mesh");
   if (mesh.name.valid() && mesh_named(program_.strings[mesh.name]).valid())
-    json_.error(members.token(MeshId_), "trace-duplicate",
+    json_.error(members.token(Name), "trace-duplicate",
                 fmt::format("mesh `{}` is declared twice", program_.strings[mesh.name].str()));
   if (members.at(Within))
     within(mesh);

@@ -13,7 +13,6 @@
 
 namespace spmd::rules {
 
-using ir::AxisSet;
 using ir::Type;
 
 void apply_backward(const Application &app, Outcome &out) {

@@ -11,7 +11,6 @@ namespace spmd::rules {
 namespace {
 
 using ir::AxisSet;
-using ir::Kind;
 using ir::ScaleId;
 
 // A term, or a list under `+`: what its factors come to.

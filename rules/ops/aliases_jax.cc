@@ -12,7 +12,6 @@ namespace {
 
 using enum Variant;
 
-using ir::DType;
 
 constexpr Synonyms kSynonyms[] = {
     // Pointwise.

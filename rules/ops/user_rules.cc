@@ -71,7 +71,8 @@ std::optional<ResolvedOp> UserRules::resolve(ir::OpNameId spelling, std::unique_
     Equation equation;
     if (!parse_equation(view(program.strings[found->equation]), equation).reason.empty())
       return std::nullopt;
-    row.reset(new OpDef{.name = view(name), .equation = EquationText(equation)});
+    row = std::make_unique<OpDef>(
+        OpDef{.name = view(name), .equation = EquationText(equation)});
     made.form = OpForm::Equation;
     made.row = row.get();
     // Tensors by position are members of a list that ends the operands.

@@ -20,7 +20,6 @@ namespace spmd::rules::redistribute {
 
 using ir::AxisId;
 using ir::AxisSet;
-using ir::Combiner;
 using ir::Kind;
 using ir::TypeId;
 

@@ -124,6 +124,7 @@ Names exit_code_names() {
       codes.push_back(static_cast<unsigned>(row.code));
     llvm::sort(codes);
     std::vector<std::string> texts;
+    texts.reserve(codes.size());
     for (unsigned code : codes)
       texts.push_back(std::to_string(code));
     return texts;

@@ -36,8 +36,8 @@ struct Asked {
   }
 };
 
-llvm::Error wrong_request(std::string text) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), std::move(text));
+llvm::Error wrong_request(const std::string &text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
 }
 
 // What the first rank holds of each dimension.

@@ -14,7 +14,6 @@
 
 namespace spmd::checker {
 
-using ir::AxisId;
 using ir::AxisSet;
 using ir::InstId;
 using ir::Type;
