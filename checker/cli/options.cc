@@ -2,6 +2,7 @@
 #include "checker/cli/options.h"
 
 #include "checker/cli/output.h"
+#include "checker/cli/words.h"
 #include "ir/support/strings.h"
 
 #include "rules/ops/registry.h"
@@ -17,17 +18,6 @@ namespace {
 using llvm::StringRef;
 
 std::string_view view(StringRef text) { return {text.data(), text.size()}; }
-
-// The position of a word in a list, or what is wrong with it.
-template <class List> std::string choose(StringRef value, const List &words, unsigned &chosen) {
-  std::string known;
-  for (chosen = 0; chosen < std::size(words); ++chosen) {
-    if (value == StringRef(words[chosen].data(), words[chosen].size()))
-      return "";
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", words[chosen]);
-  }
-  return fmt::format("`{}` is none of {}", view(value), known);
-}
 
 template <class T> std::string to_number(StringRef value, T &number) {
   T parsed{};
@@ -48,14 +38,6 @@ std::string set_format(Options &options, StringRef value) {
     return "the file name is missing";
   options.formats.push_back({name.str(), file.str()});
   return "";
-}
-
-std::string set_fail_on(Options &options, StringRef value) {
-  unsigned chosen = 0;
-  std::string problem = choose(value, rules::kSeverityWords, chosen);
-  if (problem.empty())
-    options.fail_on = static_cast<rules::Severity>(chosen);
-  return problem;
 }
 
 // A finding, a group, or several with commas between them.
@@ -103,32 +85,16 @@ std::string set_width(Options &options, StringRef value) {
   return problem;
 }
 
-// One word of an enumeration.
-template <class Enum>
-std::string set_choice(Enum &target, StringRef value, llvm::ArrayRef<std::string_view> words) {
-  unsigned chosen = 0;
-  std::string problem = choose(value, words, chosen);
-  if (problem.empty())
-    target = static_cast<Enum>(chosen);
-  return problem;
-}
-
 constexpr std::string_view kColourWords[] = {"auto", "always", "never"};
-const llvm::ArrayRef<std::string_view> kTables(kTableWords);
+// What the other commands with a table print, too.
+constexpr std::string_view kTextWords[] = {kTableWords[0], kTableWords[1]};
+constexpr std::string_view kPriceWords[] = {"both", "forward"};
 
 std::string set_memory(Options &options, StringRef value) {
   if (value == "none")
     return options.memory = rules::redistribute::kNoCap, "";
   std::string problem = to_number(value, options.memory);
   return problem.empty() && options.memory == 0 ? "0 bytes hold nothing" : problem;
-}
-
-std::string set_price(Options &options, StringRef value) {
-  constexpr std::string_view kWords[] = {"both", "forward"};
-  unsigned chosen = 0;
-  std::string problem = choose(value, kWords, chosen);
-  options.forward_price = chosen == 1;
-  return problem;
 }
 
 std::string set_encoding(Options &options, StringRef value) {
@@ -151,8 +117,8 @@ constexpr OptionRow kOptions[] = {
     {"--format", "NAME[:FILE]", "full on a terminal, else concise",
      "output format, to stdout or FILE; repeatable", kCheck, set_format,
      [](Options &o) { o.formats.clear(); }},
-    {"--fail-on", "error|warning|info", "error", "lowest severity that gives exit code 1", kCheck,
-     set_fail_on},
+    {"--fail-on", kOneOf<rules::kSeverityWords>, "error", "lowest severity that gives exit code 1",
+     kCheck, [](Options &o, StringRef v) { return choose(v, rules::kSeverityWords, o.fail_on); }},
     {"--exit-zero", "", "", "exit code 0 instead of 1 and 4", kCheck, turn_on<&Options::exit_zero>},
     {"--select", "NAME|GROUP", "default", "findings to report; commas or repeat", kCheck,
      [](Options &o, StringRef v) { return add_findings(o.report.select, v); },
@@ -163,9 +129,9 @@ constexpr OptionRow kOptions[] = {
     {"--ignore", "NAME|GROUP", "", "findings to leave out", kCheck,
      [](Options &o, StringRef v) { return add_findings(o.report.ignore, v); },
      [](Options &o) { o.report.ignore.clear(); }},
-    {"--mode", "local|global|gradual", "as the program says; recorded steps gradual",
+    {"--mode", kOneOf<ir::kModeWords>, "as the program says; recorded steps gradual",
      "how axes are judged", kCheck | kDump | kBackward | kElaborate,
-     [](Options &o, StringRef v) { return set_choice(o.check.mode.emplace(), v, ir::kModeWords); }},
+     [](Options &o, StringRef v) { return choose(v, ir::kModeWords, o.check.mode.emplace()); }},
     {"--strict", "", "on", "a missing claim is reported", kCheck | kDump | kBackward | kElaborate,
      [](Options &o, StringRef) { return o.check.permissive = false, std::string(); }},
     {"--permissive", "", "", "a missing claim is skipped", kCheck | kDump | kBackward | kElaborate,
@@ -205,40 +171,39 @@ constexpr OptionRow kOptions[] = {
      [](Options &o, StringRef v) { return o.config_file = v.str(), std::string(); }},
     {"--isolated", "", "", "read no configuration file",
      kCheck | kDump | kBackward | kElaborate | kConfig, turn_on<&Options::isolated>},
-    {"--color", "auto|always|never", "auto", "NO_COLOR, FORCE_COLOR and TERM=dumb are honoured",
-     kCheck, [](Options &o, StringRef v) { return set_choice(o.colour, v, kColourWords); }},
+    {"--color", kOneOf<kColourWords>, "auto", "NO_COLOR, FORCE_COLOR and TERM=dumb are honoured",
+     kCheck, [](Options &o, StringRef v) { return choose(v, kColourWords, o.colour); }},
     {"--width", "N", "that of the terminal, else 100", "longer source lines are cut; 0: none is",
      kCheck, set_width},
     {"--quiet", "", "", "no counts, no words about the run", kCheck, turn_on<&Options::quiet>},
     {"--stats", "", "", "counts of the check, to stderr", kCheck, turn_on<&Options::stats>},
     {"--timing", "", "", "time of each step, to stderr", kCheck, turn_on<&Options::timing>},
-    {"--stage", "ir|types|plan", "ir",
+    {"--stage", kOneOf<kStageWords>, "ir",
      "the program as read, with inferred types, or with redistributions as steps too", kDump,
-     [](Options &o, StringRef v) { return set_choice(o.stage, v, kStageWords); }},
+     [](Options &o, StringRef v) { return choose(v, kStageWords, o.stage); }},
     {"--mesh", "A=N,B=M", "", "the axes of the mesh, outermost first", kPlan,
      [](Options &o, StringRef v) { return o.mesh = v.str(), std::string(); }},
     {"--memory", "BYTES|none", "the larger of both ends", "what a rank may hold between two steps",
      kPlan, set_memory},
-    {"--price", "forward|both", "both", "whether a step costs what its backward does", kPlan,
-     set_price},
+    {"--price", kOneOf<kPriceWords>, "both", "whether a step costs what its backward does", kPlan,
+     [](Options &o, StringRef v) { return choose(v, kPriceWords, o.forward_price); }},
     {"--topology", "FILE", "bytes alone count", "bytes per second and latency of each axis",
      kPlan | kElaborate,
      [](Options &o, StringRef v) { return o.topology = v.str(), std::string(); }},
     {"--prove", "", "", "look at all states for a cheaper sequence", kPlan,
      turn_on<&Options::prove>},
-    {"--dialect", "spmd|jax|dtensor|ltensor", "that of the program",
+    {"--dialect", kOneOf<ir::kDialectWords>, "that of the program",
      "whose terms are printed; for explain: whose differences are listed",
      kCheck | kExplain | kDump | kBackward | kElaborate | kPlan,
-     [](Options &o, StringRef v) { return set_choice(o.dialect.emplace(), v, ir::kDialectWords); }},
-    {"--redistribute", "error|warn|accept", "accept", "what an implicit redistribution is",
-     kElaborate,
-     [](Options &o, StringRef v) { return set_choice(o.redistribute, v, kImplicitWords); }},
+     [](Options &o, StringRef v) { return choose(v, ir::kDialectWords, o.dialect.emplace()); }},
+    {"--redistribute", kOneOf<kImplicitWords>, "accept", "what an implicit redistribution is",
+     kElaborate, [](Options &o, StringRef v) { return choose(v, kImplicitWords, o.redistribute); }},
     {"--redistribute-limit", "BYTES", "none", "forward and backward; more is an error", kElaborate,
      [](Options &o, StringRef v) { return to_number(v, o.redistribute_limit.emplace()); }},
-    {"--format", "text|json", "text", "how it is printed", kPlan | kElaborate,
-     [](Options &o, StringRef v) { return set_choice(o.table, v, kTables.drop_back()); }},
-    {"--format", "text|md|json", "text", "how the table is printed", kOps,
-     [](Options &o, StringRef v) { return set_choice(o.table, v, kTables); }},
+    {"--format", kOneOf<kTextWords>, "text", "how it is printed", kPlan | kElaborate,
+     [](Options &o, StringRef v) { return choose(v, kTextWords, o.table); }},
+    {"--format", kOneOf<kTableWords>, "text", "how the table is printed", kOps,
+     [](Options &o, StringRef v) { return choose(v, kTableWords, o.table); }},
     {"--to", "text|json|jsonl", "as it is", "encoding to write", kFmt, set_encoding},
     {"-o", "OUT", "in place", "file to write, - for stdout; NAME.gz, NAME.zst are compressed", kFmt,
      [](Options &o, StringRef v) { return o.output_file = v.str(), std::string(); }},

@@ -11,8 +11,8 @@ namespace spmd::checker {
 
 struct Difference {
   enum class Form : uint8_t {
-    Laxer,    // the framework accepts what draws the finding
-    Stricter, // it refuses what is right; the program draws nothing
+    Laxer,    // the framework accepts what triggers the finding
+    Stricter, // it refuses what is right; the program triggers nothing
   };
   std::string_view finding; // of whose page it is a part
   ir::Dialect dialect;

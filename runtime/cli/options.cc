@@ -1,6 +1,7 @@
 // The rows of the option table of `spmdrun`.
 #include "runtime/cli/options.h"
 
+#include "checker/cli/words.h"
 #include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -12,6 +13,9 @@
 
 namespace spmd::runtime {
 
+using checker::choose;
+using checker::Joined;
+using checker::kOneOf;
 using llvm::StringRef;
 
 namespace {
@@ -23,20 +27,6 @@ constexpr Columns columns(std::string_view BackendRow::*column) {
     words[i] = kBackends[i].*column;
   return words;
 }
-// Words of the table of backends, made one text while this is compiled.
-struct Joined {
-  std::array<char, 256> text{};
-  size_t size = 0;
-  constexpr Joined(const Columns &words, std::string_view between) {
-    for (std::string_view word : words) {
-      for (char c : size ? between : std::string_view())
-        text[size++] = c;
-      for (char c : word)
-        text[size++] = c;
-    }
-  }
-  constexpr operator std::string_view() const { return {text.data(), size}; }
-};
 constexpr Joined kBackendNames(columns(&BackendRow::name), "|");
 constexpr Joined kBackendHelp(columns(&BackendRow::help), "; ");
 
@@ -45,19 +35,6 @@ struct RunOptionRow {
   // Empty, or what is wrong with the value.
   std::string (*set)(RunOptions &options, StringRef value);
 };
-
-template <class Enum, class Words>
-std::string choose(StringRef value, const Words &words, Enum &chosen) {
-  std::string known;
-  for (size_t i = 0; i < std::size(words); ++i) {
-    if (value == StringRef(words[i].data(), words[i].size())) {
-      chosen = static_cast<Enum>(i);
-      return "";
-    }
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", words[i]);
-  }
-  return fmt::format("`{}` is none of {}", value.str(), known);
-}
 
 template <class T> std::string number(StringRef value, T least, T most, T &out) {
   uint64_t parsed = 0;
@@ -107,13 +84,7 @@ std::string set_memory(RunOptions &options, StringRef value) {
   return fmt::format("`{}` is no amount of memory such as 512M or 4GiB", value.str());
 }
 
-std::string set_dtype_mode(RunOptions &options, StringRef value) {
-  constexpr std::string_view kWords[] = {"declared", "f64"};
-  unsigned chosen = 0;
-  std::string problem = choose(value, kWords, chosen);
-  options.f64 = chosen == 1;
-  return problem;
-}
+constexpr std::string_view kDtypeModeWords[] = {"declared", "f64"};
 
 std::string set_backend(RunOptions &options, StringRef value) {
   size_t chosen = 0;
@@ -145,14 +116,14 @@ constexpr RunOptionRow kRows[] = {
      turn_on<&RunOptions::scale_down>},
     {"--plan", "", "", "print the steps and what they take; run nothing",
      turn_on<&RunOptions::plan>},
-    {"--check", "outputs|all|sampled|off", "outputs",
+    {"--check", kOneOf<kCheckModeWords>, "outputs",
      "outputs and gradients against the reference, or every step",
      [](RunOptions &o, StringRef v) { return choose(v, kCheckModeWords, o.check); }},
-    {"--tier", "auto|field|real|integer", "auto",
+    {"--tier", kOneOf<kTierChoiceWords>, "auto",
      "numbers: a finite field, floats, small whole ones; auto: field, then real",
      [](RunOptions &o, StringRef v) { return choose(v, kTierChoiceWords, o.tier); }},
-    {"--dtype-mode", "declared|f64", "declared", "rounding of floats in the real tier",
-     set_dtype_mode},
+    {"--dtype-mode", kOneOf<kDtypeModeWords>, "declared", "rounding of floats in the real tier",
+     [](RunOptions &o, StringRef v) { return choose(v, kDtypeModeWords, o.f64); }},
     {"--seed", "N", "0", "of inputs and random ops",
      [](RunOptions &o, StringRef v) {
        return number<uint64_t>(v, 0, std::numeric_limits<int64_t>::max(), o.seed);
@@ -160,7 +131,7 @@ constexpr RunOptionRow kRows[] = {
     {"--seeds", "K", "1", "runs, with seeds from --seed on",
      [](RunOptions &o, StringRef v) { return number<unsigned>(v, 1, 1000000, o.seeds); }},
     {"--strict", "", "", "exit code 1 unless all claims are upheld", turn_on<&RunOptions::strict>},
-    {"--losses", "auto|mean|sum", "auto",
+    {"--losses", kOneOf<kLossChoiceWords>, "auto",
      "what the loss of one device is of those that ranks have; auto: as the forward tells",
      [](RunOptions &o, StringRef v) { return choose(v, kLossChoiceWords, o.losses); }},
     {"--no-backward", "", "", "forward only", turn_on<&RunOptions::no_backward>},

@@ -36,13 +36,13 @@ void run_wrong(const rules::DiagnosticInfo &info, Problems &problems) {
     problems.push_back(fmt::format("{}: its wrong program does not draw it", info.name));
   for (const std::string &name : names)
     if (name != info.name)
-      problems.push_back(fmt::format("{}: its wrong program draws [{}] too", info.name, name));
+      problems.push_back(fmt::format("{}: its wrong program triggers [{}] too", info.name, name));
 }
 
 void run_right(const rules::DiagnosticInfo &info, Problems &problems) {
   for (const std::string &name :
        names_drawn(info.right, fmt::format("{} (right)", info.name), problems))
-    problems.push_back(fmt::format("{}: its right program draws [{}]", info.name, name));
+    problems.push_back(fmt::format("{}: its right program triggers [{}]", info.name, name));
 }
 
 Problems run_one(const rules::DiagnosticInfo &info) {

@@ -1,5 +1,5 @@
 // What writing out a program brings to light: communication that it leaves implicit. Checking it
-// draws none of these.
+// triggers none of these.
 #pragma once
 
 #include "rules/violations/diagnostic_info.h"

@@ -1,5 +1,5 @@
 // What a run brings to light: claims that the data refute, and runs that cannot be begun. Checking
-// a program draws none of these.
+// a program triggers none of these.
 #pragma once
 
 #include "rules/violations/diagnostic_info.h"
