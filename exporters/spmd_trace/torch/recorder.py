@@ -321,6 +321,10 @@ class Recorder:
                 return self._literal(args[0])
             if self._went_back:
                 self.on_literal(args[0], None)
+        if func is torch.ops.aten.as_strided_.default and views.keeps_places(*args, **kwargs):
+            before, result = self.current(args[0]), func(*args, **kwargs)
+            self.emit("aten.view.default", [before], [result], {"size": list(result.shape)})
+            return result
         bound = operands.bind(func, args, kwargs)
         if packed := [t for t in bound.tensors() if self.pieces(t)]:
             return self._dispatch_packed(func, args, kwargs, bound, packed[0])

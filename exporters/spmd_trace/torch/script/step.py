@@ -434,6 +434,7 @@ class Steps:
         ownparts.convert(program, parts, self.roles.kinds)
         self.exchanged = evidence.exchanged(program)
         self.summed = evidence.summed(program, functools.partial(axes_of, program))
+        dtensors.state_sums(program)
         mappings.state(program, functools.partial(axes_of, program))
         for op in program.ops:
             if op.name.rstrip("_") == "reduce":  # only its root has the sum
