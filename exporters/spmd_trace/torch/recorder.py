@@ -331,9 +331,9 @@ class Recorder:
         op = self.open(bound.name or str(func), bound)
         result = func(*args, **kwargs)
         about_types = not bound.tensors() and not isinstance(result, (torch.Tensor, list, tuple))
-        if (
-            (result is not None and not about_types) or op.mut or op.kw
-        ):  # else an assertion about data
+        # An assertion about data gives nothing, nor does the backward of what got no gradient.
+        gives = any(one is not None for one in operands.flatten([result]))
+        if (gives and not about_types) or op.mut or op.kw:
             self._close(op, bound, result)
             self.on_made(op, result, args)
         return result
