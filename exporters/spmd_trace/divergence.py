@@ -1,9 +1,9 @@
 """Ranks that do not call the same collectives, seen while all of them run.
 
 Each rank writes a line before each collective that it calls (`torch.script.calls`). The ranks of a
-group have to call the same ones in the same order, and what one sends another has to receive: where two
-lists part, or where one ends and the others wait, is a finding of the trace (`rank-divergence`), with the
-way by which each came there.
+group have to call the same ones in the same order, and what one sends another has to receive:
+where two lists part, or where one ends and the others wait, is a finding of the trace
+(`rank-divergence`), with the way by which each came there.
 """
 
 import dataclasses
@@ -79,8 +79,8 @@ def _listed(row: dict) -> str:
 
 
 def parted(logs: dict[int, list[dict]]) -> Divergence | None:
-    """The first call of a group that is another one on some of its ranks, as far as they are; the first
-    message that is received as another one than was sent.
+    """The first call of a group that is another one on some of its ranks, as far as they are; the
+    first message that is received as another one than was sent.
     """
     for (source, target, _), (sent, received) in _messages(logs).items():
         for one, other in zip(sent, received):
@@ -126,8 +126,9 @@ def left_waiting(logs: dict[int, list[dict]]) -> Divergence | None:
 
 
 def unmatched(logs: dict[int, list[dict]]) -> Divergence | None:
-    """A message that is waited for and was not sent, else one that was sent and is not received. What its
-    other rank does instead is a message between the two of another tag, or what it called last.
+    """A message that is waited for and was not sent, else one that was sent and is not received.
+    What its other rank does instead is a message between the two of another tag, or what it called
+    last.
     """
     left: dict[str, list[tuple[int, int, dict]]] = {"recv": [], "send": []}
     for (source, target, _), (sent, received) in _messages(logs).items():
@@ -154,7 +155,7 @@ def _message(rank: int, row: dict) -> Side:
 
 
 def _messages(logs: dict[int, list[dict]]) -> dict[tuple, tuple[list[dict], list[dict]]]:
-    """By rank that sends, rank that receives and tag: what is sent and what is received, in order."""
+    """What is sent and what is received, in order, by rank that sends, rank that receives, tag."""
     found: dict[tuple, tuple[list[dict], list[dict]]] = {}
     rows = [(rank, row) for rank, log in logs.items() for row in log if row.get("message")]
     if any(row["message"]["peer"] is None for _, row in rows):

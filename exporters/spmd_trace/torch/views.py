@@ -102,7 +102,7 @@ def carry_out(base: torch.Tensor, steps: list[tuple[str, dict]]) -> list[torch.T
 
 
 def keeps_places(tensor: torch.Tensor, size, stride, offset=None) -> bool:
-    """Whether the elements stay where they are: only dimensions of one element get other strides."""
+    """Whether all elements stay where they are: dimensions of one element get other strides."""
     if tuple(size) != tuple(tensor.shape) or offset not in (None, tensor.storage_offset()):
         return False
     strides = zip(size, stride, tensor.stride())

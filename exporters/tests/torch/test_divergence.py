@@ -68,7 +68,8 @@ def test_messages_are_compared_in_their_order_by_rank_and_tag():
     assert divergence.parted({0: sent, 1: received}) is None
     found = divergence.parted({0: sent, 1: [*received, _receive(0, 3)]})
     assert found.sentence() == (
-        "a.py:1: `send(f32[2], to rank 1)` of rank 0 meets `recv(f32[3], from rank 0)` at a.py:7 of rank 1"
+        "a.py:1: `send(f32[2], to rank 1)` of rank 0 "
+        "meets `recv(f32[3], from rank 0)` at a.py:7 of rank 1"
     )
 
 
@@ -77,12 +78,14 @@ _WAITING = {
     "another tag": (
         [_send(1)],
         [_receive(0, tag=3)],
-        "a.py:7: `recv(f32[8], from rank 0, tag 3)` of rank 1 meets `send(f32[8], to rank 1)` at a.py:1 of rank 0",
+        "a.py:7: `recv(f32[8], from rank 0, tag 3)` of rank 1 "
+        "meets `send(f32[8], to rank 1)` at a.py:1 of rank 0",
     ),
     "another call": (
         [_row("barrier", "")],
         [_receive(0)],
-        "a.py:7: `recv(f32[8], from rank 0)` of rank 1 meets `barrier()`, the last call, at a.py:1 of rank 0",
+        "a.py:7: `recv(f32[8], from rank 0)` of rank 1 "
+        "meets `barrier()`, the last call, at a.py:1 of rank 0",
     ),
     "ended": (
         [{"end": True}],

@@ -1,6 +1,7 @@
 """Every program of the tests and examples that checks is run, and what it claims must be true of the data.
-Recorded programs run with extents as small as they may be. Then each program is run with copies of its instructions whose
-results nobody names, as recorders write what a program takes to its host: whatever becomes of it, nothing may crash.
+Recorded programs run with extents as small as they may be. Then each program is run with copies of
+its instructions whose results nobody names, as recorders write what a program takes to its host:
+whatever becomes of it, nothing may crash.
 
 usage: upheld.py SPMDRUN FOLDER|TRACE...
 """

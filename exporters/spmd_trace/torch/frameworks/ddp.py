@@ -68,8 +68,8 @@ def declare(recorder: Recorder, ddp) -> dict[torch.nn.Parameter, Value]:
 
 
 class _Reducer:
-    """The reducer of a wrapper, which is never told that a backward comes, and so does nothing with its gradients:
-    who tells it, and when, is the business of the wrapper and of packages around it.
+    """The reducer of a wrapper, which is never told that a backward comes, and so does nothing with
+    its gradients: who tells it, and when, is the business of the wrapper and of packages around it.
     """
 
     def __init__(self, reducer):

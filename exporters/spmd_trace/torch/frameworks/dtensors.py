@@ -128,8 +128,8 @@ def recorded(recorder: Recorder):
 
 
 def state_sums(program: Program) -> None:
-    """DTensor makes a copy addends to add it to addends: what else the operation takes is a product over
-    a dimension that is cut, and its result is pending.
+    """DTensor makes a copy addends to add it to addends: what else the operation takes is a product
+    over a dimension that is cut, and its result is pending.
     """
     axes = {}
     for op in program.ops:

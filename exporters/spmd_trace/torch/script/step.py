@@ -101,8 +101,8 @@ class Steps:
     @property
     def _in_first_round(self) -> bool:
         """Whether an optimizer has still to take its first step, such as that of a generator after that of its
-        discriminator. Once another one has taken two, it is one that the script does not use; one that wraps
-        another trains nothing that has not been stepped.
+        discriminator. Once another one has taken two, it is one that the script does not use; one
+        that wraps another trains nothing that has not been stepped.
         """
         if max(self.counts.values(), default=0) != 1:
             return False
