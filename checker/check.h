@@ -18,6 +18,7 @@ namespace spmd::checker {
 struct CheckOptions {
   bool permissive = false;      // a missing claim is skipped instead of reported
   bool infer_partial = false;   // `partial` need not be stated
+  bool equal_broadcasts = false; // of what all ranks have: nothing is wrong, as in recorded steps
   bool memoise = true;          // off only to test that it changes nothing
   std::optional<ir::Mode> mode; // overrides the program's
   std::string today;            // YYYY-MM-DD, for suppressions with a date; empty: none lapses

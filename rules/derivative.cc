@@ -353,7 +353,9 @@ std::optional<RowUse> derivative_use(const Application &app) {
       operand < equation.operand_count ? derivative(*use.row, operand, flowing) : nullptr;
   if (!row)
     return std::nullopt;
-  RowUse made{use.op, row, {}, {0}};
+  RowUse made{use.op, row, {}, {}};
+  if (!app.results.empty())
+    made.results.push_back(0);
   made.op.spelling = app.op.spelling;
   made.op.row = row;
   made.op.order = order_of(*row);

@@ -100,4 +100,9 @@ std::string print_input_errors(const Input &input) {
   return text;
 }
 
+bool is_recorded_step(const ir::Program &program) {
+  return program.mode == ir::Mode::Local && program.producer.frontend.valid() &&
+         program.phase == ir::ProgramPhase::Step;
+}
+
 } // namespace spmd::checker

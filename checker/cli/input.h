@@ -35,4 +35,8 @@ Input load(const std::string &path, const Options &options);
 // `FILE:LINE:COL: error[trace-key]: message (ops[17].out[0].spec)`, a line each; warnings alike.
 std::string print_input_errors(const Input &input);
 
+// True if the program is a step of a script as a recorder writes it, of which nobody declares what
+// it holds.
+bool is_recorded_step(const ir::Program &program);
+
 } // namespace spmd::checker

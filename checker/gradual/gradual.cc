@@ -155,11 +155,6 @@ bool Gradual::stands_on_inference(const Place &place, const rules::Violation &vi
 }
 
 bool Gradual::only_restates(const rules::Application &app) {
-  if (app.op.transition == rules::TransitionOp::Broadcast &&
-      !app.args.empty()) { // of what is equal already
-    const Type &type = app.type(app.args[0]);
-    return (type.replicated() | type.of(Kind::Invariant)).contains(rules::communicated_axes(app));
-  }
   auto varies = [&](llvm::StringRef key) {
     const ir::AttrValue *word = app.attr(key);
     return word && word->form == ir::AttrForm::Kind && word->as_kind().kind == Kind::Varying;
@@ -307,11 +302,7 @@ void keep_errors(const ir::Program &program, const CheckResult &first, CheckResu
           break;
         }
       }
-    bool broadcast =
-        finding.place.form == Place::Form::Inst &&
-        rules::resolve_op(program, program.insts[finding.place.as_inst()].op).transition ==
-            rules::TransitionOp::Broadcast;
-    if (!kept && !broadcast && !is_known(program, second, finding.place, axes))
+    if (!kept && !is_known(program, second, finding.place, axes))
       second.findings.push_back(finding);
   }
 }
@@ -333,6 +324,7 @@ void join_drift(CheckResult &result) {
 CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   CheckOptions options = given;
   options.mode.reset();
+  options.equal_broadcasts = true;
   CheckResult result;
   result.gradual = std::make_shared<Gradual>(program, options);
   options.infer_partial = true;

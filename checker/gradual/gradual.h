@@ -32,8 +32,7 @@ public:
 
   // True if only the second reading has the finding, and a cut that it depends on was not stated.
   bool stands_on_inference(const Place &place, const rules::Violation &violation) const;
-  // A reinterpret from V or to V, by which a recorder says of per-rank values what they are; a
-  // broadcast of what is equal on all ranks.
+  // A reinterpret from V or to V, by which a recorder says of per-rank values what they are.
   static bool only_restates(const rules::Application &app);
 
   const Copies &copies() const { return copies_; }

@@ -8,6 +8,7 @@
 #include "rules/boundary/claims.h"
 #include "rules/shapes/extent_facts.h"
 #include "rules/shards/remesh.h"
+#include "rules/transitions/call.h"
 #include "rules/violations/claims.h"
 #include "rules/violations/coverage.h"
 #include "rules/violations/gradients.h"
@@ -38,6 +39,26 @@ llvm::SmallVector<uint32_t, 2> gradients_that_end(const rules::Outcome &outcome)
     if (const auto *found = violation.as<rules::MissingVjp>())
       operands.push_back(found->operand.index);
   return operands;
+}
+
+// A broadcast of what all its ranks have, which programs begin with and which changes nothing.
+bool is_equal_broadcast(const rules::Application &app) {
+  if (app.op.transition != rules::TransitionOp::Broadcast || app.args.empty())
+    return false;
+  const Type &type = app.type(app.args[0]);
+  AxisSet equal = type.replicated() | type.of(ir::Kind::Invariant);
+  return equal.contains(rules::communicated_axes(app));
+}
+
+rules::Outcome as_it_was(const rules::Application &app) {
+  rules::Outcome outcome;
+  for (size_t r = 0; r < app.results.size(); ++r) {
+    const rules::Arg &from = app.args[std::min(r, app.args.size() - 1)];
+    outcome.types.push_back(from.type);
+    outcome.shapes.push_back(from.shape);
+    outcome.sizes.push_back(from.sizes);
+  }
+  return outcome;
 }
 
 std::string rule_text(const rules::ResolvedOp &op) {
@@ -97,6 +118,10 @@ void InstructionTyping::instruction(InstId id) {
                          state_.options.infer_partial};
   if (!conditions_.empty())
     conditions_.judge(id, app);
+  if (state_.options.equal_broadcasts && is_equal_broadcast(app)) {
+    known_.forget();
+    return results(id, inst, as_it_was(app));
+  }
   if (state_.second) {
     state_.second->bind(app);
     if (std::optional<rules::Outcome> restated = state_.second->restated(inst, app))

@@ -1,8 +1,9 @@
 """Ranks that do not call the same collectives, seen while all of them run.
 
 Each rank writes a line before each collective that it calls (`torch.script.calls`). The ranks of a
-group have to call the same ones in the same order: where two lists part, or where one ends and the
-others wait, is a finding of the trace (`rank-divergence`), with the way by which each came there.
+group have to call the same ones in the same order, and what one sends another has to receive:
+where two lists part, or where one ends and the others wait, is a finding of the trace
+(`rank-divergence`), with the way by which each came there.
 """
 
 import dataclasses
@@ -78,7 +79,13 @@ def _listed(row: dict) -> str:
 
 
 def parted(logs: dict[int, list[dict]]) -> Divergence | None:
-    """The first call of a group that is another one on some of its ranks, as far as they are."""
+    """The first call of a group that is another one on some of its ranks, as far as they are; the
+    first message that is received as another one than was sent.
+    """
+    for (source, target, _), (sent, received) in _messages(logs).items():
+        for one, other in zip(sent, received):
+            if one["message"]["size"] != other["message"]["size"]:
+                return Divergence(_message(source, one), _message(target, other))
     for calls in _by_group(logs).values():
         for place in range(max(map(len, calls.values()))):
             rows = {rank: one[place] for rank, one in calls.items() if len(one) > place}
@@ -116,6 +123,48 @@ def left_waiting(logs: dict[int, list[dict]]) -> Divergence | None:
             return Divergence(side, Side(alike, "the end of the script", []))
         return Divergence(side, Side(alike, _call(last) + _listed(last), last["stack"]))
     return None
+
+
+def unmatched(logs: dict[int, list[dict]]) -> Divergence | None:
+    """A message that is waited for and was not sent, else one that was sent and is not received.
+    What its other rank does instead is a message between the two of another tag, or what it called
+    last.
+    """
+    left: dict[str, list[tuple[int, int, dict]]] = {"recv": [], "send": []}
+    for (source, target, _), (sent, received) in _messages(logs).items():
+        left["send"] += [(source, target, row) for row in sent[len(received) :]]
+        left["recv"] += [(target, source, row) for row in received[len(sent) :]]
+    for way, rows in left.items():
+        for rank, peer, row in rows:
+            others = left["send" if way == "recv" else "recv"]
+            between = [one for at, to, one in others if (at, to) == (peer, rank)]
+            if between:
+                return Divergence(_message(rank, row), _message(peer, between[0]))
+            last = logs.get(peer, [])[-1:]
+            if not last:
+                continue
+            if last[0].get("end"):
+                return Divergence(_message(rank, row), Side([peer], "the end of the script", []))
+            words = f"{_call(last[0])}, the last call,"
+            return Divergence(_message(rank, row), Side([peer], words, last[0]["stack"]))
+    return None
+
+
+def _message(rank: int, row: dict) -> Side:
+    return _side({rank: row}, [rank])
+
+
+def _messages(logs: dict[int, list[dict]]) -> dict[tuple, tuple[list[dict], list[dict]]]:
+    """What is sent and what is received, in order, by rank that sends, rank that receives, tag."""
+    found: dict[tuple, tuple[list[dict], list[dict]]] = {}
+    rows = [(rank, row) for rank, log in logs.items() for row in log if row.get("message")]
+    if any(row["message"]["peer"] is None for _, row in rows):
+        return {}  # which one a rank receives that takes any is not known
+    for rank, row in rows:
+        peer, sends = row["message"]["peer"], row["call"] == "send"
+        ends = (rank, peer) if sends else (peer, rank)
+        found.setdefault((*ends, row["message"]["tag"]), ([], []))[not sends].append(row)
+    return found
 
 
 def _same(row: dict, other: dict) -> bool:
@@ -228,7 +277,7 @@ class Watch(Ranks):
         running = [rank for rank in self.ranks if rank not in ended]
         if not running or not all(map(self._waits, running)):
             return None
-        found = left_waiting(self.logs)
+        found = left_waiting(self.logs) or unmatched(self.logs)
         rows = self.logs[running[0]]
         if found is None and rows and rows[-1].get("stack"):
             where = _place(rows[-1]["stack"][0])

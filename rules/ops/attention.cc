@@ -1,5 +1,5 @@
 // Attention and rotary embeddings. Keys are whole, except in the backward: it is given the log of
-// the sum, and is pointwise in the keys.
+// the sum, and is pointwise in the keys. Grouped: several heads of queries look at one of keys.
 #include "rules/ops/families.h"
 
 namespace spmd::rules {
@@ -33,6 +33,14 @@ constexpr OpDef kAttention[] = {
      .equation = "f(q[b h !s !d], k[b h !t !d], m?[b h !s !t], n?[b h !s !t]) * v[b h !t e] -> "
                  "[b h !s e]; f(q[b h !s !d], k[b h !t !d], m?[b h !s !t], n?[b h !s !t]) -> [b "
                  "h !s]"},
+    {.name = "attention_fused_grouped",
+     .equation = "f(q[b (j r) s !d], k[b j !t !d], m?[b (j r) s !t], n?[b (j r) s !t]) * v[b j"
+                 " !t e] -> [b (j r) s e]; f(q[b (j r) s !d], k[b j !t !d], m?[b (j r) s !t], "
+                 "n?[b (j r) s !t]) -> [b (j r) s]"},
+    {.name = "attention_fused_grouped_causal", .variant = Causal,
+     .equation = "f(q[b (j r) !s !d], k[b j !t !d], m?[b (j r) !s !t], n?[b (j r) !s !t]) * "
+                 "v[b j !t e] -> [b (j r) !s e]; f(q[b (j r) !s !d], k[b j !t !d], m?[b (j r) "
+                 "!s !t], n?[b (j r) !s !t]) -> [b (j r) !s]"},
     {.name = "attention_backward",
      .equation = "g[b h s e] * v[b h t e] * f(q[b h s !d], k[b h t !d], l[b h s]) + g[b h s e] * "
                  "o[b h s e] * f(q[b h s !d], k[b h t !d], l[b h s]) -> [b h s !d]; g[b h s e] * "
@@ -47,6 +55,20 @@ constexpr OpDef kAttention[] = {
                  " g[b h !s e] * v[b h !t e] * f(q[b h !s !d], k[b h !t !d], l[b h !s]) + g[b h "
                  "!s e] * o[b h !s e] * f(q[b h !s !d], k[b h !t !d], l[b h !s]) -> [b h !t !d];"
                  " g[b h !s e] * f(q[b h !s !d], k[b h !t !d], l[b h !s]) -> [b h !t e]"},
+    {.name = "attention_backward_grouped",
+     .equation = "g[b (j r) s e] * v[b j t e] * f(q[b (j r) s !d], k[b j t !d], l[b (j r) s]) "
+                 "+ g[b (j r) s e] * o[b (j r) s e] * f(q[b (j r) s !d], k[b j t !d], l[b (j "
+                 "r) s]) -> [b (j r) s !d]; g[b (j r) s e] * v[b j t e] * f(q[b (j r) s !d], "
+                 "k[b j t !d], l[b (j r) s]) + g[b (j r) s e] * o[b (j r) s e] * f(q[b (j r) s"
+                 " !d], k[b j t !d], l[b (j r) s]) -> [b j t !d]; g[b (j r) s e] * f(q[b (j r)"
+                 " s !d], k[b j t !d], l[b (j r) s]) -> [b j t e]"},
+    {.name = "attention_backward_grouped_causal", .variant = Causal,
+     .equation = "g[b (j r) !s e] * v[b j !t e] * f(q[b (j r) !s !d], k[b j !t !d], l[b (j r) "
+                 "!s]) + g[b (j r) !s e] * o[b (j r) !s e] * f(q[b (j r) !s !d], k[b j !t !d],"
+                 " l[b (j r) !s]) -> [b (j r) !s !d]; g[b (j r) !s e] * v[b j !t e] * f(q[b (j"
+                 " r) !s !d], k[b j !t !d], l[b (j r) !s]) + g[b (j r) !s e] * o[b (j r) !s e]"
+                 " * f(q[b (j r) !s !d], k[b j !t !d], l[b (j r) !s]) -> [b j !t !d]; g[b (j "
+                 "r) !s e] * f(q[b (j r) !s !d], k[b j !t !d], l[b (j r) !s]) -> [b j !t e]"},
     {.name = "rope",
      .equation = "x[... s h !d] * c[s !d] + x[... s h !d] * n[s !d] -> [... s h !d]",
      .own_dims = OpDef::OwnDims::Proportional, .note = "linear in x and jointly in the tables"},

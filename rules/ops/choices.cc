@@ -61,6 +61,22 @@ bool is_causal(const Application &app) {
          word_attr(app, {"mask_type"}).contains_insensitive("causal");
 }
 
+// Fewer heads of keys than of queries, in tensors of [batch, heads, sequence, width].
+bool groups_heads(const Application &app, unsigned q, unsigned k) {
+  const Variant variant = app.op.variant();
+  if (variant != Variant::Plain && variant != Variant::BiasFifth && variant != Variant::BiasSeventh)
+    return false;
+  const ir::Shape *shapes[2];
+  for (auto [place, shape] : {std::pair(q, &shapes[0]), std::pair(k, &shapes[1])}) {
+    const Slot *slot = slot_at(app, place);
+    bool one = slot && slot->form == Slot::Form::Tensor;
+    *shape = one ? app.shape(app.args[slot->first]) : nullptr;
+    if (!*shape || !(*shape)->ranked || (*shape)->dims.size() != 4)
+      return false;
+  }
+  return shapes[0]->dims[1] != shapes[1]->dims[1];
+}
+
 // The divisor of a mean depends on the targets. Frameworks always pass -100, mostly without a use.
 bool counts_targets(const Application &app) {
   if (reduction_of(app) != LossReduction::Mean)
@@ -154,9 +170,13 @@ std::string_view choose_grouped_attention(const Application &app) {
   return is_causal(app) ? "attention_grouped_causal" : "";
 }
 std::string_view choose_fused_attention(const Application &app) {
+  if (groups_heads(app, 0, 1))
+    return is_causal(app) ? "attention_fused_grouped_causal" : "attention_fused_grouped";
   return is_causal(app) ? "attention_fused_causal" : "";
 }
 std::string_view choose_attention_backward(const Application &app) {
+  if (app.op.alias ? groups_heads(app, 1, 2) : groups_heads(app, 2, 3))
+    return is_causal(app) ? "attention_backward_grouped_causal" : "attention_backward_grouped";
   return is_causal(app) ? "attention_backward_causal" : "";
 }
 

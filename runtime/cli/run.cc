@@ -178,8 +178,10 @@ private:
 
   // Reports what the types of a program draw. False if it is not to be run.
   bool check(ir::Program &program) {
-    if (program.mode == ir::Mode::Gradual) // each rank has tensors of its own, however they are cut
+    // Each rank has tensors of its own, however they are cut.
+    if (program.mode == ir::Mode::Gradual)
       program.mode = ir::Mode::Local;
+    check_options_.equal_broadcasts = checker::is_recorded_step(program);
     result_ = checker::check(program, check_options_);
     if (result_.clean())
       return true;

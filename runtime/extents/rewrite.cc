@@ -219,6 +219,11 @@ llvm::Expected<AttrValue> ExtentTies::followed(const Site &site, llvm::StringRef
     return make_error(fmt::format("attribute `{}` of `{}` cannot follow the new extents", key.str(),
                                   program_.op_name(program_.insts[site.id].op).str()));
   };
+  if (key == "root" &&
+      value.form == ir::AttrForm::Integer) { // the part that a rank had is another's
+    int64_t ranks = ranks_of(program_.insts[site.id]).second;
+    return AttrValue::integer(value.as_integer() % std::max<int64_t>(ranks, 1));
+  }
   if (value.form == ir::AttrForm::Integer && llvm::is_contained(kNumbers, key)) {
     std::optional<int64_t> number = as_number(site, key, value.as_integer());
     return number ? llvm::Expected<AttrValue>(AttrValue::integer(*number)) : cannot();

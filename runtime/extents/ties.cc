@@ -20,18 +20,17 @@ namespace {
 
 // Keys whose numbers follow the dimension that they size.
 constexpr llvm::StringRef kSizing[] = {
-    "shape",       "size",       "sizes",          "output_size",  "normalized_shape",
-    "input_sizes", "self_sizes", "num_embeddings", "num_classes",  "num_weights",
-    "minlength",   "split_size", "split_sizes",    "start",        "end",
-    "stop",        "length",     "in_splits",      "out_splits",   "split_size_or_sections",
-    "perm",        "peer",       "start_indices",  "limit_indices"};
+    "shape",       "size",       "sizes",          "output_size",   "normalized_shape",
+    "input_sizes", "self_sizes", "num_embeddings", "num_classes",   "num_weights",
+    "minlength",   "split_size", "split_sizes",    "start",         "end",
+    "stop",        "length",     "in_splits",      "out_splits",    "split_size_or_sections",
+    "perm",        "peer",       "start_indices",  "limit_indices", "root"};
 // Keys whose numbers are no extents.
 constexpr llvm::StringRef kPlain[] = {
-    "axis",         "dim",      "dims",        "dim0",        "dim1",      "k",
-    "keepdim",      "root",     "tag",         "p",           "eps",       "step",
-    "ignore_index", "value",    "padding_idx", "alpha",       "beta",      "seed",
-    "chunks",       "sections", "source",      "destination", "start_dim", "end_dim",
-    "partial",      "group"};
+    "axis",      "dim",     "dims",    "dim0",   "dim1",         "k",      "keepdim",
+    "tag",       "p",       "eps",     "step",   "ignore_index", "value",  "padding_idx",
+    "alpha",     "beta",    "seed",    "chunks", "sections",     "source", "destination",
+    "start_dim", "end_dim", "partial", "group"};
 
 } // namespace
 

@@ -164,7 +164,8 @@ private:
     llvm::DenseSet<uint32_t> wanted;
     for (uint32_t i = program_.main.last.index; i-- > program_.main.first.index;) {
       const ir::Inst &inst = program_.insts[InstId{i}];
-      if (program_.contexts[inst.context].grad || origins_[inst.first_result.index])
+      if (inst.result_count == 0 || program_.contexts[inst.context].grad ||
+          origins_[inst.first_result.index])
         continue;
       bool passes = false;
       for (uint32_t r = 0; r < inst.result_count; ++r)

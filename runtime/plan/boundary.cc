@@ -92,8 +92,6 @@ llvm::Error Planner::axis_index(Site &site) {
   llvm::Expected<llvm::SmallVector<ir::AxisId, 4>> axes = call_axes(application(site));
   if (!axes)
     return axes.takeError();
-  if (site.inst.result_count == 0)
-    return llvm::Error::success();
   rules::Arg known = checked_.known(site.inst.result(0), site.frame.typing);
   llvm::Expected<Dims> dims = dims_of(program_, known.shape, who(site.frame, site.inst.result(0)));
   if (!dims)
@@ -134,8 +132,6 @@ llvm::Error Planner::rescale(Site &site) {
   llvm::Expected<std::pair<double, double>> number = factor(site, by->as<ir::ScaleId>());
   if (!number)
     return number.takeError();
-  if (site.inst.result_count == 0)
-    return llvm::Error::success();
   LocalStep made{LocalStepForm::Scale};
   BufferId from = plan_.values[site.values[0]].buffer;
   made.operands = uses_of(from);
@@ -150,8 +146,6 @@ llvm::Error Planner::rescale(Site &site) {
 // Random numbers are a hash of where they are drawn, and of the entries of a state that is data:
 // one that is made here has none.
 llvm::Error Planner::random_state(Site &site) {
-  if (site.inst.result_count == 0)
-    return llvm::Error::success();
   rules::Arg known = checked_.known(site.inst.result(0), site.frame.typing);
   Dims dims = {0};
   if (known.shape.valid()) {
@@ -201,8 +195,12 @@ llvm::Error Planner::send_on(Site &site) {
 // What was sent first under the tag and not yet received. Rank by rank, in the order of both
 // meshes.
 llvm::Error Planner::recv(Site &site) {
-  if (site.inst.result_count == 0)
+  if (site.inst.result_count == 0) { // nothing looks at the message
+    std::vector<PlannedId> &sent = sent_[static_cast<uint32_t>(integer(site, "tag"))];
+    if (!sent.empty())
+      sent.erase(sent.begin());
     return llvm::Error::success();
+  }
   std::string name = who(site.frame, site.inst.result(0));
   rules::Arg known = checked_.known(site.inst.result(0), site.frame.typing);
   std::vector<PlannedId> &waiting = sent_[static_cast<uint32_t>(integer(site, "tag"))];
@@ -282,7 +280,7 @@ llvm::Error Planner::norm(Site &site, bool clips) {
     return total.takeError();
   size_t count = site.inst.result_count, members = site.values.size();
   bool first = !clips || count != members;
-  if (first && count)
+  if (first)
     if (llvm::Error error = define_result(site, 0, *total))
       return error;
   if (!clips)
@@ -415,9 +413,8 @@ llvm::Expected<PlannedId> Planner::settle(Frame &frame, uint32_t id) {
 
 // `alias new, old`: what `old` is a view of, as it is after the write that gave `new`.
 llvm::Error Planner::realias(Site &site) {
-  if (site.values.size() < 2 || site.inst.result_count == 0)
-    return site.inst.result_count ? define_result(site, 0, plan_.values[site.values[0]].buffer)
-                                  : llvm::Error::success();
+  if (site.values.size() < 2)
+    return define_result(site, 0, plan_.values[site.values[0]].buffer);
   Frame &frame = site.frame;
   Name name = name_of(frame, site.operands.values[0], site.values[0]);
   Name old = name_of(frame, site.operands.values[1], site.values[1]);

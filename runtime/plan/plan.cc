@@ -3,6 +3,7 @@
 #include "ir/support/arrays.h"
 #include "runtime/plan/planner.h"
 #include "runtime/plan/row_dims.h"
+#include "runtime/plan/unread.h"
 
 #include "rules/shards/remesh.h"
 
@@ -342,6 +343,8 @@ llvm::Error Planner::instruction(Frame &frame, InstId id) {
     return plan_error(fmt::format("the program unrolls to more than {} steps", options_.max_steps));
   const ir::Inst inst = program_.insts[id];
   Site site{frame, id, inst, rules_.resolve(inst.op), {}, {}, {}, {}};
+  if (is_unread(inst, site.op))
+    return llvm::Error::success();
   site.operands.read(program_, inst.operands);
   for (ValueId value : site.operands.values) {
     llvm::Expected<PlannedId> found = find(frame, value);

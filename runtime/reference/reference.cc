@@ -4,6 +4,7 @@
 
 #include "runtime/plan/placement.h"
 #include "runtime/plan/row_dims.h"
+#include "runtime/plan/unread.h"
 #include "runtime/reference/moves.h"
 
 #include "rules/derivative.h"
@@ -115,6 +116,8 @@ llvm::Expected<std::unique_ptr<SeenInst>> Reference::see(ir::InstId id, BodySite
 
 llvm::Expected<Meanings> Reference::apply(ir::InstId id, BodySite site,
                                           llvm::ArrayRef<const Meaning *> operands) {
+  if (const ir::Inst &inst = program_.insts[id]; is_unread(inst, rules_.resolve(inst.op)))
+    return Meanings();
   llvm::Expected<std::unique_ptr<SeenInst>> seen = see(id, site);
   if (!seen)
     return seen.takeError();

@@ -82,16 +82,35 @@ std::string program_of(const OpDef &row, std::vector<unsigned> &tensors) {
 
 // Rows whose kernel has no derivative, and whose equation is not the value. Those without a kernel:
 // kernels_values.cc.
-constexpr const char *kWithoutDerivative[] = {
-    "adagrad_step",       "adam_step",    "attention_backward",  "attention_backward_causal",
-    "bitwise_left_shift", "fused_adam",   "grouped_mm_backward", "polar",
-    "unscale_check",      "update_scale", "view_as_complex",     "view_as_real"};
+constexpr const char *kWithoutDerivative[] = {"adagrad_step",
+                                              "adam_step",
+                                              "attention_backward",
+                                              "attention_backward_causal",
+                                              "attention_backward_grouped",
+                                              "attention_backward_grouped_causal",
+                                              "bitwise_left_shift",
+                                              "fused_adam",
+                                              "grouped_mm_backward",
+                                              "polar",
+                                              "unscale_check",
+                                              "update_scale",
+                                              "view_as_complex",
+                                              "view_as_real"};
 
 // Operands whose derived row would be longer than an equation may be: a backward says that there is
 // none.
-constexpr const char *kWithoutRule[] = {
-    "attention_backward.q",        "attention_backward.k",        "attention_backward.l",
-    "attention_backward_causal.q", "attention_backward_causal.k", "attention_backward_causal.l"};
+constexpr const char *kWithoutRule[] = {"attention_backward.q",
+                                        "attention_backward.k",
+                                        "attention_backward.l",
+                                        "attention_backward_causal.q",
+                                        "attention_backward_causal.k",
+                                        "attention_backward_causal.l",
+                                        "attention_backward_grouped.q",
+                                        "attention_backward_grouped.k",
+                                        "attention_backward_grouped.l",
+                                        "attention_backward_grouped_causal.q",
+                                        "attention_backward_grouped_causal.k",
+                                        "attention_backward_grouped_causal.l"};
 
 } // namespace
 

@@ -68,11 +68,6 @@ std::vector<std::string> find_inputs(Run &run) {
   return paths;
 }
 
-bool is_recorded_step(const ir::Program &program) {
-  return program.mode == ir::Mode::Local && program.producer.frontend.valid() &&
-         program.phase == ir::ProgramPhase::Step;
-}
-
 void check_input(Run &run, SourceCache &sources, const std::string &path) {
   Checked &checked = run.inputs.emplace_back();
   Input &input = checked.input;
@@ -94,7 +89,6 @@ void check_input(Run &run, SourceCache &sources, const std::string &path) {
   {
     auto timer = timed(run.check_ms);
     Progress progress(printable("checking " + path), run.options.quiet);
-    // Nobody declares what a script that was recorded as it is holds.
     if (!options.mode && is_recorded_step(input.read.program))
       options.mode = ir::Mode::Gradual;
     options.progress = [&](uint64_t done, uint64_t all) { progress.show(done, all); };

@@ -321,15 +321,19 @@ class Recorder:
                 return self._literal(args[0])
             if self._went_back:
                 self.on_literal(args[0], None)
+        if func is torch.ops.aten.as_strided_.default and views.keeps_places(*args, **kwargs):
+            before, result = self.current(args[0]), func(*args, **kwargs)
+            self.emit("aten.view.default", [before], [result], {"size": list(result.shape)})
+            return result
         bound = operands.bind(func, args, kwargs)
         if packed := [t for t in bound.tensors() if self.pieces(t)]:
             return self._dispatch_packed(func, args, kwargs, bound, packed[0])
         op = self.open(bound.name or str(func), bound)
         result = func(*args, **kwargs)
         about_types = not bound.tensors() and not isinstance(result, (torch.Tensor, list, tuple))
-        if (
-            (result is not None and not about_types) or op.mut or op.kw
-        ):  # else an assertion about data
+        # An assertion about data gives nothing, nor does the backward of what got no gradient.
+        gives = any(one is not None for one in operands.flatten([result]))
+        if (gives and not about_types) or op.mut or op.kw:
             self._close(op, bound, result)
             self.on_made(op, result, args)
         return result

@@ -99,3 +99,11 @@ def carry_out(base: torch.Tensor, steps: list[tuple[str, dict]]) -> list[torch.T
             base = base.view(words["size"])
         made.append(base)
     return made
+
+
+def keeps_places(tensor: torch.Tensor, size, stride, offset=None) -> bool:
+    """Whether all elements stay where they are: dimensions of one element get other strides."""
+    if tuple(size) != tuple(tensor.shape) or offset not in (None, tensor.storage_offset()):
+        return False
+    strides = zip(size, stride, tensor.stride())
+    return all(extent == 1 or new == old for extent, new, old in strides)

@@ -154,6 +154,9 @@ def attention() -> list[Case]:
     sdpa = aten.scaled_dot_product_attention.default
     fused = aten._scaled_dot_product_flash_attention_for_cpu.default
     o, lse = fused(q, k, v)
+    many, g = normal(2, 6, 5, 4), normal(2, 6, 5, 4)
+    o_many, lse_many = fused(many, k, v)
+    backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
     return [
         case(sdpa, q, k, v, names=names),
         case(sdpa, q, k, v, mask(5, 6) | (torch.arange(6) == 0), names=names, gradient=False),
@@ -162,8 +165,11 @@ def attention() -> list[Case]:
         case(sdpa, normal(2, 6, 5, 4), k, v, enable_gqa=True, scale=0.3, names=names,
              gradient=False),
         case(fused, q, k, v, names=names, gradient=False),
-        case(aten._scaled_dot_product_flash_attention_for_cpu_backward.default, normal(2, 3, 5, 4),
-             q, k, v, o, lse, 0.0, False, names="g q k v o l", gradient=False),
+        case(fused, many, k, v, names=names, gradient=False),
+        case(backward, normal(2, 3, 5, 4), q, k, v, o, lse, 0.0, False, names="g q k v o l",
+             gradient=False),
+        case(backward, g, many, k, v, o_many, lse_many, 0.0, False, names="g q k v o l",
+             gradient=False),
     ]
 
 

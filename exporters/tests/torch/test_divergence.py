@@ -51,6 +51,84 @@ def test_groups_are_compared_one_by_one():
     assert found.call.ranks == [0] and found.instead.ranks == [1]
 
 
+def _send(peer: int, size: int = 8, tag: int = 0, call: str = "send", line: int = 1) -> dict:
+    words = f"f32[{size}], {'to' if call == 'send' else 'from'} rank {peer}"
+    message = {"peer": peer, "tag": tag, "size": [["f32", size]]}
+    return _row(call, words + (f", tag {tag}" if tag else ""), line=line) | {"message": message}
+
+
+def _receive(*words, **more) -> dict:
+    return _send(*words, **more, call="recv", line=7)
+
+
+def test_messages_are_compared_in_their_order_by_rank_and_tag():
+    """A message that is on its way is none that is missing."""
+    sent = [_send(1, 8), _send(1, 4, tag=2), _send(1, 2)]
+    received = [_receive(0, 4, tag=2), _receive(0, 8)]
+    assert divergence.parted({0: sent, 1: received}) is None
+    found = divergence.parted({0: sent, 1: [*received, _receive(0, 3)]})
+    assert found.sentence() == (
+        "a.py:1: `send(f32[2], to rank 1)` of rank 0 "
+        "meets `recv(f32[3], from rank 0)` at a.py:7 of rank 1"
+    )
+
+
+# What ranks 0 and 1 have called when both stand still.
+_WAITING = {
+    "another tag": (
+        [_send(1)],
+        [_receive(0, tag=3)],
+        "a.py:7: `recv(f32[8], from rank 0, tag 3)` of rank 1 "
+        "meets `send(f32[8], to rank 1)` at a.py:1 of rank 0",
+    ),
+    "another call": (
+        [_row("barrier", "")],
+        [_receive(0)],
+        "a.py:7: `recv(f32[8], from rank 0)` of rank 1 "
+        "meets `barrier()`, the last call, at a.py:1 of rank 0",
+    ),
+    "ended": (
+        [{"end": True}],
+        [_receive(0)],
+        "a.py:7: `recv(f32[8], from rank 0)` of rank 1 meets the end of the script of rank 0",
+    ),
+    "all there": ([_send(1)], [_receive(0)], None),
+}
+
+
+@pytest.mark.parametrize("case", _WAITING)
+def test_what_is_waited_for_and_not_sent(case):
+    *logs, sentence = _WAITING[case]
+    found = divergence.unmatched(dict(enumerate(logs)))
+    assert (found and found.sentence()) == sentence
+
+
+_MESSAGES = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    if dist.get_rank() == 0:
+        dist.isend(torch.ones(4), 1)
+    if dist.get_rank() == 1:
+        dist.recv(torch.ones(4), 0, tag=3)
+    model(torch.randn(2, 4)).square().sum().backward()
+    optimizer.step()
+"""
+
+
+@needs_checker
+def test_a_message_that_is_not_sent_is_a_finding(tmp_path):
+    done, _ = _lint(tmp_path, _MESSAGES, "lint", "--format=concise")
+    assert done.returncode == 1, done.stderr
+    assert (
+        "script.py:11:9: error[rank-divergence]: `recv(f32[4], from rank 0, tag 3)` of rank 1 "
+        "meets `send(f32[4], to rank 1)` at script.py:9 of rank 0" in done.stdout
+    )
+
+
 _SCRIPT = """
 import sys, torch, torch.distributed as dist
 dist.init_process_group("nccl")

@@ -181,3 +181,46 @@ def test_the_checker_follows_the_hooks(tmp_path):
 
     assert found(replicas()) == [] and found(shards()) == []
     assert set(found(replicas(forgotten=True))) == {"unreduced-gradient"}
+
+
+class _TrainsInside(torch.nn.Module):
+    """Goes backward in its forward, before its wrapper tells the reducer."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers, self.run = _layers(), None
+
+    def forward(self, tokens):
+        return self.run(self.layers(tokens).square().mean())
+
+
+@pytest.mark.parametrize(
+    "place, averaged",
+    [("nowhere", 4), ("both", 0), ("forward", 0), ("backward", 4), ("inside", 0), ("told", 4)],
+)
+def test_gradients_are_averaged_where_the_reducer_waits_for_them(place, averaged):
+    """It is told at the end of a forward outside of `no_sync`, or by a package around it."""
+    with cpu.fake_ranks(0, _RANKS):
+        module = _TrainsInside()
+        model, tokens = DistributedDataParallel(module), torch.randn(6, 8)
+        recorder = _recorder(tokens)
+        ddp.declare(recorder, model)
+
+        def alone(*places):
+            return model.no_sync() if place in places else contextlib.nullcontext()
+
+        def backward(loss):
+            if place == "told":
+                model.reducer.prepare_for_backward([])
+            with alone("backward", "both"):
+                recorder.backward(reinterpret(loss, "dp", src="V", dst="P"))
+            return loss
+
+        inside = place in ("inside", "told")
+        module.run = backward if inside else lambda loss: loss
+        with ddp.recorded(recorder, model), recorder.recording(model):
+            with alone("forward", "both"):
+                loss = model(tokens)
+            if not inside:
+                backward(loss)
+        assert [op.name for op in recorder.program.ops].count("all_reduce_") == averaged

@@ -1,13 +1,30 @@
 """Which step of a script is recorded."""
 
+import json
+import subprocess
+import sys
+
+import pytest
+
+import spmd_trace.torch  # noqa: F401  before torch
+import torch
 from spmd_trace.torch.script.step import Steps
 from spmd_trace.torch.script.world import Job, Seen
 
 
+def steps_of_two() -> Steps:
+    return Steps(Job(2, 1), Seen(), 2, lambda recorder: None, {})
+
+
+def optimizer(*parameters):
+    given = parameters or [torch.nn.Parameter(torch.zeros(2))]
+    return torch.optim.SGD(given, lr=0.1)
+
+
 def test_a_step_has_the_updates_of_all_optimizers():
     """What a generator does after the first update of its discriminator is still the first step."""
-    steps = Steps(Job(2, 1), Seen(), 2, lambda recorder: None, {})
-    discriminator, generator = object(), object()
+    steps = steps_of_two()
+    discriminator, generator = optimizer(), optimizer()
     steps._held = {discriminator, generator}
     steps.counts = {discriminator: 1}
     assert steps.taken == 0 and not steps.between
@@ -16,7 +33,52 @@ def test_a_step_has_the_updates_of_all_optimizers():
 
 
 def test_an_optimizer_that_the_script_does_not_use_is_not_waited_for():
-    steps = Steps(Job(2, 1), Seen(), 2, lambda recorder: None, {})
-    used = object()
-    steps._held, steps.counts = {used, object()}, {used: 2}
+    steps = steps_of_two()
+    used = optimizer()
+    steps._held, steps.counts = {used, optimizer()}, {used: 2}
     assert steps.taken == 2 and steps.between
+
+
+def test_an_optimizer_around_another_is_not_waited_for():
+    """Such as those of accelerate and Lightning, whose own `step` calls the other one's."""
+    steps = steps_of_two()
+    inner = optimizer()
+    around = optimizer(*inner.param_groups[0]["params"])
+    steps._held, steps.counts = {inner, around}, {inner: 1}
+    assert steps.taken == 1 and steps.between
+
+
+_UNUSED = """
+import torch
+model = torch.nn.Linear(2, 2)
+unused = torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], lr=0.1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(5):
+    optimizer.zero_grad()
+    model(torch.randn(4, 2)).square().sum().backward()
+    optimizer.step()
+"""
+
+
+def record(folder, code: str, *words):
+    (folder / "script.py").write_text(code)
+    line = [sys.executable, "-m", "spmd_trace", "record", "--world", 2, *words, "script.py"]
+    line = list(map(str, line))
+    return subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("number", [2, 4])
+def test_a_step_that_begins_late_is_recorded_whole(number, tmp_path):
+    """That one of two is not used is known when the other one has taken two steps."""
+    done = record(tmp_path, _UNUSED, "--step", number)
+    assert done.returncode == 0, done.stderr
+    ops = [op["op"] for op in json.loads((tmp_path / "step.spmd.json").read_text())["ops"]]
+    assert ops.count("aten.linear.default") == 1 and "aten.add_.Tensor" in ops
+
+
+def test_a_part_that_runs_nothing_is_refused(tmp_path):
+    code = "import torch\nx = 1\ny = 2\nz = torch.zeros(2)\n"
+    done = record(tmp_path, code, "--from", "script.py:2", "--until", "script.py:3")
+    assert done.returncode == 3 and done.stdout == ""
+    assert "script.py: what is recorded runs no operation" in done.stderr
+    assert not (tmp_path / "step.spmd.json").exists()

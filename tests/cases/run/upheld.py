@@ -1,5 +1,7 @@
 """Every program of the tests and examples that checks is run, and what it claims must be true of the data.
-Recorded programs run with extents as small as they may be.
+Recorded programs run with extents as small as they may be. Then each program is run with copies of
+its instructions whose results nobody names, as recorders write what a program takes to its host:
+whatever becomes of it, nothing may crash.
 
 usage: upheld.py SPMDRUN FOLDER|TRACE...
 """
@@ -10,8 +12,33 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 WRONG = re.compile(r"error\[(?:[a-z-]*refuted|replicas-drift)\].*|.*Sanitizer.*")
+
+MADE = re.compile(r"^(\s*)%[^={]* = (?!input|param|const|opt_state|buffer)(.*[^{\s])\s*$")
+
+
+def with_unread_copies(text):
+    """Each line that defines results, and again without them."""
+    lines = []
+    for line in text.splitlines():
+        lines.append(line)
+        if made := MADE.match(line.partition(" //")[0]):
+            lines.append(made[1] + made[2])
+    return "\n".join(lines) + "\n"
+
+
+def crash_of_unread_copies(spmdrun, path):
+    with tempfile.NamedTemporaryFile("w", suffix=".spmd") as copies:
+        copies.write(with_unread_copies(path.read_text(encoding="utf-8")))
+        copies.flush()
+        done = subprocess.run(
+            [spmdrun, "--tier=field", "--format=concise", copies.name],
+            capture_output=True, text=True, timeout=250, check=False)
+    said = done.stdout + done.stderr
+    crashed = done.returncode not in (0, 1, 2, 3, 4) or "Sanitizer" in said
+    return f"with unread copies: exit {done.returncode}: {said[-300:]}" if crashed else ""
 
 
 def run(spmdrun, path):
@@ -43,8 +70,11 @@ def main():
         paths += sorted(path.rglob("*.spmd")) if path.is_dir() else [path]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         verdicts = list(pool.map(lambda path: run(spmdrun, path), paths))
+        texts = [path for path in paths if path.suffix == ".spmd"]
+        crashes = list(pool.map(lambda path: crash_of_unread_copies(spmdrun, path), texts))
     upheld = sum(verdict == ("", "") for verdict in verdicts)
     failures = [(path, wrong) for path, (wrong, _) in zip(paths, verdicts) if wrong]
+    failures += [(path, crash) for path, crash in zip(texts, crashes) if crash]
     for path, (_, why) in zip(paths, verdicts):
         if why and why != "does not check":
             print(f"not run: {why}")

@@ -67,28 +67,39 @@ def declare(recorder: Recorder, ddp) -> dict[torch.nn.Parameter, Value]:
     }
 
 
+class _Reducer:
+    """The reducer of a wrapper, which is never told that a backward comes, and so does nothing with
+    its gradients: who tells it, and when, is the business of the wrapper and of packages around it.
+    """
+
+    def __init__(self, reducer):
+        self._reducer, self.waits = reducer, False
+
+    def __getattr__(self, name: str):
+        return getattr(self._reducer, name)
+
+    def prepare_for_backward(self, outputs) -> None:
+        self.waits = True
+
+
 @contextlib.contextmanager
 def recorded(recorder: Recorder, ddp):
     """Records the averages of gradients while the context lasts, which the recording is inside."""
     ddp.reducer._rebuild_buckets()  # as the first forward that sees all gradients ready would
-    forward, backward = ddp.forward, recorder.backward
-    waiting = False  # for a backward whose gradients are reduced
-
-    def forward_alone(*args, **kwargs):
-        nonlocal waiting
-        waiting = ddp.require_backward_grad_sync and torch.is_grad_enabled()
-        with replaced(ddp, require_backward_grad_sync=False):
-            return forward(*args, **kwargs)
+    backward, reducer = recorder.backward, _Reducer(ddp.reducer)
 
     def backward_and_reduction(loss, **options):
         with _touched(ddp) as touched:
             backward(loss, **options)
-        if waiting and touched and ddp._comm_hooks:
+        if not (reducer.waits and touched):
+            return
+        reducer.waits = False
+        if ddp._comm_hooks:
             _by_hook(recorder, ddp, touched, *ddp._comm_hooks[-1])
-        elif waiting and touched:
+        else:
             _average(recorder, ddp, touched)
 
-    with replaced(ddp, forward=forward_alone), replaced(recorder, backward=backward_and_reduction):
+    with replaced(ddp, reducer=reducer), replaced(recorder, backward=backward_and_reduction):
         yield
 
 

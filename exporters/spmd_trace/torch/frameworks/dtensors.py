@@ -17,7 +17,10 @@ from torch.distributed.tensor.placement_types import _StridedShard
 from ..communication import collectives
 from ..communication.mesh import spec_of
 from ..communication.transitions import DUAL
+from ..document import Program
+from ..operands import flatten
 from ..recorder import Recorder
+from ..values import Value
 from .cpu import replaced
 
 
@@ -92,6 +95,11 @@ _BY_DIMENSION = {
 }
 
 
+# Products that something is added to.
+_PRODUCTS = {"aten.addmm.default", "aten.linear.default", "aten.baddbmm.default"}
+_PRODUCTS |= {"aten.addmv.default", "aten.addbmm.default"}
+
+
 @contextlib.contextmanager
 def recorded(recorder: Recorder):
     """Records what moves pieces of DTensors as what it is, while the context lasts: a copy that
@@ -117,3 +125,19 @@ def recorded(recorder: Recorder):
     }
     with replaced(Partial, _partition_value=_partition_value), replaced(functional, **wrapped):
         yield
+
+
+def state_sums(program: Program) -> None:
+    """DTensor makes a copy addends to add it to addends: what else the operation takes is a product
+    over a dimension that is cut, and its result is pending.
+    """
+    axes = {}
+    for op in program.ops:
+        taken = [one for one in flatten(op.ins) if isinstance(one, Value)]
+        found = [axes[id(one)] for one in taken if id(one) in axes]
+        if op.name == "convert" and op.attrs.get("dst") == "P" and op.attrs.get("expert"):
+            axes |= {id(one): op.attrs["axis"] for one in op.outs}
+        elif found and len(taken) == 1:  # a view
+            axes |= {id(one): found[0] for one in op.outs}
+        elif found and op.name in _PRODUCTS:
+            op.attrs["partial"] = found[0]

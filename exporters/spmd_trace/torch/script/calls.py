@@ -51,7 +51,12 @@ _FUNCTIONAL = {
     "broadcast": "input",
     "all_to_all_single": None,
 }
-_MESSAGES = {"send": "send", "recv_": "recv", "recv_any_source_": "recv"}
+# By operation: the call, and which way and which argument say from or to which rank.
+_MESSAGES = {
+    "send": ("send", "to", "dst"),
+    "recv_": ("recv", "from", "src"),
+    "recv_any_source_": ("recv", "from", None),
+}
 
 
 _averages = False  # whether the sum that is called is to become an average
@@ -74,10 +79,12 @@ class Log:
     def __init__(self, file: pathlib.Path):
         self._file = open(file, "w", encoding="utf-8")
 
-    def add(self, call: str, group: list, about: str = "", message: bool = False) -> None:
-        """`group`: a name and its ranks; `about`: what has to be the same on all of them."""
+    def add(self, call: str, group: list, about: str = "", message: dict | None = None) -> None:
+        """`group`: a name and its ranks; `about`: what has to be the same on all of them; `message`:
+        of one from rank to rank, the other rank (none: any), its tag and its size.
+        """
         row = {"call": call, "group": group, "about": about, "stack": _stack()}
-        self._write(row | ({"message": True} if message else {}))
+        self._write(row | ({"message": message} if message else {}))
 
     def end(self) -> None:
         """The script is over."""
@@ -110,6 +117,11 @@ def _shapes(item) -> str:
     return ""
 
 
+def _sizes(tensors: list[torch.Tensor]) -> list:
+    """What has to be equal where a message is sent and where it is received."""
+    return [[DTYPES.get(one.dtype, str(one.dtype)), one.numel()] for one in tensors]
+
+
 class Watched(TorchDispatchMode):
     """Writes down the collectives of a script, also those that torch calls below Python."""
 
@@ -136,7 +148,14 @@ class Watched(TorchDispatchMode):
         name = func._schema.name.removeprefix("c10d::")
         group = dist.ProcessGroup.unbox(given["process_group"])
         if name in _MESSAGES:
-            self.log.add(_MESSAGES[name], _named(group), message=True)
+            call, way, peer = _MESSAGES[name]
+            message = {"peer": None, "tag": given["tag"], "size": _sizes(given["tensors"])}
+            about = [_shapes(given["tensors"])]
+            if peer is not None:
+                message["peer"] = dist.get_global_rank(group, given[peer])
+                about.append(f"{way} rank {message['peer']}")
+            about += [f"tag {given['tag']}"] if given["tag"] else []
+            self.log.add(call, _named(group), ", ".join(about), message)
         elif name in _CALLS and group.size() > 1:
             call, argument = _CALLS[name]
             words = [_shapes(given[argument])] if argument else []

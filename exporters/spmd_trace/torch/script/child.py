@@ -183,6 +183,10 @@ def _run(settings: dict, rank: int) -> None:
 
     def done(recorder) -> None:
         program = recorder.program
+        if not program.ops:
+            nothing = {"error": f"{_name(settings)}: what is recorded runs no operation"}
+            outcome.tell(**nothing) if together else outcome.end(**nothing)
+            return
         (outcome.folder / "step.spmd.json").write_text(dumps(program), encoding="utf-8")
         axes = [[axis.name, axis.size, axis.stride] for axis in program.mesh.axes]
         what = {"axes": axes, "summed": steps.summed, "contradicted": steps.roles.contradicted}

@@ -5,6 +5,7 @@ DistributedDataParallel), else from what other ranks have there; on all other ax
 """
 
 import gc
+from collections.abc import Iterable
 
 import torch
 from torch.distributed.tensor import DTensor
@@ -75,6 +76,11 @@ def optimizers(models: list[torch.nn.Module] | None = None) -> list[torch.optim.
         for one in found
         if any(id(p) in trained for group in one.param_groups for p in group["params"])
     ]
+
+
+def trained_by(held: Iterable[torch.optim.Optimizer]) -> set[int]:
+    """By identity, the parameters of some optimizers."""
+    return {id(p) for one in held for group in one.param_groups for p in group["params"]}
 
 
 def tensors() -> list[torch.Tensor]:

@@ -101,9 +101,12 @@ class Steps:
     @property
     def _in_first_round(self) -> bool:
         """Whether an optimizer has still to take its first step, such as that of a generator after that of its
-        discriminator. Once another one has taken two, it is one that the script does not use.
+        discriminator. Once another one has taken two, it is one that the script does not use; one
+        that wraps another trains nothing that has not been stepped.
         """
-        return max(self.counts.values(), default=0) == 1 and not self._held <= set(self.counts)
+        if max(self.counts.values(), default=0) != 1:
+            return False
+        return not roles.trained_by(self._held) <= roles.trained_by(self.counts)
 
     def go_on(self, at_step) -> None:
         """Where a step began and was not recorded: the next one is the one that is waited for."""
@@ -255,6 +258,8 @@ class Steps:
 
     def _start(self) -> None:
         self._used = False
+        if not self.given:  # steps that were taken before one could begin are not recorded
+            self.number = max(self.number, self.taken + 1)
         mesh = axes.mesh(self.seen, self.job)
         recorder = self.recorder = Recorder(mesh, self.job.rank)
         recorder.whole_stack = not self.given
@@ -429,6 +434,7 @@ class Steps:
         ownparts.convert(program, parts, self.roles.kinds)
         self.exchanged = evidence.exchanged(program)
         self.summed = evidence.summed(program, functools.partial(axes_of, program))
+        dtensors.state_sums(program)
         mappings.state(program, functools.partial(axes_of, program))
         for op in program.ops:
             if op.name.rstrip("_") == "reduce":  # only its root has the sum
