@@ -338,7 +338,16 @@ std::string help_text(const CommandRow &command) {
   std::string text =
       fmt::format("{}\n\nusage: spmdlint {} {}\n", command.help, command.name, command.usage);
   std::string rows = option_help(command.bit);
-  return rows.empty() ? text : text + "\noptions\n" + rows;
+  if (!rows.empty())
+    text += "\noptions\n" + rows;
+  return command.bit == kCheck ? text + "\nformats\n" + format_help() : text;
+}
+
+std::string format_help() {
+  std::string text;
+  for (const Renderer &row : renderers())
+    text += option_line(row.name, "", "", row.help);
+  return text;
 }
 
 std::string option_help(uint16_t commands) {

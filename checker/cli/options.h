@@ -115,6 +115,7 @@ std::string nearest_hint(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> c
 // A command with its options; the options of some commands, a line each; a line.
 std::string help_text(const CommandRow &command);
 std::string option_help(uint16_t commands);
+std::string format_help();
 std::string option_line(std::string_view name, std::string_view argument, std::string_view standard,
                         std::string_view help);
 

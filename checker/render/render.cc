@@ -13,7 +13,13 @@ namespace {
 constexpr Renderer kRenderers[] = {
     {"full", "message, source line, types, notes, priced fixes", render_full, true, true},
     {"concise", "one line per finding", render_concise},
-    {"json", "everything, for programs (checker/report/output.schema.json)", render_json, false},
+    {"json", "everything, for programs (`spmdlint schema output`)", render_json, false},
+    {"sarif", "SARIF 2.1.0: code scanning of GitHub, editors", render_sarif, false},
+    {"github", "annotations of a GitHub workflow", render_github, false, true},
+    {"gitlab", "code quality report of GitLab", render_gitlab, false},
+    {"junit", "JUnit XML: a suite per input", render_junit, false},
+    {"md", "Markdown for a pull request, at most 60 000 characters", render_md, false},
+    {"html", "one page with findings, program and communication", render_html, false},
 };
 
 constexpr std::string_view kStyles[] = {"\033[1;31m", "\033[1;33m", "\033[1;36m",
@@ -150,6 +156,18 @@ std::string counts_line(const Totals &totals) {
   if (totals.unread)
     text += fmt::format(", {} input{} not read", totals.unread, totals.unread == 1 ? "" : "s");
   return text + proof_text(totals) + unjudged_text(totals);
+}
+
+std::string nothing_judged(const Report &report) {
+  return !report.program || report.judged.anything()
+             ? ""
+             : "nothing was judged: " + why_nothing(report.judged, report.result->stats);
+}
+
+std::pair<uint32_t, uint32_t> line_of(const Report &report, const ir::InputError &error) {
+  if (error.line)
+    return {error.line, error.col};
+  return ir::line_and_column(report.bytes, error.offset);
 }
 
 std::string print_bytes(int64_t bytes) {

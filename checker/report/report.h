@@ -27,6 +27,7 @@ struct Diagnostic {
   std::vector<std::string> parameters =
       {};                    // the declared values that they name, by the framework's names
   std::string fold_key = {}; // equal for findings that are one; 16 hex digits, stable between runs
+  std::string fingerprint = {}; // likewise, although lines move and values are renamed
   llvm::SmallVector<Note, 2> notes = {};
   llvm::SmallVector<Fix, 3> fixes = {};
   bool fixes_sought = false; // false: they were not asked for, or the finding has none by nature
@@ -47,6 +48,7 @@ struct Report {
   llvm::StringRef bytes;          // of the input
   ir::Program *program = nullptr; // null: the input could not be read
   const CheckResult *result = nullptr;
+  CheckOptions check_options; // with which it was checked
   std::vector<ir::InputError> input_errors, input_warnings;
   std::vector<Diagnostic> diagnostics;   // program order; suppressed ones included
   ir::Dialect words = ir::Dialect::Spmd; // types are printed in these too

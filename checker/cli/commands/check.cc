@@ -224,6 +224,10 @@ ExitCode run_check(const Options &given) {
     say(problem);
     return ExitCode::Call;
   }
+  if (std::string problem = formats_problem(options); !problem.empty()) {
+    say(problem);
+    return ExitCode::Call;
+  }
   options.check.today = date_of_today();
   Run run{.options = options};
   SourceCache sources(options.sources);
