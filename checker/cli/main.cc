@@ -14,7 +14,7 @@ namespace spmd::checker {
 namespace {
 
 constexpr CommandRow kCommands[] = {
-    {"check", "[FILE|DIR|-]...", "types programs and reports what does not follow", kCheck,
+    {"check", "[FILE|DIR|-]...", "types programs and reports what does not follow", kCheck | kGate,
      run_check},
     {"explain", "[NAME]", "manual of a finding, op, kind, transition or exit code", kExplain,
      run_explain},

@@ -179,6 +179,15 @@ constexpr OptionRow kOptions[] = {
      "parameters whose gradient is proved on every axis, of a recorded step; fewer give exit code "
      "4",
      kCheck, set_min_proof},
+    {"--baseline", "FILE", "", "findings that are accepted as they are; new ones count", kGate,
+     [](Options &o, StringRef v) { return o.baseline = v.str(), std::string(); }},
+    {"--write-baseline", "", "", "write what is found to that file", kGate,
+     turn_on<&Options::write_baseline>},
+    {"--update-baseline", "", "", "take out of that file what is gone; it does not grow", kGate,
+     turn_on<&Options::update_baseline>},
+    {"--since", "OLD.json", "", "accept what an earlier --format=json has; repeatable", kGate,
+     [](Options &o, StringRef v) { return o.since.push_back(v.str()), std::string(); },
+     [](Options &o) { o.since.clear(); }},
     {"--annotate", "", "", "print the inferred src and dst of collectives", kCheck,
      turn_on<&Options::annotate>},
     {"--no-fold", "", "", "one report per place", kCheck,
@@ -340,7 +349,7 @@ std::string help_text(const CommandRow &command) {
   std::string rows = option_help(command.bit);
   if (!rows.empty())
     text += "\noptions\n" + rows;
-  return command.bit == kCheck ? text + "\nformats\n" + format_help() : text;
+  return command.bit & kCheck ? text + "\nformats\n" + format_help() : text;
 }
 
 std::string format_help() {

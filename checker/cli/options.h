@@ -41,6 +41,9 @@ struct Options {
   rules::Severity fail_on = rules::Severity::Error;
   bool exit_zero = false;
   double min_coverage = 0, min_proof = 0;
+  std::string baseline;           // empty: none
+  std::vector<std::string> since; // outputs of earlier runs
+  bool write_baseline = false, update_baseline = false;
   When colour = When::Auto;
   std::optional<unsigned> width;
   bool quiet = false, stats = false, timing = false, annotate = false;
@@ -67,7 +70,7 @@ struct Options {
 // Bits of OptionRow::commands.
 inline constexpr uint16_t kCheck = 1, kExplain = 2, kDump = 4, kOps = 8, kFmt = 16, kValidate = 32,
                           kSchema = 64, kConfig = 128, kBackward = 256, kPlan = 512,
-                          kElaborate = 1024;
+                          kElaborate = 1024, kGate = 2048;
 
 struct OptionRow {
   std::string_view name;     // with its dashes

@@ -65,6 +65,8 @@ std::string formats_problem(const Options &options) {
   for (const std::string &argument : options.arguments)
     if (argument != "-")
       taken[same_file(argument)] = "an input";
+  if (!options.baseline.empty())
+    taken[same_file(options.baseline)] = "the baseline";
   for (const FormatRequest &request : options.formats) {
     auto [at, fresh] = taken.try_emplace(request.file.empty() ? "" : same_file(request.file),
                                          fmt::format("`--format={}`", request.name));

@@ -1,4 +1,4 @@
-// GitLab's code quality report: a list of findings, each with a fingerprint by which a merge request
+// The code quality report of GitLab: findings, each with a fingerprint by which a merge request
 // tells old ones from new ones. The format has no place for what is not a finding of some file.
 #include "checker/render/facts.h"
 

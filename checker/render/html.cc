@@ -5,7 +5,7 @@
 #include "checker/render/page_data.h"
 #include "checker/report/communication.h"
 
-#include "page.h" // page/page.css and page/page.js
+#include <page.h> // page/page.css and page/page.js
 
 #include "ir/mesh/symbols.h"
 #include "ir/text/text.h"

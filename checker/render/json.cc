@@ -250,6 +250,7 @@ Json summary_json(const Totals &totals) {
           {"warnings", totals.warnings},
           {"infos", totals.infos},
           {"suppressed", totals.suppressed},
+          {"known", totals.known},
           {"not_shown", totals.cut},
           {"ops", totals.ops},
           {"unknown_ops", totals.unknown_ops},

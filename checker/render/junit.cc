@@ -1,5 +1,5 @@
-// JUnit XML: a suite per input, a case per finding, and one that says whether the input was read and
-// judged. A finding below --fail-on passes, and says what it found.
+// JUnit XML: a suite per input, a case per finding, and one that says whether the input was read
+// and judged. A finding below --fail-on passes, and says what it found.
 #include "checker/render/facts.h"
 
 #include <fmt/format.h>

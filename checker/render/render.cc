@@ -69,6 +69,7 @@ Totals totals_of(llvm::ArrayRef<Report> reports) {
     totals.errors += report.errors, totals.warnings += report.warnings,
         totals.infos += report.infos;
     totals.suppressed += report.suppressed, totals.cut += report.cut;
+    totals.known += report.known;
     totals.not_selected += report.not_selected;
     totals.values += report.judged.values, totals.unknown_values += report.judged.unknown_values;
     totals.unchecked_ops += report.judged.unchecked_ops;
@@ -141,10 +142,13 @@ std::string counts_line(const Totals &totals) {
   if (totals.inputs > 1)
     text += fmt::format(" of {} inputs", totals.inputs);
   std::string left_out;
-  if (totals.suppressed)
-    left_out = fmt::format("{} suppressed", totals.suppressed);
-  if (totals.not_selected)
-    left_out += fmt::format("{}{} not selected", left_out.empty() ? "" : ", ", totals.not_selected);
+  auto leave_out = [&](uint64_t count, std::string_view how) {
+    if (count)
+      left_out += fmt::format("{}{} {}", left_out.empty() ? "" : ", ", count, how);
+  };
+  leave_out(totals.known, "known");
+  leave_out(totals.suppressed - totals.known, "suppressed");
+  leave_out(totals.not_selected, "not selected");
   if (!left_out.empty())
     text += fmt::format(" ({})", left_out);
   // Rounded down, so that 100 means all.

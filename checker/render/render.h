@@ -56,7 +56,7 @@ void print_in_full(const Report &report, const Diagnostic &diagnostic, SourceCac
 // Counts over all inputs of a run.
 struct Totals {
   uint64_t inputs = 0, unread = 0, ops = 0, unknown_ops = 0;
-  uint64_t errors = 0, warnings = 0, infos = 0, suppressed = 0, cut = 0;
+  uint64_t errors = 0, warnings = 0, infos = 0, suppressed = 0, known = 0, cut = 0;
   uint64_t undecided = 0; // collectives without a word that no use decides
   uint64_t not_selected = 0;
   uint64_t values = 0, unknown_values = 0; // Judged

@@ -5,6 +5,8 @@
 #include "checker/render/json_text.h"
 #include "checker/report/verified_edits.h"
 
+#include "ir/support/strings.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -20,7 +22,7 @@ constexpr size_t kMostPlaces = 100; // of one result; the message counts the res
 
 // A relative path stays so, that the reader may hold it against a checkout.
 std::string uri_of(llvm::StringRef path) {
-  std::string out = path.startswith("/") ? "file://" : "";
+  std::string out = ir::starts_with(path, "/") ? "file://" : "";
   for (char c : path) {
     bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                  llvm::StringRef("-._~/").contains(c);
@@ -144,6 +146,8 @@ Json result_json(const Report &report, const Diagnostic &diagnostic, size_t rule
     out["codeFlows"] = std::move(steps);
   if (Json fixes = fixes_json(report, diagnostic); !fixes.empty())
     out["fixes"] = std::move(fixes);
+  if (report.compared)
+    out["baselineState"] = finding.suppressed && diagnostic.known ? "unchanged" : "new";
   if (finding.suppressed)
     out["suppressions"] = {{{"kind", "external"}, {"justification", finding.reason}}};
   if (!diagnostic.parameters.empty())

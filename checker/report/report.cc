@@ -81,6 +81,8 @@ std::string scope_of(const Report &report, const Place &place) {
 }
 
 ir::FrameId frame_of(const Report &report, const Place &place) {
+  if (place.form == Place::Form::Frame)
+    return ir::FrameId{place.index};
   ir::LocId loc = loc_of(report, place);
   return loc.valid() ? report.program->locs[loc].frame : ir::FrameId{};
 }
@@ -181,15 +183,12 @@ std::string identity_text(const Report &report, const Diagnostic &diagnostic) {
   return text;
 }
 
-void count(Report &report, const Finding &finding) {
-  if (finding.suppressed)
-    ++report.suppressed;
-  else if (finding.severity() == rules::Severity::Error)
-    ++report.errors;
-  else if (finding.severity() == rules::Severity::Warning)
-    ++report.warnings;
-  else
-    ++report.infos;
+void count(Report &report, const Finding &finding, int by = 1) {
+  unsigned &counter = finding.suppressed                               ? report.suppressed
+                      : finding.severity() == rules::Severity::Error   ? report.errors
+                      : finding.severity() == rules::Severity::Warning ? report.warnings
+                                                                       : report.infos;
+  counter += static_cast<unsigned>(by);
 }
 
 // The declared value in whose storage a value lies, or whose gradient does; null if there is none.
@@ -287,6 +286,30 @@ void cut(Report &report, unsigned limit) {
 void identify(Report &report) {
   for (Diagnostic &diagnostic : report.diagnostics)
     diagnostic.fingerprint = key_of(identity_text(report, diagnostic));
+}
+
+// Findings of the check stay as they are: what is accepted is a copy.
+void accept(Report &report, Diagnostic &diagnostic) {
+  if (diagnostic.first->suppressed)
+    return;
+  std::optional<Accepted> accepted;
+  for (const Accept &ask : report.accept)
+    if (!accepted)
+      accepted = ask(report, diagnostic);
+  if (!accepted || accepted->places == 0)
+    return;
+  count(report, *diagnostic.first, -static_cast<int>(accepted->places));
+  report.suppressed += static_cast<unsigned>(accepted->places);
+  if (accepted->known) {
+    diagnostic.known = accepted->places;
+    report.known += static_cast<unsigned>(accepted->places);
+  }
+  if (accepted->places < diagnostic.places.size())
+    return;
+  Finding &copy = report.made.emplace_back(*diagnostic.first);
+  copy.suppressed = true;
+  copy.reason = accepted->reason;
+  diagnostic.first = &copy;
 }
 
 void explain(Report &report, const CheckOptions &check_options, bool fixes) {
@@ -390,6 +413,7 @@ uint64_t byte_of(const ir::Program &program, const Place &place) {
   case Place::Form::Symbol:
     return program.symbols[place.index].origin;
   case Place::Form::File:
+  case Place::Form::Frame:
     return 0;
   }
   return 0;
@@ -413,8 +437,12 @@ Report make_report(std::string input, llvm::StringRef bytes, ir::Program &progra
   report.judged = judged_part(program, result);
   report.first_uses = first_uses(program, result, ir::format_of(bytes).by_hand);
   fold(report, options);
-  cut(report, options.max_findings);
   identify(report);
+  report.accept = options.accept;
+  report.compared = options.compared;
+  for (Diagnostic &diagnostic : report.diagnostics)
+    accept(report, diagnostic);
+  cut(report, options.max_findings);
   explain(report, check_options, options.fixes);
   return report;
 }

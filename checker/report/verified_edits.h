@@ -6,8 +6,8 @@
 
 namespace spmd::checker {
 
-// Empty where the fix is no change of the text, or where the text after it does not have one finding
-// of that name less, or has more findings than before.
+// Empty where the fix is no change of the text, or where the text after it does not have fewer
+// findings, and fewer of that name.
 std::vector<TextEdit> verified_edits(const Report &report, const Finding &finding, const Fix &fix);
 
 } // namespace spmd::checker
