@@ -31,8 +31,8 @@ constexpr unsigned kMaxExtends = 16;
 // Options that make no sense in a file, or that only the caller may decide: what is read and
 // written besides the inputs.
 constexpr std::string_view kOnlyCalled[] = {
-    "--config",         "--isolated",        "--help", "--expect", "--source-root",
-    "--write-baseline", "--update-baseline", "--since"};
+    "--config",         "--isolated",        "--help",  "--expect", "--source-root",
+    "--write-baseline", "--update-baseline", "--since", "--diff"};
 constexpr uint64_t kMaxFile = uint64_t(1) << 20; // bytes
 // toml++ recurses once per part of a key.
 constexpr size_t kMaxDots = 64; // on one line, outside of strings

@@ -24,8 +24,8 @@ public:
   };
   Counts counts() const;
 
-  // A baseline of the findings of these reports that nothing else accepts. `only_known`: without what
-  // is new.
+  // A baseline of the findings of these reports that nothing else accepts. `only_known`: without
+  // what is new.
   static std::string baseline_of(llvm::ArrayRef<Report> reports, bool only_known);
 
 private:

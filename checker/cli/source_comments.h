@@ -30,8 +30,8 @@ public:
 
   void read(const ir::Program &program);
   std::optional<Accepted> accept(const Report &report, const Diagnostic &diagnostic);
-  // Adds those that accept nothing to the report of the first program that was made from the file. A
-  // line that no program ran is left alone, and so is what was not to be reported.
+  // Adds those that accept nothing to the report of the first program that was made from the file.
+  // A line that no program ran is left alone, and so is what was not to be reported.
   void add_findings(llvm::MutableArrayRef<Report> reports, const ReportOptions &options);
 
 private:

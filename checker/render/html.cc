@@ -358,28 +358,18 @@ void print_coverage(Page &page) {
 
 // --- communication -------------------------------------------------------------------------------
 
-struct Traffic {
-  uint64_t calls = 0, unknown = 0;
-  int64_t bytes = 0;
-};
-
-void print_traffic(Page &page, std::string_view title,
-                   const std::map<std::array<std::string, 3>, Traffic> &rows,
-                   llvm::ArrayRef<std::string_view> columns) {
-  std::vector<std::pair<std::array<std::string, 3>, Traffic>> sorted(rows.begin(), rows.end());
-  llvm::stable_sort(sorted,
-                    [](const auto &a, const auto &b) { return a.second.bytes > b.second.bytes; });
+void print_traffic(Page &page, std::string_view title, const TrafficRows &rows, TrafficBy by) {
   constexpr size_t kMost = 40;
-  int64_t most = sorted.empty() ? 0 : sorted.front().second.bytes;
+  int64_t most = rows.empty() ? 0 : rows.front().second.bytes;
   page.out << "<h2>" << title << "</h2>\n<div class=\"panel\"><table><tr>";
-  for (std::string_view column : columns)
+  for (std::string_view column : traffic_columns(by))
     page.out << "<th>" << column << "</th>";
-  page.out
-      << "<th class=\"number\">calls</th><th class=\"number\">sent by a rank</th><th></th></tr>\n";
-  for (const auto &[key, traffic] : llvm::ArrayRef(sorted).take_front(kMost)) {
+  page.out << "<th class=\"number\">calls</th><th class=\"number\">sent by a rank</th>"
+              "<th></th></tr>\n";
+  for (const auto &[key, traffic] : llvm::ArrayRef(rows).take_front(kMost)) {
     page.out << "<tr>";
-    for (size_t i = 0; i < columns.size(); ++i)
-      page.out << "<td>" << (key[i].empty() ? "—" : html(key[i])) << "</td>";
+    for (const std::string &part : key)
+      page.out << "<td>" << (part.empty() ? "—" : html(part)) << "</td>";
     page.out << fmt::format(
         "<td class=\"number\">{}</td><td class=\"number\">{}{}</td><td class=\"share\">"
         "<div class=\"bar\"><i style=\"width:{:.1f}%\"></i></div></td></tr>\n",
@@ -387,53 +377,31 @@ void print_traffic(Page &page, std::string_view title,
         traffic.unknown ? fmt::format(" and {} of unknown size", traffic.unknown) : "",
         most ? 100.0 * double(traffic.bytes) / double(most) : 0.0);
   }
-  if (sorted.size() > kMost)
+  if (rows.size() > kMost)
     page.out << fmt::format("<tr><td colspan=\"6\" class=\"more\">and {} more</td></tr>\n",
-                            sorted.size() - kMost);
+                            rows.size() - kMost);
   page.out << "</table></div>\n";
 }
 
-// `layers.12.mlp.act` as `layers.*.mlp`.
-std::string part_of_model(llvm::StringRef scope) {
-  llvm::SmallVector<llvm::StringRef, 8> parts;
-  scope.split(parts, '.');
-  std::string text;
-  for (llvm::StringRef part : llvm::ArrayRef<llvm::StringRef>(parts).take_front(4)) {
-    bool number = !part.empty() && llvm::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
-    text += (text.empty() ? "" : ".") + (number ? "*" : part.str());
-  }
-  return text;
-}
-
 void print_communication(Page &page) {
-  constexpr std::string_view kPhases[] = {"", "forward", "backward", "recomputed", "optimizer"};
-  std::map<std::array<std::string, 3>, Traffic> by_axis, by_scope;
+  page.out << "<div id=\"communication\"></div>";
+  bool any = false;
   for (const Report &report : page.reports) {
     if (!report.program)
       continue;
-    for (const Message &message : communication_of(*report.program, *report.result)) {
-      const ir::Inst &inst = report.program->insts[message.inst];
-      std::string axes =
-          message.axes.empty() ? "?" : ir::print_axes(*report.program, message.mesh, message.axes);
-      std::string collective(message.collective);
-      SourcePlace place = locate(report, Place::inst(message.inst));
-      for (Traffic *row : {&by_axis[{collective, axes, std::string(kPhases[unsigned(inst.phase)])}],
-                           &by_scope[{part_of_model(place.scope), collective, axes}]}) {
-        ++row->calls;
-        row->unknown += !message.bytes;
-        row->bytes += message.bytes.value_or(0);
-      }
-    }
+    std::vector<Message> messages = communication_of(*report.program, *report.result);
+    if (messages.empty())
+      continue;
+    any = true;
+    std::string of = page.reports.size() == 1 ? "" : " of " + html(report.input);
+    print_traffic(
+        page, fmt::format("Communication{} <small>ring algorithms; a body counts once</small>", of),
+        add_up(*report.program, messages, TrafficBy::Axis), TrafficBy::Axis);
+    print_traffic(page, fmt::format("Communication{} by part of the model", of),
+                  add_up(*report.program, messages, TrafficBy::Scope), TrafficBy::Scope);
   }
-  page.out << "<div id=\"communication\"></div>";
-  if (by_axis.empty()) {
+  if (!any)
     page.out << "<h2>Communication</h2><div class=\"panel empty\">No collective.</div>\n";
-    return;
-  }
-  print_traffic(page, "Communication <small>ring algorithms; a body counts once</small>", by_axis,
-                {"collective", "axis", "phase"});
-  print_traffic(page, "Communication by part of the model", by_scope,
-                {"part", "collective", "axis"});
 }
 
 // --- the program ---------------------------------------------------------------------------------

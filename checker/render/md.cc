@@ -5,15 +5,8 @@
 #include <fmt/format.h>
 
 namespace spmd::checker {
-namespace {
 
-constexpr size_t kMost = 60'000;     // bytes, at least as many as characters
-constexpr size_t kMostRows = 40'000; // up to the end of the table
-constexpr size_t kMostRemarks = 10'000;
-constexpr size_t kLastLines = 200; // that say what is left out
-
-// Text in a cell of a table: nothing in it is Markdown but the spans of code that messages have.
-std::string cell(llvm::StringRef text) {
+std::string markdown_cell(llvm::StringRef text) {
   std::string out;
   bool code = false;
   for (char c : printable(text)) {
@@ -25,13 +18,20 @@ std::string cell(llvm::StringRef text) {
   return out + (code ? "`" : "");
 }
 
+namespace {
+
+constexpr size_t kMost = 60'000;     // bytes, at least as many as characters
+constexpr size_t kMostRows = 40'000; // up to the end of the table
+constexpr size_t kMostRemarks = 10'000;
+constexpr size_t kLastLines = 200; // that say what is left out
+
 std::string row(const Report &report, const Diagnostic &diagnostic) {
   const Finding &finding = *diagnostic.first;
   size_t more = diagnostic.places.size() - 1;
   return fmt::format("| {} | `{}` | {} | {}{} |\n",
                      rules::kSeverityWords[static_cast<unsigned>(finding.severity())],
-                     finding.info().name, cell(message_of(*report.program, finding)),
-                     cell(print(locate(report, finding.place))),
+                     finding.info().name, markdown_cell(message_of(*report.program, finding)),
+                     markdown_cell(print(locate(report, finding.place))),
                      more ? fmt::format(" and {} more", more) : "");
 }
 
@@ -48,8 +48,8 @@ std::string details(const Report &report, const Diagnostic &diagnostic, SourceCa
   return fmt::format("<details><summary><code>{}</code> at {}</summary>\n\n{}text\n{}{}\n\n"
                      "</details>\n\n",
                      diagnostic.first->info().name,
-                     cell(print(locate(report, diagnostic.first->place))), fence, text.str(),
-                     fence);
+                     markdown_cell(print(locate(report, diagnostic.first->place))), fence,
+                     text.str(), fence);
 }
 
 // What is no finding, but has to be known: inputs that were not read, or in which nothing was
@@ -65,11 +65,11 @@ std::string remarks(llvm::ArrayRef<Report> reports) {
   for (const Report &report : reports) {
     for (const ir::InputError &error : report.input_errors) {
       auto [line, col] = line_of(report, error);
-      add(fmt::format("- {}:{}:{}: `{}`: {}\n", cell(report.input), line, col, error.name,
-                      cell(error.message)));
+      add(fmt::format("- {}:{}:{}: `{}`: {}\n", markdown_cell(report.input), line, col, error.name,
+                      markdown_cell(error.message)));
     }
     if (std::string why = nothing_judged(report); !why.empty())
-      add(fmt::format("- {}: {}\n", cell(report.input), cell(why)));
+      add(fmt::format("- {}: {}\n", markdown_cell(report.input), markdown_cell(why)));
   }
   if (more)
     text += fmt::format("- {} more were not read or judged\n", more);
@@ -88,7 +88,7 @@ void render_md(llvm::ArrayRef<Report> reports, SourceCache &sources, const Rende
                llvm::raw_ostream &out) {
   Totals totals = totals_of(reports);
   std::string text = fmt::format("### {} spmdlint: {}\n\n{}", verdict(totals),
-                                 cell(counts_line(totals)), remarks(reports));
+                                 markdown_cell(counts_line(totals)), remarks(reports));
   std::string rows;
   size_t left_out = totals.cut, closed = 0;
   auto each = [&](auto take) {

@@ -86,6 +86,8 @@ std::pair<uint32_t, uint32_t> line_of(const Report &report, const ir::InputError
 // `12.0 MiB`
 std::string print_bytes(int64_t bytes);
 using ir::printable;
+// Text in a cell of a table: nothing in it is Markdown but the spans of code that messages have.
+std::string markdown_cell(llvm::StringRef text);
 
 enum class Style : uint8_t { Error, Warning, Info, Bold, Gutter, Good };
 inline Style style_of(rules::Severity severity) { return static_cast<Style>(severity); }

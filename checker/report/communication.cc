@@ -5,12 +5,14 @@
 #include "checker/dialect/printer.h"
 
 #include "ir/mesh/symbols.h"
+#include "ir/text/text.h"
 #include "rules/redistribute/call.h"
 #include "rules/transitions/call.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
+#include <map>
 
 namespace spmd::checker {
 
@@ -172,6 +174,66 @@ std::vector<Message> communication_of(ir::Program &program, const CheckResult &r
   for (uint32_t i = 0; i < program.insts.size(); ++i)
     reader.read(ir::InstId{i}, out);
   return out;
+}
+
+namespace {
+
+constexpr size_t kDepth = 4; // of a part of the model
+
+std::string scope_of(const ir::Program &program, ir::InstId inst) {
+  ir::LocId loc = program.insts[inst].loc;
+  if (!loc.valid() || !program.locs[loc].scope.valid())
+    return "";
+  return program.strings[program.locs[loc].scope].str();
+}
+
+} // namespace
+
+std::string without_numbers(llvm::StringRef name, size_t parts) {
+  llvm::SmallVector<llvm::StringRef, 8> split;
+  name.split(split, '.');
+  split.resize(std::min<size_t>(split.size(), parts));
+  std::string text;
+  for (llvm::StringRef part : split) {
+    bool number = !part.empty() && llvm::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
+    text += (text.empty() ? "" : ".") + (number ? "*" : part.str());
+  }
+  return text;
+}
+
+std::array<std::string_view, 3> traffic_columns(TrafficBy by) {
+  if (by == TrafficBy::Axis)
+    return {"collective", "axis", "phase"};
+  if (by == TrafficBy::Scope)
+    return {"part", "collective", "axis"};
+  return {"op", "collective", "axis"};
+}
+
+TrafficKey traffic_key(const ir::Program &program, const Message &message, TrafficBy by) {
+  constexpr std::string_view kPhases[] = {"", "forward", "backward", "recomputed", "optimizer"};
+  const ir::Inst &inst = program.insts[message.inst];
+  std::string axes =
+      message.axes.empty() ? "?" : ir::print_axes(program, message.mesh, message.axes);
+  std::string collective(message.collective);
+  if (by == TrafficBy::Axis)
+    return {collective, axes, std::string(kPhases[static_cast<unsigned>(inst.phase)])};
+  if (by == TrafficBy::Scope)
+    return {without_numbers(scope_of(program, message.inst), kDepth), collective, axes};
+  return {program.op_name(inst.op).str(), collective, axes};
+}
+
+TrafficRows add_up(const ir::Program &program, llvm::ArrayRef<Message> messages, TrafficBy by) {
+  std::map<TrafficKey, Traffic> rows;
+  for (const Message &message : messages) {
+    Traffic &row = rows[traffic_key(program, message, by)];
+    ++row.calls;
+    row.unknown += !message.bytes;
+    row.bytes += message.bytes.value_or(0);
+  }
+  TrafficRows sorted(rows.begin(), rows.end());
+  llvm::stable_sort(sorted,
+                    [](const auto &a, const auto &b) { return a.second.bytes > b.second.bytes; });
+  return sorted;
 }
 
 } // namespace spmd::checker

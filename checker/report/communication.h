@@ -6,7 +6,12 @@
 
 #include "rules/transitions/transition.h"
 
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <array>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -25,5 +30,22 @@ struct Message {
 };
 // In program order. Instructions of a body count once, however often it runs.
 std::vector<Message> communication_of(ir::Program &program, const CheckResult &result);
+
+// `layers.12.mlp.act` as `layers.*.mlp.act`: the same part of any layer; the first parts of a name.
+std::string without_numbers(llvm::StringRef name, size_t parts = ~size_t(0));
+
+// Messages added up.
+struct Traffic {
+  uint64_t calls = 0, unknown = 0; // unknown: of these the bytes are not known
+  int64_t bytes = 0;
+};
+enum class TrafficBy : uint8_t { Axis, Scope, Op };
+using TrafficKey = std::array<std::string, 3>;
+// What the parts of a key are: `collective`, `axis`, `phase`.
+std::array<std::string_view, 3> traffic_columns(TrafficBy by);
+TrafficKey traffic_key(const ir::Program &program, const Message &message, TrafficBy by);
+using TrafficRows = std::vector<std::pair<TrafficKey, Traffic>>;
+// The most bytes first.
+TrafficRows add_up(const ir::Program &program, llvm::ArrayRef<Message> messages, TrafficBy by);
 
 } // namespace spmd::checker

@@ -36,8 +36,8 @@ struct Diagnostic {
   bool fixes_cut = false;    // the search ended at its budget: there may be others, or cheaper ones
 };
 
-// What whoever asks for a report accepts of a finding: some of its places, because they are known, or
-// because a comment says so.
+// What whoever asks for a report accepts of a finding: some of its places, because they are known,
+// or because a comment says so.
 struct Accepted {
   std::string reason;
   size_t places = 0;  // at most as many as the finding has; all: it is suppressed

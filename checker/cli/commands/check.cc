@@ -1,9 +1,10 @@
 // `spmdlint check`: reads every input, checks it, renders the reports, and settles the exit code.
 // Findings go to stdout or to files, words about the run to stderr.
-#include "checker/cli/input.h"
+#include "checker/cli/checked_input.h"
 #include "checker/cli/inputs_below.h"
 #include "checker/cli/known_findings.h"
 #include "checker/cli/output.h"
+#include "checker/cli/patch.h"
 #include "checker/cli/present.h"
 #include "checker/cli/source_comments.h"
 #include "checker/rewrite/annotate.h"
@@ -73,11 +74,6 @@ std::vector<std::string> find_inputs(Run &run) {
   return paths;
 }
 
-bool is_recorded_step(const ir::Program &program) {
-  return program.mode == ir::Mode::Local && program.producer.frontend.valid() &&
-         program.phase == ir::ProgramPhase::Step;
-}
-
 // Which suppressions of the configuration, the last ones of each program, were of use.
 void note_suppressions(Run &run, const CheckResult &result) {
   size_t count = run.options.configuration.suppressions.size();
@@ -124,13 +120,10 @@ void check_input(Run &run, SourceCache &sources, SourceComments &comments,
     return;
   }
   run.options.configuration.add_to(input.read.program);
-  CheckOptions options = run.options.check;
+  CheckOptions options = check_options_for(input.read.program, run.options);
   {
     auto timer = timed(run.check_ms);
     Progress progress(printable("checking " + path), run.options.quiet);
-    // Nobody declares what a script that was recorded as it is holds.
-    if (!options.mode && is_recorded_step(input.read.program))
-      options.mode = ir::Mode::Gradual;
     options.progress = [&](uint64_t done, uint64_t all) { progress.show(done, all); };
     checked.result = check(input.read.program, options);
     options.infer_partial |= checked.result.gradual != nullptr;
@@ -249,6 +242,25 @@ void print_words(const Run &run) {
 
 } // namespace
 
+// The fixes of all inputs as one patch on stdout, and what it comes to.
+void print_patches(Run &run) {
+  std::string text;
+  unsigned fixed = 0, remaining = 0;
+  for (const Checked &checked : run.inputs) {
+    if (!checked.input.readable())
+      continue;
+    Patch patch = make_patch(checked.input, run.options);
+    text += patch.text;
+    fixed += patch.fixed, remaining += patch.remaining;
+  }
+  if (std::string problem = write_stdout(text); !problem.empty()) {
+    run.happened(ExitCode::Call);
+    say(problem);
+  }
+  print_note(run, fmt::format("the patch repairs {} finding{} and leaves {}", fixed,
+                              fixed == 1 ? "" : "s", remaining));
+}
+
 // Empty, or what is wrong with the options of baselines. Reads what is known.
 std::string read_known(const Options &options, KnownFindings &known) {
   if (options.baseline.empty() && (options.write_baseline || options.update_baseline))
@@ -332,7 +344,9 @@ ExitCode run_check(const Options &given) {
   for (const std::string &path : find_inputs(run))
     check_input(run, sources, comments, path);
   comments.add_findings(run.reports, options.report);
-  {
+  if (options.diff) {
+    print_patches(run);
+  } else {
     auto timer = timed(run.render_ms);
     if (!render(run.options, run.reports, sources))
       run.happened(ExitCode::Call);
