@@ -1,12 +1,12 @@
 // `spmdlint check`: reads every input, checks it, renders the reports, and settles the exit code.
 // Findings go to stdout or to files, words about the run to stderr.
 #include "checker/cli/checked_input.h"
+#include "checker/cli/gates/known_findings.h"
+#include "checker/cli/gates/patch.h"
+#include "checker/cli/gates/source_comments.h"
 #include "checker/cli/inputs_below.h"
-#include "checker/cli/known_findings.h"
 #include "checker/cli/output.h"
-#include "checker/cli/patch.h"
 #include "checker/cli/present.h"
-#include "checker/cli/source_comments.h"
 #include "checker/rewrite/annotate.h"
 
 #include "ir/text/text.h"

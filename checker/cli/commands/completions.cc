@@ -1,8 +1,8 @@
 // `spmdlint completions SHELL` and `spmdlint man`: both are derived from the tables of commands and
 // options, as the help is.
+#include "checker/cli/commands/table.h"
 #include "checker/cli/options.h"
 #include "checker/cli/output.h"
-#include "checker/cli/table.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

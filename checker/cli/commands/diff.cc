@@ -1,8 +1,8 @@
 // `spmdlint diff OLD NEW`: what differs between two programs: meshes, types of parameters,
 // communication, new pending sums, findings. For a pull request, `--format=md`.
 #include "checker/cli/checked_input.h"
+#include "checker/cli/commands/table.h"
 #include "checker/cli/output.h"
-#include "checker/cli/table.h"
 #include "checker/report/communication.h"
 
 #include "ir/mesh/symbols.h"

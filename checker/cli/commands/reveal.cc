@@ -1,8 +1,8 @@
 // `spmdlint reveal FILE PLACE`: the types of a value with what makes it and what takes it, or of
 // all that stands at a line of the source.
 #include "checker/cli/checked_input.h"
+#include "checker/cli/commands/table.h"
 #include "checker/cli/output.h"
-#include "checker/cli/table.h"
 #include "checker/definitions.h"
 
 #include "ir/support/strings.h"

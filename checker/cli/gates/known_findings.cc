@@ -1,5 +1,5 @@
 // Reads and writes baselines. Relies on `fingerprint`, which the JSON output has since 1.5.
-#include "checker/cli/known_findings.h"
+#include "checker/cli/gates/known_findings.h"
 
 #include "checker/render/json_text.h"
 #include "checker/render/render.h"

@@ -1,5 +1,5 @@
 // Prints rows in columns as wide as they need to be.
-#include "checker/cli/table.h"
+#include "checker/cli/commands/table.h"
 
 #include "checker/cli/output.h"
 #include "checker/render/json_text.h"

@@ -1,5 +1,5 @@
 // Applies fixes to the text of a program, and compares the texts line by line.
-#include "checker/cli/patch.h"
+#include "checker/cli/gates/patch.h"
 
 #include "checker/report/verified_edits.h"
 

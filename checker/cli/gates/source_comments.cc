@@ -1,5 +1,5 @@
 // Reads comments by a scanner that knows strings and nothing else of Python.
-#include "checker/cli/source_comments.h"
+#include "checker/cli/gates/source_comments.h"
 
 #include "rules/violation.h"
 #include "rules/violations/coverage.h"
