@@ -78,6 +78,7 @@ struct CheckResult {
   std::vector<InferredAt> inferred;
   std::vector<UndecidedClash> clashes; // Finding::clash
   CheckStats stats;
+  std::vector<bool> used_suppressions; // of the program, in its order; empty: it has none
   // Mode::Gradual; else none. What is known without declarations; per value the axes on which
   // everything that it was made of is known, kind, cut and scale; per axis the first instruction
   // that lost that.

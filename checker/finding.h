@@ -11,10 +11,21 @@ namespace spmd::checker {
 
 // Where a finding stands: an instruction, or a row of a table of the program.
 struct Place {
-  enum class Form : uint8_t { Inst, Param, Output, Rule, Suppression, File, Function, Symbol };
+  enum class Form : uint8_t {
+    Inst,
+    Param,
+    Output,
+    Rule,
+    Suppression,
+    File,
+    Function,
+    Symbol,
+    Frame
+  };
   Form form = Form::Inst;
   uint32_t index =
-      0; // InstId, FunctionId, or index into params, outputs, rules, suppressions, files, symbols
+      0; // InstId, FunctionId, FrameId, or index into params, outputs, rules, suppressions, files,
+         // symbols
 
   static Place inst(ir::InstId id) { return {Form::Inst, id.index}; }
   ir::InstId as_inst() const { return ir::InstId{index}; }
@@ -30,7 +41,7 @@ struct Finding {
   std::string reason;   // of the suppression
   uint32_t clash = ~0u; // into CheckResult::clashes; ~0: no word of a collective is in question
 
-  bool inferred = false;  // it stands on cuts that nobody stated: a warning until a run confirms it
+  bool inferred = false; // it stands on cuts that nobody stated: a warning until a run confirms it
 
   const rules::DiagnosticInfo &info() const { return rules::info(violation); }
   rules::Severity severity() const {

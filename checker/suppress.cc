@@ -90,8 +90,8 @@ public:
       : program_(program), options_(options), index_(program), used_(program.suppressions.size()),
         ignore_used_(program.ignores.size()) {}
 
-  // The findings, and what is wrong with the suppressions themselves.
-  void run(std::vector<Finding> &findings) {
+  // The findings, and what is wrong with the suppressions themselves. Which of them were used.
+  std::vector<bool> run(std::vector<Finding> &findings) {
     for (Finding &finding : findings)
       visit(finding);
     for (uint32_t i = 0; i < program_.suppressions.size(); ++i)
@@ -103,6 +103,7 @@ public:
                             ~0u,
                             false,
                             {}});
+    return std::move(used_);
   }
 
   void visit(Finding &finding) {
@@ -184,7 +185,7 @@ private:
 void apply_suppressions(const ir::Program &program, const CheckOptions &options,
                         CheckResult &result) {
   if (!program.suppressions.empty() || !program.ignores.empty())
-    Suppressor(program, options).run(result.findings);
+    result.used_suppressions = Suppressor(program, options).run(result.findings);
 }
 
 void suppress(const ir::Program &program, const CheckOptions &options, Finding &finding) {

@@ -34,7 +34,8 @@ constexpr llvm::ArrayRef<const DiagnosticInfo *> kTable = kInfos<
     ShardOrderUnknown, NoSpec, StridedShard, StridedUneven, UnevenShard, UnevenList, NoShardRule,
     NotInnermost, WrongDimension, MixedPolicy, SpecNotRemappable, LossKind, MutationChangesType,
     PartialState, StaleAlias, UncheckedClaim, MeshChange, MeshGroupMixed, UnknownOp, ImplicitCast,
-    AssumedRule, UndecidedExtents, UnusedSuppression, ExpiredSuppression, SourceChanged,
+    AssumedRule, UndecidedExtents, UnusedSuppression, ExpiredSuppression, MalformedSuppression,
+    SourceChanged,
     ImplicitRedistribute, ReplicateRefuted, InvariantRefuted, ShardRefuted, PartialRefuted,
     GradientRefuted, ShapeRefuted, ReplicasDrift, RunInput, RunMemory, RunPlansDiffer, RunLostRank,
     RunTimeout>;

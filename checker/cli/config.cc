@@ -30,8 +30,9 @@ namespace path = llvm::sys::path;
 constexpr unsigned kMaxExtends = 16;
 // Options that make no sense in a file, or that only the caller may decide: what is read and
 // written besides the inputs.
-constexpr std::string_view kOnlyCalled[] = {"--config", "--isolated", "--help", "--expect",
-                                            "--source-root"};
+constexpr std::string_view kOnlyCalled[] = {
+    "--config",         "--isolated",        "--help",  "--expect", "--source-root",
+    "--write-baseline", "--update-baseline", "--since", "--diff"};
 constexpr uint64_t kMaxFile = uint64_t(1) << 20; // bytes
 // toml++ recurses once per part of a key.
 constexpr size_t kMaxDots = 64; // on one line, outside of strings
@@ -39,7 +40,7 @@ constexpr size_t kMaxDots = 64; // on one line, outside of strings
 std::string_view view(llvm::StringRef text) { return {text.data(), text.size()}; }
 
 bool is_configured(const OptionRow &row) {
-  return row.commands & kCheck && row.name.substr(0, 2) == "--" &&
+  return row.commands & (kCheck | kGate) && row.name.substr(0, 2) == "--" &&
          !llvm::is_contained(kOnlyCalled, row.name);
 }
 

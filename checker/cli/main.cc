@@ -14,7 +14,7 @@ namespace spmd::checker {
 namespace {
 
 constexpr CommandRow kCommands[] = {
-    {"check", "[FILE|DIR|-]...", "types programs and reports what does not follow", kCheck,
+    {"check", "[FILE|DIR|-]...", "types programs and reports what does not follow", kCheck | kGate,
      run_check},
     {"explain", "[NAME]", "manual of a finding, op, kind, transition or exit code", kExplain,
      run_explain},
@@ -26,6 +26,14 @@ constexpr CommandRow kCommands[] = {
      run_plan},
     {"elaborate", "FILE", "the program with its implicit redistributions written out", kElaborate,
      run_elaborate},
+    {"cost", "FILE", "what the program communicates: calls, bytes that a rank sends, time", kCost,
+     run_cost},
+    {"summary", "FILE", "one page: mesh, parameters and how they are cut, what is proved", kSummary,
+     run_summary},
+    {"reveal", "FILE %VALUE|PATH:LINE", "the types of a value, or at a line of the source", kReveal,
+     run_reveal},
+    {"diff", "OLD NEW", "what differs between two traces in types and communication", kDiff,
+     run_diff},
     {"ops", "[NAME]", "the op table: equations and spellings", kOps, run_ops},
     {"fmt", "FILE...", "writes programs in canonical form, or converts them", kFmt, run_fmt},
     {"validate", "FILE...", "reads programs and says what is wrong with their form", kValidate,
@@ -34,6 +42,9 @@ constexpr CommandRow kCommands[] = {
      run_schema},
     {"config", "show|init|verify", "what the configuration says; a file to start from", kConfig,
      run_config},
+    {"completions", "bash|zsh|fish", "a script by which a shell completes commands and options", 0,
+     run_completions},
+    {"man", "", "a manual page of all commands, for `man -l -`", 0, run_man},
     {"version", "", "prints the version", 0, run_version},
     {"help", "[COMMAND]", "prints this text, or the options of a command", 0, run_help},
 };

@@ -130,14 +130,13 @@ constexpr OptionRow kOptions[] = {
      [](Options &o, StringRef v) { return add_findings(o.report.ignore, v); },
      [](Options &o) { o.report.ignore.clear(); }},
     {"--mode", kOneOf<ir::kModeWords>, "as the program says; recorded steps gradual",
-     "how axes are judged", kCheck | kDump | kBackward | kElaborate,
+     "how axes are judged", kTyped,
      [](Options &o, StringRef v) { return choose(v, ir::kModeWords, o.check.mode.emplace()); }},
-    {"--strict", "", "on", "a missing claim is reported", kCheck | kDump | kBackward | kElaborate,
+    {"--strict", "", "on", "a missing claim is reported", kTyped,
      [](Options &o, StringRef) { return o.check.permissive = false, std::string(); }},
-    {"--permissive", "", "", "a missing claim is skipped", kCheck | kDump | kBackward | kElaborate,
+    {"--permissive", "", "", "a missing claim is skipped", kTyped,
      [](Options &o, StringRef) { return o.check.permissive = true, std::string(); }},
-    {"--infer-partial", "", "", "a result that becomes partial need not say so",
-     kCheck | kDump | kBackward | kElaborate,
+    {"--infer-partial", "", "", "a result that becomes partial need not say so", kTyped,
      [](Options &o, StringRef) { return o.check.infer_partial = true, std::string(); }},
     {"--min-coverage", "PCT", "0", "typed ops among all; fewer give exit code 4", kCheck,
      set_min_coverage},
@@ -145,6 +144,15 @@ constexpr OptionRow kOptions[] = {
      "parameters whose gradient is proved on every axis, of a recorded step; fewer give exit code "
      "4",
      kCheck, set_min_proof},
+    {"--baseline", "FILE", "", "findings that are accepted as they are; new ones count", kGate,
+     [](Options &o, StringRef v) { return o.baseline = v.str(), std::string(); }},
+    {"--write-baseline", "", "", "write what is found to that file", kGate,
+     turn_on<&Options::write_baseline>},
+    {"--update-baseline", "", "", "take out of that file what is gone; it does not grow", kGate,
+     turn_on<&Options::update_baseline>},
+    {"--since", "OLD.json", "", "accept what an earlier --format=json has; repeatable", kGate,
+     [](Options &o, StringRef v) { return o.since.push_back(v.str()), std::string(); },
+     [](Options &o) { o.since.clear(); }},
     {"--annotate", "", "", "print the inferred src and dst of collectives", kCheck,
      turn_on<&Options::annotate>},
     {"--no-fold", "", "", "one report per place", kCheck,
@@ -153,24 +161,23 @@ constexpr OptionRow kOptions[] = {
      [](Options &o, StringRef v) { return to_number(v, o.report.max_findings); }},
     {"--no-fixes", "", "", "look for no repairs", kCheck,
      [](Options &o, StringRef) { return o.report.fixes = false, std::string(); }},
+    {"--diff", "", "", "print the fixes as a patch of the programs, and no findings", kGate,
+     turn_on<&Options::diff>},
     {"--source-root", "DIR", ".", "where source files are looked up", kCheck,
      [](Options &o, StringRef v) { return o.sources.root = v.str(), std::string(); }},
     {"--path-map", "A=B", "", "paths that begin with A are looked up at B; repeatable", kCheck,
      add_path_map, [](Options &o) { o.sources.path_map.clear(); }},
-    {"--strict-schema", "", "", "warn of unknown keys",
-     kCheck | kDump | kBackward | kElaborate | kFmt | kValidate,
+    {"--strict-schema", "", "", "warn of unknown keys", kTyped | kFmt | kValidate,
      [](Options &o, StringRef) { return o.read.strict_schema = true, std::string(); }},
     {"--allow-truncated", "", "", "an early end of a stream is a warning",
-     kCheck | kDump | kBackward | kElaborate | kFmt | kValidate,
-     turn_on<&Options::allow_truncated>},
+     kTyped | kFmt | kValidate, turn_on<&Options::allow_truncated>},
     {"--max-input", "BYTES", "1073741824", "most bytes of an input, unpacked; more is an error",
-     kCheck | kDump | kBackward | kElaborate | kFmt | kValidate,
-     [](Options &o, StringRef v) { return to_number(v, o.max_input); }},
+     kTyped | kFmt | kValidate, [](Options &o, StringRef v) { return to_number(v, o.max_input); }},
     {"--config", "FILE", "spmdlint.toml or pyproject.toml here or above", "configuration file",
-     kCheck | kDump | kBackward | kElaborate | kConfig,
+     kTyped | kConfig,
      [](Options &o, StringRef v) { return o.config_file = v.str(), std::string(); }},
-    {"--isolated", "", "", "read no configuration file",
-     kCheck | kDump | kBackward | kElaborate | kConfig, turn_on<&Options::isolated>},
+    {"--isolated", "", "", "read no configuration file", kTyped | kConfig,
+     turn_on<&Options::isolated>},
     {"--color", kOneOf<kColourWords>, "auto", "NO_COLOR, FORCE_COLOR and TERM=dumb are honoured",
      kCheck, [](Options &o, StringRef v) { return choose(v, kColourWords, o.colour); }},
     {"--width", "N", "that of the terminal, else 100", "longer source lines are cut; 0: none is",
@@ -188,13 +195,13 @@ constexpr OptionRow kOptions[] = {
     {"--price", kOneOf<kPriceWords>, "both", "whether a step costs what its backward does", kPlan,
      [](Options &o, StringRef v) { return choose(v, kPriceWords, o.forward_price); }},
     {"--topology", "FILE", "bytes alone count", "bytes per second and latency of each axis",
-     kPlan | kElaborate,
+     kPlan | kElaborate | kCost,
      [](Options &o, StringRef v) { return o.topology = v.str(), std::string(); }},
     {"--prove", "", "", "look at all states for a cheaper sequence", kPlan,
      turn_on<&Options::prove>},
     {"--dialect", kOneOf<ir::kDialectWords>, "that of the program",
      "whose terms are printed; for explain: whose differences are listed",
-     kCheck | kExplain | kDump | kBackward | kElaborate | kPlan,
+     kTyped | kExplain | kPlan,
      [](Options &o, StringRef v) { return choose(v, ir::kDialectWords, o.dialect.emplace()); }},
     {"--redistribute", kOneOf<kImplicitWords>, "accept", "what an implicit redistribution is",
      kElaborate, [](Options &o, StringRef v) { return choose(v, kImplicitWords, o.redistribute); }},
@@ -202,7 +209,10 @@ constexpr OptionRow kOptions[] = {
      [](Options &o, StringRef v) { return to_number(v, o.redistribute_limit.emplace()); }},
     {"--format", kOneOf<kTextWords>, "text", "how it is printed", kPlan | kElaborate,
      [](Options &o, StringRef v) { return choose(v, kTextWords, o.table); }},
-    {"--format", kOneOf<kTableWords>, "text", "how the table is printed", kOps,
+    {"--by", kOneOf<kCostByWords>, "axis", "what bytes are added up by", kCost,
+     [](Options &o, StringRef v) { return choose(v, kCostByWords, o.by); }},
+    {"--format", kOneOf<kTableWords>, "text", "how the table is printed",
+     kOps | kCost | kDiff | kSummary,
      [](Options &o, StringRef v) { return choose(v, kTableWords, o.table); }},
     {"--to", "text|json|jsonl", "as it is", "encoding to write", kFmt, set_encoding},
     {"-o", "OUT", "in place", "file to write, - for stdout; NAME.gz, NAME.zst are compressed", kFmt,
@@ -283,8 +293,7 @@ std::string parse_call(llvm::ArrayRef<StringRef> words, const CommandRow &comman
                        Options &options) {
   Options called;
   if (std::string problem = parse_options(words, command, called);
-      !problem.empty() || called.help ||
-      !(command.bit & (kCheck | kDump | kBackward | kElaborate)) || called.isolated) {
+      !problem.empty() || called.help || !(command.bit & (kTyped)) || called.isolated) {
     options = std::move(called);
     return problem;
   }
@@ -303,7 +312,16 @@ std::string help_text(const CommandRow &command) {
   std::string text =
       fmt::format("{}\n\nusage: spmdlint {} {}\n", command.help, command.name, command.usage);
   std::string rows = option_help(command.bit);
-  return rows.empty() ? text : text + "\noptions\n" + rows;
+  if (!rows.empty())
+    text += "\noptions\n" + rows;
+  return command.bit & kCheck ? text + "\nformats\n" + format_help() : text;
+}
+
+std::string format_help() {
+  std::string text;
+  for (const Renderer &row : renderers())
+    text += option_line(row.name, "", "", row.help);
+  return text;
 }
 
 std::string option_help(uint16_t commands) {

@@ -25,6 +25,8 @@ struct FormatRequest {
 // The words of an option are those of its enumeration, in order.
 enum class Stage : uint8_t { Ir, Types, Plan };
 enum class TableFormat : uint8_t { Text, Json, Markdown };
+enum class CostBy : uint8_t { Axis, Scope, Op };
+inline constexpr std::string_view kCostByWords[] = {"axis", "scope", "op"};
 enum class Implicit : uint8_t { Error, Warn, Accept }; // what an implicit redistribution is
 inline constexpr std::string_view kStageWords[] = {"ir", "types", "plan"};
 inline constexpr std::string_view kTableWords[] = {"text", "json", "md"};
@@ -41,6 +43,11 @@ struct Options {
   rules::Severity fail_on = rules::Severity::Error;
   bool exit_zero = false;
   double min_coverage = 0, min_proof = 0;
+  std::string baseline;           // empty: none
+  std::vector<std::string> since; // outputs of earlier runs
+  bool diff = false;              // check: fixes as a patch
+  CostBy by = CostBy::Axis;       // cost
+  bool write_baseline = false, update_baseline = false;
   When colour = When::Auto;
   std::optional<unsigned> width;
   bool quiet = false, stats = false, timing = false, annotate = false;
@@ -67,7 +74,11 @@ struct Options {
 // Bits of OptionRow::commands.
 inline constexpr uint16_t kCheck = 1, kExplain = 2, kDump = 4, kOps = 8, kFmt = 16, kValidate = 32,
                           kSchema = 64, kConfig = 128, kBackward = 256, kPlan = 512,
-                          kElaborate = 1024;
+                          kElaborate = 1024, kGate = 2048, kCost = 4096, kDiff = 8192,
+                          kSummary = 16384, kReveal = 32768;
+// Commands that type programs.
+inline constexpr uint16_t kTyped =
+    kCheck | kDump | kBackward | kElaborate | kCost | kDiff | kSummary | kReveal;
 
 struct OptionRow {
   std::string_view name;     // with its dashes
@@ -101,6 +112,12 @@ ExitCode run_fmt(const Options &options);
 ExitCode run_validate(const Options &options);
 ExitCode run_schema(const Options &options);
 ExitCode run_config(const Options &options);
+ExitCode run_cost(const Options &options);
+ExitCode run_diff(const Options &options);
+ExitCode run_summary(const Options &options);
+ExitCode run_reveal(const Options &options);
+ExitCode run_completions(const Options &options);
+ExitCode run_man(const Options &options);
 ExitCode run_version(const Options &options);
 ExitCode run_help(const Options &options);
 
@@ -115,6 +132,7 @@ std::string nearest_hint(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> c
 // A command with its options; the options of some commands, a line each; a line.
 std::string help_text(const CommandRow &command);
 std::string option_help(uint16_t commands);
+std::string format_help();
 std::string option_line(std::string_view name, std::string_view argument, std::string_view standard,
                         std::string_view help);
 

@@ -5,10 +5,15 @@
 
 #include "ir/mesh/symbols.h"
 
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
 #include <fmt/format.h>
 
 #include <cstdlib>
 #include <ctime>
+#include <map>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -35,6 +40,48 @@ unsigned terminal_width() {
 
 } // namespace
 
+static bool is_device(const std::string &path) {
+  llvm::sys::fs::file_status status;
+  return !llvm::sys::fs::status(path, status) && !llvm::sys::fs::is_regular_file(status);
+}
+
+// The file behind a path, links followed as far as it is there.
+static std::string same_file(const std::string &path) {
+  llvm::SmallString<256> real;
+  if (!llvm::sys::fs::real_path(path, real))
+    return real.str().str();
+  real = path;
+  llvm::SmallString<256> folder;
+  llvm::StringRef parent = llvm::sys::path::parent_path(path);
+  if (!llvm::sys::fs::real_path(parent.empty() ? "." : parent, folder)) {
+    llvm::sys::path::append(folder, llvm::sys::path::filename(path));
+    return folder.str().str();
+  }
+  return real.str().str();
+}
+
+std::string formats_problem(const Options &options) {
+  std::map<std::string, std::string> taken; // a file, and what goes there
+  for (const std::string &argument : options.arguments)
+    if (argument != "-")
+      taken[same_file(argument)] = "an input";
+  if (!options.baseline.empty())
+    taken[same_file(options.baseline)] = "the baseline";
+  for (const FormatRequest &request : options.formats) {
+    auto [at, fresh] = taken.try_emplace(request.file.empty() ? "" : same_file(request.file),
+                                         fmt::format("`--format={}`", request.name));
+    if (!fresh && request.file.empty())
+      return fmt::format("{} and `--format={}` both go to stdout: name a file for one of them, "
+                         "`--format={}:FILE`",
+                         at->second, request.name, request.name);
+    // Devices take what comes, one after another.
+    if (!fresh && !is_device(request.file))
+      return fmt::format("`--format={}:{}`: the file is that of {}", request.name, request.file,
+                         at->second);
+  }
+  return "";
+}
+
 bool render(const Options &options, llvm::ArrayRef<Report> reports, SourceCache &sources) {
   bool written = true;
   std::vector<FormatRequest> formats = options.formats;
@@ -45,7 +92,8 @@ bool render(const Options &options, llvm::ArrayRef<Report> reports, SourceCache 
     RenderOptions render_options{
         .colour = to_stdout && use_colour(options.colour),
         .width = options.width.value_or(to_stdout ? terminal_width() : RenderOptions{}.width),
-        .quiet = options.quiet};
+        .quiet = options.quiet,
+        .fail_on = options.fail_on};
     std::string bytes;
     llvm::raw_string_ostream out(bytes);
     find_renderer(request.name)->fn(reports, sources, render_options, out);

@@ -5,6 +5,9 @@
 
 namespace spmd::checker {
 
+// Empty, or why the formats that are asked for cannot all be written: two on stdout, two in one
+// file, one over an input.
+std::string formats_problem(const Options &options);
 // Writes the reports in all formats that the command line names; those for stdout share it in its
 // order. False, and said, if something could not be written.
 bool render(const Options &options, llvm::ArrayRef<Report> reports, SourceCache &sources);

@@ -31,6 +31,7 @@ bool Candidates::try_attrs(ir::AttrsId attrs, std::string text, bool changes_val
   Fix fix;
   fix.form = Fix::Form::Attribute;
   fix.inst = search_.id;
+  fix.attrs = attrs;
   fix.text = std::move(text);
   fix.changes_value = changes_value;
   found_.push_back(std::move(fix));

@@ -2,6 +2,8 @@
 // by itself.
 #include "checker/fix/candidates.h"
 
+#include "checker/report/communication.h"
+
 #include "ir/mesh/axis_scale.h"
 #include "ir/support/product.h"
 #include "ir/text/text.h"
@@ -24,22 +26,6 @@ using ir::KindWord;
 using ir::ValueId;
 using rules::Collective;
 using rules::Transition;
-
-int64_t Candidates::price(Collective collective, int64_t bytes, int64_t ranks) {
-  switch (collective) {
-  case Collective::None:
-    return 0;
-  case Collective::AllReduce:
-    return 2 * bytes / ranks * (ranks - 1);
-  case Collective::AllGather:
-  case Collective::ReduceScatter:
-  case Collective::AllToAll:
-  case Collective::Broadcast:
-  case Collective::Permute:
-    return bytes / ranks * (ranks - 1);
-  }
-  return 0;
-}
 
 bool Candidates::keeps_value(const Transition &row) {
   bool same_ends = row.dst != Kind::Varying && row.dst != Kind::Partial && row.src != Kind::Varying;
@@ -144,7 +130,7 @@ void Candidates::after(rules::TransitionOp op, Collective collective, std::optio
                                 axes, src ? ", src = " + from : "", to);
   if (ir::ShapeId shape = state_.known(made).shape; shape.valid())
     if (std::optional<int64_t> bytes = ir::byte_count(program_.shapes[shape]); bytes && !symbolic())
-      fix.forward_bytes = fix.backward_bytes = price(collective, *bytes, rank_count());
+      fix.forward_bytes = fix.backward_bytes = ring_bytes(collective, *bytes, rank_count());
   found_.push_back(std::move(fix));
 }
 
@@ -289,11 +275,11 @@ void Candidates::add_price(Fix &fix, const Transition &row, const rules::Arg &be
   if (!a || !b || symbolic())
     return;
   int64_t bytes = std::max(*a, *b), ranks = rank_count();
-  fix.forward_bytes = fix.forward_bytes.value_or(0) + price(row.collective, bytes, ranks);
+  fix.forward_bytes = fix.forward_bytes.value_or(0) + ring_bytes(row.collective, bytes, ranks);
   const Transition *dual = rules::find_transition(row.dual.op, row.dual.src, row.dual.dst);
   bool gradient = !program_.types[before.type].gradient_free();
   fix.backward_bytes = fix.backward_bytes.value_or(0) +
-                       (dual && gradient ? price(dual->collective, bytes, ranks) : 0);
+                       (dual && gradient ? ring_bytes(dual->collective, bytes, ranks) : 0);
 }
 
 } // namespace spmd::checker

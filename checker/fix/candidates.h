@@ -23,8 +23,6 @@ private:
   ir::MeshId mesh_id() const { return program_.contexts[search_.inst.context].mesh; }
   // Sizes that are symbols give no price.
   bool symbolic() const { return ir::is_symbolic(program_, mesh()); }
-  // Bytes that one rank sends around a ring of n, for b bytes of the larger side.
-  static int64_t price(rules::Collective collective, int64_t bytes, int64_t ranks);
   static bool keeps_value(const rules::Transition &row);
   std::string axes_text(ir::AxisSet axes) const;
   int64_t rank_count() const; // along the axes of the finding

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kOutputVersion = "1.4";
+constexpr std::string_view kOutputVersion = "1.5";
 constexpr std::string_view kWhyWords[] = {"call", "use", "no_gradient", "no_use"};
 constexpr std::string_view kFixWords[] = {"transition", "attribute", "drop", "result"};
 
@@ -179,7 +179,8 @@ Json finding_json(const Report &report, size_t input, const Diagnostic &diagnost
           {"fixes_cut", diagnostic.fixes_cut},
           {"suppression",
            finding.suppressed ? Json{{"reason", text_or_null(finding.reason)}} : Json(nullptr)},
-          {"fold_key", diagnostic.fold_key}};
+          {"fold_key", diagnostic.fold_key},
+          {"fingerprint", diagnostic.fingerprint}};
 }
 
 Json axes_json(const ir::Program &program, ir::MeshId mesh, ir::AxisSet axes) {
@@ -209,9 +210,7 @@ Json annotation_json(const Report &report, size_t input, const Annotation &annot
 }
 
 Json input_error_json(const Report &report, const ir::InputError &error) {
-  auto [line, col] = std::pair(error.line, error.col);
-  if (line == 0)
-    std::tie(line, col) = ir::line_and_column(report.bytes, error.offset);
+  auto [line, col] = line_of(report, error);
   return {{"name", error.name},
           {"message", error.message},
           {"offset", error.offset},
@@ -251,6 +250,7 @@ Json summary_json(const Totals &totals) {
           {"warnings", totals.warnings},
           {"infos", totals.infos},
           {"suppressed", totals.suppressed},
+          {"known", totals.known},
           {"not_shown", totals.cut},
           {"ops", totals.ops},
           {"unknown_ops", totals.unknown_ops},

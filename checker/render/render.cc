@@ -13,7 +13,13 @@ namespace {
 constexpr Renderer kRenderers[] = {
     {"full", "message, source line, types, notes, priced fixes", render_full, true, true},
     {"concise", "one line per finding", render_concise},
-    {"json", "everything, for programs (checker/report/output.schema.json)", render_json, false},
+    {"json", "everything, for programs (`spmdlint schema output`)", render_json, false},
+    {"sarif", "SARIF 2.1.0: code scanning of GitHub, editors", render_sarif, false},
+    {"github", "annotations of a GitHub workflow", render_github, false, true},
+    {"gitlab", "code quality report of GitLab", render_gitlab, false},
+    {"junit", "JUnit XML: a suite per input", render_junit, false},
+    {"md", "Markdown for a pull request, at most 60 000 characters", render_md, false},
+    {"html", "one page with findings, program and communication", render_html, false},
 };
 
 constexpr std::string_view kStyles[] = {"\033[1;31m", "\033[1;33m", "\033[1;36m",
@@ -63,6 +69,7 @@ Totals totals_of(llvm::ArrayRef<Report> reports) {
     totals.errors += report.errors, totals.warnings += report.warnings,
         totals.infos += report.infos;
     totals.suppressed += report.suppressed, totals.cut += report.cut;
+    totals.known += report.known;
     totals.not_selected += report.not_selected;
     totals.values += report.judged.values, totals.unknown_values += report.judged.unknown_values;
     totals.unchecked_ops += report.judged.unchecked_ops;
@@ -135,10 +142,13 @@ std::string counts_line(const Totals &totals) {
   if (totals.inputs > 1)
     text += fmt::format(" of {} inputs", totals.inputs);
   std::string left_out;
-  if (totals.suppressed)
-    left_out = fmt::format("{} suppressed", totals.suppressed);
-  if (totals.not_selected)
-    left_out += fmt::format("{}{} not selected", left_out.empty() ? "" : ", ", totals.not_selected);
+  auto leave_out = [&](uint64_t count, std::string_view how) {
+    if (count)
+      left_out += fmt::format("{}{} {}", left_out.empty() ? "" : ", ", count, how);
+  };
+  leave_out(totals.known, "known");
+  leave_out(totals.suppressed - totals.known, "suppressed");
+  leave_out(totals.not_selected, "not selected");
   if (!left_out.empty())
     text += fmt::format(" ({})", left_out);
   // Rounded down, so that 100 means all.
@@ -150,6 +160,18 @@ std::string counts_line(const Totals &totals) {
   if (totals.unread)
     text += fmt::format(", {} input{} not read", totals.unread, totals.unread == 1 ? "" : "s");
   return text + proof_text(totals) + unjudged_text(totals);
+}
+
+std::string nothing_judged(const Report &report) {
+  return !report.program || report.judged.anything()
+             ? ""
+             : "nothing was judged: " + why_nothing(report.judged, report.result->stats);
+}
+
+std::pair<uint32_t, uint32_t> line_of(const Report &report, const ir::InputError &error) {
+  if (error.line)
+    return {error.line, error.col};
+  return ir::line_and_column(report.bytes, error.offset);
 }
 
 std::string print_bytes(int64_t bytes) {

@@ -169,6 +169,13 @@ std::optional<llvm::StringRef> SourceCache::line(const ir::Program &program,
   return rest.take_until([](char byte) { return byte == '\n'; }).rtrim('\r');
 }
 
+std::optional<llvm::StringRef> SourceCache::contents(const ir::Program &program, ir::FileId id) {
+  if (!id.valid() || changed(program, id))
+    return std::nullopt;
+  File &file = open(program.strings[program.files[id].path].str());
+  return file.bytes ? std::optional(file.bytes->getBuffer()) : std::nullopt;
+}
+
 void add_changed_sources(Report &report, SourceCache &sources) {
   if (!report.program)
     return;

@@ -29,6 +29,8 @@ public:
   // The line without its end; none if the file is not there, is not the one traced, or is too
   // short.
   std::optional<llvm::StringRef> line(const ir::Program &program, const SourcePlace &place);
+  // The whole file; none if it is not there or not the one traced.
+  std::optional<llvm::StringRef> contents(const ir::Program &program, ir::FileId file);
   // The file is there, but its hash is not the one that the trace states.
   bool changed(const ir::Program &program, ir::FileId file);
 

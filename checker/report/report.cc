@@ -4,6 +4,7 @@
 
 #include "checker/definitions.h"
 
+#include "ir/text/text.h"
 #include "rules/violations/operands.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -80,6 +81,8 @@ std::string scope_of(const Report &report, const Place &place) {
 }
 
 ir::FrameId frame_of(const Report &report, const Place &place) {
+  if (place.form == Place::Form::Frame)
+    return ir::FrameId{place.index};
   ir::LocId loc = loc_of(report, place);
   return loc.valid() ? report.program->locs[loc].frame : ir::FrameId{};
 }
@@ -156,15 +159,36 @@ std::string key_of(llvm::StringRef text) {
   return fmt::format("{:016x}", ir::fingerprint(text.data(), text.size()));
 }
 
-void count(Report &report, const Finding &finding) {
-  if (finding.suppressed)
-    ++report.suppressed;
-  else if (finding.severity() == rules::Severity::Error)
-    ++report.errors;
-  else if (finding.severity() == rules::Severity::Warning)
-    ++report.warnings;
-  else
-    ++report.infos;
+// What stays where lines move and values get other names: no line, no number of a value, no index
+// of a table. The types are those of the operands, as people read them.
+std::string identity_text(const Report &report, const Diagnostic &diagnostic) {
+  const Finding &finding = *diagnostic.first;
+  const ir::Program &program = *report.program;
+  SourcePlace place = locate(report, finding.place);
+  // A program is compared with other versions of itself, wherever they lie.
+  std::string text = fmt::format(
+      "{}|{}|{}|{}", finding.info().name, place.in_input ? "" : place.path,
+      star_digits(place.scope),
+      ir::print_axes(program, mesh_of(program, finding.place), rules::axes_of(finding.violation)));
+  for (const std::string &name : diagnostic.parameters)
+    if (std::string stars = star_digits(name); text.find("|" + stars) == std::string::npos)
+      text += "|" + stars;
+  if (finding.place.form != Place::Form::Inst)
+    return text;
+  text += "|" + program.op_name(program.insts[finding.place.as_inst()].op).str();
+  for (ir::ValueId value : tensors_of(program, finding.place.as_inst()))
+    if (ir::TypeId type = report.result->types[value.index]; type.valid())
+      text += "|" + ir::print_type(program, program.types[type], report.result->shapes[value.index],
+                                   program.values[value].global_shape);
+  return text;
+}
+
+void count(Report &report, const Finding &finding, int by = 1) {
+  unsigned &counter = finding.suppressed                               ? report.suppressed
+                      : finding.severity() == rules::Severity::Error   ? report.errors
+                      : finding.severity() == rules::Severity::Warning ? report.warnings
+                                                                       : report.infos;
+  counter += static_cast<unsigned>(by);
 }
 
 // The declared value in whose storage a value lies, or whose gradient does; null if there is none.
@@ -257,6 +281,35 @@ void cut(Report &report, unsigned limit) {
     if (!beyond(diagnostic))
       shown.push_back(std::move(diagnostic));
   report.diagnostics = std::move(shown);
+}
+
+void identify(Report &report) {
+  for (Diagnostic &diagnostic : report.diagnostics)
+    diagnostic.fingerprint = key_of(identity_text(report, diagnostic));
+}
+
+// Findings of the check stay as they are: what is accepted is a copy.
+void accept(Report &report, Diagnostic &diagnostic) {
+  if (diagnostic.first->suppressed)
+    return;
+  std::optional<Accepted> accepted;
+  for (const Accept &ask : report.accept)
+    if (!accepted)
+      accepted = ask(report, diagnostic);
+  if (!accepted || accepted->places == 0)
+    return;
+  count(report, *diagnostic.first, -static_cast<int>(accepted->places));
+  report.suppressed += static_cast<unsigned>(accepted->places);
+  if (accepted->known) {
+    diagnostic.known = accepted->places;
+    report.known += static_cast<unsigned>(accepted->places);
+  }
+  if (accepted->places < diagnostic.places.size())
+    return;
+  Finding &copy = report.made.emplace_back(*diagnostic.first);
+  copy.suppressed = true;
+  copy.reason = accepted->reason;
+  diagnostic.first = &copy;
 }
 
 void explain(Report &report, const CheckOptions &check_options, bool fixes) {
@@ -360,6 +413,7 @@ uint64_t byte_of(const ir::Program &program, const Place &place) {
   case Place::Form::Symbol:
     return program.symbols[place.index].origin;
   case Place::Form::File:
+  case Place::Form::Frame:
     return 0;
   }
   return 0;
@@ -373,6 +427,8 @@ Report make_report(std::string input, llvm::StringRef bytes, ir::Program &progra
   report.bytes = bytes;
   report.program = &program;
   report.result = &result;
+  report.check_options = check_options;
+  report.check_options.progress = {};
   report.line_starts = result.findings.empty() && result.inferred.empty() ? std::vector<uint64_t>{0}
                                                                           : index_lines(bytes);
   if (report.line_starts.size() > 1 || !result.findings.empty())
@@ -381,6 +437,11 @@ Report make_report(std::string input, llvm::StringRef bytes, ir::Program &progra
   report.judged = judged_part(program, result);
   report.first_uses = first_uses(program, result, ir::format_of(bytes).by_hand);
   fold(report, options);
+  identify(report);
+  report.accept = options.accept;
+  report.compared = options.compared;
+  for (Diagnostic &diagnostic : report.diagnostics)
+    accept(report, diagnostic);
   cut(report, options.max_findings);
   explain(report, check_options, options.fixes);
   return report;
@@ -401,6 +462,7 @@ void add_finding(Report &report, Finding finding) {
   count(report, added);
   report.diagnostics.push_back(
       {.first = &added, .places = {added.place}, .fold_key = key_of(fold_text(report, added))});
+  report.diagnostics.back().fingerprint = key_of(identity_text(report, report.diagnostics.back()));
 }
 
 SourcePlace locate(const Report &report, const Place &place) {

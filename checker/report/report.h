@@ -13,6 +13,7 @@
 #include "llvm/ADT/StringRef.h"
 
 #include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,11 +28,24 @@ struct Diagnostic {
   std::vector<std::string> parameters =
       {};                    // the declared values that they name, by the framework's names
   std::string fold_key = {}; // equal for findings that are one; 16 hex digits, stable between runs
+  std::string fingerprint = {}; // likewise, although lines move and values are renamed
   llvm::SmallVector<Note, 2> notes = {};
   llvm::SmallVector<Fix, 3> fixes = {};
   bool fixes_sought = false; // false: they were not asked for, or the finding has none by nature
+  size_t known = 0;          // of the places, those that were there before
   bool fixes_cut = false;    // the search ended at its budget: there may be others, or cheaper ones
 };
+
+// What whoever asks for a report accepts of a finding: some of its places, because they are known,
+// or because a comment says so.
+struct Accepted {
+  std::string reason;
+  size_t places = 0;  // at most as many as the finding has; all: it is suppressed
+  bool known = false; // it was there before
+};
+struct Report;
+struct Diagnostic;
+using Accept = std::function<std::optional<Accepted>(const Report &, const Diagnostic &)>;
 
 struct ReportOptions {
   bool fold = true;
@@ -39,7 +53,9 @@ struct ReportOptions {
   std::optional<ir::Dialect> dialect; // types in its words too; none: that of the program
   unsigned max_findings = 200;        // diagnostics; more are counted, not explained
   std::vector<std::string> select,
-      ignore; // finding names or groups; empty select: the group `default`
+      ignore;                      // finding names or groups; empty select: the group `default`
+  std::vector<Accept> accept = {}; // the first that accepts a finding is the one that counts
+  bool compared = false;           // one of them knows what was there before
 };
 
 struct Report {
@@ -47,12 +63,16 @@ struct Report {
   llvm::StringRef bytes;          // of the input
   ir::Program *program = nullptr; // null: the input could not be read
   const CheckResult *result = nullptr;
+  CheckOptions check_options; // with which it was checked
   std::vector<ir::InputError> input_errors, input_warnings;
   std::vector<Diagnostic> diagnostics;   // program order; suppressed ones included
   ir::Dialect words = ir::Dialect::Spmd; // types are printed in these too
   unsigned cut = 0;                      // diagnostics beyond max_findings
   unsigned errors = 0, warnings = 0, infos = 0, suppressed = 0; // unfolded, suppressed ones apart
-  unsigned not_selected = 0; // not suppressed either; in none of the counts above
+  unsigned known = 0;         // of the suppressed ones: they were there before
+  std::vector<Accept> accept; // ReportOptions::accept
+  bool compared = false;      // with what was there before
+  unsigned not_selected = 0;  // not suppressed either; in none of the counts above
   Judged judged;
   std::vector<uint64_t> line_starts; // byte offsets of the lines of the input
   // Columns at some offsets within long lines: a trace may be a single one.

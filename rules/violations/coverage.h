@@ -42,6 +42,13 @@ struct ExpiredSuppression {
   static const DiagnosticInfo info;
 };
 
+struct MalformedSuppression {
+  std::string problem;
+  void fields(auto &&visit) const { visit("problem", problem); }
+  bool operator==(const MalformedSuppression &) const = default;
+  static const DiagnosticInfo info;
+};
+
 struct SourceChanged {
   std::string path;
   void fields(auto &&visit) const { visit("path", path); }

@@ -1,7 +1,9 @@
 // The rows of the option table of `spmdrun`.
 #include "runtime/cli/options.h"
 
+#include "checker/cli/present.h"
 #include "checker/cli/words.h"
+
 #include "ir/support/strings.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -289,6 +291,8 @@ std::string parse_run_call(llvm::ArrayRef<StringRef> words, RunOptions &options)
                : fmt::format("one program is run at a time, not {}",
                              options.shared.arguments.size());
   options.file = options.shared.arguments.front();
+  if (std::string problem = checker::formats_problem(options.shared); !problem.empty())
+    return problem;
   if (options.nproc && !says_backend(words))
     options.backend = &kProcessBackend;
   if (std::string problem = beyond_backend(options, *options.backend); !problem.empty())
@@ -345,7 +349,7 @@ std::string run_help() {
   for (const RunOptionRow &row : kRows)
     text += checker::option_line(row.name, row.argument, row.standard, row.help);
   return text + "\noptions of `spmdlint check`, for reading, checking and reporting\n" +
-         checker::option_help(checker::kCheck);
+         checker::option_help(checker::kCheck) + "\nformats\n" + checker::format_help();
 }
 
 } // namespace spmd::runtime

@@ -18,7 +18,8 @@ FORMATS = """
 | programs as a JSON stream, `.spmd.jsonl` | `spmdlint fmt --to=jsonl` | yes | `spmdlint schema trace` |
 | any of them in gzip or zstd | `-o NAME.gz`, `-o NAME.zst` | yes | |
 | findings for people | `--format=full`, `--format=concise` | | |
-| findings for programs | `--format=json` | | `spmdlint schema output` |
+| findings for programs | `--format=json` | `--since` | `spmdlint schema output` |
+| findings for services and editors | [other formats](ci.md#reports) | | their makers |
 | configuration, `spmdlint.toml` | `spmdlint config init` | yes | `spmdlint schema config` |
 | plans, elaborated programs | `plan`, `elaborate` with `--format=json` | | |
 | verdicts of a run | `spmdrun --verdicts=FILE` | | |

@@ -132,6 +132,7 @@ uint64_t origin_of(const ir::Program &program, const checker::Place &place) {
   case Form::Symbol:
     return program.symbols[place.index].origin;
   case Form::File:
+  case Form::Frame:
     return 0;
   }
   return 0;

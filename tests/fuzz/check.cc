@@ -20,8 +20,8 @@ std::string full_report(ir::Program &program, const checker::CheckOptions &optio
   std::string text;
   llvm::raw_string_ostream out(text);
   checker::SourceCache sources({});
-  for (const char *format : {"full", "concise", "json"})
-    checker::find_renderer(format)->fn(reports, sources, {}, out);
+  for (const checker::Renderer &renderer : checker::renderers())
+    renderer.fn(reports, sources, {}, out);
   SPMD_CHECK(ir::printable_lines(out.str()) == out.str(), "a report has control characters");
   return out.str();
 }

@@ -13,6 +13,8 @@ CHARACTERS = ([chr(c) for c in range(1, 0x20) if chr(c) not in "\n\r"] + ["\n", 
               list("\u00ad\u034f\u061c\u115f\u180e\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e"
                    "\u2060\u2066\u2067\u2068\u2069\u206f\u3164\ufe0f\ufeff\uffa0\ufff9\ufffe\U000e0001\U000e0041"))
 GROUP = 6  # of them in one name
+TEXTS = ("full", "concise", "github", "junit", "md", "html")
+DOCUMENTS = ("json", "sarif", "gitlab")
 
 
 def invisible(text, lines=True):
@@ -88,9 +90,10 @@ class Tests:
         path = os.path.join(self.folder, "names.spmd")
         with open(path, "w", encoding="utf-8") as out:
             out.write(program(word))
-        for form in ("full", "concise"):
+        for form in TEXTS:
             self.look(form, word, [self.lint, "check", f"--format={form}", "--annotate", "--stats", path])
-        self.look("json", word, [self.lint, "check", "--format=json", path], document=True)
+        for form in DOCUMENTS:
+            self.look(form, word, [self.lint, "check", f"--format={form}", path], document=True)
         for command in (["dump"], ["dump", "--stage=types"], ["dump", "--dialect=jax"], ["backward"], ["elaborate"],
                         ["fmt", "--to=text", "-o", "-"], ["fmt", "--to=json", "-o", "-"], ["fmt", "--to=jsonl", "-o", "-"],
                         ["validate"]):
@@ -113,7 +116,8 @@ class Tests:
                 out.write(text)
             for command in ("check", "validate", "fmt", "dump"):
                 self.look(f"refused by {command}", word, [self.lint, command, path])
-            self.look("refused by JSON", word, [self.lint, "check", "--format=json", path])
+            for form in (*TEXTS, *DOCUMENTS):
+                self.look(f"refused by {form}", word, [self.lint, "check", f"--format={form}", path])
             self.look("refused by spmdrun", word, [self.run_binary, path])
 
     def outside(self, word):
@@ -129,9 +133,10 @@ class Tests:
         with open(config, "w", encoding="utf-8") as out:
             out.write(json.dumps(word) + " = 1\n")
         for file in (path, good, path + "absent"):
-            for form in ("full", "concise"):
+            for form in TEXTS:
                 self.look("path", word, [self.lint, "check", f"--format={form}", file])
-            self.look("path in JSON", word, [self.lint, "check", "--format=json", file], document=True)
+            for form in DOCUMENTS:
+                self.look(f"path in {form}", word, [self.lint, "check", f"--format={form}", file], document=True)
             self.look("path of spmdrun", word, [self.run_binary, file])
         for arguments in (["check", "--config=" + config, good], ["check", "--" + word, good], [word], ["explain", word],
                           ["ops", word], ["check", "--format=" + word, good], ["check", f"--format=json:/absent/{word}", good],

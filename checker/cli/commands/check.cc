@@ -1,6 +1,9 @@
 // `spmdlint check`: reads every input, checks it, renders the reports, and settles the exit code.
 // Findings go to stdout or to files, words about the run to stderr.
-#include "checker/cli/input.h"
+#include "checker/cli/gates/known_findings.h"
+#include "checker/cli/gates/patch.h"
+#include "checker/cli/gates/source_comments.h"
+#include "checker/cli/checked_input.h"
 #include "checker/cli/inputs_below.h"
 #include "checker/cli/output.h"
 #include "checker/cli/present.h"
@@ -8,7 +11,9 @@
 
 #include "ir/text/text.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/ScopeExit.h"
+#include "llvm/Support/FileSystem.h"
 
 #include <fmt/format.h>
 
@@ -29,6 +34,7 @@ struct Run {
   const Options &options;
   std::deque<Checked> inputs = {};
   std::vector<Report> reports = {};
+  std::vector<bool> used_suppressions = {}; // of the configuration
   ExitCode code = ExitCode::Clean;
   double read_ms = 0, check_ms = 0, report_ms = 0, render_ms = 0;
 
@@ -68,7 +74,36 @@ std::vector<std::string> find_inputs(Run &run) {
   return paths;
 }
 
-void check_input(Run &run, SourceCache &sources, const std::string &path) {
+// Which suppressions of the configuration, the last ones of each program, were of use.
+void note_suppressions(Run &run, const CheckResult &result) {
+  size_t count = run.options.configuration.suppressions.size();
+  run.used_suppressions.resize(count);
+  for (size_t i = 0; i < count && count <= result.used_suppressions.size(); ++i)
+    if (result.used_suppressions[result.used_suppressions.size() - count + i])
+      run.used_suppressions[i] = true;
+}
+
+// A suppression that matches nothing will swallow the next mistake of its kind.
+void tell_unused_suppressions(const Run &run) {
+  bool checked = llvm::any_of(run.reports, [](const Report &report) { return report.program; });
+  const Configuration &configuration = run.options.configuration;
+  for (size_t i = 0; checked && i < configuration.suppressions.size(); ++i) {
+    const Configuration::Suppression &row = configuration.suppressions[i];
+    const rules::DiagnosticInfo *info = rules::find_violation(row.finding);
+    bool elsewhere = info && (info->drawn_by == rules::DrawnBy::Run ||
+                              info->drawn_by == rules::DrawnBy::Elaborate);
+    if ((i < run.used_suppressions.size() && run.used_suppressions[i]) || elsewhere ||
+        !selected(run.options.report, row.finding))
+      continue;
+    bool lapsed = !row.until.empty() && row.until <= run.options.check.today;
+    print_note(run, fmt::format("note: the suppression of {}{} in the configuration {}",
+                                row.finding, row.scope.empty() ? "" : " in " + row.scope,
+                                lapsed ? "has lapsed on " + row.until : "matches nothing"));
+  }
+}
+
+void check_input(Run &run, SourceCache &sources, SourceComments &comments,
+                 const std::string &path) {
   Checked &checked = run.inputs.emplace_back();
   Input &input = checked.input;
   {
@@ -85,17 +120,17 @@ void check_input(Run &run, SourceCache &sources, const std::string &path) {
     return;
   }
   run.options.configuration.add_to(input.read.program);
-  CheckOptions options = run.options.check;
+  CheckOptions options = check_options_for(input.read.program, run.options);
   {
     auto timer = timed(run.check_ms);
     Progress progress(printable("checking " + path), run.options.quiet);
-    if (!options.mode && is_recorded_step(input.read.program))
-      options.mode = ir::Mode::Gradual;
     options.progress = [&](uint64_t done, uint64_t all) { progress.show(done, all); };
     checked.result = check(input.read.program, options);
     options.infer_partial |= checked.result.gradual != nullptr;
   }
   auto timer = timed(run.report_ms);
+  note_suppressions(run, checked.result);
+  comments.read(input.read.program);
   Report report = make_report(input.name, input.bytes(), input.read.program, checked.result,
                               options, run.options.report);
   report.input_warnings = input.read.warnings;
@@ -207,6 +242,80 @@ void print_words(const Run &run) {
 
 } // namespace
 
+// The fixes of all inputs as one patch on stdout, and what it comes to.
+void print_patches(Run &run) {
+  std::string text;
+  unsigned fixed = 0, remaining = 0;
+  for (const Checked &checked : run.inputs) {
+    if (!checked.input.readable())
+      continue;
+    Patch patch = make_patch(checked.input, run.options);
+    text += patch.text;
+    fixed += patch.fixed, remaining += patch.remaining;
+  }
+  if (std::string problem = write_stdout(text); !problem.empty()) {
+    run.happened(ExitCode::Call);
+    say(problem);
+  }
+  print_note(run, fmt::format("the patch repairs {} finding{} and leaves {}", fixed,
+                              fixed == 1 ? "" : "s", remaining));
+}
+
+// Empty, or what is wrong with the options of baselines. Reads what is known.
+std::string read_known(const Options &options, KnownFindings &known) {
+  if (options.baseline.empty() && (options.write_baseline || options.update_baseline))
+    return fmt::format("`--{}-baseline` needs `--baseline=FILE`",
+                       options.write_baseline ? "write" : "update");
+  if (options.write_baseline && options.update_baseline)
+    return "`--write-baseline` and `--update-baseline` exclude each other";
+  for (const std::string &path : options.since)
+    if (std::string problem = known.read(path, /*output=*/true); !problem.empty())
+      return problem;
+  if (options.baseline.empty() || options.write_baseline)
+    return "";
+  std::string problem = known.read(options.baseline, /*output=*/false);
+  bool absent = !llvm::sys::fs::exists(options.baseline);
+  return absent ? problem + "; `--write-baseline` makes it" : problem;
+}
+
+// Writes the baseline if asked to, and counts what became of the one that was there.
+void close_known(Run &run, const KnownFindings &known) {
+  const Options &options = run.options;
+  if (options.write_baseline || (options.update_baseline && run.code != ExitCode::Input))
+    if (std::string problem = write_file(
+            options.baseline, KnownFindings::baseline_of(run.reports, options.update_baseline));
+        !problem.empty()) {
+      run.happened(ExitCode::Call);
+      say(problem);
+    }
+  if (options.write_baseline || !options.report.compared)
+    return;
+  KnownFindings::Counts counts = known.counts();
+  std::string text = fmt::format("{} known", counts.known);
+  if (counts.moved)
+    text += fmt::format(" ({} moved)", counts.moved);
+  text += fmt::format(", {} fixed, {} new", counts.fixed, counts.fresh);
+  if (counts.fixed && !options.baseline.empty() && !options.update_baseline)
+    text += "; `--update-baseline` takes out what is fixed";
+  print_note(run, text);
+}
+
+// What accepts findings, asked in this order.
+void add_accept(Options &options, SourceComments &comments, KnownFindings &known) {
+  ReportOptions &report = options.report;
+  report.accept.push_back([&](const Report &made, const Diagnostic &diagnostic) {
+    return comments.accept(made, diagnostic);
+  });
+  report.compared =
+      !options.since.empty() || (!options.baseline.empty() && !options.write_baseline);
+  if (report.compared)
+    report.accept.push_back([&](const Report &made, const Diagnostic &diagnostic) {
+      return known.accept(made, diagnostic);
+    });
+  if (options.write_baseline || options.update_baseline)
+    report.max_findings = ~0u;
+}
+
 ExitCode run_check(const Options &given) {
   if (given.arguments.empty()) {
     say("no input is named; `spmdlint check -` reads standard input");
@@ -218,20 +327,37 @@ ExitCode run_check(const Options &given) {
     say(problem);
     return ExitCode::Call;
   }
+  if (std::string problem = formats_problem(options); !problem.empty()) {
+    say(problem);
+    return ExitCode::Call;
+  }
   options.check.today = date_of_today();
-  Run run{.options = options};
+  KnownFindings known;
+  if (std::string problem = read_known(options, known); !problem.empty()) {
+    say(problem);
+    return ExitCode::Call;
+  }
   SourceCache sources(options.sources);
+  SourceComments comments(sources);
+  add_accept(options, comments, known);
+  Run run{.options = options};
   for (const std::string &path : find_inputs(run))
-    check_input(run, sources, path);
-  {
+    check_input(run, sources, comments, path);
+  comments.add_findings(run.reports, options.report);
+  if (options.diff) {
+    print_patches(run);
+  } else {
     auto timer = timed(run.render_ms);
     if (!render(run.options, run.reports, sources))
       run.happened(ExitCode::Call);
   }
   if (options.annotate)
     print_inferred(run);
-  judge(run);
+  close_known(run, known);
+  if (!options.write_baseline)
+    judge(run);
   print_words(run);
+  tell_unused_suppressions(run);
   return run.code;
 }
 

@@ -1,0 +1,35 @@
+// Reads an input, adds what the configuration says, and checks it.
+#include "checker/cli/checked_input.h"
+
+#include "checker/cli/output.h"
+#include "checker/cli/present.h"
+
+namespace spmd::checker {
+
+CheckOptions check_options_for(const ir::Program &program, const Options &options) {
+  CheckOptions check = options.check;
+  if (!check.mode && program.mode == ir::Mode::Local && program.producer.frontend.valid() &&
+      program.phase == ir::ProgramPhase::Step)
+    check.mode = ir::Mode::Gradual;
+  return check;
+}
+
+std::unique_ptr<CheckedInput> load_checked(const std::string &path, const Options &options) {
+  auto made = std::make_unique<CheckedInput>();
+  made->input = load(path, options);
+  print_stderr(print_input_errors(made->input));
+  if (!made->input.checkable())
+    return nullptr;
+  options.configuration.add_to(made->program());
+  made->options = check_options_for(made->program(), options);
+  made->options.today = date_of_today();
+  made->result = check(made->program(), made->options);
+  made->options.infer_partial |= made->result.gradual != nullptr;
+  return made;
+}
+
+Report CheckedInput::report(const ReportOptions &wanted) {
+  return make_report(input.name, input.bytes(), program(), result, options, wanted);
+}
+
+} // namespace spmd::checker

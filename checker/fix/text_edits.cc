@@ -1,0 +1,132 @@
+// Finds the pieces of a statement in the text with the lexer that also reads it.
+#include "checker/fix/text_edits.h"
+
+#include "checker/definitions.h"
+
+#include "ir/input/input.h"
+#include "ir/text/lexer.h"
+#include "ir/text/text.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/ScopeExit.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+namespace spmd::checker {
+namespace {
+
+using ir::Token;
+
+struct Statement {
+  uint64_t begin = 0, end = 0; // to the end of its attributes; location and comments come after it
+  std::vector<Token> values;   // its operands that are values
+};
+
+// None where it has other pieces than results, an op, operands and attributes.
+std::optional<Statement> statement_at(llvm::StringRef bytes, uint64_t offset) {
+  ir::Lexer lexer(bytes);
+  lexer.seek(offset);
+  Statement found{.begin = offset, .end = offset, .values = {}};
+  unsigned depth = 0;
+  bool attributes = false;
+  while (true) {
+    Token token = lexer.next(/*skip_newlines=*/depth > 0);
+    if (token.kind == ir::TokenKind::Bad)
+      return std::nullopt;
+    bool at_end = token.ends_statement();
+    if (depth == 0 && (at_end || token.is_name("at") || token.is_name("in")))
+      return found;
+    if (at_end)
+      return std::nullopt;
+    if (token.is('=') && depth == 0)
+      found.values.clear();
+    attributes |= depth == 0 && token.is('{');
+    depth += token.is('{') || token.is('[') || token.is('(');
+    if (token.is('}') || token.is(']') || token.is(')'))
+      depth -= depth > 0;
+    if (token.kind == ir::TokenKind::Value && !attributes)
+      found.values.push_back(token);
+    found.end = token.end;
+  }
+}
+
+// A name of that beginning which the program does not have.
+std::string free_name(llvm::StringRef bytes, const std::string &wanted) {
+  std::string name = wanted;
+  for (unsigned i = 2; bytes.contains(name); ++i)
+    name = wanted + std::to_string(i);
+  return name;
+}
+
+std::string replaced(std::string text, llvm::StringRef from, const std::string &to) {
+  for (size_t at = text.find(from.data(), 0, from.size()); at != std::string::npos;
+       at = text.find(from.data(), at + to.size(), from.size()))
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+std::vector<TextEdit> insert_before(const ir::Program &program, llvm::StringRef bytes,
+                                    const Fix &fix, const Statement &statement) {
+  llvm::SmallVector<ir::ValueId, 4> tensors = tensors_of(program, fix.inst);
+  if (tensors.size() != statement.values.size() || fix.replacement.empty())
+    return {};
+  std::vector<TextEdit> operands;
+  std::string lines = fix.replacement;
+  for (uint32_t at : fix.operands) {
+    std::string value = ir::print_value(program, tensors[at]), made = value + ".fixed";
+    if (!llvm::StringRef(lines).contains(made + " = "))
+      return {};
+    std::string name = free_name(bytes, made);
+    if (name != made)
+      lines = replaced(lines, made, name);
+    // The same tensor elsewhere among the operands is seen as before.
+    const Token &token = statement.values[at];
+    operands.push_back({token.offset, token.end - token.offset, name});
+  }
+  llvm::sort(operands, [](const TextEdit &a, const TextEdit &b) { return a.offset < b.offset; });
+  llvm::StringRef line = bytes.take_front(statement.begin);
+  line = line.drop_front(line.rfind('\n') + 1); // npos + 1 is 0
+  std::string indent = line.trim().empty() ? line.str() : "";
+  operands.insert(operands.begin(),
+                  {statement.begin, 0, replaced(lines, "\n", "\n" + indent) + "\n" + indent});
+  return operands;
+}
+
+std::vector<TextEdit> other_attributes(ir::Program &program, const Fix &fix,
+                                       const Statement &statement) {
+  ir::Inst &inst = program.insts[fix.inst];
+  ir::AttrsId before = std::exchange(inst.attrs, fix.attrs);
+  auto restore = llvm::make_scope_exit([&] { inst.attrs = before; });
+  return {{statement.begin, statement.end - statement.begin, ir::print_inst(program, fix.inst)}};
+}
+
+} // namespace
+
+std::vector<TextEdit> text_edits(ir::Program &program, llvm::StringRef bytes, const Fix &fix) {
+  if (!fix.inst.valid() || fix.inst.index >= program.origins.size() ||
+      !ir::format_of(bytes).by_hand)
+    return {};
+  std::optional<Statement> statement = statement_at(bytes, program.origins[fix.inst.index]);
+  if (!statement)
+    return {};
+  if (fix.form == Fix::Form::Transition)
+    return insert_before(program, bytes, fix, *statement);
+  if (fix.form == Fix::Form::Attribute && fix.attrs.valid())
+    return other_attributes(program, fix, *statement);
+  return {};
+}
+
+std::string apply_edits(llvm::StringRef bytes, const std::vector<TextEdit> &edits) {
+  std::string out;
+  uint64_t at = 0;
+  for (const TextEdit &edit : edits) {
+    out += bytes.slice(at, edit.offset);
+    out += edit.text;
+    at = edit.offset + edit.length;
+  }
+  return out + bytes.drop_front(at).str();
+}
+
+} // namespace spmd::checker

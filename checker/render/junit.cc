@@ -1,0 +1,125 @@
+// JUnit XML: a suite per input, a case per finding, and one that says whether the input was read
+// and judged. A finding below --fail-on passes, and says what it found.
+#include "checker/render/facts.h"
+
+#include <fmt/format.h>
+
+namespace spmd::checker {
+namespace {
+
+// Attributes and text alike. Whatever XML cannot hold is an escape already.
+std::string xml(llvm::StringRef text) {
+  std::string out;
+  for (char c : ir::printable_lines(text))
+    switch (c) {
+    case '&':
+      out += "&amp;";
+      break;
+    case '<':
+      out += "&lt;";
+      break;
+    case '>':
+      out += "&gt;";
+      break;
+    case '"':
+      out += "&quot;";
+      break;
+    case '\n':
+      out += "&#10;";
+      break;
+    default:
+      out += c;
+    }
+  return out;
+}
+
+struct Suite {
+  unsigned tests = 0, failures = 0, errors = 0, skipped = 0;
+  std::string cases = {};
+
+  // `inside`: empty of a case that passes without a word.
+  void add(llvm::StringRef classname, llvm::StringRef name, const std::string &inside) {
+    ++tests;
+    cases += fmt::format("    <testcase classname=\"{}\" name=\"{}\"", xml(classname), xml(name));
+    cases += inside.empty() ? "/>\n" : ">" + inside + "</testcase>\n";
+  }
+  void add_error(llvm::StringRef classname, llvm::StringRef type, llvm::StringRef message) {
+    ++errors;
+    add(classname, "is read and judged",
+        fmt::format("<error type=\"{}\" message=\"{}\"/>", xml(type), xml(message)));
+  }
+};
+
+void add_finding(Suite &suite, const Report &report, const Diagnostic &diagnostic,
+                 SourceCache &sources, const RenderOptions &options) {
+  const Finding &finding = *diagnostic.first;
+  SourcePlace place = locate(report, finding.place);
+  std::string name = fmt::format("{} at {}", finding.info().name, print(place));
+  std::string inside, full;
+  if (finding.suppressed) {
+    ++suite.skipped;
+    inside = fmt::format("<skipped message=\"{}\"/>", xml(finding.reason));
+  } else {
+    llvm::raw_string_ostream text(full);
+    print_in_full(report, diagnostic, sources, {}, text);
+    bool failed = finding.severity() <= options.fail_on;
+    suite.failures += failed;
+    inside = failed ? fmt::format("<failure type=\"{}\" message=\"{}\">{}</failure>",
+                                  xml(heading_of(finding)),
+                                  xml(message_of(*report.program, finding)), xml(text.str()))
+                    : fmt::format("<system-out>{}</system-out>", xml(text.str()));
+  }
+  suite.add(place.scope.empty() ? place.path : place.scope, name, inside);
+}
+
+std::string properties(const Report &report) {
+  Totals totals = totals_of(report);
+  std::string text = "    <properties>\n";
+  auto add = [&](llvm::StringRef name, const std::string &value) {
+    text += fmt::format("      <property name=\"{}\" value=\"{}\"/>\n", xml(name), xml(value));
+  };
+  add("summary", counts_line(totals));
+  for (const Judged::Proof &proof : totals.proofs)
+    add("gradients proved on " + proof.axis,
+        fmt::format("{} of {}", proof.parameters, totals.trained));
+  return text + "    </properties>\n";
+}
+
+Suite suite_of(const Report &report, SourceCache &sources, const RenderOptions &options) {
+  Suite suite;
+  for (const ir::InputError &error : report.input_errors) {
+    auto [line, col] = line_of(report, error);
+    suite.add_error(report.input, error.name,
+                    fmt::format("{}:{}:{}: {}", report.input, line, col, error.message));
+  }
+  if (std::string why = nothing_judged(report); !why.empty())
+    suite.add_error(report.input, "nothing judged", why);
+  if (suite.errors == 0)
+    suite.add(report.input, "is read and judged", "");
+  for (const Diagnostic &diagnostic : report.diagnostics)
+    add_finding(suite, report, diagnostic, sources, options);
+  return suite;
+}
+
+} // namespace
+
+void render_junit(llvm::ArrayRef<Report> reports, SourceCache &sources,
+                  const RenderOptions &options, llvm::raw_ostream &out) {
+  Suite all;
+  for (const Report &report : reports) {
+    Suite suite = suite_of(report, sources, options);
+    all.tests += suite.tests, all.failures += suite.failures;
+    all.errors += suite.errors, all.skipped += suite.skipped;
+    all.cases += fmt::format("  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" "
+                             "skipped=\"{}\">\n{}{}  </testsuite>\n",
+                             xml(report.input), suite.tests, suite.failures, suite.errors,
+                             suite.skipped, report.program ? properties(report) : "", suite.cases);
+  }
+  out << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+      << fmt::format("<testsuites name=\"spmdlint\" tests=\"{}\" failures=\"{}\" errors=\"{}\" "
+                     "skipped=\"{}\">\n",
+                     all.tests, all.failures, all.errors, all.skipped)
+      << all.cases << "</testsuites>\n";
+}
+
+} // namespace spmd::checker

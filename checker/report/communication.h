@@ -1,0 +1,51 @@
+// What a program communicates as it stands: which collectives, over which axes, how many bytes one
+// rank sends.
+#pragma once
+
+#include "checker/check.h"
+
+#include "rules/transitions/transition.h"
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace spmd::checker {
+
+// Bytes that one rank sends around a ring of that many ranks, for `bytes` of the larger side.
+int64_t ring_bytes(rules::Collective collective, int64_t bytes, int64_t ranks);
+
+struct Message {
+  ir::InstId inst;
+  std::string_view collective; // `all_reduce`; `send`
+  ir::MeshId mesh;
+  ir::AxisSet axes; // empty: it could not be told
+  int64_t ranks = 1;
+  std::optional<int64_t> bytes; // none: extents are not known, or are symbols
+};
+// In program order. Instructions of a body count once, however often it runs.
+std::vector<Message> communication_of(ir::Program &program, const CheckResult &result);
+
+// `layers.12.mlp.act` as `layers.*.mlp.act`: the same part of any layer; the first parts of a name.
+std::string without_numbers(llvm::StringRef name, size_t parts = ~size_t(0));
+
+// Messages added up.
+struct Traffic {
+  uint64_t calls = 0, unknown = 0; // unknown: of these the bytes are not known
+  int64_t bytes = 0;
+};
+enum class TrafficBy : uint8_t { Axis, Scope, Op };
+using TrafficKey = std::array<std::string, 3>;
+// What the parts of a key are: `collective`, `axis`, `phase`.
+std::array<std::string_view, 3> traffic_columns(TrafficBy by);
+TrafficKey traffic_key(const ir::Program &program, const Message &message, TrafficBy by);
+using TrafficRows = std::vector<std::pair<TrafficKey, Traffic>>;
+// The most bytes first.
+TrafficRows add_up(const ir::Program &program, llvm::ArrayRef<Message> messages, TrafficBy by);
+
+} // namespace spmd::checker
