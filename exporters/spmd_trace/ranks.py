@@ -12,17 +12,20 @@ def compared(
     apart: bool = False,
     exchanged: tuple[str, ...] | list[str] = (),
 ) -> dict:
-    """Kinds by name and axis, and the axes along which ranks have batches of their own.
+    """Kinds by name and axis, the axes along which ranks have batches of their own, and how the places of the parts
+    that they take grow along axes.
 
     `rows` are the digests of each rank, `axes` the mesh (names, sizes, strides), `summed` the axes along which
     the program sums the gradient of a parameter. A parameter that is equal on ranks is used by each of them (R)
     where its gradient is summed, and by all as one (I) elsewhere. What has no gradient is either (R|I).
     What ranks had in common before the first step, and have no more, has drifted along the axis.
+    A parameter that another rank lacks, such as its own expert, differs from what that one has.
     `exchanged`: parameters that ranks send to each other, whose copies may drift apart. `apart`: ranks run
-    programs of their own, and a parameter that another one lacks differs from what it has.
+    programs of their own.
     """
     kinds: dict[str, dict[str, str]] = {}
     drifted: dict[str, list[str]] = {}
+    steps: dict[str, dict[str, int]] = {}
     unsure: dict[str, list[str]] = {}  # by axis: parameters that may differ
     roles = {row["name"]: row["role"] for row in rows[rank]}
     for axis, size, stride in axes:
@@ -32,7 +35,10 @@ def compared(
         if len(others) < min(size, 2):
             continue
         equal_ones = _equal(others) if size > 1 else {}
-        if apart and size > 1:
+        places = [place for place, one in enumerate(line) if one in rows]
+        for name, step in _even_steps(places, [_by_name(rows[line[one]], "place") for one in places]).items():
+            steps.setdefault(name, {})[axis] = step
+        if size > 1:  # what another rank lacks differs
             counts = [
                 {name: len(of) for name, of in _by_name(one, "digest").items()} for one in others
             ]
@@ -76,7 +82,20 @@ def compared(
         for name, of in kinds.items()
         if roles.get(name) == "loss"
     }
-    return {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted}
+    return {"kinds": kinds, "data": data, "whole": whole, "drifted": drifted, "steps": steps}
+
+
+def _even_steps(ranks: list[int], named: list[dict[str, list]]) -> dict[str, int]:
+    """By name: how much greater the place of a part is on each rank than on the one before it, on all of them."""
+    found: dict[str, int] = {}
+    for name, (first,) in named[0].items():
+        there = [one.get(name, [None])[0] for one in named]
+        if len(ranks) < 2 or None in there:
+            continue
+        step, rest = divmod(there[1] - first, ranks[1] - ranks[0])
+        if not rest and all(place == first + step * (rank - ranks[0]) for rank, place in zip(ranks, there)):
+            found[name] = step
+    return found
 
 
 def _equal(ranks: list[list[dict]]) -> dict[str, bool]:

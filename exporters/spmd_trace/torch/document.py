@@ -58,6 +58,14 @@ class Program:
     stepped: bool = False  # whether an optimizer took its step at the end, even of nothing
     local: bool = True  # whether operations without a context of their own track kinds alone
 
+    def from_outside(self, value: Value, name: str, kinds: dict[str, str]) -> None:
+        """Makes what an operation returns an input: how it came about says less of it than its kinds."""
+        for op in self.ops:
+            op.outs = [dataclasses.replace(one) if one is value else one for one in op.outs]
+        value.alias_of = None
+        value.claims = {"role": "input", "name": name, "type": kinds}
+        self.params.append(value)
+
     @property
     def context(self) -> Context:
         return self.mesh.context(self.local)

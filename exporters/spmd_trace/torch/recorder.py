@@ -97,10 +97,11 @@ class Recorder:
         self.from_outside: Callable[[torch.Tensor], Value] = self._constant
         # Sees what another rank has sent, when it is first used: until then it may be on its way.
         self.on_received: Callable[[torch.Tensor, Value], None] = lambda tensor, value: None
+        # By value: sees the tensor when it is first used.
+        self.on_first_use: dict[Value, Callable[[torch.Tensor, Value], None]] = {}
         self.on_made: Callable[[Op, object, tuple], None] = lambda op, result, args: None
         # Numbers of the script that become a tensor: one, as a value; several, after a backward, yet to be one.
         self.on_literal: Callable[[torch.Tensor, Value | None], None] = lambda tensor, value: None
-        self._on_their_way: set[Value] = set()
         # What could not be recorded, if the recording is to go on in spite of it.
         self.refusals: list[Refusal] | None = None
         # Where an operation is checked; None is the context of the program.
@@ -380,13 +381,12 @@ class Recorder:
 
     def received(self, tensor: torch.Tensor, value: Value) -> None:
         """A message is being received."""
-        self._on_their_way.add(value)
+        self.on_first_use[value] = lambda tensor, value: self.on_received(tensor, value)
 
     def _operand(self, tensor: torch.Tensor) -> Value:
         value = self.current(tensor)
-        if value in self._on_their_way:
-            self._on_their_way.remove(value)
-            self.on_received(tensor, value)
+        if seen := self.on_first_use.pop(value, None):
+            seen(tensor, value)
         if self.grad_mode and not self.functions.inside:
             self.pairing.note_operand(tensor, value)
             if value.claims.get("role") is None:

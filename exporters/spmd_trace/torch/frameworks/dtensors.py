@@ -6,6 +6,7 @@ Between steps a parameter is a DTensor on a mesh of the program; the placements 
 import contextlib
 import functools
 import inspect
+import math
 
 import torch
 import torch.distributed as dist
@@ -34,21 +35,51 @@ def axes_of(recorder: Recorder, group) -> list[str]:
     return [piece for axis in axes for piece in program.mesh.pieces(axis)]
 
 
+def _cuts(recorder: Recorder, tensor: DTensor) -> list[list[str]] | None:
+    """The axes that cut each dimension, outermost first; None where blocks lie in no such order.
+
+    A strided shard cuts what later dimensions of the mesh have cut into `split_factor` blocks: FSDP around tensor
+    parallelism.
+    """
+    mesh = tensor.device_mesh
+    found: list[list[str]] = []
+    for dim in range(tensor.dim()):
+        order: list[tuple[list[str], int]] = []  # axes, and the number of their ranks
+        for place in reversed(range(mesh.ndim)):
+            placement = tensor.placements[place]
+            if not isinstance(placement, (Shard, _StridedShard)) or placement.dim % tensor.dim() != dim:
+                continue
+            blocks = getattr(placement, "split_factor", 1)
+            outer = [math.prod(size for _, size in order[:count]) for count in range(len(order) + 1)]
+            if blocks not in outer:
+                return None
+            axes = axes_of(recorder, mesh.get_group(place))
+            order.insert(outer.index(blocks), (axes, mesh.size(place)))
+        found.append([axis for axes, _ in order for axis in axes])
+    return found
+
+
+def pending(recorder: Recorder, tensor: torch.Tensor) -> list[str]:
+    """The axes along which a tensor is an addend, such as the momentum of a gradient that nobody has summed yet."""
+    if not isinstance(tensor, DTensor):
+        return []
+    places = [dim for dim, placement in enumerate(tensor.placements) if isinstance(placement, Partial)]
+    return [axis for dim in places for axis in axes_of(recorder, tensor.device_mesh.get_group(dim))]
+
+
 def claims(recorder: Recorder, tensor: DTensor) -> dict:
     """Type, global shape and gradient contract, and the placements that they follow from."""
     kinds: dict[str, str] = {}
-    cuts: list[list[str]] = [[] for _ in tensor.shape]
-    mesh, strided = tensor.device_mesh, False
+    mesh = tensor.device_mesh
     for dim, placement in enumerate(tensor.placements):
-        axes = axes_of(recorder, mesh.get_group(dim))
         if isinstance(placement, Partial):
             raise NotImplementedError(f"a parameter that is placed as {placement}")
-        strided = strided or isinstance(placement, _StridedShard)
-        if isinstance(placement, Shard):
-            cuts[placement.dim] += axes
-        kinds |= dict.fromkeys(axes, "R" if isinstance(placement, Replicate) else "V")
-    # Blocks of blocks: which ranks differ is stated, and not which part of the whole each has.
-    spec = None if strided or not any(cuts) else spec_of(cuts)
+        kind = "R" if isinstance(placement, Replicate) else "V"
+        kinds |= dict.fromkeys(axes_of(recorder, mesh.get_group(dim)), kind)
+    cuts = _cuts(recorder, tensor)
+    strided = cuts is None
+    # Else which ranks differ is stated, and not which part of the whole each has.
+    spec = spec_of(cuts) if cuts is not None and any(cuts) else None
     step = {"type": kinds} | ({"spec": spec} if spec else {})
     gradient = step | {"type": {axis: DUAL[kind] for axis, kind in kinds.items()}, "step": step}
     placements = [str(placement) for placement in tensor.placements]

@@ -1,26 +1,32 @@
-"""The part of a tensor that a rank takes for itself: `x.chunk(n)[rank]`, `x[rank * k : (rank + 1) * k]`.
+"""The part of a tensor that a rank takes for itself: `x.chunk(n)[rank]`, `x[rank::n]`, `x.view(n, -1)[rank]`, or the
+numbers `torch.arange(rank * k, (rank + 1) * k)`, or `torch.arange(k) + rank * k`.
 
 One rank's program only shows that a part was taken. Where the others take other parts, each its own, the
-operation is a `convert` to a shard: of what is whole on all ranks, each goes on with its block.
+operation is a `convert` to a shard: of what is whole on all ranks, each goes on with its block. Every n-th row is such
+a block, too, but for the order of the rows in the whole, on which no operation of a step depends that is told apart.
 """
 
 import dataclasses
+import itertools
+import math
 
 from ..document import Op, Program
+from ..communication.mesh import Axis
 from ..values import Value
 
 _SPLITS = ("aten.split.", "aten.split_with_sizes.", "aten.chunk.", "aten.tensor_split.")
+_MAKES = "aten.arange."
 
 
 @dataclasses.dataclass
 class Part:
-    """Piece `index` of `pieces` equal ones along a dimension."""
+    """Piece `index` of `pieces` equal ones along a dimension; of numbers, which have no end, `pieces` is None."""
 
     name: str
     op: Op
     out: Value
     dim: int
-    pieces: int
+    pieces: int | None
     index: int
 
 
@@ -30,10 +36,13 @@ def found(program: Program) -> list[Part]:
     used |= {id(entry["value"]) for entry in program.outputs}
     written = _written(program)
     parts: list[Part] = []
+    numbers: dict[int, int] = {}  # by value: with what the numbers from it on begin
     for op in program.ops:
-        if not op.ins or not isinstance(op.ins[0], Value):
-            continue
-        part = _split(op, used) or _slice(op)
+        part = _numbers(op, numbers)
+        if part is not None:
+            numbers[id(part.out)] = part.index
+        if part is None and op.ins and isinstance(op.ins[0], Value):
+            part = _split(op, used) or _slice(op) or _entry(op)
         if part is not None and id(part.out) not in written:
             parts.append(dataclasses.replace(part, name=f"part.{len(parts)}"))
     return parts
@@ -62,27 +71,113 @@ def _split(op: Op, used: set[int]) -> Part | None:
 
 
 def _slice(op: Op) -> Part | None:
-    if not op.name.startswith("aten.slice.") or op.kw or op.attrs.get("step", 1) != 1:
+    if not op.name.startswith("aten.slice.") or op.kw:
         return None
     whole, out = op.ins[0].shape, op.outs[0].shape
     dim = op.attrs.get("dim", 0) % len(whole)
-    start, length = op.attrs.get("start") or 0, out[dim]
-    numbers = all(isinstance(one, int) for one in (start, length, whole[dim]))
-    if not numbers or not 0 < length < whole[dim] or whole[dim] % length or start % length:
+    start, step, length = op.attrs.get("start") or 0, op.attrs.get("step", 1), out[dim]
+    numbers = all(isinstance(one, int) for one in (start, step, length, whole[dim]))
+    if not numbers or not 0 < length < whole[dim] or whole[dim] % length:
         return None
-    return Part("", op, op.outs[0], dim, whole[dim] // length, start // length)
+    pieces = whole[dim] // length
+    if step == pieces and start < step:
+        return Part("", op, op.outs[0], dim, pieces, start)
+    if step != 1 or start % length:
+        return None
+    return Part("", op, op.outs[0], dim, pieces, start // length)
 
 
-def convert(program: Program, parts: list[Part], kinds: dict[str, dict[str, str]]) -> None:
-    """States the parts that differ along one axis, and are this rank's along it. `kinds`: by name and axis."""
+def _entry(op: Op) -> Part | None:
+    """One of as many entries as there are ranks: a block of one, without its dimension."""
+    if not op.name.startswith("aten.select.") or op.kw:
+        return None
+    dim, index = op.attrs.get("dim", 0) % len(op.ins[0].shape), op.attrs.get("index", 0)
+    entries = op.ins[0].shape[dim]
+    if not isinstance(index, int) or not isinstance(entries, int) or entries < 2:
+        return None
+    return Part("", op, op.outs[0], dim, entries, index % entries)
+
+
+def _numbers(op: Op, numbers: dict[int, int]) -> Part | None:
+    """The numbers from one to another, or those of another operation with one added to each."""
+    if op.name.startswith("aten.add.") and len(op.ins) == 2 and op.attrs.get("alpha", 1) == 1:
+        start = numbers.get(id(op.ins[0]))
+        if start is not None and isinstance(op.ins[1], int) and op.outs[0].dtype[0] == "i":
+            return Part("", op, op.outs[0], 0, None, start + op.ins[1])
+    start, end = op.attrs.get("start", 0), op.attrs.get("end")
+    if not op.name.startswith(_MAKES) or op.attrs.get("step", 1) != 1 or op.ins or op.kw:
+        return None
+    if not isinstance(start, int) or not isinstance(end, int) or end <= start:
+        return None
+    return Part("", op, op.outs[0], 0, None, start)
+
+
+def convert(
+    program: Program,
+    parts: list[Part],
+    kinds: dict[str, dict[str, str]],
+    steps: dict[str, dict[str, int]],
+) -> None:
+    """States the parts that differ along some axes, and are this rank's along them. By name and axis: `kinds`, and
+    in even `steps` of how much the index grows from rank to rank.
+    """
     for part in parts:
         differs = [axis for axis in program.mesh.axes if kinds.get(part.name, {}).get(axis.name) == "V"]
-        if len(differs) != 1 or differs[0].size != part.pieces:
+        grows = steps.get(part.name, {})
+        length = part.out.shape[0] if part.pieces is None else 1
+        order = _order(differs, grows, length) if all(one.name in grows for one in differs) else None
+        if order is None:
+            if part.pieces is None and differs:  # whatever they are, they are not alike
+                program.from_outside(part.out, part.name, kinds[part.name])
             continue
-        axis = differs[0]
-        if program.mesh.coordinate(axis.name, program.rank) != part.index:
+        first = part.index - sum(
+            grows[axis.name] * program.mesh.coordinate(axis.name, program.rank) for axis in differs
+        )
+        if part.pieces is not None and (part.pieces != math.prod(axis.size for axis in order) or first):
             continue
-        part.op.name = "convert"
-        part.op.attrs = {"axis": axis.name, "dst": f"S({part.dim})"}
-        part.op.outs = [part.out]
-        part.out.alias_of = None
+        _state(program, part, order, first)
+
+
+def _order(axes: list[Axis], grows: dict[str, int], length: int) -> list[Axis] | None:
+    """Axes in whose order, the last one fastest, the ranks have their parts behind one another; None: in no order."""
+    for order in itertools.permutations(axes):
+        reach = length
+        for axis in reversed(order):
+            if grows[axis.name] != reach:
+                break
+            reach *= axis.size
+        else:
+            return list(order) or None
+    return None
+
+
+def _state(program: Program, part: Part, order: list[Axis], first: int) -> None:
+    op, out = part.op, part.out
+    if part.pieces is None:
+        whole = math.prod(axis.size for axis in order) * out.shape[0]
+        made = Value(out.dtype, [whole], requires_grad=False)
+        words = {"start": first, "end": first + whole, "dtype": out.dtype}
+        operand = made
+        before = [dataclasses.replace(op, name="aten.arange.start", ins=[], outs=[made], attrs=words)]
+    else:
+        operand, before = op.ins[0], []
+    shape = list(operand.shape)
+    for axis in order:
+        shape[part.dim] //= axis.size
+        block = Value(out.dtype, list(shape), requires_grad=operand.requires_grad)
+        words = {"axis": axis.name, "dst": f"S({part.dim})"}
+        before.append(dataclasses.replace(op, name="convert", ins=[operand], outs=[block], attrs=words))
+        operand = block
+    out.alias_of = None
+    if operand.shape == out.shape:
+        before[-1].outs = [out]
+    else:
+        # With the next dimension the entry of one is the rank's block of both.
+        out.alias_of = operand
+        merged = {"size": list(out.shape)}
+        before.append(dataclasses.replace(op, name="aten.view.default", ins=[operand], outs=[out], attrs=merged))
+    # The operation keeps its identity: its backward names it.
+    last = before.pop()
+    op.name, op.ins, op.outs, op.attrs = last.name, last.ins, last.outs, last.attrs
+    place = program.ops.index(op)
+    program.ops[place:place] = before

@@ -20,6 +20,7 @@ from ..places import user_locals, user_variables
 from ..recorder import Recorder
 from ..values import Value, ValueTable
 from . import variables
+from .batch import differing
 from .evidence import digest, sketch
 from .world import Seen
 
@@ -175,6 +176,8 @@ class Roles:
         self._counts: list[tuple[str, Op]] = []  # operations that divide by a count, with its name
         self._draws: list[tuple[str, Op]] = []  # operations that draw at random, with names
         recorder.on_made = self._made
+        # What was made ahead of the first use of a model: as it is compared, and named.
+        self._batch: list[tuple[str, str, Value]] = []
 
     # What there is.
 
@@ -254,7 +257,8 @@ class Roles:
                     name, claims = f"{name}.{place}", {"type": claims.get("type", {})}
                 for key, state in optimizer.state.get(parameter, {}).items():
                     if isinstance(state, torch.Tensor):
-                        self._add_state(local_shard(state), name, key, parameter, claims)
+                        pending = dtensors.pending(self.recorder, state)
+                        self._add_state(local_shard(state), name, key, parameter, claims, pending)
 
     def _add_changed(self, updates) -> None:
         """What a script trains by hand."""
@@ -307,8 +311,9 @@ class Roles:
     def note_parts(self, parts) -> None:
         """Which parts of tensors this rank takes."""
         if self.digests is not None:
-            rows = [{"role": "part", "name": one.name, "digest": str(one.index)} for one in parts]
-            self.digests += rows
+            for one in parts:
+                row = {"role": "part", "name": one.name, "digest": str(one.index)}
+                self.digests.append(row | {"place": one.index})
 
     def name_state(self) -> None:
         """What there was before and what is written after the backward is the state of an update by hand."""
@@ -319,7 +324,9 @@ class Roles:
             if value.claims["role"] == "input" and storage_of(tensor) in self._kept:
                 value.claims["role"] = "opt_state" if id(value) in updated else "input"
 
-    def _add_state(self, state: torch.Tensor, of: str, key: str, parameter, claims: dict) -> None:
+    def _add_state(
+        self, state: torch.Tensor, of: str, key: str, parameter, claims: dict, pending: list[str]
+    ) -> None:
         """State of the form of its parameter has its type, and is not asked where that is unknown: it tells
         what the steps so far have made of it. A count of steps is the same everywhere.
         """
@@ -327,6 +334,7 @@ class Roles:
             kept = {key: claims[key] for key in ("type", "spec", "gshape") if key in claims}
             unknown = {axis.name: "?" for axis in self.recorder.program.mesh.axes if axis.size > 1}
             kept["type"] = unknown | self.kinds.get(of, {}) | kept.get("type", {})
+            kept["type"] |= dict.fromkeys(pending, "P")
         else:
             axes = self.recorder.program.mesh.axes if state.dim() == 0 else []
             kept = {"type": {axis.name: "R" for axis in axes if axis.size > 1}}
@@ -443,6 +451,30 @@ class Roles:
             for value in op.outs if own else ():
                 value.claims["type"] = dict.fromkeys(own, "V")
 
+    def watch_batch(self, made: list[Value]) -> None:
+        """What was made so far and the model is going to use is the batch: ranks are compared in it."""
+        self.recorder.on_first_use |= dict.fromkeys(made, self._batch_used)
+
+    def _batch_used(self, tensor: torch.Tensor, value: Value) -> None:
+        name = f"batch.{len(self._batch)}"
+        self._batch.append((name, self._name(tensor, "input"), value))
+        self.note("input", name, tensor)
+
+    def take_batch(self) -> None:
+        """Of a part of the batch in which ranks were seen to differ, although no operation tells why, only that is
+        known: it comes from outside.
+        """
+        program = self.recorder.program
+        varying: dict[str, set[int]] = {}
+        for key, name, value in self._batch:
+            seen = self.kinds.get(key, {})
+            own = [axis for axis in seen if seen[axis] == "V"]
+            for axis in own:
+                if axis not in varying:
+                    varying[axis] = differing(program, axis)
+            if any(id(value) not in varying[axis] for axis in own):
+                program.from_outside(value, name, seen)
+
     def note_batch(self, arguments) -> None:
         """What a model is called with is a batch, not a constant of the model."""
         leaves = torch.utils._pytree.tree_leaves(arguments)
@@ -453,4 +485,5 @@ class Roles:
         for tensor, value in self.declared:
             role = value.claims["role"]
             if role in ("param", "opt_state") and self.recorder.current(tensor) is not value:
-                self.recorder.output(tensor, "state", value, type=value.claims["type"])
+                kept = {key: value.claims[key] for key in ("type", "spec") if key in value.claims}
+                self.recorder.output(tensor, "state", value, **kept)

@@ -1,8 +1,8 @@
 """Finds the step of a script that is recorded, and records it.
 
-A step begins with the first `zero_grad`, call of a module or use of a parameter after the step of the
-optimizer before it, and ends where the next one would begin: what follows the optimizer, such as a gather of
-the parameters, belongs to it.
+A step begins with the making of its batch, the first `zero_grad`, call of a module or use of a parameter after
+the step of the optimizer before it, and ends where the model is used next: what follows the optimizer, such as a
+gather of the parameters, belongs to it, but the making of the next batch does not.
 """
 
 import contextlib
@@ -20,44 +20,42 @@ from ..composites import Composites
 from ..document import Program
 from ..frameworks import ddp, dtensors, fsdp, fsdp1
 from ..frameworks.cpu import replaced
-from ..operands import flatten
 from ..ranks import ownparts
 from ..recorder import Recorder, Refusal
 from . import axes, evidence, roles, updates
+from .batch import Batch, leave_out
 from .world import Job, Seen
 
 # Functions whose results are data where no module calls them.
 _DATA = {torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal, torch.as_tensor}
 _DATA |= {torch.from_numpy, torch.frombuffer, torch.rand_like, torch.randn_like, torch.randint_like}
+# Functions by which a batch may be taken out of data that are there.
+_TAKES = {torch.Tensor.__getitem__, torch.Tensor.index_select, torch.index_select, torch.tensor}
+_TAKES |= {getattr(of, name) for of in (torch, torch.Tensor) for name in ("chunk", "split", "narrow")}
 
 
 class _Watch(TorchFunctionMode):
-    """Sees where a step begins that neither clears gradients nor calls a module."""
+    """Sees what functions the script calls: those with which a step begins, and those that make data or are recorded
+    as a whole. It is the only such mode, entered once: those of the script may come and go.
+    """
 
     def __init__(self, steps: "Steps"):
         super().__init__()
         self.steps = steps
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs, steps = kwargs or {}, self.steps
         # Else a use says nothing: an optimizer takes the steps, and the one to record has begun or is far.
-        if self.steps.by_hand or self.steps.between:
+        if steps.by_hand or steps.between:
             if used := updates.trained_in(func, args):
-                self.steps.uses(used)
-        return func(*args, **(kwargs or {}))
-
-
-class _Data(TorchFunctionMode):
-    """Leaves the making of data out of the recording."""
-
-    def __init__(self, recorder: Recorder):
-        super().__init__()
-        self.recorder = recorder
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func not in _DATA or self.recorder.in_module or self.recorder.phase != "fwd":
-            return func(*args, **(kwargs or {}))
-        with self.recorder.hidden():
-            return func(*args, **(kwargs or {}))
+                steps.uses(used)
+        if func in _DATA or func in _TAKES:
+            steps.makes_batch()
+        if steps.composites is None:
+            return func(*args, **kwargs)
+        if func in _DATA and not steps.recorder.in_module and steps.recorder.phase == "fwd":
+            return steps.batch.draws(lambda: func(*args, **kwargs))
+        return steps.composites.__torch_function__(func, types, args, kwargs)
 
 
 class Steps:
@@ -78,12 +76,13 @@ class Steps:
         self.counts: dict[torch.optim.Optimizer, int] = {}
         self._held: set[torch.optim.Optimizer] = set()  # when the first of them had stepped
         self.recorder: Recorder | None = None
+        self.composites: Composites | None = None  # of the recording
+        self.batch: Batch | None = None  # likewise
         self.roles: roles.Roles | None = None
         self.losses: list[torch.Tensor] = []
         self._recording = contextlib.ExitStack()
         self._section = contextlib.ExitStack()
         self._in_backward = False
-        self._used = False  # whether the recorded step has used the model
         self.over = False  # whether the step has been handed on
         self.initial: dict | None = None  # `roles.initial_digests` before the first step
         self.updates = updates.Updates()
@@ -156,13 +155,20 @@ class Steps:
             if self.over:
                 return
             self._start()
-        elif self.recorder is not None and used and not self._used:
-            # What came between the two, such as printing the loss of the step before, is no part of this one.
-            ops = self.recorder.program.ops
-            if not any(op.mut or op.body or op.name in ("send", "recv") for op in ops):
-                self._recording.close()
-                self._start()
-        self._used = self._used or used
+        elif self.recorder is not None and self.batch.is_open and self.batch.disturbed:
+            self._start_anew()
+        if used and self.batch is not None and self.batch.is_open:
+            self.roles.watch_batch(self.batch.close())
+
+    def makes_batch(self) -> None:
+        """The script makes data, or takes a part of them: a step begins, if the one before is over."""
+        if self.over or self.given or self.by_hand or self.at_step is not None:
+            return
+        if self.recorder is None and self.between:
+            self._start()
+        elif self.recorder is not None and self.batch.is_open and self.batch.may_restart:
+            if self.batch.disturbed:
+                self._start_anew()
 
     @contextlib.contextmanager
     def watched(self):
@@ -173,12 +179,14 @@ class Steps:
         @functools.wraps(clear)
         def zero_grad(optimizer, *args, **kwargs):
             self.begins(used=False)
-            return clear(optimizer, *args, **kwargs)
+            with self._clearing():
+                return clear(optimizer, *args, **kwargs)
 
         @functools.wraps(clear_module)
         def zero_grad_of_module(module, *args, **kwargs):
             self.begins(used=False)
-            return clear_module(module, *args, **kwargs)
+            with self._clearing():
+                return clear_module(module, *args, **kwargs)
 
         call = torch.nn.Module.__call__
 
@@ -193,6 +201,7 @@ class Steps:
             replaced(cls, zero_grad=zero_grad),
             replaced(torch.nn.Module, zero_grad=zero_grad_of_module, __call__=module_called),
             self.updates.backwards(),
+            self._loading(),
             _Watch(self),
         ):
             hooks = [
@@ -204,6 +213,10 @@ class Steps:
             finally:
                 for hook in hooks:
                     hook.remove()
+
+    def _clearing(self):
+        recording = self.recorder is not None and self.batch is not None and self.batch.is_open
+        return self.batch.clearing() if recording else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def here(self):
@@ -256,8 +269,12 @@ class Steps:
 
     # The recording.
 
-    def _start(self) -> None:
-        self._used = False
+    def _start_anew(self) -> None:
+        """What came so far, such as the gather of parameters after an update, is no part of this step."""
+        self._recording.close()
+        self._start(self.batch.restarts + 1)
+
+    def _start(self, restarts: int = 0) -> None:
         if not self.given:  # steps that were taken before one could begin are not recorded
             self.number = max(self.number, self.taken + 1)
         mesh = axes.mesh(self.seen, self.job)
@@ -273,6 +290,7 @@ class Steps:
             self.recorder, self.over = None, True
             self.at_step(self.roles)
             return
+        self.batch = Batch(recorder, restarts)
         if self.digests:
             self.roles.digests = []
             self.roles.initial = self.initial or {}
@@ -291,10 +309,9 @@ class Steps:
             enter(fsdp1.recorded(recorder, flat))
         enter(dtensors.recorded(recorder))
         enter(recorder.recording(self.roles.roots[0] if self.roles.roots else None))
-        enter(Composites(recorder))
-        enter(_Data(recorder))
+        self.composites = Composites(recorder)
+        self._recording.callback(setattr, self, "composites", None)
         enter(self._backwards())
-        enter(self._loading())
         enter(self._clipping())
 
     @contextlib.contextmanager
@@ -377,8 +394,10 @@ class Steps:
         following = iterator.__next__
 
         def next_batch(loading):
-            with self.recorder.hidden():
+            self.makes_batch()
+            if self.recorder is None or self.batch is None:
                 return following(loading)
+            return self.batch.draws(lambda: following(loading))
 
         with replaced(iterator, __next__=next_batch):
             yield
@@ -418,7 +437,7 @@ class Steps:
         program.mesh.mark(self.roles.data_axes, "data")
         program.stepped = not self.by_hand and self.taken >= self.number
         if not self.given:
-            _leave_out_the_next(program)
+            leave_out(program, self.batch)
         _name_phases(program.ops)
         self.messages = messages.log(program)
         if plan := self.observed.get("plan"):
@@ -431,7 +450,10 @@ class Steps:
         self.roles.type_messages()
         parts = ownparts.found(program)
         self.roles.note_parts(parts)
-        ownparts.convert(program, parts, self.roles.kinds)
+        ownparts.convert(program, parts, self.roles.kinds, self.observed.get("steps", {}))
+        if not self.given:
+            self.roles.take_batch()
+            leave_out(program, self.batch)
         self.exchanged = evidence.exchanged(program)
         self.summed = evidence.summed(program, functools.partial(axes_of, program))
         dtensors.state_sums(program)
@@ -459,24 +481,6 @@ def axes_of(program, op) -> list[str]:
         axis = op.attrs["axis"]
         return axis if isinstance(axis, list) else [axis]
     return program.groups.get(op.attrs.get("group"), {}).get("axes", [])
-
-
-def _leave_out_the_next(program: Program) -> None:
-    """Drops what is last and changes nothing, such as the making of the next batch, with its inputs."""
-    needed = {id(one["value"]) for one in program.outputs}
-    kept: list = []
-    while program.ops:
-        op = program.ops.pop()
-        if op.phase != "fwd" or op.mut or op.kw or "group" in op.attrs or "axis" in op.attrs:
-            program.ops.append(op)
-            break
-        if any(id(value) in needed for value in op.outs):
-            kept.append(op)
-            needed |= {id(value) for value in flatten(op.ins)}
-    program.ops += reversed(kept)
-    used = {id(one) for op in program.ops for one in flatten([*op.ins, *op.kw.values()])} | needed
-    used |= {id(one.get("of")) for one in program.outputs}
-    program.params = [value for value in program.params if id(value) in used]
 
 
 def _name_phases(ops: list) -> None:

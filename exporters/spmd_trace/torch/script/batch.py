@@ -1,0 +1,160 @@
+"""What a script does before a step uses its model: it makes the batch, for the most part.
+
+That belongs to the step: which part of the data a rank takes, and what it counts of them, decides what its gradients
+are worth. The rest of the step before, such as printing its loss, does not.
+"""
+
+import contextlib
+
+import torch
+
+from ..document import Op, Program
+from ..operands import flatten
+from ..recorder import Recorder
+from ..values import Value
+
+_MOST_RESTARTS = 8  # where many tensors are written one by one, as after an update by hand
+
+
+class Batch:
+    """Of one recording: the operations ahead of the first use of the model."""
+
+    def __init__(self, recorder: Recorder, restarts: int):
+        """`restarts`: how often the recording of this step has begun anew."""
+        self.recorder, self.restarts = recorder, restarts
+        self.is_open = True
+        self.ops: list[Op] = []  # once it is closed
+        self._made: dict[int, torch.UntypedStorage] = {}  # what was drawn or loaded
+        self.cleared: set[int] = set()  # operations that clear gradients, by place
+        self.begun: int | None = None  # where gradients are cleared first: what follows is the step's
+
+    def draws(self, run):
+        """Runs what makes data: they come from outside of the program."""
+        with self.recorder.hidden():
+            result = run()
+            self.comes(result)
+        return result
+
+    def comes(self, data) -> None:
+        """Data have been made outside of the recording."""
+        if not self.is_open:
+            return
+        with torch._C.DisableTorchFunction():
+            for one in torch.utils._pytree.tree_leaves(data):
+                if isinstance(one, torch.Tensor) and one.layout is torch.strided:
+                    storage = one.untyped_storage()
+                    self._made[storage._cdata] = storage
+
+    @contextlib.contextmanager
+    def clearing(self):
+        """Gradients are cleared inside, which belongs to the step."""
+        before = len(self.recorder.program.ops)
+        self.begun = before if self.begun is None else self.begun
+        yield
+        self.cleared |= set(range(before, len(self.recorder.program.ops)))
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether the step before has changed something that was there, so that what was seen of it no longer holds, or
+        done what cannot be recorded.
+        """
+        ops = self.recorder.program.ops[: self.begun]
+        refused = self.begun is None and self.recorder.refusals
+        return bool(refused) or any(self._changes(op) for op in ops)
+
+    @property
+    def may_restart(self) -> bool:
+        return self.restarts < _MOST_RESTARTS
+
+    def _changes(self, op: Op) -> bool:
+        if _acts(op):
+            return True
+        operands = op.operands()
+        written = [operands[place].root for place in op.mut if place < len(operands)]
+        written += [value.root for value in flatten(op.kw.values()) if isinstance(value, Value)]
+        return any("role" in one.claims and one.key[0] not in self._made for one in written)
+
+    def close(self) -> list[Value]:
+        """The model is used now; returns what the operations so far have made."""
+        ops = self.recorder.program.ops
+        self.is_open = False
+        self.ops = [op for place, op in enumerate(ops) if place not in self.cleared and not _acts(op)]
+        self._made.clear()
+        return [value for op in self.ops for value in op.outs]
+
+
+def _acts(op: Op) -> bool:
+    """Whether an operation does something to others, or what nobody knows."""
+    return op.body is not None or op.name in ("send", "recv")
+
+
+def leave_out(program: Program, batch: Batch | None) -> None:
+    """Drops what the step before has left to do, and the making of the next batch."""
+    ops = program.ops
+    ahead = {id(op) for op in batch.ops} if batch is not None else set()
+    last = max((place for place, op in enumerate(ops) if op.phase != "fwd"), default=len(ops)) + 1
+    foreign = _of_the_next(program, last)
+    needed = {id(entry["value"]) for entry in program.outputs}
+    kept: list[Op] = []
+    at_the_end = True  # what only reads, as the last thing of the step, says nothing of it
+    for place in reversed(range(len(ops))):
+        op = ops[place]
+        wanted = any(id(value) in needed for value in op.outs)
+        if place >= last:
+            changes = bool(op.mut or op.kw or "group" in op.attrs or "axis" in op.attrs)
+            wanted |= id(op) not in foreign and (changes or not at_the_end)
+        else:
+            wanted |= id(op) not in ahead
+        if wanted:
+            at_the_end = False
+            kept.append(op)
+            for value in op.operands():
+                while value is not None:
+                    needed.add(id(value))
+                    value = value.alias_of
+    program.ops = kept[::-1]
+    _drop_unused(program)
+
+
+def _of_the_next(program: Program, last: int) -> set[int]:
+    """Of the operations behind its last one: those on data, and on nothing that the step has made or trains."""
+    own = {id(value) for op in program.ops[:last] for value in op.outs}
+    own |= {id(value.root) for op in program.ops[:last] if op.mut or op.kw for value in op.outs}
+    own |= {id(value) for value in program.params if value.claims["role"] not in ("input", "const")}
+    data = {id(value) for value in program.params if value.claims["role"] == "input"} - own
+    found: set[int] = set()
+    for op in program.ops[last:]:
+        values = {id(one) for value in op.operands() for one in (value, value.root)}
+        made = {id(value) for value in op.outs}
+        if values & own:
+            own |= made
+        elif values & data:
+            found.add(id(op))
+            data |= made
+    return found
+
+
+def _drop_unused(program: Program) -> None:
+    """Drops the inputs of what was left out."""
+    used = {id(value) for op in program.ops for value in op.operands()}
+    used |= {id(entry[key]) for entry in program.outputs for key in ("value", "of") if key in entry}
+    program.params = [value for value in program.params if id(value) in used]
+
+
+_MAKES_EQUAL = ("all_reduce", "all_gather", "broadcast")
+
+
+def differing(program: Program, axis: str) -> set[int]:
+    """The values of which the program tells that ranks may differ in them along an axis."""
+    found = {id(value) for value in program.params if _is_own(value, axis)}
+    for op in program.ops:
+        own = op.name == "convert" and op.attrs["axis"] == axis
+        own |= any(id(value) in found for value in op.operands())
+        if op.name.rstrip("_").startswith(_MAKES_EQUAL):
+            own = False
+        found |= {id(value) for value in op.outs if own or _is_own(value, axis)}
+    return found
+
+
+def _is_own(value: Value, axis: str) -> bool:
+    return value.claims.get("type", {}).get(axis) in ("V", "?")

@@ -1,0 +1,93 @@
+"""The making of a batch belongs to the step: which part of the data a rank has, and what it counts of them."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+_SCRIPT = """
+import os, torch, torch.distributed as dist, torch.nn.functional as F
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+model = torch.nn.Linear(6, 5)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data, labels = torch.randn(64, 6), torch.randint(0, 5, (64,))
+rows = 8 // world
+for step in range(4):
+    {batch}
+    kept = (y != 3).sum().float()
+    dist.all_reduce(kept)
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x), y, ignore_index=3, reduction="sum") / kept
+    loss.backward()
+    for p in model.parameters():
+        dist.all_reduce(p.grad)
+    optimizer.step()
+    logged = loss.detach()
+    dist.all_reduce(logged)
+    print(step, logged.item())
+"""
+
+_BATCHES = {
+    "rows side by side": """
+    x, y = data[step * 8 : step * 8 + 8], labels[step * 8 : step * 8 + 8]
+    x, y = x[rank * rows : (rank + 1) * rows], y[rank * rows : (rank + 1) * rows]""",
+    "every n-th row": """
+    x, y = data[step * 8 : step * 8 + 8][rank::world], labels[step * 8 : step * 8 + 8][rank::world]""",
+    "one of n entries": """
+    x = data[step * 8 : step * 8 + 8].view(world, rows, 6)[rank]
+    y = labels[step * 8 : step * 8 + 8].view(world, rows)[rank]""",
+    "by numbers": """
+    pick = torch.arange(step * 8 + rank * rows, step * 8 + (rank + 1) * rows)
+    x, y = data[pick], labels[pick]""",
+    "in an order of chance": """
+    pick = torch.randperm(64, generator=torch.Generator().manual_seed(step))[:8].chunk(world)[rank]
+    x, y = data[pick], labels[pick]""",
+    "drawn": """
+    draws = torch.Generator().manual_seed(step)
+    x = torch.randn(8, 6, generator=draws).chunk(world)[rank]
+    y = torch.randint(0, 5, (8,), generator=draws).chunk(world)[rank]""",
+}
+
+
+def _run(folder, script: str, *words: str) -> subprocess.CompletedProcess:
+    (folder / "train.py").write_text(script)
+    line = [sys.executable, "-m", "spmd_trace", *words, "train.py"]
+    return subprocess.run(line, capture_output=True, text=True, check=False, cwd=folder)
+
+
+@pytest.mark.parametrize("how", _BATCHES)
+def test_all_gradients_are_proved_where_ranks_take_parts_of_the_data(tmp_path, how):
+    script = _SCRIPT.format(batch=_BATCHES[how].strip())
+    done = _run(tmp_path, script, "lint", "--world", "4", "--format=json", "--min-proof=100")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_count_of_own_rows_is_found_ahead_of_the_step(tmp_path):
+    script = _SCRIPT.format(batch=_BATCHES["every n-th row"].strip()).replace("    dist.all_reduce(kept)\n", "")
+    done = _run(tmp_path, script, "lint", "--world", "4", "--format=json")
+    assert "unequal-counts" in done.stdout, done.stdout + done.stderr
+
+
+def _trace(folder, script: str) -> dict:
+    done = _run(folder, script, "record", "--world", "4", "-o", "step.spmd.json")
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "step.spmd.json").read_text())
+
+
+def test_what_the_step_before_logs_and_the_next_batch_are_left_out(tmp_path):
+    trace = _trace(tmp_path, _SCRIPT.format(batch=_BATCHES["every n-th row"].strip()))
+    names = [op["op"] for op in trace["ops"]]
+    assert names.count("convert") == 2
+    # The count, two gradients, and the loss of this step.
+    assert names.count("all_reduce_") == 4
+
+
+def test_rows_that_no_operation_explains_come_from_outside(tmp_path):
+    batch = """
+    x, y = data[step * 8 :][list(range(rank, 8, world))], labels[step * 8 :][rank * 2 : rank * 2 + 2]"""
+    trace = _trace(tmp_path, _SCRIPT.format(batch=batch.strip()))
+    types = {one["name"]: one["type"]["ranks"] for one in trace["params"] if one["role"] == "input"}
+    assert types == {"data": "R|I", "input.1": "V", "y": "V"}  # input.1: the list of rows
