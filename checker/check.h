@@ -16,10 +16,12 @@
 namespace spmd::checker {
 
 struct CheckOptions {
-  bool permissive = false;      // a missing claim is skipped instead of reported
-  bool infer_partial = false;   // `partial` need not be stated
-  bool equal_broadcasts = false; // of what all ranks have: nothing is wrong, as in recorded steps
-  bool memoise = true;          // off only to test that it changes nothing
+  bool permissive = false;    // a missing claim is skipped instead of reported
+  bool infer_partial = false; // `partial` need not be stated
+  bool memoise = true;        // off only to test that it changes nothing
+  // Nobody has declared types, as in a recorded step: temporary storage has that of what was
+  // written to it last, and a broadcast of what all ranks have is nothing wrong.
+  bool undeclared = false;
   std::optional<ir::Mode> mode; // overrides the program's
   std::string today;            // YYYY-MM-DD, for suppressions with a date; empty: none lapses
   std::function<void(uint64_t done, uint64_t all)> progress = {}; // ops, told now and then

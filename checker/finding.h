@@ -41,10 +41,13 @@ struct Finding {
   std::string reason;   // of the suppression
   uint32_t clash = ~0u; // into CheckResult::clashes; ~0: no word of a collective is in question
 
+  bool note = false;     // it says only that something was not judged
   bool inferred = false; // it stands on cuts that nobody stated: a warning until a run confirms it
 
   const rules::DiagnosticInfo &info() const { return rules::info(violation); }
   rules::Severity severity() const {
+    if (note)
+      return rules::Severity::Info;
     return inferred ? std::max(info().severity, rules::Severity::Warning) : info().severity;
   }
 };

@@ -36,9 +36,7 @@ private:
   bool takes_mean(InstId id);
   bool is_mean(ValueId root);
   bool divides_by(int64_t count);
-  ValueId root(InstId seed) const {
-    return program_.values[program_.insts[seed].first_result].grad_of;
-  }
+  ValueId root(InstId seed);
   ir::Program &program_;
   CheckResult &result_;
   rules::Rules rules_;
@@ -74,6 +72,19 @@ bool Accumulation::is_kept(ValueId value) const {
     value = program_.values[value].alias_of;
   const ir::Param *param = program_.find_param(value);
   return param && (param->role == ir::Role::Param || param->role == ir::Role::OptState);
+}
+
+// The loss of a pass. Autograd may hand its gradient on under another name, which then has that of
+// the loss: a recorder states what a loss is where a pass begins.
+ValueId Accumulation::root(InstId seed) {
+  const ir::Inst &inst = program_.insts[seed];
+  const ValueId loss = program_.values[inst.first_result].grad_of;
+  if (loss.valid() || !inst.bwd_of.valid())
+    return loss;
+  const InstId made = defining_inst(program_, inst.bwd_of);
+  const bool stated = made.valid() && rules_.resolve(program_.insts[made].op).transition ==
+                                          rules::TransitionOp::Reinterpret;
+  return stated ? inst.bwd_of : ValueId();
 }
 
 // What a pass begins with: ones in the place of the gradient of a loss.

@@ -6,6 +6,8 @@
 #include "checker/walk/gradients/search.h"
 
 #include "rules/factors/factors.h"
+#include "rules/ops/registry.h"
+#include "rules/transitions/call.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -42,6 +44,7 @@ Cuts::Cuts(ir::Program &program, const CheckResult &checked)
   for (auto &[key, values] : inputs_)
     choose_inputs(axes_[key], values);
   find_taken_apart();
+  follow_parts();
   for (auto &[key, values] : unknown_)
     for (ValueId value : values)
       for (const CutPositions::Found &each : positions_.of(value))
@@ -88,12 +91,43 @@ void Cuts::declared(const ir::Param &param) {
   }
 }
 
+// What a rank takes as its block is cut there.
+void Cuts::converted(InstId id, const rules::ResolvedOp &op, const OperandList &operands) {
+  const ir::Inst &inst = program_.insts[id];
+  llvm::SmallVector<rules::Arg, 1> args;
+  for (ValueId value : operands.values)
+    args.push_back({checked_.types[value.index], checked_.shapes[value.index], {}});
+  rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, args, {}};
+  rules::Outcome ignored;
+  std::optional<rules::TransitionCall> call = rules::read_call(app, ignored);
+  const ir::AttrValue *to = app.attr("dst");
+  if (!call || !to || to->form != ir::AttrForm::Kind ||
+      to->as_kind().form != ir::KindWord::Form::Shard || to->as_kind().dim < 0)
+    return;
+  const ir::MeshId mesh = program_.contexts[inst.context].mesh;
+  const unsigned dim = to->as_kind().dim;
+  for (uint32_t r = 0; r < inst.result_count && r < operands.values.size(); ++r) {
+    const std::optional<uint32_t> before = positions_.in_front(operands.values[r], dim),
+                                  cls = positions_.in_front(inst.result(r), dim);
+    if (!cls)
+      continue;
+    for (AxisId axis : call->axes.all())
+      axes_[{static_cast<uint16_t>(mesh.index), axis.index}].cut.insert(*cls);
+    for (auto &[key, axis] : axes_) // a block of a block
+      if (before && axis.cut.count(*before))
+        axis.cut.insert(*cls);
+  }
+}
+
 // What a collective makes equal on all ranks is whole there, except for the dimension that it
 // joined: that one is cut in its operand.
 void Cuts::result(InstId id) {
   const ir::Inst &inst = program_.insts[id];
   OperandList operands;
   operands.read(program_, inst.operands);
+  if (const rules::ResolvedOp op = rules::resolve_op(program_, inst.op);
+      op.transition == rules::TransitionOp::Convert)
+    converted(id, op, operands);
   for (uint32_t r = 0; r < inst.result_count && r < operands.values.size(); ++r) {
     ValueId from = operands.values[r], to = inst.result(r);
     if (!checked_.types[from.index].valid() || !checked_.types[to.index].valid())
@@ -150,6 +184,28 @@ void Cuts::find_taken_apart() {
       if (axis.cut.count(*positions_.in_front(ValueId{value}, 0)))
         if (std::optional<uint32_t> rows = positions_.in_front(ValueId{value}, 1))
           axis.cut.insert(*rows);
+}
+
+// Of a part of its rows that a rank takes, such as a micro-batch, it has a block as it has of all
+// of them.
+void Cuts::follow_parts() {
+  rules::Rules rules(program_);
+  for (uint32_t i = program_.main.first.index; i < program_.main.last.index; ++i) {
+    const ir::Inst &inst = program_.insts[InstId{i}];
+    const rules::ResolvedOp &op = rules.resolve(inst.op);
+    if (!op.row || op.row->own_dims != rules::OpDef::OwnDims::Proportional)
+      continue;
+    OperandList operands;
+    operands.read(program_, inst.operands);
+    if (operands.values.size() != 1) // else parts are put together, those of other ranks as well
+      continue;
+    const std::optional<uint32_t> rows = positions_.in_front(operands.values[0], 0);
+    for (auto &[key, axis] : axes_)
+      for (uint32_t r = 0; rows && axis.cut.count(*rows) && r < inst.result_count; ++r)
+        if (std::optional<uint32_t> part = positions_.in_front(inst.result(r), 0);
+            part && !axis.never.count(*part))
+          axis.cut.insert(*part);
+  }
 }
 
 // A weight is a block of columns where all ranks multiply it with the same, and a block of rows

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "checker/gradual/positions.h"
+#include "checker/operand_list.h"
 
 #include "llvm/ADT/DenseSet.h"
 
@@ -32,6 +33,8 @@ public:
   // Of a declared value.
   std::optional<Origin> origin(ir::ValueId value, ir::AxisId axis) const;
 
+  const CutPositions &positions() const { return positions_; }
+
 private:
   struct Axis {
     llvm::DenseSet<uint32_t> cut;             // classes
@@ -48,8 +51,10 @@ private:
   const Axis *find(ir::ValueId value, ir::AxisId axis) const;
   void declared(const ir::Param &param);
   void result(ir::InstId id);
+  void converted(ir::InstId id, const rules::ResolvedOp &op, const OperandList &operands);
   void products(ir::InstId id);
   void find_taken_apart();
+  void follow_parts();
   bool is_own(const Axis &axis, ir::ValueId value) const;
   void find_drifted(const Key &key, Axis &axis);
   void choose_parameters(Axis &axis, llvm::ArrayRef<ir::ValueId> values);

@@ -2,6 +2,7 @@
 #include "checker/gradual/gradual.h"
 
 #include "checker/gradual/accumulation.h"
+#include "checker/gradual/blocks/numbering.h"
 
 #include "checker/gradual/unseen.h"
 #include "checker/operand_list.h"
@@ -14,6 +15,7 @@
 #include "rules/violations/claims.h"
 #include "rules/violations/gradients.h"
 #include "rules/violations/local.h"
+#include "rules/violations/meshes.h"
 #include "rules/violations/transitions.h"
 
 namespace spmd::checker {
@@ -50,16 +52,17 @@ Gradual::Gradual(ir::Program &program, const CheckOptions &options)
 }
 
 // A number that is stretched over a dimension, or made there, is a block of it as well as the
-// whole.
+// whole. Numbers that are counted up are not.
 void Gradual::find_stretched() {
   rules::Rules rules(program_);
   for (uint32_t i = 0; i < program_.insts.size(); ++i) {
     const ir::Inst inst = program_.insts[ir::InstId{i}];
     const rules::ResolvedOp &op = rules.resolve(inst.op);
-    bool stretches = op.row && (op.row->constant != rules::OpDef::Constant::No ||
-                                op.row->factors == rules::expand_factors ||
-                                op.row->factors == rules::expand_as_factors ||
-                                op.row->factors == rules::broadcast_in_dim_factors);
+    bool stretches =
+        op.row && !counts_up(op) &&
+        (op.row->constant != rules::OpDef::Constant::No ||
+         op.row->factors == rules::expand_factors || op.row->factors == rules::expand_as_factors ||
+         op.row->factors == rules::broadcast_in_dim_factors);
     for (uint32_t r = 0; stretches && r < inst.result_count; ++r)
       stretched_.insert(inst.result(r).index);
   }
@@ -70,11 +73,10 @@ ir::TypeId Gradual::with_cuts(ir::TypeId declared, ValueId value) const {
     return declared;
   Type type = program_.types[declared];
   for (AxisId axis : (type.of(Kind::Varying) - type.sharded()) | type.unknown)
-    if (std::optional<unsigned> dim = cuts_.dim(value, axis); dim && !cuts_.inside(value, axis))
-      if (ir::shards_of(type, *dim).empty()) {
-        type.set_kind(axis, Kind::Varying);
-        type.set_shard(axis, *dim, 0);
-      }
+    if (std::optional<unsigned> dim = cuts_.dim(value, axis); dim && !cuts_.inside(value, axis)) {
+      type.set_kind(axis, Kind::Varying);
+      type.set_shard(axis, *dim, ir::shards_of(type, *dim).size());
+    }
   return program_.types.add(type);
 }
 
@@ -143,8 +145,7 @@ Type Gradual::known(ValueId value, Type type, AxisSet lost) const {
         type.set_kind(axis, Kind::Varying);
       type.drop_shards(axis);
       type.close_orders();
-      if (ir::shards_of(type, *dim).empty())
-        type.set_shard(axis, *dim, 0);
+      type.set_shard(axis, *dim, ir::shards_of(type, *dim).size());
     }
   return type;
 }
@@ -214,6 +215,20 @@ llvm::SmallVector<uint32_t, 8> batches_of(const ir::Program &program) {
   return found;
 }
 
+// Axes along which ranks take parts of data that all of them have.
+AxisSet split_data(const ir::Program &program, const CheckResult &result) {
+  AxisSet axes;
+  for (uint32_t i = program.main.first.index; i < program.main.last.index; ++i) {
+    const ir::Inst &inst = program.insts[ir::InstId{i}];
+    if (inst.result_count && is_forward(inst) &&
+        rules::resolve_op(program, inst.op).transition == rules::TransitionOp::Convert) {
+      const Type &type = program.types[result.types[inst.first_result.index]];
+      axes |= type.gradient_free() ? type.sharded() : AxisSet();
+    }
+  }
+  return axes;
+}
+
 // Axes along which ranks have batches of their own, as the mesh says, and none that differs.
 void find_equal_batches(const ir::Program &program, CheckResult &result) {
   llvm::SmallVector<uint32_t, 8> batches = batches_of(program);
@@ -231,6 +246,9 @@ void find_equal_batches(const ir::Program &program, CheckResult &result) {
     if (ir::StringId role = program.meshes[mesh][axis].role;
         role.valid() && program.strings[role] == "data")
       data |= axis;
+  if ((equal & data).empty())
+    return;
+  equal -= split_data(program, result);
   if (equal & data)
     result.findings.push_back(
         {rules::SameBatch{program.params[batches.front()].value, equal & data},
@@ -265,12 +283,14 @@ void prefer_kinds(const CheckResult &first, CheckResult &second) {
 // varies by kinds alone may be a pending sum.
 bool is_known(const ir::Program &program, const CheckResult &result, const Place &place,
               AxisSet axes) {
-  if (place.form != Place::Form::Inst)
-    return false;
   auto open = [&](ValueId value) {
     const Type &type = program.types[result.types[value.index]];
     return !((type.unknown | (type.of(Kind::Varying) - type.sharded())) & axes).empty();
   };
+  if (place.form == Place::Form::Output)
+    return !open(program.outputs[place.index].value);
+  if (place.form != Place::Form::Inst)
+    return false;
   const ir::Inst &inst = program.insts[place.as_inst()];
   for (uint32_t r = 0; r < inst.result_count; ++r)
     if (open(inst.result(r)))
@@ -307,6 +327,42 @@ void keep_errors(const ir::Program &program, const CheckResult &first, CheckResu
   }
 }
 
+// Of a backward, what no parameter gets and nothing is made of, such as gradients that are left in
+// another model and cleared before its next step.
+void drop_unused(const ir::Program &program, CheckResult &result) {
+  llvm::DenseSet<uint32_t> used;
+  for (const ir::Output &output : program.outputs)
+    used.insert(output.value.index);
+  for (uint32_t i = program.main.last.index; i-- > program.main.first.index;) {
+    const ir::Inst &inst = program.insts[ir::InstId{i}];
+    bool needed = inst.phase != ir::Phase::Backward || inst.result_count == 0;
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      needed |= used.contains(inst.result(r).index);
+    if (!needed)
+      continue;
+    OperandList operands;
+    operands.read(program, inst.operands);
+    for (ValueId value : operands.values)
+      used.insert(value.index);
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      used.insert(inst.result(r).index);
+  }
+  llvm::erase_if(result.findings, [&](const Finding &finding) {
+    if (finding.place.form != Place::Form::Inst)
+      return false;
+    const ir::Inst &inst = program.insts[finding.place.as_inst()];
+    return inst.phase == ir::Phase::Backward && inst.result_count &&
+           !used.contains(inst.first_result.index);
+  });
+}
+
+// Nobody has declared a mesh that would have the group: what comes of it is unknown, and that is
+// all.
+void note_groups(CheckResult &result) {
+  for (Finding &finding : result.findings)
+    finding.note |= finding.violation.is<rules::UnknownGroup>();
+}
+
 // Parameters that began as one number, and which no cut explains, have drifted as others have that
 // surely did.
 void join_drift(CheckResult &result) {
@@ -324,7 +380,7 @@ void join_drift(CheckResult &result) {
 CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   CheckOptions options = given;
   options.mode.reset();
-  options.equal_broadcasts = true;
+  options.undeclared = true;
   CheckResult result;
   result.gradual = std::make_shared<Gradual>(program, options);
   options.infer_partial = true;
@@ -332,6 +388,8 @@ CheckResult check_gradually(ir::Program &program, const CheckOptions &given) {
   prefer_kinds(result.gradual->by_kinds(), result);
   keep_errors(program, result.gradual->by_kinds(), result);
   join_drift(result);
+  drop_unused(program, result);
+  note_groups(result);
   find_equal_batches(program, result);
   judge_accumulation(program, result);
   judge_unseen(program, result);

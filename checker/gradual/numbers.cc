@@ -2,6 +2,7 @@
 #include "checker/gradual/numbers.h"
 
 #include "checker/operand_list.h"
+#include "checker/walk/gradients/search.h"
 
 #include "ir/mesh/axis_scale.h"
 #include "ir/support/product.h"
@@ -20,8 +21,13 @@ namespace {
 
 constexpr unsigned kSteps = 6; // of views and casts between a number and its collective
 
-// Every element of the result is one of the operand, times a number at most.
-bool keeps_elements(const rules::ResolvedOp &op) {
+bool is_product(const rules::ResolvedOp &op) {
+  return op.computes(Computes::Product) || op.computes(Computes::Quotient);
+}
+
+} // namespace
+
+bool moves_elements(const rules::ResolvedOp &op) {
   if (op.form == rules::OpForm::Boundary)
     return rules::passes_data(op.boundary);
   if (op.form != rules::OpForm::Equation || !op.row)
@@ -30,11 +36,6 @@ bool keeps_elements(const rules::ResolvedOp &op) {
   return row.sum_count == 1 && row.term_count == 1 && row.terms[0].atom_count == 1 &&
          row.terms[0].divisors == 0 && row.atoms[0].form == rules::Atom::Form::Ref;
 }
-bool is_product(const rules::ResolvedOp &op) {
-  return op.computes(Computes::Product) || op.computes(Computes::Quotient);
-}
-
-} // namespace
 
 std::optional<double> factor_of(const rules::ResolvedOp &op, const OperandList &operands) {
   if (!is_product(op) || operands.slots.size() != 2 ||
@@ -66,7 +67,12 @@ Numbers::Numbers(ir::Program &program, const CheckResult &checked)
       if (scales)
         for (ValueId value : {operands.values[r], inst.result(r)})
           scaled_.insert(value.index);
-      if (keeps_elements(op) || product || scales) {
+      // What is taken out of the graph of a forward, such as a loss to be logged, is another matter
+      // than what it goes on with.
+      const ir::InstId from = made_by_[operands.values[r].index];
+      const bool logs =
+          op.row && !op.row->gradient && from.valid() && is_forward(program.insts[from]);
+      if ((moves_elements(op) && !logs) || product || scales) {
         next_[operands.values[r].index] = inst.result(r);
         before_[inst.result(r).index] = operands.values[r];
       }
@@ -100,17 +106,55 @@ void Numbers::instruction(ir::InstId id, rules::Rules &rules) {
     return;
   if (*factor < 1 && inst.bwd_of.valid())
     mean_backward(id, op, ranks);
+  else if (*factor < 1 && is_forward(inst))
+    mean_of_sum(id, operands.values[0], ranks, rules);
   AxisSet axes = beside(operands.values[0], inst.result(0), ranks);
   // What it is in the forward it is in the backward.
   if (const ir::InstId forward = inst.bwd_of.valid() ? made_by_[inst.bwd_of.index] : ir::InstId();
-      forward.valid() && scales_.count(forward.index) && factors_.lookup(forward.index) == *factor)
-    scales_[id.index] = scales_.lookup(forward.index);
+      forward.valid() && factors_.lookup(forward.index) == *factor) {
+    if (scales_.count(forward.index))
+      scales_[id.index] = scales_.lookup(forward.index);
+    if (means_.count(forward.index))
+      means_[id.index] = Mean(means_.lookup(forward.index));
+  }
   if (!axes)
     return;
   ir::MeshId mesh = program_.contexts[inst.context].mesh;
   ir::ScaleId scale = ir::axes_scale(program_, mesh, axes);
   scales_[id.index] = *factor < 1 ? ir::quotient(program_, program_.one(), scale) : scale;
   factors_[id.index] = *factor;
+}
+
+int64_t Numbers::elements(ValueId value) const {
+  int64_t elements = 1;
+  if (ir::ShapeId shape = checked_.shapes[value.index]; shape.valid())
+    for (ir::Extent extent : program_.shapes[shape].dims)
+      elements = ir::saturating_product(elements, extent.is_number() ? extent.number() : 0);
+  return elements;
+}
+
+// A sum that is divided by the number of its elements, or of its rows, as `batchmean` is.
+void Numbers::mean_of_sum(ir::InstId id, ValueId sum, int64_t divisor, rules::Rules &rules) {
+  for (unsigned step = 0; step < kSteps && sum.valid(); ++step, sum = before_.lookup(sum.index)) {
+    const ir::InstId made = made_by_[sum.index];
+    if (!made.valid())
+      return;
+    if (!rules.resolve(program_.insts[made].op).computes(Computes::Total))
+      continue;
+    OperandList operands;
+    operands.read(program_, program_.insts[made].operands);
+    const ValueId of = operands.values[0];
+    const ir::ShapeId shape = checked_.shapes[of.index];
+    if (!shape.valid() || program_.shapes[shape].dims.empty())
+      return;
+    const bool all = elements(of) == ir::saturating_product(elements(sum), divisor);
+    const bool rows = elements(sum) == 1 && program_.shapes[shape].dims[0] == ir::Extent(divisor);
+    if (all || rows) {
+      means_[id.index] = {of, sum, !all};
+      factors_[id.index] = 1.0 / double(divisor);
+    }
+    return;
+  }
 }
 
 // The number of elements that a mean of the forward took together.
@@ -126,15 +170,8 @@ void Numbers::mean_backward(ir::InstId id, const rules::ResolvedOp &, int64_t di
     return;
   OperandList operands;
   operands.read(program_, program_.insts[made].operands);
-  auto count = [&](ValueId value) {
-    int64_t elements = 1;
-    if (ir::ShapeId shape = checked_.shapes[value.index]; shape.valid())
-      for (ir::Extent extent : program_.shapes[shape].dims)
-        elements = ir::saturating_product(elements, extent.is_number() ? extent.number() : 0);
-    return elements;
-  };
   if (!operands.values.empty() &&
-      count(operands.values[0]) == ir::saturating_product(count(result), divisor))
+      elements(operands.values[0]) == ir::saturating_product(elements(result), divisor))
     means_[id.index] = {operands.values[0], result};
 }
 
@@ -176,8 +213,11 @@ ir::ScaleId Numbers::scale(ir::InstId id, llvm::ArrayRef<ir::TypeId> types) cons
     return scale;
   const ir::Type &whole = program_.types[types[at->second.operand.index]],
                  &mean = program_.types[types[at->second.result.index]];
-  AxisSet cut =
-      whole.sharded() & (mean.of(ir::Kind::Partial) | mean.of(ir::Kind::Varying)) & ~mean.sharded();
+  AxisSet cut = at->second.rows_only ? AxisSet() : whole.sharded();
+  for (ir::AxisId axis : whole.sharded())
+    if (whole.dim(axis) == 0U)
+      cut |= axis;
+  cut = cut & (mean.of(ir::Kind::Partial) | mean.of(ir::Kind::Varying)) & ~mean.sharded();
   return ir::product(program_, scale, ir::axes_scale(program_, whole.mesh(), cut));
 }
 

@@ -11,6 +11,9 @@
 
 namespace spmd::checker {
 
+// Whether every element of the result is one of an operand, which no other operand changes.
+bool moves_elements(const rules::ResolvedOp &op);
+
 // The factor that a multiplication or division by a number comes to; none: it is none.
 std::optional<double> factor_of(const rules::ResolvedOp &op, const OperandList &operands);
 
@@ -24,11 +27,14 @@ public:
   ir::ScaleId scale(ir::InstId id, llvm::ArrayRef<ir::TypeId> types) const;
 
 private:
-  struct Mean { // a mean that the instruction is a part of the backward of
+  struct Mean { // that the instruction is a part of, or of its backward
     ir::ValueId operand, result;
+    bool rows_only = false; // a sum that is divided by the number of its rows, dimension 0
   };
   void instruction(ir::InstId id, rules::Rules &rules);
+  void mean_of_sum(ir::InstId id, ir::ValueId sum, int64_t divisor, rules::Rules &rules);
   void mean_backward(ir::InstId id, const rules::ResolvedOp &op, int64_t divisor);
+  int64_t elements(ir::ValueId value) const;
   ir::AxisSet beside(ir::ValueId operand, ir::ValueId result, int64_t ranks) const;
 
   ir::Program &program_;

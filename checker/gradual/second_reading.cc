@@ -2,12 +2,16 @@
 // reported.
 #include "checker/gradual/second_reading.h"
 
+#include "checker/definitions.h"
+#include "checker/walk/gradients/search.h"
+
 #include "rules/bind.h"
 #include "rules/shards/remesh.h"
 #include "rules/transitions/call.h"
 #include "rules/violations/gradients.h"
 #include "rules/violations/norms.h"
 #include "rules/violations/operands.h"
+#include "rules/violations/positions.h"
 #include "rules/violations/shards.h"
 #include "rules/violations/transitions.h"
 
@@ -28,7 +32,8 @@ using rules::Computes;
 
 SecondReading::SecondReading(WalkState &state)
     : state_(state), program_(state.program), result_(state.result),
-      gradual_(*state.result.gradual) {
+      gradual_(*state.result.gradual),
+      numbering_(program_, gradual_.cuts().positions(), gradual_.by_kinds()) {
   result_.proved.resize(program_.values.size());
   result_.scaled.resize(program_.values.size());
   result_.own.resize(program_.values.size());
@@ -36,8 +41,14 @@ SecondReading::SecondReading(WalkState &state)
 
 void SecondReading::declare(ValueId value, const Type &type) {
   result_.proved[value.index] = known_axes(type) - gradual_.copies().differing(value);
-  // Which rows of a fused weight a rank has, its type cannot tell. Those of a batch may be any.
+  // A number that a rank has counted, such as its tokens, is an addend of that of all, if of
+  // anything.
   const ir::Param *param = program_.find_param(value);
+  const ir::ShapeId shape = program_.values[value].shape;
+  if (param && param->role == ir::Role::Const && shape.valid() &&
+      program_.shapes[shape].dims.empty())
+    result_.proved[value.index] |= type.of(Kind::Varying);
+  // Which rows of a fused weight a rank has, its type cannot tell. Those of a batch may be any.
   for (AxisId axis : type.sharded())
     if (param && param->role == ir::Role::Param && gradual_.cuts().inside(value, axis))
       result_.proved[value.index] -= axis;
@@ -48,8 +59,14 @@ void SecondReading::begin(const ir::Inst &inst, const rules::ResolvedOp &op) {
   told_axes_ = open_axes_ = own_now_ = {};
   scale_open_ = false;
   looked_up_ = {};
+  extreme_ = {};
+  joined_.clear();
   made_norms_.clear();
   unread_.clear();
+  parts_ = {};
+  const InstId forward = inst.bwd_of.valid() ? defining_inst(program_, inst.bwd_of) : InstId();
+  takes_block_ = forward.valid() &&
+                 state_.rules.resolve(program_.insts[forward].op).form == rules::OpForm::Transition;
   take_counts(inst, op);
   add_to_means(op);
   scale_zeros();
@@ -200,9 +217,26 @@ void SecondReading::judge(InstId id, const rules::Application &app) {
   }
   made_norms_.clear();
   looked_up_ = lookups_.made(app, state_.operands.values);
+  open_axes_ -= looked_up_.scattered;
   if (AxisSet axes = looked_up_.summed - told_axes_)
     state_.report(Place::inst(id),
                   rules::WrongSource{{0}, {.kind = Kind::Partial}, {.kind = Kind::Varying}, axes});
+  llvm::SmallVector<ValueId, 2> made_values;
+  for (uint32_t r = 0; r < program_.insts[id].result_count; ++r)
+    made_values.push_back(program_.insts[id].result(r));
+  for (const Numbering::Repeated &each :
+       numbering_.repeated(app, state_.operands.values, made_values))
+    if (AxisSet axes = each.axes - told_axes_;
+        axes && is_forward(program_.insts[id]) &&
+        numbered_.insert(state_.operands.values[each.operand].index).second)
+      state_.report(Place::inst(id), rules::RepeatedPositions{{each.operand}, axes});
+  numbering_.learn(app, state_.operands.values, made_values);
+  extreme_ = extremes_.made(app, state_.operands.values);
+  open_axes_ = (open_axes_ - extreme_.own) | extreme_.mixed;
+  joined_.clear();
+  for (uint32_t r = 0; r < made_values.size(); ++r)
+    joined_.push_back(
+        lists_.follow(app, state_.operands.values, made_values[r], r, made_values.size()));
   for (uint32_t r = 0; r < app.results.size(); ++r) {
     Norms::Made made = norms_.made(app, state_.operands.values, r);
     if (AxisSet axes = made.left_out - told_axes_)
@@ -218,12 +252,27 @@ void SecondReading::judge(InstId id, const rules::Application &app) {
 // the storage of a parameter keeps is judged where it is written (effects.h).
 void SecondReading::bind(const rules::Application &app) {
   find_unread(app);
+  find_parts(app);
   if (unread_.size() != 1 || state_.args.size() != 2)
     return;
   rules::Arg &target = state_.args[*unread_.begin()];
   const rules::Arg &source = state_.args[1 - *unread_.begin()];
   if (target.shape == source.shape && app.type(target).mesh() == app.type(source).mesh())
     target.type = source.type;
+}
+
+// A part of the rows that a rank has is its block of what all ranks take so of theirs: the rows of
+// a batch may stand in any order. Of other dimensions the order is not known to be right.
+void SecondReading::find_parts(const rules::Application &app) {
+  if (!app.op.row || app.op.row->own_dims != rules::OpDef::OwnDims::Proportional || takes_block_)
+    return;
+  for (const rules::Arg &arg : app.args)
+    parts_ |= app.type(arg).sharded();
+  for (size_t i = 0; i < app.args.size(); ++i)
+    for (AxisId axis : app.type(app.args[i]).sharded() | parts_)
+      if (app.type(app.args[i]).dim(axis) != 0U &&
+          !zero_blocks_.count(state_.operands.values[i].index))
+        parts_ -= axis;
 }
 
 void SecondReading::find_unread(const rules::Application &app) {
@@ -251,7 +300,20 @@ void SecondReading::complete(InstId id, const ir::Inst &inst, uint32_t index, Ty
   const ValueId value = inst.result(index);
   const AxisSet zero = type.zero();
   keep_own(value, type);
+  if (index == 0)
+    extremes_.learn(value, extreme_);
+  for (AxisId axis : looked_up_.scattered - type.sharded()) {
+    type.set_kind(axis, Kind::Varying);
+    type.set_shard(axis, looked_up_.dim, ir::shards_of(type, looked_up_.dim).size());
+  }
+  if (AxisSet axes = joined(index); joined_.size() > index && joined_[index] && joined_[index]->dim)
+    for (AxisId axis : axes - type.sharded()) {
+      type.set_kind(axis, Kind::Varying);
+      type.set_shard(axis, *joined_[index]->dim, ir::shards_of(type, *joined_[index]->dim).size());
+    }
   type = gradual_.known(value, type, ~(told_axes_ | unknown_operands()));
+  for (AxisId axis : parts_ &(type.of(Kind::Varying) - type.sharded()))
+    type.set_shard(axis, 0, ir::shards_of(type, 0).size());
   if (zero.contains(program_.meshes[type.mesh()].typed_axes()) && type.of(Kind::Varying))
     zero_blocks_.insert(value.index);
   if (makes_zero(inst))
@@ -262,10 +324,11 @@ void SecondReading::complete(InstId id, const ir::Inst &inst, uint32_t index, Ty
   type.scale = ir::product(program_, type.scale, gradual_.numbers().scale(id, result_.types));
   type.scale = ir::product(program_, type.scale, count_scale_);
   restore(value, type);
-  if (scale_open_)
+  // What another rank sends may have been divided by anything.
+  if (scale_open_ || state_.rules.resolve(inst.op).boundary == rules::Boundary::Recv)
     type.scale = ir::ScaleId();
   follow_means(id, value, index);
-  prove(id, value, type);
+  prove(id, value, index, type);
 }
 
 // The mean of what was divided by a rank's own count is that of all only where the counts are
@@ -286,14 +349,29 @@ void SecondReading::follow_means(InstId id, ValueId value, uint32_t index) {
     state_.report(Place::inst(mean.by), rules::UnequalCounts{root, axes});
 }
 
+// The axes along which a result is a list of blocks, or of their parts, that was put together
+// again in its order.
+AxisSet SecondReading::joined(uint32_t index) const {
+  AxisSet axes;
+  if (index >= joined_.size() || !joined_[index])
+    return axes;
+  const Type &of = program_.types[result_.types[joined_[index]->of.index]];
+  for (AxisId axis : joined_[index]->axes)
+    if (of.dim(axis) == joined_[index]->at)
+      axes |= axis;
+  return axes;
+}
+
 // What counts or orders a rank's own elements numbers what it has by itself: summed over, it is no
 // addend of the whole, but a thing of its own.
 void SecondReading::keep_own(ValueId value, Type &type) {
   AxisSet own = own_now_, before;
+  const AxisSet looked_up = looked_up_.looked_up | looked_up_.addends;
   for (ValueId operand : state_.operands.values) {
     own |= result_.own[operand.index];
     before |= program_.types[result_.types[operand.index]].of(Kind::Partial);
   }
+  own -= looked_up; // an addend of the whole, when it is masked
   if (own.empty())
     return;
   const AxisSet made = type.of(Kind::Partial) & own;
@@ -368,7 +446,7 @@ AxisSet SecondReading::known_pieces(ValueId value, ir::MeshId mesh) const {
 
 // A value is proved on an axis where all operands are, its rule applied there, and what it is
 // follows.
-void SecondReading::prove(InstId id, ValueId value, const Type &type) {
+void SecondReading::prove(InstId id, ValueId value, uint32_t index, const Type &type) {
   AxisSet before = ~AxisSet(), axes = program_.meshes[type.mesh()].typed_axes();
   for (uint32_t i = 0; i < state_.operands.values.size(); ++i)
     if (!unread_.contains(i))
@@ -376,9 +454,12 @@ void SecondReading::prove(InstId id, ValueId value, const Type &type) {
   llvm::SmallVector<ValueId, 2> returned = returned_as(id, value);
   for (ValueId each : returned)
     before &= result_.proved[each.index];
-  AxisSet proved =
-      (axes & before & (known_axes(type) | norms_.root(value).axes | looked_up_.looked_up)) -
-      told_axes_ - open_axes_;
+  AxisSet proved = (axes & before &
+                    (known_axes(type) | norms_.root(value).axes | looked_up_.looked_up |
+                     (index == 0 ? extreme_.own : AxisSet()))) -
+                   told_axes_ - open_axes_;
+  if (AxisSet whole = joined(index))
+    proved |= whole & known_axes(type) & result_.proved[joined_[index]->of.index];
   // How tensors lie behind one another is no question of cuts.
   proved |= axes & before & known_pieces(value, type.mesh());
   for (AxisId axis : (axes & before) - proved)
@@ -439,7 +520,7 @@ bool SecondReading::admits(Place place, rules::Violation &violation) {
     return true;
   }
   if (inst)
-    open_axes_ |= rules::axes_of(violation) - moved(place.as_inst());
+    open_axes_ |= rules::axes_of(violation) - moved(place.as_inst()) - parts_;
   scale_open_ |= violation.is<rules::ScaleMismatch>();
   if (const auto *whole = violation.as<rules::UnwholeDimension>(); whole && inst)
     if (const rules::OpDef *row = state_.rules.resolve(program_.insts[place.as_inst()].op).row;
@@ -527,7 +608,8 @@ AxisSet SecondReading::open_at(Place place, rules::Violation &violation) {
       open |= program_.types[arg.type].replicated() | program_.types[arg.type].either();
   // Counts and places of its own are what a rank may need them for.
   if (const rules::OperandIndex *operand = violation.operand();
-      operand && place.form == Place::Form::Inst && operand->index < state_.args.size()) {
+      operand && !violation.is<rules::RepeatedPositions>() && place.form == Place::Form::Inst &&
+      operand->index < state_.args.size()) {
     ir::ShapeId shape = state_.args[operand->index].shape;
     if (shape.valid() && program_.shapes[shape].dtype != ir::DType::Unknown &&
         !ir::differentiable(program_.shapes[shape].dtype))

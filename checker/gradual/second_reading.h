@@ -4,8 +4,11 @@
 // none.
 #pragma once
 
+#include "checker/gradual/blocks/extremes.h"
+#include "checker/gradual/blocks/lists.h"
+#include "checker/gradual/blocks/lookups.h"
+#include "checker/gradual/blocks/numbering.h"
 #include "checker/gradual/gradual.h"
-#include "checker/gradual/lookups.h"
 #include "checker/gradual/norms.h"
 #include "checker/walk/state.h"
 
@@ -54,15 +57,17 @@ private:
   void follow_means(ir::InstId id, ir::ValueId value, uint32_t index);
   void scale_zeros();
   void find_unread(const rules::Application &app);
+  void find_parts(const rules::Application &app);
   void take_shares(const ir::Inst &inst, const rules::ResolvedOp &op);
   bool makes_zero(const ir::Inst &inst);
   void keep_addends(const rules::ResolvedOp &op, uint32_t result, uint32_t results, ir::Type &type);
+  ir::AxisSet joined(uint32_t index) const;
   void keep_own(ir::ValueId value, ir::Type &type);
   void apply_norms(ir::ValueId value, uint32_t index, ir::Type &type);
   void restore(ir::ValueId value, ir::Type &type) const;
   llvm::SmallVector<ir::ValueId, 2> returned_as(ir::InstId id, ir::ValueId value) const;
   bool is_float(ir::ValueId value) const;
-  void prove(ir::InstId id, ir::ValueId value, const ir::Type &type);
+  void prove(ir::InstId id, ir::ValueId value, uint32_t index, const ir::Type &type);
   ir::AxisSet known_axes(const ir::Type &type) const;
   ir::AxisSet known_pieces(ir::ValueId value, ir::MeshId mesh) const;
   ir::AxisSet unknown_operands() const;
@@ -77,12 +82,18 @@ private:
   const Gradual &gradual_;
   Norms norms_;
   Lookups lookups_;
+  Numbering numbering_;
+  llvm::DenseSet<uint32_t> numbered_; // values that were reported as such numbers
+  Extremes extremes_;
+  Lists lists_;
   llvm::DenseSet<uint32_t> zero_blocks_;         // values that are made of zeros, and cut
   llvm::DenseMap<uint32_t, Place> pending_told_; // gradients that the optimizer reads: where first
   // The current instruction: axes of its findings, and of what might be one, for all that is known.
   ir::AxisSet told_axes_, open_axes_;
-  ir::AxisSet own_now_;     // along which it numbers what a rank has
-  bool scale_open_ = false; // the scale of its results is not known
+  ir::AxisSet parts_;        // along which it takes or puts together rows that a rank has
+  bool takes_block_ = false; // it is the backward of a conversion, by which a rank took its block
+  ir::AxisSet own_now_;      // along which it numbers what a rank has
+  bool scale_open_ = false;  // the scale of its results is not known
   // Axes on which it divides by a rank's own count, on which these differ, and what that does to
   // scales.
   ir::AxisSet divided_, uneven_;
@@ -91,6 +102,8 @@ private:
   llvm::SmallSet<uint32_t, 4> unread_;   // operands, by index
   Lookups::Made looked_up_;
   llvm::SmallVector<Norms::Made, 2> made_norms_;
+  Extremes::Made extreme_;                                    // of the first result
+  llvm::SmallVector<std::optional<Lists::Joined>, 2> joined_; // by result
 };
 
 } // namespace spmd::checker

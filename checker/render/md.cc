@@ -79,7 +79,7 @@ std::string remarks(llvm::ArrayRef<Report> reports) {
 std::string verdict(const Totals &totals) {
   if (totals.errors || totals.unread)
     return "❌";
-  return totals.warnings || totals.unjudged ? "⚠️" : "✅";
+  return totals.warnings || totals.unjudged ? "⚠" : "✅";
 }
 
 } // namespace

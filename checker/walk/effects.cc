@@ -149,7 +149,7 @@ AxisSet Effects::written(InstId id, ValueId target, uint32_t position, const Typ
     if (partial)
       state_.report(Place::inst(id), rules::PartialState{state_.storage.root(target), partial});
     reported |= partial;
-    if (!state && state_.second) {
+    if (!state && state_.options.undeclared) {
       forget_others(id, target, bad - reported);
       bad &= reported;
     } else if (bad - reported)

@@ -118,10 +118,8 @@ void InstructionTyping::instruction(InstId id) {
                          state_.options.infer_partial};
   if (!conditions_.empty())
     conditions_.judge(id, app);
-  if (state_.options.equal_broadcasts && is_equal_broadcast(app)) {
-    known_.forget();
-    return results(id, inst, as_it_was(app));
-  }
+  if (state_.options.undeclared && is_equal_broadcast(app))
+    return results(id, inst, op, as_it_was(app));
   if (state_.second) {
     state_.second->bind(app);
     if (std::optional<rules::Outcome> restated = state_.second->restated(inst, app))

@@ -10,7 +10,8 @@ using enum Variant;
 constexpr char kScatter[] = "a[... !d] * @i[... !e :!d] + s[... !e] * @i[... !e :!d] -> [... !d]";
 
 constexpr OpDef kIndexing[] = {
-    {.name = "index_select", .equation = "a[... !d] * @i[e :!d] -> [... e]", .placed = "d e",
+    {.name = "index_select", .equation = "a[... !d] * @i[e :!d] -> [... e]",
+     .computes = Computes::Gather, .placed = "d e",
      .default_dim = DefaultDim::First, .dtype = DTypeRule::First},
     {.name = "repeat_interleave_counts", .equation = "a[... !d] * @i[e :!d] -> [... e]",
      .dtype = DTypeRule::First, .factors = unknown_factors,
@@ -18,7 +19,8 @@ constexpr OpDef kIndexing[] = {
     {.name = "repeat_interleave_places", .equation = "f(a[!...]) -> [?n]",
      .dtype = DTypeRule::Index, .factors = unknown_factors, .gradient = false,
      .note = "of counts alone: place k, counts[k] times"},
-    {.name = "gather", .equation = "a[... !d] * @i[... e :!d] -> [... e]", .placed = "d e",
+    {.name = "gather", .equation = "a[... !d] * @i[... e :!d] -> [... e]",
+     .computes = Computes::Gather, .placed = "d e",
      .dtype = DTypeRule::First, .rest_from = "i"},
     {.name = "embedding", .equation = "t[!v c] * @i[... :!v] -> [... c]",
      .computes = Computes::Embedding, .dtype = DTypeRule::First},
@@ -55,7 +57,8 @@ constexpr OpDef kIndexing[] = {
     {.name = "index_fill",
      .equation = "a[... !d] * @i[!e :!d] + s[... !e] * @i[!e :!d] -> [... !d]", .placed = "d e",
      .dtype = DTypeRule::First, .from_attr = "s value", .mut = "a", .zero_drops_term = true},
-    {.name = "index_put", .equation = "a[!...] * @*i + s * @*i -> r", .dtype = DTypeRule::First,
+    {.name = "index_put", .equation = "a[!...] * @*i + s * @*i -> r", .computes = Computes::Put,
+     .dtype = DTypeRule::First,
      .factors = index_put_factors, .choose = choose_index_put, .mut = "a"},
     {.name = "index_put_add", .variant = Adds, .equation = "a[!...] + s * @*i -> r",
      .dtype = DTypeRule::First,

@@ -86,8 +86,12 @@ enum class Computes : uint8_t {
   Power,
   Total, // of the elements of one operand
   Norm,
+  Greatest, // element
+  Least,
   Embedding,
   Index,
+  Gather, // along the dimension that attribute `dim` names
+  Put,    // at an index
   Number, // read by the program around the trace, to be printed or logged
 };
 

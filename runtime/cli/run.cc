@@ -181,7 +181,7 @@ private:
     // Each rank has tensors of its own, however they are cut.
     if (program.mode == ir::Mode::Gradual)
       program.mode = ir::Mode::Local;
-    check_options_.equal_broadcasts = checker::is_recorded_step(program);
+    check_options_.undeclared = checker::is_recorded_step(program);
     result_ = checker::check(program, check_options_);
     if (result_.clean())
       return true;

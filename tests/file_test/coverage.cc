@@ -35,7 +35,8 @@ std::vector<ir::Kind> stated_kinds(const ir::Program &program, const ir::AttrVal
 }
 
 std::string finding_skeleton(const rules::DiagnosticInfo &info) {
-  return fmt::format("// tests/cases/rules/{0}.spmd\n{1}\n// triggers [{0}]", info.name, info.wrong);
+  return fmt::format("// tests/cases/rules/{0}.spmd\n{1}\n// triggers [{0}]", info.name,
+                     info.wrong);
 }
 
 std::string op_skeleton(const rules::OpDef &op) {

@@ -1,7 +1,7 @@
 // `spmdlint cost`: what a program communicates, added up by axis, part of the model or op. With a
 // topology, the time that the links take for it.
-#include "checker/cli/checked_input.h"
 #include "checker/cli/commands/table.h"
+#include "checker/cli/inputs/checked_input.h"
 #include "checker/cli/output.h"
 #include "checker/cli/topology.h"
 #include "checker/report/communication.h"

@@ -1,7 +1,7 @@
 // `spmdlint diff OLD NEW`: what differs between two programs: meshes, types of parameters,
 // communication, new pending sums, findings. For a pull request, `--format=md`.
-#include "checker/cli/checked_input.h"
 #include "checker/cli/commands/table.h"
+#include "checker/cli/inputs/checked_input.h"
 #include "checker/cli/output.h"
 #include "checker/report/communication.h"
 

@@ -164,7 +164,8 @@ private:
   uint64_t forward_ = 0, backward_ = 0, collectives_ = 0;
 };
 
-// What the program that was printed still triggers: one that reads it finds the same, there.
+// What the program that was printed still triggers: one that reads it finds the same, on these
+// lines.
 bool print_findings(const std::string &text, const Options &options) {
   ir::ReadResult read = ir::read_text(text);
   SPMD_CHECK(read.errors.empty(), "what was written out does not read");

@@ -1,7 +1,7 @@
 // `spmdlint reveal FILE PLACE`: the types of a value with what makes it and what takes it, or of
 // all that stands at a line of the source.
-#include "checker/cli/checked_input.h"
 #include "checker/cli/commands/table.h"
+#include "checker/cli/inputs/checked_input.h"
 #include "checker/cli/output.h"
 #include "checker/definitions.h"
 

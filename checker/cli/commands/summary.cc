@@ -1,7 +1,7 @@
 // `spmdlint summary`: a model on one page: the mesh, parameters by how they are cut, what is
 // communicated, what was found and proved.
-#include "checker/cli/checked_input.h"
 #include "checker/cli/commands/table.h"
+#include "checker/cli/inputs/checked_input.h"
 #include "checker/cli/output.h"
 #include "checker/report/communication.h"
 

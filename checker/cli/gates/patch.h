@@ -1,7 +1,7 @@
 // `check --diff`: what the fixes make of a program that people wrote, as a patch.
 #pragma once
 
-#include "checker/cli/checked_input.h"
+#include "checker/cli/inputs/checked_input.h"
 
 namespace spmd::checker {
 

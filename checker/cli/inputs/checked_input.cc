@@ -1,5 +1,5 @@
 // Reads an input, adds what the configuration says, and checks it.
-#include "checker/cli/checked_input.h"
+#include "checker/cli/inputs/checked_input.h"
 
 #include "checker/cli/output.h"
 #include "checker/cli/present.h"
@@ -8,8 +8,7 @@ namespace spmd::checker {
 
 CheckOptions check_options_for(const ir::Program &program, const Options &options) {
   CheckOptions check = options.check;
-  if (!check.mode && program.mode == ir::Mode::Local && program.producer.frontend.valid() &&
-      program.phase == ir::ProgramPhase::Step)
+  if (!check.mode && is_recorded_step(program))
     check.mode = ir::Mode::Gradual;
   return check;
 }

@@ -1,6 +1,6 @@
 // Walks a folder once, whatever its links lead to. Relies on device and inode to tell folders
 // apart.
-#include "checker/cli/inputs_below.h"
+#include "checker/cli/inputs/inputs_below.h"
 
 #include "checker/cli/output.h"
 

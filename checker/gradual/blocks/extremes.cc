@@ -1,0 +1,70 @@
+// Extremes along dimensions that an axis cuts.
+#include "checker/gradual/blocks/extremes.h"
+
+#include "rules/ops/op.h"
+#include "rules/transitions/call.h"
+
+namespace spmd::checker {
+
+using ir::AxisSet;
+using ir::ValueId;
+
+// The axes that cut a dimension which a row takes away.
+static AxisSet taken(const rules::Application &app) {
+  const ir::Shape *shape = app.args.empty() ? nullptr : app.shape(app.args[0]);
+  const ir::AttrValue *dims = app.attr("dim");
+  if (!shape)
+    return {};
+  uint64_t named = dims ? 0 : ~uint64_t(0);
+  auto add = [&](const ir::AttrValue &value) {
+    if (value.form != ir::AttrForm::Integer)
+      return;
+    const int64_t dim = value.as_integer(), rank = int64_t(shape->dims.size());
+    if (const int64_t at = dim < 0 ? dim + rank : dim; at >= 0 && at < 64)
+      named |= uint64_t(1) << at;
+  };
+  if (dims && dims->form == ir::AttrForm::List)
+    for (const ir::AttrValue &each : app.program.lists[dims->as<ir::AttrListId>()].items)
+      add(each);
+  else if (dims)
+    add(*dims);
+  AxisSet axes;
+  const ir::Type &type = app.type(app.args[0]);
+  for (ir::AxisId axis : type.sharded())
+    if (named >> *type.dim(axis) & 1)
+      axes |= axis;
+  return axes;
+}
+
+Extremes::Made Extremes::made(const rules::Application &app,
+                              llvm::ArrayRef<ValueId> operands) const {
+  Made made;
+  if (operands.size() != 1)
+    return made;
+  const auto before = of_.find(operands[0].index);
+  if (app.op.form == rules::OpForm::Transition) {
+    if (before == of_.end() || !rules::unstated_words(app.op.transition).reduces)
+      return made;
+    rules::Outcome ignored;
+    std::optional<rules::TransitionCall> call = rules::read_call(app, ignored);
+    const ir::Combiner asked =
+        call ? call->combiner.value_or(ir::Combiner::Sum) : ir::Combiner::Sum;
+    if (asked != (before->second.greatest ? ir::Combiner::Max : ir::Combiner::Min))
+      made.mixed = before->second.own & rules::communicated_axes(app);
+    return made;
+  }
+  if (app.op.form != rules::OpForm::Equation || !app.op.row)
+    return made;
+  const bool greatest = app.op.computes(rules::Computes::Greatest);
+  if (greatest || app.op.computes(rules::Computes::Least)) {
+    made.own = taken(app);
+    made.greatest = greatest;
+  }
+  if (before != of_.end()) { // views and casts, and extremes of extremes
+    made.own |= before->second.own;
+    made.greatest |= before->second.greatest;
+  }
+  return made;
+}
+
+} // namespace spmd::checker

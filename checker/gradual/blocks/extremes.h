@@ -1,0 +1,30 @@
+// The greatest or least elements of the blocks that ranks have, as a cross entropy over a split
+// vocabulary takes them: what a collective makes of them with the same question is that of the
+// whole.
+#pragma once
+
+#include "checker/check.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+namespace spmd::checker {
+
+class Extremes {
+public:
+  // Axes on which the result is an extreme of the rank's own block, and those on which a collective
+  // asks another question of such ones.
+  struct Made {
+    ir::AxisSet own, mixed;
+    bool greatest = false;
+  };
+  Made made(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands) const;
+  void learn(ir::ValueId value, const Made &made) {
+    if (made.own)
+      of_[value.index] = made;
+  }
+
+private:
+  llvm::DenseMap<uint32_t, Made> of_; // by value
+};
+
+} // namespace spmd::checker

@@ -1,0 +1,46 @@
+// Numbers that a program counts up, and what it makes of them, such as the rows of a table of
+// positions. They are the same on all ranks; where each rank has its own block of the dimension
+// that they number, all blocks are numbered as the first one is.
+#pragma once
+
+#include "checker/gradual/positions.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/SmallVector.h"
+
+namespace spmd::checker {
+
+// Whether the op makes numbers by counting.
+bool counts_up(const rules::ResolvedOp &op);
+
+class Numbering {
+public:
+  // `checked`: of the program, for the shapes.
+  Numbering(const ir::Program &program, const CutPositions &positions, const CheckResult &checked)
+      : program_(program), positions_(positions), checked_(checked) {}
+
+  struct Repeated {
+    uint32_t operand; // of the instruction
+    ir::AxisSet axes;
+  };
+  // The operands of an equation row that number blocks of others alike.
+  llvm::SmallVector<Repeated, 1> repeated(const rules::Application &app,
+                                          llvm::ArrayRef<ir::ValueId> operands,
+                                          llvm::ArrayRef<ir::ValueId> results) const;
+  // Notes what the results number.
+  void learn(const rules::Application &app, llvm::ArrayRef<ir::ValueId> operands,
+             llvm::ArrayRef<ir::ValueId> results);
+
+private:
+  using Classes = llvm::SmallVector<CutPositions::Class, 1>;
+  const Classes *numbers(ir::ValueId value) const;
+  bool answers(ir::ValueId value) const;
+  bool has(ir::ValueId value, CutPositions::Class cls) const;
+
+  const ir::Program &program_;
+  const CutPositions &positions_;
+  const CheckResult &checked_;
+  llvm::DenseMap<uint32_t, Classes> counted_; // by value: the dimensions that it numbers
+};
+
+} // namespace spmd::checker
