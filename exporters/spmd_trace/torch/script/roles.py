@@ -164,6 +164,8 @@ class Roles:
         self._frozen: set[str] = set()  # parameters without a gradient
         self._add_modules()
         self._add_optimizers()
+        entries = [(key, one) for key, found in self._known.items() for one in found]
+        self._memory = [(one[0], key) for key, one in entries if one[1] == "param"]
         self._kept: dict[int, str] = {}  # by storage: names of what was there before the step
         if updates is not None:
             self._add_changed(updates)
@@ -348,6 +350,11 @@ class Roles:
             for tensor, role, name, claims in known
             if role == "param" and name not in self._frozen
         ]
+
+    @property
+    def moved(self) -> bool:
+        """Whether a parameter has been given other memory since, as by `parameter.data = ...`."""
+        return any(storage_of(parameter) != key for parameter, key in self._memory)
 
     # What a step reads.
 

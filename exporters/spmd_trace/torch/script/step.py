@@ -155,7 +155,7 @@ class Steps:
             if self.over:
                 return
             self._start()
-        elif self.recorder is not None and self.batch.is_open and self.batch.disturbed:
+        elif self._disturbed:
             self._start_anew()
         if used and self.batch is not None and self.batch.is_open:
             self.roles.watch_batch(self.batch.close())
@@ -166,9 +166,14 @@ class Steps:
             return
         if self.recorder is None and self.between:
             self._start()
-        elif self.recorder is not None and self.batch.is_open and self.batch.may_restart:
-            if self.batch.disturbed:
-                self._start_anew()
+        elif self._disturbed and self.batch.may_restart:
+            self._start_anew()
+
+    @property
+    def _disturbed(self) -> bool:
+        """Whether what was recorded ahead of the first use of the model tells of the step before."""
+        recording = self.recorder is not None and self.batch.is_open
+        return recording and (self.batch.disturbed or self.roles.moved)
 
     @contextlib.contextmanager
     def watched(self):
