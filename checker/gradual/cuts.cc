@@ -7,7 +7,9 @@
 
 #include "rules/factors/factors.h"
 #include "rules/ops/registry.h"
-#include "rules/transitions/call.h"
+#include "rules/transitions/axes.h"
+
+#include "ir/claims.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -28,6 +30,11 @@ bool is_state(ir::Role role) {
 }
 
 } // namespace
+
+void cut(ir::Type &type, AxisId axis, unsigned dim) {
+  type.set_kind(axis, Kind::Varying);
+  type.set_shard(axis, dim, ir::shards_of(type, dim).size());
+}
 
 Cuts::Cuts(ir::Program &program, const CheckResult &checked)
     : program_(program), checked_(checked), positions_(program, checked) {
@@ -94,14 +101,11 @@ void Cuts::declared(const ir::Param &param) {
 // What a rank takes as its block is cut there.
 void Cuts::converted(InstId id, const rules::ResolvedOp &op, const OperandList &operands) {
   const ir::Inst &inst = program_.insts[id];
-  llvm::SmallVector<rules::Arg, 1> args;
-  for (ValueId value : operands.values)
-    args.push_back({checked_.types[value.index], checked_.shapes[value.index], {}});
-  rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, args, {}};
+  rules::Application app{program_, op, inst.attrs, inst.context, operands.slots, {}, {}};
   rules::Outcome ignored;
-  std::optional<rules::TransitionCall> call = rules::read_call(app, ignored);
+  const std::optional<rules::CallAxes> axes = rules::resolve_axes(app, {}, ignored);
   const ir::AttrValue *to = app.attr("dst");
-  if (!call || !to || to->form != ir::AttrForm::Kind ||
+  if (!axes || !to || to->form != ir::AttrForm::Kind ||
       to->as_kind().form != ir::KindWord::Form::Shard || to->as_kind().dim < 0)
     return;
   const ir::MeshId mesh = program_.contexts[inst.context].mesh;
@@ -111,7 +115,7 @@ void Cuts::converted(InstId id, const rules::ResolvedOp &op, const OperandList &
                                   cls = positions_.in_front(inst.result(r), dim);
     if (!cls)
       continue;
-    for (AxisId axis : call->axes.all())
+    for (AxisId axis : axes->all())
       axes_[{static_cast<uint16_t>(mesh.index), axis.index}].cut.insert(*cls);
     for (auto &[key, axis] : axes_) // a block of a block
       if (before && axis.cut.count(*before))

@@ -14,6 +14,9 @@ namespace spmd::checker {
 // What a statement about a tensor stands on, the strongest first.
 enum class Origin : uint8_t { Stated, Inferred, Assumed };
 
+// Says that the axis cuts a dimension, inside of what cuts it already.
+void cut(ir::Type &type, ir::AxisId axis, unsigned dim);
+
 class Cuts {
 public:
   // `checked`: of the program, judged by kinds.

@@ -73,10 +73,8 @@ ir::TypeId Gradual::with_cuts(ir::TypeId declared, ValueId value) const {
     return declared;
   Type type = program_.types[declared];
   for (AxisId axis : (type.of(Kind::Varying) - type.sharded()) | type.unknown)
-    if (std::optional<unsigned> dim = cuts_.dim(value, axis); dim && !cuts_.inside(value, axis)) {
-      type.set_kind(axis, Kind::Varying);
-      type.set_shard(axis, *dim, ir::shards_of(type, *dim).size());
-    }
+    if (std::optional<unsigned> dim = cuts_.dim(value, axis); dim && !cuts_.inside(value, axis))
+      cut(type, axis, *dim);
   return program_.types.add(type);
 }
 
@@ -141,11 +139,9 @@ Type Gradual::known(ValueId value, Type type, AxisSet lost) const {
     blocks |= type.replicated() | type.of(Kind::Invariant);
   for (AxisId axis : blocks)
     if (std::optional<unsigned> dim = cuts_.dim(value, axis); dim && type.dim(axis) != dim) {
-      if (!type.of(Kind::Varying).contains(axis))
-        type.set_kind(axis, Kind::Varying);
       type.drop_shards(axis);
       type.close_orders();
-      type.set_shard(axis, *dim, ir::shards_of(type, *dim).size());
+      cut(type, axis, *dim);
     }
   return type;
 }

@@ -213,11 +213,11 @@ ir::ScaleId Numbers::scale(ir::InstId id, llvm::ArrayRef<ir::TypeId> types) cons
     return scale;
   const ir::Type &whole = program_.types[types[at->second.operand.index]],
                  &mean = program_.types[types[at->second.result.index]];
-  AxisSet cut = at->second.rows_only ? AxisSet() : whole.sharded();
-  for (ir::AxisId axis : whole.sharded())
-    if (whole.dim(axis) == 0U)
-      cut |= axis;
-  cut = cut & (mean.of(ir::Kind::Partial) | mean.of(ir::Kind::Varying)) & ~mean.sharded();
+  AxisSet cut =
+      whole.sharded() & (mean.of(ir::Kind::Partial) | mean.of(ir::Kind::Varying)) & ~mean.sharded();
+  for (ir::AxisId axis : cut)
+    if (at->second.rows_only && whole.dim(axis) != 0U)
+      cut -= axis;
   return ir::product(program_, scale, ir::axes_scale(program_, whole.mesh(), cut));
 }
 

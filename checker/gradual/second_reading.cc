@@ -302,18 +302,14 @@ void SecondReading::complete(InstId id, const ir::Inst &inst, uint32_t index, Ty
   keep_own(value, type);
   if (index == 0)
     extremes_.learn(value, extreme_);
-  for (AxisId axis : looked_up_.scattered - type.sharded()) {
-    type.set_kind(axis, Kind::Varying);
-    type.set_shard(axis, looked_up_.dim, ir::shards_of(type, looked_up_.dim).size());
-  }
-  if (AxisSet axes = joined(index); joined_.size() > index && joined_[index] && joined_[index]->dim)
-    for (AxisId axis : axes - type.sharded()) {
-      type.set_kind(axis, Kind::Varying);
-      type.set_shard(axis, *joined_[index]->dim, ir::shards_of(type, *joined_[index]->dim).size());
-    }
+  for (AxisId axis : looked_up_.scattered - type.sharded())
+    cut(type, axis, looked_up_.dim);
+  if (AxisSet axes = joined(index); axes && joined_[index]->dim)
+    for (AxisId axis : axes - type.sharded())
+      cut(type, axis, *joined_[index]->dim);
   type = gradual_.known(value, type, ~(told_axes_ | unknown_operands()));
   for (AxisId axis : parts_ &(type.of(Kind::Varying) - type.sharded()))
-    type.set_shard(axis, 0, ir::shards_of(type, 0).size());
+    cut(type, axis, 0);
   if (zero.contains(program_.meshes[type.mesh()].typed_axes()) && type.of(Kind::Varying))
     zero_blocks_.insert(value.index);
   if (makes_zero(inst))
@@ -534,11 +530,8 @@ bool SecondReading::admits(Place place, rules::Violation &violation) {
 AxisSet SecondReading::moved(InstId id) const {
   const ir::Inst &inst = program_.insts[id];
   const rules::OpDef *row = state_.rules.resolve(inst.op).row;
-  if (!row || !row->factors || inst.result_count == 0)
-    return {};
-  const rules::Equation &equation = row->equation.equation;
-  if (equation.term_count != 1 || equation.terms[0].atom_count != 1 ||
-      equation.terms[0].divisors != 0 || equation.atoms[0].form != rules::Atom::Form::Ref)
+  if (!row || !row->factors || inst.result_count == 0 ||
+      !moves_elements(state_.rules.resolve(inst.op)))
     return {};
   AxisSet axes;
   for (AxisId axis : program_.meshes[program_.contexts[inst.context].mesh].typed_axes()) {

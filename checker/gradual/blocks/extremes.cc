@@ -2,7 +2,10 @@
 #include "checker/gradual/blocks/extremes.h"
 
 #include "rules/ops/op.h"
+#include "rules/shapes/attrs.h"
 #include "rules/transitions/call.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 namespace spmd::checker {
 
@@ -12,26 +15,12 @@ using ir::ValueId;
 // The axes that cut a dimension which a row takes away.
 static AxisSet taken(const rules::Application &app) {
   const ir::Shape *shape = app.args.empty() ? nullptr : app.shape(app.args[0]);
-  const ir::AttrValue *dims = app.attr("dim");
-  if (!shape)
-    return {};
-  uint64_t named = dims ? 0 : ~uint64_t(0);
-  auto add = [&](const ir::AttrValue &value) {
-    if (value.form != ir::AttrForm::Integer)
-      return;
-    const int64_t dim = value.as_integer(), rank = int64_t(shape->dims.size());
-    if (const int64_t at = dim < 0 ? dim + rank : dim; at >= 0 && at < 64)
-      named |= uint64_t(1) << at;
-  };
-  if (dims && dims->form == ir::AttrForm::List)
-    for (const ir::AttrValue &each : app.program.lists[dims->as<ir::AttrListId>()].items)
-      add(each);
-  else if (dims)
-    add(*dims);
+  const auto dims =
+      shape ? rules::placed_dims(app, app.op.row->default_dim, shape->dims.size()) : std::nullopt;
   AxisSet axes;
   const ir::Type &type = app.type(app.args[0]);
   for (ir::AxisId axis : type.sharded())
-    if (named >> *type.dim(axis) & 1)
+    if (dims && llvm::is_contained(*dims, *type.dim(axis)))
       axes |= axis;
   return axes;
 }

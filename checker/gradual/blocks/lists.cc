@@ -5,6 +5,7 @@
 
 #include "rules/factors/factors.h"
 #include "rules/ops/op.h"
+#include "rules/shapes/attrs.h"
 #include "rules/transitions/axes.h"
 #include "rules/transitions/call.h"
 
@@ -13,22 +14,15 @@ namespace spmd::checker {
 using ir::AxisSet;
 using ir::ValueId;
 
-// The dimension that attribute `name` says, of a tensor with so many; 0 where it says nothing.
-static std::optional<unsigned> dim_attr(const rules::Application &app, llvm::StringRef name,
-                                        size_t dims) {
-  const ir::AttrValue *value = app.attr(name);
-  if (!value)
-    return 0;
-  if (value->form != ir::AttrForm::Integer)
-    return std::nullopt;
-  const int64_t at =
-      value->as_integer() < 0 ? value->as_integer() + int64_t(dims) : value->as_integer();
-  return at >= 0 && at < int64_t(dims) ? std::optional(unsigned(at)) : std::nullopt;
-}
-
 static size_t rank_of(const rules::Application &app, size_t arg) {
   const ir::Shape *shape = arg < app.args.size() ? app.shape(app.args[arg]) : nullptr;
   return shape ? shape->dims.size() : 0;
+}
+
+// The dimension that is named, of so many; the first where none is.
+static std::optional<unsigned> dim_of(const rules::Application &app, size_t rank) {
+  const auto dims = rules::placed_dims(app, rules::DefaultDim::First, rank);
+  return dims && dims->size() == 1 ? std::optional(dims->front()) : std::nullopt;
 }
 
 // Whether the result is the operand that is read last, as it is.
@@ -49,9 +43,8 @@ std::optional<Lists::Part> Lists::collected(const rules::Application &app,
   const AxisSet axes = rules::communicated_axes(app);
   const ir::Type &type = app.type(app.args[0]);
   const bool gathers = app.op.transition == rules::TransitionOp::AllGather;
-  const size_t dims = std::max<size_t>(rank_of(app, 0), 1);
   for (llvm::StringRef name : {"dim", "split_dim", "concat_dim"})
-    if (dim_attr(app, name, dims) != 0U)
+    if (rules::number_attr(app, {name}).value_or(0) != 0)
       return std::nullopt;
   if (gathers)
     return type.sharded().contains(axes)
@@ -67,7 +60,7 @@ std::optional<Lists::Part> Lists::collected(const rules::Application &app,
 // One of as many equal parts as there are ranks.
 std::optional<Lists::Part> Lists::member(const rules::Application &app, ValueId operand,
                                          uint32_t index, uint32_t results) const {
-  const std::optional<unsigned> dim = dim_attr(app, "dim", rank_of(app, 0));
+  const std::optional<unsigned> dim = dim_of(app, rank_of(app, 0));
   if (!dim || results < 2)
     return std::nullopt;
   if (const Part *all = part(operand); all && all->member == -1 && *dim == 0) {
@@ -111,7 +104,7 @@ std::optional<Lists::Joined> Lists::follow(const rules::Application &app,
     const bool cat = app.op.row->factors == rules::cat_factors;
     if (cat || app.op.row->factors == rules::stack_factors) {
       made = all_members(app, operands);
-      const std::optional<unsigned> dim = dim_attr(app, "dim", rank_of(app, 0) + !cat);
+      const std::optional<unsigned> dim = dim_of(app, rank_of(app, 0) + !cat);
       if (made && dim && cat && made->form != Part::Form::Own)
         return Joined{made->of, made->axes, *dim,
                       made->form == Part::Form::Gathered ? std::nullopt : std::optional(made->dim)};

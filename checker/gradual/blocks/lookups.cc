@@ -3,6 +3,7 @@
 
 #include "rules/bind.h"
 #include "rules/ops/op.h"
+#include "rules/shapes/attrs.h"
 #include "rules/transitions/call.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -46,19 +47,27 @@ static void picks_of_list(const rules::Application &app, llvm::SmallVectorImpl<P
   }
 }
 
+// The dimension of the first operand that is named, if it is one.
+static std::optional<unsigned> dim_of_first(const rules::Application &app) {
+  const ir::Shape *shape = app.args.empty() ? nullptr : app.shape(app.args[0]);
+  if (!shape)
+    return std::nullopt;
+  const auto dims = rules::placed_dims(app, app.op.row->default_dim, shape->dims.size());
+  return dims && dims->size() == 1 ? std::optional(dims->front()) : std::nullopt;
+}
+
 static llvm::SmallVector<Pick, 2> picks_of(const rules::Application &app) {
   llvm::SmallVector<Pick, 2> picks;
   if (app.args.size() < 2)
     return picks;
   const ir::Shape *first = app.shape(app.args[0]);
-  const ir::AttrValue *dim = app.attr("dim"), *sizes = app.attr("slice_sizes");
+  const ir::AttrValue *sizes = app.attr("slice_sizes");
   if (app.op.computes(rules::Computes::Embedding)) {
     const bool table_first = first && ir::differentiable(first->dtype);
     picks.push_back(table_first ? Pick{0, 1, 0} : Pick{1, 0, 0});
-  } else if (app.op.computes(rules::Computes::Gather) && first && dim &&
-             dim->form == ir::AttrForm::Integer) {
-    const int64_t at = dim->as_integer();
-    picks.push_back({0, 1, unsigned(at < 0 ? at + int64_t(first->dims.size()) : at)});
+  } else if (app.op.computes(rules::Computes::Gather)) {
+    if (std::optional<unsigned> dim = dim_of_first(app))
+      picks.push_back({0, 1, *dim});
   } else if (app.op.computes(rules::Computes::Index) && first && sizes &&
              sizes->form == ir::AttrForm::List) {
     llvm::ArrayRef<ir::AttrValue> taken = app.program.lists[sizes->as<ir::AttrListId>()].items;
@@ -101,14 +110,11 @@ bool Lookups::has_mask(const rules::Application &app, llvm::ArrayRef<ValueId> op
 // Adds into rows that an index picks of a block.
 void Lookups::scatter(const rules::Application &app, llvm::ArrayRef<ValueId> operands,
                       Made &made) const {
-  const ir::Shape *into = app.args.empty() ? nullptr : app.shape(app.args[0]);
-  const ir::AttrValue *dim = app.attr("dim");
-  if (app.op.row->variant != rules::Variant::Adds || !into || !dim ||
-      dim->form != ir::AttrForm::Integer ||
+  const std::optional<unsigned> dim = dim_of_first(app);
+  if (app.op.row->variant != rules::Variant::Adds || !dim ||
       llvm::none_of(operands, [&](ValueId each) { return zeroed_.contains(each.index); }))
     return;
-  const int64_t at = dim->as_integer();
-  made.dim = unsigned(at < 0 ? at + int64_t(into->dims.size()) : at);
+  made.dim = *dim;
   made.scattered = app.type(app.args[0]).sharded();
   for (size_t i = 0; i < app.args.size(); ++i)
     for (ir::AxisId axis : made.scattered)
