@@ -4,6 +4,7 @@
 
 #include "checker/definitions.h"
 #include "checker/gradual/numbers.h"
+#include "checker/walk/gradients/search.h"
 #include "checker/operand_list.h"
 
 #include "rules/shapes/attrs.h"
@@ -44,25 +45,19 @@ private:
   OperandList operands_;
 };
 
-// In reverse program order; a name of a storage is needed where a later name is.
+// A name of a storage is needed where a later name is.
 void Accumulation::need_backward() {
   for (const ir::Output &output : program_.outputs)
     if (output.role == ir::OutputRole::State || output.role == ir::OutputRole::Grad)
       needed_.set(output.value.index);
-  for (uint32_t i = program_.main.last.index; i-- > program_.main.first.index;) {
-    const ir::Inst &inst = program_.insts[InstId{i}];
-    // `step` and `store` leave something without a name, a write in place leaves what it writes.
-    bool used = inst.result_count == 0 && rules_.resolve(inst.op).form == rules::OpForm::Boundary;
-    for (uint32_t r = 0; r < inst.result_count; ++r) {
-      used |= inst.phase == ir::Phase::Optimizer && is_kept(inst.result(r));
-      used |= needed_.test(inst.result(r).index);
-    }
-    if (!used)
-      continue;
-    operands_.read(program_, inst.operands);
-    for (ValueId value : operands_.values)
-      needed_.set(value.index);
-  }
+  // `step` and `store` leave something without a name, a write in place leaves what it writes.
+  add_needed(program_, needed_, [&](InstId id) {
+    const ir::Inst &inst = program_.insts[id];
+    bool leaves = inst.result_count == 0 && rules_.resolve(inst.op).form == rules::OpForm::Boundary;
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      leaves |= inst.phase == ir::Phase::Optimizer && is_kept(inst.result(r));
+    return leaves;
+  });
 }
 
 // It lies in the storage of a parameter or of its state.

@@ -326,29 +326,22 @@ void keep_errors(const ir::Program &program, const CheckResult &first, CheckResu
 // Of a backward, what no parameter gets and nothing is made of, such as gradients that are left in
 // another model and cleared before its next step.
 void drop_unused(const ir::Program &program, CheckResult &result) {
-  llvm::DenseSet<uint32_t> used;
+  llvm::BitVector needed(program.values.size());
   for (const ir::Output &output : program.outputs)
-    used.insert(output.value.index);
-  for (uint32_t i = program.main.last.index; i-- > program.main.first.index;) {
-    const ir::Inst &inst = program.insts[ir::InstId{i}];
-    bool needed = inst.phase != ir::Phase::Backward || inst.result_count == 0;
-    for (uint32_t r = 0; r < inst.result_count; ++r)
-      needed |= used.contains(inst.result(r).index);
-    if (!needed)
-      continue;
-    OperandList operands;
-    operands.read(program, inst.operands);
-    for (ValueId value : operands.values)
-      used.insert(value.index);
-    for (uint32_t r = 0; r < inst.result_count; ++r)
-      used.insert(inst.result(r).index);
-  }
+    needed.set(output.value.index);
+  auto in_backward = [&](ir::InstId id) {
+    const ir::Inst &inst = program.insts[id];
+    return inst.phase == ir::Phase::Backward && inst.result_count != 0;
+  };
+  add_needed(program, needed, [&](ir::InstId id) { return !in_backward(id); });
   llvm::erase_if(result.findings, [&](const Finding &finding) {
-    if (finding.place.form != Place::Form::Inst)
+    if (finding.place.form != Place::Form::Inst || !in_backward(finding.place.as_inst()))
       return false;
     const ir::Inst &inst = program.insts[finding.place.as_inst()];
-    return inst.phase == ir::Phase::Backward && inst.result_count &&
-           !used.contains(inst.first_result.index);
+    for (uint32_t r = 0; r < inst.result_count; ++r)
+      if (needed.test(inst.result(r).index))
+        return false;
+    return true;
   });
 }
 

@@ -45,6 +45,17 @@ output %k {w}
 '''
 
 
+def warned(word):
+    """The word where there are warnings alone: what a report says first of them stands nowhere else."""
+    w = json.dumps(word)
+    return f'''trace {{ mode = local }}
+mesh m {{ tp = 4 }}
+group {w} = [0, 1, 3]
+%x = input f32[8] P {w}
+%y = all_reduce %x {{ group = {w}, src = P, dst = R }}
+'''
+
+
 def malformed(word):
     """The word where no such name may stand: each line is an error that quotes it."""
     w = json.dumps(word)
@@ -94,6 +105,11 @@ class Tests:
             self.look(form, word, [self.lint, "check", f"--format={form}", "--annotate", "--stats", path])
         for form in DOCUMENTS:
             self.look(form, word, [self.lint, "check", f"--format={form}", path], document=True)
+        mild = os.path.join(self.folder, "warned.spmd")
+        with open(mild, "w", encoding="utf-8") as out:
+            out.write(warned(word))
+        for form in (*TEXTS, *DOCUMENTS):
+            self.look(f"warnings in {form}", word, [self.lint, "check", f"--format={form}", mild], codes=(0,))
         for command in (["dump"], ["dump", "--stage=types"], ["dump", "--dialect=jax"], ["backward"], ["elaborate"],
                         ["fmt", "--to=text", "-o", "-"], ["fmt", "--to=json", "-o", "-"], ["fmt", "--to=jsonl", "-o", "-"],
                         ["validate"]):

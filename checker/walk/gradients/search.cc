@@ -45,4 +45,17 @@ ValueId parameter_behind(const ir::Program &program, ValueId value) {
   return {};
 }
 
+void add_needed(const ir::Program &program, llvm::BitVector &values,
+                llvm::function_ref<bool(ir::InstId)> acts) {
+  for (uint32_t i = program.main.last.index; i-- > program.main.first.index;) {
+    const ir::InstId id{i};
+    const ir::Inst &inst = program.insts[id];
+    bool needed = acts(id);
+    for (uint32_t r = 0; r < inst.result_count && !needed; ++r)
+      needed = values.test(inst.result(r).index);
+    for (ir::ValueId value : needed ? tensors_of(program, id) : llvm::SmallVector<ir::ValueId, 4>())
+      values.set(value.index);
+  }
+}
+
 } // namespace spmd::checker

@@ -6,7 +6,9 @@
 #include "ir/program.h"
 #include "rules/apply.h"
 
+#include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
 namespace spmd::checker {
@@ -20,6 +22,11 @@ llvm::SmallVector<ir::ValueId, 4> sources(const ir::Program &program, ir::InstId
                                           ir::ValueId result);
 // The parameter that a value is, or is a cast or a view of; none if it is made of several values.
 ir::ValueId parameter_behind(const ir::Program &program, ir::ValueId value);
+
+// Adds what is needed for it: in reverse program order, the operands of instructions of which a
+// result is needed, and of those that `acts` names, whatever becomes of their results.
+void add_needed(const ir::Program &program, llvm::BitVector &values,
+                llvm::function_ref<bool(ir::InstId)> acts);
 
 // Visits definitions backwards, nearest first, through operands that `follow` names; until `found`.
 template <class Follow, class Found>

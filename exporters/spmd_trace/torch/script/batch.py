@@ -24,6 +24,7 @@ class Batch:
         self.recorder, self.restarts = recorder, restarts
         self.is_open = True
         self.ops: list[Op] = []  # once it is closed
+        self._looked, self._changed = 0, False  # at so many operations: whether one of them changed something
         self._made: dict[int, torch.UntypedStorage] = {}  # what was drawn or loaded
         self.cleared: set[int] = set()  # operations that clear gradients, by place
         self.begun: int | None = None  # where gradients are cleared first: what follows is the step's
@@ -58,9 +59,11 @@ class Batch:
         """Whether the step before has changed something that was there, so that what was seen of it no longer holds, or
         done what cannot be recorded.
         """
-        ops = self.recorder.program.ops[: self.begun]
+        ops = self.recorder.program.ops[self._looked : self.begun]
+        self._looked += len(ops)
+        self._changed = self._changed or any(self._changes(op) for op in ops)
         refused = self.begun is None and self.recorder.refusals
-        return bool(refused) or any(self._changes(op) for op in ops)
+        return self._changed or bool(refused)
 
     @property
     def may_restart(self) -> bool:
