@@ -61,10 +61,16 @@ template <> struct Element<kSpmdBF16> {
     return __int_as_float(static_cast<int>(static_cast<unsigned>(cell) << 16));
   }
   __device__ static Cell cell(float value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    Cell rounded;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded) : "f"(value));
+    return rounded;
+#else
     const unsigned bits = static_cast<unsigned>(__float_as_int(value));
     if (!(value == value))
       return static_cast<Cell>(bits >> 31 << 15 | 0x7fc0);
     return static_cast<Cell>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+#endif
   }
   __device__ static Cell cell(double value) { return cell(cut_to_odd(value)); }
   template <class Number> __device__ static Number rounded(Number value) {

@@ -197,15 +197,7 @@ cudaError_t queue_compiled(const SpmdLoopNest &joined, double *partial, int64_t 
   const Kernel &kernel = compiler.find(joined, partial_places);
   if (!kernel.kernel)
     return cudaSuccess;
-  NestArguments arguments{};
-  arguments.out = joined.out.data;
-  for (uint32_t i = 0; i < joined.arrays; ++i)
-    arguments.in[i] = joined.in[i].data;
-  for (uint32_t i = 0; i < joined.constants; ++i)
-    arguments.numbers[i] = joined.numbers[i];
-  arguments.factor = joined.factor;
-  arguments.divisor = joined.divisor;
-  arguments.partial = partial;
+  NestArguments arguments = arguments_of(joined, partial);
   void *parameters[] = {&arguments};
   made = {true, kernel.parts};
   return cudaLaunchKernel(reinterpret_cast<const void *>(kernel.kernel),

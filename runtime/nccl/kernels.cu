@@ -3,6 +3,8 @@
 #include "runtime/device/scalar.h"
 #include "runtime/nccl/kernels.h"
 
+#include <cuda.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -115,51 +117,95 @@ bool is_turned(const SpmdMove &move, Turned &turned) {
   return turned.read < move.loops && turned.written < move.loops && turned.read != turned.written;
 }
 
-constexpr int kSide = 32, kTurns = 8; // of a tile; rows that a block reads at once
-
 // By tiles that are read along one loop and written along the other: threads side by side touch
-// what lies side by side, both times.
-template <class T>
-__global__ void __launch_bounds__(kSide *kTurns)
-    copy_turned(const __grid_constant__ SpmdMove move, Turned turned, int64_t tiles) {
-  __shared__ T cells[kSide][kSide + 1];
-  const int64_t columns = (move.extents[turned.read] + kSide - 1) / kSide;
-  const int64_t rows = (move.extents[turned.written] + kSide - 1) / kSide;
-  const int64_t x = threadIdx.x % kSide, y = threadIdx.x / kSide;
-  for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const int64_t first = tile % columns * kSide, second = tile / columns % rows * kSide;
-    int64_t rest = tile / columns / rows, from = first + second * move.from_strides[turned.written],
-            to = second + first * move.to_strides[turned.read];
+// what lies side by side, both times, `kWidth` elements at once.
+template <class T, int kWidth> struct alignas(sizeof(T) * kWidth) Vector { T at[kWidth]; };
+template <int kWidth> constexpr int kSide = kWidth > 1 ? 64 : 32; // of a tile
+
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kThreads)
+    copy_turned(const __grid_constant__ SpmdMove move, Turned turned, uint32_t tiles) {
+  using Cells = Vector<T, kWidth>;
+  constexpr int side = kSide<kWidth>, across = side / kWidth, down = kThreads / across;
+  __shared__ T cells[side][side + 1];
+  const auto columns = static_cast<uint32_t>((move.extents[turned.read] + side - 1) / side);
+  const auto rows = static_cast<uint32_t>((move.extents[turned.written] + side - 1) / side);
+  const int x = static_cast<int>(threadIdx.x) % across * kWidth;
+  const int y = static_cast<int>(threadIdx.x) / across;
+  for (uint32_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const int64_t first = int64_t(tile % columns) * side,
+                  second = int64_t(tile / columns % rows) * side;
+    const int64_t from_step = move.from_strides[turned.written],
+                  to_step = move.to_strides[turned.read];
+    int64_t from = first + second * from_step + x, to = second + first * to_step + x;
+    uint32_t rest = tile / columns / rows;
     for (uint32_t l = move.loops; l-- > 0;) {
       if (l == turned.read || l == turned.written)
         continue;
-      const int64_t at = rest % move.extents[l];
-      rest /= move.extents[l];
+      const auto extent = static_cast<uint32_t>(move.extents[l]);
+      const int64_t at = rest % extent;
+      rest /= extent;
       from += at * move.from_strides[l];
       to += at * move.to_strides[l];
     }
     const int64_t width = move.extents[turned.read] - first;
     const int64_t height = move.extents[turned.written] - second;
-    for (int64_t row = y; row < kSide; row += kTurns)
+    Cells read[side / down];
+#pragma unroll
+    for (int i = 0; i < side / down; ++i) {
+      const int row = y + i * down;
       if (x < width && row < height)
-        cells[row][x] = reinterpret_cast<const T *>(
-            move.from)[from + x + row * move.from_strides[turned.written]];
+        read[i] = *reinterpret_cast<const Cells *>(reinterpret_cast<const T *>(move.from) + from +
+                                                   row * from_step);
+    }
+#pragma unroll
+    for (int i = 0; i < side / down; ++i)
+      for (int v = 0; v < kWidth; ++v)
+        cells[y + i * down][x + v] = read[i].at[v];
     __syncthreads();
-    for (int64_t row = y; row < kSide; row += kTurns)
+#pragma unroll
+    for (int i = 0; i < side / down; ++i) {
+      const int row = y + i * down;
+      Cells written;
+      for (int v = 0; v < kWidth; ++v)
+        written.at[v] = cells[x + v][row];
       if (x < height && row < width)
-        reinterpret_cast<T *>(move.to)[to + x + row * move.to_strides[turned.read]] = cells[x][row];
+        *reinterpret_cast<Cells *>(reinterpret_cast<T *>(move.to) + to + row * to_step) = written;
+    }
     __syncthreads();
   }
 }
 
+// Whether vectors of so many elements are aligned where they are read and written.
+bool is_aligned(const SpmdMove &move, Turned turned, int64_t width) {
+  if ((move.from | move.to) % (width * move.bytes) || move.extents[turned.read] % width ||
+      move.extents[turned.written] % width)
+    return false;
+  for (uint32_t l = 0; l < move.loops; ++l)
+    if ((l != turned.read && move.from_strides[l] % width) ||
+        (l != turned.written && move.to_strides[l] % width))
+      return false;
+  return true;
+}
+
+template <class T, int kWidth>
+cudaError_t launch_tiles(const SpmdMove &move, Turned turned, cudaStream_t stream) {
+  constexpr int64_t side = kSide<kWidth>;
+  const int64_t read = move.extents[turned.read], written = move.extents[turned.written];
+  const int64_t tiles = (read + side - 1) / side * ((written + side - 1) / side) *
+                        (device::places(move.extents, 0, move.loops) / read / written);
+  if (tiles > int64_t(UINT32_MAX))
+    return cudaErrorInvalidValue; // more memory than there is
+  copy_turned<T, kWidth><<<static_cast<unsigned>(std::min(tiles, kBlocks)), kThreads, 0, stream>>>(
+      move, turned, static_cast<uint32_t>(tiles));
+  return cudaGetLastError();
+}
+
 template <class T>
 cudaError_t launch_turned(const SpmdMove &move, Turned turned, cudaStream_t stream) {
-  const int64_t read = move.extents[turned.read], written = move.extents[turned.written];
-  const int64_t tiles = (read + kSide - 1) / kSide * ((written + kSide - 1) / kSide) *
-                        (device::places(move.extents, 0, move.loops) / read / written);
-  copy_turned<T><<<static_cast<unsigned>(std::min(tiles, kBlocks)), kSide * kTurns, 0, stream>>>(
-      move, turned, tiles);
-  return cudaGetLastError();
+  constexpr int widest = 16 / sizeof(T);
+  return is_aligned(move, turned, widest) ? launch_tiles<T, widest>(move, turned, stream)
+                                          : launch_tiles<T, 1>(move, turned, stream);
 }
 
 // --- matrices
@@ -208,6 +254,19 @@ __global__ void __launch_bounds__(kTile *kTile)
 __global__ void mark(uint64_t *where, uint64_t value) {
   *static_cast<volatile uint64_t *>(where) = value;
   __threadfence_system();
+}
+
+// By the stream itself, which takes less than a kernel; null where the driver has no such call.
+using WriteValue = CUresult(CUDAAPI *)(CUstream, CUdeviceptr, cuuint64_t, unsigned);
+WriteValue find_write_value() {
+  void *function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  const cudaError_t error = cudaGetDriverEntryPointByVersion("cuStreamWriteValue64", &function, 12000,
+                                                             cudaEnableDefault, &found);
+  if (error == cudaSuccess && found == cudaDriverEntryPointSuccess)
+    return reinterpret_cast<WriteValue>(function);
+  cudaGetLastError();
+  return nullptr;
 }
 
 } // namespace
@@ -272,6 +331,10 @@ cudaError_t queue_matrices(const SpmdMatrices &matrices, cudaStream_t stream) {
 }
 
 cudaError_t queue_mark(uint64_t *where, uint64_t value, cudaStream_t stream) {
+  static const WriteValue write = find_write_value();
+  if (write && write(stream, reinterpret_cast<CUdeviceptr>(where), value,
+                     CU_STREAM_WRITE_VALUE_DEFAULT) == CUDA_SUCCESS)
+    return cudaSuccess;
   mark<<<1, 1, 0, stream>>>(where, value);
   return cudaGetLastError();
 }

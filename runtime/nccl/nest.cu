@@ -98,20 +98,22 @@ __global__ void __launch_bounds__(kMostThreads)
   }
 }
 
-// A row of threads for each result: each takes every so many of its parts, and a tree the rest.
+// `lanes` threads for each result, a power of two: each takes every so many of its parts, and a tree
+// the rest.
 __global__ void __launch_bounds__(kMostThreads)
     nest_of_parts(const __grid_constant__ SpmdLoopNest nest, int64_t outer, int64_t parts,
-                  const double *partial) {
+                  unsigned lanes, const double *partial) {
   __shared__ double values[kMostThreads];
-  const int64_t lane = threadIdx.x % kShort;
+  const unsigned lane = threadIdx.x % lanes;
   const int64_t place =
-      static_cast<int64_t>(blockIdx.x) * (kMostThreads / kShort) + threadIdx.x / kShort;
+      static_cast<int64_t>(blockIdx.x) * (kMostThreads / lanes) + threadIdx.x / lanes;
   double value = neutral(nest.combiner);
-  for (int64_t i = lane; place < outer && i < parts; i += kShort)
+#pragma unroll 8
+  for (int64_t i = lane; i < (place < outer ? parts : 0); i += lanes)
     value = combined(nest.combiner, value, partial[place * parts + i]);
   values[threadIdx.x] = value;
   __syncthreads();
-  for (int64_t half = kShort / 2; half > 0; half /= 2) {
+  for (unsigned half = lanes / 2; half > 0; half /= 2) {
     if (lane < half)
       values[threadIdx.x] =
           combined(nest.combiner, values[threadIdx.x], values[threadIdx.x + half]);
@@ -178,9 +180,10 @@ cudaError_t queue_nest(const SpmdLoopNest &asked, double *scratch, cudaStream_t 
   if (outer == 0)
     return cudaSuccess;
   auto combine_parts = [&](int64_t parts) {
-    constexpr int64_t results = kMostThreads / kShort; // of a block
+    const int64_t lanes = parts > kMostThreads ? kMostThreads : kShort;
+    const int64_t results = kMostThreads / lanes; // of a block
     nest_of_parts<<<static_cast<unsigned>((outer + results - 1) / results), kMostThreads, 0,
-                    stream>>>(nest, outer, parts, scratch);
+                    stream>>>(nest, outer, parts, static_cast<unsigned>(lanes), scratch);
     return cudaGetLastError();
   };
   CompiledNest compiled;

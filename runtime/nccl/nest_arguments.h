@@ -9,6 +9,7 @@ namespace spmd::nccl {
 struct NestArguments {
   SpmdAddress out, in[kSpmdArrays];
   double numbers[kSpmdConstants];
+  float narrow_numbers[kSpmdConstants]; // the same, for kernels that compute in float
   double factor, divisor;
   double *partial; // outer x parts, where results have several parts
 };

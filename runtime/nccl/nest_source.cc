@@ -254,7 +254,8 @@ void Writer::program() {
     if (step.op == kSpmdInput)
       line(made + "x" + text_of(step.a) + ";");
     else if (step.op == kSpmdConstant)
-      line(made + "Number(a.numbers[" + text_of(step.a) + "]);");
+      line(made + (computes_in_float(nest_) ? "a.narrow_numbers[" : "a.numbers[") +
+           text_of(step.a) + "];");
     else if (step.op == kSpmdRound)
       line(made + "Element<" + text_of(step.b) + ">::rounded(" + value(step.a) + ");");
     else {
@@ -483,6 +484,21 @@ std::string nest_key(const SpmdLoopNest &nest) {
   const auto *bytes = reinterpret_cast<const char *>(&key);
   const size_t used = offsetof(SpmdLoopNest, program) + nest.steps * sizeof(SpmdScalarStep);
   return std::string(bytes, used);
+}
+
+NestArguments arguments_of(const SpmdLoopNest &nest, double *partial) {
+  NestArguments arguments{};
+  arguments.out = nest.out.data;
+  for (uint32_t i = 0; i < nest.arrays; ++i)
+    arguments.in[i] = nest.in[i].data;
+  for (uint32_t i = 0; i < nest.constants; ++i) {
+    arguments.numbers[i] = nest.numbers[i];
+    arguments.narrow_numbers[i] = static_cast<float>(nest.numbers[i]);
+  }
+  arguments.factor = nest.factor;
+  arguments.divisor = nest.divisor;
+  arguments.partial = partial;
+  return arguments;
 }
 
 NestSource nest_source(const SpmdLoopNest &nest, int64_t scratch) {

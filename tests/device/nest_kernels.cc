@@ -138,14 +138,7 @@ TEST_CASE("device: kernels of nests compute what the nests say") {
 
     std::vector<double> partial(static_cast<size_t>(kPartials));
     nest.out.data = found.address();
-    nccl::NestArguments arguments{};
-    arguments.out = nest.out.data;
-    for (uint32_t i = 0; i < nest.arrays; ++i)
-      arguments.in[i] = nest.in[i].data;
-    std::copy_n(nest.numbers, kSpmdConstants, arguments.numbers);
-    arguments.factor = nest.factor;
-    arguments.divisor = nest.divisor;
-    arguments.partial = partial.data();
+    nccl::NestArguments arguments = nccl::arguments_of(nest, partial.data());
     launch(kernel.run, &arguments, static_cast<unsigned>(kernel.blocks), 256);
     if (kernel.parts > 1)
       combine_parts(nest, kernel.parts, partial);

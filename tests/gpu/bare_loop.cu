@@ -161,9 +161,11 @@ void collectives(Bench &bench, bool blocking) {
   ncclComm_t part = nullptr;
   const ncclResult_t answer = ncclCommSplit(all, 0, 0, &part, nullptr);
   const bool at_once = part != nullptr;
-  nccl(answer, all);
+  // It may answer that all is well and write `part` later: until then the parent is in progress.
+  nccl(answer == ncclSuccess ? ncclInProgress : answer, all);
   std::printf("ncclCommSplit, blocking=%d: answers %d; new communicator at once: %d, later: %d\n",
               blocking, int(answer), at_once, part != nullptr);
+  nccl(ncclInProgress, part);
 }
 
 } // namespace

@@ -170,13 +170,17 @@ void measure_moves(Speed &speed) {
   move.to_strides[0] = 1;
   move.to_strides[1] = kRows;
   speed.measure("transposed", bytes, queue);
+  move.bytes = 2;
+  speed.measure("transposed, 16 bits", bytes / 2, queue);
+  move.bytes = 4;
   move.extents[1] = kColumns / 2;
   move.to_strides[0] = kColumns / 2;
   move.to_strides[1] = 1;
   speed.measure("left half", bytes / 2, queue);
 }
 
-// One of 16 elements, which costs what queueing costs, and a collective of one rank.
+// One of 16 elements, which costs what queueing costs, and a collective of one rank; each also in a
+// step of its own, as a plan has it.
 void measure_overheads(Speed &speed) {
   OpenedDevice &on = speed.on();
   SpmdLoopNest small = over_matrices(speed, kSpmdF32, 2);
@@ -184,6 +188,12 @@ void measure_overheads(Speed &speed) {
   small.extents[1] = 16;
   set_steps(small, {{kSpmdInput, 0, 0, 0}, {kSpmdInput, 1, 0, 0}, {kSpmdAdd, 0, 1, 0}});
   measure_nest(speed, "sum of 16 elements", small, 0);
+  uint32_t step = 0;
+  auto begin = [&] { return on.calls().begin(on.device(), ++step); };
+  speed.measure("sum of 16 elements, a step each", 0, [&] {
+    const SpmdStatus begun = begin();
+    return begun.code == kSpmdFine ? on.calls().nest(on.device(), &small) : begun;
+  });
   SpmdId id{};
   on.expect_fine(on.calls().make_id(on.device(), &id), "make_id");
   on.expect_fine(on.calls().connect(on.device(), &id), "connect");
@@ -193,6 +203,16 @@ void measure_overheads(Speed &speed) {
     speed.measure(("all_reduce of one rank, " + std::to_string(4 * count) + " bytes").c_str(),
                   2 * static_cast<int64_t>(count) * 4,
                   [&] { return on.calls().collective(on.device(), &sum); });
+    speed.measure("the same, a step each, between computations", 0, [&] {
+      SpmdStatus status = begin();
+      if (status.code == kSpmdFine)
+        status = on.calls().follow(on.device(), kSpmdCollectives, kSpmdCompute);
+      if (status.code == kSpmdFine)
+        status = on.calls().collective(on.device(), &sum);
+      if (status.code == kSpmdFine)
+        status = on.calls().follow(on.device(), kSpmdCompute, kSpmdCollectives);
+      return status;
+    });
   }
 }
 
