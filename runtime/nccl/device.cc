@@ -74,7 +74,8 @@ SpmdStatus Device::put_mark(Stream &stream, uint64_t flag) {
 }
 
 // A stream on which something was queued is marked at its end; one on which nothing was is done
-// with what was before, and is marked when it is given something again.
+// with what was before, and is marked when it is given something again. A mark takes as long as a
+// small step: steps that compute wait for nobody, and share one.
 SpmdStatus Device::begin(uint32_t step) {
   if (SpmdStatus status = enter(); status.code != kSpmdFine)
     return status;
@@ -84,7 +85,8 @@ SpmdStatus Device::begin(uint32_t step) {
   }
   step_ = step;
   for (Stream &stream : streams_) {
-    if (!stream.busy)
+    if (!stream.busy ||
+        (&stream == &streams_[kSpmdCompute] && step - static_cast<uint32_t>(stream.mark) < kMarked))
       continue;
     if (SpmdStatus status = put_mark(stream); status.code != kSpmdFine)
       return status;
@@ -107,8 +109,14 @@ uint32_t Device::reached() const {
   return least == kNothing ? step_.load() : least;
 }
 
+SpmdStatus Device::watch(bool on) {
+  SpmdStatus status = wait();
+  watches_ = on;
+  return status;
+}
+
 SpmdStatus Device::ready(uint32_t which) {
-  if (SpmdStatus status = enter(); status.code != kSpmdFine)
+  if (SpmdStatus status = enter(); status.code != kSpmdFine || !watches_)
     return status;
   Stream &stream = streams_[which];
   if (recording_) {
@@ -183,6 +191,12 @@ SpmdStatus Device::follow(uint32_t which, uint32_t other) {
     if (SpmdStatus status = note_within(streams_[kSpmdCompute], recording_step_);
         status.code != kSpmdFine)
       return status;
+  // That the other one is done is known before this one may wait for other ranks.
+  if (Stream &before = streams_[other]; !recording_ && watches_ && before.busy) {
+    if (SpmdStatus status = put_mark(before); status.code != kSpmdFine)
+      return status;
+    before.busy = false;
+  }
   return join(which, other);
 }
 
