@@ -32,6 +32,16 @@ public:
   // After a run: the same plan once more, for data that are written anew, and random numbers of
   // another seed. False: another backend has to be prepared for that.
   virtual bool restart(uint64_t /*seed*/) { return false; }
+  // After `restart`, with the inputs written: runs the plan once and keeps its calls of the
+  // libraries, for `run_bare`. Why there are none; empty: they are kept.
+  virtual llvm::Expected<std::string> prepare_bare() {
+    return std::string("this backend computes by itself");
+  }
+  // The plan by those calls alone, without what watches them: no step is noted, so no rank that is
+  // lost is noticed.
+  virtual llvm::Error run_bare() {
+    return llvm::createStringError(llvm::inconvertibleErrorCode(), "no bare calls are kept");
+  }
 };
 
 struct CpuOptions {

@@ -34,6 +34,15 @@ llvm::Error CpuBackend::read(BufferId from, RankId rank, Tensor &host) {
   return llvm::Error::success();
 }
 
+bool CpuBackend::restart(uint64_t seed) {
+  options_.seed = seed;
+  iterations_.clear();
+  for (std::vector<Ahead> &made : ahead_)
+    made.clear();
+  held_.clear();
+  return true;
+}
+
 // --- the run
 
 CpuBackend::Ranks CpuBackend::on_mesh(ir::MeshId mesh, Ranks active,

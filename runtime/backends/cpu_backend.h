@@ -26,6 +26,7 @@ public:
   llvm::Error write(BufferId to, RankId rank, const Tensor &host) override;
   llvm::Error run(StepRange steps, Deadline deadline) override;
   llvm::Error read(BufferId from, RankId rank, Tensor &host) override;
+  bool restart(uint64_t seed) override;
   // After `prepare`: what a Compute step runs on a rank.
   const PreparedOp &op_of(uint32_t compute, RankId rank) const { return ready_[compute].on(rank); }
   const Block *block_of(Use use, RankId rank) const { return block(use, rank); }

@@ -104,6 +104,12 @@ void HeldTensors::put(BufferId buffer, RankId rank, SharedTensor tensor) {
 
 void HeldTensors::release(BufferId buffer, RankId rank) { give_back(slots_[index(buffer, rank)]); }
 
+void HeldTensors::clear() {
+  for (SharedTensor &slot : slots_)
+    give_back(slot);
+  owners_.clear();
+}
+
 // NaN and zeros of either sign are told apart.
 static bool same_bits(const Tensor &a, const Tensor &b) {
   if (a.dtype != b.dtype || a.dims != b.dims || a.cells.index() != b.cells.index())

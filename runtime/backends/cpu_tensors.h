@@ -42,6 +42,7 @@ public:
   // What another rank holds, if that has the same bits; else a copy.
   void write(BufferId buffer, RankId rank, const Tensor &host);
   void release(BufferId buffer, RankId rank);
+  void clear(); // nobody holds anything
 
   // Of checks: an error where the bytes of a buffer are another's by now, or would be taken from
   // one that is still in use. Reads of a step come before its writes.

@@ -21,6 +21,8 @@ public:
     fetched_ = {};
     return own_->restart(seed);
   }
+  llvm::Expected<std::string> prepare_bare() override { return own_->prepare_bare(); }
+  llvm::Error run_bare() override { return own_->run_bare(); }
 
 private:
   // What one rank has of the buffer at hand.

@@ -147,6 +147,8 @@ constexpr RunOptionRow kRows[] = {
      set_text<&RunOptions::verdicts>},
     {"--profile", "FILE", "", "write how long each step takes, for Perfetto",
      set_text<&RunOptions::profile>},
+    {"--bench", "N", "", "time N more runs, nothing read in between; on devices, bare calls, too",
+     [](RunOptions &o, StringRef v) { return number<unsigned>(v, 1, 1000000, o.bench); }},
     {"--trace-out", "DIR", "", "write the values of the last run as .npy with an index",
      set_text<&RunOptions::trace_out>},
     {"--trace-ranks", "", "", "write what each rank holds, too", turn_on<&RunOptions::trace_ranks>},
@@ -248,9 +250,9 @@ std::string beyond_backend(const RunOptions &options, const BackendRow &backend)
     return fmt::format(
         "the {} backend simulates all ranks in one process: `--nproc` is for `--backend={}`",
         backend.name, kProcessBackend.name);
-  if (!backend.holds_data && !options.profile.empty())
-    return fmt::format("the {} backend does nothing that takes time: `--profile` is for the others",
-                       backend.name);
+  if (!backend.holds_data && (!options.profile.empty() || options.bench))
+    return fmt::format("the {} backend does nothing that takes time: `{}` is for the others",
+                       backend.name, options.bench ? "--bench" : "--profile");
   if (!backend.holds_data && options.check != CheckMode::Off && !options.plan)
     return fmt::format("the {} backend holds no data that could be checked: add `--check=off`",
                        backend.name);
@@ -334,10 +336,11 @@ std::string words_of_run(const RunOptions &options, uint64_t seed) {
 
 std::string words_for_ranks(const RunOptions &options) {
   return fmt::format(
-      "{} --seeds={} --check={} --tier={} --f64={} --until={} --graphs={} --deterministic={}",
+      "{} --seeds={} --check={} --tier={} --f64={} --until={} --graphs={} --deterministic={} "
+      "--bench={}",
       words_of_run(options, options.seed), options.seeds, static_cast<int>(options.check),
       static_cast<int>(options.tier), options.f64, options.until, options.graphs,
-      options.deterministic);
+      options.deterministic, options.bench);
 }
 
 std::string run_help() {

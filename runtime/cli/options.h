@@ -43,6 +43,7 @@ struct RunOptions {
   std::string trace_out;
   std::string verdicts;
   std::string profile;
+  unsigned bench = 0; // runs that are timed
   bool trace_ranks = false;
   std::optional<uint64_t> memory_limit; // bytes
   const BackendRow *backend = &kStandardBackend;

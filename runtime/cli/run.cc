@@ -3,6 +3,7 @@
 
 #include "rules/violations/commands/runs.h"
 
+#include "runtime/cli/bench.h"
 #include "runtime/cli/failure.h"
 #include "runtime/cli/memory_need.h"
 #include "runtime/cli/profile.h"
@@ -474,9 +475,11 @@ private:
       return nullptr;
     return backend;
   }
+  static InputOptions input_options(uint64_t seed, Mode mode) {
+    return {.seed = seed, .domain = mode.domain, .whole_numbers = is_whole(mode)};
+  }
   bool write_inputs(Backend &backend, const Plan &plan, uint64_t seed, Mode mode) {
-    InputOptions numbers{.seed = seed, .domain = mode.domain, .whole_numbers = is_whole(mode)};
-    if (llvm::Error wrong = inputs_->write_to(backend, plan, numbers)) {
+    if (llvm::Error wrong = inputs_->write_to(backend, plan, input_options(seed, mode))) {
       checker::say(fmt::format("{}: {}", options_.file, llvm::toString(std::move(wrong))));
       return stop(ExitCode::Input);
     }
@@ -527,6 +530,8 @@ private:
       write_trace();
     if (!options_.profile.empty() && summary_.runs && code_ == ExitCode::Clean)
       write_profile();
+    if (options_.bench && summary_.runs && code_ == ExitCode::Clean)
+      run_bench();
     if (!summary_.runs)
       return;
     if (options_.only.empty() || restrict_to_scope()) {
@@ -574,6 +579,8 @@ private:
       return format.file.empty() && !checker::find_renderer(format.name)->for_people;
     });
     std::string text = print_summary(summary_, checked_->program());
+    if (summary_.times)
+      text += print_times(*summary_.times);
     if (machine && !options_.shared.quiet)
       checker::say_lines(llvm::StringRef(text).rtrim());
     else if (!machine && !options_.shared.quiet)
@@ -583,19 +590,34 @@ private:
                                      llvm::StringRef(open).rtrim().str()));
   }
 
-  void write_profile() {
+  // What `time` measures of the last run's plan, with its inputs; on rank 0.
+  template <class Times, class Time> std::optional<Times> measured(Time time) {
     if (!all(prepare(last_seed_, last_)))
-      return;
-    llvm::Expected<TimesByRank> times =
-        time_steps(*plan_, *kept_, session_ ? &session_->team() : nullptr);
+      return std::nullopt;
+    llvm::Expected<Times> times = time(session_ ? &session_->team() : nullptr);
     if (!times && session_)
       fail(times.takeError());
     if (!times) {
       checker::say(fmt::format("{}: {}", options_.file, llvm::toString(times.takeError())));
       stop(ExitCode::Input);
-      return;
+      return std::nullopt;
     }
-    if (session_ && !session_->leads())
+    return session_ && !session_->leads() ? std::nullopt : std::optional<Times>(std::move(*times));
+  }
+
+  void run_bench() {
+    std::optional<RunTimes> times = measured<RunTimes>([&](Team *team) {
+      return time_runs(*plan_, *kept_, *inputs_, input_options(last_seed_, last_), team,
+                       options_.bench);
+    });
+    if (times)
+      summary_.times = std::move(times);
+  }
+
+  void write_profile() {
+    std::optional<TimesByRank> times =
+        measured<TimesByRank>([&](Team *team) { return time_steps(*plan_, *kept_, team); });
+    if (!times)
       return;
     std::string problem = checker::write_file(
         options_.profile, print_profile(checked_->program(), *plan_, *times, !session_));

@@ -240,6 +240,8 @@ std::string print_verdicts(const Summary &summary, const ir::Program &program) {
                                   {"losses", summary.losses},
                                   {"left", std::move(left)}};
   }
+  if (summary.times)
+    made["seconds"] = {{"runs", summary.times->runs}, {"bare_calls", summary.times->bare}};
   return checker::print_json(made, 1) + "\n";
 }
 

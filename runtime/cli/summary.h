@@ -2,6 +2,7 @@
 // tried.
 #pragma once
 
+#include "runtime/cli/bench.h"
 #include "runtime/judge/judged_run.h"
 
 #include <string>
@@ -16,7 +17,8 @@ struct Summary {
   unsigned runs = 0;
   uint64_t seed = 0, seeds = 1;            // the first one, and how many
   llvm::SmallVector<std::string, 3> tiers; // in order, each once
-  std::vector<std::string> losses; // what the loss of one device is, where ranks have their own
+  std::vector<std::string> losses;    // what the loss of one device is, where ranks have their own
+  std::optional<RunTimes> times = {}; // of `--bench`
   RunReport report = {};
 
   void note_tier(Tier tier, Domain domain);

@@ -92,6 +92,36 @@ bool DeviceBackend::restart(uint64_t seed) {
   return true;
 }
 
+// Data decide what comes behind a branch and how often a loop is run; what the host computes is
+// between two calls; and what is received has its arguments made as it comes.
+llvm::Expected<std::string> DeviceBackend::prepare_bare() {
+  for (size_t i = 0; i < plan_->steps.size(); ++i) {
+    const Step &step = plan_->steps[i];
+    const bool decides = step.form == StepForm::Branch || step.form == StepForm::Loop;
+    const bool receives = step.form == StepForm::LocalStep &&
+                          plan_->local_steps[step.index].form == LocalStepForm::Receive;
+    if (decides || receives || ready_[i].on_host)
+      return fmt::format("{} is more than a call of the device", name_of(*program_, step));
+  }
+  bare_.clear();
+  link_.keep_calls(&bare_);
+  llvm::Error error = run_steps(plan_->all());
+  link_.keep_calls(nullptr);
+  error = error ? std::move(error) : settle();
+  if (error)
+    return error;
+  return std::string();
+}
+
+llvm::Error DeviceBackend::run_bare() {
+  const SpmdDevicePlugin &plugin = link_.plugin();
+  if (llvm::Error error = link_.ask(plugin.watch, uint32_t(0)))
+    return error;
+  llvm::Error error = link_.ask_again(bare_);
+  error = error ? std::move(error) : link_.ask(plugin.wait);
+  return llvm::joinErrors(std::move(error), link_.ask(plugin.watch, uint32_t(1)));
+}
+
 // --- before the run
 
 llvm::Error DeviceBackend::prepare(ir::Program &program, const Plan &plan, const World &world) {

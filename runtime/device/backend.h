@@ -38,6 +38,8 @@ public:
   llvm::Error run(StepRange steps, Deadline deadline) override;
   llvm::Error read(BufferId from, RankId rank, Tensor &host) override;
   bool restart(uint64_t seed) override;
+  llvm::Expected<std::string> prepare_bare() override;
+  llvm::Error run_bare() override;
   // After `prepare`, of this rank: the steps that the device carries out, and those that the host
   // does, by op.
   uint32_t device_steps() const { return device_steps_; }
@@ -187,6 +189,7 @@ private:
   llvm::SmallVector<uint64_t, 2> iterations_; // of the loops around
   uint32_t device_steps_ = 0;
   HostOps host_ops_;
+  DeviceLink::Calls bare_; // of a run of all steps
 };
 
 } // namespace spmd::runtime

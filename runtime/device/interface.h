@@ -277,6 +277,10 @@ struct SpmdDevicePlugin {
   // Before `make_id` and `connect`, on all ranks: what ranks hold is added up in an order that the
   // devices, the links between them and the libraries decide, and nothing else does.
   SpmdStatus (*fix_order)(SpmdDevice *device);
+
+  // When all that was queued is done. 0: from now on nothing is noted of how far the streams are,
+  // and `reached` says the step of the last `begin`; 1, as it is at first: it is noted again.
+  SpmdStatus (*watch)(SpmdDevice *device, uint32_t on);
 };
 
 // The only symbol that such a plug-in exports.

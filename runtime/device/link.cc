@@ -59,6 +59,13 @@ llvm::Expected<SpmdAddress> DeviceLink::allocate(uint64_t bytes) {
   return address;
 }
 
+llvm::Error DeviceLink::ask_again(const Calls &calls) {
+  for (const auto &call : calls)
+    if (const SpmdStatus status = call(device_); status.code != kSpmdFine)
+      return error_of(status);
+  return llvm::Error::success();
+}
+
 int DeviceLink::stopped(void *self) {
   auto &link = *static_cast<DeviceLink *>(self);
   const uint32_t step = link.device_ ? link.plugin_.reached(link.device_) : 0;

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 namespace spmd::runtime {
@@ -62,8 +63,15 @@ public:
   template <class... Types, class... Args>
   llvm::Error ask(SpmdStatus (*call)(SpmdDevice *, Types...), Args... args) {
     first_ = true;
+    if (kept_ && !tells_of_steps(call))
+      kept_->push_back([call, args...](SpmdDevice *device) { return call(device, args...); });
     return error_of(call(device_, args...));
   }
+  // What was asked, to be asked again: what arguments point to must be there still.
+  using Calls = std::vector<std::function<SpmdStatus(SpmdDevice *)>>;
+  // Keeps what is asked from now on, but for `begin`; null: no longer.
+  void keep_calls(Calls *calls) { kept_ = calls; }
+  llvm::Error ask_again(const Calls &calls);
   GroupCache &groups() { return groups_; }
   // Memory, as SpmdDevicePlugin::allocate. An error of NoDeviceMemory: there is not so much.
   llvm::Expected<SpmdAddress> allocate(uint64_t bytes);
@@ -74,6 +82,11 @@ private:
   DeviceLink(const SpmdDevicePlugin &plugin, uint32_t rank, Patience patience)
       : plugin_(plugin), rank_(rank), patience_(std::move(patience)) {}
   static int stopped(void *self);
+  template <class Call> bool tells_of_steps(Call call) const {
+    if constexpr (std::is_same_v<Call, decltype(plugin_.begin)>)
+      return call == plugin_.begin;
+    return false;
+  }
   llvm::Error error_of(const SpmdStatus &status) const;
 
   const SpmdDevicePlugin &plugin_;
@@ -84,6 +97,7 @@ private:
   SpmdDevice *device_ = nullptr;
   SpmdDeviceFacts facts_{};
   GroupCache groups_;
+  Calls *kept_ = nullptr;
 };
 
 } // namespace spmd::runtime

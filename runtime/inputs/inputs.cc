@@ -363,8 +363,9 @@ Tensor Inputs::on_rank(size_t index, RankId rank, const InputOptions &options) c
   return own;
 }
 
-llvm::Error Inputs::write_to(Backend &backend, const Plan &plan,
-                             const InputOptions &options) const {
+llvm::Error Inputs::visit(
+    const Backend &backend, const Plan &plan, const InputOptions &options,
+    llvm::function_ref<llvm::Error(BufferId, llvm::ArrayRef<RankId>, Tensor)> visitor) const {
   for (size_t i = 0; i < plan.params.size(); ++i) {
     if (!plan.params[i].valid() || !plan.values[plan.params[i]].buffer.valid())
       continue;
@@ -373,14 +374,22 @@ llvm::Error Inputs::write_to(Backend &backend, const Plan &plan,
     for (RankId rank : world_.ranks(plan.buffers[buffer].mesh))
       if (backend.owns(rank))
         alike[part_of(i, rank)].push_back(rank);
-    for (const auto &[part, ranks] : alike) {
-      Tensor own = on_rank(i, ranks.front(), options);
-      for (RankId rank : ranks)
-        if (llvm::Error wrong = backend.write(buffer, rank, own))
-          return wrong;
-    }
+    for (const auto &[part, ranks] : alike)
+      if (llvm::Error wrong = visitor(buffer, ranks, on_rank(i, ranks.front(), options)))
+        return wrong;
   }
   return llvm::Error::success();
+}
+
+llvm::Error Inputs::write_to(Backend &backend, const Plan &plan,
+                             const InputOptions &options) const {
+  return visit(backend, plan, options,
+               [&](BufferId buffer, llvm::ArrayRef<RankId> ranks, const Tensor &own) {
+                 llvm::Error wrong = llvm::Error::success();
+                 for (size_t i = 0; i < ranks.size() && !wrong; ++i)
+                   wrong = backend.write(buffer, ranks[i], own);
+                 return wrong;
+               });
 }
 
 } // namespace spmd::runtime

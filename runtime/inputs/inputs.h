@@ -4,8 +4,10 @@
 #pragma once
 
 #include "runtime/inputs/contents.h"
+#include "runtime/plan/plan.h"
 #include "runtime/plan/placement.h"
 
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringMap.h"
 
 #include <memory>
@@ -18,7 +20,6 @@ class MemoryBuffer;
 namespace spmd::runtime {
 
 class Backend;
-struct Plan;
 struct StoredTensor;
 
 struct InputOptions {
@@ -73,7 +74,12 @@ public:
   Tensor on_rank(size_t param, RankId rank, const InputOptions &options) const;
   // Which part of the parameter that is: what ranks of one part hold is the same.
   std::vector<int64_t> part_of(size_t param, RankId rank) const;
-  // All of them, to the ranks that the backend holds. Errors are the backend's.
+  // All that the ranks which the backend holds have at the start: what is the same on several of
+  // them once. Errors are the visitor's, and end the visit.
+  llvm::Error
+  visit(const Backend &backend, const Plan &plan, const InputOptions &options,
+        llvm::function_ref<llvm::Error(BufferId, llvm::ArrayRef<RankId>, Tensor)> visitor) const;
+  // Writes them. Errors are the backend's.
   llvm::Error write_to(Backend &backend, const Plan &plan, const InputOptions &options) const;
   const Content &content(size_t param) const { return contents_[param]; }
 

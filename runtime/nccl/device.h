@@ -48,6 +48,7 @@ public:
   SpmdStatus get(char *data, SpmdAddress from, uint64_t bytes);
   SpmdStatus wait();
   uint32_t reached() const; // of any thread
+  SpmdStatus watch(bool on);
 
   // In collectives.cc.
   SpmdStatus connect(const SpmdId &id);
@@ -88,7 +89,7 @@ private:
 
   static constexpr uint64_t kReplays = uint64_t(1) << 63; // of a mark
   static constexpr uint32_t kNothing = ~0u; // of Stream::within: done with what it had
-  static constexpr uint32_t kMarked = 32;   // steps that are recorded between two marks
+  static constexpr uint32_t kMarked = 32;   // steps that compute, between two marks
   static constexpr uint64_t kPartBytes = uint64_t(4) << 20;
   // A queue that is full makes the library wait, where nobody could end it. It holds some thousand
   // launches: fewer than three gates of commands, of up to two launches and two marks each.
@@ -155,6 +156,7 @@ private:
   std::array<Stream, kSpmdStreams> streams_;
   std::array<Part, 2> parts_;
   std::atomic<uint32_t> step_ = 0;
+  bool watches_ = true; // marks are put
   uint64_t marks_ = 0;
   void *marks_memory_ = nullptr;
   double *scratch_ = nullptr;

@@ -87,6 +87,7 @@ SpmdStatus end_record(SpmdDevice *device, uint32_t *recording) {
 SpmdStatus replay(SpmdDevice *device, uint32_t recording) { return of(device).replay(recording); }
 SpmdStatus forget(SpmdDevice *device, uint32_t recording) { return of(device).forget(recording); }
 SpmdStatus fix_order(SpmdDevice *) { return Device::fix_order(); }
+SpmdStatus watch(SpmdDevice *device, uint32_t on) { return of(device).watch(on != 0); }
 
 } // namespace
 
@@ -121,6 +122,7 @@ extern "C" __attribute__((visibility("default"))) const SpmdDevicePlugin *spmd_d
                                                end_record,
                                                replay,
                                                forget,
-                                               fix_order};
+                                               fix_order,
+                                               watch};
   return &kPlugin;
 }

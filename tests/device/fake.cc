@@ -229,6 +229,7 @@ SpmdStatus forget(SpmdDevice *device, uint32_t recording) {
 }
 
 SpmdStatus fix_order(SpmdDevice *) { return status_of(kSpmdFine); } // it is that of the ranks
+SpmdStatus watch(SpmdDevice *device, uint32_t) { return wait(device); } // steps are told anyway
 
 uint32_t reached(SpmdDevice *device) {
   return std::min(device->steps[0].load(), device->steps[1].load());
@@ -290,7 +291,8 @@ const SpmdDevicePlugin &FakeWorld::plugin() {
                                          end_record,
                                          replay,
                                          forget,
-                                         fix_order};
+                                         fix_order,
+                                         watch};
   return table;
 }
 
