@@ -3,6 +3,7 @@
 #include "runtime/backends/cpu_steps.h"
 
 #include "runtime/loops/row_loops.h"
+#include "runtime/tensor/packed.h"
 
 #include "ir/support/check.h"
 
@@ -74,23 +75,22 @@ template <class T> void divide(std::vector<T> &cells, size_t by, ir::DType dtype
   }
 }
 
-// The elements [first, first + those of `result`) of all operands, combined in order.
+// As many elements as `result` has, combined in the order of the parts.
 template <class T>
-void reduce(const Communicate &collective, llvm::ArrayRef<const Tensor *> operands, int64_t first,
-            Domain domain, Tensor &result) {
-  auto from = [&](size_t i) { return operands[i]->of<T>().data() + first; };
+void reduce(const Communicate &collective, llvm::ArrayRef<const T *> parts, Domain domain,
+            Tensor &result) {
   std::vector<T> &into = result.of<T>();
   const bool sums = collective.combiner == Combiner::Sum || collective.combiner == Combiner::Avg;
   constexpr size_t kBlock = 1024; // stays in the nearest cache
   for (size_t begin = 0; begin < into.size(); begin += kBlock) {
     size_t count = std::min(kBlock, into.size() - begin);
     T *to = into.data() + begin;
-    if (operands.size() == 1)
-      std::copy_n(from(0) + begin, count, to);
+    if (parts.size() == 1)
+      std::copy_n(parts[0] + begin, count, to);
     // The first two at once: what was just written is not read again.
-    for (size_t rank = 1; rank < operands.size(); ++rank) {
-      const T *so_far = rank == 1 ? from(0) + begin : to;
-      const T *more = from(rank) + begin;
+    for (size_t rank = 1; rank < parts.size(); ++rank) {
+      const T *so_far = rank == 1 ? parts[0] + begin : to;
+      const T *more = parts[rank] + begin;
       if (!sums)
         for (size_t i = 0; i < count; ++i)
           to[i] = combined(so_far[i], more[i], collective.combiner);
@@ -102,7 +102,7 @@ void reduce(const Communicate &collective, llvm::ArrayRef<const Tensor *> operan
     }
   }
   if (collective.combiner == Combiner::Avg)
-    divide(into, operands.size(), result.dtype);
+    divide(into, parts.size(), result.dtype);
   ir::DType dtype = result.dtype;
   if (collective.dtype != dtype) {
     result.dtype = collective.dtype;
@@ -121,7 +121,7 @@ public:
                 llvm::MutableArrayRef<SharedTensor> results, Fresh fresh)
       : collective_(collective), group_(group), domain_(domain), results_(results), fresh_(fresh) {
     for (const SharedTensor &operand : group.operands)
-      operands_.push_back(operand.get());
+      parts_.push_back(operand->of<T>().data());
   }
   void all_reduce();
   void reduce_scatter();
@@ -150,7 +150,7 @@ private:
 
   const Communicate &collective_;
   const GroupTensors &group_;
-  llvm::SmallVector<const Tensor *, 8> operands_;
+  llvm::SmallVector<const T *, 8> parts_;
   Domain domain_;
   llvm::MutableArrayRef<SharedTensor> results_;
   Fresh fresh_;
@@ -158,15 +158,15 @@ private:
 
 template <class T> void CollectiveRun<T>::all_reduce() {
   shared();
-  reduce<T>(collective_, operands_, 0, domain_, *results_[0]);
+  reduce<T>(collective_, parts_, domain_, *results_[0]);
 }
 
 template <class T> void CollectiveRun<T>::reduce_scatter() {
   own(Content::Anything);
-  int64_t first = 0;
   for (size_t rank = 0; rank < size(); ++rank) {
-    reduce<T>(collective_, operands_, first, domain_, *results_[rank]);
-    first += static_cast<int64_t>(to(rank).size());
+    reduce<T>(collective_, parts_, domain_, *results_[rank]);
+    for (const T *&part : parts_)
+      part += to(rank).size();
   }
 }
 
@@ -226,11 +226,46 @@ void run_collective(const Communicate &collective, const GroupTensors &group, Do
   });
 }
 
-void reduce_in_order(const Communicate &collective, llvm::ArrayRef<const Tensor *> operands,
-                     Domain domain, Tensor &result) {
+// By blocks of cells that stay in the nearest cache.
+static void reduce_packed(const Communicate &collective, llvm::ArrayRef<const char *> parts,
+                          Domain domain, HeldTensor &result) {
+  const auto all = static_cast<size_t>(result.size());
+  const bool rounds_once = collective.dtype == result.dtype;
+  if (collective.combiner == Combiner::Sum && parts.size() == 2 && rounds_once &&
+      add_packed(result.dtype, parts[0], parts[1], result.packed.data(), all))
+    return;
+  constexpr size_t kBlock = 1024;
+  const size_t element = packed_size(result.dtype, domain);
+  const auto longest = static_cast<int64_t>(std::min(all, kBlock));
+  std::vector<Tensor> blocks(parts.size() + 1, Tensor::make(result.dtype, {longest}, domain));
+  for (size_t begin = 0; begin < all; begin += kBlock) {
+    Tensor &sum = blocks.back();
+    for (Tensor &block : blocks)
+      block.visit([&](auto &cells) { cells.resize(std::min(kBlock, all - begin)); });
+    for (size_t i = 0; i < parts.size(); ++i)
+      unpack(parts[i] + begin * element, blocks[i]);
+    sum.visit([&](const auto &cells) {
+      using T = typename std::decay_t<decltype(cells)>::value_type;
+      llvm::SmallVector<const T *, 8> from;
+      for (const Tensor &block : llvm::ArrayRef(blocks).drop_back())
+        from.push_back(block.of<T>().data());
+      reduce<T>(collective, from, domain, sum);
+    });
+    const bool exact = pack(sum, result.packed.data() + begin * element);
+    SPMD_CHECK(exact, "a sum that was rounded to its type is none of its numbers");
+  }
+}
+
+void reduce_in_order(const Communicate &collective, llvm::ArrayRef<const char *> parts, bool packed,
+                     Domain domain, HeldTensor &result) {
+  if (packed)
+    return reduce_packed(collective, parts, domain, result);
   result.visit([&](const auto &cells) {
     using T = typename std::decay_t<decltype(cells)>::value_type;
-    reduce<T>(collective, operands, 0, domain, result);
+    llvm::SmallVector<const T *, 8> from;
+    for (const char *part : parts)
+      from.push_back(reinterpret_cast<const T *>(part));
+    reduce<T>(collective, from, domain, result);
   });
 }
 

@@ -6,35 +6,39 @@
 
 #include "runtime/backends/cpu_steps.h"
 #include "runtime/backends/peers.h"
+#include "runtime/tensor/packed.h"
 
 #include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
 
 namespace spmd::runtime {
 namespace {
 
 using rules::Collective;
 
-struct Bytes {
-  char *data;
-  uint64_t count;
-};
-Bytes bytes_of(Tensor &tensor) {
-  return tensor.visit([](auto &cells) {
-    return Bytes{reinterpret_cast<char *>(cells.data()), cells.size() * sizeof(cells[0])};
-  });
+char *cells_of(Tensor &tensor) {
+  return tensor.visit([](auto &cells) { return reinterpret_cast<char *>(cells.data()); });
 }
-Bytes bytes_of(const SharedTensor &tensor) { return bytes_of(*tensor); }
 uint64_t cell_size(const Tensor &tensor) {
   return tensor.visit([](const auto &cells) { return uint64_t(sizeof(cells[0])); });
 }
+llvm::Error no_such_number(ir::DType dtype) {
+  return run_error(
+      fmt::format("what is to be sent holds a number that {} does not have", ir::info(dtype).word));
+}
 
-// One collective, as one of its ranks sees it.
+using Content = HeldTensors::Content;
+
+// One collective, as one of its ranks sees it. Elements travel packed, or else as their cells.
 class PeerCollective {
 public:
   PeerCollective(const Communicate &collective, const Plan &plan, llvm::ArrayRef<RankId> members,
                  RankId own, Domain domain, Peers &peers, HeldTensors &held, SharedTensor operand)
       : collective_(collective), plan_(plan), members_(members), domain_(domain), peers_(peers),
-        held_(held), operand_(std::move(operand)), cell_(cell_size(*operand_)),
+        held_(held), operand_(std::move(operand)),
+        packed_(packed_size(operand_->dtype, domain) > 0),
+        element_(packed_ ? packed_size(operand_->dtype, domain) : cell_size(*operand_)),
         size_(members.size()),
         own_(static_cast<size_t>(llvm::find(members, own) - members.begin())) {}
   ~PeerCollective() {
@@ -42,9 +46,7 @@ public:
       held_.give_back(tensor);
   }
 
-  // `result`: of its extents, and zeros where a collective need not fill it; what is given back may
-  // be another tensor.
-  llvm::Expected<SharedTensor> run(SharedTensor result);
+  llvm::Expected<SharedTensor> run();
 
 private:
   // What sums of few bytes cost is the way there and back: then all ranks add all. Of two ranks
@@ -60,23 +62,30 @@ private:
                ? static_cast<uint64_t>(plan_.cuts[collective_.counts].on(members_[of])[at])
                : elements(collective_.operand, of) / size_;
   }
-  Tensor &segment(uint64_t cells) {
-    segments_.push_back(held_.fresh(operand_->dtype, {static_cast<int64_t>(cells)},
-                                    HeldTensors::Content::Anything));
+  SharedTensor fresh(const Dims &dims, Content content) {
+    return packed_ ? held_.fresh_packed(operand_->dtype, dims, content)
+                   : held_.fresh(operand_->dtype, dims, content);
+  }
+  void make_result(Content content) {
+    result_ = fresh(plan_.buffers[collective_.result].on(members_[own_]), content);
+  }
+  char *data(HeldTensor &tensor) const { return packed_ ? tensor.packed.data() : cells_of(tensor); }
+  HeldTensor &segment(uint64_t cells) {
+    segments_.push_back(fresh({static_cast<int64_t>(cells)}, Content::Anything));
     return *segments_.back();
   }
   // By position: the operands, or parts of them, which this rank adds.
-  using Parts = llvm::SmallVector<const Tensor *, 8>;
+  using Parts = llvm::SmallVector<const char *, 8>;
   using Lengths = llvm::SmallVector<uint64_t, 8>;
   llvm::Error receive_all(Parts &parts);
   llvm::Error swap(const Lengths &begins, const Lengths &lengths, Parts &parts);
-  llvm::Error gather(const void *own, llvm::ArrayRef<uint64_t> cells, Tensor &into);
-  llvm::Error all_reduce(SharedTensor &result);
-  llvm::Error reduce_scatter(SharedTensor &result);
-  llvm::Error all_gather(SharedTensor &result);
-  llvm::Error all_to_all(SharedTensor &result);
-  llvm::Error broadcast(SharedTensor &result);
-  llvm::Error permute(SharedTensor &result);
+  llvm::Error gather(const char *own, llvm::ArrayRef<uint64_t> lengths);
+  llvm::Error all_reduce();
+  llvm::Error reduce_scatter();
+  llvm::Error all_gather();
+  llvm::Error all_to_all();
+  llvm::Error broadcast();
+  llvm::Error permute();
 
   const Communicate &collective_;
   const Plan &plan_;
@@ -84,9 +93,11 @@ private:
   Domain domain_;
   Peers &peers_;
   HeldTensors &held_;
-  SharedTensor operand_;
+  SharedTensor operand_, result_;
+  const char *from_ = nullptr;                   // the elements of the operand
   llvm::SmallVector<SharedTensor, 16> segments_; // of this call alone
-  uint64_t cell_;
+  bool packed_;
+  uint64_t element_; // bytes
   size_t size_, own_;
 };
 
@@ -95,54 +106,43 @@ private:
 llvm::Error PeerCollective::swap(const Lengths &begins, const Lengths &lengths, Parts &parts) {
   llvm::SmallVector<SpmdSend, 16> sends;
   llvm::SmallVector<SpmdReceive, 16> receives;
-  const char *data = bytes_of(operand_).data;
   for (size_t i = 0; i < size_; ++i) {
-    Tensor &part = segment(lengths[own_]);
-    parts.push_back(&part);
-    auto position = static_cast<uint32_t>(i);
+    const char *own = from_ + begins[i] * element_;
     if (i == own_) {
-      std::copy_n(data + begins[i] * cell_, lengths[i] * cell_, bytes_of(part).data);
+      parts.push_back(own);
       continue;
     }
-    sends.push_back({position, data + begins[i] * cell_, lengths[i] * cell_});
-    receives.push_back({position, bytes_of(part).data, lengths[own_] * cell_});
+    char *part = data(segment(lengths[own_]));
+    parts.push_back(part);
+    auto position = static_cast<uint32_t>(i);
+    sends.push_back({position, own, lengths[i] * element_});
+    receives.push_back({position, part, lengths[own_] * element_});
   }
   return peers_.exchange(collective_.group, sends, receives);
 }
 
 // The operands of all positions.
 llvm::Error PeerCollective::receive_all(Parts &parts) {
-  llvm::SmallVector<SpmdSend, 16> sends;
-  llvm::SmallVector<SpmdReceive, 16> receives;
-  const Bytes own = bytes_of(operand_);
-  for (uint32_t i = 0; i < size_; ++i) {
-    if (i == own_) {
-      parts.push_back(operand_.get());
-      continue;
-    }
-    Tensor &part = segment(own.count / cell_);
-    parts.push_back(&part);
-    sends.push_back({i, own.data, own.count});
-    receives.push_back({i, bytes_of(part).data, own.count});
-  }
-  return peers_.exchange(collective_.group, sends, receives);
+  const uint64_t all = elements(collective_.operand, own_);
+  return swap(Lengths(size_, 0), Lengths(size_, all), parts);
 }
 
-llvm::Error PeerCollective::gather(const void *own, llvm::ArrayRef<uint64_t> cells, Tensor &into) {
+llvm::Error PeerCollective::gather(const char *own, llvm::ArrayRef<uint64_t> lengths) {
   llvm::SmallVector<uint64_t, 16> bytes;
-  for (uint64_t each : cells)
-    bytes.push_back(each * cell_);
-  return peers_.all_gather(collective_.group, own, bytes_of(into).data, bytes);
+  for (uint64_t each : lengths)
+    bytes.push_back(each * element_);
+  return peers_.all_gather(collective_.group, own, data(*result_), bytes);
 }
 
 // Each rank adds the part that falls to it, and all parts go to all.
-llvm::Error PeerCollective::all_reduce(SharedTensor &result) {
+llvm::Error PeerCollective::all_reduce() {
+  make_result(Content::Anything);
   const uint64_t all = elements(collective_.operand, own_);
-  if (all * cell_ <= kFewBytes || size_ == 2) {
-    Parts parts;
+  Parts parts;
+  if (all * element_ <= kFewBytes || size_ == 2) {
     if (llvm::Error error = receive_all(parts))
       return error;
-    reduce_in_order(collective_, parts, domain_, *result);
+    reduce_in_order(collective_, parts, packed_, domain_, *result_);
     return llvm::Error::success();
   }
   Lengths begins, lengths;
@@ -150,16 +150,15 @@ llvm::Error PeerCollective::all_reduce(SharedTensor &result) {
     begins.push_back(all * i / size_);
     lengths.push_back(all * (i + 1) / size_ - begins[i]);
   }
-  Parts parts;
   if (llvm::Error error = swap(begins, lengths, parts))
     return error;
-  Tensor &own = segment(lengths[own_]);
-  own.dtype = result->dtype;
-  reduce_in_order(collective_, parts, domain_, own);
-  return gather(bytes_of(own).data, lengths, *result);
+  HeldTensor &own = segment(lengths[own_]);
+  reduce_in_order(collective_, parts, packed_, domain_, own);
+  return gather(data(own), lengths);
 }
 
-llvm::Error PeerCollective::reduce_scatter(SharedTensor &result) {
+llvm::Error PeerCollective::reduce_scatter() {
+  make_result(Content::Anything);
   Lengths begins, lengths;
   uint64_t at = 0;
   for (size_t i = 0; i < size_; ++i) {
@@ -170,24 +169,29 @@ llvm::Error PeerCollective::reduce_scatter(SharedTensor &result) {
   Parts parts;
   if (llvm::Error error = swap(begins, lengths, parts))
     return error;
-  reduce_in_order(collective_, parts, domain_, *result);
+  reduce_in_order(collective_, parts, packed_, domain_, *result_);
   return llvm::Error::success();
 }
 
-llvm::Error PeerCollective::all_gather(SharedTensor &result) {
-  std::vector<uint64_t> cells;
+llvm::Error PeerCollective::all_gather() {
+  make_result(Content::Anything);
+  Lengths lengths;
   for (size_t i = 0; i < size_; ++i)
-    cells.push_back(elements(collective_.operand, i));
-  return gather(bytes_of(operand_).data, cells, *result);
+    lengths.push_back(elements(collective_.operand, i));
+  return gather(from_, lengths);
 }
 
-llvm::Error PeerCollective::all_to_all(SharedTensor &result) {
+llvm::Error PeerCollective::all_to_all() {
+  uint64_t all = 0;
+  for (size_t i = 0; i < size_; ++i)
+    all += length(i, own_);
+  make_result(all == elements(collective_.result, own_) ? Content::Anything : Content::Zeros);
   llvm::SmallVector<SpmdSend, 16> sends;
   llvm::SmallVector<SpmdReceive, 16> receives;
-  const char *from = bytes_of(operand_).data;
-  char *to = bytes_of(result).data;
+  const char *from = from_;
+  char *to = data(*result_);
   for (size_t i = 0; i < size_; ++i) {
-    uint64_t out = length(own_, i) * cell_, in = length(i, own_) * cell_;
+    uint64_t out = length(own_, i) * element_, in = length(i, own_) * element_;
     if (i == own_) {
       std::copy_n(from, out, to);
     } else {
@@ -201,46 +205,53 @@ llvm::Error PeerCollective::all_to_all(SharedTensor &result) {
 }
 
 // As a gather to which the others give nothing: the library has trees for it.
-llvm::Error PeerCollective::broadcast(SharedTensor &result) {
-  std::vector<uint64_t> cells(size_, 0);
-  cells[collective_.root] = elements(collective_.operand, collective_.root);
-  return gather(bytes_of(operand_).data, cells, *result);
+llvm::Error PeerCollective::broadcast() {
+  make_result(Content::Anything);
+  Lengths lengths(size_, 0);
+  lengths[collective_.root] = elements(collective_.operand, collective_.root);
+  return gather(from_, lengths);
 }
 
-llvm::Error PeerCollective::permute(SharedTensor &result) {
+// A position that nothing is sent to gets zeros.
+llvm::Error PeerCollective::permute() {
   llvm::SmallVector<SpmdSend, 2> sends;
   llvm::SmallVector<SpmdReceive, 1> receives;
   llvm::ArrayRef<int64_t> perm =
       ir::as_array(plan_.numbers).slice(collective_.perm.first, collective_.perm.count);
   for (size_t i = 0; i + 1 < perm.size(); i += 2) {
-    auto from = static_cast<size_t>(perm[i]), to = static_cast<size_t>(perm[i + 1]);
-    if (from == own_ && to == own_)
-      result = operand_;
-    else if (from == own_)
-      sends.push_back(
-          {static_cast<uint32_t>(to), bytes_of(operand_).data, bytes_of(operand_).count});
-    else if (to == own_)
-      receives.push_back(
-          {static_cast<uint32_t>(from), bytes_of(result).data, bytes_of(result).count});
+    auto from = static_cast<uint32_t>(perm[i]), to = static_cast<uint32_t>(perm[i + 1]);
+    if (from == own_ && to == own_) {
+      result_ = operand_;
+    } else if (from == own_) {
+      sends.push_back({to, from_, elements(collective_.operand, own_) * element_});
+    } else if (to == own_) {
+      make_result(Content::Anything);
+      receives.push_back({from, data(*result_), elements(collective_.result, own_) * element_});
+    }
   }
+  if (!result_)
+    make_result(Content::Zeros);
   return peers_.exchange(collective_.group, sends, receives);
 }
 
-llvm::Expected<SharedTensor> PeerCollective::run(SharedTensor result) {
+llvm::Expected<SharedTensor> PeerCollective::run() {
+  from_ = packed_ ? held_.packed(*operand_) : cells_of(*operand_);
+  if (!from_)
+    return no_such_number(operand_->dtype);
   auto moved = [&] {
     switch (collective_.collective) {
     case Collective::AllReduce:
-      return all_reduce(result);
+      return all_reduce();
     case Collective::ReduceScatter:
-      return reduce_scatter(result);
+      return reduce_scatter();
     case Collective::AllGather:
-      return all_gather(result);
+      return all_gather();
     case Collective::AllToAll:
-      return all_to_all(result);
+      return all_to_all();
     case Collective::Broadcast:
-      return broadcast(result);
+      return broadcast();
     case Collective::Permute:
-      return permute(result);
+      return permute();
     case Collective::None:
       break;
     }
@@ -248,7 +259,7 @@ llvm::Expected<SharedTensor> PeerCollective::run(SharedTensor result) {
   };
   if (llvm::Error error = moved())
     return error;
-  return result;
+  return result_;
 }
 
 } // namespace
@@ -258,17 +269,13 @@ llvm::Error CpuBackend::communicate_with_peers(const Step &step) {
   const Groups &groups = groups_[collective.group.index];
   const RankId own = all_.front();
   Ranks members = groups[groups.group_of(own)];
-  const bool fills =
-      collective.collective != Collective::Permute && collective.collective != Collective::AllToAll;
-  using Content = HeldTensors::Content;
-  SharedTensor result =
-      held_.fresh(collective.result, own, fills ? Content::Anything : Content::Zeros);
+  SharedTensor result;
   if (members.size() == 1) {
     communicate_group(collective, members, result);
   } else {
     PeerCollective call(collective, *plan_, members, own, options_.domain, *options_.peers, held_,
-                        held_.held(collective.operand, own));
-    llvm::Expected<SharedTensor> made = call.run(std::move(result));
+                        held_.as_held(collective.operand, own));
+    llvm::Expected<SharedTensor> made = call.run();
     if (!made)
       return made.takeError();
     result = std::move(*made);
@@ -285,18 +292,29 @@ llvm::Error CpuBackend::receive_from_peers(const Step &step) {
   llvm::SmallVector<SpmdSend, 2> sends;
   llvm::SmallVector<SpmdReceive, 1> receives;
   SharedTensor got;
+  const Buffer &sent = plan_->buffers[use.buffer];
+  const uint64_t packed = packed_size(sent.dtype, options_.domain);
+  auto message = [&](HeldTensor &tensor) {
+    const auto size = static_cast<uint64_t>(tensor.size());
+    return std::pair(packed ? tensor.packed.data() : cells_of(tensor),
+                     size * (packed ? packed : cell_size(tensor)));
+  };
   for (RankId rank : world_->ranks(step.mesh)) {
     RankId source = source_of(made, use, step, rank);
     if (source == rank)
       continue;
     if (source == own) {
-      Bytes bytes = bytes_of(held_.held(use.buffer, own));
-      sends.push_back({rank, bytes.data, bytes.count});
+      const SharedTensor &tensor = held_.as_held(use.buffer, own);
+      if (packed && !held_.packed(*tensor))
+        return no_such_number(sent.dtype);
+      auto [data, bytes] = message(*tensor);
+      sends.push_back({rank, data, bytes});
     } else if (rank == own) {
-      const Buffer &buffer = plan_->buffers[use.buffer];
-      got = std::make_shared<HeldTensor>(
-          Tensor::make(buffer.dtype, buffer.on(source), options_.domain));
-      receives.push_back({source, bytes_of(got).data, bytes_of(got).count});
+      const Dims &dims = sent.on(source);
+      got = packed ? held_.fresh_packed(sent.dtype, dims, Content::Anything)
+                   : held_.fresh(sent.dtype, dims, Content::Anything);
+      auto [data, bytes] = message(*got);
+      receives.push_back({source, data, bytes});
     }
   }
   if (llvm::Error error = options_.peers->exchange({}, sends, receives))
@@ -308,7 +326,8 @@ llvm::Error CpuBackend::receive_from_peers(const Step &step) {
   SharedTensor result = got;
   const Buffer &buffer = plan_->buffers[made.result];
   if (got->dtype != buffer.dtype || got->dims != buffer.on(own)) {
-    result = held_.fresh(made.result, own, HeldTensors::Content::Zeros);
+    HeldTensors::make_cells(*got);
+    result = held_.fresh(made.result, own, Content::Zeros);
     run_local_step(made, {}, {got.get()}, *result, options_.domain);
   }
   held_.put(made.result, own, std::move(result));

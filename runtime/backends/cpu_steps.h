@@ -29,8 +29,9 @@ void run_collective(const Communicate &collective, const GroupTensors &group, Do
                     llvm::MutableArrayRef<SharedTensor> results,
                     llvm::function_ref<SharedTensor(size_t, HeldTensors::Content)> fresh);
 
-// What an all_reduce makes of these, in their order: `result` has as many elements as each of them.
-void reduce_in_order(const Communicate &collective, llvm::ArrayRef<const Tensor *> operands,
-                     Domain domain, Tensor &result);
+// What an all_reduce makes of parts of as many elements as `result` has, in their order. Parts and
+// result are packed, or else cells.
+void reduce_in_order(const Communicate &collective, llvm::ArrayRef<const char *> parts, bool packed,
+                     Domain domain, HeldTensor &result);
 
 } // namespace spmd::runtime

@@ -1,6 +1,8 @@
 // Tensors go round: from a buffer that is released to the next one of that size.
 #include "runtime/backends/cpu_tensors.h"
 
+#include "runtime/tensor/packed.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -51,31 +53,67 @@ HeldTensors::Shelf &HeldTensors::shelf(Size size) {
   return last_->second;
 }
 
-SharedTensor HeldTensors::fresh(ir::DType dtype, const Dims &dims, Content content) {
+// One that was given back; null: there is none of that size.
+SharedTensor HeldTensors::take(ir::DType dtype, const Dims &dims) {
   size_t form = domain_ == Domain::Field                          ? 2
                 : ir::info(dtype).form == ir::DTypeClass::Complex ? 1
                                                                   : 0;
-  SharedTensor tensor;
-  {
-    std::unique_lock lock = alone();
-    if (Shelf &kept = shelf({form, count(dims)}); !kept.empty()) {
-      tensor = std::move(kept.back());
-      kept.pop_back();
-      --kept_count_;
-    }
-  }
-  bool is_new = !tensor;
-  if (is_new)
-    tensor = std::make_shared<HeldTensor>(Tensor::make(dtype, dims, domain_));
+  std::unique_lock lock = alone();
+  Shelf &kept = shelf({form, count(dims)});
+  if (kept.empty())
+    return nullptr;
+  SharedTensor tensor = std::move(kept.back());
+  kept.pop_back();
+  --kept_count_;
   tensor->dtype = dtype;
   tensor->dims = dims;
   tensor->singles.clear();
-  if (content == Content::Anything ? check_ : !is_new)
-    tensor->visit([&](auto &cells) {
-      using T = typename std::decay_t<decltype(cells)>::value_type;
-      std::fill(cells.begin(), cells.end(), content == Content::Zeros ? T() : poison<T>());
-    });
+  tensor->has_packed = false;
   return tensor;
+}
+
+SharedTensor HeldTensors::fresh(ir::DType dtype, const Dims &dims, Content content) {
+  SharedTensor tensor = take(dtype, dims);
+  bool is_new = !tensor;
+  if (is_new)
+    tensor = std::make_shared<HeldTensor>(Tensor::make(dtype, dims, domain_));
+  tensor->has_cells = true;
+  tensor->visit([&](auto &cells) {
+    using T = typename std::decay_t<decltype(cells)>::value_type;
+    cells.resize(static_cast<size_t>(count(dims)));
+    if (content == Content::Anything ? check_ : !is_new)
+      std::fill(cells.begin(), cells.end(), content == Content::Zeros ? T() : poison<T>());
+  });
+  return tensor;
+}
+
+SharedTensor HeldTensors::fresh_packed(ir::DType dtype, const Dims &dims, Content content) {
+  SharedTensor tensor = take(dtype, dims);
+  if (!tensor) {
+    tensor = std::make_shared<HeldTensor>(Tensor::make(dtype, {0}, domain_));
+    tensor->dims = dims;
+  }
+  tensor->has_cells = false;
+  tensor->has_packed = true;
+  tensor->packed.resize(static_cast<size_t>(count(dims)) * packed_size(dtype, domain_));
+  // All ones are a NaN of every float, all zeros 0 of every type.
+  if (content == Content::Zeros || check_)
+    std::fill(tensor->packed.begin(), tensor->packed.end(), content == Content::Zeros ? 0 : -1);
+  return tensor;
+}
+
+const char *HeldTensors::packed(HeldTensor &tensor) const {
+  if (!tensor.has_packed) {
+    tensor.packed.resize(static_cast<size_t>(tensor.size()) * packed_size(tensor.dtype, domain_));
+    tensor.has_packed = pack(tensor, tensor.packed.data());
+  }
+  return tensor.has_packed ? tensor.packed.data() : nullptr;
+}
+
+void HeldTensors::unpack_cells(HeldTensor &tensor) {
+  tensor.visit([&](auto &cells) { cells.resize(static_cast<size_t>(tensor.size())); });
+  unpack(tensor.packed.data(), tensor);
+  tensor.has_cells = true;
 }
 
 // Takes it back from one rank.

@@ -15,6 +15,10 @@ namespace spmd::runtime {
 struct HeldTensor : Tensor {
   explicit HeldTensor(Tensor tensor) : Tensor(std::move(tensor)) {}
   F32Cache singles;
+  // The elements in their declared type: made when they are first sent, or all that there is of
+  // what was received. Either is kept until the tensor changes.
+  std::vector<char> packed;
+  bool has_packed = false, has_cells = true;
 };
 using SharedTensor = std::shared_ptr<HeldTensor>;
 
@@ -24,12 +28,25 @@ public:
   // several ask.
   void prepare(const Plan &plan, uint32_t ranks, Domain domain, bool check, bool threads);
 
-  bool live(BufferId buffer, RankId rank) const { return held(buffer, rank) != nullptr; }
+  bool live(BufferId buffer, RankId rank) const { return as_held(buffer, rank) != nullptr; }
   const Tensor &get(BufferId buffer, RankId rank) const { return *held(buffer, rank); }
   // The tensor that the rank holds, maybe with others; null: none.
   const SharedTensor &held(BufferId buffer, RankId rank) const {
+    const SharedTensor &tensor = as_held(buffer, rank);
+    if (tensor)
+      make_cells(*tensor);
+    return tensor;
+  }
+  // The same, maybe without cells.
+  const SharedTensor &as_held(BufferId buffer, RankId rank) const {
     return slots_[index(buffer, rank)];
   }
+  static void make_cells(HeldTensor &tensor) {
+    if (!tensor.has_cells)
+      unpack_cells(tensor);
+  }
+  // The packed elements of what somebody holds; null: a cell is no number of the type.
+  const char *packed(HeldTensor &tensor) const;
   // A tensor of the extents that the buffer has on the rank, which nobody holds yet: of zeros, or
   // of anything (when accesses are checked: of what no program should meet). Threads may ask for
   // them at the same time.
@@ -37,6 +54,8 @@ public:
   SharedTensor fresh(BufferId buffer, RankId rank, Content content);
   // The same, of any extents; what nobody else has by then can be given back.
   SharedTensor fresh(ir::DType dtype, const Dims &dims, Content content);
+  // Without cells: of packed elements, to be written by whoever asks.
+  SharedTensor fresh_packed(ir::DType dtype, const Dims &dims, Content content);
   void give_back(SharedTensor &tensor);
   void put(BufferId buffer, RankId rank, SharedTensor tensor);
   // What another rank holds, if that has the same bits; else a copy.
@@ -62,6 +81,8 @@ private:
   std::vector<SharedTensor> slots_;
   using Shelf = std::vector<SharedTensor>;
   Shelf &shelf(Size size);
+  static void unpack_cells(HeldTensor &tensor);
+  SharedTensor take(ir::DType dtype, const Dims &dims);
   std::unique_lock<std::mutex> alone();
 
   std::map<Size, Shelf> kept_;                   // that nobody holds
