@@ -162,8 +162,11 @@ constexpr RunOptionRow kRows[] = {
     {"--backend", kBackendNames, kStandardBackend.name, kBackendHelp, set_backend},
     {"--nproc", "N", "", "start the ranks on this host, a process each; --backend=mpi unless said",
      [](RunOptions &o, StringRef v) { return number<unsigned>(v, 1, 4096, o.nproc); }},
-    {"--graphs", "", "", "--backend=nccl: record the steps in the second run, replay them later",
+    {"--graphs", "", "three runs or more",
+     "--backend=nccl: record the steps in the second run, replay them later",
      turn_on<&RunOptions::graphs>},
+    {"--no-graphs", "", "", "--backend=nccl: give the device every step in every run",
+     turn_on<&RunOptions::no_graphs>},
     {"--deterministic", "", "", "--backend=nccl: sums over ranks in the same order in every run",
      turn_on<&RunOptions::deterministic>},
     {"--timeout", "SECONDS", "60", "that a rank may keep the others waiting",
@@ -260,9 +263,12 @@ std::string beyond_backend(const RunOptions &options, const BackendRow &backend)
     return fmt::format("devices compute in the declared element types: leave `--dtype-mode=f64` "
                        "and `--tier=field` to the {} backend",
                        simulated);
-  if (!backend.records && options.graphs)
-    return fmt::format("`--graphs` records what devices do: add `--backend={}`",
+  if (!backend.records && (options.graphs || options.no_graphs))
+    return fmt::format("`{}` is about what devices do: add `--backend={}`",
+                       options.graphs ? "--graphs" : "--no-graphs",
                        first_backend(&BackendRow::records).name);
+  if (options.graphs && options.no_graphs)
+    return "`--graphs` and `--no-graphs` exclude each other";
   if (!backend.simulates && !options.trace_out.empty())
     return fmt::format("`--trace-out` is for the {} backend, which has what all ranks hold",
                        simulated);
@@ -339,7 +345,7 @@ std::string words_for_ranks(const RunOptions &options) {
       "{} --seeds={} --check={} --tier={} --f64={} --until={} --graphs={} --deterministic={} "
       "--bench={}",
       words_of_run(options, options.seed), options.seeds, static_cast<int>(options.check),
-      static_cast<int>(options.tier), options.f64, options.until, options.graphs,
+      static_cast<int>(options.tier), options.f64, options.until, records_steps(options),
       options.deterministic, options.bench);
 }
 

@@ -50,12 +50,19 @@ struct RunOptions {
   unsigned nproc = 0;         // ranks to start; 0: this process is one, or all
   unsigned timeout = 60;      // seconds that a rank may keep others waiting
   unsigned join_timeout = 30; // seconds until all ranks are there
-  bool graphs = false;
+  bool graphs = false, no_graphs = false;
   bool deterministic = false;
   bool skip_unavailable = false;
   bool no_backward = false;
   bool help = false, version = false;
 };
+
+// Whether steps are recorded and replayed. A recording takes as long as a few runs: unless the call
+// says otherwise, it takes three runs.
+inline bool records_steps(const RunOptions &options) {
+  return options.backend->records && !options.no_graphs &&
+         (options.graphs || uint64_t(options.seeds) + options.bench >= 3);
+}
 
 // Empty, or what is wrong with the call.
 std::string parse_run_call(llvm::ArrayRef<llvm::StringRef> words, RunOptions &options);

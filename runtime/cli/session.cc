@@ -213,7 +213,7 @@ llvm::Error Session::join_devices(const RunOptions &options, Identity identity) 
   if (llvm::Error error = join_store(options, std::move(identity)))
     return error;
   link_ = std::move(*link);
-  graphs_ = options.graphs;
+  graphs_ = records_steps(options);
   deterministic_ = options.deterministic;
   if (deterministic_)
     if (llvm::Error error = link_->ask((*plugin)->fix_order))
@@ -381,7 +381,7 @@ std::unique_ptr<Backend> Session::backend(const CpuOptions &options) {
     own.on_all = [this](std::string &bits) { return keep_what_all_say(bits); };
     own.on_no_record = [this](const std::string &why) {
       if (leads() && !std::exchange(told_no_record_, true))
-        checker::say("note: --graphs: steps are not recorded: " + why);
+        checker::say("note: steps are not recorded as graphs: " + why);
     };
     return std::make_unique<GatheredBackend>(std::make_unique<DeviceBackend>(*link_, own), *team_,
                                              options.domain);

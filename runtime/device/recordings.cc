@@ -87,8 +87,8 @@ llvm::Error DeviceBackend::record(StepRange range, Recording &recording) {
     // Others may have recorded it: what they replay does not meet what is not recorded.
     for (uint32_t i = range.first; i < range.last; ++i)
       if (meets_others(plan_->steps[i]))
-        return run_error(fmt::format("steps {} to {} cannot be recorded: {}. Next: leave out "
-                                     "--graphs",
+        return run_error(fmt::format("steps {} to {} cannot be recorded: {}. Next: add "
+                                     "--no-graphs",
                                      range.first, range.last - 1, why));
     recording.refused = true;
     if (options_.on_no_record && !std::exchange(told_, true))

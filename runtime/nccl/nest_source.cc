@@ -486,21 +486,6 @@ std::string nest_key(const SpmdLoopNest &nest) {
   return std::string(bytes, used);
 }
 
-NestArguments arguments_of(const SpmdLoopNest &nest, double *partial) {
-  NestArguments arguments{};
-  arguments.out = nest.out.data;
-  for (uint32_t i = 0; i < nest.arrays; ++i)
-    arguments.in[i] = nest.in[i].data;
-  for (uint32_t i = 0; i < nest.constants; ++i) {
-    arguments.numbers[i] = nest.numbers[i];
-    arguments.narrow_numbers[i] = static_cast<float>(nest.numbers[i]);
-  }
-  arguments.factor = nest.factor;
-  arguments.divisor = nest.divisor;
-  arguments.partial = partial;
-  return arguments;
-}
-
 NestSource nest_source(const SpmdLoopNest &nest, int64_t scratch) {
   return Writer(nest, scratch).write();
 }

@@ -31,9 +31,6 @@ std::string nest_key(const SpmdLoopNest &nest);
 // then far below what rounding the result does (runtime/judge/bounds.h).
 bool computes_in_float(const SpmdLoopNest &nest);
 
-// What its kernel is given.
-NestArguments arguments_of(const SpmdLoopNest &nest, double *partial);
-
 // Whether there is a source for it: elements of eight bits with an exponent and complex ones have
 // none.
 bool has_nest_source(const SpmdLoopNest &nest);

@@ -594,7 +594,7 @@ def replayed_on_devices():
             expect(found == plain, f"{file} {words}: not as without", found, plain)
     with devices(), variables(SPMD_FAKE_RECORDS_NOT="1"):
         code, out, err = run(SPMDRUN, "--graphs", "--seeds=2", "--nproc=4", "--backend=nccl", MLP)
-    expect(code == 0 and err.count("steps are not recorded: nccl: cudaStreamBeginCapture") == 1, f"exit {code}", out, err)
+    expect(code == 0 and err.count("steps are not recorded as graphs: nccl: cudaStreamBeginCapture") == 1, f"exit {code}", out, err)
 
 
 def refuted_on_devices():
