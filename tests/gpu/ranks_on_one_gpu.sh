@@ -9,7 +9,8 @@ ranks=$1
 shift
 export NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_NVLS_ENABLE=0
 export NCCL_MAX_CTAS=2 # kernels of all ranks must be on the device together
-export WORLD_SIZE=$ranks LOCAL_WORLD_SIZE=$ranks MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 20000))
+export WORLD_SIZE=$ranks LOCAL_WORLD_SIZE=$ranks MASTER_ADDR=127.0.0.1
+export MASTER_PORT=$((10000 + RANDOM % 20000)) # below those that connections are given
 
 running=()
 for ((rank = ranks - 1; rank >= 0; --rank)); do
