@@ -69,7 +69,7 @@ SharedTensor HeldTensors::fresh(ir::DType dtype, const Dims &dims, Content conte
     tensor = std::make_shared<HeldTensor>(Tensor::make(dtype, dims, domain_));
   tensor->dtype = dtype;
   tensor->dims = dims;
-  tensor->singles.clear();
+  tensor->f32_cache.clear();
   if (content == Content::Anything ? check_ : !is_new)
     tensor->visit([&](auto &cells) {
       using T = typename std::decay_t<decltype(cells)>::value_type;
@@ -104,7 +104,7 @@ void HeldTensors::put(BufferId buffer, RankId rank, SharedTensor tensor) {
 
 void HeldTensors::release(BufferId buffer, RankId rank) { give_back(slots_[index(buffer, rank)]); }
 
-// NaN and zeros of either sign are told apart.
+// NaN and zeros of either sign are distinguished.
 static bool same_bits(const Tensor &a, const Tensor &b) {
   if (a.dtype != b.dtype || a.dims != b.dims || a.cells.index() != b.cells.index())
     return false;

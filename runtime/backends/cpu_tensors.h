@@ -14,7 +14,7 @@ namespace spmd::runtime {
 
 struct HeldTensor : Tensor {
   explicit HeldTensor(Tensor tensor) : Tensor(std::move(tensor)) {}
-  F32Cache singles;
+  F32Cache f32_cache;
 };
 using SharedTensor = std::shared_ptr<HeldTensor>;
 

@@ -11,13 +11,13 @@ namespace {
 
 constexpr int64_t kThreads = 256, kBlocks = 1 << 16; // loops of kernels take what is more
 
-int64_t blocks_for(int64_t places) { return std::min((places + kThreads - 1) / kThreads, kBlocks); }
+int64_t blocks_for(int64_t count) { return std::min((count + kThreads - 1) / kThreads, kBlocks); }
 
 // --- moves
 // ----------------------------------------------------------------------------------------------
 
 template <class Index>
-__device__ __forceinline__ void copied_places(const SpmdMove &move, Index place, int64_t &from,
+__device__ __forceinline__ void copied_offsets(const SpmdMove &move, Index place, int64_t &from,
                                               int64_t &to) {
 #pragma unroll
   for (int l = kSpmdLoops - 1; l >= 0; --l) {
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t place = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; place < count;
        place += step) {
     int64_t from = 0, to = 0;
-    copied_places(move, static_cast<Index>(place), from, to);
+    copied_offsets(move, static_cast<Index>(place), from, to);
     reinterpret_cast<T *>(move.to)[to] = reinterpret_cast<const T *>(move.from)[from];
   }
 }
@@ -100,10 +100,10 @@ bool widen(SpmdMove &move) {
 }
 
 // Two loops of which one runs on where it is read, the other one where it is written.
-struct Turned {
+struct TransposedLoops {
   uint32_t read = 0, written = 0;
 };
-bool is_turned(const SpmdMove &move, Turned &turned) {
+bool is_transposed(const SpmdMove &move, TransposedLoops &turned) {
   constexpr int64_t kLeast = 16; // of both: else most of a tile is empty
   turned.read = turned.written = move.loops;
   for (uint32_t l = 0; l < move.loops; ++l) {
@@ -121,7 +121,7 @@ constexpr int kSide = 32, kTurns = 8; // of a tile; rows that a block reads at o
 // what lies side by side, both times.
 template <class T>
 __global__ void __launch_bounds__(kSide *kTurns)
-    copy_turned(const __grid_constant__ SpmdMove move, Turned turned, int64_t tiles) {
+    copy_turned(const __grid_constant__ SpmdMove move, TransposedLoops turned, int64_t tiles) {
   __shared__ T cells[kSide][kSide + 1];
   const int64_t columns = (move.extents[turned.read] + kSide - 1) / kSide;
   const int64_t rows = (move.extents[turned.written] + kSide - 1) / kSide;
@@ -153,10 +153,10 @@ __global__ void __launch_bounds__(kSide *kTurns)
 }
 
 template <class T>
-cudaError_t launch_turned(const SpmdMove &move, Turned turned, cudaStream_t stream) {
+cudaError_t launch_turned(const SpmdMove &move, TransposedLoops turned, cudaStream_t stream) {
   const int64_t read = move.extents[turned.read], written = move.extents[turned.written];
   const int64_t tiles = (read + kSide - 1) / kSide * ((written + kSide - 1) / kSide) *
-                        (device::places(move.extents, 0, move.loops) / read / written);
+                        (device::iterations(move.extents, 0, move.loops) / read / written);
   copy_turned<T><<<static_cast<unsigned>(std::min(tiles, kBlocks)), kSide * kTurns, 0, stream>>>(
       move, turned, tiles);
   return cudaGetLastError();
@@ -218,17 +218,17 @@ cudaError_t find_kernels() {
 }
 
 cudaError_t queue_move(const SpmdMove &asked, cudaStream_t stream) {
-  if (device::places(asked.extents, 0, asked.loops) == 0)
+  if (device::iterations(asked.extents, 0, asked.loops) == 0)
     return cudaSuccess;
   SpmdMove move = joined(asked);
-  const int64_t count = device::places(move.extents, 0, move.loops);
+  const int64_t count = device::iterations(move.extents, 0, move.loops);
   if (move.loops == 0 || (move.loops == 1 && move.from_strides[0] == 1 && move.to_strides[0] == 1))
     return cudaMemcpyAsync(
         reinterpret_cast<void *>(move.to), reinterpret_cast<const void *>(move.from),
         static_cast<size_t>(count) * move.bytes, cudaMemcpyDeviceToDevice, stream);
   if ((move.from | move.to) % move.bytes)
     return cudaErrorMisalignedAddress;
-  if (Turned turned; is_turned(move, turned))
+  if (TransposedLoops turned; is_transposed(move, turned))
     switch (move.bytes) {
     case 1:
       return launch_turned<uint8_t>(move, turned, stream);
@@ -243,7 +243,7 @@ cudaError_t queue_move(const SpmdMove &asked, cudaStream_t stream) {
     }
   while (widen(move)) {
   }
-  const int64_t wide = device::places(move.extents, 0, move.loops);
+  const int64_t wide = device::iterations(move.extents, 0, move.loops);
   switch (move.bytes) {
   case 1:
     return launch_copy<uint8_t>(move, wide, stream);

@@ -1,6 +1,6 @@
 // What a plan costs besides its messages: sums over two processes, one after another, by a plan and
 // by a loop of the same calls written by hand, in turn. Sums are in the order of the ranks on both
-// sides; what the MPI library's own sum takes is told besides.
+// sides; what the MPI library's own sum takes is printed besides.
 #include "runtime/cli/session.h"
 #include "runtime/launch/spawn.h"
 
